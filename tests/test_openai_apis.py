@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,13 +12,11 @@ import pytest
 import axe_nb
 from axe_nb import Agent, RunResult, tool
 from axe_nb.agents.user_config import Config
-from axe_nb.engine.make_provider import make, server
-from axe_nb.providers import listing
+from axe_nb.engine.make_provider import make
 from axe_nb.views.html import twin
 from axe_nb.views.outline import as_text
-from tests.providers.dialects import BY_NAME, KEY
+from tests.providers.dialects import KEY
 from tests.providers.openai_2026 import CITED, OWN, SOURCE, OpenAI, at_own_address, settings
-from tests.wire.replay import Replay
 
 pytestmark = pytest.mark.req("D-73")
 
@@ -105,26 +102,6 @@ def test_the_address_the_setting_and_the_model_decide_about_the_api(
     )
     for name in ("openai", "mine"):
         assert make(name, Config.load(), model=model).name == protocol
-
-
-@pytest.mark.parametrize(
-    ("given", "asked", "models"),
-    [
-        ("/v1/responses", "/v1/responses", "/v1/models"),
-        ("/openai/v1/responses", "/openai/v1/responses", "/openai/v1/models"),
-        ("/api/responses/", "/api/responses", "/api/models"),
-    ],
-)
-def test_a_whole_address_is_used_as_it_is(
-    given: str, asked: str, models: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    body = {**BY_NAME["responses"].reply("hello", (), "stop"), "data": [{"id": "m"}]}
-    with Replay({"x": {"status": 200, "body": body}}) as replay:
-        monkeypatch.setenv("AXE_OPENAI_BASE_URL", f"{replay.root}/x{given}")
-        monkeypatch.setenv("OPENAI_API_KEY", KEY)
-        assert axe_nb.run(Agent("a", "openai/m"), "hi", display=False).text == "hello"
-        assert asyncio.run(listing.models(server("openai", Config()))) == ("m",)
-        assert [one.path for one in replay.log("x")] == [asked, models]
 
 
 def test_a_recording_is_played_whatever_api_the_model_gets_today(

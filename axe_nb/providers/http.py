@@ -12,7 +12,6 @@ from weakref import WeakKeyDictionary
 
 from axe_nb.errors import ConfigError, ProviderError
 from axe_nb.messages import Request, WireLog, play
-from axe_nb.providers.connection_errors import CONNECT_SECONDS, make_connection_error
 from axe_nb.providers.decompression import CODINGS, DecompressionError, decompress, find_coding
 from axe_nb.providers.key_command import fill_in_key, forget_key
 from axe_nb.providers.protocol import OnDelta, Server
@@ -115,7 +114,7 @@ async def _open(
         except ConfigError:
             raise
         except Exception as error:  # SSL and mocks raise more than httpx.HTTPError
-            raise log.fail(make_connection_error(server, error)) from None
+            raise log.fail(_make_error(server, error)) from None
         try:
             headers = dict(response.headers.items())
             log.start(response.status_code, headers)
@@ -153,7 +152,13 @@ async def _receive(server: Server, response: httpx.Response, log: WireLog) -> As
     except ProviderError as error:
         raise log.fail(error) from None
     except Exception as error:
-        raise log.fail(make_connection_error(server, error)) from None
+        raise log.fail(_make_error(server, error)) from None
+
+
+def _make_error(server: Server, error: Exception) -> ProviderError:
+    from axe_nb.providers.transport import make_connection_error
+
+    return make_connection_error(server, error)
 
 
 async def _read(
@@ -193,10 +198,11 @@ class _Loop:
     """Held while a command prints a key."""
     clients: dict[object, httpx.AsyncClient] = field(default_factory=dict, repr=False)
     """Settings that a client depends on → the client."""
-    addresses: dict[tuple[str, str], tuple[httpx.URL, httpx.URL]] = field(
+    addresses: dict[object, tuple[httpx.URL, dict[str, str]]] = field(
         default_factory=dict, repr=False
     )
-    """Base URL and path → the first, and both; parsing them takes a tenth of a request's time."""
+    """Base URL and path → the whole URL, and the header of its login; parsing them takes a tenth of
+    a request's time."""
     until_the_end: AsyncGenerator[None] | None = None
     """A generator that closes the clients when the loop closes it: no run knows that it is the
     last of its loop."""
@@ -205,25 +211,27 @@ class _Loop:
         """Returns a reply whose headers have arrived; it must be closed. Raises what httpx does."""
         import httpx
 
-        from axe_nb.providers.transport import QuietURL, make_client, read_variables
+        from axe_nb.providers import transport
 
         target = server.base_url, server.info.path_of(path)
         if target not in self.addresses:
             base = httpx.URL(server.base_url)
             raw_path = base.raw_path.rstrip(b"/") + target[1].encode()
-            self.addresses[target] = base, QuietURL(base.copy_with(userinfo=b"", raw_path=raw_path))
-        base, url = self.addresses[target]
+            url = transport.QuietURL(base.copy_with(userinfo=b"", raw_path=raw_path))
+            login = b64encode(f"{base.username}:{base.password}".encode()).decode()
+            self.addresses[target] = (
+                url,
+                {"authorization": f"Basic {login}"} if base.userinfo else {},
+            )
+        url, own_headers = self.addresses[target]
         headers = {"accept-encoding": "identity"}
         if body:
             headers["content-type"] = "application/json"
-        headers |= server.info.headers_with(server.key)
-        if base.userinfo:
-            login = b64encode(f"{base.username}:{base.password}".encode()).decode()
-            headers["authorization"] = f"Basic {login}"
-        key = _make_own or (server.base_url, server.info.certificates, read_variables())
+        headers |= server.info.headers_with(server.key) | own_headers
+        key = _make_own or (server.base_url, server.info.certificates, transport.read_variables())
         if key not in self.clients:
             if _make_own is None:
-                made = make_client(url, server.info.certificates, max(1, self.most // 4))
+                made = transport.make_client(url, server.info.certificates, max(1, self.most // 4))
             else:
                 given = "the function given to use_http_client"
                 try:
@@ -233,16 +241,14 @@ class _Loop:
                 if not isinstance(made, httpx.AsyncClient):
                     raise ConfigError(f"{given} made no AsyncClient, but {type(made).__name__}")
             self.clients[key] = made
-        client = self.clients[key]
-        request = client.build_request(
-            "POST" if body else "GET",
-            url,
-            headers=headers,
-            content=body or None,
-            timeout=httpx.Timeout(None, connect=CONNECT_SECONDS, read=server.info.read_timeout),
+        limits = httpx.Timeout(
+            None, connect=transport.CONNECT_SECONDS, read=server.info.read_timeout
+        )
+        request = self.clients[key].build_request(
+            "POST" if body else "GET", url, headers=headers, content=body or None, timeout=limits
         )
         request.url = url
-        return await client.send(request, stream=True, follow_redirects=False)
+        return await self.clients[key].send(request, stream=True, follow_redirects=False)
 
 
 _loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Loop] = WeakKeyDictionary()

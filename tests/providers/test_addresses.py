@@ -9,7 +9,7 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent
-from axe_nb.agents.provider_table import PROVIDERS
+from axe_nb.agents.provider_table import PROTOCOLS, PROVIDERS
 from axe_nb.agents.user_config import Config
 from axe_nb.engine.make_provider import server
 from axe_nb.errors import ProviderError
@@ -33,6 +33,9 @@ ROWS = [
     ("openai", "/inference", "/inference/chat/completions", "/inference/models"),
     ("openai", "/v10", "/v10/chat/completions", "/v10/models"),
     ("openai", "/gate/way/chat/completions", "/gate/way/chat/completions", "/gate/way/models"),
+    ("responses", "/v1/responses", "/v1/responses", "/v1/models"),
+    ("responses", "/openai/v1/responses", "/openai/v1/responses", "/openai/v1/models"),
+    ("responses", "/api/responses/", "/api/responses", "/api/models"),
     ("anthropic", "", "/v1/messages", "/v1/models?limit=1000"),
     ("anthropic", "/v1", "/v1/messages", "/v1/models?limit=1000"),
     ("anthropic", "/anthropic", "/anthropic/v1/messages", "/anthropic/v1/models?limit=1000"),
@@ -59,9 +62,8 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_base_url_leads_to_the_address_that_its_protocol_has(
     protocol: str, given: str, chat: str, models: str
 ) -> None:
-    base, info = PROVIDERS[protocol].locate(f"http://h:1{given}")
-    path = {"openai": "/v1/chat/completions", "anthropic": "/v1/messages", "ollama": "/api/chat"}
-    assert base + info.path_of(path[protocol]) == f"http://h:1{chat}"
+    base, info = PROTOCOLS[protocol].locate(f"http://h:1{given}")
+    assert base + info.path_of(BY_NAME[protocol].path) == f"http://h:1{chat}"
     assert base + info.path_of(info.models_path) == f"http://h:1{models}"
 
 

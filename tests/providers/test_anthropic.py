@@ -55,12 +55,6 @@ def test_the_headers_are_anthropics() -> None:
     assert "authorization" not in asked.headers
 
 
-@pytest.mark.req("B-4", "D-49")
-def test_max_tokens_is_always_sent() -> None:
-    assert json.loads(body(ask()))["max_tokens"] == 4096
-    assert json.loads(body(ask(params={"max_tokens": 7})))["max_tokens"] == 7
-
-
 @pytest.mark.req("A-2.5")
 def test_the_content_is_all_text_blocks_together() -> None:
     response = parse(reply(text("one "), use("a"), text("two"), {"type": "unknown", "text": "x"}))

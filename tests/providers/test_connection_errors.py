@@ -15,8 +15,8 @@ import httpx
 import pytest
 
 from axe_nb.errors import ProviderError
-from axe_nb.providers.connection_errors import make_connection_error
 from axe_nb.providers.openai import OpenAI
+from axe_nb.providers.transport import make_connection_error
 from tests.providers.conftest import OwnCA
 from tests.providers.dialects import KEY, ask
 from tests.providers.raw_server import Peer, always, raw_server, reply

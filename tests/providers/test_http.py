@@ -228,13 +228,6 @@ def test_an_unknown_provider_is_refused_with_the_known_ones(name: str, hint: str
     assert raised.value.hint == hint
 
 
-@pytest.mark.req("D-22", "A-X3")
-def test_a_missing_key_is_told_before_anything_is_sent() -> None:
-    with pytest.raises(ConfigError, match="OPENAI_API_KEY") as raised:
-        make("openai", Config())
-    assert raised.value.exit_code == 3
-
-
 @pytest.mark.req("B-3")
 def test_a_key_in_the_query_of_a_base_url_is_sent_and_not_logged(
     server: Replay, caplog: pytest.LogCaptureFixture

@@ -42,13 +42,9 @@ def test_a_server_without_key_is_sent_none() -> None:
     assert repr(Ollama("http://x", "k")) == "Ollama(base_url='http://x')"
 
 
-@pytest.mark.req("B-4", "A-C2")
-def test_streaming_is_declined_and_options_are_sent_only_where_set() -> None:
-    assert sent() == {"stream": False}
-
-
-@pytest.mark.req("B-4", "D-49")
+@pytest.mark.req("B-4", "D-49", "A-C2")
 def test_params_are_options_but_for_those_beside_the_model() -> None:
+    assert sent() == {"stream": False}
     assert sent(
         temperature=0, max_tokens=5, num_ctx=4096, keep_alive="5m", think=False,
         format={"type": "object"}, logprobs=True, options={"seed": 1},

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-import axe_nb
-from axe_nb import Agent, tool
-from axe_nb.agents.user_config import config_path
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Response, ToolCall, ToolResult, Usage
 from axe_nb.pictures.picture import Picture, join_parts
 from tests.pictures.samples import FIRST, PDF
-from tests.protocols import address_of
 from tests.providers import sdk
 from tests.providers.dialects import (
     BY_NAME,
-    KEY,
     MODULES,
     ask,
     make_call,
@@ -134,24 +128,6 @@ def test_a_call_whose_end_never_came_is_not_run_without_its_arguments() -> None:
     assert str(outcome.error) == "server: response contains no whole answer"
 
 
-@pytest.mark.req("D-31")
-def test_the_calls_of_a_reply_that_the_limit_cut_never_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    ran: list[str] = []
-
-    @tool
-    def look(at: str) -> str:
-        ran.append(at)
-        return at
-
-    cut = make_response([make_message("So f"), make_call(0, "c", "look", '{"at":"a"}')], "length")
-    with Replay({"x": {"status": 200, "body": cut}}) as server:
-        for variable, value in address_of("responses", server.url("x")).items():
-            monkeypatch.setenv(variable, value)
-        result = axe_nb.run(Agent("a", "openai/m", tools=("look",)), "hi", display=False)
-    assert (result.status, result.text, ran) == ("max_tokens", "So f", [])
-    assert "raise params.max_tokens" in str(result.error)
-
-
 @pytest.mark.req("B-5")
 def test_a_refusal_is_an_error_with_the_models_reason() -> None:
     declined = {**make_message(""), "content": [{"type": "refusal", "refusal": "I will not."}]}
@@ -237,26 +213,3 @@ def test_pictures_and_documents_of_prompts_and_results_are_parts() -> None:
         [file] = [part for part in parts if part["type"] == "input_file"]
         assert (file["file_data"], file["filename"][-4:]) == (paper.url, ".pdf")
     assert items[2]["type"] == "function_call_output"
-
-
-@pytest.fixture
-def azure(monkeypatch: pytest.MonkeyPatch) -> Iterator[Replay]:
-    with Replay({"x": {"status": 200, "body": RESPONSES.reply("hello", (), "stop")}}) as server:
-        config_path().parent.mkdir(parents=True, exist_ok=True)
-        config_path().write_text(
-            f'[providers.azure]\nprotocol = "openai"\napi = "responses"\n'
-            f'base_url = "{server.url("x")}/openai/v1"\napi_key_env = "AZURE_KEY"\n'
-            'headers = { api-key = "{key}" }\n',
-            "utf-8",
-        )
-        monkeypatch.setenv("AZURE_KEY", KEY)
-        yield server
-
-
-@pytest.mark.req("D-33", "D-73")
-def test_azures_own_address_and_header_work(azure: Replay) -> None:
-    result = axe_nb.run(Agent("a", "azure/my-deployment"), "hi", display=False)
-    assert result.text == "hello", result.error
-    [asked] = azure.log("x")
-    assert (asked.path, asked.headers["api-key"]) == ("/openai/v1/responses", KEY)
-    assert asked.body["model"] == "my-deployment"

@@ -121,19 +121,6 @@ def test_a_strict_server_is_not_sent_what_another_server_made(
     assert [count_thoughts(body) for body in server.bodies] == [0, 1]
 
 
-@pytest.mark.req("D-78")
-def test_a_recorded_conversation_is_played_with_all_thinking(
-    server: StrictAnthropic, tmp_path: Path
-) -> None:
-    with axe_nb.cassette(tmp_path / "c.axe", mode="record"):
-        ask(make_agent(), "Sure?", continue_from=ask(make_agent()))
-    sent = len(server.bodies)
-    with axe_nb.cassette(tmp_path / "c.axe", mode="replay"):
-        again = ask(make_agent(), "Sure?", continue_from=ask(make_agent()))
-    assert len(server.bodies) == sent
-    assert again.request().body == server.bodies[-1]
-
-
 def test_the_thinking_is_asked_for_and_shown(server: StrictAnthropic) -> None:
     result = ask(make_agent())
     assert server.bodies[-1].get("thinking") == {"type": "adaptive", "display": "summarized"}
