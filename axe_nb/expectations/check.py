@@ -17,7 +17,7 @@ from axe_nb.agents.agent import DEFINED, Agent
 from axe_nb.agents.agent_files import list_agents
 from axe_nb.engine.toolbox import REGISTRY
 from axe_nb.errors import ConfigError, ExpectationError
-from axe_nb.expectations.language import Clause, parse
+from axe_nb.expectations.language import MAX_SHOWN, Clause, parse
 from axe_nb.expectations.measures import MEASURES, Measure
 from axe_nb.messages.exchanges import Lap
 from axe_nb.results import RunResult, name_run
@@ -25,9 +25,6 @@ from axe_nb.text import list_some, nearest, one_line, plural, printable, quote, 
 
 MAX_SECONDS = 1.0
 """Time limit in seconds for matching a pattern, as the texts come from models."""
-
-MAX_SHOWN = 60
-"""Characters of a name or a text in messages."""
 
 MISSING = object()
 """Stands for a part of `data` that does not exist."""

@@ -16,7 +16,7 @@ from axe_nb.expectations.measures import MEASURES, NUMERIC, OPERATORS, Measure
 from axe_nb.text import one_line
 
 MAX_SHOWN = 80
-"""Characters of an expectation in messages."""
+"""Characters of an expectation, a name or a text in messages."""
 
 _PATTERN = r"/(?:\\.|[^/\\])*/"
 _STRING = r""""(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'"""

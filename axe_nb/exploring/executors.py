@@ -55,20 +55,10 @@ from axe_nb.session.snapshot import Key, Snapshot
 from axe_nb.threads import in_thread
 from axe_nb.tools.tool import Tool
 
-HERE = "in this process, because a cassette is in use"
-
-SMALL = 16_000
-"""Bytes; a common part of this size travels with each job."""
-
 LOOK = 3.0
 """Seconds without an outcome after which the executor is checked for being alive."""
 
-PATIENCE = 20.0
-"""Seconds that it may take to respond."""
-
 CLOSED = "the executor was closed, or no longer responds"
-
-LEFT_BEHIND = "cancelled; its worker may keep running until its timeout"
 
 DEATHS = {
     "BrokenExecutor", "KilledWorker", "EngineError", "CommClosedError", "FutureCancelledError",
@@ -85,7 +75,7 @@ def make_runs(batch: Batch, executor: object, concurrency: int) -> Runs:
     cassette = batch.session.cassette
     if cassette is not None and find_mode(cassette.mode, can_ask=False) != "live":
         # equal prompts have their answers in the order in which they come, which one place knows
-        batch.tally.notes.append(HERE)
+        batch.tally.notes.append("in this process, because a cassette is in use")
         return Runs(batch, concurrency)
     chunk = math.ceil(concurrency / max(1, min(slots, concurrency)))
     return RemoteRuns(batch, found, ping, chunk, max(1, concurrency // chunk))
@@ -217,7 +207,8 @@ class RemoteRuns(Runs):
                     for task in left.copy():
                         await self._try([task], left, is_last=True)
         finally:
-            self._fail(left.copy(), AxeError(self._refused or LEFT_BEHIND), left, "cancelled")
+            why = self._refused or "cancelled; its worker may keep running until its timeout"
+            self._fail(left.copy(), AxeError(why), left, "cancelled")
 
     async def _try(self, tasks: Sequence[Task], left: list[Task], *, is_last: bool = False) -> bool:
         """Runs tasks, and removes those with a result from `left`; False = their worker died."""
@@ -279,7 +270,7 @@ class RemoteRuns(Runs):
         """Returns the reply to a job; raises _Gone if there will be none."""
         prompts = [(task.asking, task.text, task.pictures) for task in tasks]
         reply = Reply(is_missing=True)
-        with_shared = len(self._shared) <= SMALL
+        with_shared = len(self._shared) <= 16_000  # bytes; a worker keeps a larger one
         while reply.is_missing:
             job = pickle.dumps(Job(self._digest, self._shared if with_shared else None, prompts))
             with_shared = True
@@ -315,7 +306,7 @@ class RemoteRuns(Runs):
         if now - self._pinged_at >= LOOK and not self._is_gone:
             self._pinged_at = now
             try:
-                await asyncio.wait_for(in_thread(self._ping), PATIENCE)
+                await asyncio.wait_for(in_thread(self._ping), 20.0)
             except Exception:  # of whichever kind of executor
                 self._is_gone = True
         return self._is_gone
@@ -461,10 +452,8 @@ def _find_version() -> str:
 
 # in the worker
 
-KEPT = 8
-"""Number of most recently used maps whose common part a worker keeps."""
-
 _batches: OrderedDict[str, Batch] = OrderedDict()
+"""Digest → map, of the eight most recently used."""
 _lock = threading.Lock()
 
 
@@ -478,7 +467,7 @@ def run_job(packed: bytes) -> bytes:
                 _batches[job.digest] = _make_batch(pickle.loads(job.shared))
             if batch := _batches.get(job.digest):
                 _batches.move_to_end(job.digest)
-            while len(_batches) > KEPT:
+            while len(_batches) > 8:
                 _batches.popitem(last=False)
         if batch is not None:
             own = replace(batch, tally=Tally("worker"), results={})

@@ -39,9 +39,6 @@ MAX_INPUTS = 200
 
 SQUARE = "2.4em"
 
-BAR = "6em"
-"""Width of the bar of a share and its interval."""
-
 TICK = 1
 """Percent of the bar on each side of the share."""
 
@@ -50,9 +47,6 @@ AGAIN = 20
 
 NAME = "g"
 """Expression of a grid whose variable is not known."""
-
-MAX_ROWS = 60
-"""Maximum number of inputs whose names the heat map of a figure shows."""
 
 HEADS = (
     "variant", "passed", "95% interval", "incomplete", "unjudged", "verdicts disagree", "score",
@@ -291,7 +285,7 @@ def _format_bar(summary: Summary) -> str:
         f"{PALE} 0 {high}%", f"{TRACK} 0",
     )  # fmt: skip
     return (
-        f"<span style='display:inline-block;width:{BAR};height:.6em;margin-right:{GAP};"
+        f"<span style='display:inline-block;width:6em;height:.6em;margin-right:{GAP};"
         f"background:linear-gradient(90deg,{','.join(stops)})'></span>"
     )
 
@@ -315,7 +309,7 @@ def draw(grid: Squares) -> Figure:
             self.savefig(file, format="png", dpi=90)
             return file.getvalue()
 
-    shown = min(len(grid.inputs), MAX_ROWS)
+    shown = min(len(grid.inputs), 60)
     figure = Drawing(figsize=(11, max(3.5, 1.5 + 0.32 * shown)), layout="constrained")
     left, right = figure.subplots(1, 2)
     # the scores, if all runs passed and have grades
@@ -331,7 +325,7 @@ def draw(grid: Squares) -> Figure:
     plain: Any = {"parse_math": False}  # a dollar is a dollar
     names = [clean(name) for name in grid.variants]
     right.set_xticks(range(len(names)), names, rotation=30, ha="right", **plain)
-    if len(grid.inputs) <= MAX_ROWS:
+    if len(grid.inputs) == shown:
         right.set_yticks(range(shown), [clean(name) for name in grid.inputs], **plain)
     label, form = ("mean score", None) if is_scored else ("share passed", "{x:.0%}")
     figure.colorbar(image, ax=right, label=label, format=form)

@@ -10,6 +10,7 @@ from statistics import fmean
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.errors import ConfigError
 from axe_nb.exploring.grid_statistics import (
+    MAX_NAMED,
     Interval,
     describe_chance,
     find_change_interval,
@@ -23,9 +24,6 @@ from axe_nb.results import RunResult
 from axe_nb.secrets import redact
 from axe_nb.text import clean, list_some, one_line, plural, quote, suggestion
 from axe_nb.views.appearance import LOOKS, Look
-
-MAX_NAMED = 5
-"""Maximum number of labels that an error or a comparison lists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

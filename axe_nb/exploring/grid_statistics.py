@@ -15,14 +15,11 @@ Z = 1.959964
 FEWEST = 10
 """Minimum number of inputs for the interval of a difference: with fewer, it is too narrow."""
 
-FEWEST_SIGNS = 6
-"""Minimum number of differing inputs with which the sign test can give a chance under 5 %."""
-
 SURE = 0.05
 """Chance below which a difference counts as real."""
 
-MAX_NAMED = 3
-"""Maximum number of variants of one kind that a sentence lists."""
+MAX_NAMED = 5
+"""Maximum number of labels that a sentence lists."""
 
 
 class Interval(NamedTuple):
@@ -91,7 +88,9 @@ def describe_chance(better: int, worse: int) -> str:
     """Returns the chance of a difference at least so clear between equal variants, in words."""
     chance, count = find_sign_chance(better, worse), better + worse
     share = f"{100 * chance:.2g}%" if chance < 1 else "100%"
-    few = f"; {count} that differ are too few to tell" if count < FEWEST_SIGNS else ""
+    few = (
+        f"; {count} that differ are too few to tell" if count < 6 else ""
+    )  # chance is never under 5 %
     return f"chance alone makes a difference this clear in {share} of cases (sign test{few})"
 
 

@@ -23,9 +23,6 @@ from axe_nb.text import one_line, plural, quote
 Row: TypeAlias = Mapping[str, Any]
 """Name in `{{ }}` → value."""
 
-ONLY = "input"
-"""Name of the value of an input that is not a row."""
-
 MAX_RUNS = 1_000_000
 """Maximum number of runs of a grid, so that an endless iterator is an error."""
 
@@ -123,7 +120,7 @@ def read_inputs(given: Any) -> list[Row]:
         forms = "a list, a DataFrame, or the path of a .csv or .jsonl file"
         raise ConfigError(f"inputs takes {forms}, not {type(given).__name__}")
     rows = [
-        value if isinstance(value, Mapping) else {ONLY: value}
+        value if isinstance(value, Mapping) else {"input": value}
         for value in islice(found, MAX_RUNS + 1)
     ]
     if not rows:

@@ -43,8 +43,6 @@ from axe_nb.session.runs import RunHandle
 ROOM = 4
 """Maximum number of started tasks with unread results, per concurrent task."""
 
-OUT_OF_BUDGET = "the budget of this session was reached"
-
 Source: TypeAlias = "Iterable[object] | AsyncIterable[object]"
 """Prompts: texts, or lists of texts and pictures."""
 
@@ -122,7 +120,7 @@ class Runs:
             result = await handle.execute(discard)
             if handle.plan and isinstance(handle.plan.scope.env.halt.stop, OverBudget):
                 result = replace(result, status="cancelled")
-                batch.stop_for(OUT_OF_BUDGET)
+                batch.stop_for("the budget of this session was reached")
             self._put(task, result)
         except AxeError as error:
             self._put(task, batch.make_failed(task, error))

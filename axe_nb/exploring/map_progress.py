@@ -16,8 +16,6 @@ from axe_nb.text import clean, format_dollars, one_line, plural
 EVERY = 0.1
 """Seconds between two updates of a line."""
 
-NOUNS = ("error", "timeout")
-
 
 @dataclass
 class Tally:
@@ -71,7 +69,7 @@ class Tally:
     def _format_counts(self) -> str:
         of = "" if self.total is None else f" of {self.total:,}"
         failed = [
-            plural(count, status) if status in NOUNS else f"{count:,} {status}"
+            plural(count, status) if status in ("error", "timeout") else f"{count:,} {status}"
             for status, count in sorted(self.statuses.items())
             if status != "completed" and count
         ]

@@ -24,7 +24,8 @@ from axe_nb.expectations.check import check
 from axe_nb.exploring.executors import make_runs
 from axe_nb.exploring.grid import Grid
 from axe_nb.exploring.grid_page import NAME, list_parts, show_grid
-from axe_nb.exploring.grid_squares import MAX_NAMED, GridRun
+from axe_nb.exploring.grid_squares import GridRun
+from axe_nb.exploring.grid_statistics import MAX_NAMED
 from axe_nb.exploring.grid_variants import Row, Variant, make_variants, read_inputs
 from axe_nb.exploring.map_batch import (
     Asking,
@@ -57,14 +58,6 @@ VERDICT = {
     "additionalProperties": False,
 }
 """Form of a judge's answer, if its agent sets none."""
-
-MAX_REASON = 500
-
-GRACE = 0.3
-"""Seconds after an interrupt in which runs that had ended are still scored."""
-
-OF_JUDGE = ("timeout", "agents_dir")
-"""Options of the runs that apply to the judge too."""
 
 
 def grid(
@@ -230,7 +223,7 @@ class GridRunner:
                     self._take(one)
         except KeyboardInterrupt:
             self._batch.stop_for("interrupted")
-            until = time.monotonic() + GRACE
+            until = time.monotonic() + 0.3  # runs that had ended are still scored
             for one in driver.list_left():
                 if one.result.status != "cancelled" and time.monotonic() < until:
                     self._take(one)
@@ -277,12 +270,12 @@ class GridRunner:
             reasons.append(said)
             if self._score is None and number is not None:
                 score = float(number)
-        told = [one_line(reason, MAX_REASON) for reason in reasons if reason]
+        told = [one_line(reason, 500) for reason in reasons if reason]
         run = GridRun(
             input=grid.inputs[input], variant=grid.variants[variant], repeat=repeat + 1,
             result=result, passed=passed, score=score,
             reason=" · ".join(told) if result.ok else "".join(reasons),
-            problem=one_line(problems[0], MAX_REASON) if problems else "",
+            problem=one_line(problems[0], 500) if problems else "",
             judgement=ended.judgement,
         )  # fmt: skip
         grid.add(input, variant, run)
@@ -314,7 +307,7 @@ def _list_askings(
             own["params"] = {**(common.get("params") or {}), **variant.params}
         askings.append(Asking(variant.agent, Overrides.of({**common, **own}), expect=expect))
     if judge is not None:
-        own = {key: common[key] for key in OF_JUDGE if key in common}
+        own = {key: common[key] for key in ("timeout", "agents_dir") if key in common}
         askings.append(Asking(judge, Overrides.of(own), output=VERDICT))
     return askings
 

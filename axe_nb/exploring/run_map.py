@@ -45,9 +45,6 @@ from axe_nb.session.session import session
 
 P = ParamSpec("P")
 
-LEFT = "the loop over it was left"
-"""Reason that a map whose results were not all requested has ended."""
-
 MOST_WAITING = 10_000
 """Maximum number of results waiting for an earlier one, beyond which further runs wait too."""
 
@@ -227,7 +224,7 @@ class RunMap:
         try:
             yield self._driver
         except GeneratorExit:
-            self._batch.stop_for(LEFT)
+            self._batch.stop_for("the loop over it was left")
             raise
         finally:
             self._close()

@@ -42,8 +42,6 @@ REMEDY = (
     "the line # NBVAL_IGNORE_OUTPUT to the cell"
 )
 
-CONSTANT = "send models nothing that varies, such as the time; the notebook was not changed"
-
 TIMES = ("execution", "ExecuteTime")
 """Metadata of a cell with the times of its run."""
 
@@ -114,7 +112,8 @@ def freeze_notebook(path: Path, timeout: float | None, write: Callable[[str], No
     recorded, first, second = runs
     missed = first.missed or second.missed
     for miss in missed:
-        write(f"{display_path(path)}: when it ran again, {miss}; {CONSTANT}")
+        step = "send models nothing that varies, such as the time; the notebook was not changed"
+        write(f"{display_path(path)}: when it ran again, {miss}; {step}")
     varying = list(find_problems(first.book, second.book))
     varying = varying or list(find_problems(recorded.book, first.book))
     for line in [] if missed else describe_problems(path, first, varying):

@@ -50,14 +50,8 @@ from axe_nb.testing.headless import (
 from axe_nb.testing.in_sandbox import READY
 from axe_nb.text import align_columns, one_line, plural, quote
 
-FOLDER = "student"
-"""Folder of student copies, beside the lesson."""
-
 EXERCISE = "exercise:"
 """Prefix of the tag of a check cell; the name of its exercise follows."""
-
-SOLUTION = "solution"
-"""Tag of a cell that the student copy leaves out."""
 
 GOES_ON = "raises-exception"
 """Tag of a cell whose error does not stop *Run All*."""
@@ -74,22 +68,10 @@ _SOLUTION = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 
-TIMEOUT = 120.0
-"""Time limit of a submission in seconds."""
-
-MAX_BYTES = 32 * 1024 * 1024
-"""Maximum size of a submission."""
-
-MAX_HINT = 300
-"""Maximum length of a hint in the report, in characters."""
-
-PACKAGE = Path(__file__).resolve().parents[1]
-RUNNER = Path(__file__).resolve().with_name("in_sandbox.py")
-
 
 def write_student_copy(path: Path, folder: str | None, write: Callable[[str], None]) -> None:
     """Writes the student copy of a lesson to a folder, and copies the cassette beside it."""
-    target = (expand_home(folder) if folder is not None else path.parent / FOLDER) / path.name
+    target = (expand_home(folder) if folder is not None else path.parent / "student") / path.name
     if target.resolve() == path.resolve():
         raise ConfigError(
             f"the student copy would replace the lesson {display_path(path)}",
@@ -134,7 +116,7 @@ def make_student_copy(book: Book, name: str) -> Book:
         is_open = bool(marks) or exercise_of(cell) is not None
         if is_open and GOES_ON not in tags_of(cell):
             cell.metadata["tags"] = [*tags_of(cell), GOES_ON]
-    copy.cells = [cell for cell in copy.cells if SOLUTION not in tags_of(cell)]
+    copy.cells = [cell for cell in copy.cells if "solution" not in tags_of(cell)]
     return copy
 
 
@@ -210,7 +192,7 @@ def mark_submissions(
         raise ConfigError(
             f"no such folder: {quote(folder)}", hint="give the folder that contains the submissions"
         )
-    limit = TIMEOUT if timeout is None else timeout
+    limit = 120.0 if timeout is None else timeout
     marked: list[tuple[str, Marks]] = []
     for path in find_notebooks([folder]):
         name = one_line(path.relative_to(place).with_suffix("").as_posix(), 80)
@@ -227,8 +209,8 @@ def mark_submission(
     """Runs a submission in a copy of the lesson's folder, without the others; returns its marks."""
     exercises = find_exercises(book, display_path(lesson))
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise ConfigError(f"it is larger than {MAX_BYTES // 2**20} MiB")
+        if path.stat().st_size > 32 << 20:
+            raise ConfigError("it is larger than 32 MiB")
         submitted = read_notebook(path)
     except (ConfigError, OSError) as error:
         return _mark_none(exercises, str(error))
@@ -252,7 +234,7 @@ def mark_submission(
 
 def _mark_none(exercises: Mapping[str, Any], why: str) -> Marks:
     """Returns the marks of a submission that reached none of the exercises."""
-    return dict.fromkeys(exercises, Mark(state="not reached", hint=one_line(why, MAX_HINT)))
+    return dict.fromkeys(exercises, Mark(state="not reached", hint=one_line(why, 300)))
 
 
 def copy_folder(lesson: Path, target: Path, without: Path) -> None:
@@ -311,7 +293,7 @@ def read_marks(run: HeadlessRun, exercises: Mapping[str, Any], end: str) -> Mark
             state, hint = "passed", ""
         elif error is not None:  # of `AssertionError: make two calls`, the teacher's words alone
             state, hint = "failed", describe_failure(error).removeprefix("AssertionError: ")
-        marks[name] = Mark(state=state, hint=one_line(hint, MAX_HINT))
+        marks[name] = Mark(state=state, hint=one_line(hint, 300))
     return marks
 
 
@@ -389,7 +371,9 @@ def run_submission(book: Book, path: Path, sandbox: Sandbox, timeout: float) -> 
     ]
     workdir = path.parent.parent
     view = make_view(workdir)
-    sandbox = replace(sandbox, view=replace(view, readable=(*view.readable, PACKAGE)))
+    runner = Path(__file__).resolve().with_name("in_sandbox.py")
+    readable = (*view.readable, runner.parents[1])
+    sandbox = replace(sandbox, view=replace(view, readable=readable))
     environment = {
         **clean_environment(),
         **make_settings(path, "replay"),
@@ -398,7 +382,7 @@ def run_submission(book: Book, path: Path, sandbox: Sandbox, timeout: float) -> 
     }
     task = workdir / "task.json"
     task.write_text(json.dumps([cell.source for cell in cells]))
-    words = [sys.executable, "-P", str(RUNNER), str(task), str(path.parent), sandbox.level]
+    words = [sys.executable, "-P", str(runner), str(task), str(path.parent), sandbox.level]
     with tempfile.TemporaryFile() as report:
         number = os.dup(report.fileno())
         process = sandbox.start(words, environment, (subprocess.DEVNULL, number, number))

@@ -32,9 +32,6 @@ MODES = ("live", "record", "replay", "auto")
 
 PACKAGE = Path(__file__).parents[1]
 
-TMP_PATH = "⟨tmp_path⟩"
-"""Mark that replaces the folder of the fixture `tmp_path` in cassettes."""
-
 MAX_NAME = 100
 """Characters of the name of a cassette."""
 
@@ -117,7 +114,7 @@ def axe_cassette(request: pytest.FixtureRequest) -> Iterator[Cassette]:
     with axe_nb.cassette(path, mode) as cassette:
         cassette.shown = os.path.relpath(path, request.config.rootpath)
         if "tmp_path" in request.fixturenames:  # another one in each run
-            cassette.folders[request.getfixturevalue("tmp_path")] = TMP_PATH
+            cassette.folders[request.getfixturevalue("tmp_path")] = "⟨tmp_path⟩"
         test = shlex.quote(request.node.nodeid)
         cassette.how_to_record = f"record it with: pytest --axe-mode auto {test}"
         yield cassette

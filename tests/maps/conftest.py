@@ -1,9 +1,11 @@
-"""A model for maps: `echo` answers with the prompt, and notes what it was asked."""
+"""Models for maps: `echo` answers with the prompt, `openai/one` stands behind a server."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,3 +58,26 @@ def echo() -> Echo:
     made = Echo()
     axe_nb.script("echo")(made.answer)
     return made
+
+
+@dataclass
+class CountingModel:
+    """Answers `done` to each prompt, up to a number of answers; then it waits for ever."""
+
+    most: int
+    answered: Counter[str] = field(default_factory=Counter)
+
+    async def answer(self, request: Request) -> str:
+        if self.answered.total() >= self.most:
+            await asyncio.Event().wait()
+        self.answered[request.last] += 1
+        return "done"
+
+
+@contextmanager
+def counting_model(most: int = 10**9) -> Iterator[CountingModel]:
+    """The model `openai/one`, as long as the block, for this process and those below it."""
+    model = CountingModel(most)
+    axe_nb.script("one")(model.answer)
+    with axe_nb.script_server("openai"):
+        yield model

@@ -34,7 +34,7 @@ from axe_nb import Agent, ConfigError, RunResult
 from axe_nb.exploring.grid_page import show_grid
 from tests.maps.cluster_code import AGENT, register
 from tests.maps.clusters import dask, engines
-from tests.maps.server import counting_model
+from tests.maps.conftest import counting_model
 
 pytestmark = [
     pytest.mark.req("E-4"),

@@ -20,8 +20,7 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ConfigError, call
-from tests.maps.conftest import Echo
-from tests.maps.server import counting_model
+from tests.maps.conftest import Echo, counting_model
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.req("E-3", "D-75")

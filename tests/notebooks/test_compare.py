@@ -19,11 +19,6 @@ def make(*outputs: Any, source: str = "run()", number: int | None = 1) -> Any:
     return v4.new_notebook(cells=[cell])
 
 
-def join(*books: Any) -> Any:
-    cells = [cell for book in books for cell in book.cells]
-    return v4.new_notebook(cells=cells)
-
-
 def show(text: str, html: str = "", **metadata: Any) -> Any:
     data = {"text/plain": text} | ({"text/html": html} if html else {})
     return v4.new_output("display_data", data, metadata=metadata)
@@ -84,13 +79,13 @@ def test_a_difference_is_told_in_one_line(saved: Any, ran: Any, what: str) -> No
 
 
 def test_after_a_failure_only_misses_are_listed() -> None:
-    ran = join(
-        make(fail("CassetteMiss", "cassette a.axe has no answer")),
-        make(fail("NameError", "name 'x' is not defined"), number=2),
-        make(show("other"), number=3),
-        make(fail("CassetteMiss", "nor for this"), number=4),
-    )
-    saved = join(make(), make(), make(show("some")), make())
+    outputs = [
+        fail("CassetteMiss", "cassette a.axe has no answer"), fail("NameError", "no x"),
+        show("other"), fail("CassetteMiss", "nor for this"),
+    ]  # fmt: skip
+    saved, ran = make(), make()
+    saved.cells = [make().cells[0] for _ in outputs]
+    ran.cells = [make(one, number=at).cells[0] for at, one in enumerate(outputs, 1)]
     assert problems(saved, ran) == ["1: cassette a.axe has no answer", "4: nor for this"]
 
 

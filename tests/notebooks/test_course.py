@@ -62,13 +62,11 @@ def tutor(request, session=session, functions=functions, axe_nb=axe_nb, dataclas
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A copy of the folder of the lessons: they write files."""
-    return Path(
-        shutil.copytree(
-            FOLDER, tmp_path / "notebooks", ignore=shutil.ignore_patterns("__pycache__")
-        )
-    )
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the folder of the lessons: they write files; with retries as for everyone."""
+    monkeypatch.delenv("AXE_NB_RETRIES")
+    without = shutil.ignore_patterns("__pycache__")
+    return Path(shutil.copytree(FOLDER, tmp_path / "notebooks", ignore=without))
 
 
 @pytest.mark.parametrize("path", SOLVED, ids=lambda path: path.stem)
@@ -87,11 +85,6 @@ def test_a_lesson_says_its_time_what_is_simulated_and_what_comes_next(path: Path
     )
     assert headings[-2:] == ["Summary", "Next step"]
     assert number > 9 or f"({number + 1:02}_" in cells[-1].source
-
-
-@pytest.fixture(autouse=True)
-def as_for_everyone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("AXE_NB_RETRIES")
 
 
 def run_all(folder: Path, environ: Mapping[str, str], first: str = "") -> Iterator[tuple[Any, Any]]:
