@@ -219,10 +219,8 @@ class _Loop:
             raw_path = base.raw_path.rstrip(b"/") + target[1].encode()
             whole = transport.QuietURL(base.copy_with(userinfo=b"", raw_path=raw_path))
             login = b64encode(f"{base.username}:{base.password}".encode()).decode()
-            self.addresses[target] = (
-                url,
-                {"authorization": f"Basic {login}"} if base.userinfo else {},
-            )
+            own = {"authorization": f"Basic {login}"} if base.userinfo else {}
+            self.addresses[target] = whole, own
         url, own = self.addresses[target]
         headers = {"accept-encoding": "identity"}
         if body:
