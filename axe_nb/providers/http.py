@@ -217,17 +217,15 @@ class _Loop:
         if target not in self.addresses:
             base = httpx.URL(server.base_url)
             raw_path = base.raw_path.rstrip(b"/") + target[1].encode()
-            url = transport.QuietURL(base.copy_with(userinfo=b"", raw_path=raw_path))
+            whole = transport.QuietURL(base.copy_with(userinfo=b"", raw_path=raw_path))
             login = b64encode(f"{base.username}:{base.password}".encode()).decode()
-            self.addresses[target] = (
-                url,
-                {"authorization": f"Basic {login}"} if base.userinfo else {},
-            )
-        url, own_headers = self.addresses[target]
+            own = {"authorization": f"Basic {login}"} if base.userinfo else {}
+            self.addresses[target] = whole, own
+        url, own = self.addresses[target]
         headers = {"accept-encoding": "identity"}
         if body:
             headers["content-type"] = "application/json"
-        headers |= server.info.headers_with(server.key) | own_headers
+        headers |= server.info.headers_with(server.key) | own
         key = _make_own or (server.base_url, server.info.certificates, transport.read_variables())
         if key not in self.clients:
             if _make_own is None:
