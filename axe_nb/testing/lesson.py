@@ -23,9 +23,9 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from axe_nb.agents.files import display_path, expand_home, reason, write_whole
 from axe_nb.agents.user_config import Config
@@ -154,20 +154,8 @@ def find_exercises(book: Book, name: str) -> dict[str, Any]:
     return found
 
 
-State = Literal["passed", "failed", "not reached"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
-    """The mark of one exercise of one submission."""
-
-    state: State
-    hint: str = ""
-    """The error of the check, or the reason that it was not reached, in one line."""
-
-
-Marks = Mapping[str, Mark]
-"""Name of an exercise → its mark."""
+Marks = Mapping[str, str]
+"""Name of an exercise → `passed`, `failed: HINT` or `not reached: REASON`, in one line."""
 
 
 def mark_submissions(
@@ -183,11 +171,10 @@ def mark_submissions(
     `lesson` has the check cells, and the files that it uses beside it; `table` is a CSV file for
     the table too.
     """
-    book = read_notebook(lesson)
+    book, place = read_notebook(lesson), expand_home(folder)
     exercises = find_exercises(book, display_path(lesson))
     if not exercises:
         raise ConfigError(f"{display_path(lesson)} has no exercises", hint=TAG_CHECKS)
-    place = expand_home(folder)
     if not place.is_dir():
         raise ConfigError(
             f"no such folder: {quote(folder)}", hint="give the folder that contains the submissions"
@@ -196,7 +183,11 @@ def mark_submissions(
     marked: list[tuple[str, Marks]] = []
     for path in find_notebooks([folder]):
         name = one_line(path.relative_to(place).with_suffix("").as_posix(), 80)
-        marked.append((name, mark_submission(lesson, book, path, place, limit, sandbox)))
+        try:
+            marks = mark_submission(lesson, book, path, place, limit, sandbox)
+        except ValueError as error:
+            marks = dict.fromkeys(exercises, f"not reached: {one_line(str(error), 300)}")
+        marked.append((name, marks))
     for line in format_table(list(exercises), marked):
         write(line)
     if table is not None:
@@ -206,14 +197,17 @@ def mark_submissions(
 def mark_submission(
     lesson: Path, book: Book, path: Path, others: Path, timeout: float, sandbox: Sandbox
 ) -> Marks:
-    """Runs a submission in a copy of the lesson's folder, without the others; returns its marks."""
+    """Runs a submission in a copy of the lesson's folder, without the others; returns its marks.
+
+    Raises ValueError if it cannot be marked.
+    """
     exercises = find_exercises(book, display_path(lesson))
     try:
         if path.stat().st_size > 32 << 20:
-            raise ConfigError("it is larger than 32 MiB")
+            raise ValueError("it is larger than 32 MiB")
         submitted = read_notebook(path)
     except (ConfigError, OSError) as error:
-        return _mark_none(exercises, str(error))
+        raise ValueError(str(error)) from None
     end = secrets.token_hex(16)
     merged = merge(book, submitted, exercises, end)
     home = tempfile.mkdtemp(prefix="axe-nb-")
@@ -221,8 +215,6 @@ def mark_submission(
         copy = Path(home).resolve() / "lesson" / lesson.name
         copy_folder(lesson, copy.parent, others)
         return read_marks(run_submission(merged, copy, sandbox, timeout), exercises, end)
-    except ValueError as error:
-        return _mark_none(exercises, str(error))
     finally:  # a stranger has filled the folder, to any depth; links are not followed
         if os.name == "nt":
             shutil.rmtree(home, ignore_errors=True)
@@ -230,11 +222,6 @@ def mark_submission(
             with suppress(subprocess.TimeoutExpired):
                 remove, nowhere = ["/bin/sh", "-c", REMOVE, "sh", home], subprocess.DEVNULL
                 subprocess.run(remove, stdout=nowhere, stderr=nowhere, timeout=60.0, check=False)
-
-
-def _mark_none(exercises: Mapping[str, Any], why: str) -> Marks:
-    """Returns the marks of a submission that reached none of the exercises."""
-    return dict.fromkeys(exercises, Mark(state="not reached", hint=one_line(why, 300)))
 
 
 def copy_folder(lesson: Path, target: Path, without: Path) -> None:
@@ -287,47 +274,35 @@ def read_marks(run: HeadlessRun, exercises: Mapping[str, Any], end: str) -> Mark
         outputs = ran[check_cell.id].outputs
         printed = "".join(one.text for one in outputs if one.output_type == "stream")
         error = next((one for one in outputs if one.output_type == "error"), None)
-        state: State = "not reached"
-        hint = run.stopped or "the check did not run to completion"
         if end in printed:
-            state, hint = "passed", ""
+            marks[name] = "passed"
         elif error is not None:  # of `AssertionError: make two calls`, the teacher's words alone
-            state, hint = "failed", describe_failure(error).removeprefix("AssertionError: ")
-        marks[name] = Mark(state=state, hint=one_line(hint, 300))
+            hint = describe_failure(error).removeprefix("AssertionError: ")
+            marks[name] = f"failed: {one_line(hint, 300)}"
+        else:
+            marks[name] = f"not reached: {run.stopped or 'the check did not run to completion'}"
     return marks
 
 
 def format_table(exercises: Sequence[str], marked: Sequence[tuple[str, Marks]]) -> Iterator[str]:
     """Yields the lines of the report: a row per submission, then the hints."""
-    rows = [["submission", *exercises, "passed"]]
+    rows, hints, full = [["submission", *exercises, "passed"]], [""], 0
     for name, marks in marked:
-        states = (marks[one].state for one in exercises)
-        rows.append([name, *states, f"{_count(marks)} of {len(marks)}"])
+        passed = list(marks.values()).count("passed")
+        full += passed == len(marks)
+        split = {one: mark.partition(": ") for one, mark in marks.items()}
+        rows.append([name, *(split[one][0] for one in exercises), f"{passed} of {len(marks)}"])
+        hints += [f"{name}, {one}: {hint}" for one, (_, _, hint) in split.items() if hint]
     yield from align_columns(rows)
-    hints = [
-        f"{name}, {one}: {mark.hint}"
-        for name, marks in marked
-        for one, mark in marks.items()
-        if mark.state != "passed"
-    ]
-    if hints:
-        yield ""
-        yield from hints
-    yield ""
-    full = sum(_count(marks) == len(marks) for _, marks in marked)
+    yield from [*hints, ""] if hints[1:] else hints
     yield f"{plural(len(marked), 'submission')} marked, {full} with all exercises passed"
 
 
-def _count(marks: Marks) -> int:
-    return sum(mark.state == "passed" for mark in marks.values())
-
-
 def format_csv(exercises: Sequence[str], marked: Sequence[tuple[str, Marks]]) -> str:
-    """Returns the table as CSV: `passed`, `failed: HINT` or `not reached: REASON` in each field."""
     rows: list[list[str]] = [["submission", *exercises, "passed"]]
     for name, marks in marked:
-        fields = [": ".join(filter(None, (marks[o].state, marks[o].hint))) for o in exercises]
-        rows.append([name, *fields, str(_count(marks))])
+        passed = str(list(marks.values()).count("passed"))
+        rows.append([name, *(marks[one] for one in exercises), passed])
     text = io.StringIO()
     # a spreadsheet would take some names for formulas
     shown = [[f"'{field}" if field[:1] in "=+-@" else field for field in row] for row in rows]
