@@ -72,6 +72,13 @@ def test_an_effort_and_a_summary_are_asked_for(
     assert result.request().body == openai.requests[-1][1]
 
 
+def test_an_organization_that_gets_no_summaries_is_asked_without_one(openai: OpenAI) -> None:
+    openai.is_verified = False
+    ask(thinker(tools=()))
+    first, second = (body["reasoning"] for _, body in openai.requests)
+    assert (first, second) == ({"effort": "low", "summary": "auto"}, {"effort": "low"})
+
+
 @each
 def test_it_is_a_fold_afterwards_and_kept_by_every_recording(
     openai: OpenAI, streams: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
