@@ -232,13 +232,8 @@ class _Call:
         return arguments
 
 
-TEXTUAL = {
-    "text": "text",
-    "thinking": "thinking",
-    "reasoning.text": "text",
-    "reasoning.summary": "summary",
-}
-"""Type of a part that may arrive in pieces → key of its text."""
+TEXTUAL = ("text", "thinking", "reasoning.text", "reasoning.summary")
+"""Types of parts that may arrive in pieces."""
 
 
 def _add_part(parts: list[Any], part: dict[str, Any]) -> None:
@@ -251,7 +246,7 @@ def _add_part(parts: list[Any], part: dict[str, Any]) -> None:
         parts.append(dict(part))
         return
     for key, value in part.items():
-        if key in TEXTUAL.values() and isinstance(value, str):
+        if key in ("text", "thinking", "summary") and isinstance(value, str):
             streaming.append_text(last, key, value)
         elif isinstance(value, list) and isinstance(last.get(key), list):
             for entry in wire.tables(value, key):

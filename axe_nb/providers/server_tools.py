@@ -31,14 +31,11 @@ CHAT: Mapping[str, str] = {
 }
 """Host of a server of Chat Completions → the type of its tool that searches the web."""
 
-RESPONSES: Mapping[str, str] = {
-    "web_search_call": SEARCH,
-    "file_search_call": "file_search",
-    "code_interpreter_call": "code_interpreter",
-    "image_generation_call": "image_generation",
-    "mcp_call": "mcp",
-}
-"""Type of an item of OpenAI's Responses → the tool that its server has run."""
+RESPONSES = (
+    "web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call",
+    "mcp_call",
+)  # fmt: skip
+"""Types of the items of OpenAI's Responses for tools that its server has run."""
 
 
 def make_entry(
@@ -131,7 +128,7 @@ def read_responses(
         error = wire.text(told.get("message")) or wire.text(told.get("type"))
         error = error or ("failed" if item.get("status") == "failed" else "")
         found = _list_pages(_tables(action.get("sources")))
-        calls.append(ServerCall(RESPONSES[kind], given, found, error))
+        calls.append(ServerCall(kind.removesuffix("_call"), given, found, error))
     return tuple(calls), _list_pages(cited), searches
 
 

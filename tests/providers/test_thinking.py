@@ -5,28 +5,41 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import axe_nb
-from axe_nb import Agent, ConfigError
+from axe_nb import Agent, ConfigError, RunResult
+from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.providers.responses import body
-from tests.providers.dialects import ask
+from axe_nb.scripting.wire import Protocol
+from tests.protocols import PROTOCOLS, address_of, provider_of
+from tests.providers.dialects import ask, make_message
 from tests.wire.replay import Replay
+
+THOUGHT = "One, two."
 
 REPLIES: dict[str, dict[str, Any]] = {
     "anthropic": {
         "role": "assistant", "stop_reason": "end_turn",
         "content": [
-            {"type": "thinking", "thinking": "One, two.", "signature": "c2ln"},
+            {"type": "thinking", "thinking": THOUGHT, "signature": "c2ln"},
             {"type": "text", "text": "Three."},
         ],
     },
     "openai": {"choices": [{"finish_reason": "stop", "message": {
-        "role": "assistant", "content": "Three.", "reasoning_content": "One, two.",
+        "role": "assistant", "content": "Three.", "reasoning_content": THOUGHT,
     }}]},
-    "ollama": {"message": {"content": "Three.", "thinking": "One, two."}, "done": True},
+    "responses": {
+        "status": "completed",
+        "output": [
+            {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": THOUGHT},
+            make_message("Three."),
+        ],
+    },
+    "ollama": {"message": {"content": "Three.", "thinking": THOUGHT}, "done": True},
 }  # fmt: skip
 
 
@@ -34,7 +47,7 @@ REPLIES: dict[str, dict[str, Any]] = {
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Replay]:
     scenarios = {name: {"status": 200, "body": body} for name, body in REPLIES.items()}
     with Replay(scenarios) as replay:
-        for protocol in REPLIES:
+        for protocol in PROVIDERS.keys() & REPLIES.keys():
             monkeypatch.setenv(f"{protocol.upper()}_API_KEY", "sk-canary-0123456789")
             monkeypatch.setenv(f"AXE_{protocol.upper()}_BASE_URL", replay.url(protocol))
         yield replay
@@ -170,3 +183,76 @@ def test_a_value_that_the_model_does_not_take_is_an_error_before_anything_is_sen
         axe_nb.run(Agent("a", model, params=params), "How many?", display=False)
     assert (caught.value.message, caught.value.hint) == (message, hint)
     assert not any(server.log(name) for name in REPLIES)
+
+
+every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
+
+
+@pytest.fixture
+def servers() -> Iterator[Replay]:
+    with Replay({}) as replay:
+        yield replay
+
+
+@pytest.fixture
+def agent(protocol: Protocol, servers: Replay, monkeypatch: pytest.MonkeyPatch) -> Agent:
+    """An agent whose model thinks, and has been asked once."""
+    reply = {"status": 200, "body": REPLIES[protocol]}
+    servers.replies = {name: {"sequence": [reply] * 3} for name in ("here", "there")}
+    move_to("here", protocol, servers, monkeypatch)
+    return Agent("a", f"{provider_of(protocol)}/m")
+
+
+def move_to(place: str, protocol: str, servers: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable, value in address_of(protocol, servers.url(place)).items():
+        monkeypatch.setenv(variable, value)
+
+
+def say(agent: Agent, prompt: str, **options: Any) -> RunResult:
+    result = axe_nb.run(agent, prompt, display=False, stream=False, **options)
+    assert result.text == "Three."
+    return result
+
+
+def last_body(servers: Replay, place: str = "here") -> dict[str, Any]:
+    body: dict[str, Any] = servers.log(place)[-1].body
+    return body
+
+
+@pytest.mark.req("D-78")
+@every_protocol
+def test_a_saved_run_goes_on_with_it_and_a_fork_to_another_model_without(
+    protocol: Protocol, agent: Agent, servers: Replay, tmp_path: Path
+) -> None:
+    second = say(agent, "Sure?", continue_from=say(agent, "How many?"))
+    second.save(tmp_path / "run.axe")
+    loaded = axe_nb.load(tmp_path / "run.axe")
+    say(agent, "Really?", continue_from=loaded)
+    assert str(last_body(servers)).count(THOUGHT) == 2
+    servers.replies["here"]["sequence"] *= 2
+    forked = loaded.fork("0/1", model=f"{provider_of(protocol)}/other", display=False)
+    assert forked.text == "Three."
+    assert THOUGHT not in str(last_body(servers))
+    assert last_body(servers)["model"] == "other"
+
+
+@pytest.mark.req("D-78")
+@pytest.mark.parametrize("protocol", ["anthropic", "responses"])
+def test_what_looks_like_a_key_in_it_is_not_sent_back_in_part_by_a_saved_run(
+    protocol: Protocol, agent: Agent, servers: Replay, tmp_path: Path
+) -> None:
+    sealed = f"gAAAA-hf_{'x1' * 20}"
+    name = "signature" if protocol == "anthropic" else "encrypted_content"
+    items = [
+        dict(item) for item in REPLIES[protocol]["content" if name == "signature" else "output"]
+    ]
+    items[0][name] = sealed
+    body = {**REPLIES[protocol], ("content" if name == "signature" else "output"): items}
+    servers.replies["here"]["sequence"] = [{"status": 200, "body": body}] * 3
+    first = say(agent, "How many?")
+    say(agent, "Sure?", continue_from=first)
+    assert sealed in str(last_body(servers))
+    first.save(tmp_path / "run.axe")
+    say(agent, "Sure?", continue_from=axe_nb.load(tmp_path / "run.axe"))
+    assert "***" not in str(last_body(servers))
+    assert "Three." in str(last_body(servers))
