@@ -17,8 +17,7 @@ from axe_nb.agents.agent import DEFINED, Agent
 from axe_nb.agents.agent_files import list_agents
 from axe_nb.engine.toolbox import REGISTRY
 from axe_nb.errors import ConfigError, ExpectationError
-from axe_nb.expectations.language import MAX_SHOWN, Clause, parse
-from axe_nb.expectations.measures import MEASURES, Measure
+from axe_nb.expectations.language import MAX_SHOWN, MEASURES, Clause, Measure, parse
 from axe_nb.messages.exchanges import Lap
 from axe_nb.results import RunResult, name_run
 from axe_nb.text import list_some, nearest, one_line, plural, printable, quote, suggestion

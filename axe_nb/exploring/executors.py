@@ -37,9 +37,8 @@ from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.make_provider import provider_for
 from axe_nb.errors import AxeError, ConfigError, words
-from axe_nb.exploring.map_batch import Asking, Batch, MapSession, Task
-from axe_nb.exploring.map_driver import Driver, Prompts, Runs
-from axe_nb.exploring.map_progress import Progress, Tally
+from axe_nb.exploring.map_batch import Asking, Batch, MapSession, Tally, Task
+from axe_nb.exploring.map_driver import Driver, Progress, Prompts, Runs
 from axe_nb.pictures.picture import Picture
 from axe_nb.providers.prices import Prices
 from axe_nb.providers.secrets import list_keys

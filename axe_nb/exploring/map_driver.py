@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import queue
+import time
 from collections import deque
 from collections.abc import (
     AsyncGenerator,
@@ -34,9 +35,9 @@ from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.meter import OverBudget
 from axe_nb.errors import AxeError, ConfigError, interrupted
 from axe_nb.events import discard
-from axe_nb.exploring.map_batch import Batch, Ended, Task
-from axe_nb.exploring.map_progress import Progress
+from axe_nb.exploring.map_batch import Batch, Ended, Tally, Task
 from axe_nb.results import RunResult
+from axe_nb.session.drive import Line, NoLine
 from axe_nb.session.portal import DRAIN, PUMP, STUCK, answers, portal, record_interrupts, watch_cell
 from axe_nb.session.runs import RunHandle
 
@@ -185,6 +186,25 @@ class _Turns:
             self._next += 1
             if waiting := self._waiting.pop(self._next, None):
                 waiting.set()
+
+
+class Progress:
+    """Keeps a line up to date, at most ten times a second; used by one thread."""
+
+    def __init__(self, tally: Tally, line: Line) -> None:
+        self.tally, self._line = tally, line
+        self._next_at = time.monotonic() + 0.1
+
+    def tick(self) -> None:
+        if isinstance(self._line, NoLine):
+            return
+        now = time.monotonic()
+        if now >= self._next_at:
+            self._next_at = now + 0.1
+            self._line.show(self.tally.format_live())
+
+    def finish(self) -> None:
+        self._line.finish(self.tally.format_end())
 
 
 class Driver:

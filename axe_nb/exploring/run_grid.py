@@ -33,12 +33,12 @@ from axe_nb.exploring.map_batch import (
     BudgetOption,
     Ended,
     Resume,
+    Tally,
     Task,
     make_meter,
     open_session,
 )
-from axe_nb.exploring.map_driver import Driver, Prompts
-from axe_nb.exploring.map_progress import Progress, Tally
+from axe_nb.exploring.map_driver import Driver, Progress, Prompts
 from axe_nb.exploring.run_map import read_count
 from axe_nb.pictures.picture import Picture
 from axe_nb.results import RunResult

@@ -26,11 +26,11 @@ from axe_nb.exploring.map_batch import (
     Ended,
     Keep,
     Resume,
+    Tally,
     make_meter,
     open_session,
 )
-from axe_nb.exploring.map_driver import Driver, Prompts, Runs, Source
-from axe_nb.exploring.map_progress import Progress, Tally
+from axe_nb.exploring.map_driver import Driver, Progress, Prompts, Runs, Source
 from axe_nb.results import RunResult
 from axe_nb.session.drive import Line
 from axe_nb.session.overrides import (

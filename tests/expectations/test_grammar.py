@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 import axe_nb
 from axe_nb import ConfigError, ExpectationError
-from axe_nb.expectations.language import parse
-from axe_nb.expectations.measures import FORMS, MEASURES
+from axe_nb.expectations.language import FORMS, MEASURES, parse
 from axe_nb.text import clean
 from tests.expectations.test_check import DATA, priced, survey
 

@@ -312,11 +312,11 @@ def test_an_executor_that_takes_no_more_jobs_ends_the_map(error: Any, tmp_path: 
     assert [r.text for r in again] == ["p0: 4", "p1: 4", "p2: 4", "p3: 4"], "none counts as asked"
 
 
-NOTEBOOK = """
+CODE = """
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-import axe_nb
+import axe_nb, helpers
 
 @dataclass
 class Town:
@@ -331,31 +331,16 @@ def run_all():
     @axe_nb.script("lead")
     def lead(request):
         if request.turn == 1:
-            return axe_nb.call("people", town=request.last)
-        return {"name": request.messages[0].content, "people": int(request.last)}
+            return [axe_nb.call(name, town=request.last) for name in ("people", "shout")]
+        people, name = request.results
+        return {"name": name.content, "people": int(people.content)}
 
-    axe_nb.define(axe_nb.Agent("lead", "script/lead", tools=["people"]))
-    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
-        runs = list(axe_nb.map("lead", ["Ulm", "Paris"], executor=pool, output=Town))
-    print([run.error or run.data for run in runs], isinstance(runs[0].data, Town))
-
-run_all()
-"""
-
-BESIDE = """
-import multiprocessing
-from concurrent.futures import ProcessPoolExecutor
-import axe_nb, helpers
-
-def run_all():
     axe_nb.tool(helpers.shout)
-    axe_nb.script("lead")(
-        lambda r: axe_nb.call("shout", text=r.last) if r.turn == 1 else r.last
-    )
-    axe_nb.define(axe_nb.Agent("lead", "script/lead", tools=["shout"]))
+    axe_nb.define(axe_nb.Agent("lead", "script/lead", tools=["people", "shout"]))
     for method in ("spawn", "forkserver"):
-        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context(method)) as pool:
-            print([run.error or run.text for run in axe_nb.map("lead", ["ulm"], executor=pool)])
+        with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context(method)) as pool:
+            runs = list(axe_nb.map("lead", ["Ulm", "Paris"], executor=pool, output=Town))
+        print([run.error or run.data for run in runs], isinstance(runs[0].data, Town))
 
 run_all()
 """
@@ -363,19 +348,13 @@ run_all()
 
 @pytest.mark.req("D-61")
 @pytest.mark.skipif(sys.platform == "win32", reason="has no fork server")
-@pytest.mark.parametrize(
-    ("code", "told"),
-    [
-        (NOTEBOOK, "[Town(name='Ulm', people=3), Town(name='Paris', people=5)] True\n"),
-        (BESIDE, "['ULM']\n['ULM']\n"),
-    ],
-    ids=["of the notebook", "of a module beside it"],
-)
-def test_functions_and_types_travel_to_new_processes(code: str, told: str, tmp_path: Path) -> None:
-    """The code has no file that the processes could import, as that of cells."""
-    (tmp_path / "helpers.py").write_text("def shout(text: str) -> str:\n    return text.upper()\n")
+def test_functions_and_types_travel_to_new_processes(tmp_path: Path) -> None:
+    """Those of code that has no file to import, as that of cells, and of a module beside it."""
+    beside = "def shout(town: str) -> str:\n    return town.upper()\n"
+    (tmp_path / "helpers.py").write_text(beside)
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120,
+        [sys.executable, "-c", CODE], cwd=tmp_path, capture_output=True, text=True, timeout=120,
         check=False,
     )  # fmt: skip
-    assert done.stdout == told, done.stderr
+    told = "[Town(name='ULM', people=3), Town(name='PARIS', people=5)] True\n"
+    assert done.stdout == told * 2, done.stderr

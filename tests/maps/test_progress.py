@@ -13,7 +13,8 @@ import pytest
 
 import axe_nb
 from axe_nb.commands.console import TerminalLine
-from axe_nb.exploring.map_progress import Progress, Tally
+from axe_nb.exploring.map_batch import Tally
+from axe_nb.exploring.map_driver import Progress
 from tests.maps.conftest import Echo
 
 pytestmark = pytest.mark.req("E-8")
