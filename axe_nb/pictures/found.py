@@ -31,7 +31,7 @@ MAX_FILE = 50_000_000
 
 
 def find_picture(value: object) -> Picture | None:
-    """Returns a value as a picture, None if it is none; raises NoPicture if it cannot be sent."""
+    """Returns the picture that a value is, if any; raises NoPicture if it cannot be sent."""
     if isinstance(value, Picture):
         return value
     if isinstance(value, bytes | bytearray | memoryview):
@@ -64,7 +64,7 @@ def _make_error(what: str, error: Exception) -> NoPicture:
 
 
 def find_parts(value: object) -> list[object]:
-    """Returns the entries of a list with pictures, or of one picture; else an empty list."""
+    """Returns the entries of a list with pictures, or a picture as a list; else an empty list."""
     entries = value if isinstance(value, list | tuple) else (value,)
     if isinstance(value, str) or len(entries) > 100:  # a list of data, not of pictures
         return []

@@ -152,7 +152,7 @@ class Picture:
 
     @property
     def tokens(self) -> int:
-        """A rough count: an average of servers, which scale large ones down; a page or two."""
+        """Rough tokens: an average of servers, which scale large pictures down."""
         return 2000 if self.is_document else min(1600, 1 + self.width * self.height // 750)
 
     def mark(self, number: int) -> str:
@@ -187,7 +187,7 @@ def join_parts(parts: Iterable[str | Picture], separator: str = "") -> Illustrat
 
 
 def split_parts(text: str, pictures: Sequence[Picture]) -> Iterator[str | Picture]:
-    """Yields the text in pieces, each picture after its mark; after all, if that was cut off."""
+    """Yields the text in pieces, each picture after its mark, or at the end if that is missing."""
     for number, picture in enumerate(pictures, 1):
         mark = picture.mark(number)
         before, found, text = text.partition(mark)

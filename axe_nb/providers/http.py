@@ -208,7 +208,7 @@ class _Loop:
     last of its loop."""
 
     async def send(self, server: Server, path: str, body: bytes) -> httpx.Response:
-        """Returns a reply whose headers have arrived; it must be closed. Raises what httpx does."""
+        """Sends a request; returns its reply, to be closed, once the headers have arrived."""
         import httpx
 
         from axe_nb.providers import transport

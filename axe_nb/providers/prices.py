@@ -78,7 +78,7 @@ class Prices:
         return tool in COUNTED and self.cost_of(model, usage) is not None
 
     def _find_address(self, model: str) -> str:
-        """Returns the address that sells a model, as prices differ by address; empty if unknown."""
+        """Returns the address of the server that sells a model; empty if none sets a price."""
         if model in self.config.prices:
             return ""
         try:

@@ -1,4 +1,4 @@
-"""OpenAI's Responses API, stateless: each request has the whole conversation, and reasoning."""
+"""OpenAI's Responses API, without state: each request has the whole conversation."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def make_entry(
 
 
 def _limit(options: Mapping[str, Any], domains: Sequence[str]) -> list[str]:
-    """Returns the narrower domains of both; empty if there are none, or the options block some."""
+    """Returns the domains that both allow; empty if there are none, or the options block some."""
     if options.get("blocked_domains"):
         return []
 

@@ -1,4 +1,4 @@
-"""Streamed replies: from bytes in any pieces to the object of the whole reply, parsed likewise."""
+"""Streamed replies: from bytes in any pieces to the object of the unstreamed reply."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ class FreeList(httpx.AsyncBaseTransport):
         """Idle connections, the most recently used last."""
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Returns a reply whose headers have arrived.
+        """Sends a request; returns its reply once the headers have arrived.
 
         The request is sent once more if a connection that was used before turns out to be closed
         before any byte of the reply: the server closed it for having been idle (D-23).

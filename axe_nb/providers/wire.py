@@ -88,7 +88,7 @@ def table(value: object) -> dict[str, Any]:
 
 
 def tables(value: object, what: str) -> list[dict[str, Any]]:
-    """Returns the objects of a list, which may be missing, else raises ProviderError."""
+    """Returns a list of objects, empty if it is missing; raises ProviderError for others."""
     if not value:
         return []
     if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):

@@ -141,51 +141,40 @@ def test_ollama_is_told_to_think(server: Replay, asked: str, sent: object) -> No
     assert send(server, "ollama/qwen4", thinking=asked) == {"think": sent}
 
 
+LEVELS = "off, low, medium, high"
+
+
 @pytest.mark.parametrize(
-    ("model", "params", "message", "hint"),
+    ("model", "asked", "told", "choices"),
     [
-        (
-            "anthropic/claude-opus-5-5", {"thinking": "off"},
-            'params.thinking: model "claude-opus-5-5" does not take "off"',
-            "choose one of: low, medium, high",
-        ),
-        (
-            "anthropic/claude-sonnet-5-5", {"thinking": 5000},
-            'params.thinking: model "claude-sonnet-5-5" does not take a number of tokens (5000)',
-            "choose one of: off, low, medium, high",
-        ),
-        (
-            "openai/gpt-4.1", {"thinking": "low"},
-            'params.thinking: model "gpt-4.1" does not take "low"',
-            "choose one of: off",
-        ),
-        (
-            "ollama/qwen4", {"thinking": 2000},
-            'params.thinking: model "qwen4" does not take a number of tokens (2000)',
-            "choose one of: off, low, medium, high",
-        ),
-        (
-            "anthropic/claude-haiku-4-5", {"thinking": "low", "max_tokens": 1000},
-            "params.thinking: 1024 tokens are not between 1024 and the largest answer, 1000",
-            "change it, raise params.max_tokens, or set params.thinking to off",
-        ),
-        (
-            "anthropic/claude-haiku-4-5", {"thinking": 5000, "max_tokens": 5000},
-            "params.thinking: 5000 tokens are not between 1024 and the largest answer, 5000",
-            "change it, raise params.max_tokens, or set params.thinking to off",
-        ),
+        ("anthropic/claude-opus-5-5", "off", '"off"', "low, medium, high"),
+        ("anthropic/claude-sonnet-5-5", 5000, "a number of tokens (5000)", LEVELS),
+        ("openai/gpt-4.1", "low", '"low"', "off"),
+        ("ollama/qwen4", 2000, "a number of tokens (2000)", LEVELS),
     ],
-)  # fmt: skip
+)
 def test_a_value_that_the_model_does_not_take_is_an_error_before_anything_is_sent(
-    server: Replay, model: str, params: dict[str, Any], message: str, hint: str
+    server: Replay, model: str, asked: object, told: str, choices: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        axe_nb.run(Agent("a", model, params=params), "How many?", display=False)
-    assert (caught.value.message, caught.value.hint) == (message, hint)
+        send(server, model, thinking=asked)
+    name = model.partition("/")[2]
+    assert caught.value.message == f'params.thinking: model "{name}" does not take {told}'
+    assert caught.value.hint == f"choose one of: {choices}"
     assert not any(server.log(name) for name in REPLIES)
 
 
-every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(("asked", "most", "tokens"), [("low", 1000, 1024), (5000, 5000, 5000)])
+def test_thinking_without_room_is_an_error_before_anything_is_sent(
+    server: Replay, asked: object, most: int, tokens: int
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        send(server, "anthropic/claude-haiku-4-5", thinking=asked, max_tokens=most)
+    told = f"{tokens} tokens are not between 1024 and the largest answer, {most}"
+    assert caught.value.message == f"params.thinking: {told}"
+    step = "change it, raise params.max_tokens, or set params.thinking to off"
+    assert caught.value.hint == step
+    assert not any(server.log(name) for name in REPLIES)
 
 
 @pytest.fixture
@@ -220,7 +209,7 @@ def last_body(servers: Replay, place: str = "here") -> dict[str, Any]:
 
 
 @pytest.mark.req("D-78")
-@every_protocol
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_saved_run_goes_on_with_it_and_a_fork_to_another_model_without(
     protocol: Protocol, agent: Agent, servers: Replay, tmp_path: Path
 ) -> None:
