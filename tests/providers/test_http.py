@@ -54,16 +54,6 @@ def failure(base_url: str) -> ProviderError:
     return raised.value
 
 
-@pytest.mark.req("D-25", "X-19", "O-2")
-def test_providers_of_one_base_url_share_a_connection(server: Replay) -> None:
-    async def turns() -> None:
-        for _ in range(3):
-            await OpenAI(server.url("hello"), KEY).send(ask())
-
-    asyncio.run(turns())
-    assert [asked.connection for asked in server.log("hello")] == [0, 0, 0]
-
-
 @pytest.mark.req("D-25", "D-8")
 def test_connections_close_when_the_loop_ends(server: Replay) -> None:
     async def turn() -> bool:
