@@ -32,9 +32,6 @@ MODES = ("live", "record", "replay", "auto")
 
 PACKAGE = Path(__file__).parents[1]
 
-MAX_NAME = 100
-"""Characters of the name of a cassette."""
-
 _has_failed = pytest.StashKey[bool]()
 
 
@@ -107,7 +104,13 @@ def axe_cassette(request: pytest.FixtureRequest) -> Iterator[Cassette]:
     """
     import axe_nb
 
-    path = request.path.parent / "cassettes" / request.path.stem / _name_cassette(request.node)
+    # the name of the test, with its class and parameters, valid on any system
+    full = ".".join(request.node.nodeid.split("::")[1:]) or request.node.name
+    plain = full.removesuffix("]").replace("[", "-", 1)
+    name = re.sub(r"[^\w.-]+", "-", plain)
+    if name != plain or len(name) > 100:
+        name = f"{name[:100]}-{hashlib.sha256(full.encode()).hexdigest()[:8]}"
+    path = request.path.parent / "cassettes" / request.path.stem / f"{name}.axe"
     mode: Mode = request.config.getoption("axe_mode") or "replay"
     if mode in ("record", "auto"):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -120,16 +123,6 @@ def axe_cassette(request: pytest.FixtureRequest) -> Iterator[Cassette]:
         yield cassette
     if cassette.missed and not request.node.stash.get(_has_failed, False):
         pytest.fail(_describe_misses(cassette), pytrace=False)
-
-
-def _name_cassette(item: pytest.Item) -> str:
-    """Returns the file name for a test, its class and parameters included, valid on any system."""
-    full = ".".join(item.nodeid.split("::")[1:]) or item.name
-    plain = full.removesuffix("]").replace("[", "-", 1)
-    name = re.sub(r"[^\w.-]+", "-", plain)
-    if name != plain or len(name) > MAX_NAME:
-        name = f"{name[:MAX_NAME]}-{hashlib.sha256(full.encode()).hexdigest()[:8]}"
-    return f"{name}.axe"
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from axe_nb.exploring.grid_page import show_grid
 from axe_nb.exploring.map_batch import write_case
 from axe_nb.exploring.run_grid import GridRunner
 from axe_nb.session.drive import NoLine
-from tests.maps.test_progress import Terminal
+from tests.maps.test_map import Terminal
 
 VERDICT = '{"score": 0.5, "reason": "so"}'
 

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import io
 import os
+import random
+import re
 import signal
 import threading
 import time
 import tracemalloc
 from collections.abc import AsyncIterator, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +24,19 @@ import pandas
 import pytest
 
 import axe_nb
-from axe_nb import Agent, AxeError, ConfigError
+from axe_nb import Agent, AxeError, ConfigError, Request
+from axe_nb.commands.console import TerminalLine
+from axe_nb.exploring.map_batch import Tally
+from axe_nb.exploring.map_driver import Progress
 from axe_nb.session.session import session
 from tests.maps.conftest import Echo
-from tests.maps.test_progress import Terminal
 
 pytestmark = pytest.mark.req("E-1", "E-2")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
 
 def texts(results: Any) -> list[str]:
@@ -91,7 +102,7 @@ def test_the_others_go_on_behind_a_slow_run(given: Any, keep: Any) -> None:
     all_asked = asyncio.Event()
 
     @axe_nb.script("first_is_slow")
-    async def model(request: axe_nb.Request) -> str:
+    async def model(request: Request) -> str:
         asked.append(request.last)
         if len(asked) == len(prompts):
             all_asked.set()
@@ -259,7 +270,7 @@ def blocking(echo: Echo) -> None:
     """The prompt `block` blocks the event loop."""
 
     @axe_nb.script("echo")
-    async def block(request: axe_nb.Request) -> str:
+    async def block(request: Request) -> str:
         if request.last == "block":
             time.sleep(6.0)  # noqa: ASYNC251 - what a tool of a user may do
         text: str = await echo.answer(request)
@@ -390,3 +401,138 @@ def test_a_map_is_iterated_over_by_one_at_a_time_and_says_what_it_is(echo: Echo)
         next(iter(found))
     list(first)
     assert repr(found).startswith("<map of echo: 2 of 2 runs, 1 error")
+
+
+@pytest.mark.req("E-8")
+def test_the_live_line_has_rate_and_forecast_and_the_line_that_is_kept_neither(
+    echo: Echo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = list(axe_nb.map(echo.agent, ["a", "fail"]))
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    tally = Tally("evil\x1b[2J\nname" * 50, 1000, began=now)
+    for number in range(100):
+        tally.add(results[number > 97], is_from_file=number < 20)
+    tally.notes.append("stopped: enough")
+    now += 20
+    line = tally.format_live()
+    assert line.endswith(" · 20 from the file · 4.0/s · about 3 min 45 s left"), "80 in 20 s"
+    assert re.search("100 of 1,000 runs, 2 errors", line)
+    assert line.isprintable()
+    assert len(line) < 200
+    assert tally.format_end().endswith("100 of 1,000 runs, 2 errors · stopped: enough")
+
+
+@pytest.mark.req("E-8")
+def test_a_terminal_has_one_line_that_is_rewritten(
+    echo: Echo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    list(axe_nb.map(echo.agent, [f"slow {n}" for n in range(8)], concurrency=2))
+    lines = terminal.getvalue().split("\r")
+    assert len(lines) > 2
+    assert lines[-1] == "echo: 8 of 8 runs, 0 failed · 16 tokens".ljust(len(lines[-1]) - 1) + "\n"
+    assert terminal.getvalue().count("\n") == 1
+    monkeypatch.setattr("sys.stderr", terminal := Terminal())
+    list(axe_nb.map(echo.agent, ["a"], display=False))
+    monkeypatch.setattr("sys.stderr", piped := io.StringIO())
+    list(axe_nb.map(echo.agent, ["a"]))
+    assert terminal.getvalue() == piped.getvalue() == ""
+
+
+@pytest.mark.req("E-8")
+def test_a_line_is_updated_at_most_ten_times_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    terminal = Terminal()
+    shown = Progress(Tally("a", 5), TerminalLine(terminal))
+    for _ in range(1000):
+        now += 0.001
+        shown.tick()
+    assert 8 <= len(re.findall("\r", terminal.getvalue())) <= 10
+
+
+PROMPTS = ["same", "same", "slow", "other", "same", "same", "slow"]
+
+
+@pytest.fixture
+def numbered() -> Iterator[Agent]:
+    """An agent that numbers its answers in the order of arrival, which is by chance."""
+    numbers = count(1)
+
+    async def answer(request: Request) -> str:
+        await asyncio.sleep(random.random() / 50)
+        return f"answer {next(numbers)}"
+
+    axe_nb.script("numbered")(answer)
+    return Agent(name="numbered", model="script/numbered")
+
+
+def ask(agent: Agent, **options: Any) -> list[str]:
+    return [r.text for r in axe_nb.map(agent, PROMPTS, **options)]
+
+
+@pytest.mark.req("D-59")
+def test_equal_prompts_replay_their_own_answers_in_any_timing(
+    numbered: Agent, tmp_path: Path
+) -> None:
+    path = tmp_path / "cassette.txt"
+    with axe_nb.cassette(path, mode="record"):
+        recorded = ask(numbered, concurrency=7)
+    assert len(set(recorded)) == len(PROMPTS)
+    for concurrency in (1, 3, 7):
+        with axe_nb.cassette(path, mode="replay"):
+            assert ask(numbered, concurrency=concurrency) == recorded
+            assert ask(numbered, keep="nothing")[0] == "", "each is played once"
+
+
+@pytest.mark.req("D-59", "E-6")
+def test_a_grid_replays_equal_cases_of_its_judge_in_any_timing(tmp_path: Path) -> None:
+    numbers = count(1)
+
+    @axe_nb.script("grader")
+    async def grade(request: Request) -> Any:
+        await asyncio.sleep(random.random() / 50)
+        return {"score": next(numbers), "reason": "so"}
+
+    @axe_nb.script("same")
+    async def answer(request: Request) -> str:
+        await asyncio.sleep(random.random() / 50)
+        if "fail" in request.last:
+            raise axe_nb.ProviderError("bad_request", "no", status=400)
+        return "the same"
+
+    agent, judge = Agent("same", "script/same"), Agent("judge", "script/grader")
+
+    def compare(mode: Any, concurrency: int) -> list[float | None]:
+        with axe_nb.cassette(tmp_path / "c", mode=mode):
+            grid = axe_nb.grid(
+                [agent, agent.but(name="other")], "P {{ input }}", inputs=["a", "fail"],
+                judge=judge, repeats=3, concurrency=concurrency,
+            )  # fmt: skip
+        return [run.score for run in grid.runs]
+
+    recorded = compare("record", 6)
+    assert sorted(filter(None, recorded)) == [1, 2, 3, 4, 5, 6]
+    for concurrency in (1, 4, 6):
+        assert compare("replay", concurrency) == recorded
+
+
+@pytest.mark.req("D-59")
+def test_the_cassette_of_the_environment_records_maps_and_a_miss_is_the_result_of_its_run(
+    echo: Echo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AXE_CASSETTE", str(tmp_path / "c"))
+    monkeypatch.setenv("AXE_CASSETTE_MODE", "record")
+    try:
+        ask(echo.agent)
+        axe_nb.run(echo.agent, "same")
+        assert session.cassette is not None
+        assert session.cassette.recorded == len(PROMPTS) + 1
+    finally:
+        session.use_cassette(None)
+    with axe_nb.cassette(tmp_path / "c", mode="replay"):
+        first, second = axe_nb.map(echo.agent, ["other", "new"])
+    assert first.ok
+    assert isinstance(second.cause, axe_nb.CassetteMiss)
