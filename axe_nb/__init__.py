@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from axe_nb.api import history as history
     from axe_nb.api import last as last
     from axe_nb.api import load as load
+    from axe_nb.api import mcp_prompt as mcp_prompt
     from axe_nb.api import run as run
     from axe_nb.api import stream as stream
     from axe_nb.engine.person import Step as Step
@@ -61,7 +62,7 @@ _HOMES = {
     ),
     **dict.fromkeys(
         (
-            "arun", "cassette", "define", "expect", "history", "last", "load", "run",
+            "arun", "cassette", "define", "expect", "history", "last", "load", "mcp_prompt", "run",
             "stream",
         ),
         "api",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, overload
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.data_files import read_data
+from axe_nb.agents.user_config import Config
 from axe_nb.cell_display.front_end import find_approver, make_view
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.nested_runs import Caller, calling, is_inside, refuse_in_tool
@@ -29,10 +30,10 @@ from axe_nb.session.overrides import (
     keep_for_tree,
     with_options_shown,
 )
-from axe_nb.session.portal import portal
+from axe_nb.session.portal import portal, run_and_wait
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
-from axe_nb.text import quote
+from axe_nb.text import quote, suggestion
 
 if TYPE_CHECKING:  # what not every run needs is imported on first use
     from axe_nb.recording.cassette import Cassette
@@ -249,6 +250,28 @@ def load(saved: int | str | os.PathLike[str]) -> Any:
     if is_grid(saved):
         return Grid.load(saved)
     return read_data(Path(saved), "run", RunResult.from_dict)
+
+
+def mcp_prompt(server: str, prompt: str, **arguments: str) -> str:
+    """Returns a prompt that an MCP server offers, as text for a run.
+
+    Args:
+        server: its name under `[mcp_servers]` of `config.toml`.
+        prompt: name of the prompt.
+        arguments: arguments of the prompt.
+
+    Raises:
+        ConfigError: there is no such server or prompt, or the server did not start.
+    """
+    refuse_inside_a_tool()
+    tables = Config.load().mcp_servers
+    if server not in tables:
+        known = suggestion(server, tables) or f"add [mcp_servers.{server}] to config.toml"
+        raise ConfigError(f"unknown MCP server {quote(server)}", hint=known)
+    workdir = Path.cwd().resolve()
+    texts = {name: str(value) for name, value in arguments.items()}
+    asked = session.servers.get_prompt(server, tables[server], workdir, prompt, texts)
+    return run_and_wait(asked)
 
 
 def define(agent: Agent) -> None:

@@ -27,7 +27,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "Agents": (
         "Agent", "define", "SubAgentsConfig", "ChildBudget", "TreeLimits", "Retry",
     ),
-    "Tools": ("tool", "ToolContext", "ToolError"),
+    "Tools": ("tool", "ToolContext", "ToolError", "mcp_prompt"),
     "Many runs": ("map", "amap", "grid", "Grid"),
     "Tests, recordings and files": ("expect", "cassette", "export"),
     "Script models": (

@@ -267,13 +267,25 @@ class RemoteRuns(Runs):
 
     async def _send(self, executor: Executor, tasks: Sequence[Task]) -> Reply:
         """Returns the reply to a job; raises _Gone if there will be none."""
+
+        def submit(job: bytes) -> Future[Any]:
+            try:
+                future = executor.submit(run_job, job)
+            except Exception as error:
+                name = type(error).__name__
+                raise _Gone(f"the executor accepts no more jobs: {name}: {words(error)}") from error
+            self._jobs.add(future)
+            if self._is_halted:
+                future.cancel()
+            return future
+
         prompts = [(task.asking, task.text, task.pictures) for task in tasks]
         reply = Reply(is_missing=True)
         with_shared = len(self._shared) <= 16_000  # bytes; a worker keeps a larger one
         while reply.is_missing:
             job = pickle.dumps(Job(self._digest, self._shared if with_shared else None, prompts))
             with_shared = True
-            future = await in_thread(self._start, executor, job)
+            future = await in_thread(submit, job)  # some executors run it there and then
             waiting = asyncio.wrap_future(future)
             try:
                 while not (await asyncio.wait([waiting], timeout=LOOK))[0]:
@@ -286,18 +298,6 @@ class RemoteRuns(Runs):
                 waiting.cancel()
                 self._jobs.discard(future)
         return reply
-
-    def _start(self, executor: Executor, job: bytes) -> Future[Any]:
-        """Submits a job; in a thread, as some executors run it there and then."""
-        try:
-            future = executor.submit(run_job, job)
-        except Exception as error:
-            name = type(error).__name__
-            raise _Gone(f"the executor accepts no more jobs: {name}: {words(error)}") from error
-        self._jobs.add(future)
-        if self._is_halted:
-            future.cancel()
-        return future
 
     async def _has_left(self) -> bool:
         """True if the executor was closed, or does not respond; checked now and then."""

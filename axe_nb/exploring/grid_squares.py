@@ -83,11 +83,6 @@ class Square:
         return "\n".join(lines)
 
     @property
-    def result(self) -> RunResult | None:
-        """The result of the first run; None if there is none."""
-        return self.runs[0].result if self.runs else None
-
-    @property
     def passed(self) -> int:
         """Number of runs that passed."""
         return sum(run.passed is True for run in self.runs)
@@ -96,11 +91,6 @@ class Square:
     def judged(self) -> int:
         """Number of runs of which it is known whether they passed."""
         return sum(run.passed is not None for run in self.runs)
-
-    @property
-    def disagrees(self) -> bool:
-        """True if some of its repeats passed and some did not."""
-        return 0 < self.passed < self.judged
 
     @property
     def share(self) -> float | None:
@@ -158,7 +148,7 @@ class Summary:
 def summarize(variant: str, squares: Sequence[Square]) -> Summary:
     """Returns the figures of a variant."""
     runs = [run for square in squares for run in square]
-    repeated = [square for square in squares if len(square) > 1]
+    disagree = [0 < square.passed < square.judged for square in squares if len(square) > 1]
     judged = [(square.passed, square.judged) for square in squares if square.judged]
     scores = [square.score for square in squares if square.score is not None]
     return Summary(
@@ -169,7 +159,7 @@ def summarize(variant: str, squares: Sequence[Square]) -> Summary:
         interval=find_inputs_interval(judged),
         failed=sum(not run.result.ok for run in runs),
         unjudged=sum(bool(run.problem) for run in runs),
-        disagree=fmean(square.disagrees for square in repeated) if repeated else None,
+        disagree=fmean(disagree) if disagree else None,
         score=fmean(scores) if scores else None,
         tokens=sum(run.result.total_usage.total for run in runs),
         cost=add_costs(run.result.total_cost for run in runs),
@@ -200,7 +190,8 @@ class Comparison:
     """Mean difference of the scores; None if there are none."""
 
     def __str__(self) -> str:
-        lines = [f"{self.second} against {self.first}, {plural(self.count, 'input')}:"]
+        count = len(self.better) + len(self.worse) + self.same
+        lines = [f"{self.second} against {self.first}, {plural(count, 'input')}:"]
         for word, names in (("better", self.better), ("worse", self.worse)):
             named = f" ({list_some(names, MAX_NAMED)})" if names else ""
             lines.append(f"  {word} on {len(names)}{named}")
@@ -215,11 +206,6 @@ class Comparison:
         return "\n".join(lines)
 
     __repr__ = __str__
-
-    @property
-    def count(self) -> int:
-        """Number of common inputs."""
-        return len(self.better) + len(self.worse) + self.same
 
 
 class Squares:
@@ -302,16 +288,12 @@ class Squares:
             second: number or label of the other one.
         """
         pairs = list(zip(self.column(first), self.column(second), strict=True))
-        changes = {
-            one.input: other.share - one.share
-            for one, other in pairs
-            if one.share is not None and other.share is not None
-        }
-        scores = [
-            other.score - one.score
-            for one, other in pairs
-            if one.score is not None and other.score is not None
-        ]
+        changes, scores = dict[str, float](), list[float]()
+        for one, other in pairs:
+            if one.share is not None and other.share is not None:
+                changes[one.input] = other.share - one.share
+            if one.score is not None and other.score is not None:
+                scores.append(other.score - one.score)
         better = tuple(name for name, change in changes.items() if change > 0)
         worse = tuple(name for name, change in changes.items() if change < 0)
         return Comparison(

@@ -89,8 +89,15 @@ class ResumeFile:
                 check_header(self._path, "runs", first.decode("utf-8", "replace"))
             else:
                 self._out.write(kind[len(first) :])
-            self._file.seek(max(len(first), len(kind)))
-            self._find_results()
+            at = self._file.seek(max(len(first), len(kind)))
+            for line in self._file:
+                start = _START.match(line)
+                self._is_torn = not line.endswith(b"\n")
+                if start and not self._is_torn and start[2].decode() not in NOT_FINISHED:
+                    self._found.setdefault(bytes.fromhex(start[1].decode()), []).append(at)
+                at += len(line)
+            for places in self._found.values():
+                places.reverse()
         except OSError as error:
             self.close()
             self._fail("read", error)
@@ -137,17 +144,6 @@ class ResumeFile:
     def close(self) -> None:
         self._out.close()
         self._file.close()
-
-    def _find_results(self) -> None:
-        at = self._file.tell()
-        for line in self._file:
-            start = _START.match(line)
-            self._is_torn = not line.endswith(b"\n")
-            if start and not self._is_torn and start[2].decode() not in NOT_FINISHED:
-                self._found.setdefault(bytes.fromhex(start[1].decode()), []).append(at)
-            at += len(line)
-        for places in self._found.values():
-            places.reverse()
 
     def _fail(self, verb: str, error: Exception) -> NoReturn:
         why = reason(error) if isinstance(error, OSError) else str(error)

@@ -177,10 +177,20 @@ class GridRunner:
 
     def check(self) -> None:
         """Writes the prompts, and checks each variant and the judge; blocks. Called once."""
-        for number, (_, input, variant) in enumerate(self._jobs):  # may run code of the user's
-            task = self._write_task(input, variant)
-            if task.problem is not None and number < len(self.grid.choices):
-                raise task.problem
+        for number, (_, input, variant) in enumerate(self._jobs):
+            task = Task(asking=variant)
+            row, pictures = self.grid.rows[input], list[Picture]()
+            names, template = {**self._names, **row}, self.grid.choices[variant].prompt
+            try:  # may run code of the user's
+                task.text = interpolate(template, names, self._first_line, pictures)
+                task.pictures = tuple(pictures)
+            except ConfigError as error:
+                columns = list_some(list(row), MAX_NAMED) or "none"
+                step = "write \\{{ for a literal brace"
+                error.hint = f"the columns of the inputs: {columns}; {step}"
+                if number < len(self.grid.choices):
+                    raise
+                task.problem = error
             self._tasks.append(task)
         run_and_wait(self._runs.prepare())
         self._batch.tally.forecast = self.forecast
@@ -279,21 +289,6 @@ class GridRunner:
             judgement=ended.judgement,
         )  # fmt: skip
         grid.add(input, variant, run)
-
-    def _write_task(self, input: int, variant: int) -> Task:
-        """The task of a run: the template of its variant with the values of its input.
-
-        Its `problem` is that the template names what no column has, or that an expression fails.
-        """
-        pictures: list[Picture] = []
-        row, template = self.grid.rows[input], self.grid.choices[variant].prompt
-        try:
-            text = interpolate(template, {**self._names, **row}, self._first_line, pictures)
-        except ConfigError as error:
-            columns = list_some(list(row), MAX_NAMED) or "none"
-            error.hint = f"the columns of the inputs: {columns}; write \\{{{{ for a literal brace"
-            return Task(problem=error, asking=variant)
-        return Task(text=text, pictures=tuple(pictures), asking=variant)
 
 
 def _list_askings(

@@ -1,4 +1,4 @@
-"""The MCP servers of a session, and the tools and resources that they offer an agent.
+"""The MCP servers of a session, and what they offer an agent: tools, resources, prompts.
 
 Their connections belong to one event loop in a thread of its own, as they outlive the loops of runs
 and calls from another loop hang (D-46, D-81, D-82, O-5).
@@ -183,10 +183,7 @@ class Servers:
 
         what = f"resource {quote(uri)} of MCP server {quote(connection.name)}"
         asked = connection.ask(lambda session: session.read_resource(uri))
-        try:
-            answer = await self._thread.run(asked)
-        except ToolError as error:
-            raise ConfigError(f"cannot read {what}: {error}") from None
+        answer = await self._ask(asked, what)
         text = "\n".join(map(format_resource, answer.contents))
         if len(text) > MAX_RESOURCE:
             raise ConfigError(
@@ -194,6 +191,25 @@ class Servers:
                 hint="remove it from files",
             )
         return text
+
+    async def get_prompt(
+        self, name: str, server: McpServer, workdir: Path, prompt: str, arguments: Mapping[str, str]
+    ) -> str:
+        """Returns the text of a prompt that a server offers, or raises ConfigError."""
+        from axe_nb.mcp_servers.tools import read_block
+        from axe_nb.pictures.picture import join_parts
+
+        connection = self._find(name, server, workdir, frozenset())
+        await self._thread.run(connection.start())
+        asked = connection.ask(lambda session: session.get_prompt(prompt, dict(arguments)))
+        answer = await self._ask(asked, f"prompt {quote(prompt)} of MCP server {quote(name)}")
+        return join_parts((read_block(one.content) for one in answer.messages), "\n\n").text
+
+    async def _ask(self, asked: Coroutine[Any, Any, T], what: str) -> T:
+        try:
+            return await self._thread.run(asked)
+        except ToolError as error:
+            raise ConfigError(f"cannot read {what}: {error}") from None
 
     def list_running(self) -> list[Tool]:
         """Returns the tools of the servers that run."""

@@ -67,13 +67,13 @@ def _make_call(
 
 def read_result(result: Any) -> Illustrated:
     """Returns the result of a tool: its texts and pictures, else its data as JSON."""
-    found = join_parts(map(_read_block, result.content), "\n")
+    found = join_parts(map(read_block, result.content), "\n")
     if found.text or result.structured_content is None:
         return found
     return Illustrated(as_text(result.structured_content))
 
 
-def _read_block(block: Any) -> str | Picture:
+def read_block(block: Any) -> str | Picture:
     """Returns the content of a block; a note if it is neither text nor a picture."""
     match block.type:
         case "text":

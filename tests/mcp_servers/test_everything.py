@@ -96,6 +96,7 @@ mcp_servers = ["all"]
 """,
     "%%axe a -o r\ngo",
     "%axe tools a",
+    "import axe_nb\nprint(axe_nb.mcp_prompt('all', 'args-prompt', city='Ulm', state='Bavaria'))",
 ]
 
 
@@ -110,5 +111,6 @@ def test_a_notebook_uses_it_while_it_is_killed_and_leaves_no_process(project: Pa
         assert "killed: True" in outputs[3]
         assert "Echo: started again" in outputs[3]
         assert "all__get-tiny-image" in outputs[4]
+        assert "What's weather in Ulm, Bavaria?" in outputs[5]
         assert processes_with(MARK)
     wait_until(lambda: not processes_with(MARK))

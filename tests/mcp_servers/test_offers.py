@@ -10,7 +10,7 @@ import pytest
 import tomli_w
 
 import axe_nb
-from axe_nb import Agent, ConfigError, Request, ToolCall, call
+from axe_nb import Agent, ConfigError, Request, ToolCall, call, mcp_prompt
 from axe_nb.agents.user_config import config_path
 from axe_nb.commands.actions import format_tools
 from axe_nb.commands.doctor import Finding
@@ -142,6 +142,17 @@ def test_a_permission_that_names_no_tool_of_its_server_is_an_error() -> None:
         assert list(offer(on, tools=("raw__pid",), permissions={"raw__echo": "deny"})) == [
             "raw__pid"
         ]
+
+
+@pytest.mark.usefixtures("ended")
+def test_a_prompt_of_a_server_in_the_settings_is_text() -> None:
+    settle("raw", raw())
+    assert mcp_prompt("raw", "review", what="the <plan>") == "Review the <plan>."
+    with pytest.raises(ConfigError, match='cannot read prompt "reviw"'):
+        mcp_prompt("raw", "reviw")
+    with pytest.raises(ConfigError) as raised:
+        mcp_prompt("rav", "review")
+    assert raised.value.hint == 'did you mean "raw"?'
 
 
 @pytest.mark.usefixtures("ended")
