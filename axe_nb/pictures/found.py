@@ -18,16 +18,12 @@ from axe_nb.pictures.picture import (
     NoPicture,
     Picture,
     find_format,
-    format_bytes,
     join_parts,
 )
 from axe_nb.text import one_line, printable
 
 METHODS = ("_repr_png_", "_repr_jpeg_")
 """Methods by which objects show themselves as pictures in notebooks."""
-
-MAX_FILE = 50_000_000
-"""Maximum bytes of a picture's file, beyond which it is not even scaled down."""
 
 
 def find_picture(value: object) -> Picture | None:
@@ -95,13 +91,11 @@ def read_picture(path: str | os.PathLike[str]) -> Picture:
     shown = printable(one_line(Path(path).name, 100))
     try:
         with os.fdopen(open_real_file(Path(os.path.realpath(path))), "rb") as file:
-            data = file.read(MAX_FILE + 1)
+            data = file.read(16)
+            data += file.read() if find_format(data) else b""  # a film is not read
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise NoPicture(f"cannot read the picture {shown}: {why}") from None
-    if len(data) > MAX_FILE:
-        limit = format_bytes(MAX_FILE)
-        raise NoPicture(f"the picture {shown} is larger than {limit}", hint="make it smaller")
     try:
         return Picture(data)
     except NoPicture as error:

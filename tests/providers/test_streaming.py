@@ -14,7 +14,8 @@ from axe_nb import Agent
 from axe_nb.messages import Delta, DeltaKind, ToolCall, Usage
 from axe_nb.scripting.wire import Protocol
 from tests.protocols import PROTOCOLS, address_of, provider_of
-from tests.providers.dialects import DIALECTS, Dialect
+from tests.providers.dialects import DIALECTS, MODULES, Dialect
+from tests.providers.fuzz import KINDS, run
 from tests.providers.raw_server import always, raw_server, reply
 from tests.providers.streams import (
     FORMS,
@@ -487,3 +488,12 @@ def test_the_end_mark_alone_completes_no_answer_that_may_be_cut(deltas: list[Any
     assert outcome.error
     assert "before the answer was complete" in outcome.error.detail
     assert outcome.error.partial_text == outcome.joined("text")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("protocol", MODULES)
+@pytest.mark.req("B-5", "D-31", "D-32")
+@pytest.mark.any_body
+def test_a_mutated_reply_is_an_answer_or_a_provider_error(protocol: str, kind: str) -> None:
+    answers, _ = run(protocol, kind, 400)
+    assert 40 < answers < 360
