@@ -61,7 +61,7 @@ def amap(
     display: bool = True,
     **options: Unpack[RunOptions],
 ) -> RunMap:
-    """Like `map`, but never blocks: awaiting or iterating over it checks the configuration.
+    """Like `map`, for use with `await` and `async for`; never blocks the event loop.
 
     Takes the arguments of `map`. `await axe_nb.amap(…)` returns the results; `async for` yields
     them as the runs end.
