@@ -56,17 +56,12 @@ TABLES = (*DEFINITIONS, "dependentSchemas", "patternProperties", "properties")
 AT_ROOT = ("$schema", "$id")
 """Keywords that tell where a schema comes from; removed from its root, refused elsewhere."""
 
-
 Keyword: TypeAlias = Callable[[Any, Any, Any, Any], Iterable[Any]]
 """(validator, the keyword's value, data, its schema) → mistakes."""
 
 
 class TooSlow(Exception):
     """A check exceeded its time limit."""
-
-
-TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
-"""Types of JSON Schema."""
 
 
 def clean_schema(given: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -99,7 +94,8 @@ def clean_schema(given: Mapping[str, Any], where: str) -> dict[str, Any]:
         path = list(error.absolute_path)
         said = error.message
         if error.validator == "anyOf" and path[-1:] == ["type"]:  # whose words would name no type
-            said = f"{error.instance!r} is not one of {', '.join(TYPES)}"
+            types = "object, array, string, number, integer, boolean, null"
+            said = f"{error.instance!r} is not one of {types}"
         place = _format_path(path).lstrip(".") or "at its top"
         raise _make_error(where, f"{place}: {one_line(said, MAX_TOLD)}") from None
     except RecursionError:
@@ -112,15 +108,21 @@ def find_mistakes(
 ) -> list[str]:
     """Returns the mistakes in the data, each with its place; none if it is valid.
 
-    Args:
-        schema: a schema that `clean_schema` has returned.
-        data: JSON data.
-        seconds: longest time to check it, of this thread on a processor.
+    The schema is one that `clean_schema` has returned; the time is that of this thread on a
+    processor.
     """
+    load_jsonschema()
+    from jsonschema.exceptions import best_match
+
     mistakes: list[str] = []
     try:
         for error in _make_validator(schema, time.thread_time() + seconds).iter_errors(data):
-            mistakes.append(_tell(error))
+            nearest = best_match([error]) if error.context else error
+            message, shown = nearest.message, repr(nearest.instance)
+            if len(shown) > MAX_SHOWN and message.startswith(shown):
+                message = cut_chars(shown, MAX_SHOWN, "…") + message[len(shown) :]
+            place = f"data{_format_path(nearest.absolute_path)}"
+            mistakes.append(one_line(f"{place}: {message}", MAX_TOLD))
             if len(mistakes) >= MAX_MISTAKES:
                 break
     except TooSlow:
@@ -190,17 +192,6 @@ def _list_problems_here(
                 yield f"pattern {shown} cannot be used: {error.message}"
 
 
-def _tell(error: Any) -> str:
-    """One mistake in the validator's words: `data.items[2].price: 'x' is not of type 'number'`."""
-    from jsonschema.exceptions import best_match
-
-    nearest = best_match([error]) if error.context else error
-    message, shown = nearest.message, repr(nearest.instance)
-    if len(shown) > MAX_SHOWN and message.startswith(shown):
-        message = cut_chars(shown, MAX_SHOWN, "…") + message[len(shown) :]
-    return one_line(f"data{_format_path(nearest.absolute_path)}: {message}", MAX_TOLD)
-
-
 def _format_path(path: Iterable[str | int]) -> str:
     steps = (f"[{s}]" if isinstance(s, int) else f".{cut_chars(s, MAX_SHOWN, '…')}" for s in path)
     return "".join(steps)
@@ -211,7 +202,6 @@ def _make_validator(schema: Mapping[str, Any], deadline: float) -> Any:
 
     It descends into data by way of keywords only, so that no check goes on for long after that.
     """
-    load_jsonschema()
     import referencing
     from jsonschema import Draft202012Validator
     from jsonschema.validators import extend

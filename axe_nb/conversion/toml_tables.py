@@ -29,10 +29,7 @@ class WrongValue(ConfigError):
 
 
 def check_choice(key: tuple[str, ...], value: str, choices: Sequence[str]) -> None:
-    """Rejects a word that is none of the choices.
-
-    Raises WrongValue: lists the choices and quotes the word.
-    """
+    """Raises WrongValue for a word that is none of the choices."""
     if value not in choices:
         word = quote(one_line(value, MAX_SHOWN))
         raise WrongValue(key, f"must be {list_choices(choices)}, not {word}")
@@ -131,16 +128,8 @@ def read(
 ) -> dict[str, Any]:
     """Returns the table's values by field, with nested tables built; types are not checked.
 
-    Args:
-        cls: the dataclass of the table.
-        table: the parsed TOML.
-        source: its text.
-        at: the key of the table.
-        root: the dataclass of the whole file; None = `cls`.
-
-    Raises:
-        ConfigError: a key that the dataclass does not have.
-        WrongValue: a value that must be a table is not one.
+    `at` is the key of the table, `root` the dataclass of the whole file (None = `cls`). Raises
+    ConfigError for a key that the dataclass does not have, WrongValue for no table.
     """
     if not isinstance(table, dict):
         raise WrongValue(at, "must be a table", hint=f"write its keys under a line [{at[-1]}]")
@@ -164,8 +153,6 @@ def check_types(value: Any) -> None:
     """Rejects a dataclass with a value that does not match its annotation.
 
     For the `__post_init__` of the dataclass: nested tables were checked when they were made.
-
-    Raises WrongValue: names the key.
     """
     cls: Any = type(value)
     for name, default, called, fits in _list_checks(cls):

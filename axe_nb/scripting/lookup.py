@@ -91,7 +91,7 @@ class Scripts:
             raise self.make_error(name)
 
     def make_error(self, name: str) -> ScriptNotFound:
-        """Makes the error for an unknown script name, which lists the places searched."""
+        """Makes the error for an unknown name, with the places searched."""
         if near := nearest(name, known(self.dirs)):
             hint = f"did you mean {quote(near)}?"
         elif not _is_plain(name):
