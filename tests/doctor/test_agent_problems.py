@@ -9,7 +9,7 @@ import pytest
 
 import axe_nb
 from axe_nb.agents.agent import Agent
-from axe_nb.commands.agent_problems import problems
+from axe_nb.commands.doctor import problems
 from axe_nb.session.session import Session
 from axe_nb.views import agent_summary
 
