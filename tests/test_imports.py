@@ -41,6 +41,17 @@ def test_importing_it_changes_nothing_of_how_modules_are_found(tmp_path: Path) -
     assert run_python(tmp_path, "-c", code).stdout.split() == ["done", "True"]
 
 
+def test_a_run_whose_server_has_no_price_loads_no_table_of_prices(tmp_path: Path) -> None:
+    code = (
+        "import os, sys, axe_nb; axe_nb.script('a')(lambda request: 'done')\n"
+        "with axe_nb.script_server('openai') as server:\n"
+        "    os.environ['AXE_OPENAI_BASE_URL'] = server.base_url\n"
+        "    print(axe_nb.run(None, 'go', model='openai/a').text)\n"
+        "print({'genai_prices', 'pydantic'} & {*sys.modules})"
+    )
+    assert run_python(tmp_path, "-c", code).stdout.split() == ["done", "set()"]
+
+
 PLANTED = ("stringprep", "httpx", "idna", "regex", "argparse", "json", "sqlite3", "tomllib", "uuid")
 
 

@@ -30,7 +30,7 @@ LONGEST_DATA = 100_000
 """Maximum size of a value in a prompt, in bytes of UTF-8; text has a limit of its own."""
 
 LONGEST_VALUE = 200_000
-"""Maximum characters of a text in a prompt; a note tells the number left out."""
+"""Maximum characters of a text in a prompt; longer ones are cut, with the number left out."""
 
 LONGEST_CELL = 1000
 """Maximum bytes of a cell in a table that is cut, of a key, and of the text by which members of

@@ -229,7 +229,7 @@ class Budget:
         )
 
     def find_next(self, dollars: float) -> float:
-        """Returns the amount that a yes sets, so that a request of that price fits."""
+        """Returns the budget to offer the person, large enough for a request of that price."""
         missing = max(0.0, self.spent + self.held + dollars - self.amount)
         return self.amount + missing - missing % self.step + self.step
 

@@ -36,7 +36,7 @@ VERDICT = ("passed", "score", "reason", "problem")
 
 
 class Grid(Squares):
-    """The runs of each variant on each input. Squares that were not reached are empty.
+    """The runs of a grid: a square for each variant and input, empty if the grid stopped before it.
 
     `grid[input, variant]` takes numbers from 0 or labels, which `inputs` and `variants` list.
     """

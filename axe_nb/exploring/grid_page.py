@@ -46,7 +46,7 @@ AGAIN = 20
 """Number of inputs after which the numbers of the variants are repeated."""
 
 NAME = "g"
-"""Expression of a grid whose variable is not known."""
+"""Name for a grid in pointers, if its variable is not known."""
 
 HEADS = (
     "variant", "passed", "95% interval", "incomplete", "unjudged", "verdicts disagree", "score",

@@ -209,7 +209,7 @@ class Comparison:
 
 
 class Squares:
-    """Runs of each variant on each input. Squares are empty where the grid was stopped.
+    """The runs of each variant on each input; empty where the grid stopped before they began.
 
     `grid[input, variant]` takes numbers from 0 or labels, which `inputs` and `variants` list.
     """

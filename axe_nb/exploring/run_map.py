@@ -32,7 +32,6 @@ from axe_nb.exploring.map_batch import (
 )
 from axe_nb.exploring.map_driver import Driver, Progress, Prompts, Runs, Source
 from axe_nb.results import RunResult
-from axe_nb.session.drive import Line
 from axe_nb.session.overrides import (
     Overrides,
     RunOptions,
@@ -62,7 +61,7 @@ def amap(
     display: bool = True,
     **options: Unpack[RunOptions],
 ) -> RunMap:
-    """Like `map`, but never blocks: awaiting or iterating over it checks the configuration.
+    """Like `map`, for use with `await` and `async for`; never blocks the event loop.
 
     Takes the arguments of `map`. `await axe_nb.amap(…)` returns the results; `async for` yields
     them as the runs end.
@@ -79,7 +78,7 @@ def amap(
         askings=[Asking(agent, overrides)], session=open_session(meter),
         tally=Tally(name, taken.total), keep=keep, meter=meter, resume=resume,
     )  # fmt: skip
-    return RunMap(batch, taken, make_runs(batch, executor, width), lambda: make_line(display))
+    return RunMap(batch, taken, make_runs(batch, executor, width), display)
 
 
 def _with_signature_of(
@@ -131,12 +130,10 @@ class RunMap:
     the runs in progress. `results` has the finished runs, however the map ended.
     """
 
-    def __init__(
-        self, batch: Batch, prompts: Prompts, runs: Runs, make_line: Callable[[], Line]
-    ) -> None:
-        """Creates the map; nothing is sent yet. `make_line` is called in the caller's thread."""
+    def __init__(self, batch: Batch, prompts: Prompts, runs: Runs, display: bool) -> None:
+        """Creates the map; nothing is sent yet."""
         self._batch, self._prompts, self._runs = batch, prompts, runs
-        self._make_line = make_line
+        self._display = display
         self._driver: Driver | None = None
         """The driver; None = the map was not started."""
         self._is_over = False
@@ -219,7 +216,7 @@ class RunMap:
     def _run(self) -> Iterator[Driver]:
         if self._driver is not None:
             raise AxeError("this map is already being iterated over", hint="create another one")
-        progress = Progress(self._batch.tally, self._make_line())
+        progress = Progress(self._batch.tally, make_line(self._display))
         self._driver = Driver(self._batch, self._prompts, self._runs, progress)
         try:
             yield self._driver

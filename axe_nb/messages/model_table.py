@@ -14,7 +14,7 @@ SOON = timedelta(days=180)
 """Time before the end of a model in which `doctor` warns about it."""
 
 ASKING = ("thinking", "reasoning", "reasoning_effort", "enable_thinking", "think")
-"""Keys of `[params]` by which servers let a model think."""
+"""Keys of `[params]` that turn on thinking."""
 
 OFF = (False, "none", "off", "disabled")
 """Values of those keys that turn thinking off; in a table, of a key in `DECIDING`."""

@@ -3,22 +3,52 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import axe_nb
-from axe_nb import Request
+from axe_nb import Agent, Request
 from axe_nb.errors import ConfigError
 from axe_nb.exploring.grid import Grid
 from axe_nb.exploring.grid_page import show_grid
-from tests.grids.runs import make_grid
+from axe_nb.exploring.grid_squares import GridRun
+from axe_nb.exploring.grid_variants import make_variants, read_inputs
 
 pytestmark = pytest.mark.req("E-5")
 
 RIGHT, WRONG = "right", "no"
+
+
+def make_grid(
+    answers: Mapping[str, Sequence[str]], inputs: Any, right: str = "right", repeats: int = 1
+) -> Grid:
+    """A grid whose variants answer each input, and each repeat of it, as their list says."""
+    for name, said in answers.items():
+        left = list(said)
+
+        def reply(request: Request, left: list[str] = left) -> str:
+            return left.pop(0)
+
+        axe_nb.script(name)(reply)
+        axe_nb.define(Agent(name=name, model=f"script/{name}", system_prompt="Answer."))
+    rows = read_inputs(inputs)
+    grid = Grid(rows, make_variants(list(answers), None, None, "Do {{ input }}"), repeats)
+    for repeat, row, column in product(range(repeats), range(len(rows)), range(len(answers))):
+        variant = grid.choices[column]
+        result = axe_nb.run(variant.agent, f"Do {rows[row]['input']}", display=False)
+        passed = right in result.text
+        run = GridRun(
+            input=grid.inputs[row], variant=variant.label, repeat=repeat + 1, result=result,
+            passed=passed, score=float(passed),
+        )  # fmt: skip
+        grid.add(row, column, run)
+    return grid
 
 
 @pytest.fixture
@@ -131,7 +161,7 @@ def test_incomplete_runs_have_a_column_and_the_first_failure_its_place() -> None
             raise axe_nb.ProviderError("overloaded", "too many people ask")
         return "done"
 
-    agent = axe_nb.Agent("writer", "script/writer")
+    agent = Agent("writer", "script/writer")
     grid = axe_nb.grid(agent, "Write {{ input }}", inputs=["one", "two"], display=False)
     lines = str(grid).splitlines()
     assert lines[1].split()[3:5] == ["interval", "incomplete"]
