@@ -158,10 +158,9 @@ class Session:
         *,
         traced_in: Context | None = None,
         is_dry: bool = False,
-        on_claim: Callable[[], None]
-        | None = None,  # after it has claimed its records in a cassette
+        on_claim: Callable[[], None] | None = None,  # when its records in a cassette are claimed
     ) -> Plan:
-        """Resolves a run without sending anything; a dry run, which prints the plan, needs no key."""
+        """Resolves a run without sending anything; a dry run, shown to the user, needs no key."""
         options = request.overrides
         agents_dir = options.agents_dir
         clock = Clock(options.timeout)
