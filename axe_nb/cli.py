@@ -12,7 +12,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import axe_nb
 from axe_nb.agents import agent_files, user_config
@@ -24,30 +24,12 @@ from axe_nb.errors import AxeError, ConfigError
 from axe_nb.secrets import redact
 from axe_nb.text import clean, quote
 
-if TYPE_CHECKING:
-    from axe_nb.session.drive import Approver
-
-STDIN = "-"
-"""A prompt that stands for piped input, as in other commands."""
-
 
 def main(words: Sequence[str] | None = None) -> int:
     """Runs one command line and returns the exit code (D-22)."""
     for stream in (sys.stdout, sys.stderr):  # whatever the terminal's code page
         if reconfigure := getattr(stream, "reconfigure", None):
             reconfigure(encoding="utf-8", errors="replace")
-    try:
-        return _dispatch(words)
-    except BrokenPipeError:
-        _close_stdout()
-        return 1
-    except OSError as error:  # a full disk, a folder that is gone
-        _close_stdout()
-        _print_note(f"error: {reason(error)}")
-        return 1
-
-
-def _dispatch(words: Sequence[str] | None) -> int:
     try:
         command, rest = command_of(sys.argv[1:] if words is None else words)
         if command.name == "run":
@@ -59,6 +41,13 @@ def _dispatch(words: Sequence[str] | None) -> int:
     except KeyboardInterrupt:
         _print_note("interrupted")
         return 130
+    except BrokenPipeError:
+        _close_stdout()
+        return 1
+    except OSError as error:  # a full disk, a folder that is gone
+        _close_stdout()
+        _print_note(f"error: {reason(error)}")
+        return 1
 
 
 def _act(name: str, chosen: argparse.Namespace) -> int:
@@ -93,21 +82,20 @@ def _act(name: str, chosen: argparse.Namespace) -> int:
             from axe_nb.testing.check import check
 
             return 0 if check(chosen.notebooks, chosen.timeout, _write) else 1
+        case "trust":
+            from axe_nb.commands.actions import trust
+
+            return 0 if trust(chosen.target, chosen.agents_dir, _write, _find_asker()) else 2
+        case "doctor":
+            from axe_nb.commands.actions import diagnose
+
+            found = diagnose(chosen.agents_dir)
+            _write("\n".join(map(str, found)))
+            return 1 if any(finding.state == "wrong" for finding in found) else 0
         case _:
-            return _act_on_agents(name, chosen)
-    return 0
+            from axe_nb.commands.actions import make_text
 
-
-def _act_on_agents(name: str, chosen: argparse.Namespace) -> int:
-    from axe_nb.commands import actions
-
-    if name == "trust":
-        return 0 if actions.trust(chosen.target, chosen.agents_dir, _write, _find_asker()) else 2
-    if name == "doctor":
-        found = actions.diagnose(chosen.agents_dir)
-        _write("\n".join(map(str, found)))
-        return 1 if any(finding.state == "wrong" for finding in found) else 0
-    _write(actions.TEXTS[name](chosen))
+            _write(make_text(name, chosen))
     return 0
 
 
@@ -120,13 +108,14 @@ def _run(options: Options) -> int:
         request_of,
         show_dry_run,
     )
-    from axe_nb.session.drive import drive
+    from axe_nb.session.drive import Approver, drive, prompt_person
     from axe_nb.session.session import session
 
-    given = "" if options.prompt in (None, STDIN) else options.prompt
-    is_read = sys.stdin is not None and (options.prompt == STDIN or not sys.stdin.isatty())
+    is_stdin = options.prompt == "-"  # as in other commands
+    is_read = sys.stdin is not None and (is_stdin or not sys.stdin.isatty())
     piped = sys.stdin.buffer.read().decode("utf-8-sig", errors="replace") if is_read else ""
-    prompt = "\n\n".join(filter(str.strip, [given or "", piped]))
+    given = "" if is_stdin else options.prompt or ""
+    prompt = "\n\n".join(filter(str.strip, [given, piped]))
     status = StatusLine(None if options.quiet else sys.stderr)
     try:
         request = request_of(options, prompt)
@@ -137,7 +126,13 @@ def _run(options: Options) -> int:
             return 0
         handle = session.start(request)
         view = TextView(handle, options, _write_exactly, _print_note, status, bool(piped))
-        result = drive(handle, view, _make_approver(status.clear))
+
+        def ask(question: Question) -> Decision:
+            status.clear()
+            with contextlib.redirect_stdout(sys.stderr):  # stdout carries the answer only
+                return prompt_person(question)
+
+        result = drive(handle, view, Approver(ask) if _can_prompt() else None)
     except AxeError as error:
         if not is_expected(error, options.raises):
             raise
@@ -145,18 +140,6 @@ def _run(options: Options) -> int:
         return 0
     check_end(result, options, "")
     return 0
-
-
-def _make_approver(before: Callable[[], None]) -> Approver | None:
-    """Returns the approver that prompts on the terminal; None if no one can be prompted."""
-    from axe_nb.session.drive import Approver, prompt_person
-
-    def ask(question: Question) -> Decision:
-        before()
-        with contextlib.redirect_stdout(sys.stderr):  # stdout carries the answer only
-            return prompt_person(question)
-
-    return Approver(ask) if _can_prompt() else None
 
 
 def _can_prompt() -> bool:
@@ -229,7 +212,7 @@ def _print_note(text: str) -> None:
 
 
 def _close_stdout() -> None:
-    """Redirects stdout to the null device, so that the flush at exit cannot fail."""
+    # the flush at exit must not fail
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

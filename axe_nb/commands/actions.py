@@ -6,7 +6,7 @@ Source: A-5.7, B-12.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from axe_nb.agents.agent import Agent
@@ -31,11 +31,19 @@ from axe_nb.text import align_columns, fold, printable, quote, reveal
 from axe_nb.views import agent_summary
 from axe_nb.views.appearance import LOOKS
 
-LATEST = 20
-"""Number of runs that `history` lists."""
 
-
-def _list(chosen: argparse.Namespace) -> str:
+def make_text(command: str, chosen: argparse.Namespace) -> str:
+    """Returns the text of `list`, `show` or `history`. Raises ConfigError."""
+    if command == "history" and chosen.delete is not None:
+        delete_run(chosen.delete)
+        return f"run {chosen.delete} deleted from the history"
+    if command == "history":
+        return repr(list_history(chosen.agent, 20))
+    if command == "show":
+        agent = session.find(chosen.agent, chosen.agents_dir)
+        may = agent_summary.abilities(agent, lambda name: session.find(name, chosen.agents_dir))
+        warnings = [f"! {warning}" for warning in all_warnings(agent)]
+        return "\n".join(filter(None, [*format_agent(agent), may, *warnings]))
     check_agents_dir(chosen.agents_dir)
     files = list_agents(chosen.agents_dir)
     rows = []
@@ -51,26 +59,6 @@ def _list(chosen: argparse.Namespace) -> str:
             home = format_path_or_name(files[name].parent)
         rows.append((name, *told, home))
     return "\n".join(align_columns(rows)) or f"no agents found; {creation_step('NAME')}"
-
-
-def _show(chosen: argparse.Namespace) -> str:
-    agent = session.find(chosen.agent, chosen.agents_dir)
-    may = agent_summary.abilities(agent, lambda name: session.find(name, chosen.agents_dir))
-    warnings = [f"! {warning}" for warning in all_warnings(agent)]
-    return "\n".join(filter(None, [*format_agent(agent), may, *warnings]))
-
-
-def _show_history(chosen: argparse.Namespace) -> str:
-    if chosen.delete is not None:
-        delete_run(chosen.delete)
-        return f"run {chosen.delete} deleted from the history"
-    return repr(list_history(chosen.agent, LATEST))
-
-
-TEXTS: Mapping[str, Callable[[argparse.Namespace], str]] = {
-    "list": _list, "show": _show, "history": _show_history,
-}  # fmt: skip
-"""Command → function that returns the text to print. Raises ConfigError."""
 
 
 def format_agent(agent: Agent) -> list[str]:
@@ -103,11 +91,9 @@ def trust(
 ) -> bool:
     """Shows the entries of a project's agents that need trust, and asks the user for it.
 
-    Returns True if the project is trusted now. Raises ConfigError: there is no such folder.
-
-    Args:
-        target: a folder of the project, or a file in it; None = that of the agents found here.
-        ask: prompts the person; None = no one can be prompted.
+    `target` is a folder of the project or a file in it; None = that of the agents found here.
+    `ask` prompts the person; None = no one can be prompted. Returns True if the project is trusted
+    now. Raises ConfigError: there is no such folder.
     """
     files = _find_project_files(target, agents_dir)
     project = find_project(files[0])
@@ -115,8 +101,16 @@ def trust(
     if all(map(is_trusted, files)):
         write(f"{shown} is trusted")
         return True
-    for path in files:
-        for line in _describe(path):
+    for path in files:  # which may be hostile
+        name = printable(format_path(path))
+        try:
+            agent = Agent.from_file(path.stem, path.parent)
+            tools = ", ".join(map(printable, (*agent.tools, *agent.sub_agents))) or "no tools"
+            lines = [f"{name}: {quote(agent.model)}, mode {agent.mode}, {tools}"]
+            lines += [f"  ! {warning}" for warning in agent.warnings]
+        except ConfigError as error:
+            lines = [f"{name}: {error}"]
+        for line in lines:
             write(fold(reveal(line), WIDTH, "      "))
     if ask is None:
         write(
@@ -147,15 +141,3 @@ def _find_project_files(target: str | None, agents_dir: str | None) -> list[Path
     if path.is_dir():
         raise ConfigError(f"no agents in {quote(target)}")
     return [find_file(target, agents_dir)]
-
-
-def _describe(path: Path) -> list[str]:
-    """Returns the lines on one agent file, which may be hostile."""
-    name = printable(format_path(path))
-    try:
-        agent = Agent.from_file(path.stem, path.parent)
-    except ConfigError as error:
-        return [f"{name}: {error}"]
-    tools = ", ".join(map(printable, (*agent.tools, *agent.sub_agents))) or "no tools"
-    lines = [f"{name}: {quote(agent.model)}, mode {agent.mode}, {tools}"]
-    return [*lines, *(f"  ! {warning}" for warning in agent.warnings)]

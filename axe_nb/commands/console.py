@@ -21,14 +21,11 @@ from axe_nb.secrets import find_filter
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.session import session
-from axe_nb.text import count_columns, cut_chars, list_some, one_line, plural
+from axe_nb.text import count_columns, list_some, one_line, plural
 from axe_nb.views import axe_text
 from axe_nb.views.request import preview_request
 from axe_nb.views.rows import draft_line, find_wait
 from axe_nb.views.transcript import Transcript, TreeFilter, show_run
-
-KINDS = {"config": ConfigError, "provider": ProviderError}
-"""Value of `--raises` that is not a status → the error that it expects."""
 
 Write: TypeAlias = Callable[[str], object]
 """Receives one or more lines of text, without the last newline."""
@@ -170,7 +167,7 @@ class StatusLine:
             words = draft_line(drafts[-1], size=room)
             if count_columns(words) > room:  # wide letters
                 words = draft_line(drafts[-1], size=room // 2)
-        self._line.show(cut_chars(f"{line} · {words}" if words else line, columns, ""))
+        self._line.show(f"{line} · {words}" if words else line)
 
     def finish(self, result: RunResult | None) -> None:
         self.clear()
@@ -189,25 +186,21 @@ def _count_columns(stream: TextIO) -> int:
 
 def is_expected(error: AxeError | None, raises: str | None) -> bool:
     """True if `--raises` expects an error of this kind."""
-    return isinstance(error, KINDS.get(raises or "", ()))
+    kinds = {"config": ConfigError, "provider": ProviderError}
+    return isinstance(error, kinds.get(raises or "", ()))
 
 
 def check_end(result: RunResult, options: Options, name: str) -> None:
     """Raises AxeError unless the run ended as expected; `name` is the variable of its result."""
-    _check_status(result, options.raises)
-    if (expected := options.overrides.expect) is not None:
-        from axe_nb.expectations.check import check  # most runs have none
-
-        check(result, expected, name=name, agents_dir=options.overrides.agents_dir)
-
-
-def _check_status(result: RunResult, raises: str | None) -> None:
-    error = result.cause
+    raises = options.raises
     if raises is None:
         result.raise_for_status()
-        return
-    if result.status != raises and not is_expected(error, raises):
+    elif result.status != raises and not is_expected(result.cause, raises):
         message = f"the run ended with status {result.status}, expected {raises} (--raises)"
         failure = RunError(message, exit_code=1)
         failure.place = result.place
         raise failure
+    if (expected := options.overrides.expect) is not None:
+        from axe_nb.expectations.check import check  # most runs have none
+
+        check(result, expected, name=name, agents_dir=options.overrides.agents_dir)

@@ -1,7 +1,7 @@
 """Diagnosis of keys, servers, agents and versions, with the next step for each problem.
 
 Its output never contains a key.
-Source: B-3, D-50, D-51, D-56, D-83.
+Source: B-2, B-3, B-6, D-20, D-50, D-51, D-56, D-83, A-E2.4.
 """
 
 from __future__ import annotations
@@ -13,27 +13,33 @@ import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_files import creation_step, list_agents
-from axe_nb.agents.agent_tables import DEFAULT_LIMITS, McpServer, parse_servers
+from axe_nb.agents.agent_tables import DEFAULT_LIMITS, parse_servers
 from axe_nb.agents.files import expand_home
-from axe_nb.agents.names import ANY
-from axe_nb.agents.prompt import all_warnings
-from axe_nb.agents.provider_table import PROVIDERS, ProviderInfo
+from axe_nb.agents.globs import check_glob
+from axe_nb.agents.names import ANY, parse_model
+from axe_nb.agents.prompt import all_warnings, brief, fill_in
+from axe_nb.agents.provider_table import PROVIDERS, SEARCH, ProviderInfo
 from axe_nb.agents.user_config import Config, config_path, format_path
-from axe_nb.commands.agent_problems import problems
 from axe_nb.conversion.toml_tables import toml_fields
-from axe_nb.engine.make_provider import server
+from axe_nb.engine.make_provider import make, provider_for, server
+from axe_nb.engine.plan import check_agent_thinking, check_search
+from axe_nb.engine.toolbox import find_tools
 from axe_nb.errors import AxeError, ConfigError, ProviderError
 from axe_nb.mcp_servers.servers import Servers
 from axe_nb.messages.model_table import tell_end
 from axe_nb.providers import listing
 from axe_nb.providers.key_command import fill_in_key
+from axe_nb.providers.prices import Prices, make_price_error
+from axe_nb.providers.protocol import Provider
 from axe_nb.providers.secrets import without_login
+from axe_nb.providers.thinking import THINKING
 from axe_nb.recording.history_recorder import find_reason_against, history_path
 from axe_nb.sandbox.find import find_sandbox
 from axe_nb.sandbox.view import make_view
@@ -43,16 +49,8 @@ from axe_nb.views.appearance import LOOKS
 
 State = Literal["right", "note", "wrong"]
 
-SIGNS = {"right": LOOKS["completed"].sign, "note": "·", "wrong": LOOKS["error"].sign}
-
 PACKAGES = ("axe-nb", "ipython", "ipykernel", "ipywidgets", "anywidget", "httpx")
 """Packages whose versions are shown; not every environment has those of the notebook."""
-
-DOES_NOT_LIST = (404, 405, 501)
-"""Statuses of servers that do not list their models; 404 may also mean a wrong path."""
-
-NO_KEY = 3
-"""Exit code of a missing key (D-22)."""
 
 Models: TypeAlias = dict[str, list[str]]
 """Model → agents that use it."""
@@ -69,7 +67,8 @@ class Finding:
     """The next step; empty if there is nothing to do."""
 
     def __str__(self) -> str:
-        first = f"{SIGNS[self.state]} {self.what:<16} {self.message}"
+        signs = {"right": LOOKS["completed"].sign, "note": "·", "wrong": LOOKS["error"].sign}
+        first = f"{signs[self.state]} {self.what:<16} {self.message}"
         return f"{first}\n{'':<19}→ {self.next_step}" if self.next_step else first
 
 
@@ -109,7 +108,14 @@ async def examine(
     if why := find_reason_against():
         history = Finding("note", "history", f"off: {why}")
     first = [_check_versions(), settings, await in_thread(_check_sandbox), history]
-    return [*first, *of_agents, *_list_ends(used), *keys, *servers, *tried]
+    ends = []
+    for provider, models in used.items():
+        for model, users in models.items():
+            message, step = tell_end(f"{provider}/{model}", date.today())
+            if message:
+                needed = f"{message}, needed by {_format_agents({model: users})}"
+                ends.append(Finding("note", f"model {provider}/{model}", needed, step))
+    return [*first, *of_agents, *ends, *keys, *servers, *tried]
 
 
 def _check_versions() -> Finding:
@@ -200,18 +206,6 @@ def _check_agents(
     return agents, [Finding(state, "agents", message, step), *findings]
 
 
-def _list_ends(used: Mapping[str, Models]) -> list[Finding]:
-    """Returns findings about models that their vendors will soon retire."""
-    findings = []
-    for provider, models in used.items():
-        for model, agents in models.items():
-            message, step = tell_end(f"{provider}/{model}", date.today())
-            if message:
-                needed = f"{message}, needed by {_format_agents({model: agents})}"
-                findings.append(Finding("note", f"model {provider}/{model}", needed, step))
-    return findings
-
-
 async def _check_key(info: ProviderInfo, models: Models, config: Config) -> Finding:
     provider, variable = info.name, info.key_variable
     what = f"{provider} key"
@@ -239,7 +233,7 @@ async def _check_server(provider: str, models: Models, config: Config) -> list[F
     try:
         asked = await fill_in_key(server(provider, config))
     except ConfigError as error:
-        has_no_key = error.exit_code == NO_KEY  # reported in the row of keys
+        has_no_key = error.exit_code == 3  # (D-22); reported in the row of keys
         return [] if has_no_key else [make_failed_finding(what, error)]
     except ProviderError:  # its command prints no key: reported there too
         return []
@@ -247,7 +241,7 @@ async def _check_server(provider: str, models: Models, config: Config) -> list[F
         names = await listing.models(asked)
     except ProviderError as error:
         where = listing.address(asked)
-        if error.status in DOES_NOT_LIST:
+        if error.status in (404, 405, 501):  # 404 may also mean a wrong path
             step = f"if requests fail, check {asked.info.url_setting}"
             message = f"answers at {where}, but does not list its models"
             return [Finding("note", what, message, step)]
@@ -257,17 +251,12 @@ async def _check_server(provider: str, models: Models, config: Config) -> list[F
         return [Finding("wrong", what, f"{message}{at}", error.hint or "check its base_url")]
     up = Finding("right", what, f"up at {listing.address(asked)}, {plural(len(names), 'model')}")
     missing = [model for model in models if not listing.has(model, names)]
-    return [
-        up,
-        *(
-            Finding(
-                "wrong", what,
-                f"has no {quote(model)}, needed by {_format_agents({model: models[model]})}",
-                listing.advice(asked.info, model, names) or "choose another model",
-            )
-            for model in missing
-        ),
-    ]  # fmt: skip
+    findings = [up]
+    for model in missing:
+        message = f"has no {quote(model)}, needed by {_format_agents({model: models[model]})}"
+        step = listing.advice(asked.info, model, names) or "choose another model"
+        findings.append(Finding("wrong", what, message, step))
+    return findings
 
 
 def _format_agents(models: Models) -> str:
@@ -297,20 +286,88 @@ async def _try_servers(config: Config, agents: Iterable[Agent]) -> list[Finding]
     for agent in agents:
         tables |= {name: own for name, own in parse_servers(agent.mcp_servers).items() if own}
     servers = Servers()
+
+    async def try_server(name: str) -> Finding:
+        asked = Agent(name="doctor", model="script/doctor", mcp_servers=(name,))
+        try:
+            offered = await servers.open(asked, tables, Path.cwd().resolve())
+        except ConfigError as error:
+            return make_failed_finding(f"mcp {name}", error)
+        tools = [tool.name.partition("__")[2] for tool in offered.tools]
+        said = f"{plural(len(tools), 'tool')}: {list_some(tools, 5)}" if tools else "no tools"
+        return Finding("right", f"mcp {name}", "; ".join([said, *offered.warnings]))
+
     try:
-        return await asyncio.gather(
-            *(_try_server(servers, name, tables) for name in sorted(tables))
-        )
+        return await asyncio.gather(*map(try_server, sorted(tables)))
     finally:
         await in_thread(servers.close)
 
 
-async def _try_server(servers: Servers, name: str, tables: Mapping[str, McpServer]) -> Finding:
-    asked = Agent(name="doctor", model="script/doctor", mcp_servers=(name,))
-    try:
-        offered = await servers.open(asked, tables, Path.cwd().resolve())
-    except ConfigError as error:
-        return make_failed_finding(f"mcp {name}", error)
-    tools = [tool.name.partition("__")[2] for tool in offered.tools]
-    said = f"{plural(len(tools), 'tool')}: {list_some(tools, 5)}" if tools else "no tools"
-    return Finding("right", f"mcp {name}", "; ".join([said, *offered.warnings]))
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One problem that stops an agent from running."""
+
+    key: tuple[str, ...]
+    """Its key in the agent's TOML, whose line can be shown."""
+    entry: str
+    """The entry of the key's list; empty if it is not a list."""
+    error: ConfigError
+    is_mistake: bool
+    """True if the TOML itself must change, False if something else is missing."""
+
+
+def problems(
+    agent: Agent, find: Callable[[str], Agent], scripts: tuple[Path, ...] = ()
+) -> list[Problem]:
+    """Returns all problems of this agent without sending anything, mistakes in the TOML first.
+
+    `scripts` are folders that are searched for script models first.
+    """
+    found: list[Problem] = []
+
+    def check(
+        key: str | tuple[str, str], entry: str, is_mistake: bool, run: Callable[[], object]
+    ) -> None:
+        try:
+            run()
+        except ConfigError as error:
+            path = (key,) if isinstance(key, str) else key
+            found.append(Problem(path, entry, error, is_mistake))
+
+    def check_price() -> None:
+        if not Prices(Config.load()).knows(agent.model):
+            raise make_price_error(agent.model, "limits.max_cost cannot be enforced")
+
+    def check_model(run: Callable[[Agent, Provider], None]) -> None:
+        try:
+            made = make(provider, Config.load(), model=name, needs="provider")
+        except ConfigError:  # an unknown server has a row of its own
+            return
+        run(agent, made)
+
+    provider, _, name = agent.model.partition("/")
+    check("model", "", True, partial(parse_model, agent.model))
+    if provider.strip() and name.strip():
+        is_unknown = False
+        with contextlib.suppress(ConfigError):  # of the settings, which has a row of its own
+            is_unknown = provider not in Config.load().known
+        check("model", "", is_unknown, lambda: provider_for(Config.load(), scripts)(provider, name))
+        check(("params", THINKING), "", False, partial(check_model, check_agent_thinking))
+        check("tools", SEARCH, False, partial(check_model, check_search))
+    check("system_prompt", "", False, partial(fill_in, agent))
+    bare = replace(agent, vars={}, tools=(), permissions={}, files=(), skill="", workdir="")
+    for tool in agent.tools:
+        check("tools", tool, True, partial(find_tools, replace(bare, tools=(tool,))))
+    for tool, decision in agent.permissions.items():
+        own = (tool,) if tool in agent.tools else ()
+        alone = replace(bare, tools=own, permissions={tool: decision})
+        check(("permissions", tool), "", True, partial(find_tools, alone))
+    for pattern in agent.files:
+        check("files", pattern, True, partial(check_glob, pattern))
+    if agent.limits.max_cost:
+        check(("limits", "max_cost"), "", False, check_price)
+    check("workdir", "", False, partial(brief, replace(bare, workdir=agent.workdir)))
+    check("skill", "", False, partial(brief, replace(bare, skill=agent.skill)))
+    for one in agent.sub_agents:
+        check("sub_agents", one, False, partial(find, one))
+    return sorted(found, key=lambda problem: not problem.is_mistake)

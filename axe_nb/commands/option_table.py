@@ -60,12 +60,7 @@ class Command:
 
 
 NAME = Option((), "agent", "name of the agent", "NAME", offers="agents")
-NEW_NAME = Option((), "agent", "name of the new agent", "NAME")
 ANY_NAME = Option((), "agent", "name of an agent", "NAME", required=False, offers="agents")
-RUN_OR_LAST = Option(
-    (), "run", "variable of a run (default: the last); R@0.2 is run 0.2 of its tree", "R",
-    required=False, offers="runs",
-)  # fmt: skip
 NOTEBOOKS = Option((), "notebooks", "notebooks or folders", "NB", repeated=True)
 CELL_TIMEOUT = Option(
     ("--timeout",), "timeout", "time limit of a cell in seconds, 0 = no limit (default 600)", "S",
@@ -163,7 +158,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         "init", "write a commented starter file", {"line": "init", "command": "agents init"},
-        (NEW_NAME, AGENTS_DIR),
+        (Option((), "agent", "name of the new agent", "NAME"), AGENTS_DIR),
     ),
     Command("edit", "open an agent's TOML in a new cell", {"line": "edit"}, (NAME, AGENTS_DIR)),
     Command(
@@ -201,7 +196,11 @@ COMMANDS: tuple[Command, ...] = (
         ),
     ),
     Command(
-        "time", "show where the time of a finished run went", {"line": "time"}, (RUN_OR_LAST,)
+        "time", "show where the time of a finished run went", {"line": "time"},
+        (
+            Option((), "run", "variable of a run (default: the last); R@0.2 is run 0.2 of its tree",
+                   "R", required=False, offers="runs"),
+        ),
     ),
     Command(
         "expect", "check that a run met expectations, separated by ;", {"line": "expect"},

@@ -30,14 +30,6 @@ INPUT, AGENT_AND_MODEL, LIMITS, ANSWER, STEPS, SHOWN = OPTION_GROUPS = (
 )  # fmt: skip
 """Headings of options on help pages."""
 
-EXPECTED = (*get_args(Status), "config", "provider")
-"""Values of `--raises`."""
-
-Offer = Literal[
-    "", "agents", "models", "tools", "variables", "runs", "files", "commands",
-]  # fmt: skip
-"""Completions for a value; empty = its choices, if any; files are left to IPython."""
-
 
 @dataclass(frozen=True, slots=True)
 class Option:
@@ -55,15 +47,13 @@ class Option:
     read: Callable[[str], Any] = str
     """Parses its value. Raises ArgumentTypeError with a message for the user."""
     repeated: bool = False
-    """If true, it may be repeated and takes several KEY=VALUE at once; its value is a dict.
-
-    A positional argument takes several words; its value is a list.
-    """
+    """If true, it takes several KEY=VALUE, as a dict; a positional argument several words."""
     required: bool = True
     """For positional arguments: if true, it cannot be omitted."""
     value: bool = True
     """Value that a flag sets."""
-    offers: Offer = ""
+    offers: Literal["", "agents", "models", "tools", "variables", "runs", "files", "commands"] = ""
+    """Completions for its value; empty = its choices, if any; files are left to IPython."""
     group: str = "Options"
     """Heading of its group on help pages."""
 
@@ -224,7 +214,7 @@ OPTIONS: tuple[Option, ...] = (
         "R@PLACE", IN_NOTEBOOKS, offers="runs", group=INPUT,
     ),
     Option(("--raises",), "raises", "succeed only if the run ends with this status", "STATUS",
-           IN_TEXT, choices=EXPECTED, group=ANSWER),
+           IN_TEXT, choices=(*get_args(Status), "config", "provider"), group=ANSWER),
     Option(("--dry-run",), "dry_run", "show what would be sent, without sending it", "", IN_TEXT,
            group=SHOWN),
     Option(("--full",), "full",

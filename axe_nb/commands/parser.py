@@ -26,12 +26,6 @@ from axe_nb.text import nearest, quote
 DATA = "\0"
 """Prefix of a word that is the value of a variable: data, whatever it looks like."""
 
-NOT_WITH_FROM = {"goes_on": "-c", "dry_run": "--dry-run"}
-"""Keyword → flag that is refused for a fork, which has its own conversation and request."""
-
-_PAIR = re.compile(r"[^\W\d][\w.-]*=(?!=)(.*)", re.DOTALL)
-"""Matches KEY=VALUE; neither data nor a text with a later equals sign, such as an address."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
@@ -166,8 +160,7 @@ def _add_option(made: argparse._ActionsContainer, option: Option) -> None:
 def command_of(words: Sequence[str]) -> tuple[Command, Sequence[str]]:
     """Finds the command of `axe-nb`; returns it with the words of its options.
 
-    Raises UsageError: no such command; the hint is the usage line. Raises SystemExit: help was
-    requested, or words are missing.
+    Raises SystemExit if help was requested or words are missing.
     """
     words = list(words)
     if words in (["--version"], ["-V"], ["-v"]):
@@ -209,8 +202,7 @@ def parse(command: Command, face: Face, line: str | Sequence[str]) -> argparse.N
     """Parses an option line, or its words.
 
     Omitted options are None; omitted flags are the opposite of their value. A word that begins with
-    `DATA` is never an option, nor `--`. Raises UsageError: invalid options; the hint is the usage
-    line.
+    `DATA` is never an option, nor `--`.
     """
     made = parser(command, face)
     words = split_line(command, face, line) if isinstance(line, str) else list(line)
@@ -227,8 +219,7 @@ def parse(command: Command, face: Face, line: str | Sequence[str]) -> argparse.N
 def split_line(command: Command, face: Face, line: str) -> list[str]:
     """Splits an option line into words; a final semicolon belongs to IPython.
 
-    Works like `shlex.split`, but keeps the backslashes of Windows paths. Raises UsageError: a
-    quotation mark is missing.
+    Works like `shlex.split`, but keeps the backslashes of Windows paths.
     """
     lexer = shlex.shlex(line.strip().removesuffix(";"), posix=True)
     lexer.whitespace_split = True
@@ -254,7 +245,8 @@ def _repeat_flags(made: Parser, words: Sequence[str], options: Sequence[Option])
         if word == "--":
             return [*written, *words[number:]]
         is_first = bool(repeating) and written[-1] == repeating
-        pair = _PAIR.fullmatch(word)
+        # KEY=VALUE; neither data nor a text with a later equals sign, such as an address
+        pair = re.fullmatch(r"[^\W\d][\w.-]*=(?!=)(.*)", word, re.DOTALL)
         if word in flags:
             repeating = word
         elif repeating and not is_first:
@@ -276,7 +268,7 @@ def parse_run(
     """Parses the option line of a run, or its words.
 
     `defaults` are values of options that the line omits; `--output` may name one of the user's
-    variables, `names`. Raises UsageError: invalid options; the hint is the usage line.
+    variables, `names`.
     """
     found = vars(parse(RUN, face, line))
     unset = {o.keyword: not o.value for o in RUN.options_of(face) if o.flags and not o.metavar}
@@ -290,7 +282,7 @@ def parse_run(
     if "full" in given and "dry_run" not in given:
         parser(RUN, face).error("--full needs --dry-run")
     is_fork = "fork_from" in given
-    for other, flag in NOT_WITH_FROM.items():
+    for other, flag in (("goes_on", "-c"), ("dry_run", "--dry-run")):
         if is_fork and other in given:
             parser(RUN, face).error(f"--from and {flag} cannot be combined")
     own = {field.name for field in fields(Overrides)}

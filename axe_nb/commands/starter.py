@@ -8,7 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TextIO
@@ -36,13 +36,10 @@ TEMPLATES = Path(__file__).parent / "first"
 
 
 def start(name: str | None, write: Callable[[str], object], *, opens: bool) -> int:
-    """Creates the files that do not exist yet, and opens JupyterLab; returns the exit code.
+    """Creates the files that do not exist yet, and opens JupyterLab if `opens`.
 
-    Raises ConfigError: the name is not a plain one, or a file cannot be written.
-
-    Args:
-        name: the notebook's, with or without its ending; None = first.
-        opens: if false, JupyterLab is not opened.
+    Returns the exit code. Raises ConfigError: the notebook's name is not a plain one, or a file
+    cannot be written.
     """
     stem = "first" if name is None else name.removesuffix(".ipynb")
     if not re.fullmatch(r"\w[\w .-]*", stem):
@@ -52,23 +49,20 @@ def start(name: str | None, write: Callable[[str], object], *, opens: bool) -> i
         )
     notebook = f"{stem}.ipynb"
     trust_new_folder(AGENT_FILE)
-    for path, text in _make_files(notebook).items():
+    book = (TEMPLATES / "first.ipynb").read_text("utf-8")
+    for mark, text in (("MODEL", quote(first_model())), ("NOTEBOOK", shlex.quote(notebook))):
+        book = book.replace(mark, json.dumps(text, ensure_ascii=False)[1:-1])
+    files = {
+        AGENT_FILE: scaffold(AGENT, f"script/{AGENT}"),
+        Path("axe", "scripts", f"{AGENT}.toml"): (TEMPLATES / "greeter.toml").read_text("utf-8"),
+        Path(notebook): book,
+    }
+    for path, text in files.items():
         is_there = os.path.lexists(path)
         if not is_there:
             write_new(path, text)
         write(f"{'kept' if is_there else 'wrote'} {display_path(path)}")
     return _open(notebook, write, opens=opens)
-
-
-def _make_files(notebook: str) -> Mapping[Path, str]:
-    book = (TEMPLATES / "first.ipynb").read_text("utf-8")
-    for mark, text in (("MODEL", quote(first_model())), ("NOTEBOOK", shlex.quote(notebook))):
-        book = book.replace(mark, json.dumps(text, ensure_ascii=False)[1:-1])
-    return {
-        AGENT_FILE: scaffold(AGENT, f"script/{AGENT}"),
-        Path("axe", "scripts", f"{AGENT}.toml"): (TEMPLATES / "greeter.toml").read_text("utf-8"),
-        Path(notebook): book,
-    }
 
 
 def _open(notebook: str, write: Callable[[str], object], *, opens: bool) -> int:

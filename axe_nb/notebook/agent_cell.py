@@ -20,7 +20,7 @@ from axe_nb.agents.names import check_name
 from axe_nb.agents.prompt import UnknownVariable, all_warnings, find_line
 from axe_nb.agents.trust import trust_new_folder
 from axe_nb.agents.user_config import agent_dirs, format_path_or_name
-from axe_nb.commands.agent_problems import Problem, problems
+from axe_nb.commands.doctor import Problem, problems
 from axe_nb.commands.option_table import AGENT_CELL
 from axe_nb.commands.parser import parse, parser
 from axe_nb.conversion.interpolation import LEFT_OUT
@@ -66,11 +66,22 @@ def define(shell: InteractiveShell, line: str, cell: str, names: Mapping[str, An
 
 def _parse_agent(name: str, body: str, magic_line: int, agents_dir: str) -> tuple[Agent, list[str]]:
     """The agent that the TOML describes, and notes on problems outside it."""
-    source = Source(_number_lines(name, body, magic_line))
+    try:
+        has_name = "name" in parse_toml(body)
+    except ValueError:
+        has_name = True  # the parser reports the mistake
+    # its line numbers are those of the editor
+    above = "\n" * (magic_line - 1) + ("" if has_name else f"name = {quote(name)}")
+    source = Source(f"{above}\n{body}")
     try:
         agent = Agent.from_toml(source.text, name=name)
     except ConfigError as error:
-        error.place = error.place or _find_place(error, source, magic_line)
+        if not (error.place or re.search(r"\bline \d+", error.message)):
+            field = error.message.rpartition(": ")[2]  # a required field without a value
+            number = source.line((field,)) or magic_line
+            if "end of document" in error.message:
+                number = source.text.rstrip().count("\n") + 1
+            error.place = f"line {number}"
         raise
     if agent.name != name:
         own = f"name is {quote(agent.name)} (line {source.line(('name',))})"
@@ -86,33 +97,11 @@ def _parse_agent(name: str, body: str, magic_line: int, agents_dir: str) -> tupl
     notes = []
     for problem in found:
         if problem.key != ("sub_agents",):  # those are drawn
-            line = _find_line(problem, source)
-            at = f" (line {line})" if line else ""
+            where = _find_line(problem, source)
+            at = f" (line {where})" if where else ""
             step = f"; {problem.error.hint}" if problem.error.hint else ""
             notes.append(f"{problem.error}{at}{step}")
     return agent, notes
-
-
-def _number_lines(name: str, body: str, magic_line: int) -> str:
-    """The TOML with the line numbers of the editor, and with its name.
-
-    The lines above it are replaced by blank lines, or by the name if the TOML has none.
-    """
-    try:
-        has_name = "name" in parse_toml(body)
-    except ValueError:
-        has_name = True  # the parser reports the mistake
-    return "\n" * (magic_line - 1) + ("" if has_name else f"name = {quote(name)}") + "\n" + body
-
-
-def _find_place(error: ConfigError, source: Source, magic_line: int) -> str:
-    """The line to show for an error without one; empty if the message contains it."""
-    if re.search(r"\bline \d+", error.message):
-        return ""
-    if "end of document" in error.message:
-        return f"line {source.text.rstrip().count(chr(10)) + 1}"
-    field = error.message.rpartition(": ")[2]  # a required field without a value
-    return f"line {source.line((field,)) or magic_line}"
 
 
 def _find_line(problem: Problem, source: Source) -> int | None:
@@ -138,7 +127,11 @@ def _save(path: Path, name: str, body: str) -> list[str]:
         before = None
     except OSError as error:
         raise ConfigError(f"cannot read {called}: {reason(error)}") from None
-    text = _format_file(name, body, before or "")
+    if "name" not in parse_toml(body):
+        body = f"name = {quote(name)}\n{body}"
+    text = body.rstrip("\n") + "\n"
+    if "\r\n" in (before or ""):
+        text = text.replace("\n", "\r\n")
     if text == before:
         return [f"{called} is unchanged"]
     trust_new_folder(path)
@@ -148,11 +141,3 @@ def _save(path: Path, name: str, body: str) -> list[str]:
     lines = (before.splitlines(), text.splitlines())
     changes = difflib.unified_diff(*lines, "before", "now", lineterm="")
     return [f"written to {called}:", *changes]
-
-
-def _format_file(name: str, body: str, before: str) -> str:
-    """The TOML as written to the file: with its name, and with its original line endings."""
-    if "name" not in parse_toml(body):
-        body = f"name = {quote(name)}\n{body}"
-    text = body.rstrip("\n") + "\n"
-    return text.replace("\n", "\r\n") if "\r\n" in before else text

@@ -26,8 +26,6 @@ from axe_nb.scripting.lookup import known
 from axe_nb.session.runs import RunHandle
 from axe_nb.session.session import session
 
-CELLS = {"axe": RUN, "axe_agent": AGENT_CELL, "axe_grid": GRID}
-
 BODY = re.compile(
     r"(?:[ \t]*\n|%%(?!axe)\w.*\n)*%%(?P<magic>axe_agent|axe_grid|axe)\b(?P<rest>.*)\n"
 )
@@ -49,9 +47,6 @@ IN_BRACES = re.compile(r"(?<!\\)\{\{(?:(?!\}\})[^\n])*?(?P<word>[^\W\d][\w.]*)?\
 HEADER = re.compile(r"^[ \t]*\[+([\w.-]+)\].*$", re.MULTILINE)
 """The header of a TOML table."""
 
-MOST = 200
-"""Maximum number of agents that are read."""
-
 Offers: TypeAlias = tuple[str, list[str]]
 """The text before the cursor that is replaced, and the texts that may replace it."""
 
@@ -66,7 +61,16 @@ def list_offers(above: Sequence[str], line: str, cell: str) -> Offers | None:
         return None
     if body["magic"] == "axe_agent":
         return _complete_toml(text[body.end() :], cell[len(text) :])
-    return None if "--raw" in body["rest"].split() else _complete_name(text)
+    # a name that is being written in `{{ }}`: IPython reads a prompt as Python
+    found = IN_BRACES.search(text, max(0, len(text) - LONGEST_EXPRESSION))
+    shell = get_ipython()
+    if found is None or shell is None or "--raw" in body["rest"].split():
+        return None
+    word = found["word"] or ""
+    if not word:
+        return word, list_variables()
+    matches = shell.Completer.attr_matches if "." in word else shell.Completer.global_matches
+    return word, list(matches(word))
 
 
 def _complete_line(magic: str, line: str) -> Offers | None:
@@ -76,7 +80,7 @@ def _complete_line(magic: str, line: str) -> Offers | None:
     commands = commands_of("line")
     offered: Iterable[str] | None
     if magic != "%axe":
-        command = CELLS[magic.lstrip("%")]
+        command = {"%%axe": RUN, "%%axe_agent": AGENT_CELL, "%%axe_grid": GRID}[magic]
         offered = _list_words(command.options_of("cell"), words, word)
     elif not words:
         offered = commands
@@ -135,7 +139,7 @@ def list_agents() -> list[str]:
 def list_models() -> list[str]:
     """Returns the models of agents and of earlier runs, the scripts, and the providers."""
     models = {model for _, model in session.spent} | {f"script/{name}" for name in known()}
-    for name in list_agents()[:MOST]:
+    for name in list_agents()[:200]:
         with contextlib.suppress(ConfigError):
             models.add(session.find(name, session.defaults.get("agents_dir")).model)
     providers: Iterable[str] = PROVIDERS
@@ -160,19 +164,6 @@ def list_variables() -> list[str]:
         and name not in hidden
         and not isinstance(value, ModuleType | FunctionType)
     )
-
-
-def _complete_name(text: str) -> Offers | None:
-    """The name that is being written in `{{ }}`: IPython reads a prompt as Python."""
-    found = IN_BRACES.search(text, max(0, len(text) - LONGEST_EXPRESSION))
-    shell = get_ipython()
-    if found is None or shell is None:
-        return None
-    word = found["word"] or ""
-    if not word:
-        return word, list_variables()
-    matches = shell.Completer.attr_matches if "." in word else shell.Completer.global_matches
-    return word, list(matches(word))
 
 
 def _complete_toml(above: str, below: str) -> Offers | None:

@@ -23,9 +23,6 @@ from axe_nb.notebook.option_line import find_cell_source
 from axe_nb.session.overrides import Overrides
 from axe_nb.text import quote, suggestion
 
-OPTIONS = {one.name for one in fields(Overrides)} - {"model", "expect"}
-"""Options that are passed on to each run."""
-
 
 def run_grid(
     shell: InteractiveShell,
@@ -36,16 +33,14 @@ def run_grid(
 ) -> Grid | None:
     """Runs the grid of a cell and returns it; `-o` is bound even if the grid is interrupted.
 
-    Raises UsageError: an option is invalid. Raises ConfigError: a run could not begin.
-
-    Args:
-        shell: its namespace receives the name.
-        cell: the prompt template; `{{ name }}` is a column of the inputs, else a variable.
+    `cell` is the prompt template. Raises UsageError: an option is invalid. Raises ConfigError: a
+    run could not begin.
     """
     install(shell)
     found = parse(GRID, "cell", words)
     chosen = vars(found)
-    given = {key: value for key, value in chosen.items() if key in OPTIONS and value is not None}
+    of_runs = {one.name for one in fields(Overrides)} - {"model", "expect"}
+    given = {key: value for key, value in chosen.items() if key in of_runs and value is not None}
     if found.agents is None and not (found.models or given.get("model_all")):
         parser(GRID, "cell").error("no agent: name one, or name models with -m")
     if "output" in given:
@@ -54,9 +49,17 @@ def run_grid(
     counts = {"repeats": 1, "concurrency": 8}
     counts |= {name: chosen[name] for name in counts if chosen[name] is not None}
     template, magic_line = find_cell_source(shell, "axe_grid", cell)
+    inputs = names.get(found.inputs or "", found.inputs)
+    if (
+        isinstance(inputs, str)
+        and found.inputs not in names
+        and Path(inputs).suffix not in SUFFIXES
+    ):
+        near = suggestion(inputs, names) or "--inputs takes a variable, or a .csv or .jsonl file"
+        raise ConfigError(f"--inputs: no variable {quote(inputs)}", hint=near)
     runner = GridRunner(
         _or_one(found.agents), LEFT_OUT.sub("", template).removesuffix("\n"),
-        inputs=_find_inputs(found.inputs, names), models=_or_one(found.models),
+        inputs=inputs, models=_or_one(found.models),
         params=_look_up("params", found.variants, names),
         expect=found.expect, score=_look_up("score", found.score, names), judge=found.judge,
         budget=found.budget, resume=found.resume, **counts,
@@ -83,15 +86,6 @@ def run_grid(
 def _or_one(given: Sequence[str] | None) -> Any:
     """The only item of a sequence, or all items; None if there are none."""
     return given[0] if given and len(given) == 1 else given or None
-
-
-def _find_inputs(given: str | None, names: Mapping[str, Any]) -> Any:
-    if given is None or given in names:
-        return names.get(str(given))
-    if Path(given).suffix not in SUFFIXES:
-        near = suggestion(given, names) or "--inputs takes a variable, or a .csv or .jsonl file"
-        raise ConfigError(f"--inputs: no variable {quote(given)}", hint=near)
-    return given
 
 
 def _look_up(flag: str, name: str | None, names: Mapping[str, Any]) -> Any:

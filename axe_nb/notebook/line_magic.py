@@ -54,9 +54,6 @@ if TYPE_CHECKING:
 RESULT = re.compile(r"\s*(?!(?:agent|tool):\S)([^\W\d]\w*)\s*:(.*)", re.DOTALL)
 """Matches a variable with a result before expectations; `agent:` and `tool:` start a name."""
 
-MOST_NAMED = 30
-"""Maximum number of variables in one line."""
-
 
 def run_command(
     shell: InteractiveShell, line: str, names: Mapping[str, Any], write: Callable[[str], None]
@@ -119,7 +116,12 @@ def _act(shell: InteractiveShell, name: str, chosen: argparse.Namespace) -> Any:
             display = Finding("note", "display", describe_display())
             return "\n".join(map(str, [first, display, *rest]))
         case "expect":
-            return _expect(shell, chosen)
+            found = RESULT.match(chosen.expectations)
+            variable, expectations = found.groups() if found else ("", chosen.expectations)
+            result = find_result(shell, variable)
+            shown, folder = variable or "axe_nb.last()", session.defaults.get("agents_dir")
+            count = check(result, expectations, name=shown, agents_dir=folder)
+            return f"{LOOKS['completed'].sign} {plural(count, 'expectation')} met"
         case "env":
             return _read_env(chosen)
         case "usage":
@@ -134,9 +136,13 @@ def _act(shell: InteractiveShell, name: str, chosen: argparse.Namespace) -> Any:
             return _undo(shell, chosen)
         case "reset":
             return _reset(chosen)
+        case "help" if chosen.topic is None:
+            return list_parser("line").format_help().rstrip()
         case "help":
-            return _show_help(chosen.topic)
-    return actions.TEXTS[name](chosen)
+            if chosen.topic not in (commands := commands_of("line")):
+                raise _explain_unknown(chosen.topic)
+            return parser(commands[chosen.topic], "line").format_help().rstrip()
+    return actions.make_text(name, chosen)
 
 
 def _read_toml(name: str, agents_dir: str | None) -> str:
@@ -151,22 +157,11 @@ def _read_toml(name: str, agents_dir: str | None) -> str:
         raise ConfigError(f"cannot read {format_path_or_name(path)}: {reason(error)}") from None
 
 
-def _expect(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
-    found = RESULT.match(chosen.expectations)
-    name, expectations = found.groups() if found else ("", chosen.expectations)
-    result = find_result(shell, name)
-    count = check(
-        result, expectations, name=name or "axe_nb.last()",
-        agents_dir=session.defaults.get("agents_dir"),
-    )  # fmt: skip
-    return f"{LOOKS['completed'].sign} {plural(count, 'expectation')} met"
-
-
 def _read_env(chosen: argparse.Namespace) -> str:
     if chosen.file is None:
         return "\n".join(align_columns(list(list_keys())))
     outcomes = load_env(chosen.file)
-    lines = [f"{what}: {list_some(names, MOST_NAMED)}" for what, names in outcomes.items()]
+    lines = [f"{what}: {list_some(names, 30)}" for what, names in outcomes.items()]
     if any(what.startswith("refused") for what in outcomes):
         lines.append(
             "to set a refused one yourself, use %env NAME=VALUE, or set it before the kernel starts"
@@ -301,15 +296,6 @@ def _reset(chosen: argparse.Namespace) -> str:
     for one in agents:
         session.forget(one)
     return f"{report}\nagents forgotten: {', '.join(agents) or 'none'}"
-
-
-def _show_help(topic: str | None) -> str:
-    commands = commands_of("line")
-    if topic is None:
-        return list_parser("line").format_help().rstrip()
-    if topic not in commands:
-        raise _explain_unknown(topic)
-    return parser(commands[topic], "line").format_help().rstrip()
 
 
 def _explain_unknown(word: str) -> ConfigError:

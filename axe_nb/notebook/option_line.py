@@ -37,8 +37,6 @@ _PROMPTS = re.compile(
 )
 """Prompts that IPython may strip from the beginning of a line."""
 
-_PRIVATE_USE = range(0xE000, 0xF8FF)
-
 
 class _MarkingFormatter(DollarFormatter):
     """IPython's formatter, with a mark in place of each value."""
@@ -58,15 +56,14 @@ class _MarkingFormatter(DollarFormatter):
     def format_field(self, value: Any, format_spec: str) -> str:
         """Stores the formatted value, and returns its mark."""
         is_plain = isinstance(value, str) or format_spec
-        text = super().format_field(value, format_spec) if is_plain else _write(value)
+        if is_plain:
+            text = super().format_field(value, format_spec)
+        elif isinstance(value, bool | float | None):  # nan stays, so that it is refused
+            text = json.dumps(value)
+        else:  # `--param` reads the same value
+            text = write_text(value)
         self.values.append(str(text))
         return self._mark
-
-
-def _write(value: object) -> str:
-    """Writes a value so that `--param` reads the same value: JSON, except for text."""
-    is_plain = isinstance(value, bool | float | None)  # nan stays, so that it is refused
-    return json.dumps(value) if is_plain else write_text(value)
 
 
 def read_words(command: Command, face: Face, line: str, names: Mapping[str, Any]) -> list[str]:
@@ -75,36 +72,32 @@ def read_words(command: Command, face: Face, line: str, names: Mapping[str, Any]
     As in IPython, the line stays as it is if any expression of it fails. Raises UsageError: a
     quotation mark is missing.
     """
-    mark = next(chr(code) for code in _PRIVATE_USE if chr(code) not in line)
+    # a character for private use
+    mark = next(chr(code) for code in range(0xE000, 0xF8FF) if chr(code) not in line)
     formatter = _MarkingFormatter(mark)
     try:
         marked = formatter.vformat(line.strip().removesuffix(";"), [], names)
     except Exception:  # an expression is the user's code
         return split_line(command, face, line)
     values = iter(formatter.values)
-    return [_fill(word, mark, values) for word in split_line(command, face, marked)]
-
-
-def _fill(word: str, mark: str, values: Iterator[str]) -> str:
-    """Fills the values into a word; the part with values is marked as data."""
-    first, *others = word.split(mark)
-    if not others:
-        return word
-    is_text = any(char.isspace() for part in others for char in part)
-    typed = FLAG.fullmatch(first) or (None if is_text else KEY.fullmatch(first))
-    key, first = typed.groups() if typed else ("", first)
-    return key + DATA + first + "".join(next(values) + part for part in others)
+    words = []
+    for word in split_line(command, face, marked):
+        first, *others = word.split(mark)
+        if others:  # the part with values is marked as data
+            is_text = any(char.isspace() for part in others for char in part)
+            typed = FLAG.fullmatch(first) or (None if is_text else KEY.fullmatch(first))
+            key, first = typed.groups() if typed else ("", first)
+            word = key + DATA + first + "".join(next(values) + part for part in others)
+        words.append(word)
+    return words
 
 
 def find_cell_source(shell: InteractiveShell, magic: str, body: str) -> tuple[str, int]:
     """Returns (the body as typed, line number of the magic as an editor counts).
 
     IPython strips `>>>` and `...` from the beginnings of lines, even within a prompt, and does not
-    report blank lines and other magics above. Blank lines at the end are left out: IPython adds
-    one, and its history has none.
-
-    Args:
-        body: the body as IPython passes it, used if the magic was not typed in a cell.
+    report blank lines and other magics above. `body` is what it passes, used if the magic was not
+    typed in a cell. Blank lines at the end are left out: IPython adds one.
     """
     history = shell.history_manager
     raw = history.input_hist_raw[-1] if history is not None else ""

@@ -66,7 +66,13 @@ def run_cell(
             streams = not is_text and display_mode() == "live"
             show_dry_run(request_of(options, *prompt()), options, write, write, streams=streams)
             return None
-        request = _make_request(shell, options, prompt())
+        if options.fork_from is None:
+            request = request_of(options, *prompt())
+        else:
+            from axe_nb.recording.fork import make_point
+
+            point = make_point(*find_place(shell, options.fork_from), prompt=prompt())
+            request = RunRequest(agent=options.agent, overrides=options.overrides, fork=point)
         if options.background:
             return _start_in_background(shell, options, request)
         result = _run(shell, options, request, write)
@@ -78,17 +84,6 @@ def run_cell(
     check_end(result, options, options.out or "axe_nb.last()")
     # %%capture would keep an empty display of the value
     return None if isinstance(shell.display_pub, CapturingDisplayPublisher) else result
-
-
-def _make_request(shell: InteractiveShell, options: Options, prompt: Illustrated) -> RunRequest:
-    """Makes the run request of a cell, or that of a fork of an earlier run."""
-    if options.fork_from is None:
-        return request_of(options, *prompt)
-    from axe_nb.recording.fork import make_point
-
-    result, place = find_place(shell, options.fork_from)
-    point = make_point(result, place, prompt=prompt)
-    return RunRequest(agent=options.agent, overrides=options.overrides, fork=point)
 
 
 def _run(
@@ -140,8 +135,8 @@ def _start_in_background(
         is_live = mode == "live"
         view = RunView(name, live=True, stop=handle.cancel) if is_live else NullView()
         _start_in_thread(handle, view)
-    if handle.error is not None:
-        raise handle.error
+    if handle.done:
+        handle.result()  # raises what kept the run from starting
     if options.out:
         shell.user_ns[options.out] = handle
     return handle

@@ -25,7 +25,7 @@ from axe_nb.results import RunResult
 from axe_nb.session.portal import DRAIN, PUMP, STUCK, answers, portal, record_interrupts
 from axe_nb.session.prompts import (
     WrongInput,
-    format_answer_mark,
+    format_caller,
     format_model_question,
     format_question,
     prompt_step,
@@ -35,9 +35,6 @@ from axe_nb.session.runs import RunHandle
 
 PAUSE = 0.2
 """Seconds between a question and its prompt, so that the view can show the call."""
-
-BATCH = 256
-"""Maximum events shown between two ticks of the display."""
 
 END = object()
 """Marker after the last event."""
@@ -134,24 +131,16 @@ class Approver:
 
     def _prompt(self, question: Question) -> Decision:
         """Prompts the user; an interrupt or end of input means stop (D-48)."""
+        is_main = threading.current_thread() is threading.main_thread()
+        # a SIGINT has to end the `input()`
+        before = signal.signal(signal.SIGINT, signal.default_int_handler) if is_main else None
         try:
-            with _raise_on_interrupt():
-                return self._answer(question)
+            return self._answer(question)
         except (KeyboardInterrupt, EOFError):
             return Decision("stop")
-
-
-@contextmanager
-def _raise_on_interrupt() -> Iterator[None]:
-    """Raises KeyboardInterrupt on SIGINT within the block, to end a waiting `input()`."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+        finally:
+            if is_main:
+                signal.signal(signal.SIGINT, before)
 
 
 def prompt_person(request: Question) -> Decision:
@@ -159,14 +148,15 @@ def prompt_person(request: Question) -> Decision:
     if isinstance(request, Step):
         return prompt_step(request)
     if not request.tool and not request.raises:
-        mark = format_answer_mark(request)
+        mark = f"answer to {format_caller(request)}> " if "\n" in request.detail else "> "
         return Decision("text", input(f"\n{format_model_question(request)}\n{mark}"))
     question = format_question(request)
     prompt = f"\n{question.text}"  # apart from the last answer
     while True:
         word, _, more = input(f"{prompt}\n{question.choices}: ").strip().partition(" ")
         word, reason = word.lower().rstrip(",.:;!"), more.strip()
-        answer = question.find(word)
+        found = (one for one in question.answers if word in (one.choice, one.choice[0]))
+        answer = next(found, None)
         if answer is None:
             prompt = "Please answer with one of these letters, or the whole word."
         elif answer.needs_word and word != answer.choice:
@@ -185,8 +175,8 @@ def prompt_person(request: Question) -> Decision:
 class _Inbox:
     """The events of a run and its end, shown by one thread at a time.
 
-    A `get` that is interrupted by a signal just as it times out waits forever (CPython 3.11): a
-    None wakes it.
+    None wakes a `get` that a signal has interrupted as it timed out, as it would wait forever
+    (CPython 3.11).
     """
 
     def __init__(self, show: Callable[[Event], None]) -> None:
@@ -199,7 +189,7 @@ class _Inbox:
         """Shows the events that are available or arrive soon."""
         wait = PUMP
         with suppress(queue.Empty):
-            for _ in range(BATCH):
+            for _ in range(256):  # then the display ticks
                 event = self._events.get(timeout=wait)
                 if event is None:
                     return
@@ -323,9 +313,15 @@ def _keep_showing(view: View, show_more: Callable[[], None]) -> Iterator[None]:
 async def drive_here(handle: RunHandle, view: View, approver: Approver | None = None) -> RunResult:
     """Like `drive`, on the caller's own event loop."""
     ask_person = approver.ask_person_here if approver else None
+
+    async def tick() -> None:
+        while True:
+            await asyncio.sleep(PUMP)
+            view.tick()
+
     try:
         async with asyncio.TaskGroup() as group:  # a view that fails stops the run
-            ticker = group.create_task(_tick(view))
+            ticker = group.create_task(tick())
             result = await handle.execute(view.event, ask_person, streams=view.streams)
             ticker.cancel()
         return result
@@ -333,9 +329,3 @@ async def drive_here(handle: RunHandle, view: View, approver: Approver | None = 
         raise failures.exceptions[0] from None
     finally:
         view.finish(handle.finished)
-
-
-async def _tick(view: View) -> None:
-    while True:
-        await asyncio.sleep(PUMP)
-        view.tick()

@@ -28,9 +28,6 @@ Tools: TypeAlias = str | Tool | Callable[..., Any]
 DEFAULT_TIMEOUT = 120.0
 """Seconds for a run and everything below it (B-9)."""
 
-FOR_TREE = ("timeout", "retries", "stream", "agents_dir", "expect", "step", "break_at")
-"""Options for a whole run that change none of its agents."""
-
 StepOption: TypeAlias = bool | StepFunction
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -96,7 +93,23 @@ class Overrides:
 
             object.__setattr__(self, "output", find_output(self.output))
         for name, (wanted, fits) in _CHECKS.items():
-            value = _normalize(name, getattr(self, name))
+            value = getattr(self, name)
+            match name, value:
+                case "timeout", int() | float() if value == 0 and value is not False:
+                    value = None
+                case _, os.PathLike():
+                    value = os.fspath(value)
+                case "params", Mapping():
+                    value = to_plain(dict(value))
+                case "break_at", str():
+                    value = tuple(place.strip() for place in value.split(",") if place.strip())
+                case "break_at", list():
+                    value = tuple(value)
+                case "tools", list() | tuple():
+                    value = tuple(
+                        tool if isinstance(tool, str) or not callable(tool) else tool_of(tool)
+                        for tool in value
+                    )
             if not fits(value):
                 raise ConfigError(f"{name} takes {wanted}, not {shown_value(value)}")
             object.__setattr__(self, name, value)
@@ -121,18 +134,13 @@ class Overrides:
         for name in given:
             if name not in _CHECKS:
                 known = (*others, *_CHECKS)
-                raise ConfigError(f"unknown option {quote(name)}", hint=_advise(name, known))
+                hint = suggestion(name, known)
+                if not hint and (parameter := nearest(name, COMMON_PARAMS)):
+                    hint = f'to pass it to the model: params={{"{parameter}": …}}'
+                hint = hint or f"known options: {', '.join(known)}"
+                raise ConfigError(f"unknown option {quote(name)}", hint=hint)
         given = {name: as_number(value) for name, value in given.items()}
         return cls(**merge_options(given, defaults or {}))
-
-
-def _advise(name: str, known: Sequence[str]) -> str:
-    """The next step after an unknown option."""
-    if near := suggestion(name, known):
-        return near
-    if parameter := nearest(name, COMMON_PARAMS):
-        return f'to pass it to the model: params={{"{parameter}": …}}'
-    return f"known options: {', '.join(known)}"
 
 
 def merge_options(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
@@ -153,8 +161,9 @@ def refuse_steps(given: dict[str, Any], many: str) -> dict[str, Any]:
 
 
 def keep_for_tree(defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the defaults that apply to a fork."""
-    return {name: value for name, value in defaults.items() if name in FOR_TREE}
+    """Returns the defaults that apply to a fork: those that change none of its agents."""
+    of_tree = ("timeout", "retries", "stream", "agents_dir", "expect", "step", "break_at")
+    return {name: value for name, value in defaults.items() if name in of_tree}
 
 
 def with_options_shown(function: F) -> F:
@@ -170,23 +179,6 @@ def with_options_shown(function: F) -> F:
     ]  # fmt: skip
     vars(function)["__signature__"] = given.replace(parameters=shown)
     return function
-
-
-def _normalize(name: str, value: Any) -> Any:
-    """Converts paths to text, functions to tools, numbers of libraries, and no limit to None."""
-    if name == "timeout" and value == 0 and value is not False:
-        return None
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    if name == "params" and isinstance(value, Mapping):
-        return to_plain(dict(value))
-    if name == "break_at" and isinstance(value, str):
-        return tuple(place.strip() for place in value.split(",") if place.strip())
-    if name == "break_at" and isinstance(value, list):
-        return tuple(value)
-    if name == "tools" and isinstance(value, list | tuple):
-        return tuple(t if isinstance(t, str) or not callable(t) else tool_of(t) for t in value)
-    return value
 
 
 def _is_tuple_of(kinds: type | tuple[type, ...]) -> Callable[[Any], bool]:

@@ -59,28 +59,25 @@ class Portal:
         Returns its future, and the loop, as later work may run on another one.
         """
         with self._lock:  # held until the work is scheduled, so that the loop is not retired before
-            loop = self._ensure_loop()
+            if self._loop is not None and not self.is_here() and not answers(self._loop):
+                if not self._loop.is_closed():
+                    asyncio.run_coroutine_threadsafe(self._stop_when_idle(), self._loop)
+                self._loop = None
+            if self._loop is None or self._thread is None or not self._thread.is_alive():
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=self._serve, args=(self._loop,), name="axe-nb-loop", daemon=True
+                )
+                self._thread.start()
             self._works.add(work)
-            return asyncio.run_coroutine_threadsafe(work, loop), loop
+            return asyncio.run_coroutine_threadsafe(work, self._loop), self._loop
 
     def is_here(self) -> bool:
         """True if called on the loop's own thread."""
         return threading.current_thread() is self._thread
 
-    def _ensure_loop(self) -> asyncio.AbstractEventLoop:
-        if self._loop is not None and not self.is_here() and not answers(self._loop):
-            if not self._loop.is_closed():  # it ends with the work that was begun on it
-                asyncio.run_coroutine_threadsafe(self._stop_when_idle(), self._loop)
-            self._loop = None
-        if self._loop is None or self._thread is None or not self._thread.is_alive():
-            self._loop = asyncio.new_event_loop()
-            self._thread = threading.Thread(
-                target=self._serve, args=(self._loop,), name="axe-nb-loop", daemon=True
-            )
-            self._thread.start()
-        return self._loop
-
     async def _stop_when_idle(self) -> None:
+        """Stops the running loop once the work that was begun on it has ended."""
         works = {task for task in asyncio.all_tasks() if task.get_coro() in self._works}
         if works:
             await asyncio.wait(works)

@@ -42,20 +42,8 @@ shown."""
 MAX_WHOLE = 100_000
 """Maximum characters shown of an argument that is shown in full, such as a command."""
 
-MAX_NAME = 100
-"""Maximum characters shown of an agent's name."""
-
 BLANKS = re.compile(r"[ \t\u3000]{5,}")
 """Blanks wide enough to be a gap; five tabs are."""
-
-GAP = 40
-"""Minimum columns of blanks that could push the rest of a line out of sight."""
-
-BLANK_LINES = 3
-"""Minimum number of blank lines that are replaced by their count."""
-
-MAX_LINES = 40
-"""Lines that fit in most windows; the start of a longer call may be out of sight."""
 
 BAR = "  | "
 """Begins each line of an argument that is shown with its line breaks."""
@@ -89,7 +77,6 @@ class Prompt:
     """An approval prompt."""
 
     text: str
-    """The text of the call, and the reason to ask."""
     answers: Sequence[Answer]
     caution: str = ""
     """The reason that approval needs the whole word; empty if its letter is enough."""
@@ -98,10 +85,6 @@ class Prompt:
     def choices(self) -> str:
         """The possible answers."""
         return "  ".join(map(str, self.answers))
-
-    def find(self, word: str) -> Answer | None:
-        """Returns the answer with this word or letter; None if there is none."""
-        return next((a for a in self.answers if word in (a.choice, a.choice[0])), None)
 
 
 def format_question(request: ApprovalRequest) -> Prompt:
@@ -127,7 +110,8 @@ def format_question(request: ApprovalRequest) -> Prompt:
         hidden += more
     text = fold("\n".join(parts), WIDTH, GOES_ON)
     lines = text.count("\n") + 1
-    caution = f"there are {lines:,} lines above" if lines > MAX_LINES else ""
+    # more lines than most windows show: the start of the call may be out of sight
+    caution = f"there are {lines:,} lines above" if lines > 40 else ""
     if hidden:
         caution = f"{hidden:,} characters are hidden"
     holds = f", {show(request.host)} until the session ends" if request.host else ""
@@ -145,11 +129,7 @@ def format_question(request: ApprovalRequest) -> Prompt:
 
 
 def format_model_question(request: ApprovalRequest) -> str:
-    """Formats a question that a model asks the person.
-
-    A question of several lines could imitate another prompt: each line is marked, and
-    `format_answer_mark` repeats the name of the agent.
-    """
+    """Formats a question of a model; its lines are marked, as they could imitate a prompt."""
     caller = format_caller(request)
     detail, _ = _show_most(request.detail, MAX_SHOWN)
     if "\n" not in detail:
@@ -158,23 +138,18 @@ def format_model_question(request: ApprovalRequest) -> str:
     return fold(f"{caller} asks:\n{lines}", WIDTH, GOES_ON)
 
 
-def format_answer_mark(request: ApprovalRequest) -> str:
-    """Formats the words before the input for a model's question."""
-    return f"answer to {format_caller(request)}> " if "\n" in request.detail else "> "
-
-
 def show(text: str) -> str:
     """The text with every character visible, and gaps and blank lines replaced by their number."""
 
     def show_gap(gap: re.Match[str]) -> str:
-        return f" ⟨{len(gap[0])} blanks⟩ " if count_most_columns(gap[0]) >= GAP else gap[0]
+        # so wide that the rest of the line could be out of sight
+        return f" ⟨{len(gap[0])} blanks⟩ " if count_most_columns(gap[0]) >= 40 else gap[0]
 
     shown: list[str] = []
     lines = BLANKS.sub(show_gap, reveal(text)).split("\n")
     for is_text, run in groupby(lines, lambda line: bool(line.strip())):
         found = list(run)
-        is_gap = not is_text and len(found) >= BLANK_LINES
-        shown += [f"⟨{len(found)} blank lines⟩"] if is_gap else found
+        shown += found if is_text or len(found) < 3 else [f"⟨{len(found)} blank lines⟩"]
     return "\n".join(shown)
 
 
@@ -187,7 +162,7 @@ def _show_most(text: str, limit: int) -> tuple[str, int]:
 def format_caller(request: ApprovalRequest | Step) -> str:
     """The agent and, for a child, its place in the tree."""
     where = f" ({request.run})" if request.run != "0" else ""
-    return show(printable(one_line(request.agent, MAX_NAME))) + where
+    return show(printable(one_line(request.agent, 100))) + where
 
 
 def format_call(tool: str, arguments: Mapping[str, Any], whole: object) -> tuple[str, int]:
@@ -203,12 +178,6 @@ def format_call(tool: str, arguments: Mapping[str, Any], whole: object) -> tuple
     return f"{name}({given}):\n{lines}", hidden + more
 
 
-ARGUMENTS = "arguments, as JSON: "
-"""The prompt for arguments."""
-
-REPLY = "reply, as text or JSON: "
-"""The prompt for a reply."""
-
 EXAMPLE = '{"text": "…", "calls": [{"tool": "…", "arguments": {…}}]}'
 """Example of a reply as JSON."""
 
@@ -219,7 +188,7 @@ class WrongInput(Exception):
 
 def read_arguments(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Prompts for the arguments of a call; an empty schema accepts any."""
-    arguments = _parse(input(ARGUMENTS), "The arguments must be a JSON object")
+    arguments = _parse(input("arguments, as JSON: "), "The arguments must be a JSON object")
     if not isinstance(arguments, dict):
         raise WrongInput("The arguments must be a JSON object, in braces.")
     if mistakes := find_mistakes(schema, arguments) if schema else []:
@@ -243,19 +212,17 @@ def parse_reply(typed: str) -> Response:
         raise WrongInput("The text of a reply must be a string.")
     if not isinstance(listed, list):
         raise WrongInput(f"The calls of a reply must be a list, as in {EXAMPLE}.")
-    calls = tuple(_read_call(one, f"calls[{index}]") for index, one in enumerate(listed))
-    return Response(text, calls, stop_reason(calls))
-
-
-def _read_call(said: Any, place: str) -> ToolCall:
-    if not isinstance(said, dict) or not isinstance(said.get("tool"), str) or not said["tool"]:
-        raise WrongInput(f"{place} has no tool, as in {EXAMPLE}.")
-    if unknown := sorted(said.keys() - {"tool", "arguments"}):
-        raise WrongInput(f"{place} has an unknown key: {list_some([*map(quote, unknown)], 3)}.")
-    arguments = said.get("arguments", {})
-    if not isinstance(arguments, dict):
-        raise WrongInput(f"{place}.arguments must be a JSON object.")
-    return ToolCall("", said["tool"], arguments)
+    calls = []
+    for index, one in enumerate(listed):
+        place = f"calls[{index}]"
+        if not isinstance(one, dict) or not isinstance(one.get("tool"), str) or not one["tool"]:
+            raise WrongInput(f"{place} has no tool, as in {EXAMPLE}.")
+        if unknown := sorted(one.keys() - {"tool", "arguments"}):
+            raise WrongInput(f"{place} has an unknown key: {list_some([*map(quote, unknown)], 3)}.")
+        if not isinstance(arguments := one.get("arguments", {}), dict):
+            raise WrongInput(f"{place}.arguments must be a JSON object.")
+        calls.append(ToolCall("", one["tool"], arguments))
+    return Response(text, tuple(calls), stop_reason(tuple(calls)))
 
 
 def _parse(typed: str, wanted: str) -> Any:
@@ -282,21 +249,18 @@ ANSWERS: Mapping[str, Choice | None] = {
 }  # fmt: skip
 """Answer → decision; None = show everything first."""
 
-RESULT = "result: "
-"""The prompt for the result of a call."""
-
-NEW_REPLY = "new reply, as text or JSON; empty = unchanged: "
-"""The prompt for the replacement of a reply."""
-
-STEP_LINES = 12
-"""Maximum lines shown of the latest message."""
-
 
 def prompt_step(step: Step) -> Decision:
     """Prompts in the notebook or terminal until the decision is valid."""
-    if step.kind == "reply":
-        return _prompt_reply(step)
     prompt = f"\n{format_step(step)}"  # apart from the last answer
+    while step.kind == "reply":
+        typed = input(f"{prompt}\nnew reply, as text or JSON; empty = unchanged: ")
+        if not typed.strip():
+            return Decision("go")
+        try:
+            return Decision("edit", reply=parse_reply(typed))
+        except WrongInput as error:
+            prompt = str(error)
     while True:
         word = input(f"{prompt}\n{STEP_CHOICES}: ").strip().lower().rstrip(",.:;!")
         if word not in ANSWERS:
@@ -304,35 +268,18 @@ def prompt_step(step: Step) -> Decision:
             continue
         choice = ANSWERS[word]
         try:
+            if choice == "edit" and step.kind == "call":
+                return Decision("edit", arguments=read_arguments(step.schema))
+            if choice == "result" and step.kind == "call":
+                return Decision("result", input("result: "))
+            if choice == "result":
+                return Decision("result", reply=parse_reply(input("reply, as text or JSON: ")))
             if choice is not None:
-                return _read_decision(step, choice)
+                return Decision(choice)
             whole = step.arguments if step.kind == "call" else step.body
             prompt = show(cut_middle(_dump(whole, indent=2), MAX_WHOLE)[0])
         except WrongInput as error:
             prompt = f"{error} Nothing has been done."
-
-
-def _read_decision(step: Step, choice: Choice) -> Decision:
-    """Returns a decision, after prompting for its details."""
-    if choice == "edit" and step.kind == "call":
-        return Decision("edit", arguments=read_arguments(step.schema))
-    if choice == "result" and step.kind == "call":
-        return Decision("result", input(RESULT))
-    if choice == "result":
-        return Decision("result", reply=parse_reply(input(REPLY)))
-    return Decision(choice)
-
-
-def _prompt_reply(step: Step) -> Decision:
-    prompt = f"\n{format_step(step)}"
-    while True:
-        typed = input(f"{prompt}\n{NEW_REPLY}")
-        if not typed.strip():
-            return Decision("go")
-        try:
-            return Decision("edit", reply=parse_reply(typed))
-        except WrongInput as error:
-            prompt = str(error)
 
 
 def format_step(step: Step) -> str:
@@ -356,8 +303,8 @@ def format_step(step: Step) -> str:
 
 def _format_lines(about: str, text: str) -> str:
     lines = show(cut_chars(text, MAX_SHOWN, "…")).split("\n")
-    left = len(lines) - STEP_LINES
-    shown = lines[:STEP_LINES] + ([f"… {plural(left, 'more line')}"] if left > 0 else [])
+    left = len(lines) - 12
+    shown = lines[:12] + ([f"… {plural(left, 'more line')}"] if left > 0 else [])
     return fold("\n".join([about, *(BAR + line for line in shown)]), WIDTH, GOES_ON)
 
 
@@ -367,9 +314,6 @@ def _dump(value: object, indent: int | None = None) -> str:
 
 NAMES = {"yes": "Allow", "always": "Always", "edit": "Edit…", "no": "Deny", "stop": "Stop"}
 """Answer to an approval → name of its button, in this order."""
-
-BUDGET_NAMES = {"yes": "Raise", "no": "Refuse"}
-"""Names of buttons that differ for a question about the budget."""
 
 STEP_NAMES = (
     ("g", "Go on"), ("e", "Edit…"), ("r", "Result…"), ("k", "Skip"), ("n", "Run to the end"),
@@ -400,13 +344,18 @@ def describe(question: Question) -> PersonAsked:
         words = one_line(show(redact(question.detail)), SUBJECT)
         return PersonAsked("", question.call_id, words, _bound(text))
     asked = format_question(question)
-    names = {**NAMES, **BUDGET_NAMES} if question.raises else NAMES
+    names = {**NAMES, "yes": "Raise", "no": "Refuse"} if question.raises else NAMES
     letters = {a.choice: a.choice[0] for a in asked.answers if not a.needs_word}
+    summary = f"may it spend up to {question.raises}?"
+    if not question.raises:
+        texts = [v for v in question.arguments.values() if isinstance(v, str) and v.strip()]
+        subject = one_line(show(redact(texts[0] if texts else "")), SUBJECT)
+        summary = f"may it call {printable(question.tool)}{' on ' * bool(subject)}{subject}?"
     return _with_prompt(
         PersonAsked(
             "",
             question.call_id,
-            _summarize(question),
+            summary,
             _bound(format_question(replace(question, detail="")).text),
             _bound(show(question.detail)),
             tuple((letters[choice], name) for choice, name in names.items() if choice in letters),
@@ -421,15 +370,6 @@ def _with_prompt(asked: PersonAsked, prompt: str) -> PersonAsked:
     if len(prompt) > MOST or redact(prompt) != prompt:
         return replace(asked, choices=(), arguments="")
     return replace(asked, prompt=prompt)
-
-
-def _summarize(question: ApprovalRequest) -> str:
-    """Summarizes a question about a call, with its first text, or about the budget."""
-    if question.raises:
-        return f"may it spend up to {question.raises}?"
-    texts = [v for v in question.arguments.values() if isinstance(v, str) and v.strip()]
-    subject = one_line(show(redact(texts[0] if texts else "")), SUBJECT)
-    return f"may it call {printable(question.tool)}{' on ' * bool(subject)}{subject}?"
 
 
 def _dump_given(arguments: Mapping[str, Any]) -> str:

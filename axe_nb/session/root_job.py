@@ -37,12 +37,6 @@ SIMPLE = [
 ]
 """Options that replace the agent's key of the same name."""
 
-ALONE = (
-    "to ask the model without an agent, give the prompt as -p TEXT, as the body of a cell, "
-    "or to run(None, …)"
-)
-"""Advice if a model was given and the agent does not exist: its name may be the prompt."""
-
 
 def find_agent(request: RunRequest, env: Env) -> Agent:
     """Returns the agent of a request, or the stand-in for a request without one."""
@@ -63,14 +57,32 @@ def find_agent(request: RunRequest, env: Env) -> Agent:
         return env.agents.load(request.agent)
     except ConfigError as error:
         is_there = request.agent in env.defined or has_file(request.agent, options.agents_dir)
-        if model and not is_there:
-            error.hint = "; ".join(filter(None, [error.hint, ALONE]))
+        if model and not is_there:  # its name may be the prompt
+            alone = (
+                "to ask the model without an agent, give the prompt as -p TEXT, as the body of a "
+                "cell, or to run(None, …)"
+            )
+            error.hint = "; ".join(filter(None, [error.hint, alone]))
         raise
 
 
 def check_names(request: RunRequest, agent: Agent, env: Env) -> None:
-    """Rejects names in the options of a run that do not occur in its tree."""
-    _check_variables(request, env)
+    """Rejects names in the options of a run that do not occur in its tree.
+
+    A misspelt variable or name of an agent would have no effect.
+    """
+    if given := request.overrides.vars:
+        root = find_agent(request, env)
+        known = {*find_names(root.system_prompt), *root.vars}
+        if not given.keys() <= known:
+            known.update(name for agents in env.walk_below((root,)) for name in agents[0].vars)
+        if unknown := sorted(given.keys() - known):
+            listed = f"known variables: {list_some(sorted(known), 5)}"
+            step = listed if known else r"use {{ name }} in the system_prompt of an agent"
+            raise ConfigError(
+                f"no agent in this run has the variable {quote(unknown[0])}",
+                hint=suggestion(unknown[0], known) or step,
+            )
     expectations = request.overrides.expect
     if expectations is None:
         return
@@ -79,25 +91,6 @@ def check_names(request: RunRequest, agent: Agent, env: Env) -> None:
     agents = [agent, *(below[0] for below in env.walk_below((agent,)))]
     if not any(one.mcp_servers for one in agents):  # their tools are not known yet
         check_spelling(expectations, agents, request.overrides.agents_dir)
-
-
-def _check_variables(request: RunRequest, env: Env) -> None:
-    """Rejects a variable that no agent of the tree defines: a misspelt one would have no effect."""
-    given = request.overrides.vars
-    if not given:
-        return
-    root = find_agent(request, env)
-    known = {*find_names(root.system_prompt), *root.vars}
-    if not given.keys() <= known:
-        known.update(name for agents in env.walk_below((root,)) for name in agents[0].vars)
-    unknown = sorted(given.keys() - known)
-    if unknown:
-        listed = f"known variables: {list_some(sorted(known), 5)}"
-        step = listed if known else r"use {{ name }} in the system_prompt of an agent"
-        raise ConfigError(
-            f"no agent in this run has the variable {quote(unknown[0])}",
-            hint=suggestion(unknown[0], known) or step,
-        )
 
 
 def adapt(env: Env, overrides: Overrides) -> Env:
@@ -121,12 +114,10 @@ def adapt(env: Env, overrides: Overrides) -> Env:
 def make_job(request: RunRequest, env: Env) -> tuple[Agent, Job]:
     """The agent of a requested run, with the run's overrides applied, and its job."""
     overrides, earlier = request.overrides, request.continue_from
-    found = find_agent(request, env)
-    agent = apply_overrides(found, overrides)
-    history = earlier.messages if earlier else ()
-    limits = Limits(seconds=overrides.timeout)
+    agent = apply_overrides(find_agent(request, env), overrides)
     job = Job(
-        agent, request.prompt, request.prompt, limits, mode=overrides.mode, history=history,
+        agent, request.prompt, request.prompt, Limits(seconds=overrides.timeout),
+        mode=overrides.mode, history=earlier.messages if earlier else (),
         output=overrides.output, pictures=request.pictures,
     )  # fmt: skip
     return agent, job
@@ -147,10 +138,6 @@ def apply_overrides(agent: Agent, overrides: Overrides) -> Agent:
 
 def _with_model(agent: Agent, model: str | None) -> Agent:
     return agent if model is None else replace(agent, model=model)
-
-
-CHECKED = "0.check"
-"""Id of a run that is only checked."""
 
 
 @dataclass
@@ -203,27 +190,22 @@ class BeginningFork:
         run = self.point.run
         if run.id == self.point.root.id:
             return
-        agent = self._find_agent(run.id)
+        runs = {one.id: one for one in self.point.root.walk()}
+        agent, id = None, run.id
+        while agent is None and id != self.point.root.id:  # a copy has the agent of its caller
+            agent = self.restored.changed.get(id) or self.restored.agents.get(runs[id].agent)
+            id = id.rpartition(".")[0]
+        agent = agent or self.restored.root
         agent, job = self._adapt(agent, Job(agent, run.task, run.prompt, pictures=run.pictures))
         env = scope.env
         agent = confine(env.as_child(agent), Path(env.workdir), env.workdir, env.defined)
         below = make_child_scope(
-            scope, agent, job, env, id=CHECKED, call_id=run.call_id, ahead=scope.clock.ahead
+            scope, agent, job, env, id="0.check", call_id=run.call_id, ahead=scope.clock.ahead
         )
         try:
             await make_plan(below, job)
         finally:
             below.meter.settle()
-
-    def _find_agent(self, id: str) -> Agent:
-        """Returns the agent of a recorded run; for a copy, that of its caller."""
-        runs = {run.id: run for run in self.point.root.walk()}
-        while id != self.point.root.id:
-            own = self.restored.changed.get(id) or self.restored.agents.get(runs[id].agent)
-            if own is not None:
-                return own
-            id = id.rpartition(".")[0]
-        return self.restored.root
 
     def _adapt(self, agent: Agent, job: Job) -> tuple[Agent, Job]:
         """Agent and job of the run at the place, with its changes."""
@@ -234,18 +216,15 @@ class BeginningFork:
         job = replace(job, mode=options.mode or job.mode, output=options.output or job.output)
         if point.prompt is not None and point.turn == 1:
             text, pictures = point.prompt
-            job = replace(_replace_task(job, text), pictures=pictures)
+            prompt = text
+            for prefix in ("Task: ", ""):  # the text that a tool put around the task stays
+                if job.prompt.startswith(prefix + job.task):
+                    text = text.removeprefix(prefix)
+                    after = job.prompt.removeprefix(prefix + job.task)
+                    prompt = f"{prefix}{text}{after}"
+                    break
+            job = replace(job, task=text, prompt=prompt, pictures=pictures)
         return agent, job
-
-
-def _replace_task(job: Job, text: str) -> Job:
-    """Returns a job with another task; the text that a tool put around the task stays."""
-    for prefix in ("Task: ", ""):
-        if job.prompt.startswith(prefix + job.task):
-            task = text.removeprefix(prefix)
-            after = job.prompt.removeprefix(prefix + job.task)
-            return replace(job, task=task, prompt=f"{prefix}{task}{after}")
-    return replace(job, task=text, prompt=text)
 
 
 def begin_fork(

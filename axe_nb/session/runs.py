@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequ
 from concurrent.futures import Future, wait
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from axe_nb.agents.agent import Agent
 from axe_nb.conversion.own_text import shown_value
@@ -71,16 +71,16 @@ class RunRequest:
                 raise ConfigError(f"{name} takes {wanted}, not {shown_value(value)}")
 
 
-MakePlan: TypeAlias = Callable[[RunRequest, Emit, AskPerson | None, bool], Awaitable[Plan]]
-"""(request, emit, ask_person, streams) → the plan. Raises ConfigError."""
-
-
 class RunHandle:
     """A requested run. One front end runs it; any thread may cancel it or wait for its result."""
 
     def __init__(
-        self, request: RunRequest, make_plan: MakePlan, remember: Callable[[RunResult], None]
+        self,
+        request: RunRequest,
+        make_plan: Callable[[RunRequest, Emit, AskPerson | None, bool], Awaitable[Plan]],
+        remember: Callable[[RunResult], None],
     ) -> None:
+        """`make_plan` takes the request, `emit`, `ask_person` and `streams`."""
         self.request = request
         self._make_plan = make_plan
         self._remember = remember
@@ -123,12 +123,6 @@ class RunHandle:
         """The result; None until the run ends, or if it never starts."""
         outcome = self._outcome.result() if self.done else None
         return outcome if isinstance(outcome, RunResult) else None
-
-    @property
-    def error(self) -> BaseException | None:
-        """The exception that kept the run from starting; None if there is none."""
-        outcome = self._outcome.result() if self.done else None
-        return outcome if isinstance(outcome, BaseException) else None
 
     def cancel(self) -> None:
         """Cancels the run; its result is the part finished by then."""
@@ -205,6 +199,19 @@ class RunHandle:
         `emit` receives the events, up to the end of the root; `streams` says that it shows replies
         as they arrive.
         """
+
+        def pass_on(event: Event) -> None:
+            with self._lock:
+                emit = self._emit
+                if emit is discard:
+                    return
+                if isinstance(event, RunStarted):
+                    self._open.add(event.run)
+                elif isinstance(event, RunFinished):
+                    self._open.discard(event.run)
+                    self._emit = discard if event.run == "0" else emit  # it is the last (D-57)
+                emit(event)
+
         task = asyncio.current_task()
         assert task is not None
         with self._lock:
@@ -215,7 +222,7 @@ class RunHandle:
             self._task = asyncio.get_running_loop(), task
             self._emit = emit
         try:
-            plan = await self._make_plan(self.request, self._pass_on, ask_person, streams)
+            plan = await self._make_plan(self.request, pass_on, ask_person, streams)
             plan.scope.env.check_can_step()
             if plan.scope.env.replays:
                 plan.scope.env.halt.cancel = self.cancel
@@ -228,19 +235,6 @@ class RunHandle:
             raise
         self._settle(result)
         return result
-
-    def _pass_on(self, event: Event) -> None:
-        """Passes on events until the end of the root, which is the last one (D-57)."""
-        with self._lock:
-            emit = self._emit
-            if emit is discard:
-                return
-            if isinstance(event, RunStarted):
-                self._open.add(event.run)
-            elif isinstance(event, RunFinished):
-                self._open.discard(event.run)
-                self._emit = discard if event.run == "0" else emit
-            emit(event)
 
     def _make_never_begun(self) -> AxeError:
         return AxeError(f"the run of {self.name} was cancelled before it began")

@@ -26,7 +26,7 @@ from axe_nb.engine.make_provider import Needed, provider_for
 from axe_nb.engine.meter import Budget, InFlight, UsageMeter
 from axe_nb.engine.person import AskPerson, make_stepper
 from axe_nb.engine.plan import Plan, make_plan
-from axe_nb.engine.scope import Env, Recorder, RunScope
+from axe_nb.engine.scope import Env, RunScope
 from axe_nb.engine.toolbox import SESSION
 from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, Event, discard
@@ -65,10 +65,6 @@ class Spent:
 
     def __add__(self, other: Spent) -> Spent:
         return Spent(self.runs + other.runs, self.turns + other.turns, self.usage + other.usage)
-
-
-CASSETTE = "AXE_CASSETTE"
-"""Environment variable with the path of a cassette for the whole process."""
 
 
 @dataclass
@@ -143,7 +139,7 @@ class Session:
         """Returns the cassette in use, possibly set by the environment; None = there is none."""
         if self.cassette_problem is not None:
             raise ConfigError(self.cassette_problem.message, hint=self.cassette_problem.hint)
-        if self.cassette is None and (path := os.environ.get(CASSETTE)):
+        if self.cassette is None and (path := os.environ.get("AXE_CASSETTE")):
             from axe_nb.recording.cassette import Cassette
 
             self.use_cassette(Cassette(path))
@@ -162,41 +158,39 @@ class Session:
         *,
         traced_in: Context | None = None,
         is_dry: bool = False,
-        on_claim: Callable[[], None] | None = None,
+        on_claim: Callable[[], None] | None = None,  # when its records in a cassette are claimed
     ) -> Plan:
-        """Resolves a run without sending anything; a dry run prints the plan.
-
-        Args:
-            request: the requested run.
-            emit: receives the events.
-            ask_person: asks the user; None = no one can be prompted.
-            streams: True if replies are shown as they arrive.
-            traced_in: the context of its spans.
-            is_dry: True if nothing will be sent, so that no key is needed.
-            on_claim: called when the run has claimed its records in the cassette.
-        """
-        clock = Clock(request.overrides.timeout)
+        """Resolves a run without sending anything; a dry run, shown to the user, needs no key."""
+        options = request.overrides
+        agents_dir = options.agents_dir
+        clock = Clock(options.timeout)
         tape = self._begin_tape(on_claim, can_ask=ask_person is not None)
-        agents_dir = request.overrides.agents_dir
         needs: Needed = "nothing" if tape else "provider" if is_dry else "key"
         config, snapshot = self._read_settings(agents_dir, needs)
         find = partial(self.find, agents_dir=agents_dir)
         fork = begin_fork(request, request.fork, find, snapshot) if request.fork else None
+        if traced_in is not None:
+            from axe_nb.recording.traces import with_spans
+
+            emit = with_spans(emit, traced_in)
         recorder = begin_recorder(request.history, tape) if self.keeps_history else None
+
+        def record(event: Event) -> None:
+            if recorder is not None:
+                recorder.event(event)
+            emit(event)
+
         env = Env(
-            agents=describe_agents(snapshot, request.overrides),
-            defined=snapshot.defined, tools=self.handed,
-            emit=_extend(emit, recorder, traced_in),
-            recorder=recorder,
-            ask_person=ask_person if tape is None or tape.may_ask else None, describe=describe,
-            stepper=make_stepper(request.overrides.step, request.overrides.break_at),
-            cassette=tape, nest=self._nest,
+            agents=describe_agents(snapshot, options), defined=snapshot.defined, tools=self.handed,
+            emit=record, recorder=recorder, describe=describe,
+            ask_person=ask_person if tape is None or tape.may_ask else None,
+            stepper=make_stepper(options.step, options.break_at), cassette=tape, nest=self._nest,
             default_retries=config.retries, requires_sandbox=config.requires_sandbox,
             hosts=self.hosts, prices=snapshot.prices, budget=self.budget,
             servers=self.servers, server_tables=config.mcp_servers,
             kept=KeptFiles(is_quiet=is_test()), sources=find_source_dirs(agents_dir),
         )  # fmt: skip
-        env = adapt(env, request.overrides)
+        env = adapt(env, options)
         env = fork.adapt_env(env) if fork else env
         agent, job = fork.make_job() if fork else make_job(request, env)
         workdir = str(find_workdir(agent))
@@ -298,22 +292,6 @@ def find_context() -> Context | None:
     from opentelemetry import context
 
     return context.get_current()
-
-
-def _extend(emit: Emit, recorder: Recorder | None, traced_in: Context | None) -> Emit:
-    """Returns an `Emit` that also passes events to the recorder and to traces."""
-    if traced_in is not None:
-        from axe_nb.recording.traces import with_spans
-
-        emit = with_spans(emit, traced_in)
-    if recorder is None:
-        return emit
-
-    def pass_to_both(event: Event) -> None:
-        recorder.event(event)
-        emit(event)
-
-    return pass_to_both
 
 
 session = Session(agents=DEFINED, defaults=DEFAULTS)

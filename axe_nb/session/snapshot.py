@@ -75,7 +75,7 @@ class Snapshot:
         self._is_sent = False
         """True if another process has read the agents."""
         self._roots: set[tuple[Key, bool]] = set()
-        """Roots whose sub-agents have been read; with true if the root can start any agent."""
+        """(root, true if it can start any agent) for roots whose sub-agents have been read."""
         self._check: Callable[[], None] = lambda: None
         """Raises TimeIsUp if the time of the root is up."""
 
@@ -101,10 +101,7 @@ class Snapshot:
         self._is_taken = self._is_sent = True
 
     def share(self) -> Snapshot:
-        """Returns the same agents and texts for another tree, with a time limit of its own.
-
-        Its root may be an agent that has not been read yet.
-        """
+        """Returns the same agents and texts for another tree, whose root may not be read yet."""
         shared = copy(self)
         shared._is_taken = self._is_sent
         return shared
@@ -112,7 +109,11 @@ class Snapshot:
     def load(self, name: str) -> Agent:
         """Returns an agent as it was when the root started."""
         if not self.knows(name):
-            raise self._explain_missing(name)
+            find_file(name, self._agents_dir, also=self.defined)
+            raise ConfigError(
+                f"agent {quote(name)} was added after this run began",
+                hint="start a new run to use it",
+            )
         found = self.defined.get(name) or self._agents.get(name) or self._read_agent(name)
         self.loaded[name] = agent = _unwrap(found)
         return agent
@@ -170,7 +171,10 @@ class Snapshot:
                 agent = root.env.as_child(self.load(name))
                 names += agent.sub_agents
                 has_own = has_own or _has_own_tools(agent)
-                self._read_rest(agent)
+                self._read_context(agent)
+                provider, model = parse_model(agent.model)
+                if provider == "script":
+                    self.provider_for(provider, model)
         others = list_agents(self._agents_dir) if has_own else ()
         for name in others:
             if name not in self._agents and root.clock.overdue(time.monotonic()) == 0.0:
@@ -189,13 +193,6 @@ class Snapshot:
         self._size += len(agent.text)
         return agent
 
-    def _read_rest(self, agent: Agent) -> None:
-        """Reads the skill, the context files and the script of an agent."""
-        self._read_context(agent)
-        provider, model = parse_model(agent.model)
-        if provider == "script":
-            self.provider_for(provider, model)
-
     def _read_context(self, agent: Agent) -> Context | ConfigError:
         key = _make_key(agent)
         if key not in self._contexts:
@@ -206,17 +203,6 @@ class Snapshot:
             except ConfigError as error:
                 self._contexts[key] = error
         return self._contexts[key]
-
-    def _explain_missing(self, name: str) -> ConfigError:
-        """Returns the error for an agent that is not in the snapshot."""
-        try:
-            find_file(name, self._agents_dir, also=self.defined)
-        except ConfigError as error:
-            return error
-        return ConfigError(
-            f"agent {quote(name)} was added after this run began",
-            hint="start a new run to use it",
-        )
 
 
 def _has_own_tools(agent: Agent) -> bool:
@@ -234,36 +220,26 @@ def _unwrap(found: T | ConfigError) -> T:
     return found
 
 
-OUTPUT = "output"
-"""Key of `Definitions.memory`: the form of the answer, with the type that it becomes."""
-
-
 def find_output(kept: Definitions | None) -> Output | None:
     """Returns the form of the answer saved with agents; None = it was text."""
     if kept is None:
         return None
-    found: Output | None = kept.memory.get(OUTPUT)
+    found: Output | None = kept.memory.get("output")
     if found is None and kept.output is not None:
         return make_output(kept.output)
     return found
-
-
-EMPTY: Mapping[str, Agent] = {}
 
 
 def describe_agents(
     snapshot: Snapshot,
     options: Overrides,
     forked: Definitions | None = None,
-    changed: Mapping[str, Agent] = EMPTY,
+    changed: Mapping[str, Agent] | None = None,
 ) -> AgentSource:
     """The agents of a snapshot, as a source that can describe them for later forks.
 
-    Args:
-        snapshot: the snapshot.
-        options: those of the root.
-        forked: the agents of the run that is forked; None = the run is not a fork.
-        changed: id of a run → its agent, as the fork changes it; grows while the tree runs.
+    Of a fork, `forked` are the agents of the run that is forked, and `changed` maps the id of a run
+    to its agent as the fork changes it; it grows while the tree runs.
     """
     output = options.output or find_output(forked)
 
@@ -274,12 +250,12 @@ def describe_agents(
         made = Definitions(
             root=define(root),
             agents={name: define(agent) for name, agent in snapshot.loaded.items()},
-            changed={id: define(one) for id, one in changed.items()},
+            changed={id: define(one) for id, one in (changed or {}).items()},
             model_all=options.model_all or (forked.model_all if forked else ""),
             vars={**(forked.vars if forked else {}), **options.vars},
             output=output.sent if output else None,
         )
-        made.memory[OUTPUT] = output
+        made.memory["output"] = output  # with the type that it becomes
         return made
 
     return replace(snapshot.source, describe=describe)

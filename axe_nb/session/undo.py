@@ -29,11 +29,6 @@ MAX_DIFF, MAX_FILE_DIFF = 20_000, 4096
 MAX_NAMES = 20
 """Maximum number of names, of files or other things, in one line of a report."""
 
-OWN = ("write_file", "edit_file")
-
-HARMLESS = ("read", "network", "delegate")
-"""Effects of tools that change no files."""
-
 Outcome = Literal["restored", "removed", "conflict", "same"]
 
 Difference: TypeAlias = tuple[bytes | None, bytes | None]
@@ -99,7 +94,10 @@ def undo(result: RunResult, *, force: bool = False, dry: bool = False) -> Undone
             continue
         found[outcome].append(path)
         if change is not None and size < MAX_DIFF:
-            diffs.append(_format(shown, change))
+            before, after = (None if data is None else _decode(data) for data in change)
+            text = clean(redact(Change(shown, before, after or "").diff))
+            rest = "\n... (the rest of the diff of this file is omitted)"
+            diffs.append(cut_bytes(text, MAX_FILE_DIFF, rest))
             size += len(diffs[-1])
     if len(notes) > MAX_NAMES:
         notes[MAX_NAMES:] = [f"and {len(notes) - MAX_NAMES} more files that cannot be undone"]
@@ -149,13 +147,6 @@ def _undo_file(
     return done, (now, old) if is_shown else None
 
 
-def _format(path: str, difference: Difference) -> str:
-    before, after = (None if data is None else _decode(data) for data in difference)
-    diff = Change(path, before, after or "").diff
-    note = "\n... (the rest of the diff of this file is omitted)"
-    return cut_bytes(clean(redact(diff)), MAX_FILE_DIFF, note)
-
-
 def _decode(data: bytes) -> str:
     if b"\0" in data or len(data) > 1_000_000:
         return f"({plural(len(data), 'byte')})\n"
@@ -183,8 +174,8 @@ def _describe_rest(result: RunResult, *, is_kept: bool) -> Iterator[str]:
         f"{one_line(printable(name), 100)} ({plural(count, 'call')})"
         for name, count in calls.items()
         # a tool that this session does not know may change files, too
-        if name not in OWN
-        and ((tool := REGISTRY.find(name)) is None or tool.effect not in HARMLESS)
+        if name not in ("write_file", "edit_file")
+        and not ((tool := REGISTRY.find(name)) and tool.effect in ("read", "network", "delegate"))
     ]
     if others:
         yield f"not undone: what other tools may have changed: {list_some(others, MAX_NAMES)}"

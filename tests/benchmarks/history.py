@@ -6,9 +6,6 @@ its calls before the next begins, as with a slower model; and one by one, each e
 next, as with slow tools too. Prints a row of goals.md: time on the event loop and CPU of the thread
 that writes, for an exchange, and the size of what is kept beside its text: the answers and the
 results of the tool.
-
-The texts of the first run repeat, those of the second do not. The last row is the time to load a
-run of a thousand turns.
 """
 
 from __future__ import annotations
@@ -20,7 +17,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from pydoc_data.topics import topics
 from typing import Any
@@ -28,44 +24,24 @@ from typing import Any
 import axe_nb
 from axe_nb import Agent, Request, Response, RunResult, Usage, call, script, script_server
 from axe_nb.events import Event, RunFinished, RunStarted, ToolFinished, TurnFinished
-from axe_nb.recording.history_recorder import Recorder, Writer, history_path
+from axe_nb.recording.history_recorder import Recorder, Writer
 from axe_nb.scripting.wire import Protocol
 from tests.protocols import PROTOCOLS, provider_of
-
-KEPT = (RunStarted, TurnFinished, ToolFinished)
 
 FLUSHED: dict[str, tuple[type, ...]] = {
     "at once": (),
     "turn by turn": (ToolFinished,),  # each turn makes one call
-    "one by one": KEPT,
+    "one by one": (RunStarted, TurnFinished, ToolFinished),
 }
 """State → the events after which all is written."""
 
 CHAIN = 50
-ROUNDS = 20
-TEXT = "Three of the tests fail, since the server that they ask is not there any more. " * 10
 
 PROSE = " ".join(" ".join(topics.values()).split())
 """English that does not repeat."""
 
 
-LONG = 1000
-"""Turns of the run that is loaded."""
-
-
 def define() -> None:
-    @axe_nb.tool
-    def look(what: str) -> str:
-        return f"{what}: {TEXT}"
-
-    @script("chain")
-    def chain(request: Request) -> Any:
-        if request.turn == CHAIN:
-            return "That is all."
-        return Response(TEXT, (call("look", what=f"turn {request.turn}"),), "", Usage(900, 80))
-
-
-def define_prose() -> None:
     """Defines a chain whose texts, of 300 characters, do not repeat."""
 
     def cut(turn: int, start: int) -> str:
@@ -84,9 +60,7 @@ def define_prose() -> None:
 
 def collect(protocol: Protocol) -> list[Event]:
     """The events of one run."""
-    agent = Agent(
-        name="chain", model=f"{provider_of(protocol)}/chain", system_prompt=TEXT, tools=("look",)
-    )
+    agent = Agent("chain", f"{provider_of(protocol)}/chain", tools=("look",))
 
     async def run() -> list[Event]:
         return [event async for event in axe_nb.stream(agent, "Go on", timeout=0)]
@@ -133,14 +107,6 @@ def measure(protocol: Protocol, rounds: int, folder: Path) -> str:
     texts = [message.content for message in result.messages]
     texts += [one.content for message in result.messages for one in message.tool_results]
     path = folder / protocol / "runs.sqlite"
-    row = keep_often(path, events, rounds)
-    size = sum(path.stat().st_size for path in path.parent.iterdir())
-    share = size / (len(FLUSHED) * rounds + 1) / sum(map(len, texts))
-    return f"{protocol:9} {row}; {share:.2f} x its text"
-
-
-def keep_often(path: Path, events: Sequence[Event], rounds: int) -> str:
-    """Keeps a run some times in each state; returns the least and the median of each cost."""
     writer = Writer(path)
     keep(writer, events)  # opens the file
     taken: dict[str, list[tuple[float, float]]] = {how: [] for how in FLUSHED}
@@ -153,44 +119,18 @@ def keep_often(path: Path, events: Sequence[Event], rounds: int) -> str:
         loop, cpu = (min(column) / CHAIN * 1e6 for column in zip(*found, strict=True))
         median = statistics.median(seconds for _, seconds in found) / CHAIN * 1e6
         parts.append(f"{how}: loop {loop:.1f} µs, CPU {cpu:.0f} µs (median {median:.0f})")
-    return "; ".join(parts)
-
-
-def measure_loading(protocol: Protocol, rounds: int) -> str:
-    """Milliseconds to load a long run whose texts do not repeat, which was written turn by turn."""
-    define_prose()
-    one, *events = [event for event in collect(protocol) if isinstance(event, KEPT)]
-    writer = Writer(history_path())
-    recorder = Recorder(writer)
-    recorder.event(one)
-    for number in range(LONG):
-        turn, result = events[number % (CHAIN - 1) * 2 :][:2]
-        assert isinstance(turn, TurnFinished)
-        assert isinstance(result, ToolFinished)
-        again = [replace(exchange, turn=number + 1) for exchange in turn.exchanges]
-        recorder.event(replace(turn, turn=number + 1, exchanges=tuple(again)))
-        recorder.event(result)
-        writer.flush(5)
-    writer.close()
-    found = []
-    for _ in range(rounds):
-        began = time.thread_time()
-        assert axe_nb.load(1).turns == LONG
-        found.append(time.thread_time() - began)
-    least, median = min(found) * 1e3, statistics.median(found) * 1e3
-    return f"{protocol:9} a run of {LONG} turns is loaded in {least:.0f} ms (median {median:.0f})"
+    size = sum(path.stat().st_size for path in path.parent.iterdir())
+    share = size / (len(FLUSHED) * rounds + 1) / sum(map(len, texts))
+    return f"{protocol:9} {'; '.join(parts)}; {share:.2f} x its text"
 
 
 def main() -> None:
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 20
     os.environ["AXE_NB_HISTORY"] = "0"  # the run itself is not kept
+    define()
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["XDG_STATE_HOME"] = folder
-        for texts, make in (("repeated", define), ("prose", define_prose)):
-            make()
-            for protocol in PROTOCOLS:
-                print(f"{texts:9} {measure(protocol, rounds, Path(folder) / texts)}")
-        print(measure_loading("openai", rounds))
+        for protocol in PROTOCOLS:
+            print(measure(protocol, rounds, Path(folder)))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from tests.benchmarks.fan_out import row
-from tests.benchmarks.http_server import HttpServer
+from tests.benchmarks.http_server import HttpServer, own_process, serve
 
 PROMPTS = 10_000
 CONCURRENCY = 1000
@@ -46,47 +46,30 @@ class Model(HttpServer):
         prompt = json.loads(body)["messages"][-1]["content"]
         if prompt == "go on":
             Model.most = sys.maxsize
-            self._send(prompt, "yes")
+            self.tell(prompt, "yes")
         elif prompt == "how many?":
-            counts = Counter(Model.answered.values())
-            self._send(prompt, json.dumps(counts))
+            self.tell(prompt, json.dumps(Counter(Model.answered.values())))
         else:
             seconds = self.seconds * (SLOWER if prompt.startswith("slow") else 1)
-            asyncio.get_running_loop().call_later(seconds, self._send, prompt, "done")
+            asyncio.get_running_loop().call_later(seconds, self.tell, prompt, "done")
 
-    def _send(self, prompt: str, text: str) -> None:
+    def tell(self, prompt: str, text: str) -> None:
         is_held = text == "done" and Model.answered.total() >= Model.most
         if self.transport.is_closing() or is_held:
             return
         usage = {"prompt_tokens": 9, "completion_tokens": 9}
-        reply = json.dumps({"choices": [{"message": {"content": text}}], "usage": usage}).encode()
-        size = f"content-length: {len(reply)}"
-        head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n{size}\r\n\r\n"
         if text == "done":
             Model.answered[prompt] += 1
-        self.transport.write(head.encode() + reply)
-
-
-async def serve(seconds: float, most: int) -> None:
-    """Prints the port, and serves until its input is closed."""
-    Model.seconds, Model.most = seconds, most
-    loop = asyncio.get_running_loop()
-    server = await loop.create_server(Model, "127.0.0.1", 0, backlog=4096)
-    print(server.sockets[0].getsockname()[1], flush=True)
-    await loop.run_in_executor(None, sys.stdin.read)
+        reply = {"choices": [{"message": {"content": text}}], "usage": usage}
+        self.send(json.dumps(reply).encode())
 
 
 @contextlib.contextmanager
 def model(seconds: float, most: int = sys.maxsize) -> Iterator[None]:
     """A model in a process of its own, as OpenAI, which holds back answers after so many."""
-    words = [sys.executable, "-m", __spec__.name, "serve", str(seconds), str(most)]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdin
-        assert process.stdout
-        port = int(process.stdout.readline())
-        os.environ |= {"AXE_OPENAI_BASE_URL": f"http://127.0.0.1:{port}", "OPENAI_API_KEY": "none"}
+    with own_process(__spec__.name, "serve", str(seconds), str(most)) as url:
+        os.environ |= {"AXE_OPENAI_BASE_URL": url, "OPENAI_API_KEY": "none"}
         yield
-        process.stdin.close()
 
 
 def make_prompts(number: int) -> Iterator[str]:
@@ -228,7 +211,8 @@ def main(number: int) -> None:
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["serve", seconds, most]:
-            asyncio.run(serve(float(seconds), int(most)))
+            Model.seconds, Model.most = float(seconds), int(most)
+            asyncio.run(serve(Model))
         case ["ask", number, options]:
             print(json.dumps(ask(int(number), **json.loads(options))))
         case ["script", number, options]:

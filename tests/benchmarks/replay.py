@@ -1,8 +1,7 @@
 """`python -m tests.benchmarks.replay [N]`: a recorded run with eight children, replayed N times.
 
 Recorded once over loopback with delays by chance, then replayed without the server. Prints the rows
-of goals.md: CPU and time of a replay, the share that equals the recording, and the CPU and memory
-that keeping an exchange costs a run.
+of goals.md: the time of a replay, and the share that equals the recording.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import os
 import sys
 import tempfile
 import time
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -55,33 +53,14 @@ def shape(result: RunResult) -> Any:
     return without_times(result), [one.messages for one in result.walk()]
 
 
-def measure_memory(folder: Path) -> str:
-    """Memory that the exchanges of a result hold, beside the text that they carried."""
-    define_tree("openai")
-    record("openai", folder / "memory.axe")
-    tracemalloc.start()
-    kept = [record("openai", folder / f"memory{n}.axe") for n in range(5)]
-    before, _ = tracemalloc.get_traced_memory()
-    exchanges = [e for result in kept for one in result.walk() for e in one.exchanges]
-    count = len(exchanges)
-    text = sum(len(e.response.content) for e in exchanges if e.response)
-    del exchanges
-    for result in kept:
-        for one in result.walk():
-            object.__setattr__(one, "exchanges", ())
-    after, _ = tracemalloc.get_traced_memory()
-    return f"memory: {(before - after) / count:.0f} bytes an exchange, {text / count:.0f} of answer"
-
-
 def main() -> None:
     replays = int(sys.argv[1]) if len(sys.argv) > 1 else REPLAYS
-    os.environ["AXE_NB_HISTORY"] = "0"  # what waits to be written would hold exchanges
+    os.environ["AXE_NB_HISTORY"] = "0"
     define_scripts()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         for protocol in ("anthropic", "openai", "ollama"):
             print(measure(protocol, replays, Path(folder)))  # type: ignore[arg-type]
-        print(measure_memory(Path(folder)))
         os.chdir("/")
 
 

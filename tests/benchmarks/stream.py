@@ -7,12 +7,10 @@ of 16 kB, and for a tenth of it as well: the cost of a piece must not grow. Prin
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 import time
 import tracemalloc
 from collections.abc import AsyncIterator, Iterator
-from functools import partial
 
 from axe_nb.providers.streaming import StreamedReply
 from tests.providers.dialects import MODULES
@@ -20,7 +18,6 @@ from tests.providers.streams import FORMS, Answer
 
 CHARACTERS = 1_000_000
 NETWORK = 16 * 1024
-ROUNDS = 3
 
 
 def words(characters: int) -> Iterator[str]:
@@ -45,41 +42,22 @@ def read(protocol: str, stream: bytes) -> float:
     return time.process_time() - started
 
 
-def decode(stream: bytes) -> float:
-    """CPU seconds for the JSON of a reply alone."""
-    events = [line.removeprefix(b"data: ").decode() for line in stream.splitlines() if b"{" in line]
-    started = time.process_time()
-    for event in events:
-        json.loads(event)
-    return time.process_time() - started
-
-
-def peak(protocol: str, stream: bytes) -> float:
-    """Bytes of memory at most, while a reply is read."""
-    tracemalloc.start()
-    read(protocol, stream)
-    _, most = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    return most
-
-
 def main() -> None:
     for protocol, (make, _) in FORMS.items():
         costs = []
         for characters in (CHARACTERS // 10, CHARACTERS):
             pieces = list(words(characters))
             stream = make(Answer(text=pieces))
-            costs.append(
-                [
-                    min(how(stream) for _ in range(ROUNDS)) / len(pieces) * 1e6
-                    for how in (partial(read, protocol), decode)
-                ]
-            )
-        (small, _), (large, json_alone) = costs
+            costs.append(min(read(protocol, stream) for _ in range(3)) / len(pieces) * 1e6)
+        small, large = costs
+        tracemalloc.start()
+        read(protocol, stream)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
         print(
-            f"{protocol}: {large:.2f} µs a piece of {CHARACTERS:,} characters "
-            f"(json.loads alone {json_alone:.2f}), {large / small:.2f} × that of a tenth; "
-            f"{peak(protocol, stream) / CHARACTERS:.1f} bytes of memory a character"
+            f"{protocol}: {large:.2f} µs a piece of {CHARACTERS:,} characters, "
+            f"{large / small:.2f} × that of a tenth; "
+            f"{most / CHARACTERS:.1f} bytes of memory a character"
         )
 
 

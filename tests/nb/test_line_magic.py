@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
 from axe_nb.agents.trust import trust_file
-from tests.nb.kernels import Kernel, Kernels, text
+from tests.nb.kernels import Kernel, text, write_agents
 
 AGENTS = {
-    "echo": 'name = "echo"\ndescription = "Says it again"\nmodel = "script/echo"\n',
-    "lead": 'name = "lead"\nmodel = "script/lead"\nsub_agents = ["echo"]\n',
-    "slow": 'name = "slow"\nmodel = "script/slow"\n',
-    "wrong": 'name = "wrong"\nmodle = "script/echo"\n',
+    "echo": 'description = "Says it again"\n',
+    "lead": 'sub_agents = ["echo"]\n',
 }
 SCRIPTS = {
     "echo": (
@@ -32,16 +29,12 @@ SCRIPTS = {
 
 
 @pytest.fixture
-def cells(project: Path, kernels: Kernels) -> Kernel:
+def cells(kernel: Kernel, project: Path) -> Kernel:
     """A kernel with the extension loaded, in a project with the agents above."""
-    (project / "axe" / "scripts").mkdir()
-    for name, content in AGENTS.items():
-        (project / "axe" / "agents" / f"{name}.toml").write_text(content, "utf-8")
-    for name, content in SCRIPTS.items():
-        (project / "axe" / "scripts" / f"{name}.toml").write_text(content, "utf-8")
-    running = kernels.at(Path(sys.executable), project)
-    assert running.run("%load_ext axe_nb") == []
-    return running
+    write_agents(project, SCRIPTS, **AGENTS)
+    (project / "axe/agents/wrong.toml").write_text('name = "wrong"\nmodle = "script/echo"\n')
+    assert kernel.run("%load_ext axe_nb") == []
+    return kernel
 
 
 def test_list_says_what_can_be_run_and_what_is_wrong(cells: Kernel) -> None:
@@ -51,12 +44,13 @@ def test_list_says_what_can_be_run_and_what_is_wrong(cells: Kernel) -> None:
         ["echo", "script/echo", "this", "session", "(overrides", "its", "file)"],
         ["here", "script/echo", "this", "session"],
         ["lead", "script/lead", "axe/agents"],
+        ["other", "script/other", "axe/agents"],
         ["slow", "script/slow", "axe/agents"],
         ["wrong", "✗", "unknown", "key", '"modle"', "(line", "2)", "axe/agents"],
     ]
     cells.run("%axe reset --agents")
     first = text(cells.run("%axe list")).splitlines()[0]
-    assert first == "echo   script/echo  Says it again" + " " * 17 + "axe/agents"
+    assert first == "echo   script/echo   Says it again" + " " * 17 + "axe/agents"
 
 
 @pytest.mark.req("A-5.7")
@@ -254,7 +248,7 @@ def test_keys_are_read_from_a_file_and_runs_are_in_the_history(
 @pytest.mark.req("D-81")
 def test_trust_shows_what_is_left_out_and_asks(cells: Kernel, project: Path) -> None:
     file = project / "axe" / "agents" / "echo.toml"
-    file.write_text(f'{AGENTS["echo"]}workdir = "/"\n', "utf-8")
+    file.write_text('name = "echo"\nmodel = "script/echo"\nworkdir = "/"\n', "utf-8")
     trust_file().unlink()
     left_out = 'restricted, because you have not trusted "project": left out workdir; to trust it'
     assert left_out in text(cells.run("%%axe echo\nhi"))

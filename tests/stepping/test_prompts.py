@@ -11,7 +11,7 @@ from axe_nb import Step
 from axe_nb.engine.person import Decision
 from axe_nb.messages import Message, Request, Response, ToolCall
 from axe_nb.session.drive import prompt_person
-from axe_nb.session.prompts import ARGUMENTS, REPLY, RESULT, STEP_CHOICES
+from axe_nb.session.prompts import STEP_CHOICES
 from tests.session.typed import say
 
 SCHEMA = {
@@ -75,14 +75,14 @@ def test_wrong_arguments_are_told_with_their_place_and_asked_again(
 ) -> None:
     prompts = say(monkeypatch, "e", typed, "e", '{"path": "b.txt"}')
     assert prompt_person(CALL) == Decision("edit", arguments={"path": "b.txt"})
-    assert prompts[1] == ARGUMENTS
+    assert prompts[1] == "arguments, as JSON: "
     assert prompts[2] == f"The arguments {problem} Nothing has been done.\n{STEP_CHOICES}: "
 
 
 def test_a_result_is_the_text_that_follows(monkeypatch: pytest.MonkeyPatch) -> None:
     prompts = say(monkeypatch, "r", ' {"n": 3} ')
     assert prompt_person(CALL) == Decision("result", ' {"n": 3} ')
-    assert prompts[1] == RESULT
+    assert prompts[1] == "result: "
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_reply_is_a_text_or_json_with_calls(
 ) -> None:
     prompts = say(monkeypatch, "r", typed)
     assert prompt_person(REQUEST) == Decision("result", reply=reply)
-    assert prompts[1] == REPLY
+    assert prompts[1] == "reply, as text or JSON: "
 
 
 @pytest.mark.parametrize(

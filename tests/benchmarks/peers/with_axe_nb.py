@@ -33,15 +33,15 @@ def many(prompts, at_once, seconds):
     return [one.text for one in axe_nb.map(child, prompts, concurrency=at_once, display=False)]
 
 
-async def remember(exchanges):
+async def remember(said):
     from dataclasses import replace
 
     from axe_nb.messages import Message
 
     messages = [
         Message(role, text)
-        for n in range(exchanges)
-        for role, text in (("user", f"Question {n}"), ("assistant", f"Answer {n}"))
+        for question, answer in said
+        for role, text in (("user", question), ("assistant", answer))
     ]
     axe_nb.script("child")(lambda request: "done")  # sends nothing
     done = await axe_nb.arun(Agent("child", "script/child"), "go")

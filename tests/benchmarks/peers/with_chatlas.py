@@ -67,11 +67,9 @@ async def many(prompts, at_once, seconds):
     return [one.get_last_turn().text for one in found]
 
 
-def remember(exchanges):
+def remember(said):
     return [
-        turn
-        for n in range(exchanges)
-        for turn in (UserTurn(f"Question {n}"), AssistantTurn(f"Answer {n}"))
+        turn for question, answer in said for turn in (UserTurn(question), AssistantTurn(answer))
     ]
 
 

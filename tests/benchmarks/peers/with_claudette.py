@@ -1,6 +1,5 @@
 """claudette: an asynchronous chat and its `toolloop`; a tool asks another chat."""
 
-import asyncio
 import os
 
 from anthropic import AsyncAnthropic
@@ -41,21 +40,15 @@ async def fan_out(children, seconds):
     return await run(f"lead-{children}-{seconds}", call_agent)
 
 
-async def many(prompts, at_once, seconds):
-    places = asyncio.Semaphore(at_once)
-
-    async def one(prompt):
-        async with places:
-            return contents(await chat(f"child-{seconds}")(prompt))
-
-    return await asyncio.gather(*map(one, prompts))
+async def one(prompt, seconds):
+    return contents(await chat(f"child-{seconds}")(prompt))
 
 
-def remember(exchanges):
+def remember(said):
     return [
         {"role": role, "content": text}
-        for n in range(exchanges)
-        for role, text in (("user", f"Question {n}"), ("assistant", f"Answer {n}"))
+        for question, answer in said
+        for role, text in (("user", question), ("assistant", answer))
     ]
 
 

@@ -62,23 +62,15 @@ async def fan_out(children, seconds):
     return await run(f"lead-{children}-{seconds}", call_agent)
 
 
-async def many(prompts, at_once, seconds):
-    places = asyncio.Semaphore(at_once)
-
-    async def one(prompt):
-        async with places:
-            return (await send(f"child-{seconds}", [{"role": "user", "content": prompt}]))[
-                "content"
-            ]
-
-    return await asyncio.gather(*(one(prompt) for prompt in prompts))
+async def one(prompt, seconds):
+    return (await send(f"child-{seconds}", [{"role": "user", "content": prompt}]))["content"]
 
 
-def remember(exchanges):
+def remember(said):
     return [
         {"role": role, "content": text}
-        for n in range(exchanges)
-        for role, text in (("user", f"Question {n}"), ("assistant", f"Answer {n}"))
+        for question, answer in said
+        for role, text in (("user", question), ("assistant", answer))
     ]
 
 

@@ -72,13 +72,13 @@ async def many(prompts, at_once, seconds):
     return [sample.output.completion for sample in log.samples]
 
 
-def remember(exchanges):
+def remember(said):
     return [
         message
-        for n in range(exchanges)
+        for question, answer in said
         for message in (
-            ChatMessageUser(content=f"Question {n}"),
-            ChatMessageAssistant(content=f"Answer {n}"),
+            ChatMessageUser(content=question),
+            ChatMessageAssistant(content=answer),
         )
     ]
 

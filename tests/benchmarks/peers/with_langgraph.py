@@ -67,11 +67,11 @@ async def many(prompts, at_once, seconds):
     return [state["messages"][-1].content for state in found]
 
 
-def remember(exchanges):
+def remember(said):
     return [
         message
-        for n in range(exchanges)
-        for message in (HumanMessage(f"Question {n}"), AIMessage(f"Answer {n}"))
+        for question, answer in said
+        for message in (HumanMessage(question), AIMessage(answer))
     ]
 
 

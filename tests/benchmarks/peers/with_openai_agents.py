@@ -1,6 +1,5 @@
 """openai-agents: a lead that has another agent as a tool (`Agent.as_tool`)."""
 
-import asyncio
 import os
 from functools import cache
 
@@ -56,21 +55,15 @@ async def fan_out(children, seconds):
     return (await Runner.run(lead_agent(children, seconds), "go")).final_output
 
 
-async def many(prompts, at_once, seconds):
-    child, places = child_agent(seconds), asyncio.Semaphore(at_once)
-
-    async def one(prompt):
-        async with places:
-            return (await Runner.run(child, prompt)).final_output
-
-    return await asyncio.gather(*map(one, prompts))
+async def one(prompt, seconds):
+    return (await Runner.run(child_agent(seconds), prompt)).final_output
 
 
-def remember(exchanges):
+def remember(said):
     return [
         {"role": role, "content": text}
-        for n in range(exchanges)
-        for role, text in (("user", f"Question {n}"), ("assistant", f"Answer {n}"))
+        for question, answer in said
+        for role, text in (("user", question), ("assistant", answer))
     ]
 
 

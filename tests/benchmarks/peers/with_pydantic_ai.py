@@ -1,6 +1,5 @@
 """pydantic-ai: an agent whose tool runs another agent, as "Agent delegation" of its docs shows."""
 
-import asyncio
 import os
 from functools import cache
 
@@ -54,23 +53,17 @@ async def fan_out(children, seconds):
     return (await lead_agent(children, seconds).run("go", usage_limits=NO_LIMITS)).output
 
 
-async def many(prompts, at_once, seconds):
-    child, places = agent(f"child-{seconds}"), asyncio.Semaphore(at_once)
-
-    async def one(prompt):
-        async with places:
-            return (await child.run(prompt)).output
-
-    return await asyncio.gather(*map(one, prompts))
+async def one(prompt, seconds):
+    return (await agent(f"child-{seconds}").run(prompt)).output
 
 
-def remember(exchanges):
+def remember(said):
     return [
         message
-        for n in range(exchanges)
+        for question, answer in said
         for message in (
-            ModelRequest([UserPromptPart(f"Question {n}")]),
-            ModelResponse([TextPart(f"Answer {n}")]),
+            ModelRequest([UserPromptPart(question)]),
+            ModelResponse([TextPart(answer)]),
         )
     ]
 

@@ -43,14 +43,17 @@ class Worker:
         if function == "go_on":
             (size,) = arguments
             if size not in self.memories:
-                self.memories[size] = self.finish(self.contender.remember(size))
+                said = [(f"Question {n}", f"Answer {n}") for n in range(size)]
+                self.memories[size] = self.finish(self.contender.remember(said))
             arguments = [self.memories[size]]
         elif function == "many":
             number, *rest = arguments
             arguments = [[f"Prompt {n}" for n in range(number)], *rest]
         gc.collect()
         memory, began, cpu = read_memory("VmRSS:"), time.perf_counter(), read_cpu()
-        answer = self.finish(getattr(self.contender, function)(*arguments))
+        one_by_one = function == "many" and hasattr(self.contender, "one")
+        run = self.many if one_by_one else getattr(self.contender, function)
+        answer = self.finish(run(*arguments))
         seconds, cpu = time.perf_counter() - began, read_cpu() - cpu
         grown = read_memory("VmHWM:") - memory
         wanted = ["done"] * len(arguments[0]) if function == "many" else "done"
@@ -60,6 +63,16 @@ class Worker:
             "seconds": seconds, "cpu": cpu, "grown": grown, "objects": len(gc.get_objects()),
             "threads": threading.active_count(), "modules": len(sys.modules),
         }  # fmt: skip
+
+    async def many(self, prompts, at_once, seconds):
+        """Answers many prompts by a library without a function for that."""
+        places = asyncio.Semaphore(at_once)
+
+        async def one(prompt):
+            async with places:
+                return await self.contender.one(prompt, seconds)
+
+        return await asyncio.gather(*map(one, prompts))
 
     def finish(self, found):
         return self.loop.run_until_complete(found) if inspect.isawaitable(found) else found
