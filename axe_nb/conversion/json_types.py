@@ -13,11 +13,12 @@ import json
 import types
 import typing
 from collections import abc
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from enum import Enum
 from functools import partial
+from operator import attrgetter
 from typing import Annotated, Any, Literal, TypeAlias, Union
 
 from axe_nb.conversion.jsonable import jsonable
@@ -321,7 +322,19 @@ def _make_record(kind: Any, inside: tuple[Any, ...]) -> Shape:
     hints, descriptions = type_hints(kind, kind.__name__), parse_docstring(kind)[1]
     make: Callable[..., Any] = dict if _is_typed_dict(kind) else kind
     wanted = {}
-    for name, required, default in _list_fields(kind, hints):
+    found: list[tuple[str, bool, object]] = []  # name, whether it is required, default
+    if _is_typed_dict(kind):
+        marked = typing.get_type_hints(kind, include_extras=True)
+        for name in hints:
+            mark = typing.get_origin(marked[name])  # what `__required_keys__` misses in a text
+            is_usual = name in kind.__required_keys__ and mark is not typing.NotRequired
+            found.append((name, is_usual or mark is typing.Required, None))
+    else:
+        for field in filter(attrgetter("init"), dataclasses.fields(kind)):
+            has_default = field.default is not dataclasses.MISSING
+            is_required = not has_default and field.default_factory is dataclasses.MISSING
+            found.append((field.name, is_required, field.default if has_default else None))
+    for name, required, default in found:
         member = shape(hints.get(name, Any), f'"{name}" of {kind.__name__}', inside)
         wanted[name] = Parameter(member, descriptions.get(name, ""), required, default)
 
@@ -345,22 +358,6 @@ def _make_record(kind: Any, inside: tuple[Any, ...]) -> Shape:
         "additionalProperties": False,
     }
     return Shape(schema, "an object", read)
-
-
-def _list_fields(kind: Any, hints: Mapping[str, Any]) -> Iterator[tuple[str, bool, object]]:
-    """Yields name, whether it is required, and default of each field."""
-    if _is_typed_dict(kind):
-        marked = typing.get_type_hints(kind, include_extras=True)
-        for name in hints:
-            mark = typing.get_origin(marked[name])  # what `__required_keys__` misses in a text
-            is_usual = name in kind.__required_keys__ and mark is not typing.NotRequired
-            yield name, is_usual or mark is typing.Required, None
-    else:
-        for field in dataclasses.fields(kind):
-            if field.init:
-                has_default = field.default is not dataclasses.MISSING
-                is_required = not has_default and field.default_factory is dataclasses.MISSING
-                yield field.name, is_required, field.default if has_default else None
 
 
 def type_hints(thing: Any, where: str) -> dict[str, Any]:

@@ -108,10 +108,7 @@ def build(
     at: tuple[str, ...],
     root: type | None = None,
 ) -> T:
-    """Returns the dataclass of a table; arguments and errors as for `read`.
-
-    Raises WrongValue: also a value that the dataclass rejects; names the full key.
-    """
+    """Returns the dataclass of a table; like `read`, but also checks the values."""
     values = read(cls, table, source, at, root)
     try:
         return cls(**values)
