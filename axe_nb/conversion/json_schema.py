@@ -10,7 +10,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -157,7 +157,24 @@ def _list_problems(schema: Mapping[str, Any]) -> Iterator[str]:
         if level > MAX_NESTING:
             yield f"it is nested deeper than {MAX_NESTING} levels"
         elif isinstance(part, Mapping):
-            yield from _list_problems_here(part, targets)
+            for key in UNBOUNDED:
+                if key in part:
+                    yield f"{key} is not supported"
+            if isinstance(part.get("$id"), str):
+                yield "$id is supported only at the top"
+            if isinstance(reference := part.get("$ref"), str):
+                steps = unquote(reference).split("/")  # as the validator: #/$defs/a~1b → a/b
+                if tuple(s.replace("~1", "/").replace("~0", "~") for s in steps) not in targets:
+                    shown = quote(one_line(reference, MAX_SHOWN))
+                    yield f"$ref {shown} is not a schema under $defs; nothing else is loaded"
+            patterns = part.get("patternProperties")
+            named = patterns if isinstance(patterns, Mapping) else ()
+            for pattern in (part.get("pattern"), *named):
+                try:
+                    compile_pattern(pattern if isinstance(pattern, str) else "")
+                except ConfigError as error:
+                    shown = quote(one_line(pattern, MAX_SHOWN))
+                    yield f"pattern {shown} cannot be used: {error.message}"
             for key, value in part.items():  # what is data or a name there is no schema
                 below: Iterable[Any] = ()
                 if key in SCHEMAS:
@@ -167,29 +184,6 @@ def _list_problems(schema: Mapping[str, Any]) -> Iterator[str]:
                 elif key in TABLES and isinstance(value, Mapping):
                     below = value.values()
                 rest += [(one, level + 1) for one in below]
-
-
-def _list_problems_here(
-    part: Mapping[str, Any], targets: Collection[tuple[str, ...]]
-) -> Iterator[str]:
-    for key in UNBOUNDED:
-        if key in part:
-            yield f"{key} is not supported"
-    if isinstance(part.get("$id"), str):
-        yield "$id is supported only at the top"
-    if isinstance(reference := part.get("$ref"), str):
-        steps = unquote(reference).split("/")  # as the validator: #/$defs/a~1b → #, $defs, a/b
-        if tuple(step.replace("~1", "/").replace("~0", "~") for step in steps) not in targets:
-            shown = quote(one_line(reference, MAX_SHOWN))
-            yield f"$ref {shown} is not a schema under $defs; nothing else is loaded"
-    patterns = part.get("patternProperties")
-    for pattern in (part.get("pattern"), *(patterns if isinstance(patterns, Mapping) else ())):
-        if isinstance(pattern, str):
-            try:
-                compile_pattern(pattern)
-            except ConfigError as error:
-                shown = quote(one_line(pattern, MAX_SHOWN))
-                yield f"pattern {shown} cannot be used: {error.message}"
 
 
 def _format_path(path: Iterable[str | int]) -> str:

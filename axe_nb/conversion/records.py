@@ -238,10 +238,6 @@ def _is_integer(value: object) -> bool:
     return type(value) is int and -MAX_INTEGER < value < MAX_INTEGER
 
 
-def _is_list(value: object) -> bool:
-    return isinstance(value, list)
-
-
 def _is_object(value: object) -> bool:
     return isinstance(value, dict)
 
@@ -320,9 +316,19 @@ def _find_form(hint: Hashable) -> Form:
         def make_tuple(value: Any, at: str, parts: Parts) -> Any:
             return tuple(item.read(one, f"{at}[{i}]", parts) for i, one in enumerate(value))
 
-        return Form(write_items, make_tuple, "a list", _is_list)
+        return Form(write_items, make_tuple, "a list", lambda value: isinstance(value, list))
     if origin in (abc.Mapping, dict):
-        return _make_mapping(_find_form(arguments[1]))
+        entry = _find_form(arguments[1])
+
+        def write_entries(value: Any, to: Writer) -> Any:
+            if entry is ANY:
+                return to.any(value)
+            return {to.text(key): entry.write(one, to) for key, one in value.items()}
+
+        def make_dict(value: Any, at: str, parts: Parts) -> Any:
+            return {str(key): entry.read(one, f"{at}.{key}", parts) for key, one in value.items()}
+
+        return Form(write_entries, make_dict, "an object", _is_object)
     if isinstance(origin, type) and issubclass(origin, AxeError):
         return Form(_write_error, partial(_make_axe_error, origin), "an object", _is_object)
     if isinstance(origin, type) and dataclasses.is_dataclass(origin):
@@ -334,18 +340,6 @@ def _find_form(hint: Hashable) -> Form:
             _is_object,
         )
     raise TypeError(f"{hint} cannot be represented as JSON")
-
-
-def _make_mapping(item: Form) -> Form:
-    def write(value: Any, to: Writer) -> Any:
-        if item is ANY:
-            return to.any(value)
-        return {to.text(key): item.write(one, to) for key, one in value.items()}
-
-    def make(value: Any, at: str, parts: Parts) -> Any:
-        return {str(key): item.read(one, f"{at}.{key}", parts) for key, one in value.items()}
-
-    return Form(write, make, "an object", _is_object)
 
 
 def _make_part(form: Form) -> Form:

@@ -9,7 +9,6 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
 from typing import Any, TypeVar
 
 from axe_nb.conversion.own_text import MAX_SHOWN
@@ -151,11 +150,17 @@ def check_types(value: Any) -> None:
 
     For the `__post_init__` of the dataclass: nested tables were checked when they were made.
     """
-    cls: Any = type(value)
-    for name, default, called, fits in _list_checks(cls):
-        own = getattr(value, name)
-        if own is not default and not fits(own):
-            raise WrongValue((name,), f"must be {called}")
+    for field in toml_fields(type(value)):
+        own = getattr(value, field.name)
+        if own is field.default:
+            continue
+        if nested := nested_table(field):
+            called, is_right = f"a dict or an axe_nb.{nested.__name__}", isinstance(own, nested)
+        else:
+            called, fits = _KINDS[str(field.type)]
+            is_right = fits(own)
+        if not is_right:
+            raise WrongValue((field.name,), f"must be {called}")
 
 
 def make_table(value: Any) -> dict[str, Any]:
@@ -234,20 +239,3 @@ _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "Mapping[str, str]": ("a table of strings", lambda v: _is_table(v) and _are_texts(v.values())),
 }
 """Annotation of a field → name of its type for messages, and the check of a value."""
-
-
-@cache  # for each agent that is made
-def _list_checks(cls: Any) -> list[tuple[str, Any, str, Callable[[Any], bool]]]:
-    """Returns name, default, type in words and check of each field."""
-    checks: list[tuple[str, Any, str, Callable[[Any], bool]]] = []
-    for field in toml_fields(cls):
-        if nested := nested_table(field):
-            called = f"a dict or an axe_nb.{nested.__name__}"
-            checks.append((field.name, field.default, called, partial(_is_instance, nested)))
-        else:
-            checks.append((field.name, field.default, *_KINDS[str(field.type)]))
-    return checks
-
-
-def _is_instance(kind: type, value: object) -> bool:
-    return isinstance(value, kind)

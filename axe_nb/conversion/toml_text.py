@@ -75,7 +75,10 @@ def line_of(text: str, path: tuple[str, ...], entry: str = "", number: int = 0) 
             tables += statement.lstrip().startswith("[[") and table == path[:1]
             found = table[: len(path)] == path
         else:
-            found = path[: len(table)] == table and _has_key(parsed, path[len(table) :])
+            here: Any = parsed
+            for key in path[len(table) :]:
+                here = here.get(key) if isinstance(here, dict) else None
+            found = path[: len(table)] == table != path and here is not None
         if found and number in (0, tables):
             written = re.search(rf"""["']{re.escape(entry)}["']""", statement) if entry else None
             return line + (statement.count("\n", 0, written.start()) if written else 0)
@@ -96,14 +99,6 @@ def _split_statements(text: str) -> Iterator[tuple[int, str]]:
                 line += text.count("\n", start, token.end())
                 start = token.end()
     yield line, text[start:]
-
-
-def _has_key(parsed: Any, path: tuple[str, ...]) -> bool:
-    for key in path:
-        if not isinstance(parsed, dict) or key not in parsed:
-            return False
-        parsed = parsed[key]
-    return bool(path)
 
 
 MAX_PARTS = 32
