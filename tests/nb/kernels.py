@@ -8,7 +8,7 @@ import queue
 import re
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -189,6 +189,16 @@ class Kernels:
             left = running.run(RENEW.format(ENVIRON=dict(os.environ), FOLDER=str(folder)))
             assert left == [], text(left)
         return running
+
+
+def put_agents(project: Path, scripts: Mapping[str, str], agents: Mapping[str, str]) -> None:
+    """Writes scripts, and agents, whose names are put in; an empty one asks its script."""
+    (project / "axe" / "scripts").mkdir(exist_ok=True)
+    for name, text in scripts.items():
+        (project / "axe" / "scripts" / f"{name}.toml").write_text(text, "utf-8")
+    for name, text in agents.items():
+        whole = f'name = "{name}"\n' + (text or f'model = "script/{name}"\n')
+        (project / "axe" / "agents" / f"{name}.toml").write_text(whole, "utf-8")
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.nb.kernels import Kernel, Kernels, text
+from tests.nb.kernels import Kernel, Kernels, put_agents, text
 
 SCRIPTS = {
     "echo": '[[rule]]\ntext = "You said: {last}"\n',
@@ -25,13 +25,8 @@ SCRIPTS = {
 @pytest.fixture
 def cells(project: Path, kernel_python: Path, kernels: Kernels) -> Kernel:
     """A kernel with the extension loaded, in a project with an agent for each script."""
-    (project / "axe" / "scripts").mkdir()
-    for name, content in SCRIPTS.items():
-        (project / "axe" / "scripts" / f"{name}.toml").write_text(content, "utf-8")
-        sub_agents = 'sub_agents = ["slow"]\n' if name == "lead" else ""
-        (project / "axe" / "agents" / f"{name}.toml").write_text(
-            f'name = "{name}"\nmodel = "script/{name}"\n{sub_agents}', "utf-8"
-        )
+    lead = 'model = "script/lead"\nsub_agents = ["slow"]\n'
+    put_agents(project, SCRIPTS, dict.fromkeys(SCRIPTS, "") | {"lead": lead})
     running = kernels.at(kernel_python, project)
     assert running.run("%load_ext axe_nb") == []
     return running

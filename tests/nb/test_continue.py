@@ -14,7 +14,7 @@ import pytest
 
 from axe_nb.scripting.server import ScriptServer, script_server
 from axe_nb.scripting.wire import Protocol
-from tests.nb.kernels import Kernel, Kernels, text
+from tests.nb.kernels import Kernel, Kernels, put_agents, text
 from tests.protocols import PROTOCOLS, provider_of
 from tests.providers import sdk
 
@@ -54,13 +54,10 @@ def cells_and_server(
     project: Path, python: Path, protocol: Protocol, kernels: Kernels
 ) -> Iterator[tuple[Kernel, ScriptServer]]:
     """A kernel whose agents all ask a server on loopback that speaks the protocol."""
-    (project / "axe" / "scripts").mkdir(exist_ok=True)
-    for name, script in SCRIPTS.items():
-        (project / "axe" / "scripts" / f"{name}.toml").write_text(script, "utf-8")
-        sub_agents = 'sub_agents = ["quick", "slow"]\n' if name in ("calls", "fails") else ""
-        (project / "axe" / "agents" / f"{name}.toml").write_text(
-            f'name = "{name}"\nmodel = "{provider_of(protocol)}/{name}"\n{sub_agents}', "utf-8"
-        )
+    agents = {name: f'model = "{provider_of(protocol)}/{name}"\n' for name in SCRIPTS}
+    for name in ("calls", "fails"):
+        agents[name] += 'sub_agents = ["quick", "slow"]\n'
+    put_agents(project, SCRIPTS, agents)
     with script_server(protocol) as server:
         running = kernels.at(python, project)
         assert running.run("%load_ext axe_nb") == []

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from axe_nb.agents.trust import trust_file
-from tests.nb.kernels import Kernel, Kernels, text
+from tests.nb.kernels import Kernel, Kernels, put_agents, text
 
 AGENTS = {
-    "echo": 'name = "echo"\ndescription = "Says it again"\nmodel = "script/echo"\n',
-    "lead": 'name = "lead"\nmodel = "script/lead"\nsub_agents = ["echo"]\n',
-    "slow": 'name = "slow"\nmodel = "script/slow"\n',
-    "wrong": 'name = "wrong"\nmodle = "script/echo"\n',
+    "echo": 'description = "Says it again"\nmodel = "script/echo"\n',
+    "lead": 'model = "script/lead"\nsub_agents = ["echo"]\n',
+    "slow": "",
+    "wrong": 'modle = "script/echo"\n',
 }
 SCRIPTS = {
     "echo": (
@@ -34,11 +34,7 @@ SCRIPTS = {
 @pytest.fixture
 def cells(project: Path, kernels: Kernels) -> Kernel:
     """A kernel with the extension loaded, in a project with the agents above."""
-    (project / "axe" / "scripts").mkdir()
-    for name, content in AGENTS.items():
-        (project / "axe" / "agents" / f"{name}.toml").write_text(content, "utf-8")
-    for name, content in SCRIPTS.items():
-        (project / "axe" / "scripts" / f"{name}.toml").write_text(content, "utf-8")
+    put_agents(project, SCRIPTS, AGENTS)
     running = kernels.at(Path(sys.executable), project)
     assert running.run("%load_ext axe_nb") == []
     return running
@@ -254,7 +250,7 @@ def test_keys_are_read_from_a_file_and_runs_are_in_the_history(
 @pytest.mark.req("D-81")
 def test_trust_shows_what_is_left_out_and_asks(cells: Kernel, project: Path) -> None:
     file = project / "axe" / "agents" / "echo.toml"
-    file.write_text(f'{AGENTS["echo"]}workdir = "/"\n', "utf-8")
+    file.write_text(f'name = "echo"\n{AGENTS["echo"]}workdir = "/"\n', "utf-8")
     trust_file().unlink()
     left_out = 'restricted, because you have not trusted "project": left out workdir; to trust it'
     assert left_out in text(cells.run("%%axe echo\nhi"))

@@ -6,16 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.nb.kernels import Kernel, Kernels, started, text
+from tests.nb.kernels import Kernel, Kernels, put_agents, started, text
 
 AGENTS = {
-    "echo": 'name = "echo"\nmodel = "script/echo"\n',
-    "broken": 'name = "broken"\nmodel = "script/broken"\n',
-    "slow": 'name = "slow"\nmodel = "script/slow"\n',
-    "typo": 'name = "typo"\nmodel = "script/echo"\nsystem_promt = "x"\n',
-    "lead": 'name = "lead"\nmodel = "script/lead"\nsub_agents = ["echo", "broken"]\n',
-    "crowd": 'name = "crowd"\nmodel = "script/crowd"\nsub_agents = ["slow"]\n',
-}
+    "echo": "", "broken": "", "slow": "",
+    "typo": 'model = "script/echo"\nsystem_promt = "x"\n',
+    "lead": 'model = "script/lead"\nsub_agents = ["echo", "broken"]\n',
+    "crowd": 'model = "script/crowd"\nsub_agents = ["slow"]\n',
+}  # fmt: skip
 SCRIPTS = {
     "echo": '[[rule]]\ntext = "You said: {last}"\n',
     "broken": '[[rule]]\nstatus = 529\nerror = "Overloaded"\n',
@@ -37,11 +35,7 @@ SCRIPTS = {
 @pytest.fixture
 def cells(project: Path, kernel_python: Path, kernels: Kernels) -> Kernel:
     """A kernel with the extension loaded, in a project with the agents above."""
-    (project / "axe" / "scripts").mkdir()
-    for name, content in AGENTS.items():
-        (project / "axe" / "agents" / f"{name}.toml").write_text(content, "utf-8")
-    for name, content in SCRIPTS.items():
-        (project / "axe" / "scripts" / f"{name}.toml").write_text(content, "utf-8")
+    put_agents(project, SCRIPTS, AGENTS)
     running = kernels.at(kernel_python, project)
     assert running.run("%load_ext axe_nb") == []
     return running
