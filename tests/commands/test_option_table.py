@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,61 +11,23 @@ import pytest
 
 import axe_nb
 from axe_nb.commands.option_table import RUN
-from axe_nb.commands.options import FACES, OPTIONS, Face
+from axe_nb.commands.options import OPTIONS
 from axe_nb.commands.parser import UsageError, parse_run, parser
 from axe_nb.messages import Request
 from axe_nb.scripting.lookup import functions
 from axe_nb.session.session import Session
 from tests.engine.in_process import ask_session
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference.md"
 
-OF_PYTHON_ALONE = {"agent", "prompt", "continue_from", "display"}
-"""Parameters of `axe_nb.run` that are no options of a line."""
-
-
-def table() -> dict[str, dict[Face, str]]:
-    """Long flag → face → what the page says of it."""
-    section = PAGE.read_text("utf-8").split("## Options of a run\n")[1].split("\n## ")[0]
-    rows = [
-        re.split(r"(?<!\\) \| ", line.strip("| "))
-        for line in section.splitlines()[3:]
-        if line.startswith("|")
-    ]
-    found = {}
-    for flags, _, *given in rows:
-        whole = dict(zip(FACES, [*given, "", "", "", ""], strict=False))
-        found[re.findall(r"--[a-z-]+", flags)[0]] = whole
-    return found
-
-
-def test_the_page_has_every_option_of_every_face_and_no_other() -> None:
-    said = table()
-    assert list(said) == [option.flag for option in OPTIONS]
+def test_each_face_has_the_options_of_its_rows_and_refuses_the_others() -> None:
     for face in ("cell", "line", "command"):
-        known = {
-            flag for flag in parser(RUN, face)._option_string_actions if flag.startswith("--")
-        } - {"--help"}
-        assert {flag for flag, given in said.items() if given[face] == "yes"} == known
-    keywords = {
-        match[1]
-        for given in said.values()
-        if (match := re.match(r"`(\w+)=(?:False)?`$", given["python"]))
-    }
-    for run in (axe_nb.run, axe_nb.arun):
-        assert set(inspect.signature(run).parameters) - OF_PYTHON_ALONE == keywords - {
-            "continue_from", "display",
-        }  # fmt: skip
-
-
-def test_an_option_is_refused_where_the_page_does_not_give_it() -> None:
-    for flag, given in table().items():
-        [option] = [option for option in OPTIONS if option.flag == flag]
+        known = {flag for flag in parser(RUN, face)._option_string_actions if flag[:2] == "--"}
+        assert known - {"--help"} == {option.flag for option in OPTIONS if face in option.faces}
+    for option in OPTIONS:
         value = [option.choices[0] if option.choices else "a"] if option.metavar else []
-        for face in ("line", "cell"):
-            if given[face] != "yes":
-                with pytest.raises(UsageError, match=f"unrecognized arguments: {flag}"):
-                    parse_run(" ".join(["lead", flag, *value]), face)
+        for face in {"line", "cell"} - set(option.faces):
+            with pytest.raises(UsageError, match=f"unrecognized arguments: {option.flag}"):
+                parse_run(" ".join(["lead", option.flag, *value]), face)
 
 
 SAMPLES: Mapping[str, tuple[str, Any]] = {

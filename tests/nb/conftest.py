@@ -2,15 +2,44 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
-from tests.nb.kernels import Kernels
+from tests.nb.kernels import Kernel, Kernels
 
 
 @pytest.fixture(scope="session")
 def kernels() -> Iterator[Kernels]:
     with ExitStack() as ends:
         yield Kernels(ends)
+
+
+@pytest.fixture
+def kernel(project: Path, kernels: Kernels) -> Kernel:
+    """A kernel of this Python in the project."""
+    return kernels.at(Path(sys.executable), project)
+
+
+@pytest.fixture
+def each_kernel(project: Path, kernel_python: Path, kernels: Kernels) -> Kernel:
+    """A kernel of each line in the project."""
+    return kernels.at(kernel_python, project)
+
+
+@pytest.fixture
+def watched_kernel(each_kernel: Kernel) -> Kernel:
+    """The same, where views may be live."""
+    each_kernel.run("import os; os.environ.pop('PYTEST_VERSION', None)")
+    return each_kernel
+
+
+@pytest.fixture
+def served(cells: Kernel) -> Iterator[Kernel]:
+    """The kernel of a test module, as a Jupyter server starts it."""
+    cells.run("import os; os.environ['JPY_SESSION_NAME'] = 'test.ipynb'")
+    yield cells
+    cells.run("os.environ.pop('JPY_SESSION_NAME', None)")

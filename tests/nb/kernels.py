@@ -21,6 +21,10 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 LONGEST_CELL = 120.0
 """Seconds."""
 
+WIDGET = "application/vnd.jupyter.widget-view+json"
+
+Output = dict[str, Any]
+
 
 class Kernel:
     """One running kernel; `run` executes a cell as a notebook would."""
@@ -32,7 +36,7 @@ class Kernel:
         """The last cell, as messages name it."""
         self.spoilt = False
         """A test did to it what cannot be taken back: it is not used for another."""
-        self.payload: list[dict[str, Any]] = []
+        self.payload: list[Output] = []
         """What the last cell asked the front end to do."""
 
     def run(
@@ -42,7 +46,7 @@ class Kernel:
         live: bool = False,
         interrupt_after: float | None = None,
         answers: Iterable[str] = (),
-    ) -> list[dict[str, Any]]:
+    ) -> list[Output]:
         """The cell's outputs in order: message type and content of each.
 
         Args:
@@ -55,7 +59,7 @@ class Kernel:
         typed = iter(answers)
         self.asked: list[str] = []
         self.cell = asked = self._client.execute(code, allow_stdin=live)
-        outputs: list[dict[str, Any]] = []
+        outputs: list[Output] = []
         started = time.monotonic()
         self.interrupted_at = 0.0
         while time.monotonic() - started < LONGEST_CELL:
@@ -89,9 +93,9 @@ class Kernel:
             with contextlib.suppress(StopIteration):
                 self._client.input(next(typed))
 
-    def later(self, seconds: float) -> list[dict[str, Any]]:
+    def later(self, seconds: float) -> list[Output]:
         """What comes on its own within the time, each with the cell that it is said of."""
-        outputs: list[dict[str, Any]] = []
+        outputs: list[Output] = []
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             with contextlib.suppress(queue.Empty):
@@ -129,7 +133,7 @@ class Kernel:
         return [code[:start] + match for match in content["matches"]]
 
 
-def _append(outputs: list[dict[str, Any]], new: dict[str, Any]) -> None:
+def _append(outputs: list[Output], new: Output) -> None:
     """Adds an output as a front end does: what goes on writing to a stream is one text."""
     last = outputs[-1] if outputs else {}
     if new["type"] == last.get("type") == "stream" and new["name"] == last["name"]:
@@ -191,16 +195,6 @@ class Kernels:
         return running
 
 
-def put_agents(project: Path, scripts: Mapping[str, str], agents: Mapping[str, str]) -> None:
-    """Writes scripts, and agents, whose names are put in; an empty one asks its script."""
-    (project / "axe" / "scripts").mkdir(exist_ok=True)
-    for name, text in scripts.items():
-        (project / "axe" / "scripts" / f"{name}.toml").write_text(text, "utf-8")
-    for name, text in agents.items():
-        whole = f'name = "{name}"\n' + (text or f'model = "script/{name}"\n')
-        (project / "axe" / "agents" / f"{name}.toml").write_text(whole, "utf-8")
-
-
 @contextmanager
 def started(python: Path, folder: Path) -> Iterator[Kernel]:
     """A new kernel of `python` whose current folder is `folder`; ended on the way out."""
@@ -222,7 +216,7 @@ def started(python: Path, folder: Path) -> Iterator[Kernel]:
             manager.cleanup_resources()
 
 
-def text(outputs: list[dict[str, Any]]) -> str:
+def text(outputs: list[Output]) -> str:
     """What the outputs say in plain text, one after another."""
     said: list[str] = []
     for output in outputs:
@@ -233,3 +227,26 @@ def text(outputs: list[dict[str, Any]]) -> str:
         elif "data" in output:
             said.append(output["data"].get("text/plain", ""))
     return "\n".join(said)
+
+
+def kinds(outputs: list[Output]) -> list[str]:
+    """Types of the messages, each once, in order of first use."""
+    return list(dict.fromkeys(output["type"] for output in outputs))
+
+
+def shown(outputs: list[Output]) -> list[Output]:
+    """Data of what was displayed, updates too."""
+    return [o["data"] for o in outputs if o["type"] in ("display_data", "update_display_data")]
+
+
+def write_agents(
+    project: Path, scripts: Mapping[str, str], provider: str = "script", **more: str
+) -> None:
+    """Writes scripts, and an agent for each; `more` has further lines of agents."""
+    (project / "axe" / "scripts").mkdir(exist_ok=True)
+    for name in {**scripts, **more}:
+        (project / "axe" / "agents" / f"{name}.toml").write_text(
+            f'name = "{name}"\nmodel = "{provider}/{name}"\n{more.get(name, "")}', "utf-8"
+        )
+    for name, script in scripts.items():
+        (project / "axe" / "scripts" / f"{name}.toml").write_text(script, "utf-8")

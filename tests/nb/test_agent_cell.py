@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.nb.kernels import Kernel, Kernels, put_agents, text
+from tests.nb.kernels import Kernel, text
 
 COMMENTED = '''\
 # Who reads the handbook. Keep this comment.
@@ -24,14 +24,16 @@ You read {{ this }} and >>> that.
 temperature = 0.5
 '''
 
+ECHO = '[[rule]]\ntext = "You said: {last}"\n'
+
 
 @pytest.fixture
-def cells(project: Path, kernel_python: Path, kernels: Kernels) -> Kernel:
+def cells(each_kernel: Kernel, project: Path) -> Kernel:
     """A kernel with the extension loaded, in a project with the script `echo`."""
-    put_agents(project, {"echo": '[[rule]]\ntext = "You said: {last}"\n'}, {})
-    running = kernels.at(kernel_python, project)
-    assert running.run("%load_ext axe_nb") == []
-    return running
+    (project / "axe" / "scripts").mkdir()
+    (project / "axe" / "scripts" / "echo.toml").write_text(ECHO, "utf-8")
+    assert each_kernel.run("%load_ext axe_nb") == []
+    return each_kernel
 
 
 def written(project: Path, name: str) -> str:

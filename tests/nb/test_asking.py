@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.nb.kernels import Kernel, Kernels, text
+from tests.nb.kernels import Kernel, kinds, text
 
 SETUP = """
 %load_ext axe_nb
@@ -37,10 +37,9 @@ for name, tools in (("writer", ["write_file"]), ("curious", ["ask_user"]), ("bos
 
 
 @pytest.fixture
-def cells(project: Path, kernel_python: Path, kernels: Kernels) -> Kernel:
-    running = kernels.at(kernel_python, project)
-    assert running.run(SETUP) == []
-    return running
+def cells(each_kernel: Kernel) -> Kernel:
+    assert each_kernel.run(SETUP) == []
+    return each_kernel
 
 
 @pytest.mark.req("D-19", "D-48", "O-35")
@@ -75,7 +74,7 @@ def test_stop_ends_the_run_and_an_interrupt_at_the_question_does_too(
     for answers, interrupt_after in ((["s"], None), ([], 2.0)):
         cell = "%%axe writer -o r --raises cancelled\ngo"
         out = cells.run(cell, live=True, answers=answers, interrupt_after=interrupt_after)
-        assert "error" not in [o["type"] for o in out], text(out)
+        assert "error" not in kinds(out), text(out)
         said = text(cells.run("print(r.status, r.error)"))
         assert said == "cancelled stopped by the user at a prompt\n"
     assert list(project.glob("*.txt")) == []

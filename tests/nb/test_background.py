@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.nb.kernels import Kernel, Kernels, put_agents, text
+from tests.nb.kernels import WIDGET, Kernel, Output, text, write_agents
 
 SCRIPTS = {
     "echo": '[[rule]]\ntext = "You said: {last}"\n',
     "slow": '[[rule]]\ndelay = 3\ntext = "late: {last}"\n',
-    "slower": '[[rule]]\ndelay = 6\ntext = "late: {last}"\n',
     "never": '[[rule]]\ndelay = 60\ntext = "too late"\n',
     "broken": '[[rule]]\nstatus = 529\nerror = "Overloaded"\n',
     "lead": (
@@ -23,13 +22,11 @@ SCRIPTS = {
 
 
 @pytest.fixture
-def cells(project: Path, kernel_python: Path, kernels: Kernels) -> Kernel:
+def cells(each_kernel: Kernel, project: Path) -> Kernel:
     """A kernel with the extension loaded, in a project with an agent for each script."""
-    lead = 'model = "script/lead"\nsub_agents = ["slow"]\n'
-    put_agents(project, SCRIPTS, dict.fromkeys(SCRIPTS, "") | {"lead": lead})
-    running = kernels.at(kernel_python, project)
-    assert running.run("%load_ext axe_nb") == []
-    return running
+    write_agents(project, SCRIPTS, lead='sub_agents = ["slow"]\n')
+    assert each_kernel.run("%load_ext axe_nb") == []
+    return each_kernel
 
 
 @pytest.fixture
@@ -39,7 +36,7 @@ def watched(cells: Kernel) -> Kernel:
     return cells
 
 
-def printed(outputs: list[dict[str, object]]) -> str:
+def printed(outputs: list[Output]) -> str:
     """What a cell printed, without the end of an earlier cell's view: ipykernel 6 reports it here.
 
     Front ends put that where its display is.
@@ -47,7 +44,7 @@ def printed(outputs: list[dict[str, object]]) -> str:
     return "".join(str(output["text"]) for output in outputs if output["type"] == "stream")
 
 
-def kinds(outputs: list[dict[str, object]]) -> set[object]:
+def kinds(outputs: list[Output]) -> set[object]:
     return {output["type"] for output in outputs if output["type"] != "comm_open"}
 
 
@@ -59,7 +56,7 @@ def test_a_handle_is_there_at_once_and_the_view_stays_in_its_own_output(watched:
         assert {output["of"] for output in late} == {own}
         started += late
     [shown] = [output for output in started if output["type"] == "display_data"]
-    assert "application/vnd.jupyter.widget-view+json" in shown["data"]
+    assert WIDGET in shown["data"]
     assert kinds(started) <= {"display_data", "comm_msg"}, "the handle itself is not shown"
     place = shown["transient"]["display_id"]
 

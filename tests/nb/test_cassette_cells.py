@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
-from tests.nb.kernels import Kernel, Kernels, text
+from tests.nb.kernels import Kernel, text
 
 AGENTS = """
 import axe_nb
@@ -24,10 +21,9 @@ server = axe_nb.script_server("openai")
 
 
 @pytest.fixture
-def cells(project: Path, kernels: Kernels) -> Kernel:
-    running = kernels.at(Path(sys.executable), project)
-    running.run(AGENTS)
-    return running
+def cells(kernel: Kernel) -> Kernel:
+    kernel.run(AGENTS)
+    return kernel
 
 
 @pytest.mark.req("D-59")

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.nb.kernels import Kernel, Kernels
+from tests.nb.kernels import Kernel
 
 
 @pytest.fixture
-def cells(project: Path, kernel_python: Path, kernels: Kernels) -> Kernel:
+def cells(each_kernel: Kernel, project: Path) -> Kernel:
     """A kernel with the extension, two agents in files, one of the session, and some names."""
     agents = project / "axe" / "agents"
     (project / "axe" / "scripts").mkdir()
@@ -18,17 +18,16 @@ def cells(project: Path, kernel_python: Path, kernels: Kernels) -> Kernel:
     (agents / "lead-writer.toml").write_text('name = "lead-writer"\nmodel = "ollama/qwen3:8b"')
     (agents / "reader.toml").write_text('name = "reader"\nmodel = "openai/gpt-5-mini"')
     (agents / "broken.toml").write_text("no toml at all")
-    running = kernels.at(kernel_python, project)
-    running.run("%load_ext axe_nb")
-    running.run('%%axe_agent planner\nmodel = "script/echo"')
-    running.run('import os\nos.environ["AXE_NB_HISTORY"] = "1"')
-    running.run("%%axe planner -o told\nGo")
+    each_kernel.run("%load_ext axe_nb")
+    each_kernel.run('%%axe_agent planner\nmodel = "script/echo"')
+    each_kernel.run('import os\nos.environ["AXE_NB_HISTORY"] = "1"')
+    each_kernel.run("%%axe planner -o told\nGo")
     Path(project / "lesson.axe").write_text("axe_nb cassette 1.0\n[]\n", "utf-8")
     (project / "notes.txt").write_text("", "utf-8")
-    running.run("import json\nsurvey = 1\nsecond_survey = 2\ndef a_function(): ...")
-    running.run("from dataclasses import dataclass\n@dataclass\nclass Town:\n    name: str")
-    running.run("import axe_nb\n@axe_nb.tool\ndef shout(text: str) -> str: ...\ndel shout")
-    return running
+    each_kernel.run("import json\nsurvey = 1\nsecond_survey = 2\ndef a_function(): ...")
+    each_kernel.run("from dataclasses import dataclass\n@dataclass\nclass Town:\n    name: str")
+    each_kernel.run("import axe_nb\n@axe_nb.tool\ndef shout(text: str) -> str: ...\ndel shout")
+    return each_kernel
 
 
 AGENTS = ("broken", "lead-writer", "planner", "reader")

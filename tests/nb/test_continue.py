@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from axe_nb.scripting.server import ScriptServer, script_server
+from axe_nb.scripting.server import script_server
 from axe_nb.scripting.wire import Protocol
-from tests.nb.kernels import Kernel, Kernels, put_agents, text
+from tests.nb.kernels import Kernel, Kernels, text, write_agents
 from tests.protocols import PROTOCOLS, provider_of
 from tests.providers import sdk
 
@@ -47,25 +46,6 @@ SCRIPTS = {
     ),
     "fails-at-once": '[[rule]]\nstatus = 500\nerror = "oh"\n',
 }
-
-
-@contextmanager
-def cells_and_server(
-    project: Path, python: Path, protocol: Protocol, kernels: Kernels
-) -> Iterator[tuple[Kernel, ScriptServer]]:
-    """A kernel whose agents all ask a server on loopback that speaks the protocol."""
-    agents = {name: f'model = "{provider_of(protocol)}/{name}"\n' for name in SCRIPTS}
-    for name in ("calls", "fails"):
-        agents[name] += 'sub_agents = ["quick", "slow"]\n'
-    put_agents(project, SCRIPTS, agents)
-    with script_server(protocol) as server:
-        running = kernels.at(python, project)
-        assert running.run("%load_ext axe_nb") == []
-        yield running, server
-
-
-def ended(cells: Kernel) -> str:
-    return text(cells.run("print(r.status)")).strip()
 
 
 ENDS: Mapping[str, tuple[str, Callable[[Kernel], object], str]] = {
@@ -109,10 +89,14 @@ def calls_and_results(protocol: Protocol, body: Mapping[str, Any]) -> tuple[list
 def test_a_conversation_goes_on_after_every_end(
     project: Path, protocol: Protocol, kernels: Kernels
 ) -> None:
-    with cells_and_server(project, Path(sys.executable), protocol, kernels) as (cells, server):
+    callers = dict.fromkeys(("calls", "fails"), 'sub_agents = ["quick", "slow"]\n')
+    write_agents(project, SCRIPTS, provider_of(protocol), **callers)
+    with script_server(protocol) as server:
+        cells = kernels.at(Path(sys.executable), project)  # with the address of the server
+        assert cells.run("%load_ext axe_nb") == []
         for end, (agent, make_it_end, status) in ENDS.items():
             make_it_end(cells)
-            assert ended(cells) == status, end
+            assert text(cells.run("print(r.status)")).strip() == status, end
             before = len(server.requests)
             said = cells.run(f"%%axe {agent} -c -o s -m {provider_of(protocol)}/done -q\nand then?")
             # servers of OpenAI's protocol refuse two messages of the user's in a row

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.nb.kernels import Kernel, Kernels, text
+from tests.nb.kernels import Kernel, Output, text
 
 CODE = """\
 %load_ext axe_nb
@@ -33,16 +30,15 @@ axe_nb.define(axe_nb.Agent("lead", "script/lead", sub_agents=("helper",)))
 
 
 @pytest.fixture
-def cells(project: Path, kernels: Kernels) -> Kernel:
+def cells(kernel: Kernel) -> Kernel:
     """A kernel with two runs, of which the second has a child less."""
-    running = kernels.at(Path(sys.executable), project)
-    assert running.run(CODE) == []
-    [error] = running.run("%axe request 0/1")
+    assert kernel.run(CODE) == []
+    [error] = kernel.run("%axe request 0/1")
     assert error["evalue"] == "nothing has run yet"
-    running.run("%%axe lead -q -o first\none two three")
-    running.run("%%axe lead -q -o second\none three")
-    running.run("asked.clear()")
-    return running
+    kernel.run("%%axe lead -q -o first\none two three")
+    kernel.run("%%axe lead -q -o second\none three")
+    kernel.run("asked.clear()")
+    return kernel
 
 
 def head(cells: Kernel, line: str) -> str:
@@ -53,7 +49,7 @@ def asked(cells: Kernel) -> str:
     return text(cells.run("print(*asked); asked.clear()")).strip()
 
 
-def error_lines(outputs: list[dict[str, Any]]) -> list[str]:
+def error_lines(outputs: list[Output]) -> list[str]:
     """The lines of the error that a cell ended with."""
     error = outputs[-1]
     assert error["type"] == "error", text(outputs)

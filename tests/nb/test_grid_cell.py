@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
-from tests.nb.kernels import Kernel, Kernels, text
+from tests.nb.kernels import Kernel, text
 
 pytestmark = pytest.mark.req("E-5")
 
@@ -32,11 +31,10 @@ words = "The country of"
 
 
 @pytest.fixture
-def cells(project: Path, kernel_python: Path, kernels: Kernels) -> Kernel:
-    running = kernels.at(kernel_python, project)
-    assert running.run("%load_ext axe_nb") == []
-    assert running.run(SET_UP) == []
-    return running
+def cells(each_kernel: Kernel) -> Kernel:
+    assert each_kernel.run("%load_ext axe_nb") == []
+    assert each_kernel.run(SET_UP) == []
+    return each_kernel
 
 
 def test_a_cell_shows_one_table_which_is_the_same_each_time(cells: Kernel) -> None:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
 from axe_nb.agents.trust import trust_file
-from tests.nb.kernels import Kernel, Kernels, put_agents, text
+from tests.nb.kernels import Kernel, text, write_agents
 
 AGENTS = {
-    "echo": 'description = "Says it again"\nmodel = "script/echo"\n',
-    "lead": 'model = "script/lead"\nsub_agents = ["echo"]\n',
-    "slow": "",
-    "wrong": 'modle = "script/echo"\n',
+    "echo": 'description = "Says it again"\n',
+    "lead": 'sub_agents = ["echo"]\n',
 }
 SCRIPTS = {
     "echo": (
@@ -32,12 +29,12 @@ SCRIPTS = {
 
 
 @pytest.fixture
-def cells(project: Path, kernels: Kernels) -> Kernel:
+def cells(kernel: Kernel, project: Path) -> Kernel:
     """A kernel with the extension loaded, in a project with the agents above."""
-    put_agents(project, SCRIPTS, AGENTS)
-    running = kernels.at(Path(sys.executable), project)
-    assert running.run("%load_ext axe_nb") == []
-    return running
+    write_agents(project, SCRIPTS, **AGENTS)
+    (project / "axe/agents/wrong.toml").write_text('name = "wrong"\nmodle = "script/echo"\n')
+    assert kernel.run("%load_ext axe_nb") == []
+    return kernel
 
 
 def test_list_says_what_can_be_run_and_what_is_wrong(cells: Kernel) -> None:
@@ -47,12 +44,13 @@ def test_list_says_what_can_be_run_and_what_is_wrong(cells: Kernel) -> None:
         ["echo", "script/echo", "this", "session", "(overrides", "its", "file)"],
         ["here", "script/echo", "this", "session"],
         ["lead", "script/lead", "axe/agents"],
+        ["other", "script/other", "axe/agents"],
         ["slow", "script/slow", "axe/agents"],
         ["wrong", "✗", "unknown", "key", '"modle"', "(line", "2)", "axe/agents"],
     ]
     cells.run("%axe reset --agents")
     first = text(cells.run("%axe list")).splitlines()[0]
-    assert first == "echo   script/echo  Says it again" + " " * 17 + "axe/agents"
+    assert first == "echo   script/echo   Says it again" + " " * 17 + "axe/agents"
 
 
 @pytest.mark.req("A-5.7")
@@ -250,7 +248,7 @@ def test_keys_are_read_from_a_file_and_runs_are_in_the_history(
 @pytest.mark.req("D-81")
 def test_trust_shows_what_is_left_out_and_asks(cells: Kernel, project: Path) -> None:
     file = project / "axe" / "agents" / "echo.toml"
-    file.write_text(f'name = "echo"\n{AGENTS["echo"]}workdir = "/"\n', "utf-8")
+    file.write_text('name = "echo"\nmodel = "script/echo"\nworkdir = "/"\n', "utf-8")
     trust_file().unlink()
     left_out = 'restricted, because you have not trusted "project": left out workdir; to trust it'
     assert left_out in text(cells.run("%%axe echo\nhi"))

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 
-from tests.nb.kernels import Kernel, Kernels, text
+from tests.nb.kernels import Kernel, Output, shown, text
 
 pytestmark = pytest.mark.req("E-8")
 
@@ -23,17 +20,13 @@ agent = axe_nb.Agent("echo", "script/echo")
 
 
 @pytest.fixture
-def cells(project: Path, kernel_python: Path, kernels: Kernels) -> Kernel:
-    running = kernels.at(kernel_python, project)
-    running.run("import os; os.environ.pop('PYTEST_VERSION', None)")
-    assert text(running.run(SETUP)) == ""
-    return running
+def cells(watched_kernel: Kernel) -> Kernel:
+    assert text(watched_kernel.run(SETUP)) == ""
+    return watched_kernel
 
 
-def lines(outputs: list[dict[str, Any]]) -> list[str]:
-    """The texts of displays and their updates."""
-    kinds = ("display_data", "update_display_data")
-    return [one["data"]["text/plain"] for one in outputs if one["type"] in kinds]
+def lines(outputs: list[Output]) -> list[str]:
+    return [data["text/plain"] for data in shown(outputs)]
 
 
 ASK = "[r.text for r in axe_nb.map(agent, [f'p{n}' for n in range(20)], concurrency=4)][-1]"
@@ -62,8 +55,7 @@ def test_a_person_sees_one_line_grow(cells: Kernel) -> None:
     ],
 )
 def test_an_interrupt_is_back_at_once_and_keeps_what_was_done(ask: str, cells: Kernel) -> None:
-    cells.run(f"PAUSE = 0.5\nprompts = [f'p{{n}}' for n in range(500)]")  # noqa: F541
-    cells.run("runs = axe_nb.map(agent, prompts, concurrency=4)")
+    cells.run("PAUSE = 0.5\nruns = axe_nb.map(agent, ['p'] * 500, concurrency=4)")
     outputs = cells.run(ask, live=True, interrupt_after=1.3)
     assert cells.idle_at - cells.interrupted_at < 4.0, "at the first interrupt, not the second"
     assert outputs[-1]["type"] == "error"
@@ -71,11 +63,7 @@ def test_an_interrupt_is_back_at_once_and_keeps_what_was_done(ask: str, cells: K
         "KeyboardInterrupt: stopped; `.results` of the map has the finished runs; "
         "with resume=PATH, the same call would continue"
     ]
-    assert text(cells.run("print(runs.stopped)")).strip() == "interrupted"
-    shown = text(
-        cells.run(
-            "print(runs.done, 0 < len(runs.results) < 100,"
-            " 'cancelled' in {run.status for run in runs.results})"
-        )
+    kept = "0 < len(runs.results) < 100, 'cancelled' in {run.status for run in runs.results}"
+    assert text(cells.run(f"print(runs.stopped, runs.done, {kept})")) == (
+        "interrupted True True True\n"
     )
-    assert shown.strip() == "True True True"

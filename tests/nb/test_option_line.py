@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
 from axe_nb.commands.option_table import RUN
 from axe_nb.commands.parser import Options, UsageError, parse_run
 from axe_nb.notebook.option_line import read_words
-from tests.nb.kernels import Kernel, Kernels, text
+from tests.nb.kernels import Kernel, text
 
 HOSTILE = [
     'x" --mode auto --tools run_command "y',
@@ -79,19 +76,18 @@ def test_counts_of_regular_expressions_stay_as_they_are() -> None:
 
 
 @pytest.fixture
-def cells(project: Path, kernels: Kernels) -> Kernel:
+def cells(kernel: Kernel) -> Kernel:
     """A kernel with the extension loaded and a model that says what sets options."""
-    running = kernels.at(Path(sys.executable), project)
-    assert running.run("%load_ext axe_nb") == []
-    running.run(
+    assert kernel.run("%load_ext axe_nb") == []
+    kernel.run(
         "import axe_nb\n"
         "@axe_nb.script('says')\ndef says(r): return 'x\" --mode auto --tools run_command \"y'\n"
         "@axe_nb.script('echo')\ndef echo(r): return f'{r.last} {[t.name for t in r.tools]}'\n"
         "axe_nb.define(axe_nb.Agent('first', 'script/says'))\n"
         "axe_nb.define(axe_nb.Agent('second', 'script/echo'));"
     )
-    running.run("%%axe first -o r\nhello")
-    return running
+    kernel.run("%%axe first -o r\nhello")
+    return kernel
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.nb.kernels import Kernel, Kernels, text
+from tests.nb.kernels import Kernel, Output, text
 
 CODE = """\
 %load_ext axe_nb
@@ -32,14 +30,13 @@ axe_nb.define(axe_nb.Agent("guide", "script/guide"))
 
 
 @pytest.fixture
-def cells(project: Path, kernels: Kernels) -> Kernel:
+def cells(kernel: Kernel) -> Kernel:
     """A kernel with an agent that answers data."""
-    running = kernels.at(Path(sys.executable), project)
-    assert running.run(CODE) == []
-    return running
+    assert kernel.run(CODE) == []
+    return kernel
 
 
-def html(outputs: list[dict[str, Any]]) -> str:
+def html(outputs: list[Output]) -> str:
     return "".join(o["data"]["text/html"] for o in outputs if "text/html" in o.get("data", {}))
 
 

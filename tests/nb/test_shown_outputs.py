@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
 
-from tests.nb.kernels import Kernels
+from tests.nb.kernels import Kernel
 
 VALUE = "corr3ct-horse-b4ttery"
 SHAPE = "ghp_" + "a1" * 12
@@ -16,8 +14,7 @@ HOSTILE = f"{'say ' * 12}{VALUE} \x1b]0;title\x07\x9b2J {SHAPE}"
 
 
 @pytest.mark.req("D-60")
-def test_outputs_of_a_saved_notebook_have_none(project: Path, kernels: Kernels) -> None:
-    kernel = kernels.at(Path(sys.executable), project)
+def test_outputs_of_a_saved_notebook_have_none(kernel: Kernel) -> None:
     kernel.run(
         "import os, axe_nb\n%load_ext axe_nb\n"
         f"os.environ['THE_API_KEY'] = {VALUE!r}\nhostile = {HOSTILE!r}\n"

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.nb.kernels import Kernel, Kernels, text
+from tests.nb.kernels import WIDGET, Kernel, Output, kinds, shown, text
 
 pytestmark = pytest.mark.req("E-5")
-
-WIDGET = "application/vnd.jupyter.widget-view+json"
 
 FEED = """
 from axe_nb.cell_display import table
@@ -39,14 +35,10 @@ def update(at, *news):
 feed.show("whole")
 """
 
-Output = dict[str, Any]
-
 
 @pytest.fixture
-def cells(project: Path, kernel_python: Path, kernels: Kernels) -> Kernel:
-    running = kernels.at(kernel_python, project)
-    running.run("import os; os.environ.pop('PYTEST_VERSION', None)")
-    return running
+def cells(watched_kernel: Kernel) -> Kernel:
+    return watched_kernel
 
 
 def told(outputs: list[Output]) -> list[Any]:
@@ -62,11 +54,6 @@ def told(outputs: list[Output]) -> list[Any]:
         elif data.get("method") == "custom":
             news.append(data["content"]["parts"])
     return json.loads(re.sub("</?div>", "", json.dumps(news)))  # type: ignore[no-any-return]
-
-
-def shown(outputs: list[Output]) -> list[Output]:
-    """Data of what was displayed, updates too."""
-    return [o["data"] for o in outputs if o["type"] in ("display_data", "update_display_data")]
 
 
 def test_only_what_changed_is_sent_and_all_again_now_and_then(cells: Kernel) -> None:
@@ -96,14 +83,6 @@ def test_a_large_table_is_sent_whole_more_rarely(cells: Kernel) -> None:
     outputs = cells.run(f"for at in (1.0, 2.0, 4.0, 5.1):\n    {large}")
     assert [type(news) for news in told(outputs)] == [dict, dict, dict, list]
     cells.run("feed.finish(''); table.time = real")
-
-
-@pytest.fixture
-def served(cells: Kernel) -> Iterator[Kernel]:
-    """The same kernel, as a Jupyter server starts it."""
-    cells.run("import os; os.environ['JPY_SESSION_NAME'] = 'test.ipynb'")
-    yield cells
-    cells.run("os.environ.pop('JPY_SESSION_NAME', None)")
 
 
 def test_under_a_jupyter_server_the_output_is_a_readable_table(served: Kernel) -> None:
@@ -157,17 +136,19 @@ def test_a_grid_that_fills_is_fed_by_rows_and_ends_as_one_that_no_one_watched(
     assert shown(outputs)[-1] == headless["data"]
 
 
-FAILS = """
+FAILS = f"""
 import ipywidgets
 
 def fail(*args, **kwargs):
     raise RuntimeError("no front end")
 
 kept, ipywidgets.Widget.send = ipywidgets.Widget.send, fail
+{GRID}
+ipywidgets.Widget.send = kept
 """
 
 
 def test_a_front_end_that_fails_does_not_touch_the_grid(cells: Kernel) -> None:
-    outputs = cells.run(f"{FAILS}{GRID}ipywidgets.Widget.send = kept", live=True)
-    assert "error" not in [o["type"] for o in outputs], text(outputs)
+    outputs = cells.run(FAILS, live=True)
+    assert "error" not in kinds(outputs), text(outputs)
     assert "4 inputs × 1 variant" in shown(outputs)[-1]["text/plain"]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.nb.kernels import Kernel, Kernels, text
+from tests.nb.kernels import Kernel, text
 
 pytestmark = pytest.mark.req("D-84")
 
@@ -29,13 +28,12 @@ axe_nb.define(
 
 
 @pytest.fixture
-def cells(project: Path, kernels: Kernels) -> Kernel:
-    running = kernels.at(Path(sys.executable), project)
+def cells(kernel: Kernel, project: Path) -> Kernel:
     (project / "a.txt").write_text("old\n")
-    assert running.run(CODE) == []
-    running.run("%%axe writer -q -o first\nGo")
+    assert kernel.run(CODE) == []
+    kernel.run("%%axe writer -q -o first\nGo")
     assert (project / "a.txt").read_text() == "new\n"
-    return running
+    return kernel
 
 
 def test_the_difference_is_shown_before_a_person_is_asked(cells: Kernel, project: Path) -> None:

@@ -6,16 +6,12 @@ import itertools
 import json
 import re
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from axe_nb.views.markdown import render
-from tests.nb.kernels import Kernel, Kernels, text
-
-WIDGET = "application/vnd.jupyter.widget-view+json"
+from tests.nb.kernels import WIDGET, Kernel, Output, kinds, shown, text
 
 SETUP = """
 import asyncio, axe_nb
@@ -39,25 +35,11 @@ PAUSE, PAD = 0.3, ""
 
 RUN = "r = axe_nb.run('lead', 'Go.')"
 
-Output = dict[str, Any]
-
 
 @pytest.fixture
-def cells(project: Path, kernel_python: Path, kernels: Kernels) -> Kernel:
-    running = kernels.at(kernel_python, project)
-    running.run("import os; os.environ.pop('PYTEST_VERSION', None)")
-    assert text(running.run(SETUP)) == ""
-    return running
-
-
-def kinds(outputs: list[Output]) -> list[str]:
-    """Types of the messages, each once, in order of first use."""
-    return list(dict.fromkeys(output["type"] for output in outputs))
-
-
-def shown(outputs: list[Output]) -> list[Output]:
-    """Data of what was displayed, updates too."""
-    return [o["data"] for o in outputs if o["type"] in ("display_data", "update_display_data")]
+def cells(watched_kernel: Kernel) -> Kernel:
+    assert text(watched_kernel.run(SETUP)) == ""
+    return watched_kernel
 
 
 def test_where_a_person_watches_a_widget_is_fed_and_then_replaced(cells: Kernel) -> None:
@@ -69,12 +51,10 @@ def test_where_a_person_watches_a_widget_is_fed_and_then_replaced(cells: Kernel)
     assert last["text/plain"].startswith("All **done**.")
     assert kinds(outputs)[-1] == "comm_close"
     assert "did Task: part 2" in text(cells.run("print(r.children[2].text)"))
-
-
-def test_the_twin_of_a_live_run_is_that_of_a_headless_one(cells: Kernel) -> None:
-    live = shown(cells.run(RUN, live=True))[-1]
-    [headless] = shown(cells.run(RUN))
-    assert live == headless
+    headless = cells.run(RUN)
+    assert (kinds(headless), shown(headless)) == (["display_data"], [last])
+    cells.run("os.environ['AXE_NB_DISPLAY'] = 'live'")
+    assert "comm_open" in kinds(cells.run(RUN)), "headless, too"
 
 
 @pytest.mark.parametrize(
@@ -95,12 +75,6 @@ def test_the_live_view_needs_a_person_and_widgets(
     outputs = cells.run(RUN, live=True)
     assert ("comm_open" in kinds(outputs)) is is_live
     assert len(shown(outputs)) == (2 if is_live else 1)
-
-
-def test_headless_there_is_one_output_and_no_widget_unless_asked_for(cells: Kernel) -> None:
-    assert kinds(cells.run(RUN)) == ["display_data"]
-    cells.run("os.environ['AXE_NB_DISPLAY'] = 'live'")
-    assert "comm_open" in kinds(cells.run(RUN))
 
 
 def test_captured_output_is_the_twin_at_once(cells: Kernel) -> None:
@@ -165,23 +139,18 @@ def contents(outputs: list[Output]) -> list[Any]:
     """What the browser was told, in order: snapshots and news."""
     told = []
     for output in outputs:
-        if output["type"] == "comm_open":
-            told.append(json.loads(output["data"]["state"]["snapshot"]))
-        elif output["type"] == "comm_msg":
-            data = output["data"]
-            told.append(
-                data["content"]
-                if data["method"] == "custom"
-                else json.loads(data["state"]["snapshot"])
-            )
+        data = output.get("data", {})
+        if data.get("method") == "custom":
+            told.append(data["content"])
+        elif output["type"] in ("comm_open", "comm_msg"):
+            told.append(json.loads(data["state"]["snapshot"]))
     return told
 
 
 def told_by(outputs: list[Output]) -> list[Any]:
     """The news of a live tree, in order."""
-    return contents(
-        [o for o in outputs if "snapshot" in json.dumps(o) or "custom" in json.dumps(o)]
-    )
+    news = [o for o in outputs if "snapshot" in json.dumps(o) or "custom" in json.dumps(o)]
+    return contents(news)
 
 
 def join_answers(told: list[Any]) -> list[str]:
@@ -240,8 +209,7 @@ talks = axe_nb.define(Agent("talks", "script/talks"))
 
 @pytest.mark.req("D-24")
 def test_a_live_run_shows_its_text_as_it_comes_unless_that_is_turned_off(cells: Kernel) -> None:
-    cells.run(STREAMING)
-    cells.run("%load_ext axe_nb")
+    cells.run(f"%load_ext axe_nb\n{STREAMING}")
     run = "r = axe_nb.run('talks', 'Go.'{})"
     whole = "Once upon a time there was a stream."
     live = cells.run(run.format(""), live=True)
@@ -249,9 +217,8 @@ def test_a_live_run_shows_its_text_as_it_comes_unless_that_is_turned_off(cells: 
     dry = "%%axe talks --dry-run\nGo."
     assert "\nStream:   yes\n" in text(cells.run(dry, live=True))
     assert "Stream:" not in text(cells.run(dry))
-    assert "\nStream:   no\n" in text(
-        cells.run(dry.replace("--dry", "--no-stream --dry"), live=True)
-    )
+    whole_dry = "%%axe talks --no-stream --dry-run\nGo."
+    assert "\nStream:   no\n" in text(cells.run(whole_dry, live=True))
     outputs = cells.run(run.format(", stream=False"), live=True)
     assert set(live_texts(outputs)) <= {whole}
     outputs = cells.run("%%axe talks --no-stream\nGo.", live=True)
@@ -326,17 +293,6 @@ def test_a_front_end_that_fails_does_not_touch_the_run(cells: Kernel) -> None:
     outputs = cells.run(RUN, live=True)
     assert "All **done**." in shown(outputs)[-1]["text/plain"]
     assert "error" not in kinds(outputs)
-
-
-SERVED = "import os; os.environ['JPY_SESSION_NAME'] = 'test.ipynb'"
-
-
-@pytest.fixture
-def served(cells: Kernel) -> Iterator[Kernel]:
-    """The same kernel, as a Jupyter server starts it."""
-    cells.run(SERVED)
-    yield cells
-    cells.run("os.environ.pop('JPY_SESSION_NAME', None)")
 
 
 def opened(outputs: list[Output]) -> list[Output]:

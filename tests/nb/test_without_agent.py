@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.nb.kernels import Kernel, Kernels, text
+from tests.nb.kernels import Kernel, text, write_agents
 
 SCRIPT = '[[rule]]\ntext = "Heard: {last}"\nusage = { input_tokens = 10, output_tokens = 2 }\n'
 
 
 @pytest.fixture
-def cells(project: Path, kernels: Kernels) -> Kernel:
-    (project / "axe" / "scripts").mkdir()
-    (project / "axe" / "scripts" / "echo.toml").write_text(SCRIPT, "utf-8")
-    running = kernels.at(Path(sys.executable), project)
-    assert running.run("%load_ext axe_nb") == []
-    return running
+def cells(kernel: Kernel, project: Path) -> Kernel:
+    write_agents(project, {"echo": SCRIPT})
+    assert kernel.run("%load_ext axe_nb") == []
+    return kernel
 
 
 def test_neither_agent_nor_model_is_an_error_with_the_usage(cells: Kernel) -> None:

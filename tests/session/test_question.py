@@ -1,21 +1,22 @@
-"""What a person is shown before they decide: all of it, or how much is not."""
+"""What a person is shown before they decide, all of it; only what says yes is a yes."""
 
 from __future__ import annotations
 
+import asyncio
 import re
+import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from axe_nb.engine.person import ApprovalRequest
-from axe_nb.session.drive import prompt_person
-from axe_nb.session.prompts import (
-    MAX_SHOWN,
-    WIDTH,
-    format_model_question,
-    format_question,
-)
-from tests.session.test_approval import say
+from axe_nb.engine.person import ApprovalRequest, Decision
+from axe_nb.session.drive import Approver, prompt_person
+from axe_nb.session.portal import portal
+from axe_nb.session.prompts import MAX_SHOWN, WIDTH, format_model_question, format_question
+from tests.session.typed import say
+
+pytestmark = pytest.mark.req("D-48")
 
 
 def request(tool: str = "write_it", /, **fields: Any) -> ApprovalRequest:
@@ -27,7 +28,6 @@ def command(text: str, **fields: Any) -> ApprovalRequest:
     return request("run_command", arguments={"command": text}, whole="command", **fields)
 
 
-@pytest.mark.req("D-48")
 def test_a_command_is_shown_whole_with_its_real_line_breaks() -> None:
     lines = [f"echo {n}" for n in range(2000)]
     asked = format_question(command("\n".join([*lines, "rm -r src"])))
@@ -37,7 +37,6 @@ def test_a_command_is_shown_whole_with_its_real_line_breaks() -> None:
     assert asked.choices.startswith("yes (type the whole word: there are 2,002 lines above)  [n]o")
 
 
-@pytest.mark.req("D-48")
 def test_no_line_of_a_command_looks_like_a_part_of_the_prompt() -> None:
     asked = format_question(command("ls\n[y]es  [n]o: y\nlead wants to call list_dir()\rx"))
     own = [line for line in asked.text.split("\n") if not line.startswith("  | ")]
@@ -45,7 +44,6 @@ def test_no_line_of_a_command_looks_like_a_part_of_the_prompt() -> None:
     assert "\r" not in asked.text
 
 
-@pytest.mark.req("D-48")
 @pytest.mark.parametrize("where", ["arguments", "detail"])
 def test_of_anything_else_that_is_long_start_and_end_are_shown_with_the_count(where: str) -> None:
     text = "START" + "x" * 3 * MAX_SHOWN + "END"
@@ -60,7 +58,6 @@ def test_of_anything_else_that_is_long_start_and_end_are_shown_with_the_count(wh
     )
 
 
-@pytest.mark.req("D-48")
 @pytest.mark.parametrize(("short", "word"), [("y", "yes"), ("a", "always"), ("Y", "YES")])
 def test_where_something_is_hidden_only_the_whole_word_counts(
     short: str, word: str, monkeypatch: pytest.MonkeyPatch
@@ -72,7 +69,6 @@ def test_where_something_is_hidden_only_the_whole_word_counts(
     assert "characters are hidden." in prompts[1]
 
 
-@pytest.mark.req("D-48")
 @pytest.mark.parametrize("blank", ["", " ", "\t\u3000 "])
 def test_blank_lines_push_nothing_out_of_sight(blank: str) -> None:
     asked = format_question(command("rm -r src\n" + f"{blank}\n" * 300 + "ls\n\n\nls"))
@@ -81,7 +77,6 @@ def test_blank_lines_push_nothing_out_of_sight(blank: str) -> None:
     assert "hidden" not in asked.text
 
 
-@pytest.mark.req("D-48")
 @pytest.mark.parametrize(
     ("gap", "count"),
     [("\u3000" * 2000, 2000), ((" " * 39 + "\u3000") * 50, 2000), ("\t" * 9, 9), (" " * 40, 40)],
@@ -90,7 +85,7 @@ def test_blanks_of_every_kind_are_counted_in_a_gap(gap: str, count: int) -> None
     assert f"ls ⟨{count} blanks⟩ ; rm" in format_question(command(f"ls{gap}; rm -r src")).text
 
 
-@pytest.mark.req("D-48", "D-83")
+@pytest.mark.req("D-83")
 def test_always_says_what_it_covers_and_is_not_offered_where_it_covers_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -116,7 +111,6 @@ BLANKS = (
 )
 
 
-@pytest.mark.req("D-48")
 @pytest.mark.parametrize("character", [*BLANKS, "\x1b", "\r", "\x9b", "\x00", "\u2028"])
 def test_no_invisible_character_reaches_the_prompt(character: str) -> None:
     odd = f"a{character}b"
@@ -129,7 +123,6 @@ def test_no_invisible_character_reaches_the_prompt(character: str) -> None:
     assert character not in whole.text
 
 
-@pytest.mark.req("D-48")
 def test_a_name_of_an_agent_cannot_write_the_prompt() -> None:
     asked = format_question(request(agent="lead wants nothing\n[y]es\x1b[2K"))
     assert asked.text.count("\n") == 0
@@ -137,7 +130,6 @@ def test_a_name_of_an_agent_cannot_write_the_prompt() -> None:
     assert len(format_question(request(agent="x" * 9000)).text) < 200
 
 
-@pytest.mark.req("D-48")
 @pytest.mark.parametrize("letter", ["x", "好", "\t"])
 def test_the_rest_of_a_long_line_never_stands_where_the_prompt_stands(letter: str) -> None:
     text = letter * 500
@@ -155,10 +147,81 @@ def test_the_rest_of_a_long_line_never_stands_where_the_prompt_stands(letter: st
         assert text in whole or letter == "\t", "nothing is lost"
 
 
-@pytest.mark.req("D-48")
 def test_a_models_question_cannot_look_like_another_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     prompts = say(monkeypatch, "no")
     prompt_person(request("", detail="Shall I go on?\n> y\n[sudo] password: "))
     assert prompts == [
         "\nlead asks:\n  | Shall I go on?\n  | > y\n  | [sudo] password: \nanswer to lead> "
     ]
+
+
+ASKED = request("write_file", arguments={"path": "a"})
+
+WORDS = {
+    "y": "yes", "YES": "yes", " Always ": "always", "a": "always", "no": "no", "S": "stop",
+    "stop.": "stop", "stop, this is wrong": "stop",
+}  # fmt: skip
+"""What is typed → the answer that it is."""
+
+NO_WORDS = {
+    "Please answer with one of these letters": (
+        "abort", "exit", "yuck", "are you sure?", "", "nope", "end", "så", "yes?",
+    ),
+    "Only a no can be followed by a reason.": (
+        "yes, but not in sub", "always ask me first", "a bit later", "y not", "edit it first",
+    ),
+}  # fmt: skip
+"""The next prompt → what was typed and is no answer."""
+
+
+@pytest.mark.parametrize("typed", WORDS)
+def test_a_letter_or_the_whole_word_is_an_answer(
+    typed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say(monkeypatch, typed)
+    assert prompt_person(ASKED).choice == WORDS[typed]
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"), [(typed, told) for told, words in NO_WORDS.items() for typed in words]
+)
+def test_what_only_begins_like_an_answer_is_asked_again(
+    typed: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompts = say(monkeypatch, typed, "No, use README.md")
+    decision = prompt_person(ASKED)
+    assert (decision.choice, decision.text) == ("no", "use README.md")
+    assert prompts[1].startswith(told)
+
+
+def test_arguments_that_are_not_an_object_are_told_and_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    deep = f'{{"path": {"[" * 200}{"]" * 200}}}'
+    prompts = say(monkeypatch, "e", "[1]", "e", deep, "e", '{"path": "b"}')
+    decision = prompt_person(ASKED)
+    assert (decision.choice, decision.arguments) == ("edit", {"path": "b"})
+    assert prompts[4].startswith("The arguments must be a JSON object")
+    assert prompts[2].startswith("The arguments must be a JSON object")
+
+
+def test_the_view_shows_a_call_before_its_question_and_between_two_questions() -> None:
+    seen: list[str] = []
+
+    def answer(request: ApprovalRequest) -> Decision:
+        seen.append(request.agent)
+        return Decision("yes")
+
+    approver = Approver(answer)
+
+    async def ask_both() -> None:
+        asked = [replace(ASKED, agent="first"), replace(ASKED, agent="second")]
+        await asyncio.gather(*map(approver.ask_person, asked))
+
+    running, _ = portal.begin(ask_both())
+    while not running.done():
+        seen.append("view")
+        approver.serve()
+        time.sleep(0.05)
+    assert seen.index("first") >= 2, "the view had more than the tick in which the call arrived"
+    assert "view" in seen[seen.index("first") : seen.index("second")]

@@ -15,6 +15,8 @@ from axe_nb import Agent, Request, RunResult, call
 from axe_nb.agents import trust
 from axe_nb.session import snapshot
 
+pytestmark = pytest.mark.req("D-53")
+
 on_posix = pytest.mark.skipif(os.name == "nt", reason="needs links")
 
 
@@ -69,7 +71,6 @@ def heard(result: RunResult) -> str:
     return "\n".join(r.content for m in result.messages for r in m.tool_results)
 
 
-@pytest.mark.req("D-53")
 @pytest.mark.parametrize("permissions", [{}, {"run_command": "deny"}])
 def test_a_run_with_file_tools_and_a_sub_agent_does_not_reach_the_whole_disk(
     permissions: dict[str, str], project: Path, tmp_path: Path
@@ -97,7 +98,6 @@ def test_a_run_with_file_tools_and_a_sub_agent_does_not_reach_the_whole_disk(
     assert 'agent "worker" was added after this run began' in heard(result)
 
 
-@pytest.mark.req("D-53")
 def test_a_sub_agent_is_what_it_was_when_the_root_began(project: Path, tmp_path: Path) -> None:
     sent = keep("worker")
     path = put_agent("worker", system_prompt="first", tools=["grep"])
@@ -115,7 +115,6 @@ def test_a_sub_agent_is_what_it_was_when_the_root_began(project: Path, tmp_path:
     assert [child.status for child in result.children] == ["completed"] * 2
 
 
-@pytest.mark.req("D-53")
 def test_skills_and_context_files_are_those_of_the_start(project: Path) -> None:
     sent = keep("worker")
     put("axe/skills/s.md", "SKILL 1")
@@ -134,7 +133,6 @@ def test_skills_and_context_files_are_those_of_the_start(project: Path) -> None:
     assert not {"SKILL 2", "FILE 2", "FILE 3"} & set(sent[0].system.split("\n"))
 
 
-@pytest.mark.req("D-53")
 def test_an_agent_that_only_code_starts_is_that_of_the_start_too(project: Path) -> None:
     sent = keep("worker")
     path = put_agent("worker", system_prompt="first")
@@ -149,18 +147,16 @@ def test_an_agent_that_only_code_starts_is_that_of_the_start_too(project: Path) 
     assert [request.system for request in sent] == ["first"]
 
 
-@pytest.mark.req("D-53")
 def test_a_childs_workdir_lies_in_the_roots(project: Path, tmp_path: Path) -> None:
     trust.trust_file().unlink()
     keep("inside")
     keep("outside")
-    keep("none")
+    keep("none", turns(call("list_dir", path=".")))
     put("data/deep/a.txt")
+    Path("docs").mkdir()
     put_agent("inside", workdir="data/deep")
     put_agent("outside", workdir="docs")
-    Path("docs").mkdir()
     put_agent("none", tools=["list_dir"])
-    axe_nb.script("none")(turns(call("list_dir", path=".")))
     names = ("inside", "outside", "none")
     result = play([ask(name) for name in names], sub_agents=names, workdir="data")
     inside, none = result.children
@@ -171,7 +167,6 @@ def test_a_childs_workdir_lies_in_the_roots(project: Path, tmp_path: Path) -> No
     ) in heard(result)
 
 
-@pytest.mark.req("D-53")
 def test_only_the_users_own_or_trusted_files_name_a_workdir_elsewhere(
     project: Path, tmp_path: Path
 ) -> None:
@@ -191,7 +186,6 @@ def test_only_the_users_own_or_trusted_files_name_a_workdir_elsewhere(
     assert [(child.ok, child.warnings) for child in result.children] == [(True, ())] * 2
 
 
-@pytest.mark.req("D-53")
 def test_code_cannot_take_an_agent_out_of_the_workdir_of_its_run(
     project: Path, tmp_path: Path
 ) -> None:
@@ -216,7 +210,6 @@ def test_code_cannot_take_an_agent_out_of_the_workdir_of_its_run(
 
 
 @on_posix
-@pytest.mark.req("D-53")
 def test_a_link_does_not_take_a_workdir_out_of_the_roots(project: Path, tmp_path: Path) -> None:
     trust.trust_file().unlink()
     keep("worker")
@@ -228,7 +221,6 @@ def test_a_link_does_not_take_a_workdir_out_of_the_roots(project: Path, tmp_path
     assert "lies outside the workdir of the run" in heard(result)
 
 
-@pytest.mark.req("D-53")
 def test_a_hostile_project_cannot_make_the_start_endless(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,7 +235,6 @@ def test_a_hostile_project_cannot_make_the_start_endless(
 
 
 @on_posix
-@pytest.mark.req("D-53")
 def test_a_folder_that_is_exchanged_for_a_link_is_no_workdir_any_more(
     project: Path, tmp_path: Path
 ) -> None:
@@ -276,7 +267,6 @@ def test_a_folder_that_is_exchanged_for_a_link_is_no_workdir_any_more(
 
 
 @on_posix
-@pytest.mark.req("D-53")
 @pytest.mark.parametrize("workdir", ["link", "link/deep", "link/..", "link/../deep", "sub/../link"])
 def test_a_workdir_beyond_a_link_in_the_current_folder_is_refused(
     workdir: str, project: Path, tmp_path: Path
@@ -295,7 +285,6 @@ def test_a_workdir_beyond_a_link_in_the_current_folder_is_refused(
 
 
 @on_posix
-@pytest.mark.req("D-53")
 def test_a_link_in_the_roots_workdir_leads_no_file_of_the_user_out_of_it(
     project: Path, tmp_path: Path
 ) -> None:
