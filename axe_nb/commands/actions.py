@@ -74,7 +74,6 @@ def format_tools(agent: Agent) -> str:
 
 
 def diagnose(agents_dir: str | None) -> list[Finding]:
-    """Diagnoses configuration problems."""
     try:
         check_agents_dir(agents_dir)
     except ConfigError as error:

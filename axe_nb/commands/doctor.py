@@ -53,13 +53,10 @@ PACKAGES = ("axe-nb", "ipython", "ipykernel", "ipywidgets", "anywidget", "httpx"
 """Packages whose versions are shown; not every environment has those of the notebook."""
 
 Models: TypeAlias = dict[str, list[str]]
-"""Model → agents that use it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check."""
-
     state: State
     what: str
     message: str
@@ -73,7 +70,6 @@ class Finding:
 
 
 def make_failed_finding(what: str, error: AxeError) -> Finding:
-    """Makes the finding of an error."""
     place = f" ({error.place})" if error.place else ""
     return Finding("wrong", what, f"{error}{place}", error.hint)
 

@@ -304,7 +304,6 @@ COMMANDS: tuple[Command, ...] = (
         ),
     ),
 )  # fmt: skip
-"""Every command, in help order."""
 
 
 def commands_of(face: Face) -> Mapping[str, Command]:

@@ -28,7 +28,6 @@ INPUT, AGENT_AND_MODEL, LIMITS, ANSWER, STEPS, SHOWN = OPTION_GROUPS = (
     "Prompt and inputs", "Agent and model", "Limits and permissions", "Answer and checks",
     "Step by step", "Display",
 )  # fmt: skip
-"""Headings of options on help pages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +50,12 @@ class Option:
     required: bool = True
     """For positional arguments: if true, it cannot be omitted."""
     value: bool = True
-    """Value that a flag sets."""
     offers: Literal["", "agents", "models", "tools", "variables", "runs", "files", "commands"] = ""
     """Completions for its value; empty = its choices, if any; files are left to IPython."""
     group: str = "Options"
-    """Heading of its group on help pages."""
 
     @property
     def flag(self) -> str:
-        """The long form."""
         return self.flags[-1]
 
     @property

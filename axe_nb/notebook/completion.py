@@ -32,7 +32,6 @@ BODY = re.compile(
 """Matches the beginning of a cell up to its body; other magics and blank lines may come first."""
 
 LINE = re.compile(r"\s*(?P<magic>%%axe_agent|%%axe_grid|%%axe|%axe)\s+(?P<rest>.*)", re.DOTALL)
-"""A line with a magic, up to the cursor."""
 
 OTHER = re.compile(r"\s*\Z|%%(?!axe\b|axe_agent\b|axe_grid\b)")
 """Matches a line that may precede a cell magic: a blank one, or another magic, such as %%time."""
@@ -45,7 +44,6 @@ IN_BRACES = re.compile(r"(?<!\\)\{\{(?:(?!\}\})[^\n])*?(?P<word>[^\W\d][\w.]*)?\
 """An expression whose braces are open at the end of a text."""
 
 HEADER = re.compile(r"^[ \t]*\[+([\w.-]+)\].*$", re.MULTILINE)
-"""The header of a TOML table."""
 
 Offers: TypeAlias = tuple[str, list[str]]
 """The text before the cursor that is replaced, and the texts that may replace it."""

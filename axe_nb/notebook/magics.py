@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from axe_nb.exploring.grid import Grid
 
 OPTIONS = ("model", "model_all", "timeout", "retries", "mode", "agents_dir")
-"""Settings that are options of a run."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 

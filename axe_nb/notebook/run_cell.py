@@ -147,8 +147,6 @@ def _start_in_thread(handle: RunHandle, shown: View) -> None:
     begun = threading.Event()
 
     class Noticed:
-        """A view that signals its first event."""
-
         streams, is_live = shown.streams, shown.is_live
         tick, finish = shown.tick, shown.finish
 

@@ -37,7 +37,6 @@ PAUSE = 0.2
 """Seconds between a question and its prompt, so that the view can show the call."""
 
 END = object()
-"""Marker after the last event."""
 
 
 class View(Protocol):
@@ -62,8 +61,6 @@ class View(Protocol):
 
 
 class NullView:
-    """A view that shows nothing."""
-
     streams = is_live = False
 
     def event(self, event: Event) -> None: ...
@@ -84,8 +81,6 @@ class Line(Protocol):
 
 
 class NoLine:
-    """A line that is not shown."""
-
     def show(self, text: str) -> None: ...
 
     def finish(self, text: str) -> None: ...
@@ -97,7 +92,6 @@ class Approver:
     def __init__(self, answer: Callable[[Question], Decision]) -> None:
         self._answer = answer
         self._asked_at = -math.inf
-        """Time of the newest question."""
         self._questions: queue.SimpleQueue[
             tuple[Question, asyncio.AbstractEventLoop, asyncio.Future[Decision]]
         ] = queue.SimpleQueue()

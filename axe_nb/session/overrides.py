@@ -81,7 +81,6 @@ class Overrides:
     output: Any = None
     """Form of the answer: a JSON Schema, a type, or the path of a file with a JSON Schema."""
     expect: str | None = None
-    """Expectations of the finished run, as in `depth <= 2; no write_file`."""
     step: StepOption | None = None
     """True, or the function that decides at each pause; the run is stepped through."""
     break_at: tuple[str, ...] | None = None

@@ -133,7 +133,6 @@ async def _shut_down() -> None:
 
 
 portal = Portal()
-"""The loop thread of this process."""
 
 atexit.register(portal.close)
 if hasattr(os, "register_at_fork"):  # a forked process has the loop of its parent, but no thread

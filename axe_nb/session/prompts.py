@@ -63,9 +63,7 @@ class Answer:
     about: str = ""
     """Text after the word in the prompt."""
     needs_word: bool = False
-    """True if the letter alone is not accepted."""
     takes_reason: bool = False
-    """True if a reason may follow."""
 
     def __str__(self) -> str:
         word = self.choice if self.needs_word else f"[{self.choice[0]}]{self.choice[1:]}"
@@ -74,8 +72,6 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """An approval prompt."""
-
     text: str
     answers: Sequence[Answer]
     caution: str = ""
@@ -83,7 +79,6 @@ class Prompt:
 
     @property
     def choices(self) -> str:
-        """The possible answers."""
         return "  ".join(map(str, self.answers))
 
 
@@ -179,7 +174,6 @@ def format_call(tool: str, arguments: Mapping[str, Any], whole: object) -> tuple
 
 
 EXAMPLE = '{"text": "…", "calls": [{"tool": "…", "arguments": {…}}]}'
-"""Example of a reply as JSON."""
 
 
 class WrongInput(Exception):
@@ -226,7 +220,6 @@ def parse_reply(typed: str) -> Response:
 
 
 def _parse(typed: str, wanted: str) -> Any:
-    """Parses JSON."""
     try:
         value = json.loads(typed)
         check_nesting(value)

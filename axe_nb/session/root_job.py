@@ -142,8 +142,6 @@ def _with_model(agent: Agent, model: str | None) -> Agent:
 
 @dataclass
 class BeginningFork:
-    """A fork that is about to start."""
-
     request: RunRequest
     point: ForkPoint
     restored: RestoredAgents
@@ -169,7 +167,6 @@ class BeginningFork:
         return adapt(env, own)
 
     def make_job(self) -> tuple[Agent, Job]:
-        """The root's agent and job."""
         root, options = self.point.root, self.request.overrides
         agent = self.restored.root
         had = Illustrated(root.prompt, root.pictures)

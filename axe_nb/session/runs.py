@@ -38,8 +38,6 @@ GLANCE = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """The request for a run."""
-
     agent: str | Agent | None
     """The agent or its name; None = the model is asked without an agent."""
     prompt: str = ""
@@ -47,7 +45,6 @@ class RunRequest:
     pictures: tuple[Picture, ...] = ()
     """Pictures of the prompt, in the order of their marks."""
     overrides: Overrides = Overrides()
-    """Changes to the agent for this run only."""
     continue_from: RunResult | None = None
     """An earlier result whose conversation to continue."""
     fork: ForkPoint | None = None
@@ -99,7 +96,6 @@ class RunHandle:
 
     @property
     def name(self) -> str:
-        """The agent's name, for people."""
         fork = self.request.fork
         agent = fork.root.agent if fork else self.request.agent
         return (agent.name if isinstance(agent, Agent) else agent) or NO_AGENT

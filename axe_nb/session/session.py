@@ -295,4 +295,3 @@ def find_context() -> Context | None:
 
 
 session = Session(agents=DEFINED, defaults=DEFAULTS)
-"""The session of this process, used by every front end."""

@@ -69,7 +69,6 @@ class Snapshot:
         self._contexts: dict[Key, Context | ConfigError] = {}
         self._size = 0
         self.loaded: dict[str, Agent] = {}
-        """Name → agent that a run has looked up."""
         self._is_taken = False
         """True if only agents that were read already can be started."""
         self._is_sent = False

@@ -9,7 +9,6 @@ from axe_nb.agents.agent import Agent
 from axe_nb.commands.option_table import ABOUT, COMMANDS, EXAMPLES, RUN, Command, commands_of
 from axe_nb.commands.options import FACES, OPTION_GROUPS, OPTIONS, Face
 from axe_nb.commands.parser import (
-    Parser,
     UsageError,
     command_of,
     list_parser,
@@ -26,14 +25,9 @@ pytestmark = pytest.mark.req("B-12")
 NAMES = {"folder": "more/agents", "name": "critic", "draft": "A text."}
 """Variables that examples of lines use."""
 
-CALL = re.compile(r"axe-nb\b[^|&>)]*")
-"""A call of the command within a line of a shell."""
-
 FACE_COMMANDS: list[tuple[Face, Command]] = [
     (face, command) for command in COMMANDS for face in FACES if face in command.words
 ]
-
-LISTS = {"axe-nb", "axe-nb agents", "axe-nb config", "%axe"}
 
 CELLS = [
     example
@@ -49,14 +43,10 @@ LINES = [
 ]
 
 
-def all_pages() -> list[Parser]:
-    lists = [list_parser("line"), *(list_parser("command", group) for group in ("", "agents"))]
-    return [*(parser(command, face) for face, command in FACE_COMMANDS), *lists]
-
-
 def test_every_example_has_a_page() -> None:
     programs = {command.program(face) for face, command in FACE_COMMANDS}
-    assert EXAMPLES.keys() | ABOUT.keys() <= programs | LISTS
+    lists = {"axe-nb", "axe-nb agents", "axe-nb config", "%axe"}
+    assert EXAMPLES.keys() | ABOUT.keys() <= programs | lists
 
 
 @pytest.mark.parametrize("code", CELLS)
@@ -75,7 +65,7 @@ def test_the_examples_of_cells_are_accepted(code: str) -> None:
 @pytest.mark.parametrize("code", LINES)
 def test_the_examples_of_lines_are_accepted(code: str) -> None:
     if not code.startswith("%axe"):
-        calls = CALL.findall(code)
+        calls = re.findall(r"axe-nb\b[^|&>)]*", code)  # in a line of a shell
         assert calls
         for call in calls:
             command, words = command_of(shlex.split(call)[1:])
@@ -95,7 +85,9 @@ def test_the_examples_of_lines_are_accepted(code: str) -> None:
 @pytest.mark.parametrize("columns", [80, 24])
 def test_no_line_is_wider_than_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    pages = [page.format_help() for page in all_pages()]
+    lists = [list_parser("line"), list_parser("command"), list_parser("command", "agents")]
+    every = [*(parser(command, face) for face, command in FACE_COMMANDS), *lists]
+    pages = [page.format_help() for page in every]
     if columns < 80:  # nothing fails; examples stay as they are typed
         return
     typed = {line for text in EXAMPLES.values() for line in text.split("\n")}
@@ -125,13 +117,8 @@ def test_the_lists_have_every_command() -> None:
         assert not second or first != "agents" or f"\n  {second} " in pages["agents"]
 
 
-@pytest.mark.parametrize(
-    ("line", "face", "advice"),
-    [("show --help", "line", "see %axe help show"), ("--help", "cell", "see %%axe?")],
-)
-def test_help_is_found_from_where_there_is_no_such_option(
-    line: str, face: Face, advice: str
-) -> None:
-    command = commands_of("line")["show"] if face == "line" else RUN
-    with pytest.raises(UsageError, match=re.escape(advice)):
-        parse(command, face, line.removeprefix("show ") if face == "line" else line)
+def test_help_is_found_from_where_there_is_no_such_option() -> None:
+    with pytest.raises(UsageError, match="see %axe help show"):
+        parse(commands_of("line")["show"], "line", "--help")
+    with pytest.raises(UsageError, match=r"see %%axe\?"):
+        parse(RUN, "cell", "--help")

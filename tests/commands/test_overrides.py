@@ -1,21 +1,26 @@
-"""Options as keywords of Python: one clear line for what is wrong, and the session's defaults."""
+"""Options as keywords of Python, and that they mean the same in the three faces of text."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import axe_nb
 from axe_nb import Agent, ConfigError, Request, RunResult, call
+from axe_nb.commands.option_table import RUN
 from axe_nb.commands.options import OPTIONS
+from axe_nb.commands.parser import UsageError, parse_run, parser
+from axe_nb.scripting.lookup import functions
 from axe_nb.session.overrides import DEFAULT_TIMEOUT, Overrides, RunOptions
-from axe_nb.session.session import session
+from axe_nb.session.session import Session, session
+from tests.engine.in_process import ask_session
 
 
 @pytest.fixture
@@ -71,17 +76,19 @@ def test_what_a_run_cannot_be_asked_with_is_one_clear_line(
     assert "\n" not in told
 
 
-@pytest.mark.parametrize("name", ["temperature", "temprature"])
-def test_a_parameter_of_the_model_is_told_with_its_place(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("temperature", 'to pass it to the model: params={"temperature": …}'),
+        ("temprature", 'to pass it to the model: params={"temperature": …}'),
+        ("agent_dir", 'did you mean "agents_dir"?'),
+    ],
+)
+def test_an_unknown_keyword_is_told_with_the_one_that_was_meant(name: str, hint: str) -> None:
+    options: dict[str, Any] = {name: 0.2}
     with pytest.raises(ConfigError) as caught:
-        axe_nb.run("echo", "a", **{name: 0.2})
-    assert caught.value.hint == 'to pass it to the model: params={"temperature": …}'
-
-
-def test_an_unknown_keyword_is_told_with_the_one_that_was_meant() -> None:
-    with pytest.raises(ConfigError) as caught:
-        axe_nb.run("echo", "a", agent_dir="x")  # type: ignore[call-arg]
-    assert caught.value.lines() == ['unknown option "agent_dir"', 'did you mean "agents_dir"?']
+        axe_nb.run("echo", "a", **options)
+    assert caught.value.lines() == [f'unknown option "{name}"', hint]
 
 
 def test_each_option_is_one_row_and_a_field_of_each_of_two_classes() -> None:
@@ -127,3 +134,85 @@ def test_one_model_is_put_under_every_agent_of_a_tree(way: str, model: str | Non
     assert [child.model for child in result.children] == ["script/all"]
     assert result.model == (model or "script/all")
     assert set(asked) == {"all", *(["root"] if model else [])}
+
+
+def test_each_face_has_the_options_of_its_rows_and_refuses_the_others() -> None:
+    for face in ("cell", "line", "command"):
+        known = {flag for flag in parser(RUN, face)._option_string_actions if flag[:2] == "--"}
+        assert known - {"--help"} == {option.flag for option in OPTIONS if face in option.faces}
+    for option in OPTIONS:
+        value = [option.choices[0] if option.choices else "a"] if option.metavar else []
+        for face in {"line", "cell"} - set(option.faces):
+            with pytest.raises(UsageError, match=f"unrecognized arguments: {option.flag}"):
+                parse_run(" ".join(["lead", option.flag, *value]), face)
+
+
+SAMPLES: Mapping[str, tuple[str, Any]] = {
+    "--output": ("answer.json", {"type": "object"}),
+    "--model": ("script/other", "script/other"),
+    "--model-all": ("script/other", "script/other"),
+    "--skill": ("review.md", "review.md"),
+    "--workdir": ("data", "data"),
+    "--timeout": ("2.5", 2.5),
+    "--retries": ("1", 1),
+    "--param": ("temperature=0.5 seed=7", {"temperature": 0.5, "seed": 7}),
+    "--var": ("place=there tone=dry", {"place": "there", "tone": "dry"}),
+    "--agents-dir": ("more/agents", "more/agents"),
+    "--tools": ("read_file,grep", ("read_file", "grep")),
+    "--mode": ("plan", "plan"),
+    "--no-stream": ("", False),
+    "--expect": ("'turns < 9; no grep'", "turns < 9; no grep"),
+    "--step": ("", True),
+    "--break": ("turn,tool:grep", "turn, tool:grep"),
+}
+"""Option of all faces → (on a line, in Python)."""
+
+WHOLE_RUN = {"--timeout", "--retries", "--no-stream", "--expect", "--step", "--break"}
+"""Options that change nothing in the first request."""
+
+
+@pytest.fixture
+def seen(project: Path) -> Iterator[list[Request]]:
+    """The requests of an agent whose files are in this project."""
+    for folder in ("data", "axe/skills", "more/agents"):
+        (project / folder).mkdir(parents=True, exist_ok=True)
+    (project / "axe" / "review.md").write_text("Be strict.", "utf-8")
+    (project / "data" / "notes.txt").write_text("seven", "utf-8")
+    (project / "answer.json").write_text('{"type": "object"}', "utf-8")
+    for folder, prompt in (("axe", "Here."), ("more", "There.")):
+        (project / folder / "agents" / "lead.toml").write_text(
+            f'name = "lead"\nmodel = "script/lead"\nsystem_prompt = "{prompt} {{{{ place }}}}"\n'
+            'files = ["*.txt"]\ntools = ["write_file", "grep"]\n'
+            '[vars]\nplace = "here"\ntone = ""\n',
+            "utf-8",
+        )
+    requests: list[Request] = []
+    for name in ("lead", "other"):
+
+        @axe_nb.script(name)
+        async def answer(request: Request) -> str:
+            requests.append(request)
+            await asyncio.sleep(0 if request.last == "quick" else 5)
+            return "done"
+
+    yield requests
+    functions.clear()
+
+
+def told(request: Request) -> Any:
+    tools = [tool.name for tool in request.tools]
+    return request.model, request.system, request.params, tools, request.last, request.output
+
+
+@pytest.mark.parametrize("flag", sorted(SAMPLES.keys() - WHOLE_RUN))
+def test_an_option_means_the_same_in_every_face(seen: list[Request], flag: str) -> None:
+    text, value = SAMPLES[flag]
+    [option] = [option for option in OPTIONS if option.flag == flag]
+    axe_nb.run("lead", "quick", display=False)
+    axe_nb.run("lead", "quick", display=False, **{option.keyword: value})
+    for face in ("cell", "line", "command"):
+        asked = parse_run(f"lead {flag} {text}", face)
+        asyncio.run(ask_session(Session(), asked.agent, "quick", asked.overrides))
+    plain, in_python, *in_text = (told(request) for request in seen if request.turn == 1)
+    assert in_python != plain, "the option does something"
+    assert in_text == [in_python] * 3

@@ -1,4 +1,4 @@
-"""`%axe cassette` without a kernel."""
+"""`%axe cassette`: cells replay, a miss fails its cell, and a broken file lets nothing out."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 import axe_nb
 from axe_nb.notebook.line_magic import run_command
 from axe_nb.session.session import session
+from tests.nb.kernels import Kernel, text
 
 BROKEN = {
     "garbage": "\0 garbage",
@@ -118,3 +119,48 @@ def test_a_notebook_under_test_sends_nothing_where_its_cassette_is_broken(
     assert heard == []
     assert done.returncode == 1
     assert "cannot read tape.json: " in done.stdout, done.stdout
+
+
+AGENTS = """
+import axe_nb
+%load_ext axe_nb
+answers = iter("abcdefgh")
+
+@axe_nb.script("one")
+def one(request):
+    return f"{next(answers)}: {request.last}"
+
+axe_nb.define(axe_nb.Agent("one", "openai/one", system_prompt="Be brief.\\nBe kind."))
+server = axe_nb.script_server("openai")
+"""
+
+
+@pytest.mark.req("D-59")
+def test_a_notebook_records_and_replays_and_says_what_is_missing(kernel: Kernel) -> None:
+    kernel.run(AGENTS)
+    assert text(kernel.run("%axe cassette")) == (
+        "ConfigError: no cassette is in use\nstart one: %axe cassette PATH"
+    )
+    kernel.run("server.__enter__()")
+    assert kernel.run("%axe cassette one.axe --mode auto") == []
+    assert text(kernel.run("%%axe one -q\nhello")).startswith("a: hello")
+    again = "get_ipython().run_cell('%%axe one -q\\nhi', cell_id='x');"
+    assert text(kernel.run(again)).startswith("b: hi")
+    assert text(kernel.run(again)).startswith("b: hi")
+    assert text(kernel.run("server.__exit__(None, None, None)\n%axe cassette --status")) == (
+        "one.axe (auto): 1 replayed, 2 missed, 2 recorded; 0 records not used\n"
+    )
+    assert kernel.run("%axe cassette one.axe") == []
+    assert text(kernel.run("%%axe one -q\nhello")).startswith("a: hello")
+    assert text(kernel.run("%%axe one -q\nhi you")).strip().splitlines() == [
+        "(no answer: openai/one · error)",
+        "CassetteMiss: cassette one.axe has no answer for agent one at 0/1: its prompt changed: "
+        '"hi" → "hi you"',
+        "in agent one, turn 1",
+        "record it with %axe cassette one.axe --mode auto, then run this again",
+    ]
+    assert text(kernel.run("%axe cassette --prune")) == "1 record removed from one.axe\n"
+    assert text(kernel.run("%axe cassette --off")) == "no cassette is in use\n"
+    assert text(kernel.run("%axe cassette one.axe --mode often")).startswith(
+        "UsageError: argument --mode: invalid choice: 'often' (choose from "
+    )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from axe_nb.notebook.completion import list_offers
 from tests.nb.kernels import Kernel
 
 
@@ -93,3 +94,39 @@ def test_the_body_of_a_cell_and_other_code_are_left_alone(cells: Kernel) -> None
     assert "survey" in [offer.strip() for offer in cells.complete("surv")]
     line = "%%axe rea -q\nhello"
     assert cells.complete(line, at=len("%%axe rea")) == ["%%axe reader"]
+
+
+KEYS = {
+    "mo": ["model", "mode"],
+    'name = "x"\nmodel = "y"\nmo': ["mode"],
+    "[sub_agents_config]\nmax_": ["max_depth", "max_concurrent", "max_turns"],
+    "[sub_agents_config]\nparallel = true\n[sub_agents_config.budget]\n": [
+        "max_tool_calls", "max_tokens", "timeout_ms",
+    ],
+    "[mcp_servers.time]\nst": ["start_timeout"],
+    "[params]\ntop": ["top_p", "top_k"],
+    "[permissions]\nwrite": ["write_file"],
+    "[not_a_table]\n": [],
+    "[sub": ["sub_agents_config", "sub_agents_config.budget"],
+    "[sub_agents_config]\n[sub": ["sub_agents_config.budget"],
+}  # fmt: skip
+"""TOML of an agent up to the cursor → what Tab offers there."""
+
+
+def offers(above: str, below: str = "") -> tuple[str, list[str]] | None:
+    lines = f"%%axe_agent x\n{above}".split("\n")
+    return list_offers(lines[:-1], lines[-1], f"%%axe_agent x\n{above}{below}")
+
+
+@pytest.mark.parametrize("above", KEYS)
+def test_what_fits_at_the_cursor_is_offered(project: Path, above: str) -> None:
+    offered = offers(above, "\n")
+    assert offered is not None
+    written, texts = offered
+    assert texts == KEYS[above]
+    assert above.endswith(written)
+
+
+def test_nothing_is_offered_in_text_and_for_values() -> None:
+    for above in ("# mo", 'model = "a/b" ', 'system_prompt = """\nmo', "[limits] ", 'mode = "a'):
+        assert offers(above) is None

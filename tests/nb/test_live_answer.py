@@ -9,7 +9,6 @@ from axe_nb.events import RetryScheduled, RunFinished, RunStarted, TurnFinished,
 from axe_nb.messages import ToolCall, Usage
 from axe_nb.views.html import page
 from axe_nb.views.markdown import render
-from axe_nb.views.rows import make_row
 from axe_nb.views.transcript import Transcript
 from tests.views.runs import done
 from tests.views.test_draft import begun, delta
@@ -24,11 +23,6 @@ def told(transcript: Transcript) -> tuple[str, bool]:
 
 def finished(text: str, *calls: ToolCall, number: int = 1) -> TurnFinished:
     return TurnFinished("0", number, text, calls, "end", Usage(), True)
-
-
-def test_an_answer_is_marked_up_while_it_grows() -> None:
-    assert told(begun(delta("# One\n\n**two** `thr")))[0] == render("# One\n\n**two** `thr")
-    assert told(begun())[0] == ""
 
 
 def test_what_was_said_before_calls_stays_until_there_are_new_words() -> None:
@@ -95,27 +89,15 @@ def test_the_text_of_a_turn_that_failed_is_what_the_run_says_at_its_end(text: st
     assert "".join(answer.blocks) == (render(text) if text else "")
 
 
-def test_the_row_of_a_first_turn_that_failed_says_so() -> None:
-    transcript = begun(delta("hm", kind="reasoning"))
-    [turn] = transcript.whole.turns
-    transcript.apply(RunFinished("0", done(status="error", text="")), 0.0)
-    assert make_row(turn).asked == "no answer"
-
-
-def test_words_before_the_calls_of_a_run_with_data_are_marked_up() -> None:
-    transcript = Transcript()
-    transcript.apply(RunStarted("0", "", "", "lead", "m", 0, "", ""), 0.0)
-    transcript.apply(TurnStarted("0", 1, 1, 0, data="object"), 0.0)
-    transcript.apply(delta("I'll *look*."), 0.0)
-    assert told(transcript)[0] == render("I'll *look*.")
-
-
 @pytest.mark.req("D-65")
 def test_data_stand_as_they_are_written_until_they_are_whole() -> None:
     transcript = Transcript()
     transcript.apply(RunStarted("0", "", "", "lead", "m", 0, "", ""), 0.0)
     transcript.apply(TurnStarted("0", 1, 1, 0, data="object"), 0.0)
-    transcript.apply(delta('{"city": "*Be'), 0.0)
+    transcript.apply(delta("I'll *look*."), 0.0)
+    assert told(transcript)[0] == render("I'll *look*."), "words before its calls"
+    transcript.apply(RetryScheduled("0", 1, 2, 0.5, "overloaded", "busy"), 0.0)
+    transcript.apply(delta('{"city": "*Be', attempt=2), 0.0)
     assert '{"city": "*Be</pre>' in told(transcript)[0]
     text = '{"city": "*Berne*"}'
     for event in (finished(text), RunFinished("0", done(text=text, data={"city": "*Berne*"}))):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -182,3 +184,81 @@ def test_the_magics_are_there_once_the_package_is_imported(
         assert "AxeMagics" not in text(cells.run("list(get_ipython().magics_manager.registry)"))
         cells.run("@axe_nb.script('mirror')\ndef mirror(request):\n    return 'It mirrors'")
         assert text(cells.run("%%axe -m script/mirror -q\nhi")) == "It mirrors"
+
+
+def test_neither_agent_nor_model_is_an_error_with_the_usage(cells: Kernel) -> None:
+    said = text(cells.run("%%axe -q\nhello"))
+    assert "required: AGENT, or -m for a model without an agent" in said
+    assert "%%axe" in said
+    assert "[AGENT]" in said
+    said = text(cells.run("name = ''\n%axe run {name} -p hello -m script/echo"))
+    assert 'invalid agent name ""' in said
+    said = text(cells.run("%%axe What -m script/echo\nis this?"))
+    assert "to ask the model without an agent, give the prompt as -p TEXT, as the body of" in said
+
+
+def test_a_cell_defines_an_agent_with_variables_and_another_sets_them(cells: Kernel) -> None:
+    toml = (
+        "%%axe_agent poet --save\nmodel = 'script/system'\n"
+        "system_prompt = 'In {{ language }} about {{ topic }}.'\n[vars]\nlanguage = 'English'\n"
+        "topic = 'rain'"
+    )
+    cells.run("language = 'WRONG'\nimport axe_nb")
+    cells.run("system = axe_nb.script('system')(lambda r: r.system)")
+    assert "poet: script/system" in text(cells.run(toml))
+    assert "{{ language }}" in Path("axe/agents/poet.toml").read_text("utf-8")
+    assert text(cells.run("%%axe poet -q\nx")) == "In English about rain."
+    cells.run('topic = "the {{ sea }}, it\'s -c deep"')
+    said = text(cells.run("%%axe poet -q --var language=French topic=snow\nx"))
+    assert said == "In French about snow."
+    said = text(cells.run("%%axe poet -q --var topic={topic} --var language=Latin\nx"))
+    assert said == "In Latin about the {{ sea }}, it's -c deep."
+    assert "language=English, topic=rain" in text(cells.run("%axe show poet"))
+
+
+VALUE = "corr3ct-horse-b4ttery"
+SHAPE = "ghp_" + "a1" * 12
+HOSTILE = f"{'say ' * 12}{VALUE} \x1b]0;title\x07\x9b2J {SHAPE}"
+
+
+@pytest.mark.req("D-60")
+def test_outputs_of_a_saved_notebook_have_no_secrets_and_no_escapes(kernel: Kernel) -> None:
+    kernel.run(
+        "import os, axe_nb\n%load_ext axe_nb\n"
+        f"os.environ['THE_API_KEY'] = {VALUE!r}\nhostile = {HOSTILE!r}\n"
+        "@axe_nb.script('one')\n"
+        "def one(request):\n"
+        "    if 'fail' in request.last: raise axe_nb.ProviderError('server', hostile, status=400)\n"
+        "    return hostile\n"
+        "axe_nb.define(axe_nb.Agent(name='one', model='script/one'))"
+    )
+    for cell in (
+        "%%axe one\n{{hostile}}",
+        "%%axe one --dry-run\n{{hostile}}",
+        "%%axe one --json\ngo",
+        "axe_nb.run('one', 'go')",
+        "axe_nb.last()",
+        "axe_nb.run('one', 'fail').raise_for_status()",
+        "%%axe one --raises provider\nfail",
+    ):
+        shown = json.dumps(kernel.run(cell), ensure_ascii=False)
+        assert VALUE not in shown, cell
+        assert SHAPE not in shown, cell
+        assert "\x9b" not in shown, cell
+        assert "***" in shown, cell
+
+
+def test_ipython_in_a_terminal_prints_the_text_twin_once(
+    project: Path, kernel_python: Path
+) -> None:
+    write_agents(project, SCRIPTS)
+    (project / "session.ipy").write_text(
+        "%load_ext axe_nb\nget_ipython().run_cell('''%%axe echo\nhello''');\n"
+    )
+    done = subprocess.run(
+        [kernel_python, "-m", "IPython", "--no-banner", "--colors=NoColor", "session.ipy"],
+        capture_output=True, text=True, timeout=60, check=True, stdin=subprocess.DEVNULL,
+        env={**os.environ, "IPYTHONDIR": str(project / "ipython")},
+    )  # fmt: skip
+    assert done.stdout.count("You said: hello") == 1, done.stdout + done.stderr
+    assert "✓ echo · script/echo · completed · 1 turn" in done.stdout

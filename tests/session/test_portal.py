@@ -12,6 +12,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -72,8 +73,7 @@ def test_a_run_is_elsewhere_and_its_events_are_shown_here_in_order() -> None:
     assert {threading.get_ident()} == set(view.threads) != set(there)
 
 
-@pytest.mark.parametrize("place", ["main", "loop", "thread"])
-def test_it_works_wherever_the_caller_is(place: str) -> None:
+def test_it_works_wherever_the_caller_is() -> None:
     async def work() -> str:
         await asyncio.sleep(0.01)
         return "done"
@@ -81,20 +81,11 @@ def test_it_works_wherever_the_caller_is(place: str) -> None:
     async def within_a_loop() -> str:
         return run_and_wait(work())
 
-    match place:
-        case "main":
-            assert run_and_wait(work()) == "done"
-        case "loop":
-            assert asyncio.run(within_a_loop()) == "done"
-        case _:
-            results: list[str] = []
-            block = lambda: results.append(run_and_wait(work()))  # noqa: E731
-            threads = [threading.Thread(target=block) for _ in range(8)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join(5)
-            assert results == ["done"] * 8
+    assert run_and_wait(work()) == "done"
+    assert asyncio.run(within_a_loop()) == "done"
+    with ThreadPoolExecutor(8) as threads:
+        done = [threads.submit(lambda: run_and_wait(work())) for _ in range(8)]
+        assert [one.result(5) for one in done] == ["done"] * 8
 
 
 INTERRUPTS = {
