@@ -5,15 +5,7 @@ import sys
 import pytest
 import regex
 
-from axe_nb.text import (
-    INVISIBLE,
-    clean,
-    fold,
-    nearest,
-    one_line,
-    quote,
-    suggestion,
-)
+from axe_nb.text import INVISIBLE, clean, fold, nearest, one_line, quote, suggestion
 
 
 @pytest.mark.req("D-13")
@@ -58,7 +50,6 @@ def test_a_question_offers_the_word_that_was_meant_or_two(word: str, question: s
         ("\x1b[2J\x1b]0;title\x07", "�[2J�]0;title�"),
         ("\x9b2J over\rwritten \x00 \x7f", "�2J over�written � �"),
         ("right\u202e to left, \ud800 half", "right� to left, � half"),
-        ("👩\u200d🔬 می\u200cخواهم", "👩\u200d🔬 می\u200cخواهم"),
     ],
 )
 def test_a_cleaned_text_does_nothing_to_a_terminal(text: str, cleaned: str) -> None:
@@ -108,20 +99,14 @@ def test_nothing_that_is_far_away_is_suggested(word: str, known: list[str]) -> N
         ("a\u200d\u200cb", "a\ufffd\ufffdb"),
         ("ba\xadnk \U0001bca0\ufff3\ufff0", "ba\ufffdnk " + "\ufffd" * 3),
         ("a\ufe0fb\ufe0e 1\ufe0f2 \u0436\ufe0f", "a\ufffdb\ufffd 1\ufffd2 \u0436\ufffd"),
-        (
-            "\u0436\u200d\u0436 \u4e2d\u200c\u6587 1\u200d2",
-            "\u0436\ufffd\u0436 \u4e2d\ufffd\u6587 1\ufffd2",
-        ),
-        (
-            "\u0628\u200d\u0628 \u0915\u094d\u200d\u200d",
-            "\u0628\ufffd\u0628 \u0915\u094d\u200d\ufffd",
-        ),
-        (
-            "\u2764\u200d \u200d\u2764 \u0436\ufe0f\u200d\u2764",
-            "\u2764\ufffd \ufffd\u2764 \u0436\ufffd\ufffd\u2764",
-        ),
+        ("\u0436\u200d\u0436 \u4e2d\u200c\u6587 1\u200d2",
+         "\u0436\ufffd\u0436 \u4e2d\ufffd\u6587 1\ufffd2"),
+        ("\u0628\u200d\u0628 \u0915\u094d\u200d\u200d",
+         "\u0628\ufffd\u0628 \u0915\u094d\u200d\ufffd"),
+        ("\u2764\u200d \u200d\u2764 \u0436\ufe0f\u200d\u2764",
+         "\u2764\ufffd \ufffd\u2764 \u0436\ufffd\ufffd\u2764"),
     ],
-)
+)  # fmt: skip
 def test_what_a_model_reads_and_a_person_cannot_see_is_shown(text: str, cleaned: str) -> None:
     assert clean(text) == cleaned
 

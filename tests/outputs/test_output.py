@@ -9,13 +9,7 @@ import time
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    NotRequired,
-    TypedDict,
-)
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import pydantic
 import pytest
@@ -40,23 +34,6 @@ class Trip:
 class Flight(TypedDict):
     day: datetime.date
     stops: list[datetime.datetime]
-
-
-@dataclass
-class Place:
-    """A place.
-
-    Attributes:
-        people: Inhabitants.
-    """
-
-    name: str
-    people: int = 0
-
-
-class Row(TypedDict):
-    a: int
-    b: NotRequired[datetime.date]
 
 
 DAY = datetime.date(2026, 11, 23)
@@ -84,7 +61,7 @@ class Town:
 
 class Plain(TypedDict):
     a: int
-    b: NotRequired[list[str]]
+    b: NotRequired[list[datetime.date]]
 
 
 class Model(pydantic.BaseModel):
@@ -110,7 +87,7 @@ class Model(pydantic.BaseModel):
         (list[Town], '{"value": [{"name": "Ulm"}]}', [Town("Ulm")]),
         (list[Town], '[{"name": "Ulm"}]', [Town("Ulm")]),
         (Plain, '{"a": 1}', {"a": 1}),
-        (list[Plain], '[{"a": 1, "b": ["x"]}]', [{"a": 1, "b": ["x"]}]),
+        (list[Plain], '[{"a": 1, "b": ["2026-11-23"]}]', [{"a": 1, "b": [DAY]}]),
         (Model, '{"x": 1, "inner": {"x": 2}}', Model(x=1, inner=Model(x=2))),
         (list[Model], '[{"x": 1}]', [Model(x=1)]),
         (dict[str, int], '{"a": 1}', {"a": 1}),
@@ -121,10 +98,7 @@ class Model(pydantic.BaseModel):
         (Flight, '{"day": "2026-11-23", "stops": ["2026-11-23T08:00:00Z"]}',
          {"day": DAY, "stops": [EIGHT]}),
         (datetime.date, '"2026-11-23"', DAY),
-        (list[Place], '[{"name": "Ulm"}]', [Place("Ulm")]),
-        (Row, '{"a": 1, "b": "2026-11-23"}', {"a": 1, "b": DAY}),
-        (Row, '{"a": 1}', {"a": 1}),
-        (Annotated[Place, "a place"], '{"name": "Ulm"}', Place("Ulm")),
+        (Annotated[Town, "a town"], '{"name": "Ulm"}', Town("Ulm")),
         (list[Annotated[int, "a number"]], "[1]", [1]),
     ],
 )  # fmt: skip
@@ -153,8 +127,6 @@ def test_an_answer_becomes_a_value_of_its_type(given: Any, text: str, value: Any
         (Trip, '{"day": 20261123}', "data.day: 20261123 is not of type 'string'"),
         (Trip, '{"day": "2026-02-30"}', '"data.day" must be a date'),
         (Flight, '{"day": "2026-11-23", "stops": ["x"]}', r'"data.stops\[0\]" must be a date'),
-        (Place, '{"people": 1}', "data: 'name' is a required property"),
-        (Place, '{"name": "Ulm", "x": 1}', 'data: unexpected "x"'),
     ],
 )
 def test_what_is_no_value_of_a_type_is_told(given: Any, text: str, mistake: str) -> None:
@@ -169,27 +141,21 @@ def test_formats_and_descriptions_are_in_the_schema() -> None:
         "type": "string", "format": "date", "description": "Its first day."
     }  # fmt: skip
     assert {"type": "string", "format": "date-time"} in properties["leaves"]["anyOf"]
-    people = make_output(Place).sent["properties"]["people"]
+    people = make_output(Town).sent["properties"]["people"]
     assert people == {"type": "integer", "description": "Inhabitants.", "default": 0}
-    assert make_output(Place).sent["required"] == ["name"]
-    assert make_output(Row).sent["required"] == ["a"]
+    assert make_output(Town).sent["required"] == ["name"]
+    assert make_output(Plain).sent["required"] == ["a"]
+    assert make_output(list[int]).sent == {
+        "type": "object", "required": ["value"], "additionalProperties": False,
+        "properties": {"value": {"type": "array", "items": {"type": "integer"}}},
+    }  # fmt: skip
 
 
 def test_a_result_with_such_values_is_saved_and_told_as_json(project: Path) -> None:
-    told = {
-        "first": {
-            "day": "2026-11-23", "leaves": "2026-11-23T08:00:00+00:00",
-        },
-        "second": {"name": "Ulm", "people": 3},
-    }  # fmt: skip
-
-    class Both(TypedDict):
-        first: Trip
-        second: Place
-
+    told = [{"day": "2026-11-23", "leaves": "2026-11-23T08:00:00+00:00"}]
     script("m")(lambda request: told)
-    result = axe_nb.run(Agent("a", "script/m"), "hi", output=Both)
-    assert result.data == {"first": Trip(DAY, EIGHT), "second": Place("Ulm", 3)}
+    result = axe_nb.run(Agent("a", "script/m"), "hi", output=list[Trip])
+    assert result.data == [Trip(DAY, EIGHT)]
     assert result.to_dict()["data"] == told
     result.save("r.axe")
     assert axe_nb.load("r.axe").data == told
@@ -198,7 +164,7 @@ def test_a_result_with_such_values_is_saved_and_told_as_json(project: Path) -> N
 def test_a_tool_takes_such_values_too(project: Path) -> None:
     seen: list[Any] = []
 
-    def book(day: datetime.date, place: Place) -> str:
+    def book(day: datetime.date, place: Town) -> str:
         """Books."""
         seen.append((day, place))
         return "booked"
@@ -212,20 +178,14 @@ def test_a_tool_takes_such_values_too(project: Path) -> None:
         return request.last
 
     result = axe_nb.run(Agent("a", "script/m", tools=(book,)), "go")
-    assert seen == [(DAY, Place("Ulm"))]
+    assert seen == [(DAY, Town("Ulm"))]
     assert '"day" must be a date (as in 2026-11-23), not "soon"' in result.text
 
 
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        (datetime.timedelta, "output has the type timedelta, which has no JSON equivalent"),
-        (Path, "output has the type Path, which has no JSON equivalent"),
-    ],
-)
-def test_other_types_have_the_next_step(given: Any, told: str) -> None:
+def test_other_types_have_the_next_step() -> None:
+    told = "output has the type Path, which has no JSON equivalent"
     with pytest.raises(ConfigError, match=told) as raised:
-        make_output(given)
+        make_output(Path)
     assert "pydantic model" in raised.value.hint
 
 
@@ -235,13 +195,6 @@ def test_a_fence_that_is_never_closed_costs_little() -> None:
     with pytest.raises(WrongOutput):
         make_output({"type": "object"}).read(text)
     assert time.thread_time() - started < 2
-
-
-def test_data_that_is_no_object_is_asked_for_within_one() -> None:
-    sent = make_output(list[int]).sent
-    assert sent["type"] == "object"
-    assert sent["properties"] == {"value": {"type": "array", "items": {"type": "integer"}}}
-    assert sent["required"] == ["value"]
 
 
 def test_a_fault_of_the_users_own_class_is_a_mistake_of_the_answer() -> None:

@@ -120,20 +120,13 @@ def test_an_empty_repair_keeps_the_text_before(project: Path) -> None:
 
 
 def test_a_server_that_ignores_the_form_in_silence_is_offered_a_tool_in_the_next_request(
-    monkeypatch: pytest.MonkeyPatch,
+    server: Replay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Third-party servers of Anthropic's protocol take `output_config`, and do nothing with it."""
-    said = {"content": [{"type": "text", "text": "There are three."}], "stop_reason": "end_turn"}
-    call = {"type": "tool_use", "id": "t", "name": "give_answer", "input": {"n": 3}}
-    called = {"content": [call], "stop_reason": "tool_use"}
-    replies = [{"status": 200, "body": {"role": "assistant", **one}} for one in (said, called)]
-    with Replay({"x": {"sequence": replies}}) as server:
-        monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
-        monkeypatch.setenv("AXE_ANTHROPIC_BASE_URL", server.url("x"))
-        schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-        result = axe_nb.run(Agent("a", "anthropic/local"), "How many?", output=schema)
-        assert (result.data, result.error) == ({"n": 3}, None)
-        first, second = (one.body for one in server.log("x"))
-    assert "output_config" in first
-    assert "output_config" not in second
+    called = said("anthropic", "", ("t", "give_answer", {"name": "Ulm", "people": 3}))
+    replies = said("anthropic", "It is Ulm."), called
+    result = axe_nb.run(connect(monkeypatch, "anthropic", server, *replies), "hi", output=SCHEMA)
+    assert (result.data, result.error) == ({"name": "Ulm", "people": 3}, None)
+    first, second = bodies(server)
+    assert ("output_config" in first, "output_config" in second) == (True, False)
     assert second["tool_choice"] == {"type": "tool", "name": "give_answer"}

@@ -1,4 +1,4 @@
-"""Schemas of files and people, and data of models: checked, bounded, nothing loaded."""
+"""Schemas of files and people: checked, bounded, as each API takes them; answers that fit them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ import time
 from typing import Any
 
 import pytest
+from anthropic.lib._parse._transform import transform_schema
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from axe_nb.conversion.json_schema import MAX_MISTAKES, clean_schema, find_mistakes
 from axe_nb.errors import ConfigError
+from axe_nb.providers.output_schema import make_closed, make_strict
+from axe_nb.tools.output_form import WrongOutput, make_output
 
 POINT = {
     "type": "object",
@@ -109,6 +114,191 @@ def test_a_check_that_would_not_end_is_stopped(schema: dict[str, Any], data: Any
 
 def test_a_schema_that_refers_to_itself_without_an_end_is_a_mistake_of_the_answer() -> None:
     schema = clean_schema({"$defs": {"a": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}, "[output]")
-    assert find_mistakes(schema, 1) == [
-        "it is nested too deeply, or its schema refers to itself endlessly"
-    ]
+    [mistake] = find_mistakes(schema, 1)
+    assert mistake == "it is nested too deeply, or its schema refers to itself endlessly"
+
+
+def make_object(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        make_object(**{"unevaluatedItems": {"type": "string"}, "$dynamicRef": {}, "$id": {}}),
+        make_object(**{"$ref": {"type": "string"}, "pattern": {"type": "string"}}),
+        make_object(a={"const": {"$ref": "http://x"}}),
+        make_object(a={"enum": [{"pattern": "("}, {"$id": "x"}]}),
+        make_object(a={"default": {"$ref": "x"}, "examples": [{"unevaluatedItems": 1}]}),
+        {"$defs": {"$dynamicRef": {}}, **make_object(a={"$ref": "#/$defs/$dynamicRef"})},
+        make_object(a={"pattern": r"^\p{L}+$"}),
+    ],
+)
+def test_names_and_data_in_a_schema_are_no_keywords(schema: dict[str, Any]) -> None:
+    assert clean_schema(schema, "[output]") == schema
+    assert find_mistakes(schema, {}) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "reference", "is_found"),
+    [
+        ("a/b", "#/$defs/a~1b", True),
+        ("a~b", "#/$defs/a~0b", True),
+        ("a b", "#/$defs/a%20b", True),
+        ("a/b", "#/$defs/a/b", False),
+        ("a/b", "#/$defs/a%2Fb", False),
+        ("a%20b", "#/$defs/a%20b", False),
+    ],
+)
+def test_a_reference_is_read_as_the_validator_reads_it(
+    name: str, reference: str, is_found: bool
+) -> None:
+    schema = {"$defs": {name: {"type": "string"}}, **make_object(a={"$ref": reference})}
+    if is_found:
+        assert find_mistakes(clean_schema(schema, "[output]"), {"a": 1})
+    else:
+        with pytest.raises(ConfigError, match="is not a schema under"):
+            clean_schema(schema, "[output]")
+
+
+def test_an_object_may_refer_to_itself_as_a_whole() -> None:
+    output = make_output(make_object(kids={"type": "array", "items": {"$ref": "#"}}))
+    assert output.read('{"kids": [{"kids": []}]}').data == {"kids": [{"kids": []}]}
+    with pytest.raises(WrongOutput, match=r"data.kids\[0\].kids"):
+        output.read('{"kids": [{"kids": 3}]}')
+    with pytest.raises(ConfigError, match='"#"'):
+        make_output({"type": "array", "items": {"$ref": "#"}})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Here is the JSON:\n```json\n{"a": 1}\n```\nAnything else?',
+        'Sure.\n  ```\n{"a": 1}\n  ```',
+        '<think>\nIs it {"a": 2}?\n</think>\n\n{"a": 1}',
+        'It is {}.</think>\n```json\n{"a": 1}\n```',
+    ],
+)
+def test_words_around_the_only_fence_and_thoughts_are_left_out(text: str) -> None:
+    assert make_output({"type": "object"}).read(text).text == '{"a": 1}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '```json\n{"a": 1}\n```\nor\n```json\n{"a": 2}\n```',
+        'Run it:\n```python\n{"a": 1}\n```',
+        'Here: {"a": 1}',
+        'Here:\n```json\n{"a": 1}',
+        'Here:\n```json\n{"a": 1}\n```json',
+    ],
+)
+def test_what_may_not_be_the_answer_is_not_guessed(text: str) -> None:
+    with pytest.raises(WrongOutput, match="not JSON"):
+        make_output({"type": "object"}).read(text)
+
+
+def test_an_object_whose_only_key_is_value_is_not_taken_for_the_wrapping() -> None:
+    output = make_output(dict[str, int] | list[int])
+    assert output.read('{"value": 1}').data == {"value": 1}
+    assert output.read('{"value": {"value": 1}}').data == {"value": 1}
+    assert output.read('{"value": [1]}').data == [1]
+
+
+def test_strict_mode_gets_no_words_beside_a_reference_and_no_unknown_format() -> None:
+    uri = {"type": "string", "format": "uri"}
+    schema = {
+        "$defs": {"u": uri},
+        "type": "object",
+        "properties": {"u": {"$ref": "#/$defs/u", "description": "where"}},
+        "required": ["u"],
+    }
+    assert make_strict(schema) == {
+        "$defs": {"u": {"type": "string"}},
+        "type": "object",
+        "properties": {"u": {"$ref": "#/$defs/u"}},
+        "required": ["u"],
+        "additionalProperties": False,
+    }
+
+
+@pytest.mark.parametrize("make", [make_strict, make_closed])
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"allOf": [make_object(a={"type": "string"}), make_object(b={"type": "string"})]},
+        {**make_object(a={"type": "string"}), "anyOf": [make_object(b={"type": "string"})]},
+    ],
+)
+def test_schemas_that_have_to_fit_together_are_not_closed_each(make: Any, schema: Any) -> None:
+    assert make(schema) is None, "nothing could fit all of them"
+
+
+ALL_REQUIRED = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
+
+
+def test_strict_mode_is_used_where_all_keys_are_required() -> None:
+    assert make_strict(ALL_REQUIRED) == {**ALL_REQUIRED, "additionalProperties": False}
+
+
+OPEN: list[dict[str, Any]] = [
+    {"type": "object", "properties": {"a": {}}, "required": []},
+    {"type": "object"},
+    {"type": "object", "additionalProperties": {"type": "integer"}},
+]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        *OPEN,
+        {"type": "object", "properties": {"a": {"oneOf": []}}, "required": ["a"]},
+        {**ALL_REQUIRED, "additionalProperties": True},
+        {"type": "array", "items": {"type": "object", "properties": {"b": {"type": "null"}}}},
+        {"$defs": {"d": {"type": "object"}}, "$ref": "#/$defs/d"},
+        {"type": "array", "items": False},
+    ],
+)
+def test_what_strict_mode_refuses_is_asked_for_without_it(schema: dict[str, Any]) -> None:
+    assert make_strict(schema) is None
+
+
+@pytest.mark.parametrize("schema", [*OPEN, {"type": "array", "items": True}])
+def test_what_anthropic_cannot_express_is_left_to_a_tool(schema: dict[str, Any]) -> None:
+    assert make_closed(schema) is None
+
+
+LEAVES = st.sampled_from(
+    [{"type": kind} for kind in ("string", "integer", "number", "boolean", "null")]
+    + [{"enum": ["a", 1]}, {"const": None}, {"type": "string", "format": "date"}]
+)
+
+
+def _grow(inner: Any) -> Any:
+    names = st.text("abc", min_size=1, max_size=2)
+    return st.one_of(
+        st.builds(lambda item: {"type": "array", "items": item}, inner),
+        st.builds(lambda some: {"anyOf": some}, st.lists(inner, min_size=1, max_size=3)),
+        st.builds(
+            lambda some: {"type": "object", "properties": some, "required": sorted(some)},
+            st.dictionaries(names, inner, min_size=1, max_size=3),
+        ),
+    )
+
+
+@given(st.recursive(LEAVES, _grow, max_leaves=8))
+@settings(max_examples=60, deadline=None)
+def test_what_is_sent_to_anthropic_is_what_its_own_library_would_send(schema: Any) -> None:
+    made = make_closed(schema)
+    assert made is not None
+    assert _bare(made) == _bare(transform_schema(schema))
+
+
+def _bare(schema: Any) -> Any:
+    """The schema without what is said in words, and the types of listed values."""
+    if isinstance(schema, list):
+        return [_bare(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    left_out = {"description", "format"}
+    return {key: _bare(value) for key, value in schema.items() if key not in left_out}

@@ -43,40 +43,22 @@ CALLED = (user("?"), Message("assistant", "", (ToolCall("c0", "t"),)), results("
 
 ANSWERS = [
     ('[[rule]]\ntext = "Hello."', (user("anything"),), "Hello."),
-    (
-        '[[rule]]\nwhen = "weather"\ntext = "rain"\n[[rule]]\nwhen = "the weather"\ntext = "never"',
-        (user("tell me the weather"),),
-        "rain",
-    ),
+    ('[[rule]]\nwhen = "weather"\ntext = "rain"\n[[rule]]\nwhen = "the weather"\ntext = "never"',
+     (user("tell me the weather"),), "rain"),
     ('[[rule]]\nwhen = "a"\ntext = "x"\n[[rule]]\ntext = "rest"', (user("A"),), "rest"),
     ('[[rule]]\nwhen = { turn = 2, agent = "boss" }\ntext = "two"', SECOND, "two"),
-    (
-        '[[rule]]\nwhen = { turn = 2, agent = "other" }\ntext = "two"\n[[rule]]\ntext = "rest"',
-        SECOND,
-        "rest",
-    ),
-    (
-        '[[rule]]\nwhen = { agent = "boss", last = "^hi" }\ntext = "hi"\n[[rule]]\ntext = "rest"',
-        (user("oh, hi"),),
-        "rest",
-    ),
-    (
-        '[[rule]]\nwhen = "^12 °C"\ntext = "So: {results}|{last}|{turn}|{agent}"',
-        CALLED,
-        "So: 12 °C\n\nrain|12 °C\n\nrain|2|boss",
-    ),
-    (
-        """[[rule]]\ntext = 'f"{x}" {"a": {1}} {} {{turn}} {last} {nope}'""",
-        (user("{turn}"),),
-        'f"{x}" {"a": {1}} {} {1} {turn} {nope}',
-    ),
+    ('[[rule]]\nwhen = { turn = 2, agent = "other" }\ntext = "two"\n[[rule]]\ntext = "rest"',
+     SECOND, "rest"),
+    ('[[rule]]\nwhen = { agent = "boss", last = "^hi" }\ntext = "hi"\n[[rule]]\ntext = "rest"',
+     (user("oh, hi"),), "rest"),
+    ('[[rule]]\nwhen = "^12 °C"\ntext = "So: {results}|{last}|{turn}|{agent}"',
+     CALLED, "So: 12 °C\n\nrain|12 °C\n\nrain|2|boss"),
+    ("""[[rule]]\ntext = 'f"{x}" {"a": {1}} {} {{turn}} {last} {nope}'""",
+     (user("{turn}"),), 'f"{x}" {"a": {1}} {} {1} {turn} {nope}'),
     ('[[rule]]\nwhen = "go( to (?P<place>\\\\w+))?"\ntext = "<{place}>"', (user("go"),), "<>"),
-    (
-        '[[rule]]\nwhen = "end"\ntext = "seen"\n[[rule]]\ntext = "not seen"',
-        (user("x" * 99_998 + "end"),),
-        "not seen",
-    ),
-]
+    ('[[rule]]\nwhen = "end"\ntext = "seen"\n[[rule]]\ntext = "not seen"',
+     (user("x" * 99_998 + "end"),), "not seen"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "messages", "answer"), ANSWERS)
@@ -173,55 +155,34 @@ MISTAKES = [
     ('[[rule]]\ntext = "a"\n\n[[rule]]\nwhn = "b"\ntext = "c"', '5: rule 2: unknown key "whn"'),
     ('clok = "virtual"\n[[rule]]\ntext = "a"', '1: unknown key "clok"'),
     ('clock = "fast"\n[[rule]]\ntext = "a"', '1: clock must be "real" or "virtual"'),
-    (
-        '[[rule]]\ntext = """\n[[rule]]\nwhen = 1\n"""\n[rule.usage]\ninput_tokens = 1\n'
-        "[[rule]] # two\nwhen = 3",
-        "9: rule 2: when must be a regex, or a table of last, turn and agent",
-    ),
-    (
-        '[[rule]]\nwhen = "a(b"\ntext = "c"',
-        '2: rule 1: invalid regex "a(b": missing ) at position 3',
-    ),
-    (
-        '[[rule]]\ntext = "c"\n[[rule]]\ntext = "d"\n[rule.when]\nlast = "((a{1000}){1000}){1000}"',
-        '6: rule 2: invalid regex "((a{1000}){1000}){1000}": its repeats make it too large',
-    ),
-    (
-        '[[rule]]\nwhen = "(?P<last>.)"\ntext = "c"',
-        '2: rule 1: a group cannot be named "last"',
-    ),
+    ('[[rule]]\ntext = """\n[[rule]]\nwhen = 1\n"""\n[rule.usage]\ninput_tokens = 1\n'
+     "[[rule]] # two\nwhen = 3",
+     "9: rule 2: when must be a regex, or a table of last, turn and agent"),
+    ('[[rule]]\nwhen = "a(b"\ntext = "c"',
+     '2: rule 1: invalid regex "a(b": missing ) at position 3'),
+    ('[[rule]]\ntext = "c"\n[[rule]]\ntext = "d"\n[rule.when]\nlast = "((a{1000}){1000}){1000}"',
+     '6: rule 2: invalid regex "((a{1000}){1000}){1000}": its repeats make it too large'),
+    ('[[rule]]\nwhen = "(?P<last>.)"\ntext = "c"', '2: rule 1: a group cannot be named "last"'),
     ('[[rule]]\nwhen = { trun = 1 }\ntext = "c"', '2: rule 1: unknown key "when.trun"'),
-    (
-        '[[rule]]\nwhen = { turn = 0 }\ntext = "c"',
-        "2: rule 1: when.turn must be a whole number, 1 or more",
-    ),
+    ('[[rule]]\nwhen = { turn = 0 }\ntext = "c"',
+     "2: rule 1: when.turn must be a whole number, 1 or more"),
     ('[[rule]]\ncalls = [\n  { toll = "x" },\n]', '2: rule 1: unknown key "calls.toll"'),
     ("[[rule]]\ncalls = [{ arguments = {} }]", "2: rule 1: each entry of `calls` needs a tool"),
-    (
-        '[[rule]]\ncalls = [{ tool = "x", arguments = { on = nan } }]',
-        "2: rule 1: calls.arguments must be a table of JSON values",
-    ),
+    ('[[rule]]\ncalls = [{ tool = "x", arguments = { on = nan } }]',
+     "2: rule 1: calls.arguments must be a table of JSON values"),
     ("[[rule]]\nstatus = 200", "2: rule 1: status must be an HTTP status from 400 to 599"),
-    (
-        '[[rule]]\nerror = "slow down"',
-        "2: rule 1: error must be one of timeout, refused, cut, unless `status` is set",
-    ),
-    (
-        '[[rule]]\nstop_reason = "stop"\nstatus = 429',
-        "3: rule 1: stop_reason and status cannot be combined",
-    ),
+    ('[[rule]]\nerror = "slow down"',
+     "2: rule 1: error must be one of timeout, refused, cut, unless `status` is set"),
+    ('[[rule]]\nstop_reason = "stop"\nstatus = 429',
+     "3: rule 1: stop_reason and status cannot be combined"),
     ('[[rule]]\ntext = "x"\ndata = 1', "3: rule 1: text and data cannot be combined"),
     ("[[rule]]\ndelay = 3", "1: rule 1: has no reply"),
-    (
-        '[[rule]]\ntext = "a"\ndelay = inf',
-        "3: rule 1: delay must be a number of seconds, 0 or more",
-    ),
-    (
-        '[[rule]]\ntext = "a"\nusage = { input_tokens = true }',
-        "3: rule 1: usage.input_tokens must be a whole number, 0 or more",
-    ),
+    ('[[rule]]\ntext = "a"\ndelay = inf',
+     "3: rule 1: delay must be a number of seconds, 0 or more"),
+    ('[[rule]]\ntext = "a"\nusage = { input_tokens = true }',
+     "3: rule 1: usage.input_tokens must be a whole number, 0 or more"),
     ('rule = [{ text = "a" }, { txt = "b" }]', '1: rule 2: unknown key "txt"'),
-]
+]  # fmt: skip
 NEAR = {"whn": "when", "clok": "clock", "trun": "turn", "toll": "tool", "txt": "text"}
 
 

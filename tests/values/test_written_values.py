@@ -18,15 +18,7 @@ import polars as pl
 import pytest
 
 from axe_nb.conversion.value_text import NoText, to_data, write_json, write_text
-from tests.values.samples import (
-    WORDS,
-    Address,
-    Broken,
-    Colour,
-    Plain,
-    Point,
-    Trip,
-)
+from tests.values.samples import WORDS, Address, Broken, Colour, Plain, Point, Trip
 
 DATA: list[tuple[Any, Any]] = [
     ([float("nan"), float("inf"), Decimal("NaN"), Decimal("1.1")], [None, "Infinity", None, "1.1"]),
@@ -92,10 +84,6 @@ def test_a_value_alone_is_text_a_table_or_json(value: Any, text: str) -> None:
         (b"abc", "is of type bytes, which cannot be converted to text: decode it"),
         (b"\xff\xd8\xff\xe0", "is a picture (JPEG), which cannot be sent as text"),
         (Plain(), "is of type Plain, which cannot be converted to text"),
-        (
-            pl.DataFrame({"a": [1]}).lazy(),
-            "is of type LazyFrame, which cannot be converted to text",
-        ),
         (map(str, [1]), "is of type map, which cannot be converted to text"),
     ],
 )
@@ -135,20 +123,15 @@ def test_only_as_much_of_large_data_is_converted_as_fits(value: Any) -> None:
     assert len(json.dumps(to_data([value], 1000))) < 1100
 
 
-def test_a_table_that_does_not_fit_names_the_rows_that_are_missing() -> None:
+def test_a_table_that_does_not_fit_names_the_rows_and_columns_that_are_missing() -> None:
     frame = pd.DataFrame({"n": range(100_000, 200_000), "text": "word"})
     *lines, note = write_text(frame).split("\n")
     assert note == f"… {100_001 - len(lines):,} of 100,000 rows left out"
-    assert lines[1] == "100000,word"
     assert lines[-1] == f"{100_000 + len(lines) - 2},word"
-
-
-def test_a_table_that_is_too_wide_names_the_columns_that_are_missing() -> None:
     frame = pd.DataFrame(np.full((1000, 5000), 0.25), columns=[f"c{at}" for at in range(5000)])
     text = write_text(frame)
     header, *rows, note = text.split("\n")
     kept = header.count(",") + 1
-    assert len(rows) >= 10
     assert note == (
         f"… {1000 - len(rows)} of 1,000 rows and {5000 - kept:,} of 5,000 columns "
         f"(c{kept}, c{kept + 1} and {5000 - kept - 2:,} more) left out"
