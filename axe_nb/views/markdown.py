@@ -108,7 +108,7 @@ def render_blocks(text: str) -> list[str]:
 
 
 def quote(text: str) -> str:
-    """Wraps the library's rule, which fills up short rows; a table with many gaps stays text."""
+    """Returns a text as HTML, unchanged."""
     return f"<pre style=white-space:pre-wrap>{escape(text, quote=False)}</pre>\n"
 
 
@@ -132,7 +132,7 @@ def _make_parser() -> MarkdownIt:
 
 
 def _make_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Wraps the library's rule, which would search the whole line for a scheme at each `://`."""
+    """Wraps the library's rule, which fills up short rows; a table with many gaps stays text."""
     if silent or not table(state, start, end, True):
         return table(state, start, end, silent)
     line, missing, columns = start + 2, 0, _count_pipes(state, start + 1)
@@ -157,12 +157,12 @@ def _count_pipes(state: StateBlock, line: int) -> int:
 
 
 def _link_address(state: StateInline, silent: bool) -> bool:
-    """Gives each block the form of a Markdown cell, and its own direction."""
+    """Wraps the library's rule, which would search the whole line for a scheme at each `://`."""
     return state.pending[-5:].lower().endswith(("http", "https")) and linkify(state, silent)
 
 
 def _adapt_tokens(state: StateCore) -> None:
-    """Gives each block the form that it has in a Markdown cell, and its own direction."""
+    """Gives each block the form of a Markdown cell, and its own direction."""
     for token in state.tokens:
         if token.children:
             token.children = list(_with_hosts(token.children))
@@ -239,7 +239,6 @@ def _paint(code: str, language: str) -> Iterator[str]:
         yield f"<span style={style}>{shown}</span>" if style else shown
 
 
-@cache
 def _style_of(kind: _TokenType) -> str:
     """Returns the style of a token's kind, or of the nearest enclosing kind."""
     parts = str(kind).split(".")[1:]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from urllib.parse import urlsplit
 
 from axe_nb.messages import Page
@@ -179,7 +178,7 @@ class Outline:
         rest = f"{plural(left, 'more warning')}: {self.name}{path}"
         return [*shown[:MAX_WARNINGS], Block("warning", rest)]
 
-    @cached_property
+    @property
     def tree(self) -> Entry:
         """The rows with everything inside them, up to `max_rows`."""
         self._rows = 0

@@ -97,10 +97,8 @@ def test_a_run_is_stepped_through_in_a_cell_and_replayed_without_anybody(
     cell = "%%axe writer -o r --step --mode auto\ngo"
     out = cells.run(cell, live=True, answers=["l", "g", "r", "by hand", "k", "e", "So be it."])
     request, looked, call, result, other, end, reply = cells.asked
-    letters = "[g]o on [e]dit [r]esult s[k]ip run to the e[n]d [s]top: "
-    assert [asked.endswith(f"\n{letters}") for asked in cells.asked] == [
-        True, True, True, False, True, True, False,
-    ]  # fmt: skip
+    letters = "\n[g]o on [e]dit [r]esult s[k]ip run to the e[n]d [s]top: "
+    assert [asked.endswith(letters) for asked in (request, looked, call, other, end)] == [True] * 5
     assert "writer, turn 1, is about to ask script/writer" in request
     assert '"messages"' in looked
     assert 'writer, turn 1, is about to call write_file({"path": "0.txt"' in call

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from axe_nb.agents.trust import trust_file
+from axe_nb.agents.user_config import config_path
 from tests.nb.kernels import Kernel, text, write_agents
 
 AGENTS = {
@@ -81,14 +82,9 @@ def test_tools_are_listed_with_what_the_agent_may_do_with_them(cells: Kernel) ->
         "import axe_nb\n@axe_nb.tool\ndef look_up(town: str) -> str:\n    'Looks a town up.'\n"
     )
     every = text(cells.run("%axe tools"))
-    for name, effect in {
-        "read_file": "reads",
-        "edit_file": "writes",
-        "spawn_agent": "delegates",
-        "look_up": "yours",
-    }.items():
-        [line] = [line for line in every.splitlines() if line.split()[:1] == [name]]
-        assert line.split()[1] == effect
+    starts = [line.split()[:2] for line in every.splitlines()]
+    for tool in ("read_file reads", "edit_file writes", "spawn_agent delegates", "look_up yours"):
+        assert starts.count(tool.split()) == 1
     assert "file_ops_readonly = read_file, list_dir, find_files\n" in every
     cells.run(
         '%%axe_agent w\nmodel = "script/echo"\ntools = ["write_file", "look_up", "grep"]\n'
@@ -138,25 +134,15 @@ def test_a_line_runs_an_agent_as_a_cell_does(cells: Kernel) -> None:
 def test_a_mistake_is_an_error_of_the_cell_with_what_was_meant(cells: Kernel) -> None:
     for line, name, told in (
         ("%axe lits", "UsageError", 'did you mean "list"?'),
-        (
-            "%axe nonsense",
-            "UsageError",
-            "known commands: run, list, show, init, edit, tools, trust",
-        ),
-        (
-            "%axe echo hi",
-            "UsageError",
-            "to run the agent, start a cell with %%axe echo and put the prompt below it",
-        ),
+        ("%axe nonsense", "UsageError", "known commands: run, list, show, init, edit, tools, tru"),
+        ("%axe echo hi", "UsageError", "start a cell with %%axe echo and put the prompt below it"),
         ("%axe start", "UsageError", "it is a terminal command: axe-nb start"),
         ("%axe budget x", "UsageError", "takes US dollars, as in 0.40, not"),
         ("%axe history --delete last", "UsageError", "takes the id of a run, as in 17, not"),
         ("%axe env nothing", "ConfigError", 'cannot read "nothing": No such file'),
         ("%axe show", "UsageError", "usage: %axe show [--agents-dir D] NAME"),
-        ("%axe list extra", "UsageError", "unrecognized arguments: extra"),
         ("%axe reset --agent", "UsageError", "did you mean --agents?"),
         ("%axe run", "UsageError", "usage: %axe run "),
-        ("%axe run echo --raw", "UsageError", "unrecognized arguments: --raw"),
         ("%axe run nobody -p x", "ConfigError", "agent config not found: nobody"),
         ("%axe show 'x", "UsageError", "no closing quotation"),
     ):
@@ -262,12 +248,8 @@ def test_trust_shows_what_is_left_out_and_asks(cells: Kernel, project: Path) -> 
 
 
 def test_usage_and_budget_say_what_was_spent(cells: Kernel) -> None:
-    settings = (
-        "from axe_nb.agents.user_config import config_path\n"
-        "config_path().parent.mkdir(parents=True, exist_ok=True)\n"
-        "config_path().write_text('[prices.\"script/echo\"]\\ninput = 1\\noutput = 10\\n')"
-    )
-    cells.run(settings)
+    config_path().parent.mkdir(parents=True, exist_ok=True)
+    config_path().write_text('[prices."script/echo"]\ninput = 1\noutput = 10\n', "utf-8")
     cells.run("%%axe echo\nhi")
     cells.run("%%axe lead\nhi")
     rows = [line.split() for line in text(cells.run("%axe usage")).splitlines()]

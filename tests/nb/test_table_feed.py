@@ -77,14 +77,6 @@ def test_only_what_changed_is_sent_and_all_again_now_and_then(cells: Kernel) -> 
     cells.run("table.time = real")
 
 
-def test_a_large_table_is_sent_whole_more_rarely(cells: Kernel) -> None:
-    cells.run(FEED.replace('"two"', '"two" * 100_000'))
-    large = "update(at, f'head {at}', 'one', 'two' * 100_000)"
-    outputs = cells.run(f"for at in (1.0, 2.0, 4.0, 5.1):\n    {large}")
-    assert [type(news) for news in told(outputs)] == [dict, dict, dict, list]
-    cells.run("feed.finish(''); table.time = real")
-
-
 def test_under_a_jupyter_server_the_output_is_a_readable_table(served: Kernel) -> None:
     outputs = served.run(FEED)
     [mark] = [

@@ -83,11 +83,6 @@ def test_captured_output_is_the_twin_at_once(cells: Kernel) -> None:
     assert said == "1 text/html text/plain\n"
 
 
-def test_a_run_that_cannot_begin_shows_nothing(cells: Kernel) -> None:
-    outputs = cells.run("axe_nb.run('nobody', 'Go.')", live=True)
-    assert kinds(outputs) == ["error"]
-
-
 GATHER = """
 @axe_nb.script("slow")
 async def slow(request):
