@@ -9,7 +9,7 @@ import ast
 import builtins
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from axe_nb.conversion.own_text import remove_addresses
@@ -120,7 +120,6 @@ def _find_expression(text: str, start: int) -> tuple[str, int] | None:
 def _evaluate(
     source: str, namespace: Mapping[str, Any], line: int, pictures: list[Picture] | None
 ) -> Written:
-    """Returns the value of an expression as text."""
     shown = "{{ " + one_line(source, 80) + " }}"
     hint = r"write \{{ for a literal brace, or use --raw"
     try:
@@ -129,9 +128,17 @@ def _evaluate(
         if hasattr(builtins, source) and source not in namespace:
             raise NameError(name=source)  # a forgotten name, such as `input`, not Python's function
         value = eval(code, dict(namespace))
-        if pictures is not None and (parts := find_parts(value)):
-            return Written(_write_parts(parts, pictures), is_block=len(parts) > 1)
-        return write_value(value)
+        parts = find_parts(value) if pictures is not None else []
+        if pictures is None or not parts:
+            return write_value(value)
+        lines: list[str] = []
+        for part in parts:
+            if isinstance(part, Picture):
+                pictures.append(part)
+                lines.append(part.mark(len(pictures)))
+            else:
+                lines.append(format_value(part))
+        return Written("\n".join(lines), is_block=len(parts) > 1)
     except NoText as error:
         problem = str(error)
         hint = f"{error.step}; {hint}" if error.step else hint
@@ -153,15 +160,3 @@ def _evaluate(
         what = one_line(f"{type(error).__name__}: {said}", 200)
         raise ConfigError(f"{shown} failed (line {line}): {what}", hint=hint) from None
     raise ConfigError(f"{shown} {problem} (line {line})", hint=hint)
-
-
-def _write_parts(parts: Sequence[object], pictures: list[Picture]) -> str:
-    """Returns the marks of pictures, each on a line of its own, and the text between them."""
-    lines: list[str] = []
-    for part in parts:
-        if isinstance(part, Picture):
-            pictures.append(part)
-            lines.append(part.mark(len(pictures)))
-        else:
-            lines.append(format_value(part))
-    return "\n".join(lines)

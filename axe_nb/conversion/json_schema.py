@@ -10,7 +10,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -56,17 +56,12 @@ TABLES = (*DEFINITIONS, "dependentSchemas", "patternProperties", "properties")
 AT_ROOT = ("$schema", "$id")
 """Keywords that tell where a schema comes from; removed from its root, refused elsewhere."""
 
-
 Keyword: TypeAlias = Callable[[Any, Any, Any, Any], Iterable[Any]]
 """(validator, the keyword's value, data, its schema) → mistakes."""
 
 
 class TooSlow(Exception):
     """A check exceeded its time limit."""
-
-
-TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
-"""Types of JSON Schema."""
 
 
 def clean_schema(given: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -99,7 +94,8 @@ def clean_schema(given: Mapping[str, Any], where: str) -> dict[str, Any]:
         path = list(error.absolute_path)
         said = error.message
         if error.validator == "anyOf" and path[-1:] == ["type"]:  # whose words would name no type
-            said = f"{error.instance!r} is not one of {', '.join(TYPES)}"
+            types = "object, array, string, number, integer, boolean, null"
+            said = f"{error.instance!r} is not one of {types}"
         place = _format_path(path).lstrip(".") or "at its top"
         raise _make_error(where, f"{place}: {one_line(said, MAX_TOLD)}") from None
     except RecursionError:
@@ -112,15 +108,21 @@ def find_mistakes(
 ) -> list[str]:
     """Returns the mistakes in the data, each with its place; none if it is valid.
 
-    Args:
-        schema: a schema that `clean_schema` has returned.
-        data: JSON data.
-        seconds: longest time to check it, of this thread on a processor.
+    The schema is one that `clean_schema` has returned; the time is that of this thread on a
+    processor.
     """
+    load_jsonschema()
+    from jsonschema.exceptions import best_match
+
     mistakes: list[str] = []
     try:
         for error in _make_validator(schema, time.thread_time() + seconds).iter_errors(data):
-            mistakes.append(_tell(error))
+            nearest = best_match([error]) if error.context else error
+            message, shown = nearest.message, repr(nearest.instance)
+            if len(shown) > MAX_SHOWN and message.startswith(shown):
+                message = cut_chars(shown, MAX_SHOWN, "…") + message[len(shown) :]
+            place = f"data{_format_path(nearest.absolute_path)}"
+            mistakes.append(one_line(f"{place}: {message}", MAX_TOLD))
             if len(mistakes) >= MAX_MISTAKES:
                 break
     except TooSlow:
@@ -155,7 +157,24 @@ def _list_problems(schema: Mapping[str, Any]) -> Iterator[str]:
         if level > MAX_NESTING:
             yield f"it is nested deeper than {MAX_NESTING} levels"
         elif isinstance(part, Mapping):
-            yield from _list_problems_here(part, targets)
+            for key in UNBOUNDED:
+                if key in part:
+                    yield f"{key} is not supported"
+            if isinstance(part.get("$id"), str):
+                yield "$id is supported only at the top"
+            if isinstance(reference := part.get("$ref"), str):
+                steps = unquote(reference).split("/")  # as the validator: #/$defs/a~1b → a/b
+                if tuple(s.replace("~1", "/").replace("~0", "~") for s in steps) not in targets:
+                    shown = quote(one_line(reference, MAX_SHOWN))
+                    yield f"$ref {shown} is not a schema under $defs; nothing else is loaded"
+            patterns = part.get("patternProperties")
+            named = patterns if isinstance(patterns, Mapping) else ()
+            for pattern in (part.get("pattern"), *named):
+                try:
+                    compile_pattern(pattern if isinstance(pattern, str) else "")
+                except ConfigError as error:
+                    shown = quote(one_line(pattern, MAX_SHOWN))
+                    yield f"pattern {shown} cannot be used: {error.message}"
             for key, value in part.items():  # what is data or a name there is no schema
                 below: Iterable[Any] = ()
                 if key in SCHEMAS:
@@ -165,40 +184,6 @@ def _list_problems(schema: Mapping[str, Any]) -> Iterator[str]:
                 elif key in TABLES and isinstance(value, Mapping):
                     below = value.values()
                 rest += [(one, level + 1) for one in below]
-
-
-def _list_problems_here(
-    part: Mapping[str, Any], targets: Collection[tuple[str, ...]]
-) -> Iterator[str]:
-    for key in UNBOUNDED:
-        if key in part:
-            yield f"{key} is not supported"
-    if isinstance(part.get("$id"), str):
-        yield "$id is supported only at the top"
-    if isinstance(reference := part.get("$ref"), str):
-        steps = unquote(reference).split("/")  # as the validator: #/$defs/a~1b → #, $defs, a/b
-        if tuple(step.replace("~1", "/").replace("~0", "~") for step in steps) not in targets:
-            shown = quote(one_line(reference, MAX_SHOWN))
-            yield f"$ref {shown} is not a schema under $defs; nothing else is loaded"
-    patterns = part.get("patternProperties")
-    for pattern in (part.get("pattern"), *(patterns if isinstance(patterns, Mapping) else ())):
-        if isinstance(pattern, str):
-            try:
-                compile_pattern(pattern)
-            except ConfigError as error:
-                shown = quote(one_line(pattern, MAX_SHOWN))
-                yield f"pattern {shown} cannot be used: {error.message}"
-
-
-def _tell(error: Any) -> str:
-    """One mistake in the validator's words: `data.items[2].price: 'x' is not of type 'number'`."""
-    from jsonschema.exceptions import best_match
-
-    nearest = best_match([error]) if error.context else error
-    message, shown = nearest.message, repr(nearest.instance)
-    if len(shown) > MAX_SHOWN and message.startswith(shown):
-        message = cut_chars(shown, MAX_SHOWN, "…") + message[len(shown) :]
-    return one_line(f"data{_format_path(nearest.absolute_path)}: {message}", MAX_TOLD)
 
 
 def _format_path(path: Iterable[str | int]) -> str:
@@ -211,7 +196,6 @@ def _make_validator(schema: Mapping[str, Any], deadline: float) -> Any:
 
     It descends into data by way of keywords only, so that no check goes on for long after that.
     """
-    load_jsonschema()
     import referencing
     from jsonschema import Draft202012Validator
     from jsonschema.validators import extend

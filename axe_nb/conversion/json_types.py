@@ -13,10 +13,12 @@ import json
 import types
 import typing
 from collections import abc
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from enum import Enum
+from functools import partial
+from operator import attrgetter
 from typing import Annotated, Any, Literal, TypeAlias, Union
 
 from axe_nb.conversion.jsonable import jsonable
@@ -146,13 +148,10 @@ def fields(
 
 
 def shape(hint: Any, where: str, inside: tuple[Any, ...] = ()) -> Shape:
-    """A type as JSON.
+    """Describes a type as JSON.
 
-    Args:
-        where: what has this type, for the error.
-        inside: the types that are being described already.
-
-    Raises ConfigError: JSON has no such type.
+    `where` says what has this type, for the ConfigError if JSON has no such type; `inside` are the
+    types that are being described already.
     """
     while typing.get_origin(hint) is Annotated:
         hint = typing.get_args(hint)[0]
@@ -171,7 +170,15 @@ def shape(hint: Any, where: str, inside: tuple[Any, ...] = ()) -> Shape:
     if origin in LISTS:
         return _make_list([shape((*arguments, Any)[0], where, inside)], LISTS[origin])
     if origin in (dict, abc.Mapping) and arguments[:1] in ((), (str,)):
-        return _make_dict(shape((*arguments, Any, Any)[1], where, inside))
+        item = shape((*arguments, Any, Any)[1], where, inside)
+        schema = {"additionalProperties": dict(item.schema)} if item is not ANY else {}
+
+        def read_dict(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
+            if not isinstance(value, dict):
+                return note_wrong(mistakes, at, "an object", value)
+            return {n: item.take(one, f"{at}.{n}", mistakes, kindly) for n, one in value.items()}
+
+        return Shape({"type": "object", **schema}, "an object", read_dict)
     if isinstance(hint, type) and issubclass(hint, Enum) and len(hint):
         values = [(key_of(member), member) for member in hint]
         return _make_choice([*hint.__members__.items(), *values], [key for key, _ in values])
@@ -218,24 +225,18 @@ def _make_scalar(schema: Mapping[str, Any], wanted: str, make: Callable[[Any], A
     return Shape(schema, wanted, read)
 
 
-def _make_exact(kind: type) -> Callable[[Any], Any]:
-    def make(value: Any) -> Any:
-        if not isinstance(value, kind):
-            raise TypeError
-        return value
-
-    return make
+def _check_exact(kind: type, value: Any) -> Any:
+    if not isinstance(value, kind):
+        raise TypeError
+    return value
 
 
-def _make_number(kind: type) -> Callable[[Any], Any]:
-    def make(value: Any) -> Any:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise TypeError
-        if kind is int and value != int(value):
-            raise ValueError
-        return kind(value)
-
-    return make
+def _make_number(kind: type, value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError
+    if kind is int and value != int(value):
+        raise ValueError
+    return kind(value)
 
 
 LITERALS: Mapping[type, str] = {
@@ -243,15 +244,15 @@ LITERALS: Mapping[type, str] = {
 }  # fmt: skip
 """Type of a literal value → its JSON Schema type."""
 
-NULL = _make_scalar({"type": "null"}, "null", _make_exact(type(None)))
+NULL = _make_scalar({"type": "null"}, "null", partial(_check_exact, type(None)))
 
-ANY = _make_scalar({}, "any value", _make_exact(object))
+ANY = _make_scalar({}, "any value", partial(_check_exact, object))
 
 SCALARS: Mapping[object, Shape] = {
-    str: _make_scalar({"type": "string"}, "a string", _make_exact(str)),
-    bool: _make_scalar({"type": "boolean"}, "true or false", _make_exact(bool)),
-    int: _make_scalar({"type": "integer"}, "an integer", _make_number(int)),
-    float: _make_scalar({"type": "number"}, "a number", _make_number(float)),
+    str: _make_scalar({"type": "string"}, "a string", partial(_check_exact, str)),
+    bool: _make_scalar({"type": "boolean"}, "true or false", partial(_check_exact, bool)),
+    int: _make_scalar({"type": "integer"}, "an integer", partial(_make_number, int)),
+    float: _make_scalar({"type": "number"}, "a number", partial(_make_number, float)),
     type(None): NULL,
     Any: ANY,
     object: ANY,
@@ -268,12 +269,7 @@ SCALARS: Mapping[object, Shape] = {
 
 
 def _make_choice(options: Sequence[tuple[Any, Any]], shown: Sequence[Any]) -> Shape:
-    """Makes the shape of a choice between fixed values.
-
-    Args:
-        options: (accepted value, its meaning); a later one wins.
-        shown: the values that are described to the model.
-    """
+    """Makes the shape of a choice of (accepted value, its meaning), some of them shown."""
     by_text = {dump(key): value for key, value in options}
     kinds = {LITERALS[type(key)] for key in shown}
     wanted = "one of " + ", ".join(dump(key).decode() for key in shown)
@@ -321,22 +317,24 @@ def _make_list(items: list[Shape], make: Callable[[list[Any]], Any], size: int =
     return Shape({"type": "array", "items": schema, **sizes}, wanted, read)
 
 
-def _make_dict(item: Shape) -> Shape:
-    def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
-        if not isinstance(value, dict):
-            return note_wrong(mistakes, at, "an object", value)
-        return {n: item.take(one, f"{at}.{n}", mistakes, kindly) for n, one in value.items()}
-
-    schema = {"additionalProperties": dict(item.schema)} if item is not ANY else {}
-    return Shape({"type": "object", **schema}, "an object", read)
-
-
 def _make_record(kind: Any, inside: tuple[Any, ...]) -> Shape:
     """Makes the shape of a dataclass, or of a TypedDict, whose keys may be `NotRequired`."""
     hints, descriptions = type_hints(kind, kind.__name__), parse_docstring(kind)[1]
     make: Callable[..., Any] = dict if _is_typed_dict(kind) else kind
     wanted = {}
-    for name, required, default in _list_fields(kind, hints):
+    found: list[tuple[str, bool, object]] = []  # name, whether it is required, default
+    if _is_typed_dict(kind):
+        marked = typing.get_type_hints(kind, include_extras=True)
+        for name in hints:
+            mark = typing.get_origin(marked[name])  # what `__required_keys__` misses in a text
+            is_usual = name in kind.__required_keys__ and mark is not typing.NotRequired
+            found.append((name, is_usual or mark is typing.Required, None))
+    else:
+        for field in filter(attrgetter("init"), dataclasses.fields(kind)):
+            has_default = field.default is not dataclasses.MISSING
+            is_required = not has_default and field.default_factory is dataclasses.MISSING
+            found.append((field.name, is_required, field.default if has_default else None))
+    for name, required, default in found:
         member = shape(hints.get(name, Any), f'"{name}" of {kind.__name__}', inside)
         wanted[name] = Parameter(member, descriptions.get(name, ""), required, default)
 
@@ -362,27 +360,8 @@ def _make_record(kind: Any, inside: tuple[Any, ...]) -> Shape:
     return Shape(schema, "an object", read)
 
 
-def _list_fields(kind: Any, hints: Mapping[str, Any]) -> Iterator[tuple[str, bool, object]]:
-    """Yields name, whether it is required, and default of each field."""
-    if _is_typed_dict(kind):
-        marked = typing.get_type_hints(kind, include_extras=True)
-        for name in hints:
-            mark = typing.get_origin(marked[name])  # what `__required_keys__` misses in a text
-            is_usual = name in kind.__required_keys__ and mark is not typing.NotRequired
-            yield name, is_usual or mark is typing.Required, None
-    else:
-        for field in dataclasses.fields(kind):
-            if field.init:
-                has_default = field.default is not dataclasses.MISSING
-                is_required = not has_default and field.default_factory is dataclasses.MISSING
-                yield field.name, is_required, field.default if has_default else None
-
-
 def type_hints(thing: Any, where: str) -> dict[str, Any]:
-    """Returns the type hints of a function or a class by name.
-
-    Raises ConfigError if they cannot be resolved.
-    """
+    """Returns type hints by name. Raises ConfigError if they cannot be resolved."""
     try:
         return typing.get_type_hints(thing)
     except (NameError, TypeError, AttributeError, SyntaxError) as error:

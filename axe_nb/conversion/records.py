@@ -74,12 +74,7 @@ class Parts:
         """Digest and form → the object that was read."""
 
     def write(self, value: Any, make: Callable[[], Any]) -> Any:
-        """Returns a reference to a value; a short value is returned itself.
-
-        Args:
-            value: the value.
-            make: returns it as JSON data.
-        """
+        """Returns a reference to a value; if it is short, its JSON data, which `make` returns."""
         known = self._written.get(id(value))
         if known is None:
             made = make()
@@ -97,10 +92,7 @@ class Parts:
         return {PART: digest}
 
     def read(self, value: Any, at: str, form: Form) -> Any:
-        """Reads a value by its form; it may be a reference to a part.
-
-        Raises ConfigError if the part is missing, or wrong.
-        """
+        """Reads a value, or the part that it refers to. Raises ConfigError."""
         if not (isinstance(value, dict) and value.keys() == {PART}):
             return form.read(value, at, self)
         digest = value[PART]
@@ -151,8 +143,17 @@ class Form(NamedTuple):
     """The JSON form of a type."""
 
     write: Callable[[Any, Writer], Any]
-    read: Callable[[Any, str, Parts], Any]
+    make: Callable[[Any, str, Parts], Any]
     """(JSON data, its place, parts) -> value. Raises ConfigError."""
+    wanted: str = "any value"
+    fits: Callable[[Any], bool] = lambda value: True
+    """True for data that `make` can be given."""
+
+    def read(self, value: Any, at: str, parts: Parts) -> Any:
+        """Returns the value of JSON data. Raises ConfigError."""
+        if not self.fits(value):
+            raise make_error(at, self.wanted, value)
+        return self.make(value, at, parts)
 
 
 class Field(NamedTuple):
@@ -211,71 +212,48 @@ def from_json(kind: type[T], data: object, parts: Parts | None = None) -> T:
 def make_error(at: str, wanted: str, value: object) -> ConfigError:
     """Returns the error for a wrong value at a place."""
     where = quote(cut_chars(at, 200, "…")) if at else "the data"
-    return ConfigError(f"{where} must be {wanted}, not {_describe(value)}")
-
-
-def _describe(value: object) -> str:
     match value:
         case dict():
-            return "an object"
+            shown = "an object"
         case list():
-            return "a list"
+            shown = "a list"
         case str() | bool() | None:
-            return cut_chars(json.dumps(value), 60, "…")
+            shown = cut_chars(json.dumps(value), 60, "…")
         case int() | float() if abs(value) < MAX_INTEGER:
-            return str(value)
-    return f"an unsupported {type(value).__name__}"
-
-
-def _make_scalar(
-    wanted: str,
-    fits: Callable[[Any], bool],
-    write: Callable[[Any, Writer], Any],
-    make: Callable[[Any], Any] = lambda value: value,
-) -> Form:
-    def read(value: Any, at: str, _: Parts) -> Any:
-        if not fits(value):
-            raise make_error(at, wanted, value)
-        return make(value)
-
-    return Form(write, read)
+            shown = str(value)
+        case _:
+            shown = f"an unsupported {type(value).__name__}"
+    return ConfigError(f"{where} must be {wanted}, not {shown}")
 
 
 def _write_plain(value: Any, _: Writer) -> Any:
     return jsonable(value)
 
 
+def _make_plain(value: Any, at: str, _: Parts) -> Any:
+    return value
+
+
 def _is_integer(value: object) -> bool:
     return type(value) is int and -MAX_INTEGER < value < MAX_INTEGER
+
+
+def _is_object(value: object) -> bool:
+    return isinstance(value, dict)
 
 
 def _write_bytes(value: bytes, to: Writer) -> str:
     return to.text(value.decode("utf-8", "surrogateescape"))
 
 
-def _read_bytes(value: Any, at: str, _: Parts) -> bytes:
+def _make_bytes(value: Any, at: str, _: Parts) -> bytes:
     try:
         return bytes(value.encode("utf-8", "surrogateescape"))
     except (AttributeError, UnicodeEncodeError):
         raise make_error(at, "bytes encoded as text", value) from None
 
 
-def _write_pieces(value: Iterable[bytes], to: Writer) -> list[str]:
-    """Returns the pieces of one body; a single piece if a secret in it may be split between two."""
-    plain = Writer(None, to.parts)
-    pieces = list(value)
-    whole = b"".join(pieces)
-    if (cleaned := _write_bytes(whole, to)) != _write_bytes(whole, plain):
-        return [cleaned]
-    return [_write_bytes(piece, plain) for piece in pieces]
-
-
-def _write_picture(picture: Picture, to: Writer) -> dict[str, str]:
-    """Returns a reference to a picture; no filter changes its bytes."""
-    return to.parts.refer(picture.digest[:DIGITS], picture.base64)
-
-
-def _read_picture(text: Any, at: str, _: Parts) -> Picture:
+def _make_picture(text: Any, at: str, _: Parts) -> Picture:
     try:
         return Picture(b64decode(text, validate=True))
     except (ConfigError, TypeError, ValueError) as error:
@@ -283,23 +261,28 @@ def _read_picture(text: Any, at: str, _: Parts) -> Picture:
         raise ConfigError(f"the picture {where} is damaged: {error}"[:400]) from None
 
 
-PICTURE = Form(lambda picture, to: picture.base64, _read_picture)
-"""The JSON form of a picture: its bytes in Base64."""
+PICTURE = Form(lambda picture, to: picture.base64, _make_picture)
 
-ANY = _make_scalar("any value", lambda _: True, lambda value, to: to.any(value), jsonable)
+ANY = Form(lambda value, to: to.any(value), lambda value, at, _: jsonable(value))
 
 SCALARS: Mapping[object, Form] = {
     Any: ANY,
     object: ANY,
-    str: _make_scalar("a string", lambda v: type(v) is str, lambda value, to: to.text(value)),
-    bytes: Form(_write_bytes, _read_bytes),
-    bool: _make_scalar("true or false", lambda value: type(value) is bool, _write_plain),
-    int: _make_scalar("an integer", _is_integer, _write_plain),
-    float: _make_scalar(
-        "a number", lambda value: type(value) is float or _is_integer(value), _write_plain, float
+    str: Form(
+        lambda value, to: to.text(value), _make_plain, "a string", lambda value: type(value) is str
     ),
-    Picture: Form(_write_picture, lambda value, at, parts: parts.read(value, at, PICTURE)),
-}
+    bytes: Form(_write_bytes, _make_bytes),
+    bool: Form(_write_plain, _make_plain, "true or false", lambda value: type(value) is bool),
+    int: Form(_write_plain, _make_plain, "an integer", _is_integer),
+    float: Form(
+        _write_plain, lambda value, at, _: float(value), "a number",
+        lambda value: type(value) is float or _is_integer(value),
+    ),
+    Picture: Form(  # a part; no filter changes its bytes
+        lambda picture, to: to.parts.refer(picture.digest[:DIGITS], picture.base64),
+        lambda value, at, parts: parts.read(value, at, PICTURE),
+    ),
+}  # fmt: skip
 
 
 @cache
@@ -310,57 +293,53 @@ def _find_form(hint: Hashable) -> Form:
     if origin in SCALARS:
         return SCALARS[origin]
     if origin is Literal:
-        return Form(_write_plain, partial(_read_choice, arguments))
+        options = [json.dumps(option) for option in arguments]
+        wanted = f"one of {', '.join(options)}"
+        return Form(_write_plain, _make_plain, wanted, lambda value: json.dumps(value) in options)
     if origin in (Union, types.UnionType) and len(arguments) == 2 and arguments[1] is type(None):
-        return _make_optional(_find_form(arguments[0]))
+        some = _find_form(arguments[0])
+        return Form(
+            lambda value, to: None if value is None else some.write(value, to),
+            lambda value, at, parts: None if value is None else some.read(value, at, parts),
+        )
     if origin in (tuple, abc.Sequence) and arguments[1:] in ((), (...,)):
-        form = _make_tuple(_find_form(arguments[0]))
-        return form._replace(write=_write_pieces) if arguments[0] is bytes else form
+        item = _find_form(arguments[0])
+
+        def write_items(values: Iterable[Any], to: Writer) -> list[Any]:
+            items = list(values)
+            if arguments[0] is bytes and to.clean:
+                whole = _write_bytes(b"".join(items), Writer(None, to.parts))
+                if (cleaned := to.text(whole)) != whole:
+                    return [cleaned]  # a secret may be split between two pieces
+            return [item.write(one, to) for one in items]
+
+        def make_tuple(value: Any, at: str, parts: Parts) -> Any:
+            return tuple(item.read(one, f"{at}[{i}]", parts) for i, one in enumerate(value))
+
+        return Form(write_items, make_tuple, "a list", lambda value: isinstance(value, list))
     if origin in (abc.Mapping, dict):
-        return _make_mapping(_find_form(arguments[1]))
+        entry = _find_form(arguments[1])
+
+        def write_entries(value: Any, to: Writer) -> Any:
+            if entry is ANY:
+                return to.any(value)
+            return {to.text(key): entry.write(one, to) for key, one in value.items()}
+
+        def make_dict(value: Any, at: str, parts: Parts) -> Any:
+            return {str(key): entry.read(one, f"{at}.{key}", parts) for key, one in value.items()}
+
+        return Form(write_entries, make_dict, "an object", _is_object)
     if isinstance(origin, type) and issubclass(origin, AxeError):
-        return Form(_write_error, partial(_read_error, origin))
+        return Form(_write_error, partial(_make_axe_error, origin), "an object", _is_object)
     if isinstance(origin, type) and dataclasses.is_dataclass(origin):
-        return _make_record(origin)
+        kind: Any = origin
+        return Form(
+            lambda value, to: _write_fields(partial(getattr, value), _list_fields(kind), to),
+            lambda data, at, parts: kind(**_read_fields(data, _list_fields(kind), at, parts)),
+            "an object",
+            _is_object,
+        )
     raise TypeError(f"{hint} cannot be represented as JSON")
-
-
-def _read_choice(options: tuple[Any, ...], value: Any, at: str, _: Parts) -> Any:
-    for option in options:
-        if type(option) is type(value) and option == value:
-            return option
-    wanted = ", ".join(json.dumps(option) for option in options)
-    raise make_error(at, f"one of {wanted}", value)
-
-
-def _make_optional(form: Form) -> Form:
-    return Form(
-        lambda value, to: None if value is None else form.write(value, to),
-        lambda value, at, parts: None if value is None else form.read(value, at, parts),
-    )
-
-
-def _make_tuple(item: Form) -> Form:
-    def read(value: Any, at: str, parts: Parts) -> Any:
-        if not isinstance(value, list):
-            raise make_error(at, "a list", value)
-        return tuple(item.read(one, f"{at}[{number}]", parts) for number, one in enumerate(value))
-
-    return Form(lambda value, to: [item.write(one, to) for one in value], read)
-
-
-def _make_mapping(item: Form) -> Form:
-    def write(value: Any, to: Writer) -> Any:
-        if item is ANY:
-            return to.any(value)
-        return {to.text(key): item.write(one, to) for key, one in value.items()}
-
-    def read(value: Any, at: str, parts: Parts) -> Any:
-        if not isinstance(value, dict):
-            raise make_error(at, "an object", value)
-        return {str(key): item.read(one, f"{at}.{key}", parts) for key, one in value.items()}
-
-    return Form(write, read)
 
 
 def _make_part(form: Form) -> Form:
@@ -381,8 +360,9 @@ def _list_fields(kind: type) -> tuple[Field, ...]:
             form = _find_form(hints[field.name])
             made = field.default_factory
             default = field.default if made is MISSING else made()
-            form = _make_part(form) if IS_PART in field.metadata else form
-            found.append(Field(field.name, form, default))
+            found.append(
+                Field(field.name, _make_part(form) if IS_PART in field.metadata else form, default)
+            )
     return tuple(found)
 
 
@@ -398,8 +378,6 @@ def _write_fields(
 
 
 def _read_fields(data: Any, fields: Iterable[Field], at: str, parts: Parts) -> dict[str, Any]:
-    if not isinstance(data, dict):
-        raise make_error(at, "an object", data)
     values = {}
     for name, form, default in fields:
         place = f"{at}.{name}" if at else name
@@ -410,15 +388,8 @@ def _read_fields(data: Any, fields: Iterable[Field], at: str, parts: Parts) -> d
     return values
 
 
-def _make_record(kind: type) -> Form:
-    return Form(
-        lambda value, to: _write_fields(partial(getattr, value), _list_fields(kind), to),
-        lambda data, at, parts: kind(**_read_fields(data, _list_fields(kind), at, parts)),
-    )
-
-
 def _list_arguments(kind: Any) -> tuple[Field, ...]:
-    """Returns the arguments of the constructor, and `place`, which is set later."""
+    """Lists the arguments of the constructor, and `place`, which is set later."""
     hints = typing.get_type_hints(kind.__init__)
     defaults = kind.__init__.__kwdefaults__ or {}
     arguments = [
@@ -440,12 +411,10 @@ def _write_error(error: AxeError, to: Writer) -> dict[str, Any]:
     return {"type": kind.__name__, **_write_fields(value, _list_arguments(kind), to)}
 
 
-def _read_error(base: type[AxeError], data: Any, at: str, parts: Parts) -> AxeError:
-    if not isinstance(data, dict):
-        raise make_error(at, "an object", data)
+def _make_axe_error(base: type[AxeError], data: Any, at: str, parts: Parts) -> AxeError:
     known = tuple(name for name, kind in ERRORS.items() if issubclass(kind, base))
     place = f"{at}.type" if at else "type"
-    kind: Any = ERRORS[_read_choice(known, data.get("type"), place, parts)]
+    kind: Any = ERRORS[_find_form(Literal[known]).read(data.get("type"), place, parts)]
     values = _read_fields(data, _list_arguments(kind), at, parts)
     where = values.pop("place", "")
     error: AxeError = kind(**values)

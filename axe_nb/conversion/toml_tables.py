@@ -9,7 +9,6 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
 from typing import Any, TypeVar
 
 from axe_nb.conversion.own_text import MAX_SHOWN
@@ -29,10 +28,7 @@ class WrongValue(ConfigError):
 
 
 def check_choice(key: tuple[str, ...], value: str, choices: Sequence[str]) -> None:
-    """Rejects a word that is none of the choices.
-
-    Raises WrongValue: lists the choices and quotes the word.
-    """
+    """Raises WrongValue for a word that is none of the choices."""
     if value not in choices:
         word = quote(one_line(value, MAX_SHOWN))
         raise WrongValue(key, f"must be {list_choices(choices)}, not {word}")
@@ -111,10 +107,7 @@ def build(
     at: tuple[str, ...],
     root: type | None = None,
 ) -> T:
-    """Returns the dataclass of a table; arguments and errors as for `read`.
-
-    Raises WrongValue: also a value that the dataclass rejects; names the full key.
-    """
+    """Returns the dataclass of a table; like `read`, but also checks the values."""
     values = read(cls, table, source, at, root)
     try:
         return cls(**values)
@@ -131,16 +124,8 @@ def read(
 ) -> dict[str, Any]:
     """Returns the table's values by field, with nested tables built; types are not checked.
 
-    Args:
-        cls: the dataclass of the table.
-        table: the parsed TOML.
-        source: its text.
-        at: the key of the table.
-        root: the dataclass of the whole file; None = `cls`.
-
-    Raises:
-        ConfigError: a key that the dataclass does not have.
-        WrongValue: a value that must be a table is not one.
+    `at` is the key of the table, `root` the dataclass of the whole file (None = `cls`). Raises
+    ConfigError for a key that the dataclass does not have, WrongValue for no table.
     """
     if not isinstance(table, dict):
         raise WrongValue(at, "must be a table", hint=f"write its keys under a line [{at[-1]}]")
@@ -164,14 +149,18 @@ def check_types(value: Any) -> None:
     """Rejects a dataclass with a value that does not match its annotation.
 
     For the `__post_init__` of the dataclass: nested tables were checked when they were made.
-
-    Raises WrongValue: names the key.
     """
-    cls: Any = type(value)
-    for name, default, called, fits in _list_checks(cls):
-        own = getattr(value, name)
-        if own is not default and not fits(own):
-            raise WrongValue((name,), f"must be {called}")
+    for field in toml_fields(type(value)):
+        own = getattr(value, field.name)
+        if own is field.default:
+            continue
+        if nested := nested_table(field):
+            called, is_right = f"a dict or an axe_nb.{nested.__name__}", isinstance(own, nested)
+        else:
+            called, fits = _KINDS[str(field.type)]
+            is_right = fits(own)
+        if not is_right:
+            raise WrongValue((field.name,), f"must be {called}")
 
 
 def make_table(value: Any) -> dict[str, Any]:
@@ -250,20 +239,3 @@ _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "Mapping[str, str]": ("a table of strings", lambda v: _is_table(v) and _are_texts(v.values())),
 }
 """Annotation of a field → name of its type for messages, and the check of a value."""
-
-
-@cache  # for each agent that is made
-def _list_checks(cls: Any) -> list[tuple[str, Any, str, Callable[[Any], bool]]]:
-    """Returns name, default, type in words and check of each field."""
-    checks: list[tuple[str, Any, str, Callable[[Any], bool]]] = []
-    for field in toml_fields(cls):
-        if nested := nested_table(field):
-            called = f"a dict or an axe_nb.{nested.__name__}"
-            checks.append((field.name, field.default, called, partial(_is_instance, nested)))
-        else:
-            checks.append((field.name, field.default, *_KINDS[str(field.type)]))
-    return checks
-
-
-def _is_instance(kind: type, value: object) -> bool:
-    return isinstance(value, kind)

@@ -51,13 +51,9 @@ def toml_hint(text: str, error: Exception) -> str:
 def line_of(text: str, path: tuple[str, ...], entry: str = "", number: int = 0) -> int | None:
     """Returns the line (from 1) of the first occurrence of the key `path`; None if not found.
 
-    Each statement of the TOML text is parsed on its own, in the context of its table header.
-
-    Args:
-        text: the TOML text.
-        path: the key.
-        entry: an entry of the key's list, whose own line is wanted.
-        number: of the table that `path` begins with, from 1, if it is a list of tables; 0 = any.
+    With `entry`, the line of that entry of the key's list. `number` is that of the table which
+    `path` begins with, from 1, if it is a list of tables; 0 = any. Each statement is parsed on its
+    own, in the context of its table header.
     """
     table: tuple[str, ...] = ()
     tables = 0
@@ -67,11 +63,22 @@ def line_of(text: str, path: tuple[str, ...], entry: str = "", number: int = 0) 
         except (ValueError, RecursionError):
             continue
         if statement.lstrip().startswith("["):
-            table = _find_header(parsed)
+            keys: list[str] = []
+            node: Any = parsed
+            while node:
+                if isinstance(node, dict):
+                    keys += [*node][:1]
+                    node = node[keys[-1]]
+                else:
+                    node = node[0]
+            table = tuple(keys)
             tables += statement.lstrip().startswith("[[") and table == path[:1]
             found = table[: len(path)] == path
         else:
-            found = path[: len(table)] == table and _has_key(parsed, path[len(table) :])
+            here: Any = parsed
+            for key in path[len(table) :]:
+                here = here.get(key) if isinstance(here, dict) else None
+            found = path[: len(table)] == table != path and here is not None
         if found and number in (0, tables):
             written = re.search(rf"""["']{re.escape(entry)}["']""", statement) if entry else None
             return line + (statement.count("\n", 0, written.start()) if written else 0)
@@ -92,27 +99,6 @@ def _split_statements(text: str) -> Iterator[tuple[int, str]]:
                 line += text.count("\n", start, token.end())
                 start = token.end()
     yield line, text[start:]
-
-
-def _find_header(parsed: Mapping[str, Any]) -> tuple[str, ...]:
-    keys: list[str] = []
-    node: Any = parsed
-    while node:
-        if isinstance(node, list):
-            node = node[0]
-            continue
-        key = next(iter(node))
-        keys.append(key)
-        node = node[key]
-    return tuple(keys)
-
-
-def _has_key(parsed: Any, path: tuple[str, ...]) -> bool:
-    for key in path:
-        if not isinstance(parsed, dict) or key not in parsed:
-            return False
-        parsed = parsed[key]
-    return bool(path)
 
 
 MAX_PARTS = 32
@@ -140,12 +126,9 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def update_text(text: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """Returns the text with changed values where two tables differ; the rest is unchanged.
+    """Returns the text of the table `old` with changed values where `new` differs from it.
 
-    Args:
-        text: valid TOML.
-        old: the table that the text stands for; it may have keys that the text writes otherwise.
-        new: the table that it is to stand for.
+    The rest is unchanged; `old` may have keys that the text writes otherwise.
     """
     import tomlkit
 

@@ -93,7 +93,7 @@ def key_of(member: Enum) -> str:
 
 
 def open_value(value: Any) -> Opened:
-    """Returns the parts of a value. Raises Exception: whatever the value's own methods raise."""
+    """Returns the parts of a value. Raises whatever the value's own methods raise."""
     if isinstance(value, Items | Table):
         return value
     if type(value) not in (str, int, float, bool, NoneType):
@@ -166,8 +166,16 @@ def _open_numpy(numpy: ModuleType, value: Any) -> Opened | None:
         if value.ndim == 0:
             masked = getattr(numpy.ma, "masked", None)
             return Leaf(None) if value is masked else open_value(value[()])
-        plain = value if hasattr(value, "mask") else numpy.asarray(value)
-        return Items(_read_array(plain), len(plain))
+        is_masked = hasattr(value, "mask")
+        items = value if is_masked else numpy.asarray(value)
+        is_plain = is_masked or items.dtype.kind in "biu" or items.dtype == "f8"
+
+        def read() -> Iterator[Any]:
+            for start in range(0, len(items), BLOCK):
+                block = items[start : start + BLOCK]
+                yield from block.tolist() if is_plain and items.ndim == 1 else block
+
+        return Items(read(), len(items))
     if not _is(value, numpy, "generic") or isinstance(value, str | bytes):
         return None
     match value.dtype.kind:
@@ -178,16 +186,6 @@ def _open_numpy(numpy: ModuleType, value: Any) -> Opened | None:
         case "V" if names := value.dtype.names:
             return Entries(((name, value[name]) for name in names), len(names))
     return open_value(value.item())
-
-
-def _read_array(items: Any) -> Iterator[Any]:
-    if items.ndim > 1:
-        yield from (items[row] for row in range(len(items)))
-        return
-    is_plain = items.dtype.kind in "biu" or items.dtype == "f8" or hasattr(items, "mask")
-    for start in range(0, len(items), BLOCK):
-        block = items[start : start + BLOCK]
-        yield from block.tolist() if is_plain else block
 
 
 def _open_pandas(pandas: ModuleType, value: Any) -> Opened | None:

@@ -72,11 +72,9 @@ def encode(data: object, indent: int | None = None) -> str:
 
 
 def to_data(value: object, limit: int) -> Any:
-    """Converts a value to JSON data, whole if it fits, else cut.
+    """Converts any value to JSON data, whole if its text on one line fits, else cut.
 
-    Args:
-        value: any value, also one whose own methods fail.
-        limit: maximum size of the JSON text on one line in bytes of UTF-8, at least 1000.
+    The limit is in bytes of UTF-8, at least 1000.
     """
     room = limit
     while True:
@@ -115,24 +113,18 @@ class _Conversion:
                 opened = Entries(iter((("columns", columns), ("rows", lines))), 2)
         self._left -= 2
         self._around.add(id(value))
-        data: Any
-        if isinstance(opened, Items):
-            data = self._convert_items(opened, depth + 1)
-        else:
+        data: Any = []
+        if isinstance(opened, Entries):
             data = self._convert_entries(opened, depth + 1)
+        else:
+            values = _sort(opened) if opened.is_set else opened.values
+            while self._left > 0 and (item := _take(values)) is not _END:
+                self._left -= 2 if data else 0
+                data.append(self.convert(item, depth + 1))
+            if missing := opened.size - len(data):
+                data.append(f"… {missing:,} of {opened.size:,} items left out")
         self._around.discard(id(value))
         return data
-
-    def _convert_items(self, items: Items, depth: int) -> list[Any]:
-        converted: list[Any] = []
-        values = _sort(items) if items.is_set else items.values
-        value = _END
-        while self._left > 0 and (value := _take(values)) is not _END:
-            self._left -= 2 if converted else 0
-            converted.append(self.convert(value, depth))
-        if missing := items.size - len(converted):
-            converted.append(f"… {missing:,} of {items.size:,} items left out")
-        return converted
 
     def _convert_entries(self, entries: Entries, depth: int) -> dict[str, Any]:
         converted: dict[str, Any] = {}
@@ -268,7 +260,14 @@ def _write_table(table: Table, limit: int) -> str:
     width = _count_fitting(table.labels, limit // 20)
     width = min(width, _count_fitting(first or table.labels, limit // 10))
     lines, _ = _write_lines(table, width, limit - NOTE, LONGEST_CELL)
-    return "\n".join([*lines, _make_note(table, max(0, len(lines) - 1), width)])
+    missing = []
+    if rows := table.height - max(0, len(lines) - 1):
+        missing.append(f"{rows:,} of {table.height:,} rows")
+    if more := len(table.labels) - width:
+        names = [one_line(name, 20) for name in table.labels[width : width + 2]]
+        shown = ", ".join(names) + (f" and {more - len(names):,} more" if more > 2 else "")
+        missing.append(f"{more:,} of {len(table.labels):,} columns ({shown})")
+    return "\n".join([*lines, f"… {' and '.join(missing) or 'long texts'} left out"])
 
 
 def _count_fitting(cells: Sequence[str], room: int) -> int:
@@ -281,13 +280,7 @@ def _count_fitting(cells: Sequence[str], room: int) -> int:
 
 
 def _write_lines(table: Table, width: int, limit: int, cell: int) -> tuple[list[str], bool]:
-    """Returns the lines that fit, and true if these are all.
-
-    Args:
-        width: number of columns.
-        limit: maximum bytes in all.
-        cell: maximum bytes of one cell.
-    """
+    """Returns the lines that fit into `limit` bytes, `cell` for each cell; true if all do."""
     lines: list[str] = []
     for row in chain([tuple(table.labels[:width])], table.rows(width)):
         line = ",".join(_write_cell(value, cell) for value in row)
@@ -306,17 +299,6 @@ def _write_cell(value: Any, limit: int) -> str:
     return '"' + text.replace('"', '""') + '"' if _SPECIAL.search(text) else text
 
 
-def _make_note(table: Table, height: int, width: int) -> str:
-    missing = []
-    if height < table.height:
-        missing.append(f"{table.height - height:,} of {table.height:,} rows")
-    if more := len(table.labels) - width:
-        names = [one_line(name, 20) for name in table.labels[width : width + 2]]
-        shown = ", ".join(names) + (f" and {more - len(names):,} more" if more > 2 else "")
-        missing.append(f"{more:,} of {len(table.labels):,} columns ({shown})")
-    return f"… {' and '.join(missing) or 'long texts'} left out"
-
-
 @dataclass(frozen=True, slots=True)
 class Written:
     """A value as text."""
@@ -327,38 +309,20 @@ class Written:
 
 
 def write_value(value: object) -> Written:
-    """Writes a value for a place in a text.
-
-    Raises:
-        NoText: it has no text form.
-        Exception: whatever the value's own methods raise.
-    """
+    """Writes a value for a place in a text. Raises as `write_text`."""
     text = format_value(value)
     is_text = isinstance(value, str) or hasattr(type(value), "__axe_text__")
     return Written(text, is_block="\n" in text and not is_text)
 
 
 def format_value(value: object) -> str:
-    """Formats a value for a model: text unchanged, tables as CSV, other data as JSON.
-
-    Raises:
-        NoText: it has no text form.
-        Exception: whatever the value's own methods raise.
-    """
+    """Formats a value for a model, cut if it is a long text. Raises as `write_text`."""
     text = value if isinstance(value, str) else write_text(value, indent=2)
     return cut_chars(text, LONGEST_VALUE, "\n[{more} more characters left out]")
 
 
 def append_value(pieces: list[str], before: str, value: Written, text: str, end: int) -> None:
-    """Appends a value, and the text before it.
-
-    Args:
-        pieces: the text so far.
-        before: the text between them and the value.
-        value: the value.
-        text: the whole template.
-        end: where the template goes on after the value.
-    """
+    """Appends a value, and the text before it; the template `text` goes on at `end`."""
     if value.is_block:  # which begins a line, unless the last line has no words
         before = before.rstrip(" \t")
         last = before or next((piece for piece in reversed(pieces) if piece), "\n")

@@ -81,9 +81,24 @@ class Scripts:
         """
         if found := self._sent.get(name) or functions.get(name):
             return found
-        if name not in self._read:
-            self._read[name] = _find_rules(name, self.dirs)
-        return self._read[name]
+        if name in self._read:
+            return self._read[name]
+        paths = [expand_home(name)] if name.endswith(".toml") else []
+        if _is_plain(name):
+            paths = [folder / f"{name}.toml" for folder in _list_folders(self.dirs)]
+        found = None
+        for path in paths:
+            try:
+                text = read_text(path)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                problem = f"failed to read script {display_path(path)}: {reason(error)}"
+                raise ConfigError(problem) from None
+            found = _parse_cached(text, display_path(path))
+            break
+        self._read[name] = found
+        return found
 
     def check(self, name: str) -> None:
         """Raises ConfigError if the script `name` is missing or invalid, with the line."""
@@ -91,7 +106,7 @@ class Scripts:
             raise self.make_error(name)
 
     def make_error(self, name: str) -> ScriptNotFound:
-        """Makes the error for an unknown script name, which lists the places searched."""
+        """Makes the error for an unknown name, with the places searched."""
         if near := nearest(name, known(self.dirs)):
             hint = f"did you mean {quote(near)}?"
         elif not _is_plain(name):
@@ -118,19 +133,3 @@ def _list_folders(dirs: tuple[Path, ...] | None) -> tuple[Path, ...]:
 def _is_plain(name: str) -> bool:
     """True for a valid script name, which is not a path on any system."""
     return bool(name.strip()) and not name.endswith(".toml") and not re.search(r"[/\\:\0]", name)
-
-
-def _find_rules(name: str, dirs: tuple[Path, ...] | None) -> Script | None:
-    paths = [expand_home(name)] if name.endswith(".toml") else []
-    if _is_plain(name):
-        paths = [folder / f"{name}.toml" for folder in _list_folders(dirs)]
-    for path in paths:
-        try:
-            text = read_text(path)
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except OSError as error:
-            problem = f"failed to read script {display_path(path)}: {reason(error)}"
-            raise ConfigError(problem) from None
-        return _parse_cached(text, display_path(path))
-    return None

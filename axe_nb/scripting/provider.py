@@ -62,7 +62,24 @@ async def answer(request: Request, scripts: Scripts) -> Reply:
         raise ProviderError("bad_request", missing.message, hint=missing.hint, status=404)
     if isinstance(found, Script):
         return found.answer(name, request)
-    return await _call_function(name, found, request)
+    function = found
+
+    def call_in_thread() -> Any:  # names the script here, as no future can hold a StopIteration
+        with _name_script(name, function):
+            return function(request)
+
+    if inspect.iscoroutinefunction(function):
+        returned = function(request)
+    else:
+        returned = await in_thread(call_in_thread)
+    if inspect.isawaitable(returned):
+        with _name_script(name, function):
+            returned = await returned
+    if isinstance(returned, Generator | AsyncGenerator):
+        return Reply(parts=_read_parts(name, function, returned), stream=True)
+    if isinstance(returned, Fault):
+        return Reply(fault=_check_fault(name, returned))
+    return Reply(_make_response(name, request, returned))
 
 
 class ScriptProvider:
@@ -108,9 +125,24 @@ async def play(request: Request, reply: Reply) -> AsyncGenerator[Played, None]:
     Raises ProviderError if the script fails.
     """
     if reply.parts is not None:
-        async with aclosing(_play_parts(request, reply.parts)) as played:
-            async for piece in played:
-                yield piece
+        said: dict[str, str] = {"text": "", "reasoning": ""}
+        calls: list[ToolCall] = []
+        async with aclosing(reply.parts) as parts:
+            async for part in parts:
+                match part:
+                    case ToolCall():
+                        for piece in _cut_call(part, len(calls), small=False):
+                            yield piece
+                        calls.append(part)
+                    case Delta():
+                        said[part.kind] += part.text
+                        yield part
+                    case Fault():
+                        yield part
+                        return
+        usage = Usage(**estimate_usage(request, said["text"], tuple(calls)))
+        reason = stop_reason(tuple(calls))
+        yield Response(said["text"], tuple(calls), reason, usage, reasoning=said["reasoning"])
         return
     small, response = reply.stream, reply.response
     pieces: list[Played] = [Delta(one, "reasoning") for one in _cut(response.reasoning, small)]
@@ -139,29 +171,6 @@ def _cut_call(call: ToolCall, number: int, small: bool) -> Iterator[Played]:
         yield Delta(text[at : at + size], "arguments", number, call.name if at == 0 else "")
 
 
-async def _play_parts(
-    request: Request, parts: AsyncGenerator[Part, None]
-) -> AsyncGenerator[Played, None]:
-    said: dict[str, str] = {"text": "", "reasoning": ""}
-    calls: list[ToolCall] = []
-    async with aclosing(parts):
-        async for part in parts:
-            match part:
-                case ToolCall():
-                    for piece in _cut_call(part, len(calls), small=False):
-                        yield piece
-                    calls.append(part)
-                case Delta():
-                    said[part.kind] += part.text
-                    yield part
-                case Fault():
-                    yield part
-                    return
-    usage = Usage(**estimate_usage(request, said["text"], tuple(calls)))
-    reason = stop_reason(tuple(calls))
-    yield Response(said["text"], tuple(calls), reason, usage, reasoning=said["reasoning"])
-
-
 def _make_error(name: str, fault: Fault, *, has_begun: bool) -> ProviderError:
     """Makes the error that a real provider would raise, before or during the reply."""
     if fault.status:
@@ -185,32 +194,10 @@ def _make_error(name: str, fault: Fault, *, has_begun: bool) -> ProviderError:
     )
 
 
-async def _call_function(name: str, function: ScriptFunction, request: Request) -> Reply:
-    def call_in_thread() -> Any:  # wraps errors here, as no future can hold a StopIteration
-        with _name_script(name, function):
-            return function(request)
-
-    if inspect.iscoroutinefunction(function):
-        returned = function(request)
-    else:
-        returned = await in_thread(call_in_thread)
-    if inspect.isawaitable(returned):
-        with _name_script(name, function):
-            returned = await returned
-    if isinstance(returned, Generator | AsyncGenerator):
-        return Reply(parts=_read_parts(name, function, returned), stream=True)
-    if isinstance(returned, Fault):
-        return Reply(fault=_check_fault(name, returned))
-    return Reply(_make_response(name, request, returned))
-
-
 async def _read_parts(
     name: str, function: ScriptFunction, pieces: Generator[Any, Any, Any] | AsyncGenerator[Any, Any]
 ) -> AsyncGenerator[Part, None]:
-    """Yields the checked parts of a generator; sync generators run in threads.
-
-    Raises ProviderError if a piece cannot be part of a reply.
-    """
+    """Yields the checked parts of a generator; sync generators run in threads."""
     try:
         while True:
             with _name_script(name, function):
@@ -267,10 +254,7 @@ def _name_script(name: str, function: ScriptFunction) -> Iterator[None]:
 
 
 def _make_response(name: str, request: Request, returned: Any) -> Response:
-    """Converts a function's return value to a response.
-
-    Raises ProviderError if the value cannot be a model's answer.
-    """
+    """Converts a function's return value to a response. Raises ProviderError."""
     text = ""
     calls: tuple[ToolCall, ...] = ()
     match returned:
@@ -300,10 +284,7 @@ def _make_response(name: str, request: Request, returned: Any) -> Response:
 
 
 def _as_sent(name: str, call: ToolCall) -> ToolCall:
-    """Returns a call with its arguments as sent over a socket: all keys are text.
-
-    Raises ProviderError if they cannot be written as JSON.
-    """
+    """Returns a call with its arguments as sent over a socket: all keys are text."""
     try:
         return replace(call, arguments=json.loads(json.dumps(dict(call.arguments))))
     except (TypeError, ValueError, RecursionError) as error:

@@ -205,11 +205,7 @@ def _count_chars(calls: tuple[ToolCall, ...]) -> int:
 
 
 def parse_script(text: str, file: str) -> Script:
-    """Parses a script from TOML text.
-
-    Raises ConfigError for text that is not TOML, an unknown key, a wrong value, an invalid regex,
-    or no rule.
-    """
+    """Parses a script from TOML text. Raises ConfigError, with the line, for any mistake."""
     try:
         table = parse_toml(text)
     except ValueError as error:
@@ -331,23 +327,21 @@ def _make_rule(table: Mapping[str, Any], place: _Place) -> Rule:
         if "tool" not in entry:
             raise place.error("each entry of `calls` needs a tool", "calls")
         calls.append(ToolCall("", entry["tool"], entry.get("arguments", {})))
+    last = None
+    if "last" in when:
+        try:
+            last = compile_pattern(when["last"])
+        except ConfigError as error:
+            message = f"invalid regex {quote(cut_chars(when['last'], 100))}: {error}"
+            raise place.error(message, "when", "last", hint=error.hint) from None
+        if taken := OWN_PLACES & last.groupindex.keys():
+            raise place.error(f"a group cannot be named {quote(min(taken))}", "when", "last")
     own = {key: table[key] for key in table.keys() - {"when", "calls", "status", "error"}}
     return Rule(
-        last=_compile_regex(when["last"], place) if "last" in when else None,
+        last=last,
         turn=when.get("turn", 0),
         agent=when.get("agent", ""),
         calls=tuple(calls),
         fault=Fault(table.get("error", ""), table.get("status", 0)) if fails else None,
         **own,
     )
-
-
-def _compile_regex(pattern: str, place: _Place) -> regex.Pattern[str]:
-    try:
-        compiled = compile_pattern(pattern)
-    except ConfigError as error:
-        message = f"invalid regex {quote(cut_chars(pattern, 100))}: {error}"
-        raise place.error(message, "when", "last", hint=error.hint) from None
-    if taken := OWN_PLACES & compiled.groupindex.keys():
-        raise place.error(f"a group cannot be named {quote(min(taken))}", "when", "last")
-    return compiled

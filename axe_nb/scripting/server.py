@@ -16,6 +16,7 @@ import threading
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from http.client import responses
 from typing import Any
 
@@ -27,7 +28,7 @@ from axe_nb.messages import Delta, Request, Response, ToolCall, dump
 from axe_nb.scripting.lookup import Scripts
 from axe_nb.scripting.provider import Played, answer, play
 from axe_nb.scripting.rules import Fault, estimate_usage
-from axe_nb.scripting.wire import WIRES, Json, Malformed, Protocol, Wire
+from axe_nb.scripting.wire import WIRES, Json, Malformed, Protocol, Wire, read_request
 from axe_nb.text import quote
 
 STATUS: Mapping[Category, int] = {
@@ -126,29 +127,26 @@ class ScriptServer:
 
     def run(self) -> None:
         """Serves until `stop` is called; in a thread of its own."""
+
+        async def serve() -> None:
+            make = partial(_Connection, self)
+            server = await self._loop.create_server(make, sock=self._socket, backlog=1024)
+            await self._stop.wait()
+            server.close()
+            tasks = [task for connection in self._connections if (task := connection.close())]
+            if tasks:
+                await asyncio.wait(tasks)
+
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-            runner.run(self._serve())
+            runner.run(serve())
 
     def stop(self) -> None:
         """Ends `run` and every open connection; does nothing if it has ended."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._stop.set)
 
-    async def _serve(self) -> None:
-        server = await self._loop.create_server(
-            lambda: _Connection(self), sock=self._socket, backlog=1024
-        )
-        await self._stop.wait()
-        server.close()
-        tasks = [task for connection in self._connections if (task := connection.close())]
-        if tasks:
-            await asyncio.wait(tasks)
-
     async def reply_to(self, method: str, path: str, content: bytes) -> _Reply:
-        """Makes the reply to an HTTP request.
-
-        Raises _Refused if the connection is to be closed without one.
-        """
+        """Makes the reply to an HTTP request; _Refused closes the connection instead."""
         if (method, path) != ("POST", self._wire.path):
             return self.make_error(404, f"a script server serves only POST {self._wire.path}")
         try:
@@ -159,7 +157,7 @@ class ScriptServer:
             return self.make_error(400, "the body must be a JSON object")
         self.requests.append(body)
         try:
-            request = self._wire.read(body)
+            request = read_request(body, splits_texts=self._wire.splits_texts)
         except Malformed as error:
             return self.make_error(400, str(error))
         if request.model.endswith(".toml"):
@@ -211,10 +209,7 @@ def _make_fault(error: ProviderError) -> Fault:
 async def _encode(
     wire: Wire, first: Played, pieces: AsyncGenerator[Played, None]
 ) -> AsyncGenerator[bytes, None]:
-    """Yields the chunks of a streamed reply, whose first piece is given, to its end or failure.
-
-    Raises _Refused if the connection is to be closed in the middle.
-    """
+    """Yields the chunks of a streamed reply, whose first piece is given, to its end or failure."""
     for event in wire.begin():
         yield wire.encode(event)
     last: Played = first

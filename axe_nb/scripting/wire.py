@@ -36,7 +36,6 @@ SIGNATURE = "c2NyaXB0"
 LENGTH = "max_tokens"
 """Anthropic's word for a reply that was cut by the token limit."""
 
-
 TEXTS = ("text", "input_text", "output_text")
 """Types of blocks with text."""
 
@@ -58,22 +57,15 @@ class Wire:
     """Prefix of call ids."""
 
     def __init__(self, request: Request, *, input_tokens: int = 0, wants_usage: bool = False):
-        """Begins a reply.
-
-        Args:
-            input_tokens: the count, as far as it is known before the end.
-            wants_usage: true if the client asked for the usage in the stream.
-        """
+        """Begins a reply, given the tokens of its request and if the stream tells the usage."""
         self.request, self.input_tokens, self.wants_usage = request, input_tokens, wants_usage
         self.calls: list[ToolCall] = []
         """The calls of a streamed reply so far."""
         self.items: dict[tuple[str, int], str] = {}
         """(kind, number of the call) → the text so far, for each item of a streamed reply."""
 
-    @staticmethod
-    def read(body: Json) -> Request:
-        """Parses a request. Raises Malformed."""
-        return read_request(body)
+    splits_texts = False
+    """True if a client joins messages of the same role, so that each text is one of its own."""
 
     def whole(self, response: Response) -> Json:
         """Returns the body of a reply with status 200."""
@@ -138,11 +130,7 @@ def _write_arguments(call: ToolCall) -> str:
 class _Anthropic(Wire):
     """Server-sent events for numbered blocks."""
 
-    path, prefix = "/v1/messages", "toolu"
-
-    @staticmethod
-    def read(body: Json) -> Request:
-        return read_request(body, splits_texts=True)
+    path, prefix, splits_texts = "/v1/messages", "toolu", True
 
     def whole(self, response: Response) -> Json:
         content = [self._make_block("reasoning", response.reasoning)] if response.reasoning else []
@@ -195,12 +183,10 @@ class _Anthropic(Wire):
         yield {"type": "message_start", "message": message}
 
     def start(self, kind: str, number: int, index: int) -> Iterator[Json]:
-        is_call = kind == "arguments"
-        block = (
-            self._make_call(number, self.calls[number])
-            if is_call
-            else self._make_block(kind, "", "")
-        )
+        if kind == "arguments":
+            block = self._make_call(number, self.calls[number])
+        else:
+            block = self._make_block(kind, "", "")
         yield {"type": "content_block_start", "index": index, "content_block": block}
 
     def piece(self, kind: str, number: int, index: int, text: str) -> Iterator[Json]:
@@ -456,7 +442,6 @@ WIRES: Mapping[Protocol, type[Wire]] = {
 def read_request(body: Json, *, splits_texts: bool = False) -> Request:
     """Parses a request of any protocol: the protocols' names for parts never clash.
 
-    Anthropic's clients join messages of the same role, so that each text is a message of its own.
     Raises Malformed.
     """
     key = "input" if "input" in body else "messages"
@@ -499,8 +484,13 @@ def read_request(body: Json, *, splits_texts: bool = False) -> Request:
                     messages += [Message("user", said, pictures=pictures) for said in texts or [""]]
     is_offered = choice != "none" and table(choice).get("type") != "none"
     tools = [_read_tool(tool) for tool in _dicts(body.get("tools"))] if is_offered else []
-    prompt, output = "\n\n".join(filter(None, system)), _read_output(body)
     tools = [tool for tool in tools if tool.name]  # those of a server may have none
+    openai = table(table(body.get("response_format")).get("json_schema"))
+    responses = table(table(body.get("text")).get("format"))
+    anthropic = table(table(body.get("output_config")).get("format"))
+    schema = openai.get("schema") or responses.get("schema") or anthropic.get("schema")
+    output = schema or table(body.get("format")) or None
+    prompt = "\n\n".join(filter(None, system))
     return Request(model, tuple(messages), prompt, tools=tools, agent=model, output=output)
 
 
@@ -519,29 +509,18 @@ def _add_answer(messages: list[Message], said: str, entries: Iterable[Json]) -> 
     is_next = bool(messages) and messages[-1].role == "assistant"
     last = messages.pop() if is_next else Message("assistant")
     joined = "\n\n".join(filter(None, (last.content, said)))
-    calls = map(_read_call, entries)
+    calls = []
+    for entry in entries:
+        function = table(entry.get("function")) or entry
+        arguments = function.get("arguments") or function.get("input")
+        if isinstance(arguments, str):
+            try:
+                arguments = json.loads(arguments)
+            except (ValueError, RecursionError):
+                raise Malformed("arguments of a tool call are not valid JSON") from None
+        call_id = text(entry.get("call_id") or entry.get("id"))
+        calls.append(ToolCall(call_id, text(function.get("name")), table(arguments)))
     messages.append(Message("assistant", joined, (*last.tool_calls, *calls)))
-
-
-def _read_call(entry: Json) -> ToolCall:
-    function = table(entry.get("function")) or entry
-    arguments = function.get("arguments") or function.get("input")
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments)
-        except (ValueError, RecursionError):
-            raise Malformed("arguments of a tool call are not valid JSON") from None
-    call_id = entry.get("call_id") or entry.get("id")
-    return ToolCall(text(call_id), text(function.get("name")), table(arguments))
-
-
-def _read_output(body: Json) -> Mapping[str, Any] | None:
-    """Returns the schema of the answer, in any protocol; None if there is none."""
-    openai = table(table(body.get("response_format")).get("json_schema"))
-    responses = table(table(body.get("text")).get("format"))
-    anthropic = table(table(body.get("output_config")).get("format"))
-    named = openai.get("schema") or responses.get("schema") or anthropic.get("schema")
-    return named or table(body.get("format")) or None
 
 
 def _read_tool(tool: Json) -> ToolSpec:
@@ -566,30 +545,25 @@ def _read_blocks(content: Any) -> list[Json]:
 
 
 def _read_pictures(blocks: Sequence[Json]) -> tuple[Picture, ...]:
-    """Returns the pictures among blocks, in the form of any protocol.
-
-    Raises Malformed if one of them is invalid.
-    """
-    found = map(_find_data, blocks)
+    """Returns the pictures among blocks, in the form of any protocol. Raises Malformed."""
+    found: list[str] = []
+    for block in blocks:
+        match block:
+            case {"type": "image" | "document", "source": {"data": str(data)}} | {
+                "image": str(data)
+            }:
+                found.append(data)
+            case (
+                {"image_url": {"url": str(url)}}
+                | {"file": {"file_data": str(url)}}
+                | {"type": "input_image", "image_url": str(url)}
+                | {"type": "input_file", "file_data": str(url)}
+            ):
+                found.append(url.partition(",")[2])
     try:
         return tuple(Picture(b64decode(data, validate=True)) for data in found if data)
     except (ConfigError, ValueError) as error:
         raise Malformed(f"invalid picture: {error}") from None
-
-
-def _find_data(block: Json) -> str:
-    """Returns the base64 text of a picture in any kind of block; empty if the block has none."""
-    match block:
-        case {"type": "image" | "document", "source": {"data": str(data)}} | {"image": str(data)}:
-            return data
-        case (
-            {"image_url": {"url": str(url)}}
-            | {"file": {"file_data": str(url)}}
-            | {"type": "input_image", "image_url": str(url)}
-            | {"type": "input_file", "file_data": str(url)}
-        ):
-            return url.partition(",")[2]
-    return ""
 
 
 def _join_text(content: Any) -> str:

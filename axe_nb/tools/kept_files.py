@@ -33,8 +33,6 @@ MAX_ALL = 1_000_000_000
 ID = re.compile(r"[0-9a-f]{16}-[0-9a-f]{8}")
 """Ids of runs sort by their time."""
 
-TOO_LARGE = f"one run keeps at most {MAX_RUN // 1_000_000} MB"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
@@ -96,7 +94,13 @@ class KeptFiles:
         try:
             folder = _home() / self.id
             if not self.is_used:
-                _make_room(folder.parent)
+                folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                size = 0
+                for other in sorted(folder.parent.iterdir(), reverse=True):
+                    with suppress(OSError):  # another process removes it
+                        size += sum(path.stat().st_size for path in other.iterdir())
+                    if size > MAX_ALL:
+                        forget_kept(other.name)
                 folder.mkdir(mode=0o700)
                 self.is_used = True
             if old is not None:
@@ -120,7 +124,7 @@ class KeptFiles:
         if f"{write.root}/{write.path}" in self._seen:
             return write
         if data is None or self._size + len(data) > MAX_RUN:
-            self._lose(write.path, TOO_LARGE)
+            self._lose(write.path, f"one run keeps at most {MAX_RUN // 1_000_000} MB")
             return write
         write = replace(write, kept=str(len(self._seen)))
         _append(folder / write.kept, data)
@@ -163,18 +167,15 @@ def read_kept(run: str) -> list[KeptFile] | None:
     except (OSError, ValueError, RecursionError, ConfigError) as error:
         problem = getattr(error, "message", "") or one_line(str(error), 200)
         raise ConfigError(f"the kept files of this run cannot be read: {problem}") from None
-    return [_join(writes) for writes in by_file.values()]
-
-
-def _join(writes: list[Write]) -> KeptFile:
-    """Merges the writes of one file, given in order of time."""
-    known = {writes[0].before}
-    is_mixed = False
-    for write in writes:
-        is_mixed |= write.mode is not None and write.before not in known
-        known.add(write.after)
-    written = frozenset(write.after for write in writes)
-    return KeptFile(first=writes[0], written=written, is_mixed=is_mixed)
+    files = []
+    for writes in by_file.values():
+        known, is_mixed = {writes[0].before}, False
+        for write in writes:
+            is_mixed |= write.mode is not None and write.before not in known
+            known.add(write.after)
+        written = frozenset(write.after for write in writes)
+        files.append(KeptFile(first=writes[0], written=written, is_mixed=is_mixed))
+    return files
 
 
 def read_content(run: str, file: KeptFile) -> bytes | None:
@@ -201,14 +202,3 @@ def _home() -> Path:
 def _append(path: Path, data: bytes) -> None:
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as file:
         file.write(data)
-
-
-def _make_room(home: Path) -> None:
-    """Removes the oldest runs to make room for a new one."""
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    size = 0
-    for folder in sorted(home.iterdir(), reverse=True):
-        with suppress(OSError):  # another process removes it
-            size += sum(path.stat().st_size for path in folder.iterdir())
-        if size > MAX_ALL:
-            forget_kept(folder.name)

@@ -59,10 +59,7 @@ def _holds_pydantic(given: Any, seen: set[Any]) -> bool:
 def _read_pydantic(
     given: Any, where: str
 ) -> tuple[Mapping[str, Any], Callable[[Any, Mistakes], Any]]:
-    """Returns the JSON Schema of a type, and the function that converts JSON data to it.
-
-    Raises ConfigError: pydantic cannot describe it.
-    """
+    """Returns the JSON Schema of a type, and what converts JSON data to it. Raises ConfigError."""
     import pydantic
 
     try:
@@ -85,9 +82,6 @@ def _read_pydantic(
 
     return schema, convert
 
-
-SECONDS_PER_BYTE = 1e-5
-"""Time for checking each character of an answer, in addition to `MAX_SECONDS`."""
 
 VALUE = "value"
 """Key for data that is not an object, as some providers accept only objects at the top."""
@@ -124,10 +118,7 @@ class Output:
     """Makes the Python value; None = it stays JSON data."""
 
     def read(self, text: str) -> Answer:
-        """Reads an answer.
-
-        Raises WrongOutput: it is not JSON, or does not fit.
-        """
+        """Reads an answer. Raises WrongOutput."""
         bare = _take_out(text.strip())
         try:
             data = loads(bare, strict=True)
@@ -136,7 +127,7 @@ class Output:
             if bare and getattr(error, "pos", None) == 0:
                 problem = f"it is not JSON, but the text {quote(one_line(bare, MAX_SHOWN))}"
             raise WrongOutput(problem) from None
-        seconds = MAX_SECONDS + len(bare) * SECONDS_PER_BYTE
+        seconds = MAX_SECONDS + len(bare) * 1e-5
         is_whole = not self.is_wrapped or (isinstance(data, dict) and data.keys() == {VALUE})
         mistakes = find_mistakes(self.sent, data, seconds=seconds) if is_whole else []
         if self.is_wrapped and (mistakes or not is_whole):

@@ -13,7 +13,7 @@ import functools
 import inspect
 import sys
 import typing
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -46,12 +46,11 @@ from axe_nb.tools.tool import (
 MAX_PRINTED = 16384
 """Characters kept from the start of a call's printed output."""
 
+_STOPS = (StopIteration, SystemExit, KeyboardInterrupt, asyncio.CancelledError)
+
 
 def tool_of(thing: Tool | Callable[..., Any]) -> Tool:
-    """Returns a tool unchanged; for a function, its attached tool or a new one.
-
-    Raises ConfigError if it cannot be turned into a tool.
-    """
+    """Returns a tool unchanged; for a function, its attached tool or a new one."""
     if isinstance(thing, Tool):
         return thing
     carried = getattr(thing, "__axe_tool__", None)
@@ -98,10 +97,7 @@ class Signature:
 
 
 def signature(function: Callable[..., Any], name: str) -> Signature:
-    """Reads the signature of a function; its name is for errors.
-
-    Raises ConfigError if there is none, or a parameter has no name or no JSON type.
-    """
+    """Reads the signature of a function; its name is for the ConfigError if it cannot be used."""
     plain, fixed = function, set[str]()  # what partials give by name is no parameter
     while isinstance(plain, functools.partial):
         fixed |= plain.keywords.keys()
@@ -134,10 +130,7 @@ def signature(function: Callable[..., Any], name: str) -> Signature:
 
 
 def check(arguments: Mapping[str, Any], wanted: Mapping[str, Parameter]) -> dict[str, Any]:
-    """Converts the arguments to their types; omitted ones stay absent.
-
-    Raises ToolError if they do not fit; the text lists the mistakes, up to a limit.
-    """
+    """Converts the arguments to their types; omitted ones stay absent. Raises ToolError."""
     mistakes: Mistakes = []
     values = fields(arguments, wanted, "", mistakes)
     if mistakes:
@@ -162,15 +155,31 @@ class PythonFunction:
         if self.wanted.context:
             values[self.wanted.context] = ctx
         bound = inspect.BoundArguments(self.wanted.python, values)
+
+        def call_in_thread() -> Any:  # also makes text of a result that need not be awaited
+            try:
+                result = self._function(*bound.args, **bound.kwargs)
+                return result if inspect.isawaitable(result) else output_of(result)
+            except _STOPS as stop:  # which a future or the loop cannot carry
+                raise ToolError(fault_text(stop)) from None
+
         with capture_output() as captured:
             try:
                 if inspect.iscoroutinefunction(self._function):
                     result = self._function(*bound.args, **bound.kwargs)
                 else:
-                    result = await in_thread(_call_in_thread, self._function, bound)
-                output = output_of(
-                    await _await_result(result) if inspect.isawaitable(result) else result
-                )
+                    result = await in_thread(call_in_thread)
+                if inspect.isawaitable(result):
+                    task = asyncio.current_task()
+                    before = task.cancelling() if task else 0
+                    try:
+                        result = await result
+                    except _STOPS as stop:
+                        is_cancel = isinstance(stop, asyncio.CancelledError)
+                        if is_cancel and task and task.cancelling() > before:
+                            raise
+                        raise ToolError(fault_text(stop)) from None
+                output = output_of(result)
             except (RunStopped, PermissionDenied):
                 raise
             except ToolError as error:
@@ -181,29 +190,6 @@ class PythonFunction:
 
     def __reduce__(self) -> tuple[object, ...]:
         return PythonFunction, (self._function, self._name)
-
-
-def _call_in_thread(function: Callable[..., Any], bound: inspect.BoundArguments) -> Any:
-    """Calls the function and converts its result to text, unless that must be awaited first.
-
-    Exceptions that a future or event loop cannot carry become a ToolError.
-    """
-    try:
-        result = function(*bound.args, **bound.kwargs)
-        return result if inspect.isawaitable(result) else output_of(result)
-    except (StopIteration, SystemExit, KeyboardInterrupt, asyncio.CancelledError) as stop:
-        raise ToolError(fault_text(stop)) from None
-
-
-async def _await_result(result: Awaitable[Any]) -> Any:
-    task = asyncio.current_task()
-    before = task.cancelling() if task else 0
-    try:
-        return await result
-    except (SystemExit, KeyboardInterrupt, asyncio.CancelledError) as stop:
-        if isinstance(stop, asyncio.CancelledError) and task and task.cancelling() > before:
-            raise
-        raise ToolError(fault_text(stop)) from None
 
 
 class CapturedOutput:

@@ -116,12 +116,9 @@ class Limits:
 
         Turns are counted per run (X-18), up to 50; time is bounded by the parent's deadline.
         """
-        turns = min(self.turns, MAX_TURNS)
         tool_calls = _pick_lowest(self.tool_calls, above.tool_calls)
         tokens = _pick_lowest(self.tokens, above.tokens)
-        if (turns, tool_calls, tokens) == (self.turns, self.tool_calls, self.tokens):
-            return self
-        return Limits(turns, tool_calls, tokens, self.seconds)
+        return Limits(min(self.turns, MAX_TURNS), tool_calls, tokens, self.seconds)
 
 
 def _pick_lowest(a: int | None, b: int | None) -> int | None:
@@ -381,10 +378,7 @@ def output_of(answer: object) -> ToolOutput:
 
 
 def _illustrate(answer: object) -> Illustrated:
-    """Returns a result as text with pictures; keeps a figure from being shown below the cell.
-
-    Raises ToolError if there is a picture that cannot be sent.
-    """
+    """Returns a result as text with pictures; keeps a figure from being shown below the cell."""
     try:
         parts = find_parts(answer)
     except NoPicture as error:
@@ -398,10 +392,7 @@ def _illustrate(answer: object) -> Illustrated:
 
 
 def as_text(result: object) -> str:
-    """Converts a result to text: strings unchanged, None to nothing, tables to CSV, else JSON.
-
-    Raises ToolError if it is bytes or a picture, or must be awaited first.
-    """
+    """Converts a result to text: strings unchanged, None to nothing, tables to CSV, else JSON."""
     if isinstance(result, str):
         return result
     if result is None:
@@ -423,8 +414,7 @@ def limit_output(tool: Tool, output: ToolOutput) -> ToolOutput:
     """Cuts an output that is too long; reports of children have limits of their own (D-6)."""
     if tool.effect == "delegate":
         return output
-    content = cut_output(output.content)
-    return output if content is output.content else replace(output, content=content)
+    return replace(output, content=cut_output(output.content))
 
 
 def cut_output(text: str) -> str:

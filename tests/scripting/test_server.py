@@ -25,7 +25,7 @@ from axe_nb import ConfigError, ProviderError, Request, Response, Usage
 from axe_nb.scripting.lookup import functions
 from axe_nb.scripting.rules import Fault
 from axe_nb.scripting.server import ScriptServer, script_server
-from axe_nb.scripting.wire import WIRES, Malformed, Protocol
+from axe_nb.scripting.wire import WIRES, Malformed, Protocol, read_request
 from tests.protocols import PROTOCOLS, as_body, provider_of
 from tests.scripting.served import PATHS, body, post
 from tests.waiting import eventually
@@ -567,7 +567,8 @@ def test_no_body_breaks_a_server(entries: Any, tools: Any, system: Any) -> None:
     for wire in WIRES.values():
         key = "input" if wire is WIRES["responses"] else "messages"
         try:
-            request = wire.read({"model": "m", key: entries, "tools": tools, "system": system})
+            sent = {"model": "m", key: entries, "tools": tools, "system": system}
+            request = read_request(sent, splits_texts=wire.splits_texts)
         except Malformed:
             continue
         response = Response(request.last, (), "stop", Usage(request.turn, 1))
