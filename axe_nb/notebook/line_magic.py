@@ -188,16 +188,12 @@ def _show_usage() -> str:
     total = sum(session.spent.values(), Spent())
     heads = ["runs", "turns", "input", "output", *(["cost"] if total.usage.priced_tokens else [])]
     rows: list[tuple[str, ...]] = [("agent", "model", *heads)]
-    for (agent, model), spent in session.spent.items():
-        rows.append((agent or NO_AGENT, model, *_format_numbers(spent)[: len(heads)]))
-    rows.append(("total", "", *_format_numbers(total)[: len(heads)]))
+    for (agent, model), spent in [*session.spent.items(), (("total", ""), total)]:
+        usage = spent.usage
+        counts = (spent.runs, spent.turns, usage.input_tokens, usage.output_tokens)
+        numbers = (*(f"{count:,}" for count in counts), format_cost(usage) or "unknown")
+        rows.append((agent or NO_AGENT, model, *numbers[: len(heads)]))
     return "\n".join(align_columns(rows, right=len(heads)))
-
-
-def _format_numbers(spent: Spent) -> tuple[str, ...]:
-    usage = spent.usage
-    counts = (spent.runs, spent.turns, usage.input_tokens, usage.output_tokens)
-    return *(f"{count:,}" for count in counts), format_cost(usage) or "unknown"
 
 
 def _use_budget(chosen: argparse.Namespace) -> str:
