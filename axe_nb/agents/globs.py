@@ -102,7 +102,9 @@ def _list_names(folder: Path, wanted: Sequence[str]) -> Iterator[tuple[str, bool
         os.scandir(folder) as entries,
     ):
         for entry in entries:
-            yield entry.name, entry.is_symlink(), entry.is_dir()
+            is_link = entry.is_symlink()
+            # `entry.is_dir()` raises OSError for a loop of links
+            yield entry.name, is_link, Path(entry.path).is_dir() if is_link else entry.is_dir()
 
 
 def parse_glob(pattern: str) -> tuple[str, ...]:

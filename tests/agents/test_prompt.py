@@ -162,6 +162,7 @@ def test_links_that_lead_back_and_fifos_do_not_keep_it_busy(project: Path) -> No
     put("d/a.md")
     for name in ("one", "two", "three"):
         Path("d", name).symlink_to(project)
+    Path("d/loop").symlink_to("loop")
     os.mkfifo("d/fifo.md")
     assert paths("**/*.md", "**/nothing") == ["d/a.md"]
 
