@@ -40,9 +40,6 @@ NO_PROMPT = "Execute the task described in your instructions."
 RESOURCE = "mcp:"
 """Prefix of an entry of `files` that is an MCP resource, not a glob: `mcp:SERVER/URI`."""
 
-LISTED = 5
-"""Maximum number of files that a warning lists."""
-
 VISITED = 100_000
 """Maximum number of files and folders that the globs of an agent visit."""
 
@@ -324,7 +321,7 @@ class _Files:
         self.sources.append(real)
 
     def list_warnings(self) -> tuple[str, ...]:
-        skipped = (f"{what} skipped: {list_some(s, LISTED)}" for what, s in self.skipped.items())
+        skipped = (f"{what} skipped: {list_some(s, 5)}" for what, s in self.skipped.items())
         return (*self.warnings, *skipped)
 
 
@@ -450,17 +447,23 @@ def fill_in(agent: Agent) -> str:
     """Returns the system prompt of an agent with the values of its variables.
 
     Values are not expanded again. The text of an agent without variables is returned unchanged,
-    whatever braces it has.
-
-    Raises:
-        UnknownVariable: a name has no value.
-        ConfigError: a value has no text form, or the whole text is too long.
+    whatever braces it has. Raises ConfigError if a name has no value, a value has no text form, or
+    the whole text is too long.
     """
     if not agent.vars:
         return agent.system_prompt
     prompt = agent.system_prompt
     names = find_names(prompt)
-    values = {name: _write_value(name, agent.vars[name]) for name in names & agent.vars.keys()}
+    values: dict[str, Written] = {}
+    for name in names & agent.vars.keys():
+        try:
+            values[name] = write_value(agent.vars[name])
+        except Exception as error:  # also of the value's own methods
+            told = f"cannot be converted to text: {one_line(words(error), 200)}"
+            problem = str(error) if isinstance(error, NoText) else told
+            raise ConfigError(
+                f"variable {quote(name)} {problem}", hint="give it a text value"
+            ) from None
     pieces: list[str] = []
     size = at = 0
     for found in _BRACES.finditer(prompt):
@@ -500,17 +503,6 @@ def find_line(source: Source, name: str) -> int | None:
     below = "\n".join(source.text.split("\n")[first - 1 :])
     found = next((one for one in _BRACES.finditer(below) if one[1] == name), None)
     return first + below.count("\n", 0, found.start()) if found else None
-
-
-def _write_value(name: str, value: object) -> Written:
-    """Returns a value as text, as in the prompt of a cell. Raises ConfigError if it has none."""
-    try:
-        return write_value(value)
-    except NoText as error:
-        problem = str(error)
-    except Exception as error:  # of the value's own methods
-        problem = f"cannot be converted to text: {one_line(words(error), 200)}"
-    raise ConfigError(f"variable {quote(name)} {problem}", hint="give it a text value")
 
 
 AGENT, TRUSTED = "agent", "trusted"
