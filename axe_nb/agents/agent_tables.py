@@ -13,12 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal, get_args
 
-from axe_nb.agents.provider_table import (
-    NO_ADDRESS,
-    SERVER_TOOLS,
-    check_headers,
-    is_address,
-)
+from axe_nb.agents.provider_table import NO_ADDRESS, SERVER_TOOLS, check_headers, is_address
 from axe_nb.conversion.toml_tables import (
     Source,
     WrongValue,
@@ -304,12 +299,7 @@ def check_sandbox(key: tuple[str, ...], setting: str) -> None:
 
 
 def parse_server(name: str, table: Any, source: Source = NO_SOURCE) -> McpServer:
-    """Returns the table of one server.
-
-    Raises:
-        ConfigError: it has an unknown key.
-        WrongValue: a value is invalid.
-    """
+    """Returns the table of one server. Raises ConfigError for an unknown key or a wrong value."""
     at = (KEY, name)
     _check_server_name(name)
     server = build(McpServer, table, source, at)
