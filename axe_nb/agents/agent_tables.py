@@ -230,8 +230,6 @@ VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 NO_SOURCE = Source("")
 
-TRANSPORTS = ("streamable-http", "sse")
-
 
 @dataclass(frozen=True, slots=True)
 class McpServer:
@@ -311,7 +309,7 @@ def parse_server(name: str, table: Any, source: Source = NO_SOURCE) -> McpServer
         raise WrongValue((*at, "command"), "must begin with a program")
     if server.url and not is_address(server.url):
         raise WrongValue((*at, "url"), NO_ADDRESS)
-    check_choice((*at, "transport"), server.transport, TRANSPORTS)
+    check_choice((*at, "transport"), server.transport, ("streamable-http", "sse"))
     check_sandbox((*at, "sandbox"), server.sandbox)
     if not 0 < server.start_timeout <= 3600:
         raise WrongValue((*at, "start_timeout"), "must be more than 0 and at most 3600 seconds")

@@ -174,8 +174,9 @@ def read_context(agent: Agent, check: Callable[[], None] = lambda: None) -> Cont
     for path, real in files.find(agent.files, check):
         check()
         files.read(path.relative_to(workdir).as_posix(), real)
+    skipped = (f"{what} skipped: {list_some(s, 5)}" for what, s in files.skipped.items())
     return Context(
-        skill, tuple(files.texts), files.list_warnings(),
+        skill, tuple(files.texts), (*files.warnings, *skipped),
         (*skill_path, *files.sources), tuple(files.pictures),
     )  # fmt: skip
 
@@ -316,10 +317,6 @@ class _Files:
             return
         self._sizes[is_picture] += len(data)
         self.sources.append(real)
-
-    def list_warnings(self) -> tuple[str, ...]:
-        skipped = (f"{what} skipped: {list_some(s, 5)}" for what, s in self.skipped.items())
-        return (*self.warnings, *skipped)
 
 
 def server_of(entry: str) -> str:
