@@ -47,9 +47,6 @@ TEXT_SIZES, PICTURE_SIZES = (1_048_576, 8_388_608), (20_000_000, 40_000_000)
 """Maximum bytes of one context file and of all; larger ones are skipped with a warning. The
 agent's `[limits]` set the size above which a picture is scaled down before it is sent."""
 
-VERY_LIKE = 0.85
-"""Similarity to a common parameter above which a parameter is probably a typo."""
-
 OWN_KEYS = {"model": "model", "system": "system_prompt", "tools": "tools"}
 """Key that `[params]` may not set → the agent's own key for it."""
 
@@ -177,8 +174,9 @@ def read_context(agent: Agent, check: Callable[[], None] = lambda: None) -> Cont
     for path, real in files.find(agent.files, check):
         check()
         files.read(path.relative_to(workdir).as_posix(), real)
+    skipped = (f"{what} skipped: {list_some(s, 5)}" for what, s in files.skipped.items())
     return Context(
-        skill, tuple(files.texts), files.list_warnings(),
+        skill, tuple(files.texts), (*files.warnings, *skipped),
         (*skill_path, *files.sources), tuple(files.pictures),
     )  # fmt: skip
 
@@ -320,10 +318,6 @@ class _Files:
         self._sizes[is_picture] += len(data)
         self.sources.append(real)
 
-    def list_warnings(self) -> tuple[str, ...]:
-        skipped = (f"{what} skipped: {list_some(s, 5)}" for what, s in self.skipped.items())
-        return (*self.warnings, *skipped)
-
 
 def server_of(entry: str) -> str:
     """Returns the MCP server that an entry of `files` refers to; empty for a glob."""
@@ -396,7 +390,7 @@ def _check_params(agent: Agent) -> list[str]:
         warnings.append(f"ignored by axe_nb: {named}{step}")
     own_keys = {field.name for field in toml_fields(Agent)}
     for key in agent.params.keys() - NOT_PARAMS - set(COMMON_PARAMS):
-        near = nearest(key, COMMON_PARAMS, VERY_LIKE)
+        near = nearest(key, COMMON_PARAMS, 0.85)  # at least so similar is probably a typo
         step = f"did you mean {quote(near)}?" if near else ""
         step = "the agent's own keys go above [params]" if key in own_keys else step
         if step:

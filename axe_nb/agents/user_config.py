@@ -45,14 +45,8 @@ SANDBOX_VARIABLE, RETRIES_VARIABLE = "AXE_NB_SANDBOX", "AXE_NB_RETRIES"
 DEFAULT_RETRIES = 2
 """Default number of retries, if neither the agent nor the settings give one (D-72)."""
 
-MILLION = 1_000_000
-
 UNSET = -1.0
 """A price that the table does not have."""
-
-ALMOST = 0.85
-"""Minimum similarity at which an unknown table counts as misspelt: `provider`, but not
-`servers`."""
 
 SCAFFOLD = """\
 # API keys and servers for axe-nb. Environment variables take precedence over this file:
@@ -203,7 +197,7 @@ class PriceTable:
             written * (self.input if self.cache_write == UNSET else self.cache_write),
             usage.output_tokens * self.output,
         )
-        return sum(parts) / MILLION + usage.searches * max(self.search, 0.0) / 1000
+        return sum(parts) / 1_000_000 + usage.searches * max(self.search, 0.0) / 1000
 
 
 @dataclass(frozen=True)
@@ -256,8 +250,8 @@ class Config:
 
     @classmethod
     def _read(cls, table: Mapping[str, Any], source: Source) -> Config:
-        for name in table:  # a misspelt table would be ignored
-            if name not in TABLES and (near := nearest(name, TABLES, ALMOST)):
+        for name in table:  # a misspelt table would be ignored: `provider`, but not `servers`
+            if name not in TABLES and (near := nearest(name, TABLES, 0.85)):
                 meant = near if near == "sandbox" else f"[{near}]"
                 raise WrongValue((name,), "is an unknown table", hint=f"did you mean {meant}?")
         for name in ("providers", "prices", KEY):
