@@ -20,8 +20,8 @@ from axe_nb.agents.user_config import Config, format_path_or_name, load_env
 from axe_nb.api import load
 from axe_nb.cell_display.display import can_ask, describe_display
 from axe_nb.commands import actions
+from axe_nb.commands.command_table import RUN, commands_of
 from axe_nb.commands.doctor import Finding
-from axe_nb.commands.option_table import RUN, commands_of
 from axe_nb.commands.parser import (
     UsageError,
     advise_command,
