@@ -55,39 +55,27 @@ if TYPE_CHECKING:
     from axe_nb.tools.tool import ToolError as ToolError
     from axe_nb.views.export import export as export
 
-_HOMES = {
-    "Agent": "agents.agent",
-    **dict.fromkeys(
-        ("ChildBudget", "Retry", "SubAgentsConfig", "TreeLimits"), "agents.agent_tables"
-    ),
-    **dict.fromkeys(
-        (
-            "arun", "cassette", "define", "expect", "history", "last", "load", "mcp_prompt", "run",
-            "stream",
-        ),
-        "api",
-    ),
-    "Step": "engine.person",
-    **dict.fromkeys(
-        (
-            "AxeError", "CassetteMiss", "ConfigError", "ExpectationError", "ProviderError",
-            "RunError",
-        ),
-        "errors",
-    ),
-    "export": "views.export",
-    "grid": "exploring.run_grid",
-    "Grid": "exploring.grid",
-    **dict.fromkeys(("amap", "map"), "exploring.run_map"),
-    **dict.fromkeys(("Request", "Response", "ToolCall", "Usage", "call"), "messages"),
-    "RunResult": "results",
-    "script": "scripting.lookup",
-    "script_server": "scripting.server",
-    "tool": "engine.toolbox",
-    **dict.fromkeys(("ToolContext", "ToolError"), "tools.tool"),
-    "use_http_client": "providers.http",
-}  # fmt: skip
-"""Public name → its module."""
+_NAMES = {
+    "agents.agent": "Agent",
+    "agents.agent_tables": "ChildBudget Retry SubAgentsConfig TreeLimits",
+    "api": "arun cassette define expect history last load mcp_prompt run stream",
+    "engine.person": "Step",
+    "engine.toolbox": "tool",
+    "errors": "AxeError CassetteMiss ConfigError ExpectationError ProviderError RunError",
+    "exploring.grid": "Grid",
+    "exploring.run_grid": "grid",
+    "exploring.run_map": "amap map",
+    "messages": "Request Response ToolCall Usage call",
+    "providers.http": "use_http_client",
+    "results": "RunResult",
+    "scripting.lookup": "script",
+    "scripting.server": "script_server",
+    "tools.tool": "ToolContext ToolError",
+    "views.export": "export",
+}
+"""Module → the public names in it."""
+
+_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 
 __all__ = [*sorted(_HOMES)]
 

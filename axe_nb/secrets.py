@@ -86,7 +86,10 @@ SHAPES: Mapping[str, tuple[str, str]] = {
     "xox": (_begin("xox") + "[a-z]-", r"[\w-]{10,}"),
     "PRIVATE KEY-----": ("", r"[^-]{16,}(?=-----END )"),
     "earer ": (r"(?=[\w.~+/-]{0,400}\d)", r"[\w.~+/-]{16,}=*"),
-    "uthorization": (rf"{_HEADER}(?:[A-Z][A-Za-z0-9-]{{2,20}} )?", _VALUE),
+    **dict.fromkeys(
+        ("uthorization", "UTHORIZATION"),
+        (rf"{_HEADER}(?:[A-Z][A-Za-z0-9-]{{2,20}} )?", _VALUE),
+    ),
     **dict.fromkeys(
         ("pi-key", "pi-Key", "PI-Key", "uth-Token", "uth-token", "UTH-TOKEN"), (_HEADER, _VALUE)
     ),
@@ -227,8 +230,10 @@ def _is_secret(value: str) -> bool:
 
 
 def _list_forms(secret: str) -> Iterator[str]:
-    """Yields a secret as is, as JSON (also twice), in URLs and in base64."""
+    """Yields a secret as is, as JSON (also twice), in Python's `repr`, in URLs and in base64."""
     encoded = secret.encode("utf-8", "surrogateescape")
+    yield repr(secret)[1:-1]
+    yield repr(encoded)[2:-1]
     plain = {form for form in (secret, *_list_base64(encoded)) if len(form) >= SHORTEST}
     once = {written for form in plain for written in _list_json(form)}
     yield from plain | once

@@ -8,6 +8,7 @@ prints; `ipython` blocks are the cells of one notebook. A script stands in for t
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 import subprocess
@@ -167,3 +168,43 @@ def test_every_link_inside_the_repository_leads_somewhere(page: Path) -> None:
         assert there.is_relative_to(ROOT), target
         assert there.exists(), target
         assert not anchor or anchor in anchors(there), f"{target}#{anchor}"
+
+
+def read_package() -> Iterator[tuple[str, str]]:
+    """Yields (name, source) of each module."""
+    for file in (ROOT / "axe_nb").rglob("*.py"):
+        yield file.relative_to(ROOT).as_posix(), file.read_text("utf-8")
+
+
+def test_every_cited_rule_is_on_the_page_of_decisions() -> None:
+    rule = re.compile(r"\b([ABDOPX]-(?:[A-Z]?\d+))")
+    known = set(rule.findall((ROOT / "docs" / "decisions.md").read_text("utf-8")))
+    cited = {(one, name) for name, text in read_package() for one in rule.findall(text)}
+    assert {one for one in cited if one[0] not in known} == set()
+
+
+def test_no_docstring_cites_a_page_that_the_project_does_not_have() -> None:
+    pages = re.compile(r"\b(seed \d|issue \d|second form|goals\.md|product\.md|[a-z-]+-facts\.md)")
+    cited = {(found[0], name) for name, text in read_package() for found in pages.finditer(text)}
+    assert cited == set()
+
+
+def list_texts(tree: ast.AST) -> Iterator[str]:
+    """Yields the strings of a module, with `…` in the place of what an f-string fills in."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Constant(str(text)):
+                yield text
+            case ast.JoinedStr(values):
+                yield "".join(
+                    str(part.value) if isinstance(part, ast.Constant) else "…" for part in values
+                )
+
+
+def test_every_message_of_the_page_on_troubleshooting_is_one_of_the_code() -> None:
+    page = (ROOT / "docs" / "troubleshooting.md").read_text("utf-8")
+    messages = re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE)
+    assert len(messages) > 20
+    found = "\n".join(text for _, code in read_package() for text in list_texts(ast.parse(code)))
+    shown = {one: re.escape(one.removesuffix(" …")).replace("…", "[^\n]+") for one in messages}
+    assert [one for one, pattern in shown.items() if not re.search(pattern, found)] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,8 @@ from tests.protocols import PROTOCOLS, provider_of
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 FIRST = NOTEBOOKS / "01_first_run.ipynb"
+SAVED = sorted([*NOTEBOOKS.glob("*.ipynb"), *NOTEBOOKS.glob("solutions/*.ipynb")])
+PRIVATE = re.compile(r"/(?:home|root|Users|tmp|work)/\w|[A-Z]:\\\\")
 CHILDREN = ("outliner", "storekeeper", "indexer")
 
 
@@ -99,3 +102,21 @@ def test_converted_to_markdown_the_answer_comes_first(pages: dict[str, str]) -> 
     page = pages["markdown"]
     answer, tree = page.index("has 7 headings"), page.index("asks outliner, storekeeper, indexer")
     assert answer < tree
+
+
+@pytest.mark.parametrize("path", SAVED, ids=lambda path: path.relative_to(NOTEBOOKS).as_posix())
+def test_a_saved_notebook_has_run_from_top_to_bottom_and_reads_without_a_kernel(path: Path) -> None:
+    assert PRIVATE.findall(path.read_text("utf-8")) == []
+    book = nbformat.read(path, as_version=4)
+    nbformat.validate(book)
+    assert book.metadata.kernelspec.name == "python3"
+    assert "widgets" not in book.metadata
+    # nbval compares nothing in a cell that has not been run, or that is left out
+    counts = [cell.execution_count for cell in book.cells if cell.cell_type == "code"]
+    assert counts == list(range(1, len(counts) + 1))
+    for cell in book.cells:
+        assert not {"nbval-ignore-output", "nbval-skip"} & {*cell.metadata.get("tags", [])}
+        assert not re.search(r"^#\s*(NBVAL_IGNORE_OUTPUT|NBVAL_SKIP)", cell.source, re.MULTILINE)
+        for output in cell.get("outputs", []):
+            assert "application/vnd.jupyter.widget-view+json" not in output.get("data", {})
+            assert output.get("name") != "stderr"

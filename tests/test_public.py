@@ -90,7 +90,3 @@ def test_a_result_has_the_fields_of_the_product_page() -> None:
     assert {field.name for field in fields(axe_nb.RunResult)} >= named
     computed = {"ok", "total_usage", "raise_for_status", "to_dict", "to_json", "walk"}
     assert computed <= set(dir(axe_nb.RunResult))
-
-
-def test_the_extension_can_be_loaded_by_its_name() -> None:
-    assert callable(axe_nb.load_ipython_extension)

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from axe_nb.commands.option_table import RUN
+from axe_nb.commands.command_table import RUN
 from axe_nb.commands.parser import parse_run
 from axe_nb.conversion.interpolation import prompt_of
 from axe_nb.notebook.option_line import read_words

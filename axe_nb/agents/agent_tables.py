@@ -13,12 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal, get_args
 
-from axe_nb.agents.provider_table import (
-    NO_ADDRESS,
-    SERVER_TOOLS,
-    check_headers,
-    is_address,
-)
+from axe_nb.agents.provider_table import NO_ADDRESS, SERVER_TOOLS, check_headers, is_address
 from axe_nb.conversion.toml_tables import (
     Source,
     WrongValue,
@@ -235,8 +230,6 @@ VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 NO_SOURCE = Source("")
 
-TRANSPORTS = ("streamable-http", "sse")
-
 
 @dataclass(frozen=True, slots=True)
 class McpServer:
@@ -304,12 +297,7 @@ def check_sandbox(key: tuple[str, ...], setting: str) -> None:
 
 
 def parse_server(name: str, table: Any, source: Source = NO_SOURCE) -> McpServer:
-    """Returns the table of one server.
-
-    Raises:
-        ConfigError: it has an unknown key.
-        WrongValue: a value is invalid.
-    """
+    """Returns the table of one server. Raises ConfigError for an unknown key or a wrong value."""
     at = (KEY, name)
     _check_server_name(name)
     server = build(McpServer, table, source, at)
@@ -321,7 +309,7 @@ def parse_server(name: str, table: Any, source: Source = NO_SOURCE) -> McpServer
         raise WrongValue((*at, "command"), "must begin with a program")
     if server.url and not is_address(server.url):
         raise WrongValue((*at, "url"), NO_ADDRESS)
-    check_choice((*at, "transport"), server.transport, TRANSPORTS)
+    check_choice((*at, "transport"), server.transport, ("streamable-http", "sse"))
     check_sandbox((*at, "sandbox"), server.sandbox)
     if not 0 < server.start_timeout <= 3600:
         raise WrongValue((*at, "start_timeout"), "must be more than 0 and at most 3600 seconds")

@@ -153,9 +153,7 @@ def _explain(error: Exception) -> str:
 def format_data(data: Any) -> str:
     """Formats JSON data as readable text; lone surrogates and invisible characters are escaped.
 
-    Raises:
-        ValueError: a number has too many digits.
-        RecursionError: it is nested too deeply.
+    Raises ValueError if a number has too many digits, RecursionError if it is nested too deeply.
     """
     text = json.dumps(_split_lines(data), ensure_ascii=False, indent=1)
     if text.isascii():
@@ -165,12 +163,7 @@ def format_data(data: Any) -> str:
 
 
 def parse_data(text: str) -> Any:
-    """Parses text that `format_data` has made.
-
-    Raises:
-        ValueError: it is not valid.
-        RecursionError: it is nested too deeply.
-    """
+    """Parses text that `format_data` has made; raises ValueError or RecursionError otherwise."""
     return json.loads(text, object_hook=_join_lines)
 
 

@@ -16,8 +16,6 @@ from pathlib import Path
 from axe_nb.errors import ConfigError
 from axe_nb.text import cut_chars, quote
 
-_WILDCARD = re.compile(r"[*?\[]")
-
 MAX_PATTERN = 1000
 """Maximum characters of a glob."""
 
@@ -90,7 +88,7 @@ def find_paths(
 
 def _list_names(folder: Path, wanted: Sequence[str]) -> Iterator[tuple[str, bool, bool]]:
     """Yields (name, is a link, is or leads to a folder) of the entries that may match."""
-    if not any(part == "**" or _WILDCARD.search(part) for part in wanted):
+    if not any(part == "**" or re.search(r"[*?\[]", part) for part in wanted):
         for name in wanted:
             path = folder / name
             with contextlib.suppress(PermissionError, FileNotFoundError, NotADirectoryError):
@@ -102,7 +100,9 @@ def _list_names(folder: Path, wanted: Sequence[str]) -> Iterator[tuple[str, bool
         os.scandir(folder) as entries,
     ):
         for entry in entries:
-            yield entry.name, entry.is_symlink(), entry.is_dir()
+            is_link = entry.is_symlink()
+            # `entry.is_dir()` raises OSError for a loop of links
+            yield entry.name, is_link, Path(entry.path).is_dir() if is_link else entry.is_dir()
 
 
 def parse_glob(pattern: str) -> tuple[str, ...]:

@@ -40,18 +40,12 @@ NO_PROMPT = "Execute the task described in your instructions."
 RESOURCE = "mcp:"
 """Prefix of an entry of `files` that is an MCP resource, not a glob: `mcp:SERVER/URI`."""
 
-LISTED = 5
-"""Maximum number of files that a warning lists."""
-
 VISITED = 100_000
 """Maximum number of files and folders that the globs of an agent visit."""
 
 TEXT_SIZES, PICTURE_SIZES = (1_048_576, 8_388_608), (20_000_000, 40_000_000)
 """Maximum bytes of one context file and of all; larger ones are skipped with a warning. The
 agent's `[limits]` set the size above which a picture is scaled down before it is sent."""
-
-VERY_LIKE = 0.85
-"""Similarity to a common parameter above which a parameter is probably a typo."""
 
 OWN_KEYS = {"model": "model", "system": "system_prompt", "tools": "tools"}
 """Key that `[params]` may not set → the agent's own key for it."""
@@ -180,8 +174,9 @@ def read_context(agent: Agent, check: Callable[[], None] = lambda: None) -> Cont
     for path, real in files.find(agent.files, check):
         check()
         files.read(path.relative_to(workdir).as_posix(), real)
+    skipped = (f"{what} skipped: {list_some(s, 5)}" for what, s in files.skipped.items())
     return Context(
-        skill, tuple(files.texts), files.list_warnings(),
+        skill, tuple(files.texts), (*files.warnings, *skipped),
         (*skill_path, *files.sources), tuple(files.pictures),
     )  # fmt: skip
 
@@ -323,10 +318,6 @@ class _Files:
         self._sizes[is_picture] += len(data)
         self.sources.append(real)
 
-    def list_warnings(self) -> tuple[str, ...]:
-        skipped = (f"{what} skipped: {list_some(s, LISTED)}" for what, s in self.skipped.items())
-        return (*self.warnings, *skipped)
-
 
 def server_of(entry: str) -> str:
     """Returns the MCP server that an entry of `files` refers to; empty for a glob."""
@@ -399,7 +390,7 @@ def _check_params(agent: Agent) -> list[str]:
         warnings.append(f"ignored by axe_nb: {named}{step}")
     own_keys = {field.name for field in toml_fields(Agent)}
     for key in agent.params.keys() - NOT_PARAMS - set(COMMON_PARAMS):
-        near = nearest(key, COMMON_PARAMS, VERY_LIKE)
+        near = nearest(key, COMMON_PARAMS, 0.85)  # at least so similar is probably a typo
         step = f"did you mean {quote(near)}?" if near else ""
         step = "the agent's own keys go above [params]" if key in own_keys else step
         if step:
@@ -450,17 +441,23 @@ def fill_in(agent: Agent) -> str:
     """Returns the system prompt of an agent with the values of its variables.
 
     Values are not expanded again. The text of an agent without variables is returned unchanged,
-    whatever braces it has.
-
-    Raises:
-        UnknownVariable: a name has no value.
-        ConfigError: a value has no text form, or the whole text is too long.
+    whatever braces it has. Raises ConfigError if a name has no value, a value has no text form, or
+    the whole text is too long.
     """
     if not agent.vars:
         return agent.system_prompt
     prompt = agent.system_prompt
     names = find_names(prompt)
-    values = {name: _write_value(name, agent.vars[name]) for name in names & agent.vars.keys()}
+    values: dict[str, Written] = {}
+    for name in names & agent.vars.keys():
+        try:
+            values[name] = write_value(agent.vars[name])
+        except Exception as error:  # also of the value's own methods
+            told = f"cannot be converted to text: {one_line(words(error), 200)}"
+            problem = str(error) if isinstance(error, NoText) else told
+            raise ConfigError(
+                f"variable {quote(name)} {problem}", hint="give it a text value"
+            ) from None
     pieces: list[str] = []
     size = at = 0
     for found in _BRACES.finditer(prompt):
@@ -500,17 +497,6 @@ def find_line(source: Source, name: str) -> int | None:
     below = "\n".join(source.text.split("\n")[first - 1 :])
     found = next((one for one in _BRACES.finditer(below) if one[1] == name), None)
     return first + below.count("\n", 0, found.start()) if found else None
-
-
-def _write_value(name: str, value: object) -> Written:
-    """Returns a value as text, as in the prompt of a cell. Raises ConfigError if it has none."""
-    try:
-        return write_value(value)
-    except NoText as error:
-        problem = str(error)
-    except Exception as error:  # of the value's own methods
-        problem = f"cannot be converted to text: {one_line(words(error), 200)}"
-    raise ConfigError(f"variable {quote(name)} {problem}", hint="give it a text value")
 
 
 AGENT, TRUSTED = "agent", "trusted"

@@ -45,14 +45,8 @@ SANDBOX_VARIABLE, RETRIES_VARIABLE = "AXE_NB_SANDBOX", "AXE_NB_RETRIES"
 DEFAULT_RETRIES = 2
 """Default number of retries, if neither the agent nor the settings give one (D-72)."""
 
-MILLION = 1_000_000
-
 UNSET = -1.0
 """A price that the table does not have."""
-
-ALMOST = 0.85
-"""Minimum similarity at which an unknown table counts as misspelt: `provider`, but not
-`servers`."""
 
 SCAFFOLD = """\
 # API keys and servers for axe-nb. Environment variables take precedence over this file:
@@ -203,7 +197,7 @@ class PriceTable:
             written * (self.input if self.cache_write == UNSET else self.cache_write),
             usage.output_tokens * self.output,
         )
-        return sum(parts) / MILLION + usage.searches * max(self.search, 0.0) / 1000
+        return sum(parts) / 1_000_000 + usage.searches * max(self.search, 0.0) / 1000
 
 
 @dataclass(frozen=True)
@@ -256,8 +250,8 @@ class Config:
 
     @classmethod
     def _read(cls, table: Mapping[str, Any], source: Source) -> Config:
-        for name in table:  # a misspelt table would be ignored
-            if name not in TABLES and (near := nearest(name, TABLES, ALMOST)):
+        for name in table:  # a misspelt table would be ignored: `provider`, but not `servers`
+            if name not in TABLES and (near := nearest(name, TABLES, 0.85)):
                 meant = near if near == "sandbox" else f"[{near}]"
                 raise WrongValue((name,), "is an unknown table", hint=f"did you mean {meant}?")
         for name in ("providers", "prices", KEY):
@@ -274,12 +268,23 @@ class Config:
         retry = build(Retry, table.get("retry", {}), source, ("retry",))
         if table.get("sandbox", "auto") not in ("auto", "required"):
             raise WrongValue(("sandbox",), "must be auto or required")
+        prices = {}
+        for model, own in table.get("prices", {}).items():
+            at = ("prices", model)
+            provider, _, model_name = model.partition("/")
+            if not (provider.strip() and model_name.strip()):
+                step = 'write [prices."provider/model"]'
+                raise WrongValue(at, "must be the price of a model", hint=step)
+            prices[model] = price = build(PriceTable, own, source, at)
+            for key in {"input": 0, "output": 0, **own}:
+                if key not in own:
+                    step = "US dollars per million tokens; 0 = free"
+                    raise WrongValue((*at, key), "is missing", hint=step)
+                if getattr(price, key) < 0:
+                    raise WrongValue((*at, key), "must be non-negative")
         return cls(
             providers,
-            {
-                model: _read_price(model, own, source)
-                for model, own in table.get("prices", {}).items()
-            },
+            prices,
             {name: parse_server(name, own, source) for name, own in table.get(KEY, {}).items()},
             DEFAULT_RETRIES if retry.max_retries is None else retry.max_retries,
             commands,
@@ -387,21 +392,6 @@ def _read_variable(name: str, wanted: str, pattern: str) -> str:
     if value and not re.fullmatch(pattern, value, re.ASCII):
         raise ConfigError(f"{name} must be {wanted}, not {quote(value)}")
     return value
-
-
-def _read_price(model: str, table: Any, source: Source) -> PriceTable:
-    at = ("prices", model)
-    provider, _, name = model.partition("/")
-    if not (provider.strip() and name.strip()):
-        raise WrongValue(at, "must be the price of a model", hint='write [prices."provider/model"]')
-    price = build(PriceTable, table, source, at)
-    for key in {"input": 0, "output": 0, **table}:
-        if key not in table:
-            step = "US dollars per million tokens; 0 = free"
-            raise WrongValue((*at, key), "is missing", hint=step)
-        if getattr(price, key) < 0:
-            raise WrongValue((*at, key), "must be non-negative")
-    return price
 
 
 _ENV_LINE = re.compile(r"(?:export\s+)?([A-Za-z_]\w{0,99})\s*=\s*(.*)", re.ASCII)

@@ -48,7 +48,19 @@ def read_file(ctx: ToolContext, path: str, offset: int = 1, limit: int = MAX_LIN
         raise ToolError(
             f"offset {offset} is beyond the end of {path}, which has {len(lines)} lines"
         )
-    return _format_lines(lines, first, min(max(1, limit), MAX_LINES))
+    shown: list[str] = []
+    room = MAX_OUTPUT - NOTE_SIZE
+    most = min(max(1, limit), MAX_LINES)
+    for number, line in enumerate(lines[first - 1 : first - 1 + most], first):
+        text = f"{number:>6}\t{cut_chars(line, MAX_LINE, '... (line cut: {size} characters)')}"
+        room -= len(text.encode()) + 1
+        if room < 0:
+            break
+        shown.append(text)
+    last = first + len(shown) - 1
+    if last < len(lines):
+        shown.append(f"(lines {first}-{last} of {len(lines)}; continue with offset {last + 1})")
+    return "\n".join(shown)
 
 
 def contents(spot: Spot) -> bytes:
@@ -84,23 +96,6 @@ def lines_of(text: str) -> list[str]:
 def decode_text(data: bytes) -> str:
     r"""Decodes a file with `\n` line ends; bytes that are not valid UTF-8 become U+FFFD."""
     return data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
-
-
-def _format_lines(lines: list[str], first: int, limit: int) -> str:
-    """Formats as many numbered lines as fit, and a note if there are more."""
-    shown: list[str] = []
-    room = MAX_OUTPUT - NOTE_SIZE
-    for number, line in enumerate(lines[first - 1 : first - 1 + limit], first):
-        shown_line = cut_chars(line, MAX_LINE, "... (line cut: {size} characters)")
-        text = f"{number:>6}\t{shown_line}"
-        room -= len(text.encode()) + 1
-        if room < 0:
-            break
-        shown.append(text)
-    last = first + len(shown) - 1
-    if last < len(lines):
-        shown.append(f"(lines {first}-{last} of {len(lines)}; continue with offset {last + 1})")
-    return "\n".join(shown)
 
 
 def list_dir(ctx: ToolContext, path: str = ".") -> str:

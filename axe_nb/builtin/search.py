@@ -152,7 +152,17 @@ def grep(ctx: ToolContext, pattern: str, path: str = ".", glob: str = "", contex
         context: how many lines to show before and after each match
     """
     parts = _parse_pattern(glob) if glob.strip() else ("**",)
-    expression, search = _compile(pattern), Search()
+    if not pattern:
+        raise ToolError("pattern is empty. Name what to search for")
+    try:
+        expression = compile_pattern(pattern, re.MULTILINE)
+    except ConfigError as error:
+        step = error.hint or "escape characters such as ( [ * that are meant literally"
+        raise ToolError(
+            f"invalid regular expression {quote(cut_chars(pattern, MAX_LINE))}: {error}. "
+            f"{step[0].upper()}{step[1:]}"
+        ) from None
+    search = Search()
     shown: list[str] = []
     hits = 0
     with hold_place(ctx.workdir, path) as top, closing(search.files(top)) as files:
@@ -178,19 +188,6 @@ def grep(ctx: ToolContext, pattern: str, path: str = ".", glob: str = "", contex
     if not hits:
         shown.append(f"No matches found for {pattern} in {path}")
     return "\n".join([*shown, *search.notes()])
-
-
-def _compile(pattern: str) -> regex.Pattern[str]:
-    if not pattern:
-        raise ToolError("pattern is empty. Name what to search for")
-    try:
-        return compile_pattern(pattern, re.MULTILINE)
-    except ConfigError as error:
-        step = error.hint or "escape characters such as ( [ * that are meant literally"
-        shown = quote(cut_chars(pattern, MAX_LINE))
-        raise ToolError(
-            f"invalid regular expression {shown}: {error}. {step[0].upper()}{step[1:]}"
-        ) from None
 
 
 def _read_text_file(spot: Spot, search: Search, is_named: bool) -> str:

@@ -174,7 +174,15 @@ async def run_command(ctx: ToolContext, command: str, timeout: float = SECONDS) 
     content = "\n".join([text.rstrip("\n"), *notes]).strip("\n") if notes else text
     if process.code == 0 and in_time and not process.notes:
         return ToolOutput(content or "(no output)", note=sandbox.label)
-    problem = _describe_end(process, seconds, in_time)
+    code = process.code
+    if not in_time or code is None:
+        problem = f"command took longer than {format_seconds(seconds)}s and was killed"
+    elif code < 0:
+        problem = f"command was terminated by signal {-code}"
+    elif code:
+        problem = f"command failed with exit code {code}{MEANINGS.get(code, '')}"
+    else:
+        problem = "the command ended without an error, but protected files were changed meanwhile"
     raise ToolError(f"{problem}\n{content}".rstrip(), sandbox.label)
 
 
@@ -273,17 +281,6 @@ def _read_git_user() -> str:
     pairs = (entry.removeprefix("user.").partition("\n") for entry in entries)
     start = "[core]\n\texcludesFile = ~/.gitignore\n[user]\n"
     return start + "".join(f'\t{key} = "{value.translate(ESCAPES)}"\n' for key, _, value in pairs)
-
-
-def _describe_end(process: Process, seconds: float, in_time: bool) -> str:
-    if not in_time or process.code is None:
-        return f"command took longer than {format_seconds(seconds)}s and was killed"
-    if process.code < 0:
-        return f"command was terminated by signal {-process.code}"
-    if process.code:
-        code = process.code
-        return f"command failed with exit code {code}{MEANINGS.get(code, '')}"
-    return "the command ended without an error, but protected files were changed meanwhile"
 
 
 def _explain(sandbox: Sandbox, command: str, text: str) -> str:

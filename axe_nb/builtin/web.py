@@ -32,8 +32,11 @@ Address = IPv4Address | IPv6Address
 PUBLIC_6 = IPv6Network("2000::/3")
 """The range that contains all public IPv6 addresses."""
 
-SPECIAL = ("192.0.0.0/24", "192.88.99.0/24", "2001::/23", "2002::/16", "3fff::/20")
-"""Networks for protocols, tunnels and documentation that `ipaddress` may take for public ones."""
+SPECIAL = (
+    "168.63.129.16/32", "192.0.0.0/24", "192.88.99.0/24", "2001::/23", "2002::/16", "3fff::/20",
+)  # fmt: skip
+"""Networks for protocols, tunnels and documentation that `ipaddress` may take for public ones, and
+the address at which Azure's machines reach their host."""
 
 CARRIES_IPV4 = (IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96"))
 """Mapped addresses and NAT64, which connect to the IPv4 address in the last 32 bits."""

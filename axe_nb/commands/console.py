@@ -165,8 +165,6 @@ class StatusLine:
         words = next(filter(None, map(find_wait, reversed(runs))), "")
         if drafts and room > 0:
             words = draft_line(drafts[-1], size=room)
-            if count_columns(words) > room:  # wide letters
-                words = draft_line(drafts[-1], size=room // 2)
         self._line.show(f"{line} · {words}" if words else line)
 
     def finish(self, result: RunResult | None) -> None:

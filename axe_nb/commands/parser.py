@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any, NoReturn
 
 from axe_nb.agents.agent_files import has_file
-from axe_nb.commands.option_table import ABOUT, EXAMPLES, PROGRAMS, RUN, Command, commands_of
+from axe_nb.commands.command_table import ABOUT, EXAMPLES, PROGRAMS, RUN, Command, commands_of
 from axe_nb.commands.options import BARE_PROMPT, OPTION_GROUPS, Face, Option
 from axe_nb.errors import ConfigError
 from axe_nb.session.overrides import Overrides, keep_for_tree

@@ -62,11 +62,6 @@ def start(name: str | None, write: Callable[[str], object], *, opens: bool) -> i
         if not is_there:
             write_new(path, text)
         write(f"{'kept' if is_there else 'wrote'} {display_path(path)}")
-    return _open(notebook, write, opens=opens)
-
-
-def _open(notebook: str, write: Callable[[str], object], *, opens: bool) -> int:
-    """Opens a notebook in the JupyterLab of this environment, or explains how to."""
     if not all(map(find_spec, ("jupyterlab", "ipykernel"))):
         write("\nJupyterLab is not installed here. Install it, and run axe-nb start again:")
         write("  pip install 'axe-nb[lab]'")

@@ -97,6 +97,12 @@ or the tree may not send another request.
 """
 
 
+LOOK_EVERY = 1.0
+"""Seconds after which a thread waiting for a child checks that the loop still exists."""
+
+ENDED = "this call has ended and can no longer start a sub-agent"
+
+
 class CallChildren:
     """The children started by one call."""
 
@@ -109,18 +115,38 @@ class CallChildren:
     async def start(self, job: Job, env: Env | None = None) -> RunResult:
         """Runs a child to its end, always on the event loop of its call; see `StartChild`."""
         if self._has_ended or self._loop.is_closed():
-            raise ToolError("this call has ended and can no longer start a sub-agent")
+            raise ToolError(ENDED)
         if os.getpid() != self._process:
             raise ToolError("a forked process can start no sub-agent of this call; use a thread")
         if asyncio.get_running_loop() is not self._loop:
-            work = asyncio.run_coroutine_threadsafe(self.start(job, env), self._loop)
-            return await asyncio.wrap_future(work)
+            return await self._start_from_elsewhere(job, env)
         await self._call.slot.aclose()
         task = asyncio.create_task(self._start_child(self._call, job, env or self._env))
         self._tasks.add(task)
         # retrieved, in case no one awaits it any more
         task.add_done_callback(lambda task: task.cancelled() or task.exception())
         return await task
+
+    async def _start_from_elsewhere(self, job: Job, env: Env | None) -> RunResult:
+        """Like `start`, on the event loop of another thread.
+
+        The caller may close the loop of the call meanwhile, with all that was to run on it.
+        """
+        work = self.start(job, env)
+        try:
+            waiting = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+        except RuntimeError:
+            work.close()
+            raise ToolError(ENDED) from None
+        try:
+            while not (await asyncio.wait({waiting}, timeout=LOOK_EVERY))[0]:
+                if self._loop.is_closed():
+                    work.close()
+                    raise ToolError(ENDED)
+        except asyncio.CancelledError:
+            waiting.cancel()
+            raise
+        return waiting.result()
 
     async def end(self) -> None:
         """Cancels the children that are still running, and waits for them even if cancelled."""

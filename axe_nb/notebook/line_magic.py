@@ -20,8 +20,8 @@ from axe_nb.agents.user_config import Config, format_path_or_name, load_env
 from axe_nb.api import load
 from axe_nb.cell_display.display import can_ask, describe_display
 from axe_nb.commands import actions
+from axe_nb.commands.command_table import RUN, commands_of
 from axe_nb.commands.doctor import Finding
-from axe_nb.commands.option_table import RUN, commands_of
 from axe_nb.commands.parser import (
     UsageError,
     advise_command,
@@ -188,16 +188,12 @@ def _show_usage() -> str:
     total = sum(session.spent.values(), Spent())
     heads = ["runs", "turns", "input", "output", *(["cost"] if total.usage.priced_tokens else [])]
     rows: list[tuple[str, ...]] = [("agent", "model", *heads)]
-    for (agent, model), spent in session.spent.items():
-        rows.append((agent or NO_AGENT, model, *_format_numbers(spent)[: len(heads)]))
-    rows.append(("total", "", *_format_numbers(total)[: len(heads)]))
+    for (agent, model), spent in [*session.spent.items(), (("total", ""), total)]:
+        usage = spent.usage
+        counts = (spent.runs, spent.turns, usage.input_tokens, usage.output_tokens)
+        numbers = (*(f"{count:,}" for count in counts), format_cost(usage) or "unknown")
+        rows.append((agent or NO_AGENT, model, *numbers[: len(heads)]))
     return "\n".join(align_columns(rows, right=len(heads)))
-
-
-def _format_numbers(spent: Spent) -> tuple[str, ...]:
-    usage = spent.usage
-    counts = (spent.runs, spent.turns, usage.input_tokens, usage.output_tokens)
-    return *(f"{count:,}" for count in counts), format_cost(usage) or "unknown"
 
 
 def _use_budget(chosen: argparse.Namespace) -> str:

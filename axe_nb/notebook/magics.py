@@ -45,7 +45,7 @@ def axe_magic(name: str) -> Callable[[F], F]:
     """
 
     def page() -> str:
-        from axe_nb.commands.option_table import commands_of
+        from axe_nb.commands.command_table import commands_of
         from axe_nb.commands.parser import list_parser, parser
 
         made = parser(commands_of("cell")[name], "cell") if name else list_parser("line")
@@ -108,7 +108,7 @@ class AxeMagics(Magics):
     @cell_magic
     @axe_magic("axe")
     def axe(self, line: str, cell: str, local_ns: Mapping[str, Any]) -> Any:
-        from axe_nb.commands.option_table import RUN
+        from axe_nb.commands.command_table import RUN
         from axe_nb.commands.parser import parse_run
         from axe_nb.conversion.interpolation import prompt_of
         from axe_nb.notebook.option_line import find_cell_source, read_words
@@ -149,7 +149,7 @@ class AxeMagics(Magics):
     @cell_magic
     @axe_magic("axe_grid")
     def axe_grid(self, line: str, cell: str, local_ns: Mapping[str, Any]) -> Grid | None:
-        from axe_nb.commands.option_table import GRID
+        from axe_nb.commands.command_table import GRID
         from axe_nb.notebook.grid_cell import run_grid
         from axe_nb.notebook.option_line import read_words
 

@@ -118,9 +118,9 @@ def _start_in_background(
 ) -> RunHandle:
     """Starts the run, and binds its handle to `-o`.
 
-    Returns once its view is in this cell or, without a live view, at the end. The view is driven
-    from a thread of its own, which first shows it while the cell still runs, so that it lies in
-    that cell on every kernel; later updates name the display or the widget.
+    Returns once its plan is made and its view is in this cell or, without a live view, at the end.
+    The view is driven from a thread of its own, which first shows it while the cell still runs, so
+    that it lies in that cell on every kernel; later updates name the display or the widget.
     """
     for field, flag in NOT_IN_BACKGROUND.items():
         if getattr(options, field, None) or getattr(options.overrides, field, None):
@@ -129,21 +129,9 @@ def _start_in_background(
     remember(handle)
     mode = display_mode()
     name = f"{options.out}.result()" if options.out else "axe_nb.last()"
-    if mode == "static":
-        drive(handle, notebook_view(name))
-    else:
-        is_live = mode == "live"
-        view = RunView(name, live=True, stop=handle.cancel) if is_live else NullView()
-        _start_in_thread(handle, view)
-    if handle.done:
-        handle.result()  # raises what kept the run from starting
-    if options.out:
-        shell.user_ns[options.out] = handle
-    return handle
-
-
-def _start_in_thread(handle: RunHandle, shown: View) -> None:
-    """Starts a run, and waits until its plan is made and its view is in this cell."""
+    shown: View = NullView()
+    if mode == "live":
+        shown = RunView(name, live=True, stop=handle.cancel)
     begun = threading.Event()
 
     class Noticed:
@@ -158,15 +146,23 @@ def _start_in_thread(handle: RunHandle, shown: View) -> None:
         with contextlib.suppress(BaseException):  # the handle has it
             drive(handle, Noticed())
 
-    # ipykernel 7 assigns outputs to cells by context
-    run = contextvars.copy_context().run
-    threading.Thread(target=run, args=(work,), name="axe-nb-view", daemon=True).start()
-    try:
-        while not (begun.wait(GLANCE) or handle.done):
-            pass
-    except BaseException:
-        handle.cancel()
-        raise
+    if mode == "static":
+        drive(handle, notebook_view(name))
+    else:
+        # ipykernel 7 assigns outputs to cells by context
+        run = contextvars.copy_context().run
+        threading.Thread(target=run, args=(work,), name="axe-nb-view", daemon=True).start()
+        try:
+            while not (begun.wait(GLANCE) or handle.done):
+                pass
+        except BaseException:
+            handle.cancel()
+            raise
+    if handle.done:
+        handle.result()  # raises what kept the run from starting
+    if options.out:
+        shell.user_ns[options.out] = handle
+    return handle
 
 
 def find_place(shell: InteractiveShell, text: str) -> tuple[RunResult, str]:

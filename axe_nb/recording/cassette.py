@@ -144,7 +144,12 @@ class Cassette:
         """Groups the roots that no run uses by their likenesses."""
         self._free = {}
         for root in self._roots:
-            root.likenesses = root.likenesses or _list_likenesses(root)
+            first = root.first
+            if not root.likenesses and first and isinstance(first.asked, dict):
+                asked, agent = first.asked, first.agent
+                found = [_make_likeness(asked, agent, fields) for fields in (asked, PROMPT, AGENT)]
+                masked = [(MASK,)] if MASK in json.dumps(asked) else []
+                root.likenesses = (*found, *masked)
             if root not in self._owners:
                 for likeness in root.likenesses:
                     self._free.setdefault(likeness, {})[root] = None
@@ -298,15 +303,6 @@ class Cassette:
         """Returns all records, with their roots."""
         with self._lock:
             return [(root, record) for root in self._roots for record in root.records.values()]
-
-
-def _list_likenesses(root: Root) -> tuple[Likeness, ...]:
-    first = root.first
-    if first is None or not isinstance(first.asked, dict):
-        return ()
-    asked, agent = first.asked, first.agent
-    found = [_make_likeness(asked, agent, fields) for fields in (asked, PROMPT, AGENT)]
-    return (*found, (MASK,)) if MASK in json.dumps(asked) else tuple(found)
 
 
 def _make_likeness(asked: Description, agent: str, fields: Iterable[str]) -> Likeness:

@@ -95,7 +95,14 @@ class Spans:
     def _take(self, event: Event) -> None:
         match event:
             case RunStarted():
-                self._begin_run(event)
+                run = event.run
+                self._agents[run] = event.agent, event.model
+                caller = f"{event.parent}#{event.call_id}" if event.parent else ""
+                above = caller if caller in self._open else event.parent
+                self._begin("invoke_agent", run, above, event.agent, event.model, {PLACE: run})
+                if self._has_texts:
+                    self._say(run, "user", _make_text(event.prompt))
+                    self._tell_asked(run, run)
             case TurnStarted():
                 agent, model = self._agents[event.run]
                 key = f"{event.run}/{event.turn}"
@@ -108,7 +115,12 @@ class Spans:
             case TurnFinished():
                 self._end_turn(event)
             case ToolStarted():
-                self._begin_call(event)
+                key, call = f"{event.run}#{event.call.id}", event.call
+                named = {"gen_ai.tool.name": call.name, "gen_ai.tool.call.id": call.id}
+                self._begin("execute_tool", key, event.run, "", "", named)
+                if self._has_texts:
+                    arguments = dump(_bound(call.arguments)).decode()
+                    self._open[key].set_attribute("gen_ai.tool.call.arguments", arguments)
             case ToolFinished():
                 self._end_call(event)
             case RunFinished():
@@ -137,16 +149,6 @@ class Spans:
         if not parent and not span.is_recording():
             self._is_on = False
         self._open[key] = span
-
-    def _begin_run(self, event: RunStarted) -> None:
-        run = event.run
-        self._agents[run] = event.agent, event.model
-        call = f"{event.parent}#{event.call_id}" if event.parent else ""
-        above = call if call in self._open else event.parent
-        self._begin("invoke_agent", run, above, event.agent, event.model, {PLACE: run})
-        if self._has_texts:
-            self._say(run, "user", _make_text(event.prompt))
-            self._tell_asked(run, run)
 
     def _say(self, run: str, role: str, *parts: Mapping[str, Any], **more: str) -> None:
         """Adds a message to a conversation."""
@@ -193,14 +195,6 @@ class Spans:
             self._say(event.run, "assistant", *parts, finish_reason=event.stop_reason)
             span.set_attribute(OUTPUT_MESSAGES, f"[{said[-1]}]")
         self._open.pop(key).end()
-
-    def _begin_call(self, event: ToolStarted) -> None:
-        key, call = f"{event.run}#{event.call.id}", event.call
-        named = {"gen_ai.tool.name": call.name, "gen_ai.tool.call.id": call.id}
-        self._begin("execute_tool", key, event.run, "", "", named)
-        if self._has_texts:
-            arguments = dump(_bound(call.arguments)).decode()
-            self._open[key].set_attribute("gen_ai.tool.call.arguments", arguments)
 
     def _end_call(self, event: ToolFinished) -> None:
         result = event.result

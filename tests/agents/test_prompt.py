@@ -71,9 +71,8 @@ def test_globs_are_relative_to_the_workdir_deduplicated_and_sorted(
     both = replace(at_work, files=("docs/**/*.md", "**/*.md", "docs/b.md"))
     assert [p for p, _ in brief(both).files] == ["docs/b.md", "docs/deep/a.md", "z.md"]
     assert brief(both).workdir == project / "work"
-    assert [p for p, _ in brief(replace(at_work, files=("docs/**",))).files] == [
-        "docs/b.md", "docs/deep/a.md", "docs/note.txt",
-    ]  # fmt: skip
+    found = [p for p, _ in brief(replace(at_work, files=("docs/**",))).files]
+    assert found == ["docs/b.md", "docs/deep/a.md", "docs/note.txt"]
 
 
 @pytest.mark.req("B-6")
@@ -162,6 +161,7 @@ def test_links_that_lead_back_and_fifos_do_not_keep_it_busy(project: Path) -> No
     put("d/a.md")
     for name in ("one", "two", "three"):
         Path("d", name).symlink_to(project)
+    Path("d/loop").symlink_to("loop")
     os.mkfifo("d/fifo.md")
     assert paths("**/*.md", "**/nothing") == ["d/a.md"]
 
@@ -277,7 +277,7 @@ def test_what_may_hold_keys_is_sent_to_no_model(project: Path, tmp_path: Path) -
     assert briefing.warnings == ("files that may hold keys skipped: .aws/credentials, .env",)
     if os.name != "nt":
         Path("notes.md").symlink_to(project / ".env")
-        assert [p for p, _ in brief(replace(AGENT, files=("*.md",))).files] == ["a.md"]
+        assert paths("*.md") == ["a.md"]
         put("axe/skills/other.md")
         Path("axe/skills/s.md").symlink_to(project / ".env")
         with pytest.raises(ConfigError, match="was not read: it may hold keys or passwords"):

@@ -1,8 +1,8 @@
 """`python -m tests.benchmarks`: what axe_nb costs, in counts that are the same on every machine.
 
 Exit code 1 if a count is out of its bounds. `--peers` measures axe_nb beside other libraries
-instead, and prints the table of docs/comparison.md; the single rows of goals.md are the other
-modules of this folder.
+instead, and prints the table of docs/comparison.md; the rows of goals.md are measured by
+`python -m tests.benchmarks.goals` and the other modules of this folder.
 """
 
 from __future__ import annotations

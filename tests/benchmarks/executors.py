@@ -17,7 +17,7 @@ from contextlib import nullcontext
 from typing import Any
 
 import axe_nb
-from tests.benchmarks.fan_out import row
+from tests.benchmarks.goals import row
 from tests.maps.cluster_code import AGENT, register
 from tests.maps.clusters import dask, engines
 

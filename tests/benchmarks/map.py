@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tests.benchmarks.fan_out import row
+from tests.benchmarks.goals import row
 from tests.benchmarks.http_server import HttpServer, own_process, serve
 
 PROMPTS = 10_000

@@ -17,7 +17,7 @@ from dataclasses import replace
 import httpx
 
 from axe_nb.messages import Message, Request, ToolCall, ToolResult
-from tests.benchmarks.fan_out import row
+from tests.benchmarks.goals import row
 from tests.benchmarks.http_server import HttpServer, own_process, serve
 from tests.providers.dialects import CALL_AGENT, DIALECTS, MODULES, Dialect
 

@@ -14,7 +14,7 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ConfigError, Request, RunResult, call
-from axe_nb.commands.option_table import RUN
+from axe_nb.commands.command_table import RUN
 from axe_nb.commands.options import OPTIONS
 from axe_nb.commands.parser import UsageError, parse_run, parser
 from axe_nb.scripting.lookup import functions

@@ -41,11 +41,12 @@ STARTS = [start_by_run, start_by_arun, start_by_delegate]
 
 @pytest.mark.req("D-57")
 @pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("is_scheduled", [True, False])
 def test_a_tool_that_starts_a_child_ends_where_the_loop_of_its_run_was_closed(
-    start: Callable[[ToolContext], object],
+    start: Callable[[ToolContext], object], is_scheduled: bool
 ) -> None:
     # a process of its own: the coroutines that are dropped with the loop complain to the end
-    command = [sys.executable, "-c", CLOSES_ITS_LOOP, start.__name__]
+    command = [sys.executable, "-c", CLOSES_ITS_LOOP, start.__name__, str(is_scheduled)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout == "this call has ended and can no longer start a sub-agent\n", done.stderr
 
@@ -82,6 +83,9 @@ async def run_until_the_tool_works():
 
 loop = asyncio.new_event_loop()
 loop.run_until_complete(run_until_the_tool_works())
+if sys.argv[2] == "True":  # the child is asked of a loop that nobody runs any more
+    go.set()
+    ended.wait(0.5)
 loop.close()
 go.set()
 ended.wait(20)

@@ -159,6 +159,12 @@ def run_comparison(folder: Path, names: list[str]) -> None:
     """Installs and measures the contenders (all if there are no names), and prints the table."""
     contenders = [one for one in CONTENDERS if not names or one.name in names]
     pythons = {one.name: environment(str(folder / one.module), *one.packages) for one in contenders}
+    say("\n".join(write_table(list(pythons), measure_all(pythons))))
+
+
+def measure_all(pythons: dict[str, Path]) -> dict[str, Samples]:
+    """Task → the rounds of each contender; `first` and `cold` are of new processes."""
+    contenders = [one for one in CONTENDERS if one.name in pythons]
     with compare(pythons) as comparison:
         rows = {"first": in_turns(contenders, comparison.first, 7, 35)}
         for task in TASKS:
@@ -171,7 +177,7 @@ def run_comparison(folder: Path, names: list[str]) -> None:
     with compare(pythons) as comparison:
         able = [one for one in contenders if one.is_parallel and one.tasks]
         rows["cold"] = in_turns(able, comparison.cold, 3, 40, warm_up=0, least=2, slow=LONGEST)
-    say("\n".join(write_table([one.name for one in contenders], rows)))
+    return rows
 
 
 def write_table(names: list[str], rows: Mapping[str, Samples]) -> Iterator[str]:

@@ -44,14 +44,6 @@ async def one(prompt, seconds):
     return contents(await chat(f"child-{seconds}")(prompt))
 
 
-def remember(said):
-    return [
-        {"role": role, "content": text}
-        for question, answer in said
-        for role, text in (("user", question), ("assistant", answer))
-    ]
-
-
 async def go_on(memory):
     one = chat("child-0")
     one.h = list(memory)

@@ -66,13 +66,5 @@ async def one(prompt, seconds):
     return (await send(f"child-{seconds}", [{"role": "user", "content": prompt}]))["content"]
 
 
-def remember(said):
-    return [
-        {"role": role, "content": text}
-        for question, answer in said
-        for role, text in (("user", question), ("assistant", answer))
-    ]
-
-
 async def go_on(memory):
     return (await send("child-0", [*memory, {"role": "user", "content": "go"}]))["content"]

@@ -59,14 +59,6 @@ async def one(prompt, seconds):
     return (await Runner.run(child_agent(seconds), prompt)).final_output
 
 
-def remember(said):
-    return [
-        {"role": role, "content": text}
-        for question, answer in said
-        for role, text in (("user", question), ("assistant", answer))
-    ]
-
-
 async def go_on(memory):
     asked = [*memory, {"role": "user", "content": "go"}]
     return (await Runner.run(child_agent(0), asked)).final_output

@@ -30,6 +30,15 @@ def read_cpu():
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
+def remember_dicts(said):
+    """Makes a conversation as OpenAI and Anthropic take it."""
+    return [
+        {"role": role, "content": text}
+        for question, answer in said
+        for role, text in (("user", question), ("assistant", answer))
+    ]
+
+
 class Worker:
     """One contender, whose connections and memory of conversations are kept between rounds."""
 
@@ -44,7 +53,8 @@ class Worker:
             (size,) = arguments
             if size not in self.memories:
                 said = [(f"Question {n}", f"Answer {n}") for n in range(size)]
-                self.memories[size] = self.finish(self.contender.remember(said))
+                remember = getattr(self.contender, "remember", remember_dicts)
+                self.memories[size] = self.finish(remember(said))
             arguments = [self.memories[size]]
         elif function == "many":
             number, *rest = arguments
