@@ -5,7 +5,7 @@ times: at once, as with a model that answers at once; turn by turn, each written
 its calls before the next begins, as with a slower model; and one by one, each event before the
 next, as with slow tools too. Prints a row of goals.md: time on the event loop and CPU of the thread
 that writes, for an exchange, and the size of what is kept beside its text: the answers and the
-results of the tool.
+results of the tool. Then the row of a history of 200,000 runs.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ from typing import Any
 import axe_nb
 from axe_nb import Agent, Request, Response, RunResult, Usage, call, script, script_server
 from axe_nb.events import Event, RunFinished, RunStarted, ToolFinished, TurnFinished
-from axe_nb.recording.history_recorder import Recorder, Writer
+from axe_nb.recording.history_recorder import Recorder, Writer, history_path
+from axe_nb.recording.history_store import Row, Store
 from axe_nb.scripting.wire import Protocol
+from tests.benchmarks.goals import row
 from tests.protocols import PROTOCOLS, provider_of
 
 FLUSHED: dict[str, tuple[type, ...]] = {
@@ -124,6 +126,31 @@ def measure(protocol: Protocol, rounds: int, folder: Path) -> str:
     return f"{protocol:9} {'; '.join(parts)}; {share:.2f} x its text"
 
 
+def measure_list(folder: Path, runs: int = 200_000) -> None:
+    """Prints the row of a history with so many runs: its newest hundred, as `%axe history`."""
+    os.environ["XDG_STATE_HOME"] = str(folder)
+    path = history_path()
+    path.parent.mkdir()
+    store = Store(path, writes=True)
+    for start in range(0, runs, 500):  # each has an open file until it is released
+        rows = [
+            Row(started=time.time(), agent="one", model="script/one", prompt=PROSE[n : n + 200],
+                status="completed", runs=1, turns=1, tokens=9, bytes=300, parts=[b"x" * 300])
+            for n in range(start, start + 500)
+        ]  # fmt: skip
+        store.write(rows)
+        for one in rows:
+            store.release(one, one.id or 0)
+    store.close()
+    took = []
+    for _ in range(9):
+        began = time.perf_counter()
+        assert len(axe_nb.history()) == 100
+        took.append(1e3 * (time.perf_counter() - began))
+    least = min(took)
+    row(f"history of {runs} runs", f"the newest 100 in {least:.1f} ms", least, 50, 5, " ms")
+
+
 def main() -> None:
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 20
     os.environ["AXE_NB_HISTORY"] = "0"  # the run itself is not kept
@@ -131,6 +158,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for protocol in PROTOCOLS:
             print(measure(protocol, rounds, Path(folder)))
+        measure_list(Path(folder))
 
 
 if __name__ == "__main__":
