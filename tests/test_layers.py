@@ -226,3 +226,25 @@ def test_no_docstring_begins_with_a_question_word() -> None:
         and re.match(r"(What|Whether|Where|Who|Whom|Whose)\b", node.value.value)
     }
     assert odd == set()
+
+
+TRANSLATED = re.compile(
+    r"(?<!there )\b(is|are|was|were) no (?!longer\b|more\b|one\b)"
+    r"|\b(nobody|mend|the books|is as it was|what is (wrong|in the way)|cannot begin|had said)\b"
+    r"|\b(says nothing|do not go together|look \w+ up in first)\b",
+    re.IGNORECASE,
+)
+"""Phrases of earlier texts that no native writer would use."""
+
+
+@pytest.mark.req("D-63")
+def test_no_text_of_the_package_uses_a_phrase_that_sounds_translated() -> None:
+    odd = {
+        f"{module}:{node.lineno} {found[0]!r}"
+        for module, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and (found := TRANSLATED.search(node.value))
+    }
+    assert odd == set()
