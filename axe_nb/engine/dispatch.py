@@ -67,6 +67,11 @@ class Dispatch:
         self._toolset = plan.toolset
         self._start_child = start_child
 
+    def close(self) -> None:
+        """Drops the links: they refer to each other, and would keep the run's memory until the
+        garbage collector looks, which costs a wide map a third of its time."""
+        del self.answer, self.make, self._start_child, self.authorizer.next
+
     async def run_all(
         self, turn: int, calls: Sequence[ToolCall], results: list[ToolResult | None]
     ) -> None:

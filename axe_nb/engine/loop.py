@@ -99,6 +99,8 @@ class Run:
             if isinstance(fault, asyncio.CancelledError | KeyboardInterrupt | SystemExit):
                 raise
             return result
+        finally:
+            self.dispatch.close()
         return self._end(stop.status, str(stop)) if stop else self._end("completed", None)
 
     async def _run_turns(self) -> RunStopped | None:

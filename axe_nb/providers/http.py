@@ -122,6 +122,7 @@ async def _open(
                 yield response.status_code, headers, pieces
         finally:
             await response.aclose()
+            del response.stream  # which refers to the response: the memory of both is freed now
 
 
 async def _receive(server: Server, response: httpx.Response, log: WireLog) -> AsyncGenerator[bytes]:

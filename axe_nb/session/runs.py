@@ -68,6 +68,32 @@ class RunRequest:
                 raise ConfigError(f"{name} takes {wanted}, not {shown_value(value)}")
 
 
+class Outlet:
+    """Passes on a run's events to its view, up to the end of the root.
+
+    The run refers to it and not to the handle, so that what has ended is freed at once.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.emit: Emit = discard
+        """Receives the events; `discard` from the end of the root on, and once it is closed."""
+        self.open: set[str] = set()
+        """Runs whose start has been passed on and whose end has not."""
+
+    def pass_on(self, event: Event) -> None:
+        with self.lock:
+            emit = self.emit
+            if emit is discard:
+                return
+            if isinstance(event, RunStarted):
+                self.open.add(event.run)
+            elif isinstance(event, RunFinished):
+                self.open.discard(event.run)
+                self.emit = discard if event.run == "0" else emit  # it is the last (D-57)
+            emit(event)
+
+
 class RunHandle:
     """A requested run. One front end runs it; any thread may cancel it or wait for its result."""
 
@@ -81,11 +107,8 @@ class RunHandle:
         self.request = request
         self._make_plan = make_plan
         self._remember = remember
-        self._lock = threading.RLock()
-        self._emit: Emit = discard
-        """Receives the events; `discard` from the end of the root on, and once it is closed."""
-        self._open: set[str] = set()
-        """Runs whose start has been passed on and whose end has not."""
+        self._outlet = Outlet()
+        self._lock = self._outlet.lock
         self._task: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
         self._run: Run | None = None
         self._cancelled_at: float | None = None
@@ -195,19 +218,6 @@ class RunHandle:
         `emit` receives the events, up to the end of the root; `streams` says that it shows replies
         as they arrive.
         """
-
-        def pass_on(event: Event) -> None:
-            with self._lock:
-                emit = self._emit
-                if emit is discard:
-                    return
-                if isinstance(event, RunStarted):
-                    self._open.add(event.run)
-                elif isinstance(event, RunFinished):
-                    self._open.discard(event.run)
-                    self._emit = discard if event.run == "0" else emit  # it is the last (D-57)
-                emit(event)
-
         task = asyncio.current_task()
         assert task is not None
         with self._lock:
@@ -216,9 +226,9 @@ class RunHandle:
             if self.done:  # by `cancel`
                 raise asyncio.CancelledError
             self._task = asyncio.get_running_loop(), task
-            self._emit = emit
+            self._outlet.emit = emit
         try:
-            plan = await self._make_plan(self.request, pass_on, ask_person, streams)
+            plan = await self._make_plan(self.request, self._outlet.pass_on, ask_person, streams)
             plan.scope.env.check_can_step()
             if plan.scope.env.replays:
                 plan.scope.env.halt.cancel = self.cancel
@@ -238,7 +248,7 @@ class RunHandle:
     def close(self) -> None:
         """Stops forwarding events, as no one receives them any more."""
         with self._lock:
-            self._emit = discard
+            self._outlet.emit = discard
 
     def _settle(self, outcome: RunResult | BaseException) -> None:
         """Ends the waiting; only the first outcome counts."""
@@ -280,6 +290,6 @@ class RunHandle:
             status: Status = "timeout" if timed_out else "cancelled"
             self._settle(run.break_off(status, why, ends.append))
             for event in ends:  # after the result is settled: a view that fails costs none
-                if event.run in self._open:
+                if event.run in self._outlet.open:
                     emit(event)
         return self.finished
