@@ -68,8 +68,7 @@ class Dispatch:
         self._start_child = start_child
 
     def close(self) -> None:
-        """Drops the links: they refer to each other, and would keep the run's memory until the
-        garbage collector looks, which costs a wide map a third of its time."""
+        """Drops the links; as they refer to each other, only the garbage collector would."""
         del self.answer, self.make, self._start_child, self.authorizer.next
 
     async def run_all(
