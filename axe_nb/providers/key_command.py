@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, TypeVar, cast
 from axe_nb.agents.provider_table import KeyCommand
 from axe_nb.errors import ProviderError
 from axe_nb.providers.protocol import Server
-from axe_nb.sandbox.process import kill_group
 from axe_nb.text import format_seconds, quote
 from axe_nb.threads import in_thread
 
@@ -82,6 +81,8 @@ def _read_key(command: KeyCommand) -> str:
 
     Raises ValueError if there is no key; the message does not quote what was printed.
     """
+    from axe_nb.sandbox.process import kill_group
+
     process = subprocess.Popen(
         command.words, cwd=command.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL, start_new_session=True,
