@@ -11,7 +11,7 @@ import json
 import re
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from axe_nb.conversion.jsonable import change_texts, jsonable
@@ -38,9 +38,6 @@ After the text of a streamed reply: nothing more comes, the connection is closed
 without its last event."""
 
 _PLACE = re.compile(r"\{(\w+)\}")
-OWN_PLACES = frozenset({"last", "turn", "agent", "results"})
-"""Names that `{…}` in a text can always use, in addition to the named groups of the rule's
-regex."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +48,11 @@ class Fault:
     """The server's own message; one of FAULTS if there is no status."""
     status: int = 0
     """HTTP status, 400 to 599; 0 = the failure is not an HTTP error."""
+
+    def __post_init__(self) -> None:
+        if not self.status and self.message not in FAULTS:
+            known = ", ".join(FAULTS)
+            raise ValueError(f"the message of a Fault without a status is one of {known}")
 
 
 Part: TypeAlias = Delta | ToolCall | Fault
@@ -76,39 +78,14 @@ class Reply:
 class Rule:
     """One `[[rule]]`: its conditions and its reply."""
 
-    last: regex.Pattern[str] | None = None
+    table: Mapping[str, Any]
+    """The table as it was written, checked."""
+    when: Mapping[str, Any]
+    """Its conditions, as a table."""
+    last: regex.Pattern[str] | None
     """Pattern to find in the text of the last message; None = any text."""
-    turn: int = 0
-    """Number of the request in the conversation, from 1; 0 = any."""
-    agent: str = ""
-    """Name of the agent that sends the request; empty = any."""
-    reasoning: str = ""
-    text: str = ""
-    data: Any = None
-    """JSON data to answer with instead of `text`; None = none."""
-    calls: tuple[ToolCall, ...] = ()
-    stop_reason: str = ""
-    """The stop reason; empty = `tool_calls` if there are calls, else `stop`."""
-    usage: Mapping[str, int] = field(default_factory=dict)
-    """Token counts: input_tokens, output_tokens; missing counts are estimated."""
-    delay: float = 0.0
-    """Delay in seconds."""
-    stream: bool = False
-    fault: Fault | None = None
-
-    def match(self, request: Request, seconds: float) -> dict[str, str] | None:
-        """Returns the named groups of its regex if the rule matches, else None.
-
-        Raises TimeoutError if the regex takes too long.
-        """
-        if self.turn not in (0, request.turn) or self.agent not in ("", request.agent):
-            return None
-        if self.last is None:
-            return {}
-        if seconds <= 0:
-            raise TimeoutError
-        found = self.last.search(request.last[:MAX_SEEN], timeout=seconds)
-        return dict(found.groupdict("")) if found else None
+    calls: tuple[ToolCall, ...]
+    fault: Fault | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +95,8 @@ class Script:
     rules: tuple[Rule, ...]
     virtual: bool = False
     """If true, delays are reported in `Response.seconds` instead of awaited (D-36)."""
+    stream: bool = False
+    """Default of `stream` for rules that do not set it."""
 
     def answer(self, name: str, request: Request) -> Reply:
         """Returns the reply of the first rule that matches.
@@ -125,9 +104,21 @@ class Script:
         Raises ProviderError if none matches, or the regexes take too long (bad_request).
         """
         ends = time.thread_time() + MAX_SECONDS
+        own = {"turn": request.turn, "agent": request.agent}
+        words = {
+            "last": request.last,
+            "turn": str(request.turn),
+            "agent": request.agent,
+            "results": "\n\n".join(result.content for result in request.results),
+        }
         for number, rule in enumerate(self.rules, 1):
+            if any(rule.when.get(key, value) != value for key, value in own.items()):
+                continue
+            if rule.last is None:
+                return self._make_reply(rule, request, words)
+            left = max(ends - time.thread_time(), 0.001)
             try:
-                groups = rule.match(request, ends - time.thread_time())
+                found = rule.last.search(request.last[:MAX_SEEN], timeout=left)
             except TimeoutError:
                 raise ProviderError(
                     "bad_request",
@@ -135,8 +126,8 @@ class Script:
                     f"{MAX_SECONDS:g}s",
                     hint="use a simpler regex without nested repeats",
                 ) from None
-            if groups is not None:
-                return self._make_reply(rule, request, groups)
+            if found:
+                return self._make_reply(rule, request, {**words, **found.groupdict("")})
         start = quote(one_line(request.last, 60))
         raise ProviderError(
             "bad_request",
@@ -144,25 +135,21 @@ class Script:
             hint="add a final [[rule]] without `when`, which answers everything else",
         )
 
-    def _make_reply(self, rule: Rule, request: Request, groups: Mapping[str, str]) -> Reply:
-        delay, seconds = (0.0, rule.delay) if self.virtual else (rule.delay, 0.0)
-        words = {
-            "last": request.last,
-            "turn": str(request.turn),
-            "agent": request.agent,
-            "results": "\n\n".join(result.content for result in request.results),
-            **groups,
-        }
-        text = fill_in(rule.text, words)
-        if rule.data is not None:
-            text = write_data(fill_in(rule.data, words), request)
+    def _make_reply(self, rule: Rule, request: Request, words: Mapping[str, str]) -> Reply:
+        table = rule.table
+        delay = float(table.get("delay", 0))
+        text = fill_in(table.get("text", ""), words)
+        if "data" in table:
+            text = write_data(fill_in(table["data"], words), request)
         calls = tuple(ToolCall("", c.name, fill_in(dict(c.arguments), words)) for c in rule.calls)
         response = Response(
-            text, calls, rule.stop_reason or stop_reason(calls),
-            Usage(**{**estimate_usage(request, text, calls), **rule.usage}),
-            seconds=seconds, reasoning=fill_in(rule.reasoning, words),
+            text, calls, table.get("stop_reason") or stop_reason(calls),
+            Usage(**{**estimate_usage(request, text, calls), **table.get("usage", {})}),
+            seconds=delay if self.virtual else 0.0,
+            reasoning=fill_in(table.get("reasoning", ""), words),
         )  # fmt: skip
-        return Reply(response, rule.fault, delay=delay, stream=rule.stream)
+        stream = table.get("stream", self.stream)
+        return Reply(response, rule.fault, delay=0.0 if self.virtual else delay, stream=stream)
 
 
 def write_data(data: Any, request: Request) -> str:
@@ -215,12 +202,11 @@ def parse_script(text: str, file: str) -> Script:
     place.check(table, TOP)
     if not table.get("rule"):
         raise place.error("no [[rule]] found", hint='add [[rule]] and, below it, text = "…"')
-    stream = table.get("stream", False)
-    rules = (
-        _make_rule({"stream": stream, **rule}, replace(place, rule=number))
+    rules = [
+        _make_rule(rule, replace(place, rule=number))
         for number, rule in enumerate(table["rule"], 1)
-    )
-    return Script(tuple(rules), table.get("clock") == "virtual")
+    ]
+    return Script(tuple(rules), table.get("clock") == "virtual", table.get("stream", False))
 
 
 def _is_tables(value: Any) -> bool:
@@ -306,12 +292,7 @@ class _Place:
 
 def _make_rule(table: Mapping[str, Any], place: _Place) -> Rule:
     place.check(table, RULE)
-    answers = [key for key in ("stop_reason", "usage") if key in table]
     fails = [key for key in ("status", "error") if key in table]
-    if answers and fails:
-        raise place.error(f"{answers[0]} and {fails[0]} cannot be combined", fails[0])
-    if "text" in table and "data" in table:
-        raise place.error("text and data cannot be combined", "data")
     if not fails and not {"text", "data", "calls"} & table.keys():
         raise place.error("has no reply", hint="add text, data, calls, status or error")
     if fails == ["error"] and table["error"] not in FAULTS:
@@ -334,14 +315,5 @@ def _make_rule(table: Mapping[str, Any], place: _Place) -> Rule:
         except ConfigError as error:
             message = f"invalid regex {quote(cut_chars(when['last'], 100))}: {error}"
             raise place.error(message, "when", "last", hint=error.hint) from None
-        if taken := OWN_PLACES & last.groupindex.keys():
-            raise place.error(f"a group cannot be named {quote(min(taken))}", "when", "last")
-    own = {key: table[key] for key in table.keys() - {"when", "calls", "status", "error"}}
-    return Rule(
-        last=last,
-        turn=when.get("turn", 0),
-        agent=when.get("agent", ""),
-        calls=tuple(calls),
-        fault=Fault(table.get("error", ""), table.get("status", 0)) if fails else None,
-        **own,
-    )
+    fault = Fault(table.get("error", ""), table.get("status", 0)) if fails else None
+    return Rule(table, when, last, tuple(calls), fault)

@@ -558,8 +558,7 @@ def test_no_body_breaks_a_server(entries: Any, tools: Any, system: Any) -> None:
     for wire in WIRES.values():
         key = "input" if wire is WIRES["responses"] else "messages"
         try:
-            sent = {"model": "m", key: entries, "tools": tools, "system": system}
-            request = read_request(sent, splits_texts=wire.splits_texts)
+            request = read_request({"model": "m", key: entries, "tools": tools, "system": system})
         except Malformed:
             continue
         response = Response(request.last, (), "stop", Usage(request.turn, 1))
