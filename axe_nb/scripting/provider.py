@@ -22,12 +22,14 @@ from axe_nb.errors import ConfigError, ProviderError, words
 from axe_nb.messages import Delta, Request, Response, ToolCall, Usage, dump
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import read_reply
-from axe_nb.scripting.lookup import ScriptFunction, Scripts
 from axe_nb.scripting.rules import (
     Fault,
     Part,
     Reply,
     Script,
+    ScriptFunction,
+    ScriptNotFound,
+    Scripts,
     estimate_usage,
     stop_reason,
     write_data,
@@ -55,10 +57,9 @@ async def answer(request: Request, scripts: Scripts) -> Reply:
     try:
         found = scripts.find(name)
     except ConfigError as error:
-        raise ProviderError("bad_request", error.message, hint=error.hint) from None
-    if found is None:
-        missing = scripts.make_error(name)
-        raise ProviderError("bad_request", missing.message, hint=missing.hint, status=404)
+        status = 404 if isinstance(error, ScriptNotFound) else None
+        problem = error.message
+        raise ProviderError("bad_request", problem, hint=error.hint, status=status) from None
     if isinstance(found, Script):
         return found.answer(name, request)
     function = found
@@ -83,7 +84,7 @@ class ScriptProvider:
 
     def __init__(
         self,
-        dirs: tuple[Path, ...] | None = None,
+        dirs: tuple[Path, ...] = (),
         sent: Mapping[str, ScriptFunction | Script] | None = None,
     ) -> None:
         """Creates a provider that reads each file of rules once; arguments as for `Scripts`."""
@@ -92,8 +93,8 @@ class ScriptProvider:
 
     def is_virtual(self, name: str) -> bool:
         """True if a script is a file of rules on the virtual clock."""
-        found = self.scripts.find(name)
-        return isinstance(found, Script) and found.virtual
+        script = self.scripts.find(name)
+        return isinstance(script, Script) and script.virtual
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
         """Returns the script's answer after its delay; streams it if the script streams.

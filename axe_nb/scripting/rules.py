@@ -1,7 +1,7 @@
-"""A script model's TOML file: an ordered list of rules, of which the first match answers.
+"""Scripts by name: functions of this process, then TOML files, which are ordered lists of rules.
 
-Pure: a text becomes a `Script`, a `Request` becomes a `Reply`; nothing is remembered between
-requests, so that parallel runs stay deterministic. Every mistake in a file is told with its line.
+The first rule that matches a request answers it; nothing is remembered between requests, so that
+parallel runs stay deterministic. Every mistake in a file is told with its line.
 Source: D-27, D-36.
 """
 
@@ -12,8 +12,11 @@ import re
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from axe_nb.agents.files import display_path, expand_home, read_text, reason
+from axe_nb.agents.user_config import config_dir
 from axe_nb.conversion.jsonable import change_texts, jsonable
 from axe_nb.conversion.patterns import compile_pattern
 from axe_nb.conversion.toml_tables import is_number, is_whole
@@ -317,3 +320,105 @@ def _make_rule(table: Mapping[str, Any], place: _Place) -> Rule:
             raise place.error(message, "when", "last", hint=error.hint) from None
     fault = Fault(table.get("error", ""), table.get("status", 0)) if fails else None
     return Rule(table, when, last, tuple(calls), fault)
+
+
+ScriptFunction: TypeAlias = Callable[[Request], Any]
+"""(request) -> text, a tool call, several of them, a Response or a Fault; awaitable or not.
+
+Or a generator of texts, tool calls, Deltas and, at the end, a Fault.
+"""
+
+F = TypeVar("F", bound=ScriptFunction)
+
+functions: dict[str, ScriptFunction] = {}
+"""Name → function, for this process; filled by `@axe_nb.script`."""
+
+
+def script(name: str) -> Callable[[F], F]:
+    """Makes the decorated function the model `script/NAME`, replacing an earlier one.
+
+    The function takes the `Request` and returns text, one or more tool calls (`axe_nb.call`), or a
+    whole `Response`; it may be async. A generator streams its reply piece by piece. If the function
+    raises `ProviderError`, the request fails with that error.
+
+    Raises:
+        ConfigError: the name is not plain: it contains a folder or `.toml`.
+    """
+    if not isinstance(name, str) or not _is_plain(name):
+        raise ConfigError(
+            "the name of a script function must be plain, without folders or `.toml`",
+            hint='write @axe_nb.script("NAME") above it',
+        )
+
+    def register(function: F) -> F:
+        functions[name] = function
+        return function
+
+    return register
+
+
+class ScriptNotFound(ConfigError):
+    """No function and no file has this script name."""
+
+
+class Scripts:
+    """Scripts by name; a file is read once, however often it changes (D-53)."""
+
+    def __init__(
+        self,
+        dirs: tuple[Path, ...] = (),
+        sent: Mapping[str, ScriptFunction | Script] | None = None,
+    ) -> None:
+        """Creates an empty collection.
+
+        `dirs` are searched before `./axe/scripts` and the config folder's `scripts`; `sent` is name
+        → script that came with a job from another process, before all others.
+        """
+        self._dirs, self._sent = dirs, sent or {}
+        self._read: dict[str, Script] = {}
+
+    def find(self, name: str) -> ScriptFunction | Script:
+        """Returns the script with this name.
+
+        Raises ScriptNotFound, with the places searched; ConfigError if its file cannot be read or
+        is invalid.
+        """
+        if found := self._sent.get(name) or functions.get(name) or self._read.get(name):
+            return found
+        folders = _list_folders(self._dirs)
+        paths = [expand_home(name)] if name.endswith(".toml") else []
+        hint = "use a plain name or the path of a .toml file"
+        if _is_plain(name):
+            paths = [folder / f"{name}.toml" for folder in folders]
+            listed = ", ".join(map(display_path, folders))
+            hint = (
+                f'searched for @axe_nb.script("{name}") and for {name}.toml in {listed}; '
+                "docs/scripts.md shows how to write one"
+            )
+        for path in paths:
+            try:
+                text = read_text(path)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                problem = f"failed to read script {display_path(path)}: {reason(error)}"
+                raise ConfigError(problem) from None
+            return self._read.setdefault(name, parse_script(text, display_path(path)))
+        if near := nearest(name, known(self._dirs)):
+            hint = f"did you mean {quote(near)}?"
+        raise ScriptNotFound(f"script not found: {name}", hint=hint)
+
+
+def known(dirs: tuple[Path, ...] = ()) -> list[str]:
+    """Names of all scripts that can be found, sorted."""
+    files = (path.stem for folder in _list_folders(dirs) for path in folder.glob("*.toml"))
+    return sorted({*functions, *files})
+
+
+def _list_folders(dirs: tuple[Path, ...]) -> tuple[Path, ...]:
+    return (*dirs, Path("axe") / "scripts", config_dir() / "scripts")
+
+
+def _is_plain(name: str) -> bool:
+    """True for a valid script name, which is not a path on any system."""
+    return bool(name.strip()) and not name.endswith(".toml") and not re.search(r"[/\\:\0]", name)

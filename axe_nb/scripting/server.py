@@ -25,9 +25,8 @@ import h11
 from axe_nb.agents.provider_table import PROTOCOLS
 from axe_nb.errors import Category, ConfigError, ProviderError
 from axe_nb.messages import Delta, Response, ToolCall, dump
-from axe_nb.scripting.lookup import Scripts
 from axe_nb.scripting.provider import Played, answer, play
-from axe_nb.scripting.rules import Fault, estimate_usage
+from axe_nb.scripting.rules import Fault, Scripts, estimate_usage
 from axe_nb.scripting.wire import WIRES, Malformed, Protocol, Wire, read_request
 from axe_nb.text import quote
 

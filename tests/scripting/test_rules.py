@@ -15,8 +15,8 @@ import axe_nb
 from axe_nb import ConfigError, ProviderError, Request, Response, Usage, call
 from axe_nb.messages import Message, ToolCall, ToolParameter, ToolResult, ToolSpec
 from axe_nb.scripting import rules
-from axe_nb.scripting.lookup import Scripts
 from axe_nb.scripting.provider import ScriptProvider
+from axe_nb.scripting.rules import Scripts
 
 
 @pytest.fixture
@@ -187,7 +187,7 @@ NEAR = {"whn": "when", "clok": "clock", "trun": "turn", "toll": "tool", "txt": "
 def test_a_mistake_is_told_with_its_line(put: Any, text: str, message: str) -> None:
     put(text)
     with pytest.raises(ConfigError) as raised:
-        Scripts().check("lead")
+        Scripts().find("lead")
     line = ", line " if message[0].isdigit() else ": "
     assert raised.value.message == f"axe/scripts/lead.toml{line}{message}"
     if unknown := re.search(r'unknown key "(?:\w+\.)?(\w+)"', message):
@@ -201,7 +201,7 @@ def test_a_mistake_is_told_with_its_line(put: Any, text: str, message: str) -> N
 def test_what_is_no_toml_is_told(put: Any, text: str) -> None:
     put(text)
     with pytest.raises(ConfigError, match=r"failed to parse script axe/scripts/lead\.toml: "):
-        Scripts().check("lead")
+        Scripts().find("lead")
 
 
 def test_the_page_names_every_key() -> None:

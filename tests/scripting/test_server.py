@@ -22,8 +22,7 @@ from hypothesis import strategies as st
 
 import axe_nb
 from axe_nb import ConfigError, ProviderError, Request, Response, Usage
-from axe_nb.scripting.lookup import functions
-from axe_nb.scripting.rules import Fault
+from axe_nb.scripting.rules import Fault, functions
 from axe_nb.scripting.server import ScriptServer, script_server
 from axe_nb.scripting.wire import WIRES, Malformed, Protocol, read_request
 from tests.protocols import PROTOCOLS, as_body, provider_of
