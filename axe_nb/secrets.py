@@ -13,7 +13,7 @@ import re
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import count
 from typing import Any
 from urllib.parse import quote, quote_plus
@@ -174,9 +174,9 @@ class Filter:
                 begin, end = form[:SHORTEST], form[-SHORTEST:]
                 if len(form) >= 2 * SHORTEST and (begin in text or end in text):
                     text = _mask_rest(form, text)
-        for mark, pattern in _compile_shapes():
+        for mark, (kept, secret) in SHAPES.items():
             if mark in text:
-                text = pattern.sub(rf"\1{MASK}", text)
+                text = re.sub(f"({re.escape(mark)}{kept}){secret}", rf"\1{MASK}", text)
         return text
 
     def json(self, value: Any) -> Any:
@@ -208,15 +208,6 @@ def _mask_rest(form: str, text: str) -> str:
     ended = rf"{_START}[^\s…]{{0,{most}}}?{re.escape(form[-SHORTEST:])}"
     text = re.sub(begun, lambda one: MASK if form.startswith(one[0]) else one[0], text)
     return re.sub(ended, lambda one: MASK if form.endswith(one[0]) else one[0], text)
-
-
-@cache
-def _compile_shapes() -> tuple[tuple[str, re.Pattern[str]], ...]:
-    """Returns the prefix of each shape with its pattern."""
-    return tuple(
-        (mark, re.compile(f"({re.escape(mark)}{kept}){secret}"))
-        for mark, (kept, secret) in SHAPES.items()
-    )
 
 
 def _is_secret(value: str) -> bool:

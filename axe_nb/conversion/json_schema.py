@@ -7,12 +7,8 @@ or from files, patterns have a time limit, and so has each check as a whole.
 from __future__ import annotations
 
 import json
-import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from importlib.util import find_spec
-from types import ModuleType
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
@@ -83,7 +79,6 @@ def clean_schema(given: Mapping[str, Any], where: str) -> dict[str, Any]:
         raise _make_error(where, f"it has {size} bytes; at most {MAX_SCHEMA} are allowed")
     for problem in _list_problems(schema):
         raise _make_error(where, problem)
-    load_jsonschema()
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import SchemaError
 
@@ -111,7 +106,6 @@ def find_mistakes(
     The schema is one that `clean_schema` has returned; the time is that of this thread on a
     processor.
     """
-    load_jsonschema()
     from jsonschema.exceptions import best_match
 
     mistakes: list[str] = []
@@ -252,21 +246,9 @@ def _check_additional(
 
 def _check_unique(validator: Any, wanted: Any, data: Any, schema: Any) -> Iterator[Any]:
     if wanted and isinstance(data, list):
-        texts = {json.dumps(_unify(item), sort_keys=True) for item in data}
+        texts = {json.dumps(item, sort_keys=True) for item in data}
         if len(texts) < len(data):
             yield _make_mistake("it contains an item more than once")
-
-
-def _unify(item: Any) -> Any:
-    """Returns data with equal texts for equal values: 1 and 1.0 are equal, 1 and true are not."""
-    match item:
-        case float() if item.is_integer():
-            return int(item)
-        case list():
-            return list(map(_unify, item))
-        case dict():
-            return {key: _unify(value) for key, value in item.items()}
-    return item
 
 
 def _make_mistake(message: str) -> Any:
@@ -282,32 +264,3 @@ _OWN: Mapping[str, Keyword] = {
     "uniqueItems": _check_unique,
 }
 """Keywords that the library checks with patterns without a limit, or in quadratic time."""
-
-
-IRIS = "rfc3987_syntax"
-"""Package for the format `iri`, installed with JupyterLab; importing it builds 39 parsers."""
-
-_importing = threading.Lock()
-
-
-def load_jsonschema() -> None:
-    """Imports jsonschema, but defers the package for `iri` until an address is checked by it.
-
-    axe_nb checks no formats; for other users of jsonschema in this process, they work as usual.
-    """
-
-    def is_valid(term: str, value: str) -> bool:
-        from rfc3987_syntax import is_valid_syntax  # type: ignore[import-untyped]  # has no types
-
-        return bool(is_valid_syntax(term, value))
-
-    with _importing:
-        if {"jsonschema", IRIS} & sys.modules.keys() or find_spec(IRIS) is None:
-            return
-        stand_in = ModuleType(IRIS)
-        stand_in.is_valid_syntax = is_valid  # type: ignore[attr-defined]
-        sys.modules[IRIS] = stand_in
-        try:
-            import jsonschema  # noqa: F401
-        finally:
-            sys.modules.pop(IRIS, None)

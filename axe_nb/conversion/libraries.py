@@ -11,25 +11,15 @@ from axe_nb.text import clean
 
 
 def to_plain(value: Any) -> Any:
-    """Converts library values to the JSON types that they stand for; leaves all others unchanged.
-
-    For values that must not lose anything, such as parameters.
-    """
-    try:
-        return _make_plain(value)
-    except Exception:  # nested too deeply, or a method of the value's own
-        return value
-
-
-def _make_plain(value: Any) -> Any:
+    """Converts numbers and arrays of libraries in nested data to JSON types, and nothing else."""
     if isinstance(value, dict):
-        return {key: _make_plain(item) for key, item in value.items()}
+        return {key: to_plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_make_plain(item) for item in value]
+        return [to_plain(item) for item in value]
     if not callable(getattr(type(value), "tolist", None)):
         return value
     if getattr(value, "ndim", 0):
-        return [_make_plain(item) for item in value]
+        return [to_plain(item) for item in value]
     if isinstance(value, Real) and not isinstance(value, Integral):
         return float(str(value))  # 32 bits have fewer digits than they seem to have in 64
     return value.tolist()
@@ -52,11 +42,7 @@ def as_count(value: object) -> int | None:
 
 
 def make_frame(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Any:
-    """Returns rows as a pandas DataFrame, with texts as a notebook shows them.
-
-    Args:
-        rows: column → value.
-        columns: names in their order.
+    """Returns rows (column → value) as a pandas DataFrame, with texts as a notebook shows them.
 
     Raises ConfigError: pandas is not installed.
     """

@@ -26,6 +26,9 @@ _SPACE = r"(?:\s|\#[^\n]*\n|\(\?\#[^)]*\))*"
 _COUNT = re.compile(rf"\\.|\{{((?:[\d\s,]|#[^\n]*\n)*)\}}|\){_SPACE}(\+)", re.DOTALL)
 """A repeat that makes copies, in verbose patterns also with blanks and comments; or an escape."""
 
+_SET = re.compile(r"\[\^?[^][]+\]")
+"""A set of characters without unusual syntax."""
+
 _NO_GROUP = re.compile(r"\(\?\#[^)]*\)|\(\?[A-Za-z01-]*\)")
 """A comment or flags: both look like groups."""
 
@@ -34,21 +37,6 @@ _EMPTY = r"\((?:\?(?:[:=!>|]|<[=!]|P?<\w+>|[A-Za-z01-]*:|\(\w*\)))?{space}\|?{sp
 
 _RECURSION = re.compile(rf"\(\?(?:[R&\d]|P{_SPACE}[>&]|[+-]{_SPACE}\d)")
 """The start of a call of a group, whose matching takes memory without bound."""
-
-_PLAIN = re.compile(
-    r"""
-    (?P<escape> \\. )
-    | (?P<class> \[ \^? (?: \\. | [^][\\] )+ \] )
-    | (?P<open> \( (?: \?: | \?= | \?! | \?<= | \?<! | \?> | \?P?<\w+> | \?[aimsu]+: | (?!\?) ) )
-    | (?P<flags> \( \? [aimsu]+ \) )
-    | (?P<close> \) )
-    | \{ (?P<count> [\d,]+ ) \}
-    | (?P<plus> \+ )
-    | (?P<other> [^][()\\] )
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-"""One element of a pattern without unusual syntax, which has the same meaning in any context."""
 
 
 def compile_pattern(pattern: str, flags: int = 0) -> regex.Pattern[str]:
@@ -81,44 +69,29 @@ def compile_pattern(pattern: str, flags: int = 0) -> regex.Pattern[str]:
 def count_copies(pattern: str) -> int:
     """Upper bound for the number of copies of any part of the pattern in the compiled form.
 
-    Each repeat makes one copy more than its count, and `+` is `{1,}`. Only nested repeats multiply;
-    if the syntax leaves room for doubt, all of them are taken as nested.
+    Only nested repeats multiply; if the syntax leaves room for doubt, all of them are taken as
+    nested.
     """
-    nested = _count_nested(pattern)
-    if nested is not None:
-        return nested
+    bare = re.sub(r"\\.", "a", pattern, flags=re.DOTALL)
+    bare = re.sub(r"\s", "", _NO_GROUP.sub("", _SET.sub("a", bare)))
+    groups = [1]  # the largest product so far in each open group
+    last = 1  # that of the latest element, which a repeat multiplies
+    for token in re.finditer(r"\{([\d,]+)\}|.", bare):
+        if token[0] in "[#" or (token[0] == ")" and len(groups) == 1):
+            break
+        if token[0] == "(":
+            groups.append(1)
+        elif token[1] or token[0] == "+":
+            last *= _copies(token[1] or "+")
+        else:
+            last = groups.pop() if token[0] == ")" else 1
+        groups[-1] = max(groups[-1], last)
+    else:
+        return max(groups)
     product = 1
     for match in _COUNT.finditer(pattern):
         product *= _copies(re.sub(r"#[^\n]*\n|\s", "", match[1] or match[2] or ""))
     return product
-
-
-def _count_nested(pattern: str) -> int | None:
-    """The largest product of nested repeats; None if the pattern has unusual syntax."""
-    groups = [1]  # the largest product so far in each open group
-    last = 1  # that of the latest element, which a repeat multiplies
-    at = 0
-    while at < len(pattern):
-        match = _PLAIN.match(pattern, at)
-        if match is None:
-            return None
-        at = match.end()
-        match match.lastgroup:
-            case "open":
-                groups.append(1)
-            case "close" if len(groups) == 1:
-                return None
-            case "close":
-                last = groups.pop()
-                groups[-1] = max(groups[-1], last)
-            case "count" | "plus":
-                last *= _copies(match["count"] or "+")
-                groups[-1] = max(groups[-1], last)
-            case "flags":  # a repeat after it applies to the element before it
-                pass
-            case _:
-                last = 1
-    return max(groups) if len(groups) == 1 else None
 
 
 def _copies(counts: str) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 import subprocess
-import threading
 import time
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar, cast
@@ -13,7 +12,6 @@ from typing import Any, NamedTuple, TypeVar, cast
 from axe_nb.agents.provider_table import KeyCommand
 from axe_nb.errors import ProviderError
 from axe_nb.providers.protocol import Server
-from axe_nb.sandbox.process import kill_group
 from axe_nb.text import format_seconds, quote
 from axe_nb.threads import in_thread
 
@@ -22,9 +20,6 @@ SECONDS = 30.0
 
 FRESH_SECONDS = 600.0
 """Time after which a command is run again; the tokens of most services last an hour."""
-
-MAX_OUTPUT = 32_768
-"""Bytes that a command may print, many times the length of a key."""
 
 PAUSE = 30.0
 """Seconds after a refusal in which a key that replaced a refused one is not replaced again."""
@@ -82,36 +77,22 @@ def forget_key(server: ServerT) -> ServerT:
 
 
 def _read_key(command: KeyCommand) -> str:
-    """Returns the first line that a command prints; ends one that takes or prints too much.
+    """Returns the first line that a command prints; ends one that takes too long.
 
     Raises ValueError if there is no key; the message does not quote what was printed.
     """
+    from axe_nb.sandbox.process import kill_group
+
     process = subprocess.Popen(
         command.words, cwd=command.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
-    assert process.stdout is not None
-    late = threading.Event()
-
-    def give_up() -> None:
-        late.set()
-        kill_group(process)
-
-    timer = threading.Timer(SECONDS, give_up)
-    timer.daemon = True
-    timer.start()
     with process:
         try:
-            output = process.stdout.read(MAX_OUTPUT)
-            if len(output) == MAX_OUTPUT:
-                kill_group(process)
-            process.wait()
-        finally:
-            timer.cancel()
-    if late.is_set():
-        raise ValueError(f"it did not end within {format_seconds(SECONDS)}s")
-    if len(output) == MAX_OUTPUT:
-        raise ValueError("it prints more than a key")
+            output, _ = process.communicate(timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            kill_group(process)
+            raise ValueError(f"it did not end within {format_seconds(SECONDS)}s") from None
     if process.returncode:
         raise ValueError(f"it failed with exit status {process.returncode}")
     key = output.decode("utf-8", "replace").strip().split("\n", 1)[0].strip()

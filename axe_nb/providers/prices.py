@@ -6,8 +6,8 @@ is unknown, never free.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
-from functools import cache
 from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlsplit
@@ -37,7 +37,7 @@ class Prices:
 
     async def load(self, model: str) -> None:
         """Imports the table, without blocking the event loop, if it has the price of the model."""
-        if not _load_table.cache_info().currsize and self._find_address(model):
+        if "genai_prices" not in sys.modules and self._find_address(model):
             await in_thread(_load_table)
 
     def cost_of(self, model: str, usage: Usage) -> float | None:
@@ -46,11 +46,10 @@ class Prices:
             return None
         if own := self.config.prices.get(model):
             return own.cost_of(usage)
-        address = self._find_address(model)
+        name, address = model.partition("/")[2], self._find_address(model)
         table = _load_table() if address else None  # it imports a library of 16 MB
         if table is None:
             return None
-        name = model.partition("/")[2]
         try:
             counts = table.Usage(
                 input_tokens=usage.input_tokens,
@@ -64,8 +63,8 @@ class Prices:
                 found = table.calc_price(counts, name, provider_api_url=address)
                 if found.total_price == tokens:
                     return None  # the table leaves out what it has no price for
-        except Exception:
-            return None  # no fault of the table ends a run that was paid for
+        except Exception:  # no fault of the table ends a run that was paid for
+            return None
         return float(found.total_price)
 
     def knows(self, model: str) -> bool:
@@ -93,7 +92,6 @@ class Prices:
         return address.partition("?")[0] if is_name else ""
 
 
-@cache
 def _load_table() -> Any:
     """Returns the package with the table; None if it is not installed, or cannot be imported."""
     try:

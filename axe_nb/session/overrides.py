@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, TypeAlias, TypedDict, TypeVar
 
@@ -99,7 +100,8 @@ class Overrides:
                 case _, os.PathLike():
                     value = os.fspath(value)
                 case "params", Mapping():
-                    value = to_plain(dict(value))
+                    with suppress(RecursionError):  # told where the request is written
+                        value = to_plain(dict(value))
                 case "break_at", str():
                     value = tuple(place.strip() for place in value.split(",") if place.strip())
                 case "break_at", list():

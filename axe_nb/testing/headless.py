@@ -126,9 +126,6 @@ def load(name: str) -> Any:
     """Imports a library that only the extra `lab` installs. Raises ConfigError: it is missing."""
     from importlib import import_module
 
-    from axe_nb.conversion.json_schema import load_jsonschema
-
-    load_jsonschema()  # which nbformat imports
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
