@@ -122,8 +122,12 @@ class Store:
         )
         try:
             self._connection.execute("PRAGMA trusted_schema = off")
+            self._connection.execute("PRAGMA synchronous = normal")
             self.has_tables = self._check_version()
             """False if the file is empty, as another process is about to create its tables."""
+            if writes:
+                with suppress(sqlite3.OperationalError):  # another process may do the same now
+                    self._connection.execute("PRAGMA journal_mode = wal")
             if writes and not self.has_tables:
                 with self._transaction():
                     if not self._check_version():  # another process may have been first
@@ -241,6 +245,7 @@ class Store:
         """Removes a run, and overwrites its texts in the file."""
         self._connection.execute("PRAGMA secure_delete = on")
         self._remove([number])
+        self._connection.execute("PRAGMA wal_checkpoint(truncate)").fetchall()
 
     def _remove(self, numbers: Iterable[int]) -> None:
         ids = [(number,) for number in numbers]
