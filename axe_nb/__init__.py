@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from axe_nb.messages import call as call
     from axe_nb.providers.http import use_http_client as use_http_client
     from axe_nb.results import RunResult as RunResult
-    from axe_nb.scripting.lookup import script as script
+    from axe_nb.scripting.rules import script as script
     from axe_nb.scripting.server import script_server as script_server
     from axe_nb.tools.tool import ToolContext as ToolContext
     from axe_nb.tools.tool import ToolError as ToolError
@@ -68,7 +68,7 @@ _NAMES = {
     "messages": "Request Response ToolCall Usage call",
     "providers.http": "use_http_client",
     "results": "RunResult",
-    "scripting.lookup": "script",
+    "scripting.rules": "script",
     "scripting.server": "script_server",
     "tools.tool": "ToolContext ToolError",
     "views.export": "export",

@@ -13,7 +13,7 @@ import nbformat
 import pytest
 
 import axe_nb
-from axe_nb.scripting.lookup import functions
+from axe_nb.scripting.rules import functions
 from axe_nb.session.session import session
 from axe_nb.views.outline import as_text
 from tests.protocols import PROTOCOLS, provider_of

@@ -52,8 +52,8 @@ SOURCE = ToolTable(
         "list_dir": "axe_nb.builtin.files",
         "find_files": "axe_nb.builtin.search",
         "grep": "axe_nb.builtin.search",
-        "write_file": "axe_nb.builtin.edit",
-        "edit_file": "axe_nb.builtin.edit",
+        "write_file": "axe_nb.builtin.files",
+        "edit_file": "axe_nb.builtin.files",
         "run_command": "axe_nb.builtin.shell",
         "fetch": "axe_nb.builtin.web",
         "ask_user": Tool(

@@ -21,7 +21,7 @@ from axe_nb.commands.console import StatusLine
 from axe_nb.errors import ConfigError
 from axe_nb.messages import Request, ToolCall, call
 from axe_nb.results import RunResult
-from axe_nb.scripting.lookup import script
+from axe_nb.scripting.rules import script
 from axe_nb.session.drive import drive
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session

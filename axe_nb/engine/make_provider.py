@@ -17,9 +17,8 @@ from axe_nb.agents.user_config import Config, config_dir
 from axe_nb.errors import ConfigError
 from axe_nb.messages import Request, Response
 from axe_nb.providers.protocol import OnDelta, Provider, Server
-from axe_nb.scripting.lookup import ScriptFunction
 from axe_nb.scripting.provider import ScriptProvider
-from axe_nb.scripting.rules import Script
+from axe_nb.scripting.rules import Script, ScriptFunction
 from axe_nb.text import quote
 
 Needed: TypeAlias = Literal["key", "provider", "nothing"]
@@ -49,7 +48,7 @@ def make(
             raise
         return Keyless(None, error)
     if not info.has_server:
-        return ScriptProvider(scripts or None)
+        return ScriptProvider(scripts)
     try:
         made: Provider = _load_provider(info, config, config.api_key(info.name), model)
     except ConfigError as error:
@@ -109,7 +108,7 @@ def provider_for(
     """
     made: dict[tuple[str, str], Provider] = {}
     if sent:
-        made["script", ""] = ScriptProvider(scripts or None, sent)
+        made["script", ""] = ScriptProvider(scripts, sent)
 
     def find(name: str, model: str) -> Provider:
         api = ""
@@ -120,7 +119,7 @@ def provider_for(
             made[key] = make(name, config, scripts, model=model, needs=needs)
         provider = made[key]
         if isinstance(provider, ScriptProvider):
-            provider.scripts.check(model)
+            provider.scripts.find(model)
         return provider
 
     return find

@@ -36,7 +36,7 @@ from axe_nb.providers.prices import make_price_error
 from axe_nb.providers.protocol import Provider
 from axe_nb.providers.server_tools import make_entry
 from axe_nb.providers.thinking import THINKING, check_thinking, takes_long
-from axe_nb.scripting.lookup import ScriptNotFound
+from axe_nb.scripting.rules import ScriptNotFound
 from axe_nb.text import quote
 from axe_nb.threads import in_thread
 from axe_nb.tools.output_form import Output, make_output

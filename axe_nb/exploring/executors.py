@@ -44,8 +44,7 @@ from axe_nb.providers.prices import Prices
 from axe_nb.providers.secrets import list_keys
 from axe_nb.recording.modes import find_mode
 from axe_nb.results import RunResult, Status
-from axe_nb.scripting.lookup import ScriptFunction, Scripts
-from axe_nb.scripting.rules import Script
+from axe_nb.scripting.rules import Script, ScriptFunction, Scripts
 from axe_nb.secrets import SECRET_HEADERS, find_filter, is_secret_name
 from axe_nb.session.drive import NoLine
 from axe_nb.session.overrides import Overrides
@@ -376,8 +375,7 @@ def make_shared_part(batch: Batch) -> SharedPart:
     for provider, name in map(parse_model, models):
         if provider == "script":
             known: Scripts = snapshot.provider_for(provider, name).scripts  # type: ignore[attr-defined]
-            if found := known.find(name):
-                scripts[name] = found
+            scripts[name] = known.find(name)
     providers, lacks = _remove_secrets(config)
     return SharedPart(
         askings=tuple((asking.agent, asking.overrides) for asking in batch.askings),

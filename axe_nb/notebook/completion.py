@@ -22,7 +22,7 @@ from axe_nb.conversion.toml_tables import nested_table, toml_fields
 from axe_nb.engine.toolbox import REGISTRY
 from axe_nb.errors import ConfigError
 from axe_nb.results import RunResult
-from axe_nb.scripting.lookup import known
+from axe_nb.scripting.rules import known
 from axe_nb.session.runs import RunHandle
 from axe_nb.session.session import session
 

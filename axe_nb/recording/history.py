@@ -17,22 +17,16 @@ from axe_nb.agents.prompt import TRUSTED
 from axe_nb.agents.user_config import format_path_or_name
 from axe_nb.conversion.libraries import make_frame
 from axe_nb.errors import ConfigError
-from axe_nb.recording.history_recorder import find_writer, history_path
-from axe_nb.recording.history_tree import DIED, Tree
+from axe_nb.recording.history_recorder import DIED, Tree, find_writer, history_path
 from axe_nb.results import NO_AGENT
 from axe_nb.text import align_columns, clean, format_dollars, format_seconds, one_line
 from axe_nb.tools.kept_files import forget_kept
 
 if TYPE_CHECKING:
-    from axe_nb.recording.history_store import Row, Store
+    from axe_nb.recording.history_store import Store
     from axe_nb.results import RunResult
 
 T = TypeVar("T")
-
-PATIENCE = 1.0
-"""Seconds that a read waits for pending writes of this process."""
-
-GOES_ON = "the run has not ended yet; what was answered so far is kept"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,13 +109,22 @@ def _format_cells(tag: str, cells: Sequence[str]) -> str:
 def list_history(agent: str | None = None, limit: int = 100) -> History:
     """Returns the latest runs, newest first.
 
-    Args:
-        agent: name of the root's agent; None = all.
-        limit: maximum number of runs.
-
     Raises ConfigError: the history cannot be read.
     """
-    return History(_read(lambda store: _make_rows(store, store.list_rows(agent, limit))) or ())
+
+    def look(store: Store) -> list[HistoryRow]:
+        rows = []
+        for row in store.list_rows(agent, limit):
+            is_dead = row.status == "running" and not store.is_running(row.id)
+            rows.append(HistoryRow(
+                id=row.id, when=datetime.fromtimestamp(row.started).astimezone(),
+                agent=row.agent, model=row.model, prompt=row.prompt,
+                status="cancelled" if is_dead else row.status, runs=row.runs, turns=row.turns,
+                tokens=row.tokens, cost=row.cost, seconds=row.seconds,
+            ))  # fmt: skip
+        return rows
+
+    return History(_use(look) or ())
 
 
 def load_run(number: int) -> RunResult:
@@ -131,17 +134,13 @@ def load_run(number: int) -> RunResult:
 
     Raises ConfigError: there is no such run, or it is damaged.
     """
-
-    def look(store: Store) -> tuple[Row | None, list[bytes], bool]:
-        return store.find_row(number), store.list_parts(number), store.is_running(number)
-
-    row, parts, is_running = _read(look) or (None, [], False)
-    if row is None:
-        raise _make_missing_error(number)
+    is_running = _find_run(number)
+    parts = _use(lambda store: store.list_parts(number))
     tree = Tree()
     try:
-        tree.read(parts)
-        result = tree.make_result(why=GOES_ON if is_running else DIED)
+        tree.read(parts or ())
+        why = "the run has not ended yet; what was answered so far is kept" if is_running else DIED
+        result = tree.make_result(why=why)
     except ConfigError as error:
         raise ConfigError(
             f"run {number} of the history cannot be read: {error.message}", hint=error.hint
@@ -156,32 +155,28 @@ def delete_run(number: int) -> None:
 
     Raises ConfigError: there is no such run, it has not ended, or the history cannot be written.
     """
-    found = _read(lambda store: (store.find_row(number), store.is_running(number)))
-    row, is_running = found or (None, False)
-    if row is None:
-        raise _make_missing_error(number)
-    if is_running:
+    if _find_run(number):
         raise ConfigError(f"run {number} of the history has not ended", hint="interrupt it first")
     with contextlib.suppress(ConfigError):  # a damaged run has to go, too
         forget_kept(load_run(number).undo_id)
     _use(lambda store: store.delete(number), "written")
 
 
-def _make_missing_error(number: int) -> ConfigError:
-    return ConfigError(
-        f"the history has no run with the id {number}",
-        hint="list them: %axe history, or axe_nb.history()",
-    )
+def _find_run(number: int) -> bool:
+    """True if a run has not ended. Raises ConfigError: there is no such run."""
+    is_running = _use(lambda store: store.is_running(number) if store.find_row(number) else None)
+    if is_running is None:
+        raise ConfigError(
+            f"the history has no run with the id {number}",
+            hint="list them: %axe history, or axe_nb.history()",
+        )
+    return is_running
 
 
-def _read(look: Callable[[Store], T]) -> T | None:
+def _use(look: Callable[[Store], T], verb: str = "read") -> T | None:
     """Opens the history and calls a function with it; returns None if there is no history."""
-    find_writer(history_path()).flush(PATIENCE)
-    return _use(look, "read")
-
-
-def _use(look: Callable[[Store], T], verb: str) -> T | None:
     path = history_path()
+    find_writer(path).flush(1.0)
     if not path.exists():
         return None
     from sqlite3 import Error
@@ -196,18 +191,3 @@ def _use(look: Callable[[Store], T], verb: str) -> T | None:
             f"history cannot be {verb}: {one_line(str(error), 300)} ({format_path_or_name(path)})",
             hint=getattr(error, "hint", "") or "if the file is damaged, delete it",
         ) from None
-
-
-def _make_rows(store: Store, rows: list[Row]) -> list[HistoryRow]:
-    made = []
-    for row in rows:
-        number, status = int(row.id or 0), str(row.status)
-        if status == "running" and not store.is_running(number):
-            status = "cancelled"
-        made.append(HistoryRow(
-            id=number, when=datetime.fromtimestamp(row.started).astimezone(),
-            agent=str(row.agent), model=str(row.model), prompt=str(row.prompt), status=status,
-            runs=int(row.runs), turns=int(row.turns), tokens=int(row.tokens),
-            cost=None if row.cost is None else float(row.cost), seconds=float(row.seconds),
-        ))  # fmt: skip
-    return made

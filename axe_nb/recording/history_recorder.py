@@ -1,30 +1,37 @@
-"""The recording of root runs in the history: a thread writes their events in batches.
+"""The recording of root runs in the history: a thread writes their events in batches, a row each.
 
-Source: D-60, D-68.
+A row is compressed text: a header with the version, then JSON. Each text is in one row only: the
+end of a run leaves out what follows from its other rows.
+Source: D-59, D-60, D-61, D-68.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
-import logging
+import json
 import os
 import shutil
 import threading
 import time
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, TypeAlias
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
+from axe_nb.agents.data_files import format_header, parse_header
 from axe_nb.agents.files import reason
 from axe_nb.agents.user_config import format_path_or_name, state_dir
+from axe_nb.conversion.records import Parts, from_json, to_json
+from axe_nb.engine.replay import order_of
 from axe_nb.errors import ConfigError
 from axe_nb.events import Event, RunFinished, RunStarted, ToolFinished, TurnFinished
-from axe_nb.messages import Message
-from axe_nb.recording.history_tree import Tree
+from axe_nb.messages import Message, ToolResult, Usage, close_open_calls
+from axe_nb.messages.exchanges import Exchange
 from axe_nb.recording.modes import is_test
-from axe_nb.results import RunResult
+from axe_nb.results import RunResult, Turn, make_metadata
 from axe_nb.secrets import Filter, find_filter
 from axe_nb.text import one_line
 
@@ -32,26 +39,245 @@ if TYPE_CHECKING:
     from axe_nb.recording.history_store import Row, Store
     from axe_nb.recording.playback import RootTape
 
-log = logging.getLogger("axe_nb")
-
 VARIABLE = "AXE_NB_HISTORY"
 """Environment variable: `0` turns the history off, `1` also records the runs of tests."""
 
-PATIENCE = 0.2
-"""Maximum seconds that the end of a run waits to learn whether the run was written, while the disk
-is nearly full or the last write failed."""
-
 LOW = 100_000_000
 """Bytes of free space below which a disk may be full before the next batch is written."""
-
-AT_EXIT = 1.5
-"""Seconds that the end of the process waits for pending writes."""
 
 REST = 0.3
 """Seconds that events are collected: a turn and the results of its calls are one transaction, and
 neither a burst of children nor a chain of quick turns is slowed down."""
 
 DELETED = ConfigError("it was deleted during the run", hint="delete it between runs")
+DIED = "the process ended during this run; what was answered by then is kept"
+
+Known = Literal[
+    "text", "agent", "model", "call_id", "prompt", "pictures", "task", "messages", "log",
+    "exchanges",
+]  # fmt: skip
+"""A field of a result that usually follows from the events."""
+
+_LEFT_OUT: dict[str, Any] = {
+    one.name: "" if one.default is MISSING else one.default
+    for one in fields(RunResult)
+    if one.name in (*get_args(Known), "children")
+}
+"""Field → the value that is omitted from a row."""
+
+WORDS = (
+    b'"},"status":"completed","duration_ms":,"known":["text","agent","model","call_id","prompt",'
+    b'"pictures","task","messages","log","exchanges"],"children":["0.1","times":[{"kind":"run",'
+    b'"began":0.0,"ended":0.},{"kind":"model","began":0.,"ended":0.,"turn":,{"kind":"tool",'
+    b'"definitions":{"root":{"values":{"name":"","error":{"type":"ProviderError","category":"'
+    b'server","message":"","cut":"cancelled","attempt":2,"depth":1,"task":"","prompt":"'
+    b'axe_nb history 4.0\n{"at":0.,"run":"0.1","result":{"call_id":"call_","content":"","name":""}}'
+    b'axe_nb history 4.0\n{"at":0.,"turn":{"run":"0","turn":1,"text":"","calls":[{"id":"call_",'
+    b'"name":"","arguments":{"}}],"stop_reason":"end_turn","tool_calls","usage":{"input_tokens":'
+    b',"output_tokens":,"cached_tokens":,"cost":0.00},"parallel":true,"exchanges":[{"turn":1,'
+    b'"model":"gpt","claude","protocol":"openai","anthropic","sent":2,"system":{"digest":"'
+    b'"},"system_ends":[0],"tools":{"digest":""},"params":{"max_tokens":"streaming":{"stream":true,'
+    b'"stream_options":{"include_usage":true}},"response":{"content":"","tool_calls":[{"id":"call_",'
+    b'"name":"","arguments":{"}}],"stop_reason":"","usage":{"input_tokens":,"output_tokens":}}}]}}'
+)
+"""Text that most rows have in common, used as a dictionary for compression: it halves short
+rows."""
+
+
+def compress(text: str) -> bytes:
+    packer = zlib.compressobj(1, zdict=WORDS)
+    return packer.compress(text.encode("utf-8", "surrogatepass")) + packer.flush()
+
+
+def decompress(row: bytes) -> str:
+    """Reverses `compress`. Raises zlib.error, TypeError or ValueError for a damaged row."""
+    reader = zlib.decompressobj(zdict=WORDS)
+    text = reader.decompress(row).decode("utf-8", "surrogatepass")
+    if not reader.eof:
+        raise ValueError("a row was cut")
+    return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One event of a tree."""
+
+    at: float
+    """Seconds from the start of the root."""
+    run: str = "0"
+    start: RunStarted | None = None
+    history: tuple[Message, ...] = ()
+    """For the start of a root: the conversation that it continues."""
+    turn: TurnFinished | None = None
+    result: ToolResult | None = None
+    end: RunResult | None = None
+    """The result of the run, without the fields that can be derived from its other events."""
+    known: tuple[Known, ...] = ()
+    """Names of the fields left out of `end`."""
+    children: tuple[str, ...] = ()
+    """Ids of the children, in call order."""
+    exchanges: tuple[Exchange, ...] = ()
+    """For the end: exchanges that belong to no turn."""
+
+
+@dataclass
+class RunSoFar:
+    """One run of a tree, built from its events."""
+
+    start: RunStarted
+    history: Sequence[Message]
+    began: float
+    latest: float
+    """Time of its latest event in seconds from the start of the root, like the one above."""
+    turns: list[TurnFinished] = field(default_factory=list)
+    results: dict[str, ToolResult] = field(default_factory=dict)
+    """Call id → result."""
+    exchanges: list[Exchange] = field(default_factory=list)
+    end: Part | None = None
+
+    def add(self, part: Part) -> None:
+        self.latest = part.at
+        self.exchanges += part.exchanges
+        if part.turn is not None:
+            self.turns.append(part.turn)
+            self.exchanges += part.turn.exchanges
+        if part.result is not None:
+            self.results[part.result.call_id] = part.result
+        if part.end is not None:
+            self.end = part
+
+    def make_result(self, why: str) -> RunResult:
+        """Returns its result, without children: as it ended, or `cancelled`, with the reason."""
+        start, known = self.start, self.list_known()
+        if self.end is not None and self.end.end is not None:
+            return replace(self.end.end, **{name: known[name] for name in self.end.known})
+        usage = sum((turn.usage for turn in self.turns), Usage())
+        return RunResult(
+            status="cancelled", error=why, id=start.run, origin=start.origin,
+            undo_id=start.undo_id, turns=len(self.turns), tool_calls=len(self.results),
+            retries=sum(one.attempt > 1 for one in self.exchanges), usage=usage,
+            stop_reason=self.turns[-1].stop_reason if self.turns else "",
+            duration_ms=round((self.latest - self.began) * 1000),
+            metadata=make_metadata(start.run, start.depth, usage) if start.parent else {}, **known,
+        )  # fmt: skip
+
+    def make_end(self, result: RunResult, at: float) -> Part:
+        """Returns the end of the run, without the fields that follow from its other events."""
+        left = result.exchanges[len(self.exchanges) :]
+        known = replace(self, exchanges=[*self.exchanges, *left]).list_known().items()
+        same = tuple(name for name, own in known if own == getattr(result, name))
+        end = replace(result, **{name: _LEFT_OUT[name] for name in (*same, "children")})
+        children = tuple(child.id for child in result.children)
+        return Part(at=at, run=result.id, end=end, known=same, children=children, exchanges=left)
+
+    def list_known(self) -> dict[Known, Any]:
+        """Returns the fields of the result that follow from the events."""
+        start = self.start
+        messages, log = close_open_calls(self.history), list[Turn]()
+        messages.append(Message("user", start.prompt, pictures=start.pictures))
+        for turn in self.turns:
+            results = tuple(self.results[one.id] for one in turn.calls if one.id in self.results)
+            log.append(Turn(
+                turn.turn, turn.text, turn.calls, results, turn.stop_reason, turn.usage,
+                turn.parallel, turn.closing, turn.asked, turn.question, turn.source,
+                turn.server_calls, turn.sources,
+            ))  # fmt: skip
+            if turn.question:
+                messages.append(Message("user", turn.question))
+            response = turn.exchanges[-1].response if turn.exchanges else None
+            calls = () if response and response.is_cut else turn.calls
+            if turn.text.strip() or calls or (response and response.is_paused):
+                echo = response.echo if response else {}
+                messages.append(Message("assistant", turn.text, calls, echo=echo))
+            if results:
+                messages.append(Message("tool", tool_results=results))
+        text = next((turn.text for turn in reversed(self.turns) if turn.text), "")
+        return {
+            "text": text, "agent": start.agent, "model": start.model, "call_id": start.call_id,
+            "prompt": start.prompt, "pictures": start.pictures, "task": start.task,
+            "messages": tuple(messages), "log": tuple(log), "exchanges": tuple(self.exchanges),
+        }  # fmt: skip
+
+
+@dataclass
+class Tree:
+    """The runs of one root so far: in the process that runs them, or read from the history."""
+
+    history: Sequence[Message] = ()
+    """The conversation that the root continues."""
+    runs: dict[str, RunSoFar] = field(default_factory=dict)
+    _shared: Parts = field(default_factory=Parts)
+    """Texts that earlier rows hold for later ones."""
+
+    def add(self, event: Event, at: float, clean: Filter) -> bytes | None:
+        """Adds an event; returns its row, or None if the event is not recorded.
+
+        Raises ConfigError or ValueError: it is nested too deeply, or a number has too many digits.
+        """
+        at, so_far = round(at, 4), self.runs.get(getattr(event, "run", ""))
+        match event:
+            case RunStarted():
+                history = () if event.parent else tuple(self.history)
+                part = Part(at=at, run=event.run, start=event, history=history)
+            case TurnFinished() if so_far:
+                part = Part(at=at, run=event.run, turn=event)
+            case ToolFinished() if so_far:
+                part = Part(at=at, run=event.run, result=event.result)
+            case RunFinished() if so_far:
+                part = so_far.make_end(event.result, at)
+            case _:
+                return None
+        data = to_json(part, clean, self._shared)
+        try:
+            text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+            row = compress(f"{format_header('history')}{text}")
+        except Exception:
+            self._shared.forget(data)
+            raise
+        self._add(part)
+        return row
+
+    def _add(self, part: Part) -> None:
+        if part.start is not None:
+            self.runs[part.run] = RunSoFar(part.start, part.history, part.at, part.at)
+        else:
+            self.runs[part.run].add(part)
+
+    def read(self, rows: Iterable[bytes]) -> None:
+        """Adds the events in rows of the history.
+
+        Raises ConfigError: they are damaged, or of another major version.
+        """
+        try:
+            for row in rows:
+                text = decompress(row)
+                _, begin = parse_header("history", text)
+                part = from_json(Part, json.loads(text[begin:]), self._shared)
+                order_of(part.run)
+                self._add(part)
+        except ConfigError as error:
+            raise ConfigError(f"part of it is damaged: {error.message}", hint=error.hint) from None
+        except (zlib.error, LookupError, TypeError, ValueError, RecursionError) as error:
+            raise ConfigError(f"part of it is damaged: {error!r}"[:200]) from None
+
+    def make_result(self, run: str = "0", why: str = DIED) -> RunResult:
+        """Returns the result of a run with its children.
+
+        Raises ConfigError: its start is missing.
+        """
+        if run not in self.runs:
+            raise ConfigError("part of it is missing")
+        end = self.runs[run].end
+        if end is None:
+            begun = [one for one in self.runs if self.runs[one].start.parent == run]
+            children = sorted(begun, key=order_of)
+        else:
+            children = [one for one in end.children if one in self.runs]
+        below = (child for child in children if child.startswith(f"{run}."))
+        return replace(
+            self.runs[run].make_result(why),
+            children=tuple(self.make_result(child, why) for child in below),
+        )
 
 
 def history_path() -> Path:
@@ -68,12 +294,7 @@ def find_reason_against() -> str:
 
 
 def begin_recorder(history: Sequence[Message], tape: RootTape | None) -> Recorder | None:
-    """Returns the recorder for a root run; None if it is not recorded.
-
-    Args:
-        history: the conversation that the run continues.
-        tape: the tape of the tree; a tree that is only replayed is not recorded.
-    """
+    """Returns the recorder for a root run; None if it is not recorded."""
     return None if find_reason_against() else Recorder(find_writer(history_path()), history, tape)
 
 
@@ -83,6 +304,13 @@ class Recorder:
     def __init__(
         self, writer: Writer, history: Sequence[Message] = (), tape: RootTape | None = None
     ) -> None:
+        """Creates the recorder.
+
+        Args:
+            writer: writes the rows.
+            history: the conversation that the run continues.
+            tape: the tape of the tree; a tree that is only replayed is not recorded.
+        """
         self._writer = writer
         self._tape = tape
         self._held: list[tuple[float, Event]] = []
@@ -117,14 +345,14 @@ class Recorder:
                 self._writer.put((self, at - self._began, one))
 
     def problem(self) -> str:
-        """See `engine.scope.Recorder`."""
+        """See `engine.scope.Recorder`; waits for the writer if it may have failed."""
         if self._held:
             return ""
         is_nearly_full = False
         with contextlib.suppress(OSError):  # the folder may not exist yet
             is_nearly_full = shutil.disk_usage(self._writer.path.parent).free < LOW
         if is_nearly_full or not self._writer.is_fine:
-            self._writer.flush(PATIENCE)
+            self._writer.flush(0.2)
         return self.lost or self._writer.problem
 
     def take(self, event: Event, at: float, clean: Filter) -> None:
@@ -141,7 +369,7 @@ class Recorder:
         if row is None or self.is_over:
             return
         row.seconds = at
-        ends = [event]
+        events = [event]
         match event:
             case RunStarted():
                 row.runs += 1
@@ -155,9 +383,10 @@ class Recorder:
                 row.tokens = result.total_usage.total
                 row.cost = result.total_cost
                 # with those of the runs that no event has ended
-                left = [one for one in result.walk() if one.id not in self._tree.ends]
-                ends = [RunFinished(one.id, one) for one in reversed(left)]
-        for one in ends:
+                begun = [one for one in result.walk() if one.id in self._tree.runs]
+                left = [one for one in begun if self._tree.runs[one.id].end is None]
+                events = [RunFinished(one.id, one) for one in reversed(left)]
+        for one in events:
             if (part := self._tree.add(one, at, clean)) is not None:
                 row.parts.append(part)
                 row.bytes += len(part)
@@ -189,14 +418,13 @@ class Writer:
     def put(self, item: Item) -> None:
         """Enqueues an item; never blocks."""
         self._queue.put(item)
-        if self._thread is None:
-            with self._starting, contextlib.suppress(RuntimeError):  # at the end of the process
-                if self._thread is None:
-                    thread = threading.Thread(target=self._work, name="axe_nb-history", daemon=True)
-                    thread.start()
-                    self._thread = thread
+        with self._starting, contextlib.suppress(RuntimeError):  # at the end of the process
+            if self._thread is None:
+                thread = threading.Thread(target=self._work, name="axe_nb-history", daemon=True)
+                thread.start()
+                self._thread = thread
 
-    def flush(self, seconds: float = AT_EXIT) -> bool:
+    def flush(self, seconds: float = 1.5) -> bool:
         """Waits for all writes; returns False if the time runs out."""
         if self._thread is None:
             return True
@@ -215,13 +443,9 @@ class Writer:
             batch = [self._queue.get()]
             self._hurry.wait(REST)
             self._hurry.clear()
-            with contextlib.suppress(Empty):
-                while True:
-                    batch.append(self._queue.get_nowait())
-            try:
-                self._process([item for item in batch if isinstance(item, tuple)])
-            except Exception as error:  # the thread must not end
-                log.debug("the history missed %s events", len(batch), exc_info=error)
+            while not self._queue.empty():  # no other thread takes from it
+                batch.append(self._queue.get())
+            self._write([item for item in batch if isinstance(item, tuple)])
             if self._is_closing:
                 self._close()
             for item in batch:
@@ -229,41 +453,37 @@ class Writer:
                     item.set()
             del batch, item  # the results in it may be large
 
-    def _process(self, items: Sequence[tuple[Recorder, float, Event]]) -> None:
-        clean = find_filter()
+    def _write(self, items: Sequence[tuple[Recorder, float, Event]]) -> None:
+        from axe_nb.recording.history_store import Store
+
         changed: dict[Recorder, None] = {}
         for run, at, event in items:
             changed[run] = None
             try:
-                run.take(event, max(0.0, at), clean)
-            except Exception as error:
+                run.take(event, at, find_filter())
+            except Exception as error:  # the thread must not end
                 run.lost = self._explain(error)
-        if runs := [run for run in changed if run.row is not None]:
-            try:
-                self._write(runs)
-                self.is_fine, self.problem = True, ""
-            except Exception as error:  # a damaged file has many ways to fail
-                self.is_fine, self.problem = False, self._explain(error)
-                self._close()
-
-    def _write(self, runs: Sequence[Recorder]) -> None:
-        from axe_nb.recording.history_store import Store
-
-        if self._store is not None and self._store.is_gone:
-            self._close()
-        if self._store is None:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._store = Store(self.path, writes=True)
-            self._store.prune()
-        store = self._store
-        rows = {id(run.row): run for run in runs}
+        rows = {run.row: run for run in changed if run.row}
+        if not rows:
+            return
         try:
-            for row in store.write([run.row for run in runs if run.row]):
-                rows[id(row)].lost = self._explain(DELETED)
-        finally:  # if it was not written, it stays as last written
-            for run in runs:
-                if run.is_over and run.row and run.row.id is not None:
-                    store.release(run.row, run.row.id)
+            if self._store is not None and self._store.is_gone:
+                self._close()
+            if self._store is None:
+                self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._store = Store(self.path, writes=True)
+                self._store.prune()
+            try:
+                for row in self._store.write(rows):
+                    rows[row].lost = self._explain(DELETED)
+            finally:  # if it was not written, it stays as last written
+                for row, run in rows.items():
+                    if run.is_over:
+                        self._store.release(row)
+            self.is_fine, self.problem = True, ""
+        except Exception as error:  # a damaged file has many ways to fail
+            self.is_fine, self.problem = False, self._explain(error)
+            self._close()
 
     def _close(self) -> None:
         store, self._store = self._store, None
@@ -274,30 +494,22 @@ class Writer:
         why = reason(error) if isinstance(error, OSError) else one_line(str(error), 300)
         where = format_path_or_name(self.path)
         hint = error.hint if isinstance(error, ConfigError) else ""
-        step = hint or "AXE_NB_HISTORY=0 turns the history off"
+        step = hint or f"{VARIABLE}=0 turns the history off"
         return f"history cannot be written: {why} ({where}); {step}"
 
 
-_writers: dict[Path, Writer] = {}
-_inherited: list[Writer] = []
-"""Writers of a parent process, whose files SQLite must not even close here."""
+_writers: dict[tuple[int, Path], Writer] = {}
+"""(process, path) → its writer. A forked process must not even close its parent's files."""
 
 
 def find_writer(path: Path) -> Writer:
     """Returns the writer of a file; each process has one."""
-    return _writers.get(path) or _writers.setdefault(path, Writer(path))
+    key = os.getpid(), path
+    return _writers.get(key) or _writers.setdefault(key, Writer(path))
 
 
 @atexit.register
 def _close_all() -> None:
-    for writer in list(_writers.values()):
-        writer.close()
-
-
-def _leave_to_parent() -> None:
-    _inherited.extend(_writers.values())
-    _writers.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_leave_to_parent)
+    for (process, _), writer in list(_writers.items()):
+        if process == os.getpid():
+            writer.close()

@@ -7,7 +7,6 @@ Source: D-61.
 from __future__ import annotations
 
 import os
-import re
 import sqlite3
 import sys
 import time
@@ -68,22 +67,16 @@ UPDATE = (
 )
 """SQL that updates a run; its start time tells it from a run of another file at the same path."""
 
-BUSY = 5.0
-"""Seconds to wait for another process that writes."""
-
 MAX_AGE = 90 * 86400.0
 """Seconds after which runs are removed."""
 
 MAX_SIZE = 500_000_000
 """Maximum size of all texts in bytes; the oldest runs are removed first."""
 
-NETWORK = re.compile(r"9p|afs|ceph|cifs|fuse\.|gpfs|lustre|ncpfs|nfs|smb")
-"""Types of file systems that several machines may share."""
-
 Blob: TypeAlias = bytes  # `Row.bytes` hides the type
 
 
-@dataclass
+@dataclass(eq=False)
 class Row:
     """One root run, as listed."""
 
@@ -103,8 +96,8 @@ class Row:
     """Size of its parts."""
     cost: float | None = None
     """Price of the tree in US dollars; None if it is unknown."""
-    id: int | None = None
-    """Id of the run; None = not in the file yet."""
+    id: int = 0
+    """Id of the run; 0 = not in the file yet."""
     parts: list[Blob] = field(default_factory=list)
     """Parts that are not in the file yet."""
     lock: int = -1
@@ -117,25 +110,22 @@ class Store:
     def __init__(self, path: Path, *, writes: bool = False) -> None:
         """Opens the file; for writing, creates it if it is missing.
 
-        Raises:
-            OSError: it cannot be opened.
-            sqlite3.Error: it is damaged, locked, or no database.
-            ConfigError: it is not a history, or of another major version.
+        Raises OSError, sqlite3.Error or ConfigError: it cannot be opened, is locked or damaged, is
+        not a history, or of another major version.
         """
         self.path = path
         if writes:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-            if os.name != "nt" and path.stat().st_mode & 0o077:
-                path.chmod(0o600)
+            path.chmod(0o600)
         self._connection = sqlite3.connect(
-            f"{path.as_uri()}?mode=rw", uri=True, timeout=BUSY, isolation_level=None
+            f"{path.as_uri()}?mode=rw", uri=True, timeout=5.0, isolation_level=None
         )
         try:
             self._connection.execute("PRAGMA trusted_schema = off")
             self._connection.execute("PRAGMA synchronous = normal")
             self.has_tables = self._check_version()
             """False if the file is empty, as another process is about to create its tables."""
-            if writes and not _is_on_network(path):
+            if writes:
                 with suppress(sqlite3.OperationalError):  # another process may do the same now
                     self._connection.execute("PRAGMA journal_mode = wal")
             if writes and not self.has_tables:
@@ -146,7 +136,6 @@ class Store:
         except BaseException:
             self._connection.close()
             raise
-
         self._file = path.stat()
 
     @property
@@ -193,34 +182,30 @@ class Store:
     def write(self, rows: Iterable[Row]) -> list[Row]:
         """Writes rows and their parts, all or none; returns those that someone has deleted.
 
-        Raises:
-            OSError: the file of a lock cannot be written.
-            sqlite3.Error: that was not possible; the rows are as before.
+        Raises OSError or sqlite3.Error: that was not possible; the rows are as before.
         """
-        rows, new, lost = list(rows), dict[int, Row](), []
+        rows, lost = list(rows), []
+        new = [row for row in rows if not row.id]
         try:
             with self._transaction():
                 for row in rows:
-                    number, values = row.id, [getattr(row, name) for name in COLUMNS]
-                    if number is None:
-                        number = self._connection.execute(INSERT, values).lastrowid
-                        assert number is not None
-                        new[number] = row
-                        row.lock = os.open(self._find_lock(number), os.O_RDWR | os.O_CREAT, 0o600)
+                    values = [getattr(row, name) for name in COLUMNS]
+                    if not row.id:
+                        row.id = self._connection.execute(INSERT, values).lastrowid or 0
+                        row.lock = os.open(self._find_lock(row.id), os.O_RDWR | os.O_CREAT, 0o600)
                         _try_lock(row.lock)
-                    elif not self._connection.execute(UPDATE, (*values, number)).rowcount:
+                    elif not self._connection.execute(UPDATE, (*values, row.id)).rowcount:
                         lost.append(row)
                         continue
                     self._connection.executemany(
                         "INSERT INTO parts (run, content) VALUES (?, ?)",
-                        [(number, part) for part in row.parts],
+                        [(row.id, part) for part in row.parts],
                     )
         except BaseException:
-            for number, row in new.items():
-                self.release(row, number)
+            for row in new:
+                self.release(row)
+                row.id = 0
             raise
-        for number, row in new.items():
-            row.id = number
         for row in rows:
             row.parts.clear()
         return lost
@@ -262,12 +247,11 @@ class Store:
         self._remove([number])
         self._connection.execute("PRAGMA wal_checkpoint(truncate)").fetchall()
 
-    def _remove(self, numbers: list[int]) -> None:
-        if numbers:
-            ids = [(number,) for number in numbers]
-            with self._transaction():
-                self._connection.executemany("DELETE FROM parts WHERE run = ?", ids)
-                self._connection.executemany("DELETE FROM runs WHERE id = ?", ids)
+    def _remove(self, numbers: Iterable[int]) -> None:
+        ids = [(number,) for number in numbers]
+        with self._transaction():
+            self._connection.executemany("DELETE FROM parts WHERE run = ?", ids)
+            self._connection.executemany("DELETE FROM runs WHERE id = ?", ids)
 
     def _find_lock(self, number: int) -> Path:
         return self.path.with_suffix(f".{number}.lock")
@@ -285,23 +269,13 @@ class Store:
             path.unlink(missing_ok=True)
         return not is_free
 
-    def release(self, row: Row, number: int) -> None:
+    def release(self, row: Row) -> None:
         """Releases the lock of a run that has ended."""
-        lock, row.lock = row.lock, -1
-        if lock >= 0:
-            os.close(lock)
+        if row.lock >= 0:
+            os.close(row.lock)
+            row.lock = -1
             with suppress(OSError):
-                self._find_lock(number).unlink()
-
-
-def _is_on_network(path: Path) -> bool:
-    """True if several machines may share a file, as far as is known: WAL fails there."""
-    with suppress(OSError):
-        lines = Path("/proc/self/mounts").read_text("utf-8", "replace").splitlines()
-        real = Path(os.path.realpath(path))
-        above = [words for words in map(str.split, lines) if real.is_relative_to(words[1])]
-        return bool(NETWORK.match(max(above, key=lambda words: len(words[1]))[2]))
-    return False
+                self._find_lock(row.id).unlink()
 
 
 def _try_lock(handle: int) -> bool:

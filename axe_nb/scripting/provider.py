@@ -22,13 +22,14 @@ from axe_nb.errors import ConfigError, ProviderError, words
 from axe_nb.messages import Delta, Request, Response, ToolCall, Usage, dump
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import read_reply
-from axe_nb.scripting.lookup import ScriptFunction, Scripts
 from axe_nb.scripting.rules import (
-    FAULTS,
     Fault,
     Part,
     Reply,
     Script,
+    ScriptFunction,
+    ScriptNotFound,
+    Scripts,
     estimate_usage,
     stop_reason,
     write_data,
@@ -56,29 +57,25 @@ async def answer(request: Request, scripts: Scripts) -> Reply:
     try:
         found = scripts.find(name)
     except ConfigError as error:
-        raise ProviderError("bad_request", error.message, hint=error.hint) from None
-    if found is None:
-        missing = scripts.make_error(name)
-        raise ProviderError("bad_request", missing.message, hint=missing.hint, status=404)
+        status = 404 if isinstance(error, ScriptNotFound) else None
+        problem = error.message
+        raise ProviderError("bad_request", problem, hint=error.hint, status=status) from None
     if isinstance(found, Script):
         return found.answer(name, request)
     function = found
 
-    def call_in_thread() -> Any:  # names the script here, as no future can hold a StopIteration
+    def call() -> Any:  # names the script here, as no future can hold a StopIteration
         with _name_script(name, function):
             return function(request)
 
-    if inspect.iscoroutinefunction(function):
-        returned = function(request)
-    else:
-        returned = await in_thread(call_in_thread)
+    returned = call() if inspect.iscoroutinefunction(function) else await in_thread(call)
     if inspect.isawaitable(returned):
         with _name_script(name, function):
             returned = await returned
     if isinstance(returned, Generator | AsyncGenerator):
         return Reply(parts=_read_parts(name, function, returned), stream=True)
     if isinstance(returned, Fault):
-        return Reply(fault=_check_fault(name, returned))
+        return Reply(fault=returned)
     return Reply(_make_response(name, request, returned))
 
 
@@ -87,7 +84,7 @@ class ScriptProvider:
 
     def __init__(
         self,
-        dirs: tuple[Path, ...] | None = None,
+        dirs: tuple[Path, ...] = (),
         sent: Mapping[str, ScriptFunction | Script] | None = None,
     ) -> None:
         """Creates a provider that reads each file of rules once; arguments as for `Scripts`."""
@@ -96,8 +93,8 @@ class ScriptProvider:
 
     def is_virtual(self, name: str) -> bool:
         """True if a script is a file of rules on the virtual clock."""
-        found = self.scripts.find(name)
-        return isinstance(found, Script) and found.virtual
+        script = self.scripts.find(name)
+        return isinstance(script, Script) and script.virtual
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
         """Returns the script's answer after its delay; streams it if the script streams.
@@ -181,17 +178,13 @@ def _make_error(name: str, fault: Fault, *, has_begun: bool) -> ProviderError:
             return error
     if fault.message == "timeout":
         return ProviderError("timeout", f"no answer from script/{name} in time")
-    if not has_begun:
-        message = f"connection refused: script/{name} behaves as if no server were running"
-        return ProviderError("server", message)
-    if fault.message == "refused":
-        message = f"the connection to script/{name} was closed in the middle of its answer"
-        return ProviderError("server", message)
-    return ProviderError(
-        "server",
-        "the stream ended before the answer was complete",
-        hint="try again, or allow more retries with --retries",
-    )
+    problem, hint = f"connection refused: script/{name} behaves as if no server were running", ""
+    if has_begun and fault.message == "refused":
+        problem = f"the connection to script/{name} was closed in the middle of its answer"
+    elif has_begun:
+        problem = "the stream ended before the answer was complete"
+        hint = "try again, or allow more retries with --retries"
+    return ProviderError("server", problem, hint=hint)
 
 
 async def _read_parts(
@@ -212,28 +205,17 @@ async def _read_parts(
                     yield Delta(piece)
                 case ToolCall():
                     yield _as_sent(name, piece)
-                case Delta(kind="text" | "reasoning"):
+                case Delta(kind="text" | "reasoning") | Fault():
                     yield piece
-                case Fault():
-                    yield _check_fault(name, piece)
                 case _:
-                    problem = (
-                        f"yielded {type(piece).__name__}, not text, a tool call, a Fault, or a "
-                        "Delta of text or reasoning"
+                    raise ProviderError(
+                        "server",
+                        f"script {quote(name)} yielded {type(piece).__name__}, not text, a tool "
+                        "call, a Fault, or a Delta of text or reasoning",
                     )
-                    raise ProviderError("server", f"script {quote(name)} {problem}")
     finally:
         if isinstance(pieces, AsyncGenerator):
             await pieces.aclose()
-
-
-def _check_fault(name: str, fault: Fault) -> Fault:
-    if fault.status or fault.message in FAULTS:
-        return fault
-    known = ", ".join(FAULTS)
-    raise ProviderError(
-        "server", f"script {quote(name)}: the message of a Fault without a status is one of {known}"
-    )
 
 
 @contextmanager

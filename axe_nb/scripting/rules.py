@@ -1,7 +1,7 @@
-"""A script model's TOML file: an ordered list of rules, of which the first match answers.
+"""Scripts by name: functions of this process, then TOML files, which are ordered lists of rules.
 
-Pure: a text becomes a `Script`, a `Request` becomes a `Reply`; nothing is remembered between
-requests, so that parallel runs stay deterministic. Every mistake in a file is told with its line.
+The first rule that matches a request answers it; nothing is remembered between requests, so that
+parallel runs stay deterministic. Every mistake in a file is told with its line.
 Source: D-27, D-36.
 """
 
@@ -11,9 +11,12 @@ import json
 import re
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from axe_nb.agents.files import display_path, expand_home, read_text, reason
+from axe_nb.agents.user_config import config_dir
 from axe_nb.conversion.jsonable import change_texts, jsonable
 from axe_nb.conversion.patterns import compile_pattern
 from axe_nb.conversion.toml_tables import is_number, is_whole
@@ -38,9 +41,6 @@ After the text of a streamed reply: nothing more comes, the connection is closed
 without its last event."""
 
 _PLACE = re.compile(r"\{(\w+)\}")
-OWN_PLACES = frozenset({"last", "turn", "agent", "results"})
-"""Names that `{…}` in a text can always use, in addition to the named groups of the rule's
-regex."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,11 @@ class Fault:
     """The server's own message; one of FAULTS if there is no status."""
     status: int = 0
     """HTTP status, 400 to 599; 0 = the failure is not an HTTP error."""
+
+    def __post_init__(self) -> None:
+        if not self.status and self.message not in FAULTS:
+            known = ", ".join(FAULTS)
+            raise ValueError(f"the message of a Fault without a status is one of {known}")
 
 
 Part: TypeAlias = Delta | ToolCall | Fault
@@ -76,39 +81,14 @@ class Reply:
 class Rule:
     """One `[[rule]]`: its conditions and its reply."""
 
-    last: regex.Pattern[str] | None = None
+    table: Mapping[str, Any]
+    """The table as it was written, checked."""
+    when: Mapping[str, Any]
+    """Its conditions, as a table."""
+    last: regex.Pattern[str] | None
     """Pattern to find in the text of the last message; None = any text."""
-    turn: int = 0
-    """Number of the request in the conversation, from 1; 0 = any."""
-    agent: str = ""
-    """Name of the agent that sends the request; empty = any."""
-    reasoning: str = ""
-    text: str = ""
-    data: Any = None
-    """JSON data to answer with instead of `text`; None = none."""
-    calls: tuple[ToolCall, ...] = ()
-    stop_reason: str = ""
-    """The stop reason; empty = `tool_calls` if there are calls, else `stop`."""
-    usage: Mapping[str, int] = field(default_factory=dict)
-    """Token counts: input_tokens, output_tokens; missing counts are estimated."""
-    delay: float = 0.0
-    """Delay in seconds."""
-    stream: bool = False
-    fault: Fault | None = None
-
-    def match(self, request: Request, seconds: float) -> dict[str, str] | None:
-        """Returns the named groups of its regex if the rule matches, else None.
-
-        Raises TimeoutError if the regex takes too long.
-        """
-        if self.turn not in (0, request.turn) or self.agent not in ("", request.agent):
-            return None
-        if self.last is None:
-            return {}
-        if seconds <= 0:
-            raise TimeoutError
-        found = self.last.search(request.last[:MAX_SEEN], timeout=seconds)
-        return dict(found.groupdict("")) if found else None
+    calls: tuple[ToolCall, ...]
+    fault: Fault | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +98,8 @@ class Script:
     rules: tuple[Rule, ...]
     virtual: bool = False
     """If true, delays are reported in `Response.seconds` instead of awaited (D-36)."""
+    stream: bool = False
+    """Default of `stream` for rules that do not set it."""
 
     def answer(self, name: str, request: Request) -> Reply:
         """Returns the reply of the first rule that matches.
@@ -125,9 +107,21 @@ class Script:
         Raises ProviderError if none matches, or the regexes take too long (bad_request).
         """
         ends = time.thread_time() + MAX_SECONDS
+        own = {"turn": request.turn, "agent": request.agent}
+        words = {
+            "last": request.last,
+            "turn": str(request.turn),
+            "agent": request.agent,
+            "results": "\n\n".join(result.content for result in request.results),
+        }
         for number, rule in enumerate(self.rules, 1):
+            if any(rule.when.get(key, value) != value for key, value in own.items()):
+                continue
+            if rule.last is None:
+                return self._make_reply(rule, request, words)
+            left = max(ends - time.thread_time(), 0.001)
             try:
-                groups = rule.match(request, ends - time.thread_time())
+                found = rule.last.search(request.last[:MAX_SEEN], timeout=left)
             except TimeoutError:
                 raise ProviderError(
                     "bad_request",
@@ -135,8 +129,8 @@ class Script:
                     f"{MAX_SECONDS:g}s",
                     hint="use a simpler regex without nested repeats",
                 ) from None
-            if groups is not None:
-                return self._make_reply(rule, request, groups)
+            if found:
+                return self._make_reply(rule, request, {**words, **found.groupdict("")})
         start = quote(one_line(request.last, 60))
         raise ProviderError(
             "bad_request",
@@ -144,25 +138,21 @@ class Script:
             hint="add a final [[rule]] without `when`, which answers everything else",
         )
 
-    def _make_reply(self, rule: Rule, request: Request, groups: Mapping[str, str]) -> Reply:
-        delay, seconds = (0.0, rule.delay) if self.virtual else (rule.delay, 0.0)
-        words = {
-            "last": request.last,
-            "turn": str(request.turn),
-            "agent": request.agent,
-            "results": "\n\n".join(result.content for result in request.results),
-            **groups,
-        }
-        text = fill_in(rule.text, words)
-        if rule.data is not None:
-            text = write_data(fill_in(rule.data, words), request)
+    def _make_reply(self, rule: Rule, request: Request, words: Mapping[str, str]) -> Reply:
+        table = rule.table
+        delay = float(table.get("delay", 0))
+        text = fill_in(table.get("text", ""), words)
+        if "data" in table:
+            text = write_data(fill_in(table["data"], words), request)
         calls = tuple(ToolCall("", c.name, fill_in(dict(c.arguments), words)) for c in rule.calls)
         response = Response(
-            text, calls, rule.stop_reason or stop_reason(calls),
-            Usage(**{**estimate_usage(request, text, calls), **rule.usage}),
-            seconds=seconds, reasoning=fill_in(rule.reasoning, words),
+            text, calls, table.get("stop_reason") or stop_reason(calls),
+            Usage(**{**estimate_usage(request, text, calls), **table.get("usage", {})}),
+            seconds=delay if self.virtual else 0.0,
+            reasoning=fill_in(table.get("reasoning", ""), words),
         )  # fmt: skip
-        return Reply(response, rule.fault, delay=delay, stream=rule.stream)
+        stream = table.get("stream", self.stream)
+        return Reply(response, rule.fault, delay=0.0 if self.virtual else delay, stream=stream)
 
 
 def write_data(data: Any, request: Request) -> str:
@@ -215,12 +205,11 @@ def parse_script(text: str, file: str) -> Script:
     place.check(table, TOP)
     if not table.get("rule"):
         raise place.error("no [[rule]] found", hint='add [[rule]] and, below it, text = "…"')
-    stream = table.get("stream", False)
-    rules = (
-        _make_rule({"stream": stream, **rule}, replace(place, rule=number))
+    rules = [
+        _make_rule(rule, replace(place, rule=number))
         for number, rule in enumerate(table["rule"], 1)
-    )
-    return Script(tuple(rules), table.get("clock") == "virtual")
+    ]
+    return Script(tuple(rules), table.get("clock") == "virtual", table.get("stream", False))
 
 
 def _is_tables(value: Any) -> bool:
@@ -306,12 +295,7 @@ class _Place:
 
 def _make_rule(table: Mapping[str, Any], place: _Place) -> Rule:
     place.check(table, RULE)
-    answers = [key for key in ("stop_reason", "usage") if key in table]
     fails = [key for key in ("status", "error") if key in table]
-    if answers and fails:
-        raise place.error(f"{answers[0]} and {fails[0]} cannot be combined", fails[0])
-    if "text" in table and "data" in table:
-        raise place.error("text and data cannot be combined", "data")
     if not fails and not {"text", "data", "calls"} & table.keys():
         raise place.error("has no reply", hint="add text, data, calls, status or error")
     if fails == ["error"] and table["error"] not in FAULTS:
@@ -334,14 +318,107 @@ def _make_rule(table: Mapping[str, Any], place: _Place) -> Rule:
         except ConfigError as error:
             message = f"invalid regex {quote(cut_chars(when['last'], 100))}: {error}"
             raise place.error(message, "when", "last", hint=error.hint) from None
-        if taken := OWN_PLACES & last.groupindex.keys():
-            raise place.error(f"a group cannot be named {quote(min(taken))}", "when", "last")
-    own = {key: table[key] for key in table.keys() - {"when", "calls", "status", "error"}}
-    return Rule(
-        last=last,
-        turn=when.get("turn", 0),
-        agent=when.get("agent", ""),
-        calls=tuple(calls),
-        fault=Fault(table.get("error", ""), table.get("status", 0)) if fails else None,
-        **own,
-    )
+    fault = Fault(table.get("error", ""), table.get("status", 0)) if fails else None
+    return Rule(table, when, last, tuple(calls), fault)
+
+
+ScriptFunction: TypeAlias = Callable[[Request], Any]
+"""(request) -> text, a tool call, several of them, a Response or a Fault; awaitable or not.
+
+Or a generator of texts, tool calls, Deltas and, at the end, a Fault.
+"""
+
+F = TypeVar("F", bound=ScriptFunction)
+
+functions: dict[str, ScriptFunction] = {}
+"""Name → function, for this process; filled by `@axe_nb.script`."""
+
+
+def script(name: str) -> Callable[[F], F]:
+    """Makes the decorated function the model `script/NAME`, replacing an earlier one.
+
+    The function takes the `Request` and returns text, one or more tool calls (`axe_nb.call`), or a
+    whole `Response`; it may be async. A generator streams its reply piece by piece. If the function
+    raises `ProviderError`, the request fails with that error.
+
+    Raises:
+        ConfigError: the name is not plain: it contains a folder or `.toml`.
+    """
+    if not isinstance(name, str) or not _is_plain(name):
+        raise ConfigError(
+            "the name of a script function must be plain, without folders or `.toml`",
+            hint='write @axe_nb.script("NAME") above it',
+        )
+
+    def register(function: F) -> F:
+        functions[name] = function
+        return function
+
+    return register
+
+
+class ScriptNotFound(ConfigError):
+    """No function and no file has this script name."""
+
+
+class Scripts:
+    """Scripts by name; a file is read once, however often it changes (D-53)."""
+
+    def __init__(
+        self,
+        dirs: tuple[Path, ...] = (),
+        sent: Mapping[str, ScriptFunction | Script] | None = None,
+    ) -> None:
+        """Creates an empty collection.
+
+        `dirs` are searched before `./axe/scripts` and the config folder's `scripts`; `sent` is name
+        → script that came with a job from another process, before all others.
+        """
+        self._dirs, self._sent = dirs, sent or {}
+        self._read: dict[str, Script] = {}
+
+    def find(self, name: str) -> ScriptFunction | Script:
+        """Returns the script with this name.
+
+        Raises ScriptNotFound, with the places searched; ConfigError if its file cannot be read or
+        is invalid.
+        """
+        if found := self._sent.get(name) or functions.get(name) or self._read.get(name):
+            return found
+        folders = _list_folders(self._dirs)
+        paths = [expand_home(name)] if name.endswith(".toml") else []
+        hint = "use a plain name or the path of a .toml file"
+        if _is_plain(name):
+            paths = [folder / f"{name}.toml" for folder in folders]
+            listed = ", ".join(map(display_path, folders))
+            hint = (
+                f'searched for @axe_nb.script("{name}") and for {name}.toml in {listed}; '
+                "docs/scripts.md shows how to write one"
+            )
+        for path in paths:
+            try:
+                text = read_text(path)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                problem = f"failed to read script {display_path(path)}: {reason(error)}"
+                raise ConfigError(problem) from None
+            return self._read.setdefault(name, parse_script(text, display_path(path)))
+        if near := nearest(name, known(self._dirs)):
+            hint = f"did you mean {quote(near)}?"
+        raise ScriptNotFound(f"script not found: {name}", hint=hint)
+
+
+def known(dirs: tuple[Path, ...] = ()) -> list[str]:
+    """Names of all scripts that can be found, sorted."""
+    files = (path.stem for folder in _list_folders(dirs) for path in folder.glob("*.toml"))
+    return sorted({*functions, *files})
+
+
+def _list_folders(dirs: tuple[Path, ...]) -> tuple[Path, ...]:
+    return (*dirs, Path("axe") / "scripts", config_dir() / "scripts")
+
+
+def _is_plain(name: str) -> bool:
+    """True for a valid script name, which is not a path on any system."""
+    return bool(name.strip()) and not name.endswith(".toml") and not re.search(r"[/\\:\0]", name)

@@ -24,11 +24,10 @@ import h11
 
 from axe_nb.agents.provider_table import PROTOCOLS
 from axe_nb.errors import Category, ConfigError, ProviderError
-from axe_nb.messages import Delta, Request, Response, ToolCall, dump
-from axe_nb.scripting.lookup import Scripts
+from axe_nb.messages import Delta, Response, ToolCall, dump
 from axe_nb.scripting.provider import Played, answer, play
-from axe_nb.scripting.rules import Fault, estimate_usage
-from axe_nb.scripting.wire import WIRES, Json, Malformed, Protocol, Wire, read_request
+from axe_nb.scripting.rules import Fault, Scripts, estimate_usage
+from axe_nb.scripting.wire import WIRES, Malformed, Protocol, Wire, read_request
 from axe_nb.text import quote
 
 STATUS: Mapping[Category, int] = {
@@ -156,43 +155,35 @@ class ScriptServer:
         if not isinstance(body, dict):
             return self.make_error(400, "the body must be a JSON object")
         self.requests.append(body)
+        retry_after = None
         try:
-            request = read_request(body, splits_texts=self._wire.splits_texts)
+            request = read_request(body)
+            if request.model.endswith(".toml"):
+                return self.make_error(404, "a script server serves scripts by name, not by path")
+            pieces = play(request, await answer(request, Scripts()))
+            last = await anext(pieces)
+            if body.get("stream", self._wire.streams) and not isinstance(last, Fault):
+                options = body.get("stream_options")
+                wire = self._wire(
+                    request,
+                    input_tokens=estimate_usage(request, "", ())["input_tokens"],
+                    wants_usage=isinstance(options, dict) and bool(options.get("include_usage")),
+                )
+                return _Reply(200, _encode(wire, last, pieces), wire.kind)
+            async for last in pieces:  # noqa: B007 - the last one counts
+                pass
+            if isinstance(last, Response):
+                return _Reply(200, dump(self._wire(request).whole(last)))
         except Malformed as error:
             return self.make_error(400, str(error))
-        if request.model.endswith(".toml"):
-            return self.make_error(404, "a script server serves scripts by name, not by path")
-        try:
-            return await self._run_script(request, body)
         except ProviderError as error:
-            return await self._fail(_make_fault(error), error.retry_after)
-
-    async def _run_script(self, request: Request, body: Json) -> _Reply:
-        """Plays the reply; a failure before its first piece becomes an HTTP error."""
-        pieces = play(request, await answer(request, Scripts()))
-        first = await anext(pieces)
-        options = body.get("stream_options")
-        wire = self._wire(
-            request,
-            input_tokens=estimate_usage(request, "", ())["input_tokens"],
-            wants_usage=isinstance(options, dict) and bool(options.get("include_usage")),
-        )
-        if body.get("stream", wire.streams) and not isinstance(first, Fault):
-            return _Reply(200, _encode(wire, first, pieces), wire.kind)
-        last = first
-        async for piece in pieces:
-            last = piece
-        if isinstance(last, Response):
-            return _Reply(200, dump(wire.whole(last)))
+            last, retry_after = _make_fault(error), error.retry_after
         assert isinstance(last, Fault)
-        return await self._fail(last)
-
-    async def _fail(self, fault: Fault, retry_after: float | None = None) -> _Reply:
-        if not fault.status:
-            if fault.message == "timeout":
-                await asyncio.Event().wait()
-            raise _Refused
-        return self.make_error(fault.status, fault.message, retry_after)
+        if last.status:
+            return self.make_error(last.status, last.message, retry_after)
+        if last.message == "timeout":
+            await asyncio.Event().wait()
+        raise _Refused
 
     def make_error(self, status: int, message: str, retry_after: float | None = None) -> _Reply:
         """Makes an error reply of the protocol; without a body if the message is empty."""

@@ -55,6 +55,8 @@ class Wire:
     """Content type of a stream."""
     prefix = "call"
     """Prefix of call ids."""
+    mark = b""
+    """The last bytes of a stream."""
 
     def __init__(self, request: Request, *, input_tokens: int = 0, wants_usage: bool = False):
         """Begins a reply, given the tokens of its request and if the stream tells the usage."""
@@ -63,9 +65,6 @@ class Wire:
         """The calls of a streamed reply so far."""
         self.items: dict[tuple[str, int], str] = {}
         """(kind, number of the call) → the text so far, for each item of a streamed reply."""
-
-    splits_texts = False
-    """True if a client joins messages of the same role, so that each text is one of its own."""
 
     def whole(self, response: Response) -> Json:
         """Returns the body of a reply with status 200."""
@@ -99,15 +98,11 @@ class Wire:
         yield from ()
 
     def piece(self, kind: str, number: int, index: int, text: str) -> Iterator[Json]:
-        """Yields a piece of an item."""
         raise NotImplementedError
 
     def end(self, response: Response) -> Iterator[Json]:
         """Yields the events after the last piece."""
         raise NotImplementedError
-
-    mark = b""
-    """The last bytes of a stream."""
 
     def fail(self, status: int, message: str) -> Json:
         """Returns the event of an error, as streams have no status."""
@@ -130,11 +125,15 @@ def _write_arguments(call: ToolCall) -> str:
 class _Anthropic(Wire):
     """Server-sent events for numbered blocks."""
 
-    path, prefix, splits_texts = "/v1/messages", "toolu", True
+    path, prefix = "/v1/messages", "toolu"
 
     def whole(self, response: Response) -> Json:
-        content = [self._make_block("reasoning", response.reasoning)] if response.reasoning else []
-        content += [self._make_block("text", response.content)] if response.content else []
+        content: list[Json] = []
+        if response.reasoning:
+            thought = {"thinking": response.reasoning, "signature": SIGNATURE}
+            content.append({"type": "thinking", **thought})
+        if response.content:
+            content.append({"type": "text", "text": response.content})
         for number, call in enumerate(response.tool_calls):
             content.append({**self._make_call(number, call), "input": dict(call.arguments)})
         words = {"stop": "end_turn", "tool_calls": "tool_use", "length": LENGTH}
@@ -158,11 +157,6 @@ class _Anthropic(Wire):
             },
         }
 
-    def _make_block(self, kind: str, text: str, signature: str = SIGNATURE) -> Json:
-        if kind == "text":
-            return {"type": "text", "text": text}
-        return {"type": "thinking", "thinking": text, "signature": signature}
-
     def _make_call(self, number: int, call: ToolCall) -> Json:
         return {
             "type": "tool_use", "id": self.id_of(number, call), "name": call.name, "input": {},
@@ -183,10 +177,11 @@ class _Anthropic(Wire):
         yield {"type": "message_start", "message": message}
 
     def start(self, kind: str, number: int, index: int) -> Iterator[Json]:
+        block: Json = {"type": "text", "text": ""}
         if kind == "arguments":
             block = self._make_call(number, self.calls[number])
-        else:
-            block = self._make_block(kind, "", "")
+        elif kind == "reasoning":
+            block = {"type": "thinking", "thinking": "", "signature": ""}
         yield {"type": "content_block_start", "index": index, "content_block": block}
 
     def piece(self, kind: str, number: int, index: int, text: str) -> Iterator[Json]:
@@ -285,8 +280,7 @@ class _Responses(Wire):
         is_whole = reason not in ("max_output_tokens", "content_filter")
         status = "completed" if is_whole else "incomplete"
         output = [self._make_reasoning(response.reasoning)] if response.reasoning else []
-        if response.content or reason == "refusal":
-            output.append(self._make_message(response.content, status, reason == "refusal"))
+        output += [self._make_message(response.content, status)] if response.content else []
         for number, call in enumerate(response.tool_calls):
             output.append(self._make_call(number, call, _write_arguments(call)))
         usage = response.usage
@@ -310,13 +304,14 @@ class _Responses(Wire):
         head = {"id": f"resp_script_{self.request.turn}", "object": "response", "created_at": 0}
         return {**head, "status": status, "model": self.request.model, "output": [], "tools": []}
 
-    def _make_message(self, text: str, status: str, is_refused: bool = False) -> Json:
-        said = [{"type": "output_text", "text": text, "annotations": []}] if text else []
-        content = [*said, *([{"type": "refusal", "refusal": "declined"}] if is_refused else [])]
-        id_ = f"msg_script_{self.request.turn}"
+    def _make_message(self, text: str, status: str = "completed") -> Json:
         return {
-            "type": "message", "id": id_, "role": "assistant", "status": status, "content": content,
-        }  # fmt: skip
+            "type": "message",
+            "id": f"msg_script_{self.request.turn}",
+            "role": "assistant",
+            "status": status,
+            "content": [{"type": "output_text", "text": text, "annotations": []}] if text else [],
+        }
 
     def _make_reasoning(self, text: str) -> Json:
         return {
@@ -340,11 +335,10 @@ class _Responses(Wire):
         yield {"type": "response.created", "response": self._head("in_progress")}
 
     def _make_item(self, kind: str, number: int, text: str) -> Json:
-        match kind:
-            case "text":
-                return self._make_message(text, "completed")
-            case "reasoning":
-                return self._make_reasoning(text)
+        if kind == "text":
+            return self._make_message(text)
+        if kind == "reasoning":
+            return self._make_reasoning(text)
         return self._make_call(number, self.calls[number], text)
 
     def start(self, kind: str, number: int, index: int) -> Iterator[Json]:
@@ -428,10 +422,8 @@ class _Ollama(Wire):
     def end(self, response: Response) -> Iterator[Json]:
         yield {**self.whole(response), "message": {"role": "assistant", "content": ""}}
 
-    def encode(self, event: Json) -> bytes:
-        """Encodes a line; Ollama escapes characters that its own client takes for line ends."""
-        line = dump(event).decode()
-        return line.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029").encode() + b"\n"
+    def encode(self, event: Json) -> bytes:  # in ASCII, as its client splits at any line end
+        return json.dumps(event, separators=(",", ":")).encode() + b"\n"
 
 
 WIRES: Mapping[Protocol, type[Wire]] = {
@@ -439,7 +431,7 @@ WIRES: Mapping[Protocol, type[Wire]] = {
 }  # fmt: skip
 
 
-def read_request(body: Json, *, splits_texts: bool = False) -> Request:
+def read_request(body: Json) -> Request:
     """Parses a request of any protocol: the protocols' names for parts never clash.
 
     Raises Malformed.
@@ -475,10 +467,10 @@ def read_request(body: Json, *, splits_texts: bool = False) -> Request:
                 for block in results:
                     _add_result(messages, block, block.get("content"))
                 images = entry.get("images")
-                own = [{"image": image} for image in images] if isinstance(images, list) else []
+                own = [{"image": image} for image in (images if isinstance(images, list) else ())]
                 pictures = _read_pictures([*blocks, *own])
                 texts = [_join_text([block]) for block in blocks if block.get("type") in TEXTS]
-                if pictures or not splits_texts:
+                if pictures:
                     texts = ["".join(texts)]
                 if pictures or any(texts) or not results:
                     messages += [Message("user", said, pictures=pictures) for said in texts or [""]]

@@ -38,7 +38,7 @@ from axe_nb.providers.protocol import Provider
 from axe_nb.recording.history_recorder import begin_recorder
 from axe_nb.recording.modes import is_test
 from axe_nb.results import RunResult
-from axe_nb.scripting.lookup import ScriptFunction, functions
+from axe_nb.scripting.rules import ScriptFunction, functions
 from axe_nb.session.prompts import describe
 from axe_nb.session.root_job import adapt, begin_fork, check_names, make_job
 from axe_nb.session.runs import RunHandle, RunRequest

@@ -20,7 +20,7 @@ import pytest
 if TYPE_CHECKING:
     from axe_nb.recording.cassette import Cassette
     from axe_nb.recording.modes import Mode
-    from axe_nb.scripting.lookup import ScriptFunction
+    from axe_nb.scripting.rules import ScriptFunction
 
     Rules: TypeAlias = str | Sequence[Mapping[str, Any]]
     """TOML with `[[rule]]` tables, or these tables."""
@@ -132,20 +132,18 @@ def axe_script(monkeypatch: pytest.MonkeyPatch) -> AxeScript:
     Rules are TOML with `[[rule]]` tables, or a list of such tables. Returns the name of the model,
     `script/<name>`.
     """
-    from axe_nb.scripting import lookup
+    from axe_nb.scripting import rules
 
     def make(name: str, function_or_rules: ScriptFunction | Rules) -> str:
-        lookup.script(name)  # refuses names that are not plain
+        rules.script(name)  # refuses names that are not plain
         model: Any = function_or_rules
         if not callable(model):
-            from axe_nb.scripting.rules import parse_script
-
             if not isinstance(model, str):
                 import tomli_w
 
                 model = tomli_w.dumps({"rule": list(model)})
-            model = parse_script(model, f"the rules of {name}")
-        monkeypatch.setitem(lookup.functions, name, model)
+            model = rules.parse_script(model, f"the rules of {name}")
+        monkeypatch.setitem(rules.functions, name, model)
         return f"script/{name}"
 
     return make

@@ -189,7 +189,7 @@ def test_the_first_words_of_a_reply_do_not_wait_for_the_next_update(cells: Kerne
 
 
 STREAMING = """
-import axe_nb.scripting.lookup
+import axe_nb.scripting.rules
 from pathlib import Path
 Path("axe/scripts").mkdir(exist_ok=True)
 Path("axe/scripts/talks.toml").write_text('''

@@ -23,7 +23,7 @@ RESET = """\
 %reset -f
 import os
 os.chdir({folder!r})
-from axe_nb.scripting.lookup import functions
+from axe_nb.scripting.rules import functions
 from axe_nb.session.session import session
 for _table in (*vars(session).values(), session.tools.tools):
     if isinstance(_table, dict):

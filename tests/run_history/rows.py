@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from axe_nb.recording.history_tree import decompress
+from axe_nb.recording.history_recorder import decompress
 
 
 def read_rows(path: Path, run: int) -> list[bytes]:

@@ -16,9 +16,14 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ConfigError, Request, RunResult, script
-from axe_nb.recording.history_recorder import Recorder, find_writer, history_path
+from axe_nb.recording.history_recorder import (
+    Recorder,
+    compress,
+    decompress,
+    find_writer,
+    history_path,
+)
 from axe_nb.recording.history_store import Store
-from axe_nb.recording.history_tree import compress, decompress
 from tests.run_history.rows import read_rows
 
 NOT_WRITTEN = "history cannot be written: "

@@ -18,8 +18,7 @@ from axe_nb.agents.user_config import Config
 from axe_nb.engine.make_provider import make
 from axe_nb.events import Event, RunFinished, TextDelta
 from axe_nb.messages import CallIds, Delta, Message, ToolCall, ToolParameter, ToolResult, ToolSpec
-from axe_nb.scripting.lookup import functions
-from axe_nb.scripting.rules import Fault
+from axe_nb.scripting.rules import Fault, functions
 from axe_nb.scripting.server import script_server
 from axe_nb.scripting.wire import Protocol
 from tests.protocols import PROTOCOLS, provider_of

@@ -17,8 +17,8 @@ import axe_nb
 from axe_nb import ConfigError, ProviderError, Request, Response, ToolCall, Usage
 from axe_nb.agents.user_config import config_dir
 from axe_nb.messages import Delta, Message
-from axe_nb.scripting.lookup import Scripts, functions, known
 from axe_nb.scripting.provider import ScriptProvider
+from axe_nb.scripting.rules import Scripts, functions, known
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +37,7 @@ def write(path: Path, text: str) -> Path:
 
 def ask(name: str, *dirs: Path, text: str = "hi", on_delta: Any = None) -> Response:
     request = Request(name, (Message("user", text),), agent="boss")
-    return asyncio.run(ScriptProvider(dirs or None).send(request, on_delta))
+    return asyncio.run(ScriptProvider(dirs).send(request, on_delta))
 
 
 def test_a_script_is_looked_for_in_order(project: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_name_that_is_no_plain_one_reaches_no_file(project: Path, name: str) -
     write(project / "axe" / "outside.toml", '[[rule]]\ntext = "x"')
     write(project / "axe" / "scripts" / "sub" / "lead.toml", '[[rule]]\ntext = "x"')
     with pytest.raises(ConfigError) as raised:
-        Scripts().check(name)
+        Scripts().find(name)
     assert raised.value.message == f"script not found: {name}".replace("\0", "\ufffd")
     assert raised.value.hint == "use a plain name or the path of a .toml file"
 
@@ -86,7 +86,7 @@ def test_an_unknown_script_is_told_with_the_nearest_name_or_where_it_was_looked_
     monkeypatch.setenv("XDG_CONFIG_HOME", "")
     scripts = Scripts((Path("lessons/scripts"),))
     with pytest.raises(ConfigError) as raised:
-        scripts.check("lead")
+        scripts.find("lead")
     assert raised.value.message == "script not found: lead"
     assert raised.value.hint == (
         'searched for @axe_nb.script("lead") and for lead.toml in '
@@ -99,16 +99,16 @@ def test_an_unknown_script_is_told_with_the_nearest_name_or_where_it_was_looked_
         "bad_request: script not found: lead", 1,
     )  # fmt: skip
     write(project / "axe" / "scripts" / "lead.toml", '[[rule]]\ntext = "x"')
-    Scripts().check("lead")
+    Scripts().find("lead")
     with pytest.raises(ConfigError) as raised:
-        Scripts().check("laed")
+        Scripts().find("laed")
     assert raised.value.hint == 'did you mean "lead"?'
 
 
 def test_a_file_that_cannot_be_read_is_told(project: Path) -> None:
     write(project / "axe" / "scripts" / "lead.toml", "").write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match=r"failed to read script axe/scripts/lead\.toml: ."):
-        Scripts().check("lead")
+        Scripts().find("lead")
 
 
 @pytest.mark.parametrize("name", ["", " ", "a/b", "a.toml", 3, lambda request: "x"])

@@ -22,8 +22,7 @@ from hypothesis import strategies as st
 
 import axe_nb
 from axe_nb import ConfigError, ProviderError, Request, Response, Usage
-from axe_nb.scripting.lookup import functions
-from axe_nb.scripting.rules import Fault
+from axe_nb.scripting.rules import Fault, functions
 from axe_nb.scripting.server import ScriptServer, script_server
 from axe_nb.scripting.wire import WIRES, Malformed, Protocol, read_request
 from tests.protocols import PROTOCOLS, as_body, provider_of
@@ -558,8 +557,7 @@ def test_no_body_breaks_a_server(entries: Any, tools: Any, system: Any) -> None:
     for wire in WIRES.values():
         key = "input" if wire is WIRES["responses"] else "messages"
         try:
-            sent = {"model": "m", key: entries, "tools": tools, "system": system}
-            request = read_request(sent, splits_texts=wire.splits_texts)
+            request = read_request({"model": "m", key: entries, "tools": tools, "system": system})
         except Malformed:
             continue
         response = Response(request.last, (), "stop", Usage(request.turn, 1))

@@ -22,7 +22,7 @@ from axe_nb.events import (
 )
 from axe_nb.messages import ToolCall, ToolResult
 from axe_nb.results import Turn
-from axe_nb.scripting.lookup import functions
+from axe_nb.scripting.rules import functions
 from axe_nb.views.html import twin
 from axe_nb.views.outline import Outline, as_lines, as_text
 from axe_nb.views.transcript import Node, Transcript, row_of
