@@ -80,14 +80,12 @@ def write_whole(path: Path, text: str, mode: int | None = None) -> None:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         is_inside = target.is_relative_to(os.path.realpath(path.parent))
         if path.is_symlink() and not is_inside and not target.exists():  # a project may bring it
-            raise OSError(
-                errno.ENOENT, f"it is a link to {display_path(target)}, which is not there"
-            )
+            problem = f"it is a link to {display_path(target)}, which is not there"
+            raise OSError(errno.ENOENT, problem)
         temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
-            bits = 0o666 if mode is None else mode
-            _write(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, bits), text)
+            _write(temporary, text, 0o666 if mode is None else mode)
             if mode is None and target.exists():
                 shutil.copymode(target, temporary)
             temporary.replace(target)
@@ -100,12 +98,10 @@ def write_whole(path: Path, text: str, mode: int | None = None) -> None:
 
 @contextmanager
 def hold_lock(path: Path) -> Iterator[None]:
-    """Keeps other processes and threads out while a file is read, changed and written again.
+    """Keeps others that hold it out while a file is read, changed and written again.
 
-    All of them must hold the lock, which is a file beside it; on a file system without locks, none
-    is held.
-
-    Raises ConfigError if the folder cannot be written.
+    The lock is a file beside it; on a file system without locks, none is held. Raises ConfigError
+    if the folder cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -127,7 +123,7 @@ def write_new(path: Path, text: str, mode: int = 0o666) -> None:
     """Writes a file that must not exist yet. Raises ConfigError if it does."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _write(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), text)
+        _write(path, text, mode)
     except OSError as error:
         if isinstance(error, FileExistsError) and os.path.lexists(path):
             message = f"{display_path(path)} already exists"
@@ -135,7 +131,8 @@ def write_new(path: Path, text: str, mode: int = 0o666) -> None:
         raise ConfigError(f"cannot write {display_path(path)}: {reason(error)}") from None
 
 
-def _write(handle: int, text: str) -> None:
+def _write(path: Path, text: str, mode: int) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
         file.write(text)
         file.flush()
