@@ -86,9 +86,11 @@ class ConfigError(AxeError):
 
     exit_code = 2
 
-    def __init__(self, message: str, *, hint: str = "", exit_code: int = 2) -> None:
+    def __init__(
+        self, message: str, *, hint: str = "", exit_code: int = 2, place: str = ""
+    ) -> None:
         super().__init__(message, hint=hint)
-        self.exit_code = exit_code
+        self.exit_code, self.place = exit_code, place
 
 
 class ExpectationError(AxeError):

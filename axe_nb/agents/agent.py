@@ -5,6 +5,7 @@ Source: A-5.*, A-E2.*, B-1, B-2, B-12, D-26, D-27, D-36.
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
@@ -13,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from axe_nb.agents.agent_files import find_file, hidden_file, read_schema
+from axe_nb.agents.agent_files import find_file, read_schema
 from axe_nb.agents.agent_tables import (
     COMMON_PARAMS,
     DEFAULT_LIMITS,
@@ -31,9 +32,9 @@ from axe_nb.agents.agent_tables import (
     variable_problem,
 )
 from axe_nb.agents.files import read_real_text, read_text, reason, write_whole
-from axe_nb.agents.names import check_name, host_problem, names_of, own_tools
+from axe_nb.agents.names import check_name, host_problem, is_tool, name_of, own_tools
 from axe_nb.agents.trust import NEXT_STEP, check_link, is_trusted, restrict, trust_new_folder
-from axe_nb.agents.user_config import agent_dirs, format_path
+from axe_nb.agents.user_config import PROJECT_AGENTS, agent_dirs, format_path, is_own
 from axe_nb.conversion.toml_tables import (
     Source,
     WrongValue,
@@ -48,11 +49,11 @@ from axe_nb.conversion.toml_text import parse_toml, toml_hint, update_text
 from axe_nb.errors import ConfigError
 from axe_nb.text import quote
 
-OF_THE_COMMAND_LINE = frozenset({"memory", "artifacts", "timeout"})
+IGNORED = (
+    "artifacts", "memory", "timeout", "retry.backoff", "retry.initial_delay_ms",
+    "retry.max_delay_ms",
+)  # fmt: skip
 """Keys of the Axe command line that are accepted and ignored (D-27)."""
-
-OF_ITS_RETRY = frozenset({"backoff", "initial_delay_ms", "max_delay_ms"})
-"""Keys of the command line's `[retry]` table that are accepted and ignored."""
 
 
 @dataclass(frozen=True)
@@ -129,14 +130,31 @@ class Agent:
 
     def __post_init__(self) -> None:
         if own := own_tools(self.tools):
-            object.__setattr__(self, "tools", names_of(self.tools))
+            names = (name_of(one) if callable(one) or is_tool(one) else one for one in self.tools)
+            object.__setattr__(self, "tools", tuple(names))
             object.__setattr__(self, "own_tools", {**self.own_tools, **own})
         build_nested(self)
         check_types(self)
         for name in ("files", "sub_agents", "tools", "allowed_hosts", "mcp_servers"):
             if not isinstance(given := getattr(self, name), (tuple, Mapping)):
                 object.__setattr__(self, name, tuple(given))
-        _check_values(self)
+        for key in self.required:
+            if not getattr(self, key).strip():
+                missing = f"agent config missing required field: {key}"
+                raise ConfigError(missing, hint=f'add {key} = "…"')
+        check_choice(("mode",), self.mode, MODES)
+        for host in self.allowed_hosts:
+            if problem := host_problem(host):
+                entry = f"has an invalid entry {quote(host)}: {problem}"
+                raise WrongValue(("allowed_hosts",), entry)
+        check_sandbox(("sandbox",), self.sandbox)
+        parse_servers(self.mcp_servers)
+        for tool, permission in self.permissions.items():
+            check_choice(("permissions", tool), permission, ("allow", "ask", "deny"))
+        check_params(self.params)
+        for name in self.vars:
+            if problem := variable_problem(name):
+                raise WrongValue(("vars", name), problem)
         if self.output.keys() == {"schema"}:
             object.__setattr__(self, "output", read_schema(self.output["schema"], self.path))
 
@@ -165,14 +183,15 @@ class Agent:
         try:
             text = read_real_text(check_link(path))
         except OSError as error:
-            failure = ConfigError(f"failed to read agent config {quote(name)}: {reason(error)}")
-            failure.place = f"in {format_path(path)}"
-            raise failure from None
+            raise ConfigError(
+                f"failed to read agent config {quote(name)}: {reason(error)}",
+                place=f"in {format_path(path)}",
+            ) from None
         agent = cls._parse(text, name, str(path), is_restricted=not is_trusted(path))
-        hidden = hidden_file(path)
-        if hidden is None:
+        own = agent_dirs()[-1] / path.name
+        if path.parent != PROJECT_AGENTS or is_own(path) or not os.path.lexists(own):
             return agent
-        warning = f"hides your own agent of the same name, {format_path(hidden)}"
+        warning = f"hides your own agent of the same name, {format_path(own)}"
         return replace(agent, warnings=(*agent.warnings, warning))
 
     @classmethod
@@ -195,23 +214,23 @@ class Agent:
             table = parse_toml(text)
         except ValueError as error:
             called = f"agent config {quote(name)}" if name else "agent config"
-            failure = ConfigError(f"failed to parse {called}: {error}", hint=toml_hint(text, error))
-            failure.place = source.place()
-            raise failure from None
+            raise ConfigError(
+                f"failed to parse {called}: {error}",
+                hint=toml_hint(text, error),
+                place=source.place(),
+            ) from None
         try:
             warnings = _remove_ignored_keys(table, name, source)
             if is_restricted and (left_out := restrict(table, Path(path))):
                 warnings.append(left_out)
             values = {"name": "", "model": "", **read(cls, table, source)}
-            own = text if path else ""
             return cls(
-                **values, path=path, text=own, warnings=tuple(warnings),
+                **values, path=path, text=text if path else "", warnings=tuple(warnings),
                 is_restricted=is_restricted,
             )  # fmt: skip
         except ConfigError as error:
-            place = error.place or source.place(getattr(error, "key", ()))
-            error.place = place
-            raise error from None
+            error.place = error.place or source.place(getattr(error, "key", ()))
+            raise
 
     def but(self, **changes: Any) -> Agent:
         """Returns a copy with changed values: `agent.but(system_prompt="Be brief.", mode="plan")`.
@@ -291,14 +310,13 @@ DEFAULTS: dict[str, Any] = {}
 
 def _remove_ignored_keys(table: dict[str, Any], name: str, source: Source) -> list[str]:
     """Removes keys that only the Axe command line uses from the table; returns warnings."""
-    ignored = sorted(OF_THE_COMMAND_LINE & table.keys())
-    for key in ignored:
-        del table[key]
-    retry = table.get("retry")
-    if isinstance(retry, dict):
-        for key in sorted(OF_ITS_RETRY & retry.keys()):
-            del retry[key]
-            ignored.append(f"retry.{key}")
+    ignored = []
+    for dotted in IGNORED:
+        above, _, key = dotted.rpartition(".")
+        holder = table.get(above) if above else table
+        if isinstance(holder, dict) and key in holder:
+            del holder[key]
+            ignored.append(dotted)
     if "budget" in table:
         budget = build(AxeBudget, table.pop("budget"), source, ("budget",))
         limits = table.setdefault("limits", {})
@@ -312,27 +330,6 @@ def _remove_ignored_keys(table: dict[str, Any], name: str, source: Source) -> li
     if name and isinstance(own, str) and own.strip() and own != name:
         warnings.append(f"file {quote(name + '.toml')} contains the agent name {quote(own)}")
     return warnings
-
-
-def _check_values(agent: Agent) -> None:
-    """Rejects values that the types allow but the designs do not (A-5.4, A-5.5, B-1, D-36)."""
-    for key in agent.required:
-        if not getattr(agent, key).strip():
-            raise ConfigError(
-                f"agent config missing required field: {key}", hint=f'add {key} = "…"'
-            )
-    check_choice(("mode",), agent.mode, MODES)
-    for host in agent.allowed_hosts:
-        if problem := host_problem(host):
-            raise WrongValue(("allowed_hosts",), f"has an invalid entry {quote(host)}: {problem}")
-    check_sandbox(("sandbox",), agent.sandbox)
-    parse_servers(agent.mcp_servers)
-    for tool, permission in agent.permissions.items():
-        check_choice(("permissions", tool), permission, ("allow", "ask", "deny"))
-    check_params(agent.params)
-    for name in agent.vars:
-        if problem := variable_problem(name):
-            raise WrongValue(("vars", name), problem)
 
 
 def find_place(agent: Agent, key: str, value: str) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 from axe_nb.agents.files import expand_home, read_real_text, reason, write_new
 from axe_nb.agents.names import check_name
 from axe_nb.agents.trust import trust_new_folder
-from axe_nb.agents.user_config import PROJECT_AGENTS, Config, agent_dirs, config_dir, is_own
+from axe_nb.agents.user_config import PROJECT_AGENTS, Config, agent_dirs
 from axe_nb.errors import ConfigError
 from axe_nb.text import one_line, quote, suggestion
 
@@ -64,13 +64,6 @@ def has_file(name: str, agents_dir: str | Path | None = None) -> bool:
     """True if there is an agent file of this name; does not look for similar names."""
     files = (folder / f"{name}.toml" for folder in agent_dirs(agents_dir))
     return any(os.path.lexists(file) for file in files)
-
-
-def hidden_file(path: Path) -> Path | None:
-    """Returns the user's own agent file that a project's agent hides; None if there is none."""
-    own = config_dir() / "agents" / path.name
-    is_of_project = path.parent == PROJECT_AGENTS and not is_own(path)
-    return own if is_of_project and os.path.lexists(own) else None
 
 
 def list_agents(agents_dir: str | Path | None = None) -> dict[str, Path]:

@@ -35,25 +35,22 @@ Ask = Literal["deny", "person"]
 COMMON_PARAMS = ("temperature", "max_tokens", "thinking", "top_p", "top_k", "seed", "stop")
 """Keys of `[params]` that many models accept."""
 
-
-_TIME = "a time limit is an option of the run: --timeout, in Python timeout="
-_TREE = "limits.max_requests limits the requests of the whole tree"
-
 LIMIT_ADVICE = {
-    "max_turns": f"{_TREE}; max_turns under [sub_agents_config] applies to subagent children only",
-    "max_tool_calls": (
-        f"{_TREE}; max_tool_calls under [sub_agents_config.budget] applies to spawned children only"
+    "max_turns": "limits.max_requests limits the requests of the whole tree; max_turns under "
+        "[sub_agents_config] applies to subagent children only",
+    "max_tool_calls": "limits.max_requests limits the requests of the whole tree; max_tool_calls "
+        "under [sub_agents_config.budget] applies to spawned children only",
+    **dict.fromkeys(
+        ("timeout", "timeout_ms"),
+        "a time limit is an option of the run: --timeout, in Python timeout=",
     ),
-    "timeout": _TIME,
-    "timeout_ms": _TIME,
-}
+}  # fmt: skip
 """Limits that only children have → the next step for an agent that sets one for itself."""
 
 NEGATIVE = "must be non-negative"
 
 
 def _reject(*checks: tuple[str, bool, str]) -> None:
-    """Raises WrongValue for the first key whose check is true; a check ends with the problem."""
     for key, is_wrong, problem in checks:
         if is_wrong:
             raise WrongValue((key,), problem)
@@ -118,7 +115,6 @@ class SubAgentsConfig:
 
 
 NO_CONFIG = SubAgentsConfig()
-"""The defaults, if nothing is configured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +144,6 @@ class TreeLimits:
 
 
 DEFAULT_LIMITS = TreeLimits()
-"""The limits of an agent without `[limits]`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +153,6 @@ class AxeBudget:
     advice: ClassVar[Mapping[str, str]] = LIMIT_ADVICE
 
     max_tokens: int = 0
-    """The same as `limits.max_total_tokens`."""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -193,14 +187,10 @@ def check_params(params: Mapping[str, Any]) -> None:
     if isinstance(asked, (str, int, float)) and asked not in LEVELS and not is_count:
         raise WrongValue(("params", "thinking"), f"must be {', '.join(LEVELS)} or a whole number")
     tools = params.get(SERVER_TOOLS, {})
-    if not isinstance(tools, Mapping) or any(
-        not isinstance(options, Mapping) or {"type", "name"} & options.keys()
-        for options in tools.values()
-    ):
-        raise WrongValue(
-            ("params", SERVER_TOOLS),
-            "must be a table of NAME = { options }, whose type and name follow from NAME",
-        )
+    entries = tools.values() if isinstance(tools, Mapping) else [None]
+    if any(not isinstance(one, Mapping) or {"type", "name"} & one.keys() for one in entries):
+        problem = "must be a table of NAME = { options }, whose type and name follow from NAME"
+        raise WrongValue(("params", SERVER_TOOLS), problem)
 
 
 def keep_server_tools(params: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
@@ -219,14 +209,6 @@ def variable_problem(name: str) -> str:
 
 
 KEY = "mcp_servers"
-
-NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]|_(?!_)){0,30}(?<!_)")
-"""A server's name: the part of its tools' names before `__`."""
-
-IMAGE = re.compile(r"docker:[a-z0-9][\w./:@-]{0,254}", re.ASCII)
-"""Matches a value of `sandbox` with a Docker image."""
-
-VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 NO_SOURCE = Source("")
 
@@ -277,21 +259,21 @@ def parse_servers(given: Any, source: Source = NO_SOURCE) -> Mapping[str, McpSer
         return {name: parse_server(name, table, source) for name, table in given.items()}
     found: dict[str, McpServer | None] = {}
     for entry in given:
-        is_table = isinstance(entry, Mapping)
-        name = entry.get("name") if is_table else entry
+        own = dict(entry) if isinstance(entry, Mapping) else None
+        name = entry if own is None else own.pop("name", None)
         if not isinstance(name, str):
             raise WrongValue((KEY,), "must be names, or tables with a name")
         if name in found:
             raise WrongValue((KEY,), f"lists {quote(name)} twice")
         _check_server_name(name)
-        table = {key: value for key, value in entry.items() if key != "name"} if is_table else None
-        found[name] = None if table is None else parse_server(name, table, source)
+        found[name] = None if own is None else parse_server(name, own, source)
     return found
 
 
 def check_sandbox(key: tuple[str, ...], setting: str) -> None:
     """Raises WrongValue for a `sandbox` that is neither a known word nor an image."""
-    if setting not in ("auto", "off") and not IMAGE.fullmatch(setting):
+    image = r"docker:[a-z0-9][\w./:@-]{0,254}"
+    if setting not in ("auto", "off") and not re.fullmatch(image, setting, re.ASCII):
         word = quote(one_line(setting, 60))
         raise WrongValue(key, f"must be auto, off or docker:IMAGE, not {word}")
 
@@ -302,9 +284,8 @@ def parse_server(name: str, table: Any, source: Source = NO_SOURCE) -> McpServer
     _check_server_name(name)
     server = build(McpServer, table, source, at)
     if bool(server.command) == bool(server.url.strip()):
-        raise WrongValue(
-            at, "needs either command or url", hint='for example command = ["uvx", "…"]'
-        )
+        example = 'for example command = ["uvx", "…"]'
+        raise WrongValue(at, "needs either command or url", hint=example)
     if server.command and not server.command[0].strip():
         raise WrongValue((*at, "command"), "must begin with a program")
     if server.url and not is_address(server.url):
@@ -326,16 +307,16 @@ def expand_variables(values: Mapping[str, str], name: str, key: str) -> dict[str
     From now on, values of variables named like secrets are removed from recordings and displays.
     Raises ConfigError if a variable is not set.
     """
-    found = {}
+    found, variable = {}, re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
     for own, value in values.items():
-        missing = [v for v in VARIABLE.findall(value) if v not in os.environ]
+        missing = [v for v in variable.findall(value) if v not in os.environ]
         if missing:
             raise ConfigError(
                 f"MCP server {quote(name)}: {key}.{own} names the variable {missing[0]}, "
                 "which is not set",
                 hint=f"set {missing[0]} before you start, or change {key}.{own}",
             )
-        found[own] = VARIABLE.sub(lambda match: os.environ[match[1]], value)
+        found[own] = variable.sub(lambda match: os.environ[match[1]], value)
         if is_secret_name(own):
             remember(found[own])
     return found
@@ -357,9 +338,6 @@ def keep_servers(given: Any, tools: Sequence[str]) -> Any:
 
 
 def _check_server_name(name: str) -> None:
-    if not NAME.fullmatch(name):
-        raise WrongValue(
-            (KEY,),
-            f"contains the invalid name {quote(name)}: use up to 31 letters, digits, `-` and "
-            "single `_`",
-        )
+    if not re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9-]|_(?!_)){0,30}(?<!_)", name):
+        wanted = "use up to 31 letters, digits, `-` and single `_`"
+        raise WrongValue((KEY,), f"contains the invalid name {quote(name)}: {wanted}")

@@ -104,11 +104,6 @@ def own_tools(tools: object) -> dict[str, Any]:
     return own
 
 
-def names_of(tools: list[Any] | tuple[Any, ...]) -> tuple[Any, ...]:
-    """Replaces functions and tools by their names; leaves anything else unchanged."""
-    return tuple(name_of(one) if callable(one) or is_tool(one) else one for one in tools)
-
-
 def name_of(thing: Any) -> str:
     """Returns the name under which a model calls a function or a tool.
 

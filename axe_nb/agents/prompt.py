@@ -9,6 +9,7 @@ Source: B-6, B-7, B-8, D-12, D-40, D-42, D-53, D-61, D-66, D-81, D-83, docs/thre
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import tomllib
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from axe_nb.agents.agent import Agent, NoAgent
 from axe_nb.agents.agent_tables import COMMON_PARAMS, variable_problem
@@ -29,8 +30,8 @@ from axe_nb.agents.user_config import format_path, is_own, skill_paths
 from axe_nb.conversion.toml_tables import Source, make_table, toml_fields
 from axe_nb.conversion.value_text import NoText, Written, append_value, write_value
 from axe_nb.errors import ConfigError, words
+from axe_nb.paths import Links, follow_links, list_links, open_real_file
 from axe_nb.paths import find_names as find_file_names
-from axe_nb.paths import follow_links, list_links, open_real_file
 from axe_nb.pictures.picture import Picture, find_format, format_bytes
 from axe_nb.text import list_some, nearest, one_line, quote
 
@@ -84,8 +85,7 @@ def find_workdir(agent: Agent) -> Path:
 def _leaves_by_link(agent: Agent, real: Path, root: Path) -> bool:
     """True if an agent's workdir below `root`, a real path, leads elsewhere through a link.
 
-    A command that may write there could have put a link in its place. An agent file of a project
-    that the user trusts may name the project's links.
+    A command could have put it there. Files of a trusted project may name the project's links.
     """
     if real.is_relative_to(root):
         return False
@@ -120,11 +120,7 @@ def confine(child: Agent, caller: Path, root: str, defined: Mapping[str, Agent])
 
 
 def check_confined(child: Agent, real: Path, root: str, defined: Mapping[str, Agent]) -> None:
-    """Checks the workdir that a child is about to use: a command may have put a link there.
-
-    Only the child's own file may name another place than the root's workdir: one of the user's own,
-    or a trusted one. The same is true of an agent that the session had when the root started.
-    """
+    """Checks the workdir that a child is about to use: a command may have put a link there."""
     if not root or real.is_relative_to(root):
         return
     if not _names_workdir(child, defined) or _leaves_by_link(child, real, Path(root)):
@@ -132,7 +128,10 @@ def check_confined(child: Agent, real: Path, root: str, defined: Mapping[str, Ag
 
 
 def _names_workdir(child: Agent, defined: Mapping[str, Agent]) -> bool:
-    """True if the child's workdir is set by its own unchanged source, which may set it."""
+    """True if the child's workdir is set by its own unchanged source, which may set it.
+
+    That is a file of the user's own or a trusted one, or an agent of the session.
+    """
     if child.text:
         return is_from_file(child, "workdir") and is_trusted(Path(child.path))
     known = defined.get(child.name)  # an agent of a saved run may be among them
@@ -169,15 +168,17 @@ def read_context(agent: Agent, check: Callable[[], None] = lambda: None) -> Cont
     `check` is called before every file and for every name; it may raise to stop reading.
     """
     workdir = find_workdir(agent)
-    skill, skill_path = _read_skill(agent)
-    files = _Files(workdir)
-    for path, real in files.find(agent.files, check):
+    skill, sources = _read_skill(agent)
+    files = _Files(workdir, sources)
+    paths = files.find(agent.files, check)
+    links = list_links(workdir) if paths else {}
+    for path in paths:
         check()
-        files.read(path.relative_to(workdir).as_posix(), real)
+        files.read(path, links)
     skipped = (f"{what} skipped: {list_some(s, 5)}" for what, s in files.skipped.items())
     return Context(
-        skill, tuple(files.texts), (*files.warnings, *skipped),
-        (*skill_path, *files.sources), tuple(files.pictures),
+        skill, tuple(files.texts), (*files.warnings, *skipped), tuple(files.sources),
+        tuple(files.pictures),
     )  # fmt: skip
 
 
@@ -187,7 +188,7 @@ def _read_skill(agent: Agent) -> tuple[str, list[Path]]:
     Raises ConfigError if there is none, if it may hold keys, or if it lies outside the project of
     an agent that is not trusted.
     """
-    given = agent.skill.strip()
+    given, path = agent.skill.strip(), Path(agent.path)
     if not given:
         return "", []
     step = (
@@ -196,17 +197,13 @@ def _read_skill(agent: Agent) -> tuple[str, list[Path]]:
     )
     for candidate in skill_paths(given, agent.path):
         try:
-            *passed, real = follow_links(candidate.absolute())
-            if any(find_read_protection(path, path.parent) for path in (*passed, real)):
+            names = follow_links(candidate.absolute())
+            if any(find_read_protection(name, name.parent) for name in names):
                 problem = f"skill {quote(given)} was not read: it may hold keys or passwords"
                 raise ConfigError(problem, hint=f"name another skill in agent {quote(agent.name)}")
-            path = Path(agent.path)
-            if (
-                is_from_file(agent, "skill")  # else the person's own words name it
-                and real.exists()
-                and is_outside(path, real)
-                and not is_trusted(path)
-            ):
+            real = names[-1]
+            is_moved = is_from_file(agent, "skill") and real.exists() and is_outside(path, real)
+            if is_moved and not is_trusted(path):
                 raise ConfigError(
                     f"skill {quote(given)} of agent {quote(agent.name)} was replaced by a link "
                     "out of the project",
@@ -230,79 +227,63 @@ class _Files:
     """The context files of an agent: found, checked, and read one by one."""
 
     workdir: Path
+    sources: list[Path]
     warnings: list[str] = field(default_factory=list)
     texts: list[tuple[str, str]] = field(default_factory=list)
     pictures: list[tuple[str, Picture]] = field(default_factory=list)
-    sources: list[Path] = field(default_factory=list)
-    """Real paths of the files that were read."""
     skipped: dict[str, list[str]] = field(default_factory=dict)
     """Reason for skipping → files."""
-    _sizes: dict[bool, int] = field(default_factory=lambda: {False: 0, True: 0})
+    sizes: dict[bool, int] = field(default_factory=lambda: {False: 0, True: 0})
     """Bytes of the texts, and of the pictures, so far."""
 
-    def find(self, patterns: Sequence[str], check: Callable[[], None]) -> list[tuple[Path, Path]]:
-        """Returns the files that match and may be read, with their real paths, sorted."""
-        visited = 0
+    def find(self, patterns: Sequence[str], check: Callable[[], None]) -> list[Path]:
+        """Returns the files that match, sorted."""
+        visited = itertools.count(1)
 
         def count() -> None:
-            nonlocal visited
             check()
-            visited += 1
-            if visited > VISITED:
+            if next(visited) > VISITED:
                 raise _TooManyFiles
 
-        matching: set[Path] = set()
+        found: set[Path] = set()
         for pattern in patterns:
             if pattern.startswith(RESOURCE):
                 continue  # a server has it
             named: set[Path] = set()
-            with suppress(_TooManyFiles):
+            try:
                 named.update(p for p in find_paths(pattern, self.workdir, count) if p.is_file())
-            if visited > VISITED:
+            except _TooManyFiles:
                 self.warnings.append(
                     f"{quote(pattern)} in files: only the first {VISITED} files and folders were "
                     "searched; use a narrower glob"
                 )
-            elif not named:
-                folder = quote(pattern.rstrip("/") + "/**")
-                is_folder = (self.workdir / pattern).is_dir()
-                step = f"; for the files of a folder write {folder}" if is_folder else ""
-                self.warnings.append(f"no file matches {quote(pattern)} in files{step}")
-            matching |= named
-        links = list_links(self.workdir) if matching else {}
-        return [(path, real) for path in sorted(matching) if (real := self._check(path, links))]
+            else:
+                if not named:
+                    folder = quote(pattern.rstrip("/") + "/**")
+                    is_folder = (self.workdir / pattern).is_dir()
+                    step = f"; for the files of a folder write {folder}" if is_folder else ""
+                    self.warnings.append(f"no file matches {quote(pattern)} in files{step}")
+            found |= named
+        return sorted(found)
 
-    def _check(self, path: Path, links: Mapping[str, Sequence[Path]]) -> Path | None:
-        """Returns the real path of a file that may be read; None for others, with a warning."""
+    def read(self, path: Path, links: Links) -> None:
+        """Reads a file, or adds a warning with the reason that it may not or cannot."""
+        shown = path.relative_to(self.workdir).as_posix()
         try:
             names = find_file_names(self.workdir, path, links)
-        except OSError:  # replaced by a cycle of links meanwhile
-            return None
-        shown = path.relative_to(self.workdir).as_posix()
-        if not names.real.is_relative_to(self.workdir):
-            self._skip("links out of the workdir", shown)
-        elif any(find_read_protection(name, self.workdir) for name in names.all):  # (D-83)
-            self._skip("files that may hold keys", shown)
-        else:
-            return names.real
-        return None
-
-    def _skip(self, what: str, shown: str) -> None:
-        self.skipped.setdefault(what, []).append(shown)
-
-    def read(self, shown: str, real: Path) -> None:
-        """Reads a file, displayed as `shown`, or adds a warning with the reason that it cannot."""
-        try:
-            with os.fdopen(open_real_file(real), "rb") as file:
+            if not names.real.is_relative_to(self.workdir):
+                return self._skip("links out of the workdir", shown)
+            if any(find_read_protection(name, self.workdir) for name in names.all):  # (D-83)
+                return self._skip("files that may hold keys", shown)
+            with os.fdopen(open_real_file(names.real), "rb") as file:
                 data = file.read(TEXT_SIZES[0] + 1)
                 is_picture = bool(find_format(data))
                 if is_picture:
                     data += file.read(PICTURE_SIZES[0])
             if not is_picture and b"\0" in data[:512]:
-                self._skip("binary files", shown)
-                return
+                return self._skip("binary files", shown)
             one, every = PICTURE_SIZES if is_picture else TEXT_SIZES
-            if len(data) > min(one, every - self._sizes[is_picture]):
+            if len(data) > min(one, every - self.sizes[is_picture]):
                 raise ConfigError(
                     f"exceeds the limit of {format_bytes(one)} per "
                     f"{'picture' if is_picture else 'file'} or {format_bytes(every)} in total"
@@ -314,9 +295,12 @@ class _Files:
         except (OSError, ConfigError) as error:
             why = reason(error) if isinstance(error, OSError) else error.message
             self.warnings.append(f"context file {shown} skipped: {why}")
-            return
-        self._sizes[is_picture] += len(data)
-        self.sources.append(real)
+        else:
+            self.sizes[is_picture] += len(data)
+            self.sources.append(names.real)
+
+    def _skip(self, what: str, shown: str) -> None:
+        self.skipped.setdefault(what, []).append(shown)
 
 
 def server_of(entry: str) -> str:
@@ -390,9 +374,11 @@ def _check_params(agent: Agent) -> list[str]:
         warnings.append(f"ignored by axe_nb: {named}{step}")
     own_keys = {field.name for field in toml_fields(Agent)}
     for key in agent.params.keys() - NOT_PARAMS - set(COMMON_PARAMS):
-        near = nearest(key, COMMON_PARAMS, 0.85)  # at least so similar is probably a typo
-        step = f"did you mean {quote(near)}?" if near else ""
-        step = "the agent's own keys go above [params]" if key in own_keys else step
+        step = ""
+        if key in own_keys:
+            step = "the agent's own keys go above [params]"
+        elif near := nearest(key, COMMON_PARAMS, 0.85):  # at least so similar is probably a typo
+            step = f"did you mean {quote(near)}?"
         if step:
             warnings.append(f"params.{key} is passed to the model as it is; {step}")
     return sorted(warnings)
@@ -425,16 +411,14 @@ class UnknownVariable(ConfigError):
     def __init__(self, agent: Agent, name: str) -> None:
         near = nearest(name, agent.vars)
         suggested = f"; did you mean {near}?" if near else ""
+        line = find_line(Source(agent.text), name) if agent.path else None
+        file = format_path(Path(agent.path)) if agent.path else f"agent {quote(agent.name)}"
         super().__init__(
             f"unknown variable {quote(name)} in {{{{ {name} }}}} of system_prompt{suggested}",
             hint=rf"set it under [vars] or with --var {name}=…, or write \{{{{ for literal braces",
+            place=f"in {file}, line {line}" if line else f"in {file}",
         )
         self.variable = name
-        self.place = f"in agent {quote(agent.name)}"
-        if agent.path:
-            self.place = f"in {format_path(Path(agent.path))}"
-            if line := find_line(Source(agent.text), name):
-                self.place += f", line {line}"
 
 
 def fill_in(agent: Agent) -> str:
@@ -533,18 +517,15 @@ class Definition:
     @property
     def agent(self) -> Agent | None:
         """The agent itself, with its functions; None if it was read from a file."""
-        agent: Agent | None = self.memory.get(AGENT)
-        return agent
+        return cast("Agent | None", self.memory.get(AGENT))
 
     @property
     def name(self) -> str:
-        """The agent's name; empty if there is no agent."""
         name = self.values.get("name")
         return name if isinstance(name, str) else ""
 
     @property
     def context(self) -> Context:
-        """The texts and pictures that the agent refers to."""
         return Context(
             self.skill, tuple(self.files.items()), (), pictures=tuple(self.pictures.items())
         )
@@ -560,8 +541,10 @@ class Definition:
                 raise ValueError("its output refers to a file")
             return kind(**{"name": "", "model": "", **self.values})
         except (TypeError, ValueError, AttributeError) as error:  # the file may be damaged
-            reason = one_line(f"{error}", 200)
-            raise ConfigError(f"agent {quote(self.name)} of the run is damaged: {reason}") from None
+            problem = one_line(f"{error}", 200)
+            raise ConfigError(
+                f"agent {quote(self.name)} of the run is damaged: {problem}"
+            ) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

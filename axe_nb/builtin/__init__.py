@@ -10,8 +10,15 @@ from typing import Any
 
 from axe_nb.agents.provider_table import SEARCH
 from axe_nb.messages import ToolParameter
-from axe_nb.tools.registry import ToolTable
-from axe_nb.tools.tool import CallSite, Guard, Tool, ToolContext, ToolError, text_argument
+from axe_nb.tools.tool import (
+    CallSite,
+    Guard,
+    Tool,
+    ToolContext,
+    ToolError,
+    ToolTable,
+    text_argument,
+)
 
 
 async def ask_user(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
@@ -52,8 +59,8 @@ SOURCE = ToolTable(
         "list_dir": "axe_nb.builtin.files",
         "find_files": "axe_nb.builtin.search",
         "grep": "axe_nb.builtin.search",
-        "write_file": "axe_nb.builtin.edit",
-        "edit_file": "axe_nb.builtin.edit",
+        "write_file": "axe_nb.builtin.files",
+        "edit_file": "axe_nb.builtin.files",
         "run_command": "axe_nb.builtin.shell",
         "fetch": "axe_nb.builtin.web",
         "ask_user": Tool(

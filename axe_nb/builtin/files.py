@@ -1,17 +1,42 @@
-"""read_file and list_dir: the contents of files and folders.
+"""read_file, list_dir, write_file and edit_file: files and folders, and atomic changes of files.
 
-Source: D-20, D-83, X-30, X-32, X-33, X-37, X-38.
+Source: D-19, D-20, D-83, X-30, X-32, X-33, X-37, X-38.
 """
 
 from __future__ import annotations
 
+import difflib
 import os
+import re
+import secrets
 import stat
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
+from pathlib import Path
+from typing import Any
 
-from axe_nb.builtin.paths import Spot, check_read, hold_place, kind, open_file, open_folder
-from axe_nb.text import cut_bytes, cut_chars, printable
-from axe_nb.tools.python_tool import make_tool
+from axe_nb.builtin.paths import (
+    Spot,
+    check_read,
+    check_write,
+    guard_edit,
+    guard_write,
+    hold_place,
+    kind,
+    locate,
+    may_read,
+    missing,
+    open_file,
+    open_folder,
+)
+from axe_nb.paths import FILE
+from axe_nb.text import count_common, cut_bytes, cut_chars, printable
+from axe_nb.tools.kept_files import KeptFiles
+from axe_nb.tools.python_tool import check, make_tool, signature
 from axe_nb.tools.tool import MAX_OUTPUT, ToolContext, ToolError
 
 MAX_FILE = 10 * 1024 * 1024
@@ -25,6 +50,16 @@ MAX_LINES, MAX_LINE, NOTE_SIZE = 2000, 2000, 200
 
 MAX_ENTRIES, MAX_SCANNED = 500, 10_000
 """Maximum names in a listing; maximum entries of a folder that are looked at."""
+
+MAX_DIFF, MAX_COMPARED = 4096, 2000
+"""Maximum bytes of a diff in a result; maximum lines of a text for which the shortest diff is
+sought."""
+
+BOM = "\ufeff"
+
+edit_lock = threading.Lock()
+"""Lock that makes reading, changing and writing one step: concurrent edits would undo one
+another."""
 
 
 def read_file(ctx: ToolContext, path: str, offset: int = 1, limit: int = MAX_LINES) -> str:
@@ -104,6 +139,18 @@ def list_dir(ctx: ToolContext, path: str = ".") -> str:
     Args:
         path: the folder, relative to the working directory
     """
+
+    def show(entry: os.DirEntry[str]) -> str:
+        name = printable(entry.name)
+        if entry.is_symlink():
+            return f"{name} (link)"
+        if entry.is_dir(follow_symlinks=False):
+            return f"{name}/"
+        try:
+            return f"{name} ({entry.stat(follow_symlinks=False).st_size} bytes)"
+        except OSError:  # removed since it was listed
+            return name
+
     with hold_place(ctx.workdir, path) as spot:
         at = kind(spot)
         if at is not None and not stat.S_ISDIR(at.st_mode):
@@ -115,24 +162,221 @@ def list_dir(ctx: ToolContext, path: str = ".") -> str:
             entries = list(islice(found, MAX_SCANNED))
             is_cut = next(found, None) is not None
             entries.sort(key=lambda one: (not one.is_dir(follow_symlinks=False), one.name))
-            shown = [_format_entry(entry) for entry in entries[:MAX_ENTRIES]]
+            shown = [show(entry) for entry in entries[:MAX_ENTRIES]]
     if len(entries) > MAX_ENTRIES:
         count = f"more than {MAX_SCANNED}" if is_cut else f"{len(entries)}"
         shown.append(f"(the first {MAX_ENTRIES} of {count}; use find_files to search by name)")
     return cut_bytes("\n".join(shown), MAX_OUTPUT) or "(empty folder)"
 
 
-def _format_entry(entry: os.DirEntry[str]) -> str:
-    """Returns the line for an entry; links are shown, not followed."""
-    name = printable(entry.name)
-    if entry.is_symlink():
-        return f"{name} (link)"
-    if entry.is_dir(follow_symlinks=False):
-        return f"{name}/"
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change that a call makes to a file."""
+
+    path: str
+    """Path relative to the workdir."""
+    old: str | None
+    """The old text; None if the file did not exist, was not text, or may not be read."""
+    new: str
+    exists: bool = False
+    """True if there is a file whose content is not compared."""
+
+    @property
+    def diff(self) -> str:
+        """The whole change as a unified diff; empty if nothing changes.
+
+        Of long texts it has all lines from the first to the last that differ.
+        """
+        old, new = (self.old or "").splitlines(True), self.new.splitlines(True)
+        before = "/dev/null" if self.old is None and not self.exists else f"a/{self.path}"
+        after = f"b/{self.path}"
+        if max(len(old), len(new)) <= MAX_COMPARED:
+            lines = [*difflib.unified_diff(old, new, before, after)]
+        else:  # the shortest diff would take quadratic time
+            start = count_common(old, new)
+            end = count_common(old[start:][::-1], new[start:][::-1])
+            removed, added = old[start : len(old) - end], new[start : len(new) - end]
+            place = f"@@ -{start + 1},{len(removed)} +{start + 1},{len(added)} @@"
+            lines = [f"--- {before}", f"+++ {after}", place] if removed or added else []
+            lines += [*(f"-{line}" for line in removed), *(f"+{line}" for line in added)]
+        if self.exists:
+            lines.insert(0, "(the file exists; its content is not shown, and is replaced)")
+        return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines).rstrip("\n")
+
+    @property
+    def summary(self) -> str:
+        """The start of the diff, for the model."""
+        return cut_bytes(self.diff, MAX_DIFF, "\n... (the rest of the diff is omitted)")
+
+
+def write_file(ctx: ToolContext, path: str, content: str) -> str:
+    """Write a text file in the working directory: create it, or replace its whole content.
+
+    Missing folders are created.
+
+    Args:
+        path: the file, relative to the working directory
+        content: the complete new text of the file
+    """
+    with edit_lock, hold_place(ctx.workdir, path, create=True) as spot:
+        check_write(spot.names, ctx)
+        change = _plan_write(spot, content)
+        if change.new == change.old:
+            return f"{spot.path} already has this content; nothing was changed"
+        put(spot, change.new.encode(), ctx.file_log.kept)
+        ctx.file_log.files_modified[spot.path] = None
+    size = f"{len(change.new.encode())} bytes"
+    if change.exists:
+        return f"Replaced {spot.path} ({size})"
+    if change.old is None:
+        return f"Wrote {spot.path} ({size})"
+    return f"Replaced {spot.path} ({size})\n{change.summary}"
+
+
+def edit_file(
+    ctx: ToolContext, path: str, old_text: str, new_text: str, replace_all: bool = False
+) -> str:
+    """Replace text in a file in the working directory.
+
+    The file must contain the text exactly as given, and only once unless replace_all is set.
+
+    Args:
+        path: the file, relative to the working directory
+        old_text: the text to replace, without line numbers, with enough lines to be unique
+        new_text: the replacement
+        replace_all: replace every occurrence
+    """
+    with edit_lock, hold_place(ctx.workdir, path) as spot:
+        check_write(spot.names, ctx)
+        change = _plan_edit(spot, old_text, new_text, replace_all)
+        put(spot, change.new.encode(), ctx.file_log.kept)
+        ctx.file_log.files_modified[spot.path] = None
+    return f"Edited {spot.path}\n{change.summary}"
+
+
+def preview(name: str, arguments: Mapping[str, Any], workdir: Path) -> str:
+    """Returns the diff that a call of write_file or edit_file would make, or its error."""
     try:
-        return f"{name} ({entry.stat(follow_symlinks=False).st_size} bytes)"
-    except OSError:  # removed since it was listed
-        return name
+        function, plan = CHANGES[name]
+        values = check(arguments, signature(function, name).parameters)
+        path = values.pop("path")
+        names = locate(workdir, path)
+        if name == "write_file" and not names.real.exists():
+            return Change(names.path, None, values["content"]).diff
+        with hold_place(workdir, path) as spot:
+            return plan(spot, **values).diff
+    except ToolError as error:
+        return f"Error: {error}"
 
 
-TOOLS = {tool.name: tool for tool in (make_tool(read_file, "read"), make_tool(list_dir, "read"))}
+def _plan_write(spot: Spot, content: str) -> Change:
+    """Adapts the content to the existing file's line ends and byte order mark."""
+    if len(content) > MAX_FILE:
+        raise ToolError(f"Content too large: more than {MAX_FILE} characters. Write less per call")
+    if kind(spot) is None:
+        return Change(spot.path, None, content)
+    old = _read_utf8(spot) if may_read(spot.names) else None
+    if old is None:
+        return Change(spot.path, None, content, exists=True)
+    mark = BOM if old.startswith(BOM) and not content.startswith(BOM) else ""
+    return Change(spot.path, old, mark + _match_line_ends(old, content))
+
+
+def _read_utf8(spot: Spot) -> str | None:
+    """Returns the exact text of a file; None if it is not UTF-8 text."""
+    data = contents(spot)
+    try:
+        return data.decode("utf-8") if is_text(data) else None
+    except UnicodeDecodeError:
+        return None
+
+
+def _plan_edit(spot: Spot, old_text: str, new_text: str, replace_all: bool = False) -> Change:
+    if kind(spot) is None:
+        raise ToolError(missing(spot))
+    text = _read_utf8(spot)
+    if text is None:
+        raise ToolError(f"Not UTF-8 text: {spot.path} cannot be edited safely")
+    if not old_text:
+        raise ToolError("old_text is empty. Pass the text to replace, or use write_file")
+    old, new = old_text, new_text
+    if old not in text:
+        old, new = _match_line_ends(text, old), _match_line_ends(text, new)
+    if old == new:
+        raise ToolError("old_text and new_text are identical: nothing would change")
+    count = text.count(old)
+    if not count:
+        numbered = re.match(r"\s*\d+\t", old_text)
+        raise ToolError(
+            f"old_text is not in {spot.path}. Read the file again and copy the text exactly"
+            + (", without the line numbers that read_file adds" if numbered else "")
+        )
+    if count > 1 and not replace_all:
+        places = islice(re.finditer(re.escape(old), text), 10)
+        lines = ", ".join(str(text.count("\n", 0, found.start()) + 1) for found in places)
+        raise ToolError(
+            f"old_text occurs {count} times in {spot.path} (lines {lines}). "
+            "Include more surrounding lines, or set replace_all"
+        )
+    if len(text) + count * (len(new) - len(old)) > MAX_FILE:
+        raise ToolError(
+            f"{spot.path} would have more than {MAX_FILE} characters. Replace less, or by less"
+        )
+    return Change(spot.path, text, text.replace(old, new))
+
+
+def _match_line_ends(like: str, text: str) -> str:
+    r"""Converts line ends to `\r\n` if all those of `like` are `\r\n`."""
+    ends = like.count("\n")
+    all_long = ends and like.count("\r\n") == ends
+    return re.sub(r"\r?\n", "\r\n", text) if all_long else text
+
+
+def put(spot: Spot, data: bytes, kept: KeptFiles | None = None, mode: int | None = None) -> None:
+    """Writes a file atomically: an old one stays until the new one is complete.
+
+    `kept` keeps the old content first; `mode` is that of a new file, None = the default.
+    """
+    before = kind(spot)
+    if before is not None:
+        os.close(open_file(spot, os.O_WRONLY))  # fails if the file is not writable
+    if kept is not None:
+        old = None if before is None else (before, partial(open_file, spot))
+        kept.keep(spot.names.folder, spot.path, old, data)
+    name = f".axe-{secrets.token_hex(6)}.tmp"
+    beside = str(Path(spot.name).with_name(name))
+    temporary = replace(spot, name=beside if spot.folder is None else name)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | FILE
+    descriptor = os.open(temporary.name, flags, 0o666, dir_fd=spot.folder)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            if before is not None and hasattr(os, "fchown"):
+                with suppress(OSError):  # only an administrator may change owners
+                    os.fchown(descriptor, before.st_uid, before.st_gid)
+                mode = stat.S_IMODE(before.st_mode)
+            if mode is not None and hasattr(os, "fchmod"):
+                os.fchmod(descriptor, mode)
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+        os.replace(temporary.name, spot.name, src_dir_fd=spot.folder, dst_dir_fd=spot.folder)
+    except BaseException:
+        os.unlink(temporary.name, dir_fd=spot.folder)
+        raise
+
+
+CHANGES: Mapping[str, tuple[Callable[..., str], Callable[..., Change]]] = {
+    "write_file": (write_file, _plan_write),
+    "edit_file": (edit_file, _plan_edit),
+}
+
+TOOLS = {
+    "read_file": make_tool(read_file, "read"),
+    "list_dir": make_tool(list_dir, "read"),
+    "write_file": replace(
+        make_tool(write_file, "write"), preview=partial(preview, "write_file"), guard=guard_write
+    ),
+    "edit_file": replace(
+        make_tool(edit_file, "write"), preview=partial(preview, "edit_file"), guard=guard_edit
+    ),
+}

@@ -1,10 +1,9 @@
 """Access to files of the workdir for tools: finds them by any spelling, checks and opens them.
 
-A path is checked twice: as it is written, and after resolving links. Then it is opened folder by
-folder, each by the descriptor of its parent and never through a link. On systems without such calls
-(Windows), the real path is checked again after opening instead. Protected files need approval for
-each path, and keys are never read: the guard asks about the path before the call, and the tool
-checks the file that it has opened.
+A path is checked as it is written, and after resolving links. Then it is opened folder by folder,
+each by the descriptor of its parent and never through a link; on systems without such calls
+(Windows), the real path is checked again instead. Protected files need approval for each path, and
+keys are never read: the guard asks before the call, and the tool checks the file that it opened.
 Source: X-32, X-33, X-37, X-38, D-20, D-83.
 """
 
@@ -14,7 +13,6 @@ import errno
 import os
 import re
 import stat
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +20,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from unicodedata import category, normalize
 
 from axe_nb.agents.protected import find_read_protection, find_write_protection
 from axe_nb.paths import FILE, FOLDER, Names, find_names, hold_real_folder
@@ -54,11 +53,9 @@ class Spot:
     folder: int | None
     """Descriptor of its folder; None if the system has no such calls."""
     names: Names
-    """All names of the file; each of them can protect it."""
 
     @property
     def path(self) -> str:
-        """Its path relative to the workdir, with `/`; `.` is the workdir itself."""
         return self.names.path
 
     def child(self, name: str, folder: int | None) -> Spot:
@@ -70,8 +67,7 @@ class Spot:
 def locate(workdir: Path, path: str) -> Names:
     """Returns the names of a model's path in the workdir, a real path; the path need not exist.
 
-    Raises ToolError if the path is not valid, or leads out of the workdir; or a link has taken the
-    place of the workdir or of a folder above it.
+    Raises ToolError if the path is not valid, or leads out of the workdir.
     """
     if Path(os.path.realpath(workdir)) != workdir:
         raise ToolError(f"The working directory {workdir} was replaced by a link. Start a new run")
@@ -110,25 +106,24 @@ def hold_place(workdir: Path, path: str, *, create: bool = False) -> Iterator[Sp
 
 def _check_form(path: str) -> str:
     names = [name for name in path.split("/") if name not in ("", ".", "..")]
+    folded = [
+        "".join(c for c in normalize("NFKC", name) if category(c) not in ("Cf", "Mn"))
+        for name in names
+    ]
     of_windows = (":" in n or n[-1] in " ." or DEVICES.fullmatch(n) for n in names)
     problems = {
         "Path is empty": not path.strip(),
         "Path is too long": len(path) > MAX_PATH,
-        "Path contains control characters": {"Cc", "Cs"} & {*map(unicodedata.category, path)},
+        "Path contains control characters": {"Cc", "Cs"} & {*map(category, path)},
         "Path contains backslashes; use / between folders": "\\" in path,
         "Path starts with a home folder": re.match(r"~[\w.-]*(/|$)", path),
         "Path starts with a drive": re.match(r"[A-Za-z]:", path),
-        "Path contains look-alike characters": any(map(_is_disguised, names)),
+        "Path contains look-alike characters": any(
+            not name.strip(" .") or "/" in name or "\\" in name for name in folded
+        ),
         "Path contains a name that Windows treats specially": os.name == "nt" and any(of_windows),
     }
     return next((problem for problem, is_there in problems.items() if is_there), "")
-
-
-def _is_disguised(name: str) -> bool:
-    """True if a name becomes `..` or gains a separator under Unicode normalization."""
-    folded = unicodedata.normalize("NFKC", name)
-    bare = "".join(c for c in folded if unicodedata.category(c) not in ("Cf", "Mn"))
-    return not bare.strip(" .") or any(c in bare for c in "/\\")
 
 
 @contextmanager

@@ -29,8 +29,8 @@ from axe_nb.tools.tool import ToolContext, ToolError
 if TYPE_CHECKING:
     import regex
 
-MAX_SECONDS = 10.0
-TOO_LONG = f"stopped after {MAX_SECONDS:.0f} s"
+MAX_SECONDS = 10
+TOO_LONG = f"stopped after {MAX_SECONDS} s"
 
 MAX_VISITED, MAX_DEPTH = 100_000, 64
 """Maximum files that a search visits; maximum depth of folders."""
@@ -41,11 +41,6 @@ MAX_FOUND, MAX_MATCHES = 500, 200
 MAX_CONTEXT, MAX_LINE = 20, 300
 """Maximum lines that grep shows around a match; characters of a line, or of an invalid pattern."""
 
-GLANCE = 0.05
-"""Timeout for matching a whole file at once, which takes a fifth of the time of line by line."""
-
-BLIND = re.compile(r"\(\?(!|<!|>)|\\[AZzG]|[+*?}]\+|\(\*")
-"""Syntax that may keep an expression from matching a text although it matches one of its lines."""
 
 LEFT_OUT = frozenset(
     {".git", ".hg", ".svn", ".venv", "node_modules", "__pycache__", ".ipynb_checkpoints"}
@@ -88,10 +83,8 @@ class Search:
         try:
             with open_folder(top) as folder:
                 with os.scandir(top.name if folder is None else folder) as found:
-                    entries = [
-                        (entry.name, entry.is_dir(follow_symlinks=False))
-                        for entry in islice(found, MAX_VISITED)
-                    ]
+                    some = islice(found, MAX_VISITED)
+                    entries = [(one.name, one.is_dir(follow_symlinks=False)) for one in some]
                 for name, is_folder in sorted(entries):
                     if not is_folder:
                         yield top.child(name, folder)
@@ -170,7 +163,7 @@ def grep(ctx: ToolContext, pattern: str, path: str = ".", glob: str = "", contex
             if not matches(_below(spot, top), parts):
                 continue
             text = _read_text_file(spot, search, spot.path == top.path)
-            lines = lines_of(text) if may_match(expression, text) else []
+            lines = lines_of(text)
             found = _find_matches(expression, lines, search, MAX_MATCHES - hits)
             if found:
                 hits += len(found)
@@ -222,26 +215,11 @@ def _find_matches(
                 raise TimeoutError
             if expression.search(line, concurrent=True, timeout=left):
                 found.append(number)
-                if len(found) == most:
-                    break
+            if len(found) == most:
+                break
     except TimeoutError:
         search.stopped = TOO_LONG
     return found
-
-
-def may_match(expression: regex.Pattern[str], text: str) -> bool:
-    """True if a line of the text may match.
-
-    An expression that matches a line also matches the text, unless it depends on the surroundings
-    of the match. A look that takes too long counts as true.
-    """
-    try:
-        return bool(
-            BLIND.search(expression.pattern)
-            or expression.search(text, concurrent=True, timeout=GLANCE)
-        )
-    except TimeoutError:
-        return True
 
 
 def _format_matches(

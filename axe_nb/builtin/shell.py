@@ -1,6 +1,8 @@
 """run_command: a shell command in the workdir, in a sandbox, with limited time and output.
 
-Without a sandbox, a validator refuses obvious dangers, and each command needs approval.
+Without a sandbox, a person reads each command first (D-82), and a plain reading of its words
+refuses dangerous programs and places outside the workdir: a guard against mistakes. docs/tools.md
+lists what it deliberately does not catch.
 Source: D-8, D-19, D-20, D-43, D-77, D-82, X-30, X-35, X-38.
 """
 
@@ -9,10 +11,11 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -20,21 +23,20 @@ from typing import IO, Any
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.names import ANY
-from axe_nb.builtin.command_guard import check_form, refusal
 from axe_nb.errors import ConfigError
 from axe_nb.sandbox.find import Sandbox, find_sandbox
 from axe_nb.sandbox.process import Process, clean_environment
 from axe_nb.sandbox.view import TIME, make_view
-from axe_nb.text import format_seconds
+from axe_nb.text import cut_chars, format_seconds, quote
 from axe_nb.threads import in_thread
 from axe_nb.tools.python_tool import make_tool
 from axe_nb.tools.tool import CallSite, Guard, ToolContext, ToolError, ToolOutput, text_argument
 
+MAX_COMMAND, KEPT = 10_000, 30_000
+"""Characters of a command; bytes of output kept from its start, and again from its end."""
+
 SECONDS, MAX_SECONDS = 60.0, 600.0
 """Default and maximum timeout of a command."""
-
-KEPT = 30_000
-"""Bytes of output kept from its start, and again from its end."""
 
 PATIENCE = 2.0
 """Seconds to wait for remaining output after the command has ended."""
@@ -114,22 +116,22 @@ class Output:
     """Bounded output of a command: its start and its end."""
 
     def __init__(self) -> None:
-        self._start = b""
-        self._end = b""
-        self._size = 0
+        self.start = self.end = b""
+        self.left_out = 0
 
     def read(self, pipe: IO[bytes]) -> None:
         with pipe:
             while chunk := pipe.read1(65536):  # type: ignore[attr-defined]
-                room = KEPT - len(self._start)
-                self._start += chunk[:room]
-                self._end = (self._end + chunk[room:])[-KEPT:]
-                self._size += len(chunk)
+                room = KEPT - len(self.start)
+                self.start += chunk[:room]
+                end = self.end + chunk[room:]
+                self.end = end[-KEPT:]
+                self.left_out += len(end) - len(self.end)
 
     def __str__(self) -> str:
-        left_out = self._size - len(self._start) - len(self._end)
-        start, end = (part.decode("utf-8", "replace") for part in (self._start, self._end))
-        return f"{start}\n... ({left_out} bytes left out) ...\n{end}" if left_out else start + end
+        start, end = (part.decode("utf-8", "replace") for part in (self.start, self.end))
+        note = f"\n... ({self.left_out} bytes left out) ...\n" if self.left_out else ""
+        return start + note + end
 
 
 async def run_command(ctx: ToolContext, command: str, timeout: float = SECONDS) -> ToolOutput:
@@ -154,46 +156,45 @@ async def run_command(ctx: ToolContext, command: str, timeout: float = SECONDS) 
         sandbox = await in_thread(choose_sandbox, (ctx.agent, *ctx.above), ctx.workdir, ctx.sources)
     except ConfigError as error:
         raise ToolError("; ".join(error.lines())) from None
-    if sandbox.level == "none" and (problem := refusal(command, ctx.workdir)):
-        raise ToolError(f"blocked by safety validator: {problem}")
-    is_approved = sandbox.is_off or (ctx.guard is not None and ctx.guard.floor == "ask")
-    if sandbox.level == "none" and not is_approved:
-        raise ToolError(
-            "the sandbox no longer works; call the tool again to ask for approval to run without it"
-        )
-    process, output, in_time = await _run(sandbox, command, seconds)
+    if sandbox.level == "none":
+        if problem := refusal(command, ctx.workdir):
+            raise ToolError(f"blocked by safety validator: {problem}")
+        if not (sandbox.is_off or (ctx.guard is not None and ctx.guard.floor == "ask")):
+            raise ToolError(
+                "the sandbox no longer works; call the tool again to ask for approval to run "
+                "without it"
+            )
+    process, text, in_time = await _run(sandbox, command, seconds)
     if process.failure or not process.wait(0):
         not_ended = "the command was killed, but some of its processes have not ended yet"
         raise ToolError(process.failure or not_ended, sandbox.label)
     ctx.file_log.warnings += (
         f"while a command ran: {note}; nothing was undone" for note in process.notes
     )
-    text = str(output)
-    limits = _explain(sandbox, command, text) if process.code else ""
-    notes = [*process.notes, *filter(None, [limits])]
-    content = "\n".join([text.rstrip("\n"), *notes]).strip("\n") if notes else text
-    if process.code == 0 and in_time and not process.notes:
-        return ToolOutput(content or "(no output)", note=sandbox.label)
     code = process.code
+    notes = [*process.notes, _explain(sandbox, command, text) if code else ""]
+    if any(notes):
+        text = "\n".join(filter(None, (text.strip("\n"), *notes)))
     if not in_time or code is None:
         problem = f"command took longer than {format_seconds(seconds)}s and was killed"
     elif code < 0:
         problem = f"command was terminated by signal {-code}"
     elif code:
         problem = f"command failed with exit code {code}{MEANINGS.get(code, '')}"
-    else:
+    elif process.notes:
         problem = "the command ended without an error, but protected files were changed meanwhile"
-    raise ToolError(f"{problem}\n{content}".rstrip(), sandbox.label)
+    else:
+        return ToolOutput(text or "(no output)", note=sandbox.label)
+    raise ToolError(f"{problem}\n{text}".rstrip(), sandbox.label)
 
 
-async def _run(sandbox: Sandbox, command: str, seconds: float) -> tuple[Process, Output, bool]:
+async def _run(sandbox: Sandbox, command: str, seconds: float) -> tuple[Process, str, bool]:
     """Runs a command; returns its process, its output, and true if it ended in time."""
     has_network = sandbox.view.network or sandbox.level == "none"
     environment = clean_environment() | SETTINGS | ({} if has_network else OFFLINE)
+    words = await in_thread(_make_words, command, sandbox)
     readable, writable = os.pipe()
-    files = (subprocess.DEVNULL, writable, writable)
-    words = await in_thread(_shell_words, command, sandbox)
-    process = sandbox.start(words, environment, files)
+    process = sandbox.start(words, environment, (subprocess.DEVNULL, writable, writable))
     output = Output()
     reader = threading.Thread(target=output.read, args=(os.fdopen(readable, "rb"),), daemon=True)
     reader.start()
@@ -206,7 +207,7 @@ async def _run(sandbox: Sandbox, command: str, seconds: float) -> tuple[Process,
         process.kill()
     await in_thread(process.wait, PATIENCE)
     await in_thread(reader.join, PATIENCE)
-    return process, output, in_time
+    return process, str(output), in_time
 
 
 def choose_sandbox(
@@ -254,7 +255,12 @@ def program_of(command: str) -> str:
     return name if is_plain and name in PLAIN else ""
 
 
-def _shell_words(command: str, sandbox: Sandbox) -> list[str]:
+def _make_words(command: str, sandbox: Sandbox) -> list[str]:
+    """Returns the program and arguments that run a command.
+
+    In an empty home folder, Git gets the user's name and email for commits: a command does not see
+    the file that has them, as keys may be in it.
+    """
     if sandbox.level == "docker":
         return ["sh", "-c", command]  # the image may have no other
     if os.name == "nt":
@@ -262,25 +268,17 @@ def _shell_words(command: str, sandbox: Sandbox) -> list[str]:
     shell = shutil.which("bash", path=SYSTEM) or "/bin/sh"
     if sandbox.level == "none" or sandbox.view.workdir == sandbox.view.home:
         return [shell, "-c", command]
-    return [shell, "-c", WITH_GIT, shell, _read_git_user(), command]
-
-
-def _read_git_user() -> str:
-    """Returns the user's name and email for commits, as settings of Git.
-
-    A command does not see the file that has them, as keys may be in it.
-    """
-    git = shutil.which("git", path=SYSTEM)
-    if git is None:
-        return ""
-    asked = [git, "config", "-z", "--get-regexp", r"^user\.(name|email)$"]
-    found = subprocess.run(
-        asked, cwd="/", env=clean_environment(), capture_output=True, check=False
-    )
-    entries = found.stdout.decode("utf-8", "replace").split("\0")[:-1]
-    pairs = (entry.removeprefix("user.").partition("\n") for entry in entries)
-    start = "[core]\n\texcludesFile = ~/.gitignore\n[user]\n"
-    return start + "".join(f'\t{key} = "{value.translate(ESCAPES)}"\n' for key, _, value in pairs)
+    settings, git = "", shutil.which("git", path=SYSTEM)
+    if git is not None:
+        asked = [git, "config", "-z", "--get-regexp", r"^user\.(name|email)$"]
+        found = subprocess.run(
+            asked, cwd="/", env=clean_environment(), capture_output=True, check=False
+        )
+        settings = "[core]\n\texcludesFile = ~/.gitignore\n[user]\n"
+        for entry in found.stdout.decode("utf-8", "replace").split("\0")[:-1]:
+            key, _, value = entry.removeprefix("user.").partition("\n")
+            settings += f'\t{key} = "{value.translate(ESCAPES)}"\n'
+    return [shell, "-c", WITH_GIT, shell, settings, command]
 
 
 def _explain(sandbox: Sandbox, command: str, text: str) -> str:
@@ -308,5 +306,138 @@ def _explain(sandbox: Sandbox, command: str, text: str) -> str:
     )
 
 
-_TOOL = make_tool(run_command, "write")
-TOOLS = {"run_command": replace(_TOOL, guard=guard_command, shown_whole="command")}
+TOOLS = {
+    "run_command": replace(
+        make_tool(run_command, "write"), guard=guard_command, shown_whole="command"
+    )
+}
+
+
+REASONS = {
+    "sudo su doas pkexec runas chroot unshare nsenter chown chgrp": "requests more privileges",
+    "shutdown reboot halt poweroff telinit sysctl modprobe insmod rmmod iptables ip6tables nft ufw "
+    "firewall-cmd reg bcdedit systemctl service launchctl": "stops or changes the machine",
+    "mkfs mkfs.ext4 mkfs.xfs mkfs.vfat fdisk sfdisk parted wipefs mkswap swapoff mount umount "
+    "losetup cryptsetup diskpart diskutil format shred": "works on disks and file systems",
+    "useradd userdel usermod groupadd groupdel passwd chpasswd adduser deluser visudo":
+        "changes users or passwords",
+    "killall pkill skill taskkill": "kills processes that it did not start",
+    "nohup setsid disown crontab at batch screen tmux": "starts processes that outlive the command",
+    "nc ncat netcat socat telnet ssh scp sftp": "opens a connection to another machine",
+    "eval": "hides the command that it runs",
+}  # fmt: skip
+"""Programs → the reason for refusing them, worded to follow the program's name."""
+
+DANGEROUS = {program: why for programs, why in REASONS.items() for program in programs.split()}
+SHELLS = {"sh", "bash", "zsh", "dash", "ksh", "fish", "ash", "csh", "tcsh"}
+INTERPRETERS = {*SHELLS, "python", "python3", "perl", "ruby", "node", "php"}
+UNSEEN = {"curl", "wget", "base64", "xxd", "openssl"}
+"""Programs whose piped output no one has reviewed."""
+
+BEFORE = re.compile(
+    r"if|then|elif|else|while|until|do|[!{}]|env|command|builtin|exec|time|nice|ionice|timeout"
+    r"|xargs|stdbuf|busybox|-.*|\w+=.*|[\d.]+[smhd]?|\d*[<>].*", re.DOTALL
+)  # fmt: skip
+"""Words that may precede a program: of the shell, wrappers with options, assignments,
+redirections."""
+
+EVERYTHING = {".", "./", "*", "./*", ".*", "./.*"}
+SELECTS = re.compile("-(i?name|path|regex|size|mtime|newer|empty)")
+DEVICES = re.compile(r"2>&1|/dev/(null|stdin|stdout|stderr|zero|tty)(?![\w./])")
+
+OPERATOR = re.compile(r"[;&|()`\n]+|-exec(dir)?|-ok(dir)?")
+SEPARATORS = r"\s=:,;'\"(){}\[\]<>|&@`"
+ELSEWHERE = re.compile(
+    r"\$\{?(?:HOME|OLDPWD|TMPDIR)\b|%(?:USERPROFILE|HOMEPATH|TEMP)%"
+    rf"|(?<![^{SEPARATORS}])(?:[A-Za-z]:[\\/]|\\\\[\w.]+\\|\.\.\\)"
+)
+FORK_BOMB = re.compile(r"(?<![\w:.])([\w:.]{1,40})\s{0,9}\(\)\s*\{[^}]*\1\s*\|\s*\1\s*&")
+HERE_DOCUMENT = re.compile(r"(<<-?\s*(['\"]?)(\w+)\2[^\n]*\n).*?^\t*\3$", re.DOTALL | re.MULTILINE)
+SUBSTITUTION = re.compile(r"\$\(([^()]*)\)|`([^`]*)`")
+
+
+def check_form(command: str) -> str:
+    """Returns the reason that a text is not a command; empty if it is one."""
+    if not command.strip() or len(command) > MAX_COMMAND:
+        return f"the command is empty or longer than {MAX_COMMAND} characters"
+    if any(ord(c) < 32 and c not in "\t\n\r" for c in command):
+        return "the command contains control characters"
+    return ""
+
+
+def refusal(command: str, workdir: Path) -> str:
+    """Returns the reason to refuse a command and an alternative; empty if it may run."""
+    if problem := check_form(command):
+        return problem
+    if FORK_BOMB.search(command):
+        return "a function that endlessly calls itself would freeze the machine"
+    text = HERE_DOCUMENT.sub(r"\1", command).replace("\\\n", " ").replace("\r", "\n")
+    here = rf"(?:\$PWD|\$\{{PWD\}}|{re.escape(workdir.as_posix())})(?![^{SEPARATORS}/])"
+    text = re.sub(rf"(?:(?<![^{SEPARATORS}])|(?<=\s-[A-Za-z])){here}", ".", DEVICES.sub("", text))
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=";&|()`\n")
+    lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t", True, ""
+    try:
+        words = list(lexer)
+    except ValueError:
+        return "a quote is not closed, or a backslash ends the command"
+    for place in _find_outside(text, words):
+        shown = quote(cut_chars(place, 100))
+        return f"{shown} is outside the workdir; use relative paths inside the workdir"
+    inner = [found[1] or found[2] or ":" for found in SUBSTITUTION.finditer(text)]
+    problems = (_check_simple(*simple, workdir) for simple in _split(words))
+    return next(filter(None, (*(refusal(part, workdir) for part in inner), *problems)), "")
+
+
+def _find_outside(command: str, words: Sequence[str]) -> Iterator[str]:
+    """Yields the places outside the workdir that occur in a command."""
+    yield from (found[0] for found in ELSEWHERE.finditer(command))
+    yield from {"/", "/*", "~"} & {*words}
+    for part in re.split(f"[{SEPARATORS}]", "\n".join(words)):
+        path = re.sub(r"^-[A-Za-z]", "", part)
+        first, *names = path.split("/")
+        if ".." in (first, *names):
+            yield ".."
+        # where the machine has no such folder, it is an expression, as in sed '/x/d'
+        is_there = not first and any(names[:1]) and os.path.lexists(f"/{names[0]}")
+        if re.match(r"~[\w.+-]*(/|(?<!~)$)", path) or (is_there and names[0] != "."):
+            yield path
+
+
+def _split(words: Sequence[str]) -> Iterator[tuple[str, str, Sequence[str]]]:
+    """Yields (program whose output is piped into it, program, arguments) of simple commands."""
+    source, simple = "", [""]
+    for word in [*words, ";"]:
+        if OPERATOR.fullmatch(word):
+            program = re.split(r"[/\\]", simple[0].lower())[-1].removesuffix(".exe")
+            yield source, program, simple[1:]
+            source, simple = program if word in ("|", "|&") else "", [""]
+        elif simple[0]:
+            simple.append(word)
+        elif not BEFORE.fullmatch(word):
+            simple = [word]
+
+
+def _check_simple(source: str, program: str, arguments: Sequence[str], workdir: Path) -> str:
+    """Returns the reason to refuse a simple command; empty if it may run."""
+    if program in DANGEROUS:
+        return f'"{program}" {DANGEROUS[program]}; avoid it, or ask the user to run it'
+    is_script = program in SHELLS and any(re.match(r"-\w*c", a) for a in arguments)
+    scripts = [a for a in arguments if is_script and a[:1] != "-"]
+    if (source in UNSEEN and program in INTERPRETERS) or any(s[:2] == "$(" for s in scripts):
+        return f'"{program}" would run unreviewed code; save it, read it, then run it'
+    if is_script:
+        return next(filter(None, (refusal(script, workdir) for script in scripts)), "")
+    recursive = any(re.match(r"-\w*[rR]|--recursive", a) for a in arguments)
+    selects = "*" not in arguments and any(map(SELECTS.fullmatch, arguments))
+    match program:
+        case "rm" if recursive and EVERYTHING & {*arguments}:
+            return "rm would remove the whole workdir; name what to remove"
+        case "find" if "-delete" in arguments and not selects:
+            return "find would remove the whole workdir; name what to remove"
+        case "chmod" if recursive and {"777", "0777", "a+rwx", "000"} & {*arguments}:
+            return "chmod would change the permissions of everything; name the files"
+        case "kill" if re.search(r"(^| )(-?\d+|\S*PPID\S?)$", " ".join(arguments)):
+            return "kill by number may kill processes that it did not start"
+        case "cd" if not arguments or arguments[0] == "-":
+            return "cd would leave the workdir; name a folder in it"
+    return ""

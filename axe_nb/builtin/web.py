@@ -11,8 +11,8 @@ import asyncio
 import re
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING, Any
@@ -41,14 +41,12 @@ the address at which Azure's machines reach their host."""
 CARRIES_IPV4 = (IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96"))
 """Mapped addresses and NAT64, which connect to the IPv4 address in the last 32 bits."""
 
-MAX_URL, MAX_REDIRECTS, MAX_TRIED = 2000, 5, 3
-"""Maximum characters of a URL; redirects; addresses of a host to try."""
+MAX_URL, MAX_REDIRECTS, MAX_TRIED, MAX_BYTES = 2000, 5, 3, 2 * 1024 * 1024
+"""Maximum characters of a URL; redirects; addresses of a host to try; bytes of a decompressed
+page."""
 
 WAIT = 10.0
 """Seconds to wait for a connection or for the next bytes."""
-
-MAX_BYTES = 2 * 1024 * 1024
-"""Size limit of a decompressed page."""
 
 HTML = ("text/html", "application/xhtml+xml")
 
@@ -80,18 +78,11 @@ def refusal_reason(address: Address) -> str:
         is_special |= address not in PUBLIC_6 or bool(address.scope_id)
     if is_special or not address.is_global:
         return "reserved"
-    return "an address of this machine" if is_own(address) else ""
-
-
-def is_own(address: Address) -> bool:
-    """True if an address belongs to this machine, public or not: a socket can bind it."""
     family = socket.AF_INET if isinstance(address, IPv4Address) else socket.AF_INET6
-    try:
-        with socket.socket(family, socket.SOCK_DGRAM) as own:
-            own.bind((str(address), 0))
-    except OSError:
-        return False
-    return True
+    with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as own:
+        own.bind((str(address), 0))
+        return "an address of this machine"  # public or not, a socket can bind it
+    return ""
 
 
 def literal(host: str) -> Address | None:
@@ -145,12 +136,26 @@ class Fetcher:
             ) from None
 
     async def _follow(self, url: httpx.URL, ctx: ToolContext) -> str:
+        import httpx
+
         first = host_of(url)
         for _ in range(MAX_REDIRECTS + 1):
-            async with self._open(url) as response:
-                if not response.has_redirect_location:
-                    return await _read_text(response, str(url))
-                location = response.headers["location"]
+            addresses = await self._resolve_public(url)
+            verify = await in_thread(httpx.create_ssl_context) if url.scheme == "https" else False
+            transport = httpx.AsyncHTTPTransport(verify=verify, trust_env=False)
+            try:
+                async with (
+                    transport,
+                    aclosing(await _send_to_first(transport, url, addresses)) as response,
+                ):
+                    if not response.has_redirect_location:
+                        return await _read_text(response, str(url))
+                    location = response.headers["location"]
+            except httpx.TransportError as error:
+                reason = str(error) or type(error).__name__
+                raise ToolError(
+                    f"{url}: connection failed: {reason}. Check the URL, or try another page"
+                ) from None
             target = check_url(location, url)
             if host_of(target) != first and not ctx.allows_host(host_of(target)):
                 raise ToolError(
@@ -159,23 +164,6 @@ class Fetcher:
                 )
             url = target
         raise ToolError(f"{url}: more than {MAX_REDIRECTS} redirects. Try another page")
-
-    @asynccontextmanager
-    async def _open(self, url: httpx.URL) -> AsyncIterator[httpx.Response]:
-        """Opens a request; the body of the response has not been read yet."""
-        import httpx
-
-        addresses = await self._resolve_public(url)
-        verify = await in_thread(httpx.create_ssl_context) if url.scheme == "https" else False
-        transport = httpx.AsyncHTTPTransport(verify=verify, trust_env=False)
-        try:
-            async with transport, aclosing(await _send_to_first(transport, url, addresses)) as page:
-                yield page
-        except httpx.TransportError as error:
-            reason = str(error) or type(error).__name__
-            raise ToolError(
-                f"{url}: connection failed: {reason}. Check the URL, or try another page"
-            ) from None
 
     async def _resolve_public(self, url: httpx.URL) -> Sequence[Address]:
         """Resolves a URL's host and checks that all its addresses are public."""
@@ -274,7 +262,12 @@ async def _read_text(response: httpx.Response, url: str) -> str:
         raise ToolError(
             f"{url} is {one_line(kind, 100)}, and only text can be fetched. Try another page"
         )
-    data = await _read_body(response, url)
+    try:
+        data = await _read_body(response, url)
+    except DecompressionError:
+        raise ToolError(
+            f"{url} has damaged compressed data. Try again, or try another page"
+        ) from None
     charset = CHARSET.search(options)
     text = data.decode(charset[1] if charset else "utf-8", "replace").removeprefix("\ufeff")
     if text.count("\0", 0, 1000):
@@ -289,28 +282,20 @@ async def _read_body(response: httpx.Response, url: str) -> bytes:
     declared = response.headers.get("content-length", "0")
     coding = find_coding(response.headers.get("content-encoding", ""))
     body = b""
+    too_large = ToolError(f"{url} is too large: more than {MAX_BYTES} bytes. Try a smaller page")
     if len(declared) > 15 or (declared.isdecimal() and int(declared) > MAX_BYTES):
-        raise _too_large(url)
+        raise too_large
     if coding and coding not in CODINGS:
         raise ToolError(
             f"{url} is compressed as {one_line(coding, 40)}, which is not supported. "
             "Try another page"
         )
     pieces = response.aiter_raw()
-    try:
-        async for piece in decompress(pieces) if coding else pieces:
-            body += piece
-            if len(body) > MAX_BYTES:
-                raise _too_large(url)
-    except DecompressionError:
-        raise ToolError(
-            f"{url} has damaged compressed data. Try again, or try another page"
-        ) from None
+    async for piece in decompress(pieces) if coding else pieces:
+        body += piece
+        if len(body) > MAX_BYTES:
+            raise too_large
     return body
-
-
-def _too_large(url: str) -> ToolError:
-    return ToolError(f"{url} is too large: more than {MAX_BYTES} bytes. Try a smaller page")
 
 
 def _to_markdown(html: str) -> str:

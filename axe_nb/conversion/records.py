@@ -15,7 +15,7 @@ import types
 import typing
 from base64 import b64decode
 from collections import abc
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Any, Literal, NamedTuple, TypeVar, Union, cast
 
@@ -39,9 +39,6 @@ PARTS = "by_digest"
 
 PART = "digest"
 """Only key of a reference to a part."""
-
-IS_PART = "is_part"
-"""Key of the metadata of a field whose long values are parts."""
 
 SHORT = 200
 """Characters of JSON; shorter values do not become parts."""
@@ -70,8 +67,8 @@ class Parts:
         self._written: dict[int, tuple[Any, str, Any]] = {}
         """Identity of an object → the object, its digest and value: most objects are written
         repeatedly."""
-        self._made: dict[tuple[str, Form], Any] = {}
-        """Digest and form → the object that was read."""
+        self._made: dict[tuple[str, Any], Any] = {}
+        """Digest and type → the object that was read."""
 
     def write(self, value: Any, make: Callable[[], Any]) -> Any:
         """Returns a reference to a value; if it is short, its JSON data, which `make` returns."""
@@ -91,16 +88,16 @@ class Parts:
             self._new[digest] = value
         return {PART: digest}
 
-    def read(self, value: Any, at: str, form: Form) -> Any:
+    def read(self, value: Any, at: str, hint: Any) -> Any:
         """Reads a value, or the part that it refers to. Raises ConfigError."""
         if not (isinstance(value, dict) and value.keys() == {PART}):
-            return form.read(value, at, self)
+            return _read_picture(value, at) if hint is Picture else _read(hint, value, at, self)
         digest = value[PART]
         if not isinstance(digest, str) or digest not in self.values:
             raise ConfigError(f"a part is missing: {quote(cut_chars(at, 200, '…'))}")
-        if (digest, form) not in self._made:
-            self._made[digest, form] = form.read(self.values[digest], at, self)
-        return self._made[digest, form]
+        if (digest, hint) not in self._made:
+            self._made[digest, hint] = self.read(self.values[digest], at, hint)
+        return self._made[digest, hint]
 
     def begin(self) -> None:
         """Starts a new value, also after one that failed."""
@@ -115,12 +112,6 @@ class Parts:
         """Forgets the parts of data that could not be saved, so that later data includes them."""
         for digest in data.get(PARTS, ()):
             del self.values[digest]
-
-    def add(self, values: Any) -> None:
-        """Adds parts that were read. Raises ConfigError if they are invalid."""
-        if not isinstance(values, dict):
-            raise make_error(PARTS, "an object", values)
-        self.values.update(values)
 
 
 class Writer(NamedTuple):
@@ -139,30 +130,15 @@ class Writer(NamedTuple):
         return self.clean.json(jsonable(value)) if self.clean else jsonable(value)
 
 
-class Form(NamedTuple):
-    """The JSON form of a type."""
-
-    write: Callable[[Any, Writer], Any]
-    make: Callable[[Any, str, Parts], Any]
-    """(JSON data, its place, parts) -> value. Raises ConfigError."""
-    wanted: str = "any value"
-    fits: Callable[[Any], bool] = lambda value: True
-    """True for data that `make` can be given."""
-
-    def read(self, value: Any, at: str, parts: Parts) -> Any:
-        """Returns the value of JSON data. Raises ConfigError."""
-        if not self.fits(value):
-            raise make_error(at, self.wanted, value)
-        return self.make(value, at, parts)
-
-
 class Field(NamedTuple):
-    """One field of a record."""
+    """One field of a dataclass, or argument of an exception."""
 
     name: str
-    form: Form
+    hint: Any
     default: Any
     """`MISSING` if the field is required."""
+    is_part: bool = False
+    """True if a long value is a part."""
 
 
 MISSING = dataclasses.MISSING
@@ -183,8 +159,7 @@ def to_json(value: Any, clean: Filter | None = None, parts: Parts | None = None)
     parts = Parts() if parts is None else parts
     parts.begin()
     try:
-        kind: Any = type(value)
-        data: dict[str, Any] = _find_form(kind).write(value, Writer(clean, parts))
+        data: dict[str, Any] = _write(type(value), value, Writer(clean, parts))
     except RecursionError:
         raise ConfigError(f"{type(value).__name__} is nested too deeply to save") from None
     new = parts.take()
@@ -202,9 +177,10 @@ def from_json(kind: type[T], data: object, parts: Parts | None = None) -> T:
     parts = Parts() if parts is None else parts
     try:
         if isinstance(data, dict) and PARTS in data:
-            parts.add(data[PARTS])
-        hint: Any = kind
-        return cast(T, _find_form(hint).read(data, "", parts))
+            if not isinstance(data[PARTS], dict):
+                raise make_error(PARTS, "an object", data[PARTS])
+            parts.values.update(data[PARTS])
+        return cast(T, _read(kind, data, "", parts))
     except RecursionError:
         raise ConfigError(f"{kind.__name__} is nested too deeply to read") from None
 
@@ -226,34 +202,125 @@ def make_error(at: str, wanted: str, value: object) -> ConfigError:
     return ConfigError(f"{where} must be {wanted}, not {shown}")
 
 
-def _write_plain(value: Any, _: Writer) -> Any:
-    return jsonable(value)
-
-
-def _make_plain(value: Any, at: str, _: Parts) -> Any:
-    return value
-
-
 def _is_integer(value: object) -> bool:
     return type(value) is int and -MAX_INTEGER < value < MAX_INTEGER
 
 
-def _is_object(value: object) -> bool:
-    return isinstance(value, dict)
+SCALARS: Mapping[object, tuple[str, Callable[[Any], bool]]] = {
+    str: ("a string", lambda value: type(value) is str),
+    bool: ("true or false", lambda value: type(value) is bool),
+    int: ("an integer", _is_integer),
+    float: ("a number", lambda value: type(value) is float or _is_integer(value)),
+}
+"""Type → its name in messages, and the check of its JSON data."""
+
+ANY = (Any, object)
+LISTS = (tuple, abc.Sequence)
+OBJECTS = (abc.Mapping, dict)
+UNIONS = (Union, types.UnionType)
 
 
-def _write_bytes(value: bytes, to: Writer) -> str:
-    return to.text(value.decode("utf-8", "surrogateescape"))
+def _write(hint: Any, value: Any, to: Writer) -> Any:
+    """Returns a value of a type as JSON data."""
+    origin, arguments = typing.get_origin(hint) or hint, typing.get_args(hint)
+    if origin in ANY or (origin in OBJECTS and arguments[1] in ANY):
+        return to.any(value)
+    if value is None:
+        return None
+    if origin is str:
+        return to.text(value)
+    if origin is bytes:
+        return to.text(value.decode("utf-8", "surrogateescape"))
+    if origin is Picture:  # no filter changes its bytes
+        return to.parts.refer(value.digest[:DIGITS], value.base64)
+    if origin in UNIONS:
+        return _write(arguments[0], value, to)
+    if origin in OBJECTS:
+        return {to.text(key): _write(arguments[1], one, to) for key, one in value.items()}
+    if origin in LISTS:
+        items = list(value)
+        if arguments[0] is bytes and to.clean:
+            whole = b"".join(items).decode("utf-8", "surrogateescape")
+            if (cleaned := to.text(whole)) != whole:
+                return [cleaned]  # a secret may be split between two pieces
+        return [_write(arguments[0], one, to) for one in items]
+    if not dataclasses.is_dataclass(origin) and not isinstance(value, AxeError):
+        return jsonable(value)
+    data = {}
+    if isinstance(value, AxeError):
+        hint = next(kind for kind in type(value).__mro__ if kind in ERRORS.values())
+        data["type"] = hint.__name__
+    for name, form, default, is_part in _list_fields(hint):
+        # without the category, which the constructor puts before it
+        is_detail = name == "message" and isinstance(value, ProviderError)
+        own = value.detail if is_detail else getattr(value, name)
+        if own is default or (type(own) is type(default) and own == default):
+            continue
+        if is_part:
+            data[name] = to.parts.write(own, partial(_write, form, own, to))
+        else:
+            data[name] = _write(form, own, to)
+    return data
 
 
-def _make_bytes(value: Any, at: str, _: Parts) -> bytes:
-    try:
-        return bytes(value.encode("utf-8", "surrogateescape"))
-    except (AttributeError, UnicodeEncodeError):
-        raise make_error(at, "bytes encoded as text", value) from None
+def _read(hint: Any, value: Any, at: str, parts: Parts) -> Any:
+    """Returns the value of a type that JSON data represents. Raises ConfigError."""
+    origin, arguments = typing.get_origin(hint) or hint, typing.get_args(hint)
+    if origin in SCALARS:
+        wanted, fits = SCALARS[origin]
+        if not fits(value):
+            raise make_error(at, wanted, value)
+        return float(value) if origin is float else value
+    if origin in ANY:
+        return jsonable(value)
+    if origin in UNIONS and arguments[1:] == (types.NoneType,):
+        return None if value is None else _read(arguments[0], value, at, parts)
+    if origin is bytes:
+        try:
+            return value.encode("utf-8", "surrogateescape")
+        except (AttributeError, UnicodeEncodeError):
+            raise make_error(at, "bytes encoded as text", value) from None
+    if origin is Picture:
+        return parts.read(value, at, Picture)
+    if origin is Literal:
+        options = [json.dumps(option) for option in arguments]
+        if json.dumps(value) not in options:
+            raise make_error(at, f"one of {', '.join(options)}", value)
+        return value
+    if origin in LISTS:
+        if not isinstance(value, list):
+            raise make_error(at, "a list", value)
+        item = arguments[0]
+        return tuple(_read(item, one, f"{at}[{i}]", parts) for i, one in enumerate(value))
+    if not isinstance(value, dict):
+        raise make_error(at, "an object", value)
+    if origin in OBJECTS:
+        return {k: _read(arguments[1], one, f"{at}.{k}", parts) for k, one in value.items()}
+    kind = origin
+    if issubclass(kind, AxeError):
+        known = tuple(name for name, error in ERRORS.items() if issubclass(error, kind))
+        place = f"{at}.type" if at else "type"
+        kind = ERRORS[_read(Literal[known], value.get("type"), place, parts)]
+    values = {}
+    for name, form, default, is_part in _list_fields(kind):
+        place = f"{at}.{name}" if at else name
+        if name in value:
+            values[name] = (
+                parts.read(value[name], place, form)
+                if is_part
+                else _read(form, value[name], place, parts)
+            )
+        elif default is MISSING:
+            raise ConfigError(f"{quote(place)} is missing")
+    if not issubclass(kind, AxeError):
+        return kind(**values)
+    where = values.pop("place", "")
+    error: AxeError = kind(**values)
+    error.place = where
+    return error
 
 
-def _make_picture(text: Any, at: str, _: Parts) -> Picture:
+def _read_picture(text: Any, at: str) -> Picture:
     try:
         return Picture(b64decode(text, validate=True))
     except (ConfigError, TypeError, ValueError) as error:
@@ -261,162 +328,21 @@ def _make_picture(text: Any, at: str, _: Parts) -> Picture:
         raise ConfigError(f"the picture {where} is damaged: {error}"[:400]) from None
 
 
-PICTURE = Form(lambda picture, to: picture.base64, _make_picture)
-
-ANY = Form(lambda value, to: to.any(value), lambda value, at, _: jsonable(value))
-
-SCALARS: Mapping[object, Form] = {
-    Any: ANY,
-    object: ANY,
-    str: Form(
-        lambda value, to: to.text(value), _make_plain, "a string", lambda value: type(value) is str
-    ),
-    bytes: Form(_write_bytes, _make_bytes),
-    bool: Form(_write_plain, _make_plain, "true or false", lambda value: type(value) is bool),
-    int: Form(_write_plain, _make_plain, "an integer", _is_integer),
-    float: Form(
-        _write_plain, lambda value, at, _: float(value), "a number",
-        lambda value: type(value) is float or _is_integer(value),
-    ),
-    Picture: Form(  # a part; no filter changes its bytes
-        lambda picture, to: to.parts.refer(picture.digest[:DIGITS], picture.base64),
-        lambda value, at, parts: parts.read(value, at, PICTURE),
-    ),
-}  # fmt: skip
-
-
 @cache
-def _find_form(hint: Hashable) -> Form:
-    """Returns the form of a type. Raises TypeError if it has none."""
-    origin: Any = typing.get_origin(hint) or hint
-    arguments = typing.get_args(hint)
-    if origin in SCALARS:
-        return SCALARS[origin]
-    if origin is Literal:
-        options = [json.dumps(option) for option in arguments]
-        wanted = f"one of {', '.join(options)}"
-        return Form(_write_plain, _make_plain, wanted, lambda value: json.dumps(value) in options)
-    if origin in (Union, types.UnionType) and len(arguments) == 2 and arguments[1] is type(None):
-        some = _find_form(arguments[0])
-        return Form(
-            lambda value, to: None if value is None else some.write(value, to),
-            lambda value, at, parts: None if value is None else some.read(value, at, parts),
-        )
-    if origin in (tuple, abc.Sequence) and arguments[1:] in ((), (...,)):
-        item = _find_form(arguments[0])
-
-        def write_items(values: Iterable[Any], to: Writer) -> list[Any]:
-            items = list(values)
-            if arguments[0] is bytes and to.clean:
-                whole = _write_bytes(b"".join(items), Writer(None, to.parts))
-                if (cleaned := to.text(whole)) != whole:
-                    return [cleaned]  # a secret may be split between two pieces
-            return [item.write(one, to) for one in items]
-
-        def make_tuple(value: Any, at: str, parts: Parts) -> Any:
-            return tuple(item.read(one, f"{at}[{i}]", parts) for i, one in enumerate(value))
-
-        return Form(write_items, make_tuple, "a list", lambda value: isinstance(value, list))
-    if origin in (abc.Mapping, dict):
-        entry = _find_form(arguments[1])
-
-        def write_entries(value: Any, to: Writer) -> Any:
-            if entry is ANY:
-                return to.any(value)
-            return {to.text(key): entry.write(one, to) for key, one in value.items()}
-
-        def make_dict(value: Any, at: str, parts: Parts) -> Any:
-            return {str(key): entry.read(one, f"{at}.{key}", parts) for key, one in value.items()}
-
-        return Form(write_entries, make_dict, "an object", _is_object)
-    if isinstance(origin, type) and issubclass(origin, AxeError):
-        return Form(_write_error, partial(_make_axe_error, origin), "an object", _is_object)
-    if isinstance(origin, type) and dataclasses.is_dataclass(origin):
-        kind: Any = origin
-        return Form(
-            lambda value, to: _write_fields(partial(getattr, value), _list_fields(kind), to),
-            lambda data, at, parts: kind(**_read_fields(data, _list_fields(kind), at, parts)),
-            "an object",
-            _is_object,
-        )
-    raise TypeError(f"{hint} cannot be represented as JSON")
-
-
-def _make_part(form: Form) -> Form:
-    """Returns the form of a field whose long values are parts."""
-    return Form(
-        lambda value, to: to.parts.write(value, lambda: form.write(value, to)),
-        lambda value, at, parts: parts.read(value, at, form),
-    )
-
-
-@cache
-def _list_fields(kind: type) -> tuple[Field, ...]:
-    """Returns the fields of a dataclass that its constructor accepts."""
+def _list_fields(kind: Any) -> tuple[Field, ...]:
+    """Lists the fields of a dataclass that its constructor accepts, or what an exception has."""
+    if issubclass(kind, AxeError):
+        defaults = kind.__init__.__kwdefaults__ or {}
+        hints = typing.get_type_hints(kind.__init__)
+        hints.pop("return", None)
+        arguments = (Field(name, hint, defaults.get(name, MISSING)) for name, hint in hints.items())
+        return (*arguments, Field("place", str, ""))
     hints = typing.get_type_hints(kind)
     found = []
     for field in dataclasses.fields(kind):
         if field.init:
-            form = _find_form(hints[field.name])
             made = field.default_factory
             default = field.default if made is MISSING else made()
-            found.append(
-                Field(field.name, _make_part(form) if IS_PART in field.metadata else form, default)
-            )
+            is_part = "is_part" in field.metadata
+            found.append(Field(field.name, hints[field.name], default, is_part))
     return tuple(found)
-
-
-def _write_fields(
-    value: Callable[[str], Any], fields: Iterable[Field], to: Writer
-) -> dict[str, Any]:
-    data = {}
-    for name, form, default in fields:
-        own = value(name)
-        if own is not default and (type(own) is not type(default) or own != default):
-            data[name] = form.write(own, to)
-    return data
-
-
-def _read_fields(data: Any, fields: Iterable[Field], at: str, parts: Parts) -> dict[str, Any]:
-    values = {}
-    for name, form, default in fields:
-        place = f"{at}.{name}" if at else name
-        if name in data:
-            values[name] = form.read(data[name], place, parts)
-        elif default is MISSING:
-            raise ConfigError(f"{quote(place)} is missing")
-    return values
-
-
-def _list_arguments(kind: Any) -> tuple[Field, ...]:
-    """Lists the arguments of the constructor, and `place`, which is set later."""
-    hints = typing.get_type_hints(kind.__init__)
-    defaults = kind.__init__.__kwdefaults__ or {}
-    arguments = [
-        Field(name, _find_form(hint), defaults.get(name, MISSING))
-        for name, hint in hints.items()
-        if name != "return"
-    ]
-    return (*arguments, Field("place", SCALARS[str], ""))
-
-
-def _write_error(error: AxeError, to: Writer) -> dict[str, Any]:
-    kind: Any = next(kind for kind in type(error).__mro__ if kind in ERRORS.values())
-
-    def value(name: str) -> Any:
-        if name == "message" and isinstance(error, ProviderError):
-            return error.detail  # without the category, which the constructor puts before it
-        return getattr(error, name)
-
-    return {"type": kind.__name__, **_write_fields(value, _list_arguments(kind), to)}
-
-
-def _make_axe_error(base: type[AxeError], data: Any, at: str, parts: Parts) -> AxeError:
-    known = tuple(name for name, kind in ERRORS.items() if issubclass(kind, base))
-    place = f"{at}.type" if at else "type"
-    kind: Any = ERRORS[_find_form(Literal[known]).read(data.get("type"), place, parts)]
-    values = _read_fields(data, _list_arguments(kind), at, parts)
-    where = values.pop("place", "")
-    error: AxeError = kind(**values)
-    error.place = where
-    return error

@@ -13,7 +13,7 @@ from html import escape
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from axe_nb.builtin.edit import Change, edit_lock, put
+from axe_nb.builtin.files import Change, edit_lock, put
 from axe_nb.builtin.paths import hold_place, kind, locate, may_read, open_file
 from axe_nb.engine.toolbox import REGISTRY
 from axe_nb.errors import ConfigError

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from axe_nb.builtin.command_guard import refusal
+from axe_nb.builtin.shell import refusal
 
 CORPUS: dict[str, list[str]] = tomllib.loads(
     (Path(__file__).parent / "commands.toml").read_text("utf-8")

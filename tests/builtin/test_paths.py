@@ -15,7 +15,7 @@ import pytest
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.prompt import brief
-from axe_nb.builtin.edit import put
+from axe_nb.builtin.files import put
 from axe_nb.builtin.paths import hold_place, open_file
 from axe_nb.paths import BY_DESCRIPTOR, hold_real_folder
 from axe_nb.tools.tool import FileLog, ToolError

@@ -9,14 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
 from axe_nb.agents.globs import matches, parse_glob
 from axe_nb.builtin import search
-from axe_nb.conversion.patterns import compile_pattern
-from axe_nb.errors import ConfigError
 from axe_nb.tools.tool import FileLog, ToolError
 from tests.calls import answer, failure, run, tool
 
@@ -176,17 +173,6 @@ def test_a_line_is_matched_as_if_it_stood_alone(tmp_path: Path, pattern: str) ->
     (tmp_path / "a.txt").write_bytes("\r\n".join(lines).encode())
     alone = [f"a.txt:{n}:{line}" for n, line in enumerate(lines, 1) if re.search(pattern, line)]
     assert run(GREP, tmp_path, pattern=pattern).splitlines() == alone
-
-
-@given(st.lists(st.text("ab \n", max_size=6), max_size=5), st.text("ab ^$.*+?|()[]\\s", max_size=7))
-def test_the_first_look_at_a_file_never_hides_a_line(lines: list[str], pattern: str) -> None:
-    try:
-        expression = compile_pattern(pattern, re.MULTILINE)
-    except ConfigError:
-        return
-    lines = "\n".join(lines).split("\n")
-    if any(regex.search(pattern, line) for line in lines):
-        assert search.may_match(expression, "\n".join(lines))
 
 
 @pytest.mark.parametrize(
