@@ -197,7 +197,7 @@ def test_one_module_and_one_entry_are_a_provider(copy: Path, project: Path) -> N
 
 
 SECOND_OPINION = """
-from axe_nb.delegation.child_copy import copy_of_caller
+from axe_nb.delegation.spawn_agent import copy_of_caller
 from axe_nb.messages import ToolParameter
 from axe_nb.tools.tool import Job, Tool, text_argument
 

@@ -10,8 +10,15 @@ from typing import Any
 
 from axe_nb.agents.provider_table import SEARCH
 from axe_nb.messages import ToolParameter
-from axe_nb.tools.registry import ToolTable
-from axe_nb.tools.tool import CallSite, Guard, Tool, ToolContext, ToolError, text_argument
+from axe_nb.tools.tool import (
+    CallSite,
+    Guard,
+    Tool,
+    ToolContext,
+    ToolError,
+    ToolTable,
+    text_argument,
+)
 
 
 async def ask_user(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:

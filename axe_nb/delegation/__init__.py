@@ -1,6 +1,6 @@
 """The delegation tools, one module each, and `ctx.delegate`; each of them creates a `Job`."""
 
-from axe_nb.tools.registry import ToolTable
+from axe_nb.tools.tool import ToolTable
 
 SOURCE = ToolTable(
     {

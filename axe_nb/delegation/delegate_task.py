@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from axe_nb.delegation.child_copy import NAME_SIZE
 from axe_nb.delegation.spawn_agent import (
+    NAME_SIZE,
     OF_OPTA,
     block,
     format_failure,
@@ -30,8 +30,6 @@ from axe_nb.tools.tool import Tool, ToolContext, ToolError, ToolOutput, text_arg
 NAME = "delegate_task"
 
 MAX_SUBTASKS = 5
-
-OMITTED = "be omitted in the first"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +57,11 @@ async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> ToolOutput:
     outcomes = await run_subtasks(ctx, text_argument(arguments, "plan"), subtasks)
     done = sum(isinstance(outcome, RunResult) and outcome.ok for outcome in outcomes.values())
     failed = [number for number, outcome in sorted(outcomes.items()) if _is_error(outcome)]
-    parts = [
-        "\n".join(
-            [
-                f"{done} of {len(subtasks)} subtasks completed",
-                *(f"Stopped: subtask {number} ended with an error" for number in failed),
-            ]
-        )
-    ]
+    stopped = (f"\nStopped: subtask {number} ended with an error" for number in failed)
+    parts = [f"{done} of {len(subtasks)} subtasks completed{''.join(stopped)}"]
     for number, subtask in enumerate(subtasks):
-        outcome = outcomes.get(number)
         report = "not run"
-        if isinstance(outcome, RunResult):
+        if isinstance(outcome := outcomes.get(number), RunResult):
             report = block(outcome)
         elif outcome is not None:
             report = format_failure(str(outcome)).content
@@ -97,7 +88,9 @@ def parse_subtasks(given: object) -> list[Subtask]:
             raise ToolError(f"subtask {number}: task is required")
         before = None if wish in (None, "") else whole_number(wish)
         if wish not in (None, "") and (before is None or not 0 <= before < number):
-            must = f"name an earlier subtask, 0 to {number - 1}" if number else OMITTED
+            must = "be omitted in the first"
+            if number:
+                must = f"name an earlier subtask, 0 to {number - 1}"
             raise ToolError(f"subtask {number}: depends_on must {must}")
         subtasks.append(Subtask(task, text_argument(entry, "scope"), before))
     return subtasks

@@ -13,13 +13,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from axe_nb import builtin
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.agent_tables import ChildBudget, Mode
-from axe_nb.delegation.child_copy import copy_of_caller, tools_of_caller
+from axe_nb.agents.agent_tables import (
+    ChildBudget,
+    Mode,
+    keep_server_tools,
+    keep_servers,
+    names_of_servers,
+)
+from axe_nb.agents.prompt import server_of
 from axe_nb.errors import AxeError
 from axe_nb.messages import ToolParameter, ToolResult
 from axe_nb.results import RunResult, Status
-from axe_nb.text import list_some
+from axe_nb.text import list_some, one_line
 from axe_nb.tools.tool import (
     Job,
     Limits,
@@ -31,6 +38,9 @@ from axe_nb.tools.tool import (
 )
 
 NAME = "spawn_agent"
+
+NAME_SIZE = 60
+"""Characters of a child's name, which may come from a model."""
 
 MAX_TOOL_CALLS = 100
 """Maximum number of tool calls that a model may grant a child (O-9)."""
@@ -124,12 +134,9 @@ def too_deep(ctx: ToolContext) -> str:
 
 def granted_limits(ctx: ToolContext) -> Limits:
     """Returns the default limits of the caller's children (O-7)."""
-    budget = ctx.agent.sub_agents_config.budget
-    return Limits(
-        tool_calls=budget.max_tool_calls,
-        tokens=budget.max_tokens,
-        seconds=budget.timeout_ms / 1000,
-    )
+    own = ctx.agent.sub_agents_config.budget
+    seconds = own.timeout_ms / 1000
+    return Limits(tool_calls=own.max_tool_calls, tokens=own.max_tokens, seconds=seconds)
 
 
 def job(
@@ -174,11 +181,11 @@ def job(
         seconds = limits.seconds
         notes = {
             "status": OF_OPTA[result.status],
-            "tool_call_count": str(result.tool_calls),
-            "token_estimate": str(result.usage.total or size // 4),
+            "tool_call_count": result.tool_calls,
+            "token_estimate": result.usage.total or size // 4,
             "max_tool_calls": limits.tool_calls,
             "max_tokens": limits.tokens,
-            "timeout_ms": None if seconds is None else round(seconds * 1000),
+            "timeout_ms": seconds and round(seconds * 1000),
         }
         return {name: str(value) for name, value in notes.items() if value is not None}
 
@@ -225,6 +232,45 @@ def whole_number(value: object) -> int | None:
     return int(value) if isinstance(value, int) or math.isfinite(value) else None
 
 
+def copy_of_caller(ctx: ToolContext, name: str, tools: Sequence[str]) -> Agent:
+    """Copies the caller with its model, prompt, folder and settings, but only the given tools.
+
+    An MCP server without such a tool is left out, with its permissions and resources; the caller's
+    permissions hold for the copy in any case.
+    """
+    caller = ctx.agent
+    servers = keep_servers(caller.mcp_servers, tools)
+    gone = {*names_of_servers(caller.mcp_servers)} - {*names_of_servers(servers)}
+    rules = caller.permissions.items()
+    # `call_agent` comes from `sub_agents`, unless the caller has a tool of its own with this name
+    calls = "call_agent" in tools and "call_agent" not in caller.own_tools
+    return replace(
+        caller,
+        name=one_line(name, NAME_SIZE),
+        tools=tuple(tool for tool in tools if not (calls and tool == "call_agent")),
+        sub_agents=caller.sub_agents if calls else (),
+        mcp_servers=servers,
+        params=keep_server_tools(caller.params, tools),
+        permissions={key: rule for key, rule in rules if key.partition("__")[0] not in gone},
+        files=tuple(entry for entry in caller.files if server_of(entry) not in gone),
+        warnings=(),
+    )
+
+
+def tools_of_caller(ctx: ToolContext, names: Sequence[str], problem: str) -> tuple[str, ...]:
+    """Expands names to tools of the caller; a toolset yields those that the caller has (D-20).
+
+    Raises ToolError if a name matches no tool of the caller; the text is `problem` and the name.
+    """
+    found: dict[str, None] = {}
+    for name in names:
+        mine = [tool for tool in builtin.SOURCE.sets.get(name, (name,)) if tool in ctx.tools]
+        if not mine:
+            raise ToolError(f"{problem}{one_line(name, NAME_SIZE)}")
+        found.update(dict.fromkeys(mine))
+    return tuple(found)
+
+
 TOOLS = {NAME: tool(ChildBudget())}
 
 
@@ -243,37 +289,29 @@ async def delegate(
         raise ToolError(problem)
     if not task.strip():
         raise ToolError("task is required: describe what the sub-agent should do")
+    own = granted_limits(ctx)
+    if agent is not None:
+        own = Limits(seconds=ctx.agent.sub_agents_config.timeout or None)
+    given = limits or Limits()
+    granted = replace(
+        given,
+        tool_calls=given.tool_calls or own.tool_calls,
+        tokens=given.tokens or own.tokens,
+        seconds=given.seconds or own.seconds,
+    )
     if agent is None:
         if tools is not None:
             tools = tools_of_caller(ctx, tools, "Unknown tool in tools: ")
-        limits = _merge_limits(limits, granted_limits(ctx))
-        child = job(ctx, ctx.call.name, task, scope or "", limits, mode, tools=tools)
+        child = job(ctx, ctx.call.name, task, scope or "", granted, mode, tools=tools)
     elif tools is not None:
         raise ToolError("tools are for a copy of the caller; a named agent has its own")
     else:
         prompt = f"Task: {task}"
         if scope and scope.strip():
             prompt += f"\n\nContext:\nFocus on: {scope}"
-        own = Limits(seconds=ctx.agent.sub_agents_config.timeout or None)
-        child = Job(agent, task, prompt, _merge_limits(limits, own), mode=mode)
+        child = Job(agent, task, prompt, granted, mode=mode)
     return await ctx.start(replace(child, key=key))
 
-
-def _merge_limits(limits: Limits | None, default: Limits) -> Limits:
-    if limits is None:
-        return default
-    return replace(
-        limits,
-        tool_calls=limits.tool_calls or default.tool_calls,
-        tokens=limits.tokens or default.tokens,
-        seconds=limits.seconds or default.seconds,
-    )
-
-
-REPORTING = ("spawn_agent", "delegate_task")
-"""Tools whose results report durations in seconds."""
-
-CLOCK = re.compile(r"\b\d+\.\d+s\b")
 
 REPORT = re.compile(r"(\b\d+ tool calls), \d+\.\ds\b")
 """Matches the tool calls and the duration of one run in a report."""
@@ -284,7 +322,9 @@ _SUBTASK = re.compile(r"^Subtask \d+: .*\n((?:.+\n?)+)", re.MULTILINE)
 
 def without_seconds(result: ToolResult) -> str:
     """Returns the text of a result without the durations, which differ between equal runs."""
-    return CLOCK.sub("…s", result.content) if result.name in REPORTING else result.content
+    if result.name not in ("spawn_agent", "delegate_task"):
+        return result.content
+    return re.sub(r"\b\d+\.\d+s\b", "…s", result.content)
 
 
 def find_reports(tool: str, text: str) -> list[str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from axe_nb.agents.agent_tables import NO_CONFIG, SubAgentsConfig
-from axe_nb.delegation.child_copy import NAME_SIZE, copy_of_caller, tools_of_caller
+from axe_nb.delegation.spawn_agent import NAME_SIZE, copy_of_caller, tools_of_caller
 from axe_nb.errors import AxeError
 from axe_nb.messages import ToolParameter
 from axe_nb.results import RunResult
@@ -68,8 +68,7 @@ async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
         )
     if problem := find_problem(arguments):
         raise ToolError(problem)
-    name, task = arguments["label"], arguments["task_prompt"]
-    names: Sequence[str] | None = arguments.get("allowed_tools")
+    name, task, names = arguments["label"], arguments["task_prompt"], arguments.get("allowed_tools")
     if names is None:  # X-12..X-17
         tools = tuple(tool for tool in ctx.tools if tool != NAME)
     elif NAME in names:

@@ -1,7 +1,7 @@
 """Inheritance of sub-agents from their parents: permissions, limits, depth, time and folder.
 
 Nothing below a run is laxer than the run itself (D-1, D-3, D-10, D-19, D-47, D-53). A copy of its
-caller also inherits the agent: `delegation/child_copy.py`.
+caller also inherits the agent: `copy_of_caller`.
 """
 
 from __future__ import annotations

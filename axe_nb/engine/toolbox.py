@@ -17,8 +17,7 @@ from axe_nb.errors import ConfigError
 from axe_nb.messages import CallTraits, ToolCall, ToolSpec
 from axe_nb.text import list_some, quote
 from axe_nb.tools.python_tool import make_tool, tool_of
-from axe_nb.tools.registry import Registry, ToolTable
-from axe_nb.tools.tool import Describe, Effect, Tool
+from axe_nb.tools.tool import Describe, Effect, Registry, Tool, ToolTable
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -45,8 +45,7 @@ from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.snapshot import Snapshot, describe_agents, find_script_dirs, find_source_dirs
 from axe_nb.text import quote, suggestion
 from axe_nb.tools.kept_files import KeptFiles
-from axe_nb.tools.registry import ToolTable
-from axe_nb.tools.tool import Job, Tool
+from axe_nb.tools.tool import Job, Tool, ToolTable
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context

@@ -1,4 +1,4 @@
-"""Tools, the context that one call receives, and its result as bounded text for the model.
+"""Tools and their sources, the context of one call, and its result as bounded text for the model.
 
 Source: A-D1, A-1.1, D-7, D-19, D-20, X-37.
 """
@@ -16,6 +16,7 @@ from collections.abc import (
     Sequence,
 )
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -28,7 +29,7 @@ from axe_nb.messages import CallTraits, Message, ToolCall, ToolParameter, ToolSp
 from axe_nb.pictures.found import close_figure, find_parts
 from axe_nb.pictures.picture import Illustrated, NoPicture, Picture, join_parts
 from axe_nb.results import RunResult
-from axe_nb.text import cut_bytes
+from axe_nb.text import cut_bytes, nearest
 from axe_nb.tools.kept_files import KeptFiles
 
 Effect = Literal["read", "user", "network", "write", "delegate"]
@@ -351,6 +352,74 @@ class Tool:
     def spec(self) -> ToolSpec:
         """The tool as described to the model."""
         return ToolSpec(self.name, self.description, self.parameters, schema=self.schema)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolTable:
+    """A source of tools: the built-in ones, a session or one agent (D-20)."""
+
+    tools: dict[str, Tool | str] = field(default_factory=dict)
+    """Name → tool, or the module with the tool in its `TOOLS`, imported on first use."""
+    sets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Toolset or alias → the tools that it expands to."""
+
+    def find(self, name: str) -> Tool | None:
+        """Returns the tool with exactly this name."""
+        found = self.tools.get(name)
+        if isinstance(found, str):
+            tools: Mapping[str, Tool] = import_module(found).TOOLS
+            return tools[name]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """All known tools; if two sources share a name, the first one wins."""
+
+    sources: tuple[ToolTable, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all tools."""
+        return tuple(dict.fromkeys(name for source in self.sources for name in source.tools))
+
+    @property
+    def toolsets(self) -> tuple[str, ...]:
+        """Names of toolsets."""
+        sets = (item for source in self.sources for item in source.sets.items())
+        return tuple(name for name, tools in sets if len(tools) > 1)
+
+    @property
+    def known(self) -> frozenset[str]:
+        """Names of all tools, toolsets and aliases."""
+        return frozenset(self.names).union(*(source.sets for source in self.sources))
+
+    def expand(self, name: str) -> tuple[str, ...]:
+        """Expands a toolset or alias to its tools; returns any other name unchanged."""
+        sets = (source.sets[name] for source in self.sources if name in source.sets)
+        return (name,) if name in self.names else next(sets, (name,))
+
+    def find(self, name: str) -> Tool | None:
+        """Returns the tool with this name or alias."""
+        name, *others = self.expand(name)
+        found = (source.find(name) for source in self.sources if name in source.tools)
+        return None if others else next(found, None)
+
+    def nearest(self, name: str) -> str:
+        """Returns the known name closest to a mistyped one; empty if none is close.
+
+        Short names are often similar by chance, so it must also share a word or the first letter.
+        """
+        words = set(name.split("_"))
+        alike = [k for k in self.known if k[:1] == name[:1] or words & set(k.split("_"))]
+        return nearest(name, sorted(alike))
+
+    def __iter__(self) -> Iterator[Tool]:
+        return (tool for name in self.names if (tool := self.find(name)))
+
+    def with_tools(self, tools: Mapping[str, Tool]) -> Registry:
+        """Returns a registry in which these tools come before all others."""
+        return Registry((ToolTable({**tools}), *self.sources)) if tools else self
 
 
 def text_argument(arguments: Mapping[str, Any], name: str) -> str:

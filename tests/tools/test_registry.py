@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from axe_nb.engine.toolbox import REGISTRY
-from axe_nb.tools.registry import Registry, ToolTable
+from axe_nb.tools.tool import Registry, ToolTable
 from tests.engine.in_process import tool as harmless
 
 
