@@ -136,11 +136,10 @@ def agent_files() -> Iterator[str]:
         "`$XDG_CONFIG_HOME/axe/agents/`."
     )
     yield from _keys(agent.Agent, ())
-    ignored = sorted(agent.OF_THE_COMMAND_LINE) + [f"retry.{k}" for k in sorted(agent.OF_ITS_RETRY)]
     yield (
         "Keys of the Axe command line that are accepted with a warning and have no effect here: "
-        f"{_listed(ignored)}. Its `[budget] max_tokens` is read as `limits.max_total_tokens`. "
-        "Any other key is an error that names the nearest one."
+        f"{_listed(agent.IGNORED)}. Its `[budget] max_tokens` is read as "
+        "`limits.max_total_tokens`. Any other key is an error that names the nearest one."
     )
     yield AT_A_LIMIT
 

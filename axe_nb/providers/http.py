@@ -14,9 +14,8 @@ from axe_nb.errors import ConfigError, ProviderError
 from axe_nb.messages import Request, WireLog, play
 from axe_nb.providers.decompression import CODINGS, DecompressionError, decompress, find_coding
 from axe_nb.providers.key_command import fill_in_key, forget_key
-from axe_nb.providers.protocol import OnDelta, Server
+from axe_nb.providers.protocol import OnDelta, Server, find_secrets
 from axe_nb.providers.reply_errors import Headers, read_reply
-from axe_nb.providers.secrets import find_secrets
 from axe_nb.providers.streaming import StreamedReply, WireProtocol, is_stream
 
 if TYPE_CHECKING:
