@@ -37,8 +37,7 @@ from axe_nb.messages.model_table import tell_end
 from axe_nb.providers import listing
 from axe_nb.providers.key_command import fill_in_key
 from axe_nb.providers.prices import Prices, make_price_error
-from axe_nb.providers.protocol import Provider
-from axe_nb.providers.secrets import without_login
+from axe_nb.providers.protocol import Provider, without_login
 from axe_nb.providers.thinking import THINKING
 from axe_nb.recording.history_recorder import find_reason_against, history_path
 from axe_nb.sandbox.find import find_sandbox

@@ -11,9 +11,8 @@ from axe_nb.errors import ProviderError
 from axe_nb.providers import wire
 from axe_nb.providers.http import ask_server
 from axe_nb.providers.key_command import fill_in_key
-from axe_nb.providers.protocol import Server
+from axe_nb.providers.protocol import Server, find_secrets, without_login
 from axe_nb.providers.reply_errors import masked_line
-from axe_nb.providers.secrets import find_secrets, without_login
 from axe_nb.secrets import redact
 from axe_nb.text import list_some, nearest, quote
 
