@@ -130,10 +130,7 @@ def _explain(error: Exception) -> str:
 
 
 def format_data(data: Any) -> str:
-    """Formats JSON data as readable text; lone surrogates and invisible characters are escaped.
-
-    Raises ValueError if a number has too many digits, RecursionError if it is nested too deeply.
-    """
+    """Formats JSON data as readable text; lone surrogates and invisible characters are escaped."""
     text = json.dumps(_split_lines(data), ensure_ascii=False, indent=1)
     if text.isascii():
         return text

@@ -46,10 +46,7 @@ def reason(error: OSError | ValueError) -> str:
 
 
 def read_text(path: Path) -> str:
-    """Reads a UTF-8 text file, with or without a byte order mark, and with any line ends.
-
-    Raises OSError: missing, not a regular file, too large or not UTF-8; `reason` says which.
-    """
+    """Reads a UTF-8 text file, with or without a byte order mark, and with any line ends."""
     try:
         return read_real_text(Path(os.path.realpath(path)))
     except ValueError:  # a NUL
@@ -70,10 +67,7 @@ def read_real_text(path: Path) -> str:
 
 
 def write_whole(path: Path, text: str, mode: int | None = None) -> None:
-    """Writes a file atomically: a reader sees either the old or the new text.
-
-    The mode None keeps that of the existing file. Raises ConfigError if it cannot be written.
-    """
+    """Writes a file atomically; the mode None keeps that of the existing file."""
     try:
         target = Path(os.path.realpath(path))  # keeps a symbolic link
         if target.is_symlink():  # a loop of links, which would be replaced
@@ -98,11 +92,7 @@ def write_whole(path: Path, text: str, mode: int | None = None) -> None:
 
 @contextmanager
 def hold_lock(path: Path) -> Iterator[None]:
-    """Keeps others that hold it out while a file is read, changed and written again.
-
-    The lock is a file beside it; on a file system without locks, none is held. Raises ConfigError
-    if the folder cannot be written.
-    """
+    """Keeps others that hold it out while a file is read, changed and written again."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)

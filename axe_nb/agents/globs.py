@@ -94,10 +94,7 @@ def _list_names(folder: Path, wanted: Sequence[str]) -> Iterator[tuple[str, bool
 
 
 def parse_glob(pattern: str) -> tuple[str, ...]:
-    """Splits a glob into names, for `matches`; one without a folder matches files at any depth.
-
-    Raises ConfigError if it is not a valid glob.
-    """
+    """Splits a glob into names, for `matches`; one without a folder matches files at any depth."""
     check_glob(pattern)
     parts = tuple(part for part in pattern.split("/") if part not in ("", "."))
     return parts if len(parts) > 1 else ("**", *parts)

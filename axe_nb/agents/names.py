@@ -19,7 +19,7 @@ from axe_nb.text import quote
 
 
 def check_name(name: str) -> None:
-    """Raises ConfigError for an agent name that is no plain file name on every system (B-12)."""
+    """Raises ConfigError unless an agent name is a plain file name on every system (B-12)."""
     if not isinstance(name, str):
         raise ConfigError(f"an agent's name must be a string, not {type(name).__name__}")
     bad = any(part in name for part in ("/", "\\", "..", ":"))
@@ -40,10 +40,7 @@ def check_tool_name(name: str) -> None:
 
 
 def function_name(function: Any) -> str:
-    """Returns the name of a function, or of the one behind a `functools.partial`.
-
-    Raises ConfigError if it has none that a model could call it by.
-    """
+    """Returns the name of a function, or of the one behind a `functools.partial`."""
     while isinstance(function, functools.partial):
         function = function.func
     name = getattr(function, "__name__", None)

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -56,11 +55,8 @@ class ProviderInfo:
     base_url: str = ""
     """Root of its own server; empty if there is none."""
     needs_key: bool = False
-    """If true, a missing key is an error before anything is sent."""
     key_variable: str = ""
-    """Environment variable that holds its key."""
     key_command: KeyCommand | None = None
-    """Command that prints its key, used if the key is set nowhere else."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Headers of every request; `{key}` stands for the key. A header that is empty, or whose key is
     missing, is omitted."""
@@ -84,7 +80,6 @@ class ProviderInfo:
     query: str = field(default="", repr=False)
     """Query of its base URL, added to every request; may contain a key."""
     models_path: str = ""
-    """Path under which its server lists the models."""
     models_keys: tuple[str, str] = ("data", "id")
     """Keys in its list of models: that of the list itself, and that of the name in an entry."""
     software: str = "the server"
@@ -94,17 +89,15 @@ class ProviderInfo:
 
     @property
     def has_server(self) -> bool:
-        """False for models that run in this process."""
         return bool(self.base_url)
 
     @property
     def url_variable(self) -> str:
-        """Environment variable that holds its base URL."""
         return f"AXE_{in_capitals(self.name)}_BASE_URL"
 
     @property
     def url_setting(self) -> str:
-        """Place where its base URL is set: its environment variable, else its table."""
+        """Place where its base URL is set."""
         if os.environ.get(self.url_variable, "").strip():
             return f"{self.url_variable} in the environment"
         return f"base_url under [providers.{self.name}] in config.toml"
@@ -114,20 +107,18 @@ class ProviderInfo:
 
         A complete base URL decides; else the setting, else the model at OpenAI's own address.
         """
-        if self.module != PROVIDERS["openai"].module:
+        chat = PROVIDERS["openai"]
+        if self.module != chat.module:
             return self
         address = url.partition("?")[0].rstrip("/")
-        for info in (PROVIDERS["openai"], RESPONSES):
-            if address.endswith(info.chat_path):
-                return replace(
-                    self, module=info.module, chat_path=info.chat_path, has_whole_url=True
-                )
+        whole = [info for info in (chat, RESPONSES) if address.endswith(info.chat_path)]
         api = self.api
         if not api and f".{urlsplit(address).hostname}".endswith(".api.openai.com"):
             api = find_facts("openai", model).api
-        if api != "responses":
-            return self
-        return replace(self, module=RESPONSES.module, chat_path=RESPONSES.chat_path)
+        info = whole[0] if whole else RESPONSES if api == "responses" else chat
+        return replace(
+            self, module=info.module, chat_path=info.chat_path, has_whole_url=bool(whole)
+        )
 
     @property
     def speaks_responses(self) -> bool:
@@ -268,7 +259,6 @@ NO_ADDRESS = "must be a valid URL that starts with http:// or https://"
 
 
 def in_capitals(name: str) -> str:
-    """Returns the provider's name in the form used in environment variables."""
     return re.sub(r"\W", "_", name.upper())
 
 
@@ -293,20 +283,6 @@ def describe_provider(name: str, table: Mapping[str, Any]) -> ProviderInfo | Non
         api=table.get("api", ""),
         certificates=(table.get("ca_file", ""), table.get("client_cert", "")),
     )
-
-
-def make_key_command(provider: str, words: Sequence[str], folder: str, file: str) -> KeyCommand:
-    """Returns the command that prints a provider's key.
-
-    A program with a relative path is below `folder`, that of `config.toml`; `file` is that file
-    with the line of the command, for messages.
-    """
-    program, *arguments = words
-    name = PurePath(program).name
-    if name != program:
-        program = os.path.join(folder, os.path.expanduser(program))  # noqa: PTH111, PTH118
-    place = f"key_command under [providers.{provider}] in {file}"
-    return KeyCommand(words=(program, *arguments), name=name, place=place, folder=folder)
 
 
 def is_address(url: str) -> bool:

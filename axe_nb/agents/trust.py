@@ -61,10 +61,7 @@ def is_trusted(path: Path) -> bool:
 
 
 def remember_trust(entry: str) -> None:
-    """Remembers the real path of a folder that the user trusts, or an approval that they gave here.
-
-    Raises ConfigError if the list cannot be read or written.
-    """
+    """Remembers the real path of a trusted folder, or an approval that the user gave here."""
     with hold_lock(trust_file()):  # or a yes in another terminal could be lost
         lines = [HEADER, *map(json.dumps, {**load_trusted(), entry: None})]
         write_whole(trust_file(), "\n".join(lines) + "\n", mode=0o600)
@@ -83,10 +80,7 @@ def trust_new_folder(path: Path) -> None:
 
 
 def load_trusted() -> dict[str, None]:
-    """Returns the trusted folders and approvals, oldest first; none if there is no list.
-
-    Raises ConfigError if it cannot be read, others may write it, or its format is unknown.
-    """
+    """Returns the trusted folders and approvals, oldest first; none if there is no list."""
     path = trust_file()
     shown = display_path(path)
     try:
@@ -114,10 +108,7 @@ def is_outside(path: Path, target: Path) -> bool:
 
 
 def check_link(path: Path) -> Path:
-    """Returns the real path of an agent file, without reading the file.
-
-    Raises ConfigError if a link leads out of a project that the user does not trust.
-    """
+    """Returns the real path of an agent file; a link may not lead out of an untrusted project."""
     real = Path(os.path.realpath(path))
     if not is_trusted(path) and is_outside(path, real):
         raise _make_error(path, "is a link out of its project")
@@ -125,10 +116,7 @@ def check_link(path: Path) -> Path:
 
 
 def restrict(table: dict[str, Any], path: Path) -> str:
-    """Removes the entries that need trust from an agent's table; returns a warning about them.
-
-    The table is not checked yet. Raises ConfigError if the agent cannot run without them.
-    """
+    """Removes the entries that need trust from an agent's table; returns a warning about them."""
     provider, _, model = _read_text(table, "model").partition("/")
     if provider == "script" and model:
         beside = path.parent.parent / "scripts" / f"{model}.toml"

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from axe_nb.agents.agent_tables import KEY, McpServer, Retry, parse_server
@@ -23,7 +23,6 @@ from axe_nb.agents.provider_table import (
     ProviderInfo,
     check_table,
     describe_provider,
-    make_key_command,
 )
 from axe_nb.conversion.toml_tables import (
     Source,
@@ -111,10 +110,7 @@ def state_dir() -> Path:
 
 
 def format_path(path: Path) -> str:
-    """Returns the path for display, without machine-specific folders if possible.
-
-    It is relative to the current folder, the config folder or the home folder.
-    """
+    """Returns the path relative to the current, the config or the home folder, for display."""
     try:
         here, whole = Path.cwd(), path.absolute()
     except OSError:  # the current folder was deleted
@@ -154,10 +150,7 @@ def is_own(path: Path) -> bool:
 
 
 def skill_paths(skill: str, agent_path: str) -> list[Path]:
-    """Returns the candidate paths of an agent's `skill`, in order (B-6).
-
-    A relative one is below the folder above the agents, else below the config folder.
-    """
+    """Returns the places of a skill, in order: above the agents, then the config folder (B-6)."""
     path = expand_home(skill)
     if path.is_absolute():
         return [path]
@@ -218,10 +211,7 @@ class Config:
 
     @classmethod
     def load(cls) -> Config:
-        """Reads the settings; nothing is cached.
-
-        Raises ConfigError if the file cannot be read or is invalid.
-        """
+        """Reads the settings; nothing is cached."""
         file, text = f"in {format_path(config_path())}", ""
         try:
             with suppress(FileNotFoundError):
@@ -267,9 +257,16 @@ class Config:
         for name, entry in table.get("providers", {}).items():
             check_table(name, entry, source)
             if words := entry.get("key_command"):
+                program, *arguments = words
+                called = PurePath(program).name
+                if called != program:  # a relative path is below the folder of the file
+                    program = os.path.join(config_dir(), os.path.expanduser(program))  # noqa: PTH111, PTH118
+                file = f"key_command under [providers.{name}] in {format_path(config_path())}"
                 line = source.line(("providers", name, "key_command"))
-                file = f"{format_path(config_path())}, line {line}"
-                commands[name] = make_key_command(name, words, str(config_dir()), file)
+                commands[name] = KeyCommand(
+                    words=(program, *arguments), name=called, place=f"{file}, line {line}",
+                    folder=str(config_dir()),
+                )  # fmt: skip
         for model, own in table.get("prices", {}).items():
             at = ("prices", model)
             if not all(map(str.strip, model.partition("/"))):
@@ -298,10 +295,7 @@ class Config:
         return {**PROVIDERS, **{info.name: info for info in found if info}}
 
     def provider(self, name: str) -> ProviderInfo:
-        """Returns the provider of that name.
-
-        Raises ConfigError if there is no such provider (exit 1).
-        """
+        """Returns the provider of that name."""
         if name in self.known:
             return self.known[name]
         file = format_path(config_path())
@@ -327,10 +321,7 @@ class Config:
         return config_path().name if is_here else ""
 
     def api_key(self, provider: str) -> str:
-        """Returns the provider's key; empty if it needs none, or if a command prints it.
-
-        Raises ConfigError if no key is set, or it is not a valid one (exit 3, D-22).
-        """
+        """Returns the provider's key; empty if it needs none, or if a command prints it."""
         info = self.provider(provider)
         variable = info.key_variable
         key = os.environ.get(variable, "").strip() or self._get_text(provider, "api_key")
@@ -350,10 +341,7 @@ class Config:
         )
 
     def base_url(self, provider: str) -> str:
-        """Returns the configured URL of the provider's server, without a trailing slash.
-
-        Raises ConfigError: it is not an http URL; the message omits it, as it may be a key.
-        """
+        """Returns the URL of the provider's server; errors omit it, as it may be a key."""
         info = self.provider(provider)
         url = os.environ.get(info.url_variable, "").strip() or info.base_url
         address, mark, query = url.partition("?")
