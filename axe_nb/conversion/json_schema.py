@@ -220,8 +220,7 @@ def _make_validator(schema: Mapping[str, Any], deadline: float) -> Any:
             for key in others:
                 yield from validator.descend(data[key], below, path=key)
         elif not below and others:
-            named = list_some([*map(quote, others)], MAX_MISTAKES)
-            yield ValidationError(f"unexpected {named}")
+            yield ValidationError(f"unexpected {list_some([*map(quote, others)], MAX_MISTAKES)}")
 
     def check_unique(validator: Any, wanted: Any, data: Any, schema: Any) -> Iterator[Any]:
         if not wanted or not isinstance(data, list):
