@@ -39,9 +39,8 @@ from axe_nb.providers import wire
 from axe_nb.providers.http import ask_server
 from axe_nb.providers.key_command import fill_in_key
 from axe_nb.providers.prices import Prices, make_price_error
-from axe_nb.providers.protocol import Provider, Server
+from axe_nb.providers.protocol import Provider, Server, find_secrets, without_login
 from axe_nb.providers.reply_errors import masked_line
-from axe_nb.providers.secrets import find_secrets, without_login
 from axe_nb.providers.thinking import THINKING
 from axe_nb.recording.history_recorder import find_reason_against, history_path
 from axe_nb.sandbox.find import find_sandbox

@@ -13,8 +13,7 @@ from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, Response, dump
 from axe_nb.messages.answer_tool import FORCED, OUTPUT, leave_out, take_answer
 from axe_nb.providers.http import ask_server
-from axe_nb.providers.protocol import OnDelta
-from axe_nb.providers.secrets import without_login
+from axe_nb.providers.protocol import OnDelta, without_login
 from axe_nb.providers.streaming import WireProtocol
 from axe_nb.providers.thinking import asks_for_summary
 from axe_nb.providers.wire import WHOLE

@@ -26,9 +26,8 @@ import h11
 import httpx
 
 from axe_nb.errors import ProviderError
-from axe_nb.providers.protocol import Server
+from axe_nb.providers.protocol import Server, without_login
 from axe_nb.providers.reply_errors import masked_line
-from axe_nb.providers.secrets import without_login
 from axe_nb.secrets import redact
 from axe_nb.text import format_seconds
 
