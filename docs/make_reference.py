@@ -20,8 +20,16 @@ from axe_nb.agents.agent_tables import McpServer
 from axe_nb.agents.prompt import NO_PROMPT
 from axe_nb.agents.provider_table import PROVIDERS, ProviderTable
 from axe_nb.agents.user_config import UNSET, PriceTable
-from axe_nb.commands.command_table import AGENT_CELL, RUN, Command, commands_of
-from axe_nb.commands.options import FACES, OPTIONS, Face, Option
+from axe_nb.commands.command_table import (
+    AGENT_CELL,
+    FACES,
+    OPTIONS,
+    RUN,
+    Command,
+    Face,
+    Option,
+    commands_of,
+)
 from axe_nb.conversion.toml_tables import nested_table, toml_fields, type_name
 from axe_nb.engine.toolbox import BUILT_IN
 from axe_nb.expectations.language import FORMS, MEASURES
@@ -136,11 +144,10 @@ def agent_files() -> Iterator[str]:
         "`$XDG_CONFIG_HOME/axe/agents/`."
     )
     yield from _keys(agent.Agent, ())
-    ignored = sorted(agent.OF_THE_COMMAND_LINE) + [f"retry.{k}" for k in sorted(agent.OF_ITS_RETRY)]
     yield (
         "Keys of the Axe command line that are accepted with a warning and have no effect here: "
-        f"{_listed(ignored)}. Its `[budget] max_tokens` is read as `limits.max_total_tokens`. "
-        "Any other key is an error that names the nearest one."
+        f"{_listed(agent.IGNORED)}. Its `[budget] max_tokens` is read as "
+        "`limits.max_total_tokens`. Any other key is an error that names the nearest one."
     )
     yield AT_A_LIMIT
 

@@ -34,7 +34,7 @@ SAFETY: Mapping[str, tuple[str, ...]] = {
         "builtin/command_guard.py", "builtin/shell_words.py", "builtin/public_ip.py",
         "invisible.py",
     ),
-    "masks": ("secrets.py", "redaction.py", "providers/secrets.py"),
+    "masks": ("secrets.py", "redaction.py", "providers/protocol.py"),
 }  # fmt: skip
 """Group → the modules and rooms of the package whose only purpose is safety.
 

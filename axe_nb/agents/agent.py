@@ -43,9 +43,11 @@ from axe_nb.conversion.toml_tables import (
     check_choice,
     check_types,
     make_table,
+    parse_toml,
     read,
+    toml_hint,
+    update_text,
 )
-from axe_nb.conversion.toml_text import parse_toml, toml_hint, update_text
 from axe_nb.errors import ConfigError
 from axe_nb.text import quote
 

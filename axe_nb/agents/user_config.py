@@ -25,8 +25,14 @@ from axe_nb.agents.provider_table import (
     describe_provider,
     make_key_command,
 )
-from axe_nb.conversion.toml_tables import Source, WrongValue, build, check_types
-from axe_nb.conversion.toml_text import parse_toml, toml_hint
+from axe_nb.conversion.toml_tables import (
+    Source,
+    WrongValue,
+    build,
+    check_types,
+    parse_toml,
+    toml_hint,
+)
 from axe_nb.errors import ConfigError
 from axe_nb.messages import Usage
 from axe_nb.messages.model_table import suggest_model

@@ -1,4 +1,4 @@
-"""Python values as JSON data without a size limit, for records of conversations.
+"""Python values, and those of numpy and pandas, as JSON data without a size limit.
 
 `value_text` makes the text of a value for a model. Source: D-61.
 """
@@ -6,16 +6,18 @@
 from __future__ import annotations
 
 import dataclasses
-import numbers
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import date, time
 from enum import Enum
+from numbers import Integral, Real
 from typing import Any
 
 from axe_nb.conversion.own_text import own_text
 from axe_nb.conversion.value_kinds import key_of
+from axe_nb.errors import ConfigError
 from axe_nb.messages import dump
+from axe_nb.text import clean
 
 
 def jsonable(value: object) -> Any:
@@ -28,9 +30,9 @@ def jsonable(value: object) -> Any:
             return key_of(value)
         case None | bool() | str():
             return value
-        case numbers.Integral():
+        case Integral():
             return int(value)
-        case numbers.Real():
+        case Real():
             return float(value)
         case Mapping():
             return {str(jsonable(key)): jsonable(item) for key, item in value.items()}
@@ -76,3 +78,52 @@ def change_texts(value: Any, change: Callable[[str], str], *, also_keys: bool = 
             for key, item in value.items()
         }
     return value
+
+
+def to_plain(value: Any) -> Any:
+    """Converts numbers and arrays of libraries in nested data to JSON types, and nothing else."""
+    if isinstance(value, dict):
+        return {key: to_plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_plain(item) for item in value]
+    if not callable(getattr(type(value), "tolist", None)):
+        return value
+    if getattr(value, "ndim", 0):
+        return [to_plain(item) for item in value]
+    if isinstance(value, Real) and not isinstance(value, Integral):
+        return float(str(value))  # 32 bits have fewer digits than they seem to have in 64
+    return value.tolist()
+
+
+def as_number(value: object) -> object:
+    """Converts a number of any library to int or float; leaves other values, bools too, alone."""
+    if isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    return float(value) if isinstance(value, Real) else value
+
+
+def as_count(value: object) -> int | None:
+    """Returns a value as a positive integer; None if it is not one."""
+    number = as_number(value)
+    is_count = isinstance(number, int) and not isinstance(number, bool) and number > 0
+    return number if is_count else None  # type: ignore[return-value]
+
+
+def make_frame(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Any:
+    """Returns rows (column → value) as a pandas DataFrame, with texts as a notebook shows them.
+
+    Raises ConfigError: pandas is not installed.
+    """
+    try:
+        from pandas import DataFrame  # type: ignore[import-untyped]
+    except ImportError:
+        hint = "install it: pip install pandas"
+        raise ConfigError("to_frame needs pandas", hint=hint) from None
+    # pandas refuses halves of characters
+    shown = [
+        {name: clean(value) if isinstance(value, str) else value for name, value in row.items()}
+        for row in rows
+    ]
+    return DataFrame(shown, columns=columns)

@@ -238,7 +238,7 @@ class SlotPool:
     """A limited number of slots, 0 = no limit; each also takes a slot of the pool above."""
 
     def __init__(self, most: int, above: SlotPool | None = None) -> None:
-        self._slots = asyncio.Semaphore(most or sys.maxsize)
+        self._slots = asyncio.Semaphore(most) if most else nullcontext()
         self._above = above
 
     @asynccontextmanager

@@ -94,7 +94,7 @@ def find_tools(
         if tool is None or (tool.calls_sub_agents and not agent.sub_agents):
             raise _make_unknown_error(name, agent, registry)
         if agent.sub_agents_config.enabled or tool.effect != "delegate":
-            tools[name] = tool.for_agent(agent, describe)
+            tools[name] = tool.adapt(agent, describe) if tool.adapt else tool
     for name in agent.permissions:
         is_of_server = name.partition("__")[0] in servers
         if name not in tools and name not in registry.known and not is_of_server:

@@ -41,7 +41,7 @@ from axe_nb.exploring.map_batch import Asking, Batch, MapSession, Tally, Task
 from axe_nb.exploring.map_driver import Driver, Progress, Prompts, Runs
 from axe_nb.pictures.picture import Picture
 from axe_nb.providers.prices import Prices
-from axe_nb.providers.secrets import list_keys
+from axe_nb.providers.protocol import list_keys
 from axe_nb.recording.modes import find_mode
 from axe_nb.results import RunResult, Status
 from axe_nb.scripting.rules import Script, ScriptFunction, Scripts

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from axe_nb.agents.data_files import read_data, write_data
 from axe_nb.agents.files import expand_home
 from axe_nb.cell_display.front_end import find_variable
-from axe_nb.conversion.jsonable import jsonable
-from axe_nb.conversion.libraries import make_frame
+from axe_nb.conversion.jsonable import jsonable, make_frame
 from axe_nb.conversion.records import to_json
 from axe_nb.errors import ConfigError
 from axe_nb.exploring.grid_page import NAME, draw, format_grid, show_grid

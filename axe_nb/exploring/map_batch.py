@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeAlias
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_tables import TreeLimits
 from axe_nb.agents.user_config import Config
-from axe_nb.conversion.libraries import as_number
+from axe_nb.conversion.jsonable import as_number
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.loop import MAX_ERROR
 from axe_nb.engine.make_provider import Needed

@@ -13,7 +13,7 @@ from typing import Any, ParamSpec, Unpack
 
 from axe_nb.agents.agent import Agent
 from axe_nb.cell_display.front_end import make_line
-from axe_nb.conversion.libraries import as_count
+from axe_nb.conversion.jsonable import as_count
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.nested_runs import refuse_in_tool
 from axe_nb.errors import AxeError, ConfigError

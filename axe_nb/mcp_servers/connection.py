@@ -1,4 +1,4 @@
-"""The connection to one MCP server: start, list of tools, requests, restarts and end.
+"""The connection to one MCP server: start, tools, requests, restarts and end.
 
 A task of its own opens and closes the connection, as the package demands; calls of others use it
 meanwhile. All of it happens on the loop of `LoopThread`. What a server lists may be hostile.
@@ -7,27 +7,32 @@ meanwhile. All of it happens on the loop of `LoopThread`. What a server lists ma
 from __future__ import annotations
 
 import asyncio
+import base64
 import hashlib
 import json
 import logging
 import re
+import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib import metadata
-from importlib.metadata import PackageNotFoundError
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from axe_nb.agents.agent_tables import McpServer
 from axe_nb.errors import ConfigError
 from axe_nb.mcp_servers.endpoint import Endpoint
+from axe_nb.pictures.picture import NoPicture, Picture, format_bytes, join_parts
 from axe_nb.text import clean, cut_chars, format_seconds, one_line, plural, quote
 from axe_nb.threads import in_thread
-from axe_nb.tools.tool import ToolError
+from axe_nb.tools.tool import CallSite, Guard, Tool, ToolContext, ToolError, ToolOutput, as_text
 
 T = TypeVar("T")
+
+Run = Callable[[Any], Awaitable[Any]]
+"""(coroutine) → its result, from the loop of the servers."""
 
 MAX_DEATHS = 3
 """Number of consecutive deaths in calls after which a server is not restarted."""
@@ -208,19 +213,70 @@ class Connection:
         async with self._lock:
             if self._life is life:
                 await self._end()
-        lost = f"MCP server {quote(self.name)} exited"
-        if self.server.url:
-            lost = f"the connection to MCP server {quote(self.name)} was lost"
+        named = f"MCP server {quote(self.name)}"
+        lost = f"the connection to {named} was lost" if self.server.url else f"{named} exited"
         raise ToolError(
             f"{lost} during this call{self._endpoint.explain_end()}; the call may or may not have "
             "taken effect. The next call starts it again"
         )
 
+    async def read_resource(self, uri: str) -> str:
+        answer = await self.ask(lambda session: session.read_resource(uri))
+        return "\n".join(map(format_resource, answer.contents))
+
+    async def get_prompt(self, prompt: str, arguments: Mapping[str, str]) -> str:
+        answer = await self.ask(lambda session: session.get_prompt(prompt, dict(arguments)))
+        return join_parts((read_block(one.content) for one in answer.messages), "\n\n").text
+
+    def make_tools(self, run: Run) -> list[Tool]:
+        """Returns the tools of the server, once started, in its own order."""
+
+        def guard(arguments: Mapping[str, Any], site: CallSite) -> Guard:
+            return Guard(note=self.label)
+
+        return [
+            Tool(
+                name, tool.description, {}, partial(self._call, run, tool.name),
+                "read" if self.server.is_read_only(tool.name) else "write",
+                guard=guard, schema=tool.schema, server=self.name,
+            )
+            for name, tool in self.listing.name_tools(self.name).items()
+        ]  # fmt: skip
+
+    async def _call(
+        self, run: Run, name: str, ctx: ToolContext, arguments: Mapping[str, Any]
+    ) -> ToolOutput:
+        async def send(session: Any) -> Any:
+            # its structured result is not checked against the server's schema: that is left to the
+            # model, and a hostile schema could keep a check busy forever
+            import mcp_types
+            from pydantic import TypeAdapter
+
+            request = mcp_types.CallToolRequest(
+                params=mcp_types.CallToolRequestParams(name=name, arguments=dict(arguments))
+            )
+            kinds = TypeAdapter(mcp_types.CallToolResult | mcp_types.InputRequiredResult)
+            result = await session.send_request(request, kinds)
+            if not isinstance(result, mcp_types.CallToolResult):
+                raise ToolError("the server asked the user for input, which is not supported")
+            return result
+
+        result = await run(self.ask(send))
+        text, pictures = join_parts(map(read_block, result.content), "\n")
+        if not text and result.structured_content is not None:
+            text = as_text(result.structured_content)
+        if changes := await run(self.list_changes()):
+            told = f"while MCP server {self.name} ran: "
+            ctx.file_log.warnings += (f"{told}{note}; nothing was undone" for note in changes)
+            raise ToolError("\n".join(filter(None, [text, *changes])), self.label)
+        if result.is_error:
+            raise ToolError(text or "the tool failed without an error message", self.label)
+        return ToolOutput(text or "(no output)", pictures=pictures)
+
     async def list_changes(self) -> tuple[str, ...]:
         """Returns a note on each protected file that was changed since the last call.
 
-        A replaced file is no longer protected from the server, so the server is ended; the next
-        call starts it again.
+        A replaced file is no longer protected from the server, which is ended until the next call.
         """
         if changes := await in_thread(self._endpoint.list_changes):
             await self.close()
@@ -264,9 +320,6 @@ class Connection:
         from mcp_types import Implementation
 
         over = asyncio.Event()
-        version = "0"
-        with suppress(PackageNotFoundError):
-            version = metadata.version("axe-nb")
 
         def lose() -> None:
             life.is_over = True
@@ -280,7 +333,9 @@ class Connection:
             async with Client(
                 self._endpoint.open(lose),
                 message_handler=hear,
-                client_info=Implementation(name="axe-nb", version=version),
+                client_info=Implementation(
+                    name="axe-nb", version=sys.modules["axe_nb"].__version__
+                ),
                 cache=None,
             ) as client:
                 listing = await list_tools(client.session)
@@ -323,3 +378,35 @@ def describe(error: BaseException) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return one_line(str(error), 300) or type(error).__name__
+
+
+def read_block(block: Any) -> str | Picture:
+    """Returns the content of a block; a note if it is neither text nor a picture."""
+    match block.type:
+        case "text":
+            return str(block.text)
+        case "image":
+            with suppress(NoPicture, ValueError):
+                return Picture(base64.b64decode(block.data, validate=True))
+            return _format_media("a picture", block.mime_type, block.data)
+        case "audio":
+            return _format_media("an audio clip", block.mime_type, block.data)
+        case "resource":
+            return format_resource(block.resource)
+        case _:
+            name, uri = one_line(block.title or block.name, 200), one_line(str(block.uri), 200)
+            return f"[a resource, {name}: {uri}]"
+
+
+def format_resource(resource: Any) -> str:
+    """Returns the text of a resource; a note if it has none."""
+    text = getattr(resource, "text", None)
+    if isinstance(text, str):
+        return text
+    return _format_media("a file", resource.mime_type or "", resource.blob)
+
+
+def _format_media(what: str, media_type: str, data: str) -> str:
+    """Returns a note that replaces content that is not sent to a model."""
+    size = format_bytes(len(data) * 3 // 4)
+    return f"[{', '.join(filter(None, (what, one_line(media_type, 80), size)))}]"

@@ -82,15 +82,13 @@ class Endpoint:
 
     async def prepare(self) -> None:
         """Chooses the sandbox of the program."""
-        server = self._server
+        server, sources = self._server, self._sources
         if not server.command or self.sandbox is not None:
             return
-
-        def choose() -> Sandbox:
-            view = make_view(self._workdir, network=server.network, sources=self._sources)
-            return find_sandbox(server.sandbox, view)
-
-        sandbox = await in_thread(choose)
+        view = await in_thread(
+            lambda: make_view(self._workdir, network=server.network, sources=sources)
+        )
+        sandbox = await in_thread(find_sandbox, server.sandbox, view)
         if sandbox.level == "none" and not sandbox.is_off:
             raise ConfigError(
                 f"MCP server {quote(self._name)} was not started: no sandbox is available here, "
@@ -137,12 +135,12 @@ class Endpoint:
         """Returns the exit code and last output of the program, as the end of a sentence."""
         if self._program is None:
             return ""
-        fault, process = self._program.fault, self._program.process
-        if fault:
-            return f": {fault}"
+        process = self._program.process
+        code = process.code
+        if self._program.fault:
+            return f": {self._program.fault}"
         told = [process.failure] if process.failure else []
-        if process.code is not None and not told:
-            code = process.code
+        if code is not None and not told:
             ended = f"killed by signal {-code}" if code < 0 else f"exited with code {code}"
             told.append(f"it {ended}{': program not found' if code == 127 else ''}")
         told += process.notes

@@ -48,7 +48,6 @@ class LoopThread:
         self._thread.start()
 
     def serve(self) -> None:
-        """Runs the loop until `close` is called, then cancels what is left."""
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             runner.run(self._over.wait())
 
@@ -57,11 +56,9 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Runs a coroutine on the loop, for a caller on another one."""
         return await asyncio.wrap_future(self.begin(work))
 
     def close(self) -> None:
-        """Stops the thread."""
         self._loop.call_soon_threadsafe(self._over.set)
         self._thread.join(1.0)
 
@@ -158,7 +155,7 @@ class Servers:
         await self._thread.run(start_all())
         tools: list[Tool] = []
         for name, connection in connections.items():
-            offered = self._make_tools(connection)
+            offered = connection.make_tools(self._thread.run)
             known = [tool.name for tool in offered]
             for entry in agent.permissions:
                 if entry.startswith(f"{name}__") and entry not in known:
@@ -173,37 +170,25 @@ class Servers:
                     f"MCP server {name}: it offers {plural(len(offered), 'tool')}, and the agent "
                     f"has the first {MAX_TOOLS}; to choose others, name them in `tools`"
                 )
-        files = [
-            (entry, await self._read(connections[name], uri)) for entry, name, uri in resources
-        ]
+        files = []
+        for entry, name, uri in resources:
+            what = f"resource {quote(uri)} of MCP server {quote(name)}"
+            text = await self._ask(connections[name].read_resource(uri), what)
+            if len(text) > MAX_RESOURCE:
+                problem = f"{what} is too large: {plural(len(text), 'character')}"
+                step = "remove it from files"
+                raise ConfigError(f"{problem}, at most {MAX_RESOURCE}", hint=step)
+            files.append((entry, text))
         return ServerTools(tuple(tools), tuple(files), tuple(warnings))
-
-    async def _read(self, connection: Connection, uri: str) -> str:
-        from axe_nb.mcp_servers.tools import format_resource
-
-        what = f"resource {quote(uri)} of MCP server {quote(connection.name)}"
-        asked = connection.ask(lambda session: session.read_resource(uri))
-        answer = await self._ask(asked, what)
-        text = "\n".join(map(format_resource, answer.contents))
-        if len(text) > MAX_RESOURCE:
-            raise ConfigError(
-                f"{what} is too large: {plural(len(text), 'character')}, at most {MAX_RESOURCE}",
-                hint="remove it from files",
-            )
-        return text
 
     async def get_prompt(
         self, name: str, server: McpServer, workdir: Path, prompt: str, arguments: Mapping[str, str]
     ) -> str:
         """Returns the text of a prompt that a server offers, or raises ConfigError."""
-        from axe_nb.mcp_servers.tools import read_block
-        from axe_nb.pictures.picture import join_parts
-
         connection = self._find(name, server, workdir, frozenset())
         await self._thread.run(connection.start())
-        asked = connection.ask(lambda session: session.get_prompt(prompt, dict(arguments)))
-        answer = await self._ask(asked, f"prompt {quote(prompt)} of MCP server {quote(name)}")
-        return join_parts((read_block(one.content) for one in answer.messages), "\n\n").text
+        what = f"prompt {quote(prompt)} of MCP server {quote(name)}"
+        return await self._ask(connection.get_prompt(prompt, arguments), what)
 
     async def _ask(self, asked: Coroutine[Any, Any, T], what: str) -> T:
         try:
@@ -216,7 +201,7 @@ class Servers:
         if self._owner != os.getpid():
             return []
         running = [one for one in self._connections.values() if one.is_running]
-        tools = {tool.name: tool for one in running for tool in self._make_tools(one)}
+        tools = {tool.name: tool for one in running for tool in one.make_tools(self._thread.run)}
         return list(tools.values())
 
     def close(self) -> None:
@@ -244,8 +229,3 @@ class Servers:
 
             self._connections[key] = Connection(name, server, workdir, sources)
         return self._connections[key]
-
-    def _make_tools(self, connection: Connection) -> list[Tool]:
-        from axe_nb.mcp_servers.tools import make_tools
-
-        return make_tools(connection, self._thread.run)

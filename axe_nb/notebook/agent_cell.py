@@ -24,8 +24,7 @@ from axe_nb.commands.command_table import AGENT_CELL
 from axe_nb.commands.doctor import Problem, problems
 from axe_nb.commands.parser import parse, parser
 from axe_nb.conversion.interpolation import LEFT_OUT
-from axe_nb.conversion.toml_tables import Source
-from axe_nb.conversion.toml_text import parse_toml
+from axe_nb.conversion.toml_tables import Source, parse_toml
 from axe_nb.errors import ConfigError
 from axe_nb.notebook.option_line import find_cell_source, read_words
 from axe_nb.session.session import session

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from base64 import b64encode
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -14,9 +14,8 @@ from axe_nb.errors import ConfigError, ProviderError
 from axe_nb.messages import Request, WireLog, play
 from axe_nb.providers.decompression import CODINGS, DecompressionError, decompress, find_coding
 from axe_nb.providers.key_command import fill_in_key, forget_key
-from axe_nb.providers.protocol import OnDelta, Server
-from axe_nb.providers.reply_errors import Headers, read_reply
-from axe_nb.providers.secrets import find_secrets
+from axe_nb.providers.protocol import OnDelta, Server, find_secrets
+from axe_nb.providers.reply_errors import read_reply
 from axe_nb.providers.streaming import StreamedReply, WireProtocol, is_stream
 
 if TYPE_CHECKING:
@@ -68,44 +67,47 @@ async def ask_server(
         on_delta: takes the pieces of the stream that `body` asks for; the server may answer with a
             whole reply all the same. None = it asks for a whole reply.
     """
-    log = (request.log if request else None) or WireLog()
-
-    async def receive(server: Server) -> tuple[int, Headers, bytes, Sequence[str]]:
-        secrets = find_secrets(server)
-        async with _open(server, path, body, log) as (status, headers, pieces):
-            return status, headers, await _read(pieces, status, protocol, on_delta), secrets
-
-    async def ask() -> dict[str, Any]:
-        if log.recorded:
-            return read_reply(server.info, *await receive(server), request)
+    keyed = server
+    try:
+        if request and request.log and request.log.recorded:
+            return await _ask(server, path, body, request, protocol, on_delta)
         lock = (await find_loop()).key_lock
         keyed = await fill_in_key(server, lock)
-        received = await receive(keyed)
-        if received[0] == 401 and server.info.key_command:
-            renewed = await fill_in_key(forget_key(keyed), lock)
-            if renewed.key != keyed.key:
-                received = await receive(renewed)
-        return read_reply(server.info, *received, request)
-
-    try:
-        return await ask()
+        try:
+            return await _ask(keyed, path, body, request, protocol, on_delta)
+        except ProviderError as error:
+            if error.status != 401 or not server.info.key_command:
+                raise
+            refused = keyed
+            keyed = await fill_in_key(forget_key(refused), lock)
+            if keyed.key == refused.key:
+                raise
+        return await _ask(keyed, path, body, request, protocol, on_delta)
     except ProviderError as error:
         # its frames and the errors of httpx hold the key, and URLs with passwords
+        keyed = refused = server
         error.__cause__ = error.__context__ = None
         raise error.with_traceback(None) from None
 
 
-@asynccontextmanager
-async def _open(
-    server: Server, path: str, body: bytes, log: WireLog
-) -> AsyncIterator[tuple[int, Headers, AsyncIterator[bytes]]]:
-    """Sends a request, or plays its recorded reply: status, headers and pieces of the body."""
+async def _ask(
+    server: Server,
+    path: str,
+    body: bytes,
+    request: Request | None,
+    protocol: WireProtocol | None,
+    on_delta: OnDelta | None,
+) -> dict[str, Any]:
+    """Sends a request with its key, or plays its recorded reply; see `ask_server`."""
+    log = (request.log if request else None) or WireLog()
+    secrets = find_secrets(server)  # which also keeps them out of logs
     if recorded := log.recorded:
+        status, headers = recorded.status, recorded.headers
         async with aclosing(play(recorded, log)) as played:
-            if not recorded.status:
+            if not status:
                 await anext(played, b"")  # which raises its failure
-            yield recorded.status, recorded.headers, played
-        return
+            reply = await _read(played, status, protocol, on_delta)
+        return read_reply(server.info, status, headers, reply, secrets, request)
     log.begin()
     loop = await find_loop()
     async with loop.slots:
@@ -116,13 +118,14 @@ async def _open(
         except Exception as error:  # SSL and mocks raise more than httpx.HTTPError
             raise log.fail(_make_error(server, error)) from None
         try:
-            headers = dict(response.headers.items())
-            log.start(response.status_code, headers)
+            status, headers = response.status_code, dict(response.headers.items())
+            log.start(status, headers)
             async with aclosing(_receive(server, response, log)) as pieces:
-                yield response.status_code, headers, pieces
+                reply = await _read(pieces, status, protocol, on_delta)
         finally:
             await response.aclose()
             del response.stream  # which refers to the response: the memory of both is freed now
+    return read_reply(server.info, status, headers, reply, secrets, request)
 
 
 async def _receive(server: Server, response: httpx.Response, log: WireLog) -> AsyncGenerator[bytes]:

@@ -1,15 +1,26 @@
-"""The provider interface, and the server behind a provider."""
+"""The provider interface, and the server behind a provider: its address and its secrets."""
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol, TypeAlias
+from urllib.parse import unquote, unquote_plus, urlsplit
 
 from axe_nb.agents.provider_table import ProviderInfo
 from axe_nb.messages import Delta, Request, Response
+from axe_nb.secrets import is_secret_name, redact, remember
 
 OnDelta: TypeAlias = Callable[[Delta], None]
 """Receives a piece of the reply as it arrives; must not block or raise."""
+
+PUBLIC_HEADERS = frozenset({
+    "accept", "accept-language", "anthropic-beta", "anthropic-version", "content-type",
+    "http-referer", "openai-beta", "openai-organization", "openai-project", "referer",
+    "user-agent", "x-title",
+})  # fmt: skip
+"""Headers whose values are known not to be secrets."""
 
 
 class Server(Protocol):
@@ -40,3 +51,42 @@ class Provider(Protocol):
         Raises ProviderError if the server failed, refused the request or sent an invalid reply.
         """
         ...
+
+
+def find_secrets(server: Server) -> tuple[str, ...]:
+    """Returns the secrets of a server that an answer must not repeat, longest first.
+
+    The filter of all that is shown or kept removes them and the shorter ones from now on.
+    """
+    queried = list_keys(server.info.query)
+    found = {server.key, *queried, *map(unquote_plus, queried)}
+    with suppress(ValueError):
+        parts = urlsplit(server.base_url)
+        name, password = unquote(parts.username or ""), unquote(parts.password or "")
+        found |= {password or name, b64encode(f"{name}:{password}".encode()).decode()}
+    for name, value in server.info.headers.items():
+        if name.lower() not in PUBLIC_HEADERS and "{key}" not in value:
+            found |= {value.strip(), value.strip().partition(" ")[2]}  # also without `Bearer`
+    for secret in found:
+        remember(secret)
+    # shorter ones may be words (`lm-studio`)
+    return tuple(sorted((s for s in found if len(s) >= 16), key=len, reverse=True))
+
+
+def list_keys(query: str) -> list[str]:
+    """Returns the values in the query of a URL that may be keys."""
+    keys = []
+    for name, _, value in (one.partition("=") for one in query.split("&")):
+        is_named = name.lower() in ("code", "sig", "signature")
+        is_named = is_named or is_secret_name(unquote_plus(name))
+        # versions and dates are shorter
+        if value and (is_named or len(value) >= 24 or redact(value) != value):
+            keys.append(value)
+    return keys
+
+
+def without_login(base_url: str) -> str:
+    """Returns the base URL without user name and password."""
+    scheme, _, rest = base_url.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"

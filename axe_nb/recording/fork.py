@@ -1,20 +1,28 @@
-"""Forks: the place and its changes, and the outcomes that are taken from the recorded tree.
+"""Forks: the place and its changes, and the outcomes and agents that are taken from the old tree.
 
 Up to the place, the runs on the way to it are replayed. Elsewhere a run is replayed as long as its
-requests are the recorded ones; a different request, and all that follows from it, is live. Source:
-D-53, D-59, D-60, D-66.
+requests are the recorded ones; a different request, and all that follows from it, is live.
+
+A saved run may come from a stranger. Its agents are data: one that differs from the user's own runs
+restricted, as an agent file of a project without trust does. Source: D-53, D-59, D-60, D-66, D-81,
+docs/safety.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from itertools import count, takewhile
+from pathlib import Path
 from typing import Any, Literal
 
-from axe_nb.agents.agent import Agent
+from axe_nb.agents.agent import Agent, NoAgent
+from axe_nb.agents.prompt import TRUSTED, Context, Definition, Definitions, read_context
+from axe_nb.agents.trust import restrict, trusts_all
+from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.own_text import MAX_SHOWN, shown_value
+from axe_nb.conversion.toml_tables import make_table
 from axe_nb.engine.dispatch import is_refused
 from axe_nb.engine.person import make_given, make_reply
 from axe_nb.engine.replay import (
@@ -43,28 +51,19 @@ class RecordedRun:
     """One recorded run, as its result describes it."""
 
     def __init__(self, result: RunResult, clean: Filter) -> None:
-        """Indexes a result.
-
-        Args:
-            result: the result.
-            clean: removes secrets before requests are compared.
-        """
         self.result = result
         self.clean = clean
+        """Removes secrets before requests are compared."""
         self.exchanges = {(one.turn, one.attempt): one for one in result.exchanges}
-        """(turn, attempt) → exchange."""
         self.sent = {one.turn: one.sent for one in reversed(result.exchanges)}
         """Turn → number of messages in its request."""
+        self.last = max(self.sent, default=0)
+        """The latest turn that has a request."""
         self.children: dict[str, list[RunResult]] = {}
         """Id of a call → the runs that it started."""
         for child in result.children:
             self.children.setdefault(child.call_id, []).append(child)
         self._asked: dict[int, Description] = {}
-
-    @property
-    def last(self) -> int:
-        """The latest turn that has a request."""
-        return max(self.sent, default=0)
 
     def find(self, turn: int, attempt: int = 1) -> Exchange | None:
         """Returns an exchange that brought an answer or an error; None = there is none."""
@@ -73,13 +72,12 @@ class RecordedRun:
 
     def list_attempts(self, turn: int) -> list[Exchange]:
         """Returns the attempts of a turn up to the first that was cut, with the run's call ids."""
-        kept = []
-        for one in takewhile(bool, (self.find(turn, number) for number in count(1))):
-            assert one
-            response, calls = one.response, self.list_calls(turn)
-            response = response and replace(response, seconds=0.0, tool_calls=calls)
-            kept.append(replace(one, response=response, source="recorded"))
-        return kept
+        attempts: list[Exchange] = []
+        calls = self.list_calls(turn)
+        while one := self.find(turn, len(attempts) + 1):
+            response = one.response and replace(one.response, seconds=0.0, tool_calls=calls)
+            attempts.append(replace(one, response=response, source="recorded"))
+        return attempts
 
     def get_asked(self, turn: int) -> Description:
         """Returns the part of a turn's request that is new, as `Describer` describes it."""
@@ -93,52 +91,37 @@ class RecordedRun:
                     self._asked[number] = describer.describe(request, model)
         return self._asked[turn]
 
-    def _find_reply(self, turn: int) -> tuple[int, Message | None]:
-        """Returns the position of a turn's reply among the messages; None = it has no message."""
-        sent, messages = self.sent.get(turn, 0), self.result.messages
-        reply = messages[sent] if sent < len(messages) else None
-        return sent, reply if reply is not None and reply.role == "assistant" else None
+    def find_reply(self, turn: int) -> Message | None:
+        """Returns the message of a turn's reply; None = there is none."""
+        reply = next(iter(self.result.messages[self.sent.get(turn, 0) :]), None)
+        return reply if reply is not None and reply.role == "assistant" else None
 
     def list_calls(self, turn: int) -> tuple[ToolCall, ...]:
         """Returns the calls of a turn's reply."""
-        _, reply = self._find_reply(turn)
+        reply = self.find_reply(turn)
         if reply is not None and reply.tool_calls:
             return reply.tool_calls
         answers = [one.response for (at, _), one in self.exchanges.items() if at == turn]
-        latest = answers[-1] if answers else None
-        return latest.tool_calls if latest else ()
+        return answers[-1].tool_calls if answers and answers[-1] else ()
 
-    def find_results(self, turn: int) -> Mapping[str, ToolResult]:
+    def find_results(self, turn: int) -> dict[str, ToolResult]:
         """Returns call id → result, for the calls of a turn that have one."""
-        sent, reply = self._find_reply(turn)
-        after = self.result.messages[sent + 1 : sent + 2]
-        found = after[0].tool_results if reply is not None and after else ()
+        after = self.result.messages[self.sent.get(turn, 0) + 1 :][:1]
+        found = after[0].tool_results if self.find_reply(turn) and after else ()
         own = {call.id for call in self.list_calls(turn)}
         return {one.call_id: one for one in found if one.call_id in own}
 
-    def find_call_turn(self, call_id: str) -> int:
-        """Returns the turn that made a call; 0 = none did."""
-        turns = (turn for turn in self.sent if any(c.id == call_id for c in self.list_calls(turn)))
-        return next(turns, 0)
-
-    def count_calls_before(self, turn: int) -> int:
-        """Returns the number of calls that were made in the turns before one."""
-        before = [number for number in self.sent if number < turn]
-        refused = (is_refused(one) for n in before for one in self.find_results(n).values())
-        return sum(len(self.list_calls(number)) for number in before) - sum(refused)
-
     def open_turn(self, turn: int) -> Opening:
         """Returns the conversation before a turn, which may be the one after the last."""
-        messages = self.result.messages
+        sent = self.result.messages[: self.sent.get(min(turn, self.last), 0)]
         if turn <= self.last:
             logged = (one for one in self.result.log if one.number == turn and not one.asked)
-            said = next((one.question for one in logged), "")
-            return Opening(messages=messages[: self.sent.get(turn, 0)], said=said)
-        sent, reply = self._find_reply(self.last)
+            return Opening(messages=sent, said=next((one.question for one in logged), ""))
+        reply = self.find_reply(self.last)
         if reply is None:
-            return Opening(messages=messages[:sent])
+            return Opening(messages=sent)
         results = Message("tool", tool_results=tuple(self.find_results(self.last).values()))
-        return Opening(messages=close_open_calls([*messages[:sent], reply, results]))
+        return Opening(messages=close_open_calls([*sent, reply, results]))
 
 
 CHANGES = ("prompt", "system_prompt", "reply", "results")
@@ -165,11 +148,6 @@ class ForkPoint:
     """Id of a call of the turn → its result."""
     keeps_reply: bool = False
     """True if the turn keeps its original reply."""
-
-    @property
-    def place(self) -> str:
-        """The place, as text."""
-        return f"{self.run.id}/{self.turn}"
 
     @property
     def history(self) -> Sequence[Message]:
@@ -206,13 +184,17 @@ def make_point(
         prompt = None
     run, turn, written = find_turn(root, place)
     recorded = RecordedRun(run, find_filter())
-    is_asked = any(one.turn == turn for one in run.exchanges)
-    if not is_asked:
+    if turn not in recorded.sent:
         if turn != recorded.last + 1:
             raise make_turn_error(run, written)
         _check_goes_on(recorded)
-    if results is not None:
-        _check_results(reply, prompt, is_asked=is_asked, recorded=recorded, turn=turn)
+    if results is not None and reply is not None:
+        raise ConfigError("fork takes reply= or results=, not both: a new reply has new calls")
+    if results is not None and prompt is not None:
+        raise ConfigError(
+            "results= keeps the reply of its turn, and prompt= would change it",
+            hint="add the prompt in a fork of this fork, one turn later",
+        )
     if not isinstance(system_prompt, str | None):
         raise ConfigError(f"system_prompt takes a string, not {shown_value(system_prompt)}")
     given = make_reply(reply)
@@ -223,7 +205,7 @@ def make_point(
         )
     return ForkPoint(
         root=root, run=run, turn=turn, prompt=prompt, system_prompt=system_prompt, reply=given,
-        results={} if results is None else dict(_read_results(recorded, turn, results)),
+        results={} if results is None else _read_results(recorded, turn, results),
         keeps_reply=results is not None,
     )  # fmt: skip
 
@@ -247,73 +229,49 @@ def _check_goes_on(recorded: RecordedRun) -> None:
         )
 
 
-def _check_results(
-    reply: Any, prompt: Illustrated | None, *, is_asked: bool, recorded: RecordedRun, turn: int
-) -> None:
-    """Checks that results can be replaced in a turn."""
-    if reply is not None:
-        raise ConfigError("fork takes reply= or results=, not both: a new reply has new calls")
-    if prompt is not None:
-        raise ConfigError(
-            "results= keeps the reply of its turn, and prompt= would change it",
-            hint="add the prompt in a fork of this fork, one turn later",
-        )
-    run = recorded.result
-    if not is_asked or not recorded.list_calls(turn) or recorded.find(turn) is None:
-        raise ConfigError(f"turn {run.id}/{turn} of {name_run(run.agent, run.model)} made no calls")
-
-
 def _read_results(
     recorded: RecordedRun, turn: int, given: Mapping[int | str, Any]
-) -> list[tuple[str, ToolResult]]:
-    """Pairs the given results with the ids of their calls."""
+) -> dict[str, ToolResult]:
+    """Returns id of a call of the turn → the given result."""
+    run, calls = recorded.result, recorded.list_calls(turn)
+    if turn not in recorded.sent or not calls or recorded.find(turn) is None:
+        raise ConfigError(f"turn {run.id}/{turn} of {name_run(run.agent, run.model)} made no calls")
     if not isinstance(given, Mapping):
         raise ConfigError(f"results takes a dict from call to result, not {shown_value(given)}")
-    first = recorded.count_calls_before(turn) + 1
-    calls = recorded.list_calls(turn)
+    first = 1
+    for before in (number for number in recorded.sent if number < turn):
+        refused = sum(map(is_refused, recorded.find_results(before).values()))
+        first += len(recorded.list_calls(before)) - refused
     by_key: dict[int | str, ToolCall] = dict(enumerate(calls, first))
     by_key |= {str(number): call for number, call in enumerate(calls, first)}
     by_key |= {call.id: call for call in calls}
-    found = []
+    found = {}
     for key, value in given.items():
         call = by_key.get(key) if type(key) in (int, str) else None
         if call is None:
-            place = f"{recorded.result.id}/{turn}"
             names = [f"{n} ({one.name}, {one.id})" for n, one in enumerate(calls, first)]
             raise ConfigError(
-                f"no call {quote(cut_chars(str(key), MAX_SHOWN, '…'))} in turn {place}; "
+                f"no call {quote(cut_chars(str(key), MAX_SHOWN, '…'))} in turn {run.id}/{turn}; "
                 f"its calls are {list_some(names, 8)}"
             )
-        output = _read_result(value, call)
-        result = ToolResult(
+        if isinstance(value, BaseException):
+            why = words(value) if isinstance(value, ToolError) else fault_text(value)
+            output = ToolOutput(f"Error: {why}", is_error=True)
+        else:
+            try:
+                output = output_of(value)
+            except Exception as error:  # ToolError, or whatever the value's own methods raise
+                why = words(error) if isinstance(error, ToolError) else fault_text(error)
+                raise ConfigError(f"the result of {call.name}: {why}") from None
+        found[call.id] = ToolResult(
             call.id, cut_output(output.content), output.is_error, call.name, "given",
             pictures=output.pictures,
         )  # fmt: skip
-        found.append((call.id, result))
     return found
 
 
-def _read_result(value: Any, call: ToolCall) -> ToolOutput:
-    """Returns the output of a tool that returned or raised a value."""
-    if isinstance(value, ToolError):
-        return ToolOutput(f"Error: {words(value)}", is_error=True)
-    if isinstance(value, BaseException):
-        return ToolOutput(f"Error: {fault_text(value)}", is_error=True)
-    try:
-        return output_of(value)
-    except Exception as error:  # ToolError, or whatever the value's own methods raise
-        why = words(error) if isinstance(error, ToolError) else fault_text(error)
-        raise ConfigError(f"the result of {call.name}: {why}") from None
-
-
 def move_run(run: RunResult, before: str, now: str) -> RunResult:
-    """Returns a run with all below it, marked as recorded, below another id.
-
-    Args:
-        run: the run.
-        before: id of the run above it, in the tree that it is taken from.
-        now: the id of that run in the new tree.
-    """
+    """Returns a run with all below it, marked as recorded, below run `now` instead of `before`."""
     id = f"{now}{run.id.removeprefix(before)}"
     task = {"task_id": id} if "task_id" in run.metadata else {}
     return replace(
@@ -341,7 +299,6 @@ class _Run:
     """True once it has sent a request."""
     kept: set[int] = field(default_factory=set)
     """Turns whose calls are not made again."""
-    asked: Description = field(default_factory=dict)
 
 
 class Fork:
@@ -359,43 +316,52 @@ class Fork:
         self._adapt = adapt
         self._earlier = earlier
         self._clean = find_filter()
-        self.place = point.place
+        self.place = f"{point.run.id}/{point.turn}"
         self.changed: dict[str, Agent] = {}
         self._recorded = {run.id: RecordedRun(run, self._clean) for run in point.root.walk()}
+        self._first: dict[tuple[str, str], dict[str, RecordedRun]] = {}
+        """(agent, digest of the first request) → id → the runs that began with it."""
         self._runs: dict[str, _Run] = {}
         self._is_reached = False
-        self._way: dict[str, tuple[int, str]] = {}
+        id = point.run.id
+        self._way = {id: (point.turn if point.keeps_reply else point.turn - 1, "")}
         """Run on the way to the place → the last turn that it repeats, and the call there that
         leads on; none for the run of the place."""
-        self._used: set[str] = set()
+        self._made_again: dict[str, str] = {}
+        """The user's tool on the way to the place → the run that it started there."""
+        while (above := id.rpartition(".")[0]) and above in self._recorded:
+            run, call_id = self._recorded[above], self._recorded[id].result.call_id
+            calls = [(turn, one) for turn in run.sent for one in run.list_calls(turn)]
+            turns = [turn for turn, one in calls if one.id == call_id]
+            self._way[above] = turns[0] if turns else 0, call_id
+            for _, one in calls:
+                if one.id == call_id and not one.traits.delegates:
+                    self._made_again[one.name] = id
+            id = above
+        self._used = set(self._way)
         """Recorded runs that are in the new tree already, or will be."""
         self._alike: set[str] = set()
         """Recorded runs whose agents were given to new runs."""
-        self._made_again: dict[str, str] = {}
-        """The user's tool on the way to the place → the run that it started there."""
-        self._find_way()
-
-    def _find_way(self) -> None:
-        point, id = self._point, self._point.run.id
-        self._way[id] = (point.turn if point.keeps_reply else point.turn - 1, "")
-        while (above := id.rpartition(".")[0]) and above in self._recorded:
-            run, call_id = self._recorded[above], self._recorded[id].result.call_id
-            self._way[above] = turn, _ = run.find_call_turn(call_id), call_id
-            for call in run.list_calls(turn):
-                if call.id == call_id and not call.traits.delegates:
-                    self._made_again[call.name] = id
-            id = above
         for id, (last, _) in self._way.items():
             run = self._recorded[id]
-            self._used.add(id)
             for turn in (turn for turn in run.sent if turn <= last):
-                for call_id in self._list_kept(run, turn):
-                    for child in self._list_children(run, turn, call_id):
-                        self._used.update(below.id for below in child.walk())
+                self._use_children(run, turn)
 
     def adapt(self, run: str, agent: Agent, job: Job) -> tuple[Agent, Job]:
-        """Returns the agent and the job of a child that is about to start, with its changes."""
-        had = run if run in self._way else self._find_alike(run, agent, job)
+        """Returns the agent and the job of a child that is about to start, with its changes.
+
+        The agent is that of the recorded run with the same agent and task, as an earlier fork
+        changed it: at its own place first, else wherever it was.
+        """
+        if run in self._way:
+            had = run
+        else:
+            asked = agent.name, job.task or job.prompt
+            ids = (id for id in (run, *self._earlier) if id not in self._used)
+            free = (id for id in ids if id in self._recorded and id not in self._alike)
+            known = (self._recorded[id].result for id in free)
+            had = next((one.id for one in known if (one.agent, one.task) == asked), "")
+            self._alike.add(had)
         if had in self._earlier:
             self.changed[run] = agent = self._earlier[had]
         if run == self._point.run.id:
@@ -407,42 +373,24 @@ class Fork:
         """Returns the job of a run with its prompt and conversation up to the place."""
         if run not in self._way:
             return job
-        result = self._recorded[run].result
-        had = Illustrated(result.prompt, result.pictures)
-        is_changed = self._is_place(run, 1) and self._point.prompt
-        return replace(
-            job, asked=None if is_changed else had, open_turn=partial(self._open_turn, run)
-        )
+        recorded, said, last = self._recorded[run], self._point.prompt, self._way[run][0]
 
-    def _find_alike(self, run: str, agent: Agent, job: Job) -> str:
-        """Returns the id of the recorded run with a child's agent and task; empty = none.
-
-        Its own place first; else one that an earlier fork changed, wherever that was.
-        """
-        asked = agent.name, job.task or job.prompt
-        for id in (run, *self._earlier):
-            had = self._recorded.get(id)
-            is_free = had is not None and id not in self._used and id not in self._alike
-            if had and is_free and (had.result.agent, had.result.task) == asked:
-                self._alike.add(id)
-                return id
-        return ""
-
-    def _is_place(self, run: str, turn: int) -> bool:
-        return run == self._point.run.id and turn == self._point.turn
-
-    def _open_turn(self, run: str, turn: int) -> Opening | None:
-        """Returns the conversation before a turn up to the place; None = the run's own."""
-        said = self._point.prompt
-        if self._is_place(run, turn):
-            if said is None:
-                return self._recorded[run].open_turn(turn)
+        def open_turn(turn: int) -> Opening | None:  # None = the run's own conversation
+            if said is None or not self._is_place(run, turn):
+                is_kept = turn <= last or self._is_place(run, turn)
+                return recorded.open_turn(turn) if is_kept else None
             if turn == 1:
                 return None  # it replaces the prompt
             message = Message("user", said.text, pictures=said.pictures)
-            before = self._recorded[run].open_turn(turn).messages
+            before = recorded.open_turn(turn).messages
             return Opening(messages=(*before, message), said=said.text)
-        return self._recorded[run].open_turn(turn) if turn <= self._way[run][0] else None
+
+        had = Illustrated(recorded.result.prompt, recorded.result.pictures)
+        is_changed = self._is_place(run, 1) and said
+        return replace(job, asked=None if is_changed else had, open_turn=open_turn)
+
+    def _is_place(self, run: str, turn: int) -> bool:
+        return run == self._point.run.id and turn == self._point.turn
 
     def holds(self, place: str, has_cap: Callable[[str], bool]) -> bool:
         """See `Replay`."""
@@ -481,9 +429,9 @@ class Fork:
         run = self._runs.setdefault(id, _Run(Describer(self._clean)))
         if run.is_live:
             return None
-        run.asked = run.describer.describe(request, asked.model)
+        described = run.describer.describe(request, asked.model)
         if run.recorded is None:
-            run.recorded = self._claim(id, run.asked, request.agent)
+            run.recorded = self._claim(id, described, request.agent)
         self._is_reached = self._is_reached or self._is_place(id, turn)
         if self._is_changed_turn(id, turn):
             run.is_live = True
@@ -494,7 +442,7 @@ class Fork:
         if (
             recorded is None
             or recorded.find(turn) is None
-            or not (is_before or is_same(recorded.get_asked(turn), run.asked))
+            or not (is_before or is_same(recorded.get_asked(turn), described))
         ):
             run.is_live = True
             return None
@@ -505,7 +453,12 @@ class Fork:
         """Returns the recorded run that a new run repeats, preferably at its own place."""
         if id in self._way:
             return self._recorded[id]
-        alike = self._by_first_request.get((agent, digest(asked)), {})
+        if not self._first:
+            for run in self._recorded.values():
+                if run.find(1) is not None:
+                    first = run.result.agent, digest(run.get_asked(1))
+                    self._first.setdefault(first, {})[run.result.id] = run
+        alike = self._first.get((agent, digest(asked)), {})
         while alike:
             found = alike.pop(id if id in alike else next(iter(alike)))
             if found.result.id not in self._used:
@@ -513,38 +466,26 @@ class Fork:
                 return found
         return None
 
-    @cached_property
-    def _by_first_request(self) -> Mapping[tuple[str, str], dict[str, RecordedRun]]:
-        """(agent, digest of the first request) → id → the runs that began with it."""
-        found: dict[tuple[str, str], dict[str, RecordedRun]] = {}
-        for id, run in self._recorded.items():
-            if run.find(1) is not None:
-                found.setdefault((run.result.agent, digest(run.get_asked(1))), {})[id] = run
-        return found
-
     def _find_call(self, asked: AskedCall) -> KeptCall | None:
         known = self._runs.get(asked.run)
         if known is None or known.recorded is None or asked.turn not in known.kept:
             return None
-        recorded, kept = known.recorded, self._list_kept(known.recorded, asked.turn)
-        had = recorded.list_calls(asked.turn)
-        if len(had) != asked.count:
+        recorded, calls = known.recorded, known.recorded.list_calls(asked.turn)
+        if len(calls) != asked.count:
             return None
-        for one in had:  # a call that is made again may not claim them
-            if one.id in kept:
-                for child in self._list_children(recorded, asked.turn, one.id):
-                    self._used.update(below.id for below in child.walk())
-        one = had[asked.index]
-        if one.id not in kept:
+        self._use_children(recorded, asked.turn)  # a call that is made again may not claim them
+        one, before = calls[asked.index], recorded.result.id
+        result = self._list_kept(recorded, asked.turn).get(one.id)
+        if result is None:
             return None
-        before, children = recorded.result.id, self._list_children(recorded, asked.turn, one.id)
+        children = self._list_children(recorded, asked.turn, one.id)
         for below in (below for child in children for below in child.walk()):
             if below.id in self._earlier:
                 now = f"{asked.run}{below.id.removeprefix(before)}"
                 self.changed[now] = self._earlier[below.id]
         moved = (move_run(child, before, asked.run) for child in children)
         return KeptCall(
-            result=replace(kept[one.id], call_id=asked.call_id),
+            result=replace(result, call_id=asked.call_id),
             children=tuple(replace(child, call_id=asked.call_id) for child in moved),
             files_read=recorded.result.files_read,
             files_modified=recorded.result.files_modified,
@@ -555,15 +496,16 @@ class Fork:
 
         It is made if it leads to the place, or has no result to go on from.
         """
-        kept, point = dict(run.find_results(turn)), self._point
+        kept, point = run.find_results(turn), self._point
         if run.result.id == point.run.id and turn < point.turn:
             for call in run.list_calls(turn):
                 result = ToolResult(call.id, INTERRUPTED, is_error=True, name=call.name)
                 kept.setdefault(call.id, result)
         if self._is_place(run.result.id, turn):
             kept.update(point.results)
-        if turn == self._way.get(run.result.id, (0, ""))[0]:
-            kept.pop(self._way[run.result.id][1], None)
+        last, leading = self._way.get(run.result.id, (0, ""))
+        if turn == last:
+            kept.pop(leading, None)
         return kept
 
     def _list_children(self, run: RecordedRun, turn: int, call_id: str) -> Sequence[RunResult]:
@@ -571,6 +513,12 @@ class Fork:
         if self._is_place(run.result.id, turn) and call_id in self._point.results:
             return ()
         return run.children.get(call_id, ())
+
+    def _use_children(self, run: RecordedRun, turn: int) -> None:
+        """Notes the runs below the calls of a turn that are not made again."""
+        for call_id in self._list_kept(run, turn):
+            for child in self._list_children(run, turn, call_id):
+                self._used.update(below.id for below in child.walk())
 
     def finish(self, status: Status) -> Sequence[str]:
         """See `Replay`."""
@@ -582,3 +530,103 @@ class Fork:
             why = "the calls that lead there took a different path"
             warnings.append(f"the fork did not reach {self.place}: {why}")
         return warnings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoredAgents:
+    """The agents of a recorded tree."""
+
+    root: Agent
+    """The root agent as it ran."""
+    agents: Mapping[str, Agent] = field(default_factory=dict)
+    """Name → agent, as loaded."""
+    changed: Mapping[str, Agent] = field(default_factory=dict)
+    """Run id → its agent as changed by earlier forks."""
+    contexts: Sequence[tuple[Agent, Context]] = ()
+    """Agents with their texts."""
+    warnings: tuple[str, ...] = ()
+    """Warnings about differences from the current agents."""
+
+
+def restore_agents(result: RunResult, find: Callable[[str], Agent]) -> RestoredAgents:
+    """Returns the agents of a recorded tree.
+
+    Args:
+        result: the root.
+        find: name → the user's current agent. Raises ConfigError.
+
+    Raises ConfigError: they were not kept, and the root's is gone; or they are damaged.
+    """
+    kept = result.definitions
+    if kept is None:  # of a run whose process died
+        if not result.agent:
+            return RestoredAgents(root=NoAgent(name="", model=result.model))
+        root = replace(find(result.agent), model=result.model)
+        warning = "the agents of the forked run were not kept; the fork uses the current ones"
+        return RestoredAgents(root=root, warnings=(warning,))
+    warnings = list[str]()
+    contexts = list[tuple[Agent, Context]]()
+
+    def restore(one: Definition, *, compares: bool = False) -> Agent:
+        now = None
+        with suppress(ConfigError):
+            now = find(one.name) if one.name else None
+        if compares:
+            warnings.append(_compare(one, now))
+        agent = _restore(one, now, kept)
+        contexts.append((agent, one.context))
+        return agent
+
+    return RestoredAgents(
+        root=restore(kept.root),
+        agents={name: restore(one, compares=True) for name, one in kept.agents.items()},
+        changed={id: restore(one) for id, one in kept.changed.items()},
+        contexts=contexts,
+        warnings=tuple(filter(None, warnings)),
+    )
+
+
+def _restore(kept: Definition, now: Agent | None, tree: Definitions) -> Agent:
+    """Returns a recorded agent."""
+    if kept.agent is not None:
+        return kept.agent
+    if now is not None and _is_same(kept.values, make_table(now)):
+        return now
+    if trusts_all() or tree.memory.get(TRUSTED):
+        agent = kept.make_agent()
+    else:  # without what it would need the user's trust for, as a file of a project
+        values = deepcopy(dict(kept.values))
+        left_out = restrict(values, Path("axe", "agents", "agent.toml").absolute())
+        agent = replace(kept, values=values).make_agent()
+        agent = replace(agent, is_restricted=True, warnings=(left_out,) if left_out else ())
+    if now is not None:
+        own = {name: tool for name, tool in now.own_tools.items() if name in agent.tools}
+        agent = replace(agent, own_tools=own)
+    return agent
+
+
+def _is_same(kept: Any, now: Any) -> bool:
+    clean = find_filter()
+    return is_same(clean.json(jsonable(kept)), clean.json(jsonable(now)))
+
+
+def _compare(kept: Definition, now: Agent | None) -> str:
+    """Returns a warning if an agent has changed since it was recorded; else empty."""
+    name = quote(kept.name)
+    if now is None:
+        return f"agent {name} no longer exists; the fork uses the recorded one"
+    before, after = dict(kept.values), make_table(now)
+    pairs = {key: (before.get(key, ""), after.get(key, "")) for key in {**before, **after}}
+    keys = [key for key, (had, has) in pairs.items() if not _is_same(had, has)]
+    if not keys and (now.skill or now.files):
+        try:
+            read = read_context(now)
+        except ConfigError:
+            keys = ["skill, files"]
+        else:
+            keys += [] if _is_same(kept.skill, read.skill) else ["skill"]
+            keys += [] if _is_same(dict(kept.files), dict(read.files)) else ["files"]
+    if not keys:
+        return ""
+    changed = list_some(keys, 5)
+    return f"agent {name} has changed since ({changed}); the fork uses the recorded one"

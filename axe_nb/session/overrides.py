@@ -14,7 +14,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, TypeAlias, TypedDict, TypeVar
 
 from axe_nb.agents.agent_tables import COMMON_PARAMS, MODES, Mode
-from axe_nb.conversion.libraries import as_number, to_plain
+from axe_nb.conversion.jsonable import as_number, to_plain
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.conversion.toml_tables import is_number, is_whole
 from axe_nb.engine.person import StepFunction, make_stepper

@@ -27,8 +27,7 @@ from axe_nb.text import list_some, quote, suggestion
 from axe_nb.tools.tool import Job, Limits
 
 if TYPE_CHECKING:  # few runs are forks
-    from axe_nb.recording.fork import Fork, ForkPoint
-    from axe_nb.recording.fork_agents import RestoredAgents
+    from axe_nb.recording.fork import Fork, ForkPoint, RestoredAgents
 
 SIMPLE = [
     option.name
@@ -229,7 +228,7 @@ def begin_fork(
 ) -> BeginningFork:
     """Prepares a fork; the snapshot gets the agents of the forked run."""
     given = find(request.agent) if isinstance(request.agent, str) else request.agent
-    from axe_nb.recording.fork_agents import restore_agents
+    from axe_nb.recording.fork import restore_agents
 
     restored = restore_agents(point.root, find)
     snapshot.restore(restored.agents, restored.contexts)

@@ -91,6 +91,7 @@ class KeptFiles:
         function that opens it (None = it does not exist), `new` the content to be written.
         """
         write = Write(root=str(root), path=path, after=digest(new))
+        name = f"{root}/{path}"
         try:
             folder = _home() / self.id
             if not self.is_used:
@@ -104,32 +105,26 @@ class KeptFiles:
                 folder.mkdir(mode=0o700)
                 self.is_used = True
             if old is not None:
-                write = self._keep_old(write, folder, *old)
+                status, open_old = old
+                data = None
+                with os.fdopen(open_old(), "rb") as file:
+                    if status.st_size <= MAX_RUN:
+                        data = file.read(MAX_RUN + 1)
+                before = "" if data is None else digest(data)
+                write = replace(write, mode=stat.S_IMODE(status.st_mode), before=before)
+                if name in self._seen:
+                    pass  # the first content is the one to go back to
+                elif data is None or self._size + len(data) > MAX_RUN:
+                    self._lose(path, f"one run keeps at most {MAX_RUN // 1_000_000} MB")
+                else:
+                    write = replace(write, kept=str(len(self._seen)))
+                    _append(folder / write.kept, data)
+                    self._size += len(data)
             _append(folder / "index", json.dumps(asdict(write)).encode() + b"\n")
         except (OSError, ValueError) as error:  # the second for half characters in a name
             if not self.is_quiet:
                 self._lose(path, reason(error))
-        self._seen.add(f"{root}/{path}")
-
-    def _keep_old(
-        self, write: Write, folder: Path, status: os.stat_result, open_old: Callable[[], int]
-    ) -> Write:
-        """Stores the old content at the first write of a file; returns the write with it."""
-        data = None
-        with os.fdopen(open_old(), "rb") as file:
-            if status.st_size <= MAX_RUN:
-                data = file.read(MAX_RUN + 1)
-        before = "" if data is None else digest(data)
-        write = replace(write, mode=stat.S_IMODE(status.st_mode), before=before)
-        if f"{write.root}/{write.path}" in self._seen:
-            return write
-        if data is None or self._size + len(data) > MAX_RUN:
-            self._lose(write.path, f"one run keeps at most {MAX_RUN // 1_000_000} MB")
-            return write
-        write = replace(write, kept=str(len(self._seen)))
-        _append(folder / write.kept, data)
-        self._size += len(data)
-        return write
+        self._seen.add(name)
 
     def _lose(self, path: str, why: str) -> None:
         lost = self._lost.setdefault(why, [])

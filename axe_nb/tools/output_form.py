@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import typing
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -38,27 +37,29 @@ from axe_nb.messages import dump
 from axe_nb.providers.wire import loads
 from axe_nb.text import one_line, quote
 
+VALUE = "value"
+"""Key for data that is not an object, as some providers accept only objects at the top."""
 
-def uses_pydantic(given: Any) -> bool:
-    """True if a type is, or contains at any depth, a model or dataclass of pydantic."""
-    return "pydantic" in sys.modules and _holds_pydantic(given, set())
+Convert: TypeAlias = Callable[[Any, Mistakes], Any]
+"""(JSON data, its mistakes so far) → the Python value."""
 
 
-def _holds_pydantic(given: Any, seen: set[Any]) -> bool:
-    """Like `uses_pydantic`, but skips records already seen, as records may contain themselves."""
+def uses_pydantic(given: Any, seen: frozenset[Any] = frozenset()) -> bool:
+    """True if a type is, or contains at any depth, a model or dataclass of pydantic.
+
+    Records in `seen` are skipped, as records may contain themselves.
+    """
     if isinstance(given, type) and hasattr(given, "__pydantic_core_schema__"):
         return True
     parts, kind = [*typing.get_args(given)], typing.get_origin(given) or given
     if is_record(given) and kind not in seen:
-        seen.add(kind)
+        seen |= {kind}
         with suppress(Exception):  # those that cannot be read are told where the type is described
             parts += typing.get_type_hints(kind).values()
-    return any(_holds_pydantic(part, seen) for part in parts)
+    return any(uses_pydantic(part, seen) for part in parts)
 
 
-def _read_pydantic(
-    given: Any, where: str
-) -> tuple[Mapping[str, Any], Callable[[Any, Mistakes], Any]]:
+def _read_pydantic(given: Any, where: str) -> tuple[Mapping[str, Any], Convert]:
     """Returns the JSON Schema of a type, and what converts JSON data to it. Raises ConfigError."""
     import pydantic
 
@@ -81,13 +82,6 @@ def _read_pydantic(
         return None
 
     return schema, convert
-
-
-VALUE = "value"
-"""Key for data that is not an object, as some providers accept only objects at the top."""
-
-Convert: TypeAlias = Callable[[Any, Mistakes], Any]
-"""(JSON data, its mistakes so far) → the Python value."""
 
 
 class WrongOutput(Exception):
@@ -128,14 +122,12 @@ class Output:
                 problem = f"it is not JSON, but the text {quote(one_line(bare, MAX_SHOWN))}"
             raise WrongOutput(problem) from None
         seconds = MAX_SECONDS + len(bare) * 1e-5
-        is_whole = not self.is_wrapped or (isinstance(data, dict) and data.keys() == {VALUE})
-        mistakes = find_mistakes(self.sent, data, seconds=seconds) if is_whole else []
-        if self.is_wrapped and (mistakes or not is_whole):
-            # a model that was only told so may leave the object out
-            within = {VALUE: data}
-            others = find_mistakes(self.sent, within, seconds=seconds)
-            if not (is_whole and others):
-                data, mistakes = within, others
+        forms = [data]
+        if self.is_wrapped:  # a model that was only told so may leave the object out
+            is_whole = isinstance(data, dict) and data.keys() == {VALUE}
+            forms = [*forms, {VALUE: data}] if is_whole else [{VALUE: data}]
+        found = [(form, find_mistakes(self.sent, form, seconds=seconds)) for form in forms]
+        data, mistakes = next((one for one in found if not one[1]), found[0])
         if mistakes:
             raise WrongOutput("\n".join(mistakes))
         if self.is_wrapped:

@@ -195,8 +195,7 @@ class PythonFunction:
 class CapturedOutput:
     """Printed output of one call."""
 
-    def __init__(self) -> None:
-        self.text = ""
+    text = ""
 
     def write(self, text: str) -> int:
         """Keeps the text, as far as there is room for it."""

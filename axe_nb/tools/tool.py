@@ -344,10 +344,6 @@ class Tool:
             calls_sub_agents=self.calls_sub_agents,
         )
 
-    def for_agent(self, agent: Agent, describe: Describe) -> Tool:
-        """Returns this tool adapted to an agent."""
-        return self.adapt(agent, describe) if self.adapt else self
-
     @property
     def spec(self) -> ToolSpec:
         """The tool as described to the model."""

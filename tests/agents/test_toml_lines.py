@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.user_config import Config, config_path
-from axe_nb.conversion.toml_text import line_of
+from axe_nb.conversion.toml_tables import line_of
 from axe_nb.errors import ConfigError
 from axe_nb.scripting.rules import parse_script as parse
 

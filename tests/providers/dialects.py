@@ -11,8 +11,7 @@ from typing import Any, Protocol
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, Response, ToolParameter, ToolSpec
 from axe_nb.providers import anthropic, ollama, openai, responses
-from axe_nb.providers.protocol import Provider, Server
-from axe_nb.providers.secrets import find_secrets
+from axe_nb.providers.protocol import Provider, Server, find_secrets
 
 KEY = "sk-canary-0123456789abcdef"
 

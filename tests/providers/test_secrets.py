@@ -16,7 +16,7 @@ from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Delta
 from axe_nb.providers.openai import OpenAI
-from axe_nb.providers.secrets import find_secrets
+from axe_nb.providers.protocol import find_secrets
 from axe_nb.secrets import redact
 from tests.providers.dialects import ask
 from tests.providers.raw_server import RawServer, always, raw_server, reply
