@@ -87,12 +87,12 @@ print(tab("%%axe a --sy"))
 
 def test_one_row_and_its_field_are_an_option_everywhere(copy: Path, project: Path) -> None:
     assert (
-        "A new option: one row in `OPTIONS` of `commands/options.py`, and a field of the row's "
-        "keyword in `Overrides` and in `RunOptions` of `session/overrides.py`"
+        "A new option: one row in `OPTIONS` of `commands/command_table.py`, and a field of the "
+        "row's keyword in `Overrides` and in `RunOptions` of `session/overrides.py`"
     ) in PAGE
     row = '    Option(("--system-prompt",), "system_prompt", "another system prompt", "TEXT"),\n'
     options, overrides = (
-        copy / "axe_nb" / name for name in ("commands/options.py", "session/overrides.py")
+        copy / "axe_nb" / name for name in ("commands/command_table.py", "session/overrides.py")
     )
     add(options, '    Option(("--skill",)', row, after="\nOPTIONS: ")
     add(overrides, "    skill: ", "    system_prompt: str | None\n", after="class RunOptions")

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from axe_nb.agents.files import display_path
-from axe_nb.recording.miss import describe_change
 from axe_nb.recording.modes import Mode
+from axe_nb.recording.same_request import describe_change
 from axe_nb.testing.headless import (
     Book,
     HeadlessRun,

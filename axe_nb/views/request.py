@@ -25,8 +25,7 @@ from axe_nb.engine.plan import Plan
 from axe_nb.errors import ConfigError
 from axe_nb.messages import Message, Request, dump
 from axe_nb.recording.find_exchange import find_exchange
-from axe_nb.recording.miss import list_changes
-from axe_nb.recording.same_request import Description
+from axe_nb.recording.same_request import Description, list_changes
 from axe_nb.results import RunResult, name_run
 from axe_nb.secrets import find_filter, redact
 from axe_nb.text import clean, count_bytes, cut_chars, list_some, one_line, plural, quote

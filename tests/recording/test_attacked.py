@@ -13,8 +13,7 @@ import pytest
 import axe_nb
 from axe_nb import Agent, ProviderError, Request, call, script, script_server
 from axe_nb.engine.person import ApprovalRequest, Decision
-from axe_nb.recording.miss import list_changes
-from axe_nb.recording.same_request import is_same
+from axe_nb.recording.same_request import is_same, list_changes
 from axe_nb.session.session import session
 from axe_nb.tools.tool import ToolContext
 from tests.pictures.samples import png
