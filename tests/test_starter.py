@@ -10,7 +10,7 @@ import nbformat
 import pytest
 
 import axe_nb
-from axe_nb.agents.agent_files import scaffold
+from axe_nb.agents.agent import scaffold
 from axe_nb.cli import main
 from axe_nb.testing.check import run_headless
 
