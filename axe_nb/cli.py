@@ -178,7 +178,7 @@ def _find_asker() -> Callable[[str], str] | None:
 
 
 def _make_lesson(chosen: argparse.Namespace) -> None:
-    from axe_nb.testing.headless import find_notebooks
+    from axe_nb.testing.check import find_notebooks
     from axe_nb.testing.lesson import choose_sandbox, mark_submissions, write_student_copy
 
     marks = chosen.submissions is not None
