@@ -335,10 +335,7 @@ def _remove_ignored_keys(table: dict[str, Any], name: str, source: Source) -> li
 
 
 def find_place(agent: Agent, key: str, value: str) -> str:
-    """Returns the file and line of a value, or of an entry of a list or table.
-
-    Empty if the agent has no file, or the value is not from it but from an option of the run.
-    """
+    """Returns the file and line of a value or entry; empty if it is not from the agent's file."""
     if not agent.path or not agent.text:
         return ""
     written: Any = tomllib.loads(agent.text).get(key)

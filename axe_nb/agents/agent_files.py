@@ -37,11 +37,7 @@ def check_agents_dir(agents_dir: str | Path | None) -> None:
 
 
 def find_file(name: str, agents_dir: str | Path | None = None, also: Iterable[str] = ()) -> Path:
-    """Returns the file of the agent `name` in the first folder that has one.
-
-    Raises ConfigError if there is none; the hint suggests the most similar name, also one of
-    `also`.
-    """
+    """Returns the first file of that agent; an error suggests a similar name, also of `also`."""
     check_name(name)
     check_agents_dir(agents_dir)
     for folder in agent_dirs(agents_dir):
@@ -129,10 +125,7 @@ def _load_settings() -> Config:
 
 
 def init(name: str, agents_dir: str | Path | None = None) -> Path:
-    """Writes a commented starter file for an agent and returns its path.
-
-    Raises ConfigError if the file exists, or it cannot be written.
-    """
+    """Writes a commented starter file for an agent and returns its path."""
     path = agent_dirs(agents_dir)[0] / f"{name}.toml"
     trust_new_folder(path)
     write_new(path, scaffold(name))
@@ -140,10 +133,7 @@ def init(name: str, agents_dir: str | Path | None = None) -> Path:
 
 
 def read_schema(name: Any, agent_path: str) -> dict[str, Any]:
-    """Reads the JSON Schema that `output.schema` refers to; an agent made in code has no file.
-
-    Raises ConfigError if it does not lie beside or below the agent's file, or holds no JSON object.
-    """
+    """Reads the JSON Schema of `output.schema`, in or below the folder of the agent's file."""
     if not isinstance(name, str) or not name.strip():
         raise _make_schema_error(name, "name a JSON file, or write the schema under [output]")
     if Path(name).is_absolute() or ".." in Path(name).parts or name.startswith("~"):
@@ -153,11 +143,7 @@ def read_schema(name: Any, agent_path: str) -> dict[str, Any]:
 
 
 def read_schema_file(path: Path, name: str) -> dict[str, Any]:
-    """Reads a JSON Schema from a file with an absolute path, through no link.
-
-    `name` is the path as it was given, for errors. Raises ConfigError if it cannot be read, or does
-    not hold a JSON object.
-    """
+    """Reads a JSON Schema, through no link; `name` is the path as given, for errors."""
     try:
         schema = json.loads(read_real_text(path))
     except (OSError, RecursionError, ValueError) as error:
