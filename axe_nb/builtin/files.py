@@ -99,11 +99,7 @@ def read_file(ctx: ToolContext, path: str, offset: int = 1, limit: int = MAX_LIN
 
 
 def contents(spot: Spot) -> bytes:
-    """Returns the bytes of a regular file; of a binary file, only the first ones.
-
-    Raises ToolError if there is none, or it is too large or may hold keys; OSError if it cannot be
-    read.
-    """
+    """Returns the bytes of a regular file; of a binary file, only the first ones."""
     check_read(spot.names)
     with os.fdopen(open_file(spot), "rb") as file:
         data = file.read(PEEK)

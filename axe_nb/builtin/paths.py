@@ -65,10 +65,7 @@ class Spot:
 
 
 def locate(workdir: Path, path: str) -> Names:
-    """Returns the names of a model's path in the workdir, a real path; the path need not exist.
-
-    Raises ToolError if the path is not valid, or leads out of the workdir.
-    """
+    """Returns the names of a model's path in the workdir, a real path; the path need not exist."""
     if Path(os.path.realpath(workdir)) != workdir:
         raise ToolError(f"The working directory {workdir} was replaced by a link. Start a new run")
     if not workdir.is_dir():

@@ -10,7 +10,8 @@ import asyncio
 import contextlib
 import os
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
@@ -18,8 +19,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from axe_nb.agents.agent import Agent
-from axe_nb.agents.agent_files import creation_step, list_agents
+from axe_nb.agents.agent import Agent, creation_step, list_agents
 from axe_nb.agents.agent_tables import DEFAULT_LIMITS, parse_servers
 from axe_nb.agents.files import expand_home
 from axe_nb.agents.globs import check_glob
@@ -34,24 +34,25 @@ from axe_nb.engine.toolbox import find_tools
 from axe_nb.errors import AxeError, ConfigError, ProviderError
 from axe_nb.mcp_servers.servers import Servers
 from axe_nb.messages.model_table import tell_end
-from axe_nb.providers import listing
+from axe_nb.providers import wire
+from axe_nb.providers.http import ask_server
 from axe_nb.providers.key_command import fill_in_key
 from axe_nb.providers.prices import Prices, make_price_error
-from axe_nb.providers.protocol import Provider, without_login
+from axe_nb.providers.protocol import Provider, Server, find_secrets, without_login
+from axe_nb.providers.reply_errors import masked_line
 from axe_nb.providers.thinking import THINKING
 from axe_nb.recording.history_recorder import find_reason_against, history_path
 from axe_nb.sandbox.find import find_sandbox
 from axe_nb.sandbox.view import make_view
-from axe_nb.text import list_some, plural, printable, quote
+from axe_nb.secrets import redact
+from axe_nb.text import list_some, nearest, plural, printable, quote
 from axe_nb.threads import in_thread
 from axe_nb.views.appearance import LOOKS
 
 State = Literal["right", "note", "wrong"]
 
-PACKAGES = ("axe-nb", "ipython", "ipykernel", "ipywidgets", "anywidget", "httpx")
-"""Packages whose versions are shown; not every environment has those of the notebook."""
-
 Models: TypeAlias = dict[str, list[str]]
+"""Model of a provider → the agents that use it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,6 @@ class Finding:
     what: str
     message: str
     next_step: str = ""
-    """The next step; empty if there is nothing to do."""
 
     def __str__(self) -> str:
         signs = {"right": LOOKS["completed"].sign, "note": "·", "wrong": LOOKS["error"].sign}
@@ -86,18 +86,12 @@ async def examine(
         provider, _, model = agent.model.partition("/")
         if model.strip():
             used.setdefault(provider, {}).setdefault(model, []).append(agent.name)
-    known = [info for info in config.known.values() if info.has_server]
-    names = [
-        info.name
-        for info in known
-        if info.name in used or info.name not in PROVIDERS or config.key_source(info.name)
+    asked = [
+        _check_provider(info, used.get(info.name, {}), config)
+        for info in config.known.values()
+        if info.has_server
     ]
-    async with asyncio.TaskGroup() as group:
-        asked = [
-            group.create_task(_check_server(name, used.get(name, {}), config)) for name in names
-        ]
-    keys = [await _check_key(info, used.get(info.name, {}), config) for info in known]
-    servers = [finding for task in asked for finding in task.result()]
+    of_providers = await asyncio.gather(*asked)
     tried = await _try_servers(config, agents)
     history = Finding("right", "history", f"runs are kept in {format_path(history_path())}")
     if why := find_reason_against():
@@ -108,24 +102,22 @@ async def examine(
         for model, users in models.items():
             message, step = tell_end(f"{provider}/{model}", date.today())
             if message:
-                needed = f"{message}, needed by {_format_agents({model: users})}"
+                needed = f"{message}, needed by {_format_agents(users)}"
                 ends.append(Finding("note", f"model {provider}/{model}", needed, step))
-    return [*first, *of_agents, *ends, *keys, *servers, *tried]
+    return [*first, *of_agents, *ends, *(row for rows in of_providers for row in rows), *tried]
 
 
 def _check_versions() -> Finding:
-    found = {}
-    for name in PACKAGES:
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    missing = [name for name in PACKAGES if name not in found]
-    listed = (f"{name} {found.get(name, '(not installed)')}" for name in PACKAGES)
-    message = ", ".join([f"Python {platform.python_version()}", *listed])
-    if not missing:
-        return Finding("right", "versions", message)
-    return Finding(
-        "note", "versions", message, f"to use notebooks: pip install {' '.join(missing)}"
-    )
+    listed, missing = [f"Python {platform.python_version()}"], []
+    # not every environment has the packages of the notebook
+    for name in ("axe-nb", "ipython", "ipykernel", "ipywidgets", "anywidget", "httpx"):
+        try:
+            listed.append(f"{name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            listed.append(f"{name} (not installed)")
+            missing.append(name)
+    step = f"to use notebooks: pip install {' '.join(missing)}" if missing else ""
+    return Finding("note" if missing else "right", "versions", ", ".join(listed), step)
 
 
 def _check_sandbox() -> Finding:
@@ -138,11 +130,11 @@ def _check_sandbox() -> Finding:
     if sandbox.level == "none":
         step = "install bubblewrap, if your system has it" if os.name == "posix" else ""
         return Finding("note", "sandbox", "no sandbox works here, so commands need approval", step)
-    name = f"{sandbox.level} ({sandbox.method.name}): a command "
-    said = name + ", ".join(sandbox.promises)
+    promises = ", ".join(sandbox.promises)
+    message = f"{sandbox.level} ({sandbox.method.name}): a command {promises}"
     if not sandbox.method.not_promised:
-        return Finding("right", "sandbox", said)
-    message = f"{said}. But {', '.join(sandbox.method.not_promised)}"
+        return Finding("right", "sandbox", message)
+    message += f". But {', '.join(sandbox.method.not_promised)}"
     step = "install bubblewrap for a stronger sandbox" if sandbox.level == "files" else ""
     return Finding("note", "sandbox", message, step)
 
@@ -153,15 +145,14 @@ def _check_settings() -> tuple[Config, Finding]:
         config = Config.load()
     except ConfigError as error:
         return Config(), make_failed_finding("settings", error)
+    shown = format_path(path)
     if not path.exists():
-        return config, Finding(
-            "note", "settings", f"{format_path(path)} does not exist; it is optional"
-        )
+        return config, Finding("note", "settings", f"{shown} does not exist; it is optional")
     has_keys = any(table.get("api_key") for table in config.providers.values())
     if os.name == "posix" and path.stat().st_mode & 0o077 and has_keys:
-        message = f"{format_path(path)} contains keys and is readable by other users"
-        return config, Finding("wrong", "settings", message, f"chmod 600 {format_path(path)}")
-    return config, Finding("right", "settings", format_path(path))
+        message = f"{shown} contains keys and is readable by other users"
+        return config, Finding("wrong", "settings", message, f"chmod 600 {shown}")
+    return config, Finding("right", "settings", shown)
 
 
 def _check_agents(
@@ -201,61 +192,79 @@ def _check_agents(
     return agents, [Finding(state, "agents", message, step), *findings]
 
 
-async def _check_key(info: ProviderInfo, models: Models, config: Config) -> Finding:
-    provider, variable = info.name, info.key_variable
-    what = f"{provider} key"
-    if source := config.key_source(provider):
-        try:
-            asked = server(provider, config)
-            await fill_in_key(asked)
-        except (ConfigError, ProviderError) as error:
-            return make_failed_finding(what, error)
-        if command := asked.info.key_command:
-            return Finding("right", what, f"printed by {quote(command.name)} ({command.place})")
-        return Finding("right", what, f"set ({source})")
-    if not info.needs_key:
-        return Finding("note", what, f"{variable} is not set; requests are sent without a key")
-    if not models:
-        return Finding("note", what, f"{variable} is not set; no agent here needs it")
-    step = f"set {variable}, or api_key under [providers.{provider}] in config.toml"
-    return Finding(
-        "wrong", what, f"{variable} is not set, needed by {_format_agents(models)}", step
-    )
-
-
-async def _check_server(provider: str, models: Models, config: Config) -> list[Finding]:
-    what = f"{provider} server"
+async def _check_provider(info: ProviderInfo, models: Models, config: Config) -> list[Finding]:
+    """Examines a provider's key and, if the provider is in use, its server."""
+    name, variable = info.name, info.key_variable
+    what, source = f"{name} key", config.key_source(name)
+    if not source and info.needs_key:
+        unset = f"{variable} is not set"
+        if not models:
+            return [Finding("note", what, f"{unset}; no agent here needs it")]
+        users = _format_agents(agent for named in models.values() for agent in named)
+        step = f"set {variable}, or api_key under [providers.{name}] in config.toml"
+        return [Finding("wrong", what, f"{unset}, needed by {users}", step)]
     try:
-        asked = await fill_in_key(server(provider, config))
-    except ConfigError as error:
-        has_no_key = error.exit_code == 3  # (D-22); reported in the row of keys
-        return [] if has_no_key else [make_failed_finding(what, error)]
-    except ProviderError:  # its command prints no key: reported there too
-        return []
+        asked = await fill_in_key(server(name, config))
+    except (ConfigError, ProviderError) as error:
+        return [make_failed_finding(what, error)]
+    if command := asked.info.key_command:
+        key = Finding("right", what, f"printed by {quote(command.name)} ({command.place})")
+    elif source:
+        key = Finding("right", what, f"set ({source})")
+    else:
+        key = Finding("note", what, f"{variable} is not set; requests are sent without a key")
+    if not (source or models or name not in PROVIDERS):
+        return [key]
+    what, where = f"{name} server", format_address(asked)
     try:
-        names = await listing.models(asked)
+        names = await list_models(asked)
     except ProviderError as error:
-        where = listing.address(asked)
         if error.status in (404, 405, 501):  # 404 may also mean a wrong path
             step = f"if requests fail, check {asked.info.url_setting}"
             message = f"answers at {where}, but does not list its models"
-            return [Finding("note", what, message, step)]
+            return [key, Finding("note", what, message, step)]
         is_refused = error.category == "auth"
         message = f"up at {where}, but it rejects the key" if is_refused else error.detail
         at = "" if without_login(asked.base_url) in message else f" ({where})"
-        return [Finding("wrong", what, f"{message}{at}", error.hint or "check its base_url")]
-    up = Finding("right", what, f"up at {listing.address(asked)}, {plural(len(names), 'model')}")
-    missing = [model for model in models if not listing.has(model, names)]
-    findings = [up]
-    for model in missing:
-        message = f"has no {quote(model)}, needed by {_format_agents({model: models[model]})}"
-        step = listing.advice(asked.info, model, names) or "choose another model"
+        return [key, Finding("wrong", what, f"{message}{at}", error.hint or "check its base_url")]
+    findings = [key, Finding("right", what, f"up at {where}, {plural(len(names), 'model')}")]
+    for model, agents in models.items():
+        # Ollama adds `:latest`, Gemini `models/`
+        if not {model, f"{model}:latest", f"models/{model}"}.isdisjoint(names):
+            continue
+        step = f"it has {list_some(names, 5)}" if names else "choose another model"
+        if pull := asked.info.pull:
+            step = f"`{pull.format(model=shlex.quote(model))}`"
+        elif near := nearest(model, names):
+            step = f"did you mean {quote(near)}?"
+        message = f"has no {quote(model)}, needed by {_format_agents(agents)}"
         findings.append(Finding("wrong", what, message, step))
     return findings
 
 
-def _format_agents(models: Models) -> str:
-    agents = sorted({agent for users in models.values() for agent in users})
+async def list_models(server: Server) -> Sequence[str]:
+    """Returns the sorted names of the server's models; raises ProviderError if it cannot tell."""
+    try:
+        async with asyncio.timeout(3.0):
+            data = await ask_server(server, server.info.models_path)
+    except TimeoutError:
+        message = f"no answer from {format_address(server)} within 3s"
+        raise ProviderError("timeout", message) from None
+    field, key = server.info.models_keys
+    entries = wire.tables(data.get(field), field)
+    found = (masked_line(wire.text(entry.get(key)), 120) for entry in entries)
+    return sorted({name for name in found if name})
+
+
+def format_address(server: Server) -> str:
+    """Formats the root of the server's API, without login and keys."""
+    find_secrets(server)
+    query = server.info.query
+    return redact(without_login(server.base_url) + server.info.api_path + (query and f"?{query}"))
+
+
+def _format_agents(names: Iterable[str]) -> str:
+    agents = sorted(set(names))
     return f"{'agent' if len(agents) == 1 else 'agents'} {list_some(agents, 3)}"
 
 

@@ -8,7 +8,6 @@ Imported on first use, as httpx is.
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import socket
@@ -323,9 +322,6 @@ def _describe(
 
     base_url, check = without_login(server.base_url), f"check {server.info.url_setting}"
     table = f"under [providers.{server.info.name}] in config.toml"
-    if any(getattr(cause, "errno", 0) in (errno.EMFILE, errno.ENFILE) for cause in causes):
-        limits = "lower max_in_flight under [limits] of the agent"
-        return f"too many open files: no connection to {where}", f"raise `ulimit -n`, or {limits}"
     reason = _find_reason(causes)
     is_unreachable = isinstance(error, httpx.ConnectError) and not is_due_to(ssl.SSLError)
     if isinstance(error, httpx.ProxyError) or (is_unreachable and where != base_url):

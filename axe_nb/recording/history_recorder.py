@@ -21,7 +21,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, TypeAlias
 
-from axe_nb.agents.data_files import format_header, parse_header
+from axe_nb.agents.data_files import check_header, format_header
 from axe_nb.agents.files import reason
 from axe_nb.agents.user_config import format_path_or_name, state_dir
 from axe_nb.conversion.records import Parts, from_json, to_json
@@ -185,8 +185,9 @@ class Tree:
         try:
             for row in rows:
                 text = zlib.decompress(row).decode("utf-8", "surrogatepass")
-                _, begin = parse_header("history", text)
-                part = from_json(Part, json.loads(text[begin:]), self._shared)
+                header, _, data = text.partition("\n")
+                check_header("history", header)
+                part = from_json(Part, json.loads(data), self._shared)
                 order_of(part.run)
                 self._add(part)
         except ConfigError as error:

@@ -12,8 +12,8 @@ import pytest
 
 import axe_nb
 from axe_nb import Request, call
-from axe_nb.agents import agent_files, trust
-from axe_nb.agents.agent import Agent
+from axe_nb.agents import trust
+from axe_nb.agents.agent import Agent, init_agent
 from axe_nb.agents.agent_tables import SubAgentsConfig
 from axe_nb.agents.trust import is_trusted
 from axe_nb.cli import main
@@ -212,7 +212,7 @@ def test_folders_that_keep_a_command_from_making_them_change_no_trust(
     (folder / "axe").mkdir()
     monkeypatch.chdir(folder)
     if way == "init":
-        agent_files.init("other")
+        init_agent("other")
     else:
         trust.remember_trust(os.path.realpath(tmp_path))
     put("axe/scripts/worker.toml", '[[rule]]\ntext = "done"\n')
@@ -233,7 +233,7 @@ def test_a_folder_that_axe_nb_made_is_the_users_own(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     if way == "init":
-        agent_files.init("worker")
+        init_agent("worker")
     elif way == "save":
         Agent("worker", "script/worker").save()
     else:
@@ -245,7 +245,7 @@ def test_a_folder_that_axe_nb_made_is_the_users_own(
 
 def test_an_agent_added_to_a_clone_does_not_make_it_the_users_own(clone: Path) -> None:
     put_agent(mode="auto")
-    agent_files.init("other")
+    init_agent("other")
     Agent("third", "script/worker").save()
     assert left_out() == 'mode = "auto"'
 

@@ -33,9 +33,9 @@ import axe_nb
 from axe_nb import Agent
 from axe_nb.agents.agent_tables import SubAgentsConfig
 from axe_nb.agents.user_config import Config
+from axe_nb.commands import doctor
 from axe_nb.engine.make_provider import server
 from axe_nb.messages import Request, Response, ToolCall, Usage
-from axe_nb.providers import listing
 from axe_nb.session.portal import run_and_wait
 
 DONE = "All doneé😀."
@@ -136,7 +136,7 @@ def wrong_key(way: Direction, stream: bool) -> None:
 
 
 def listed(way: Direction, stream: bool) -> None:
-    names = run_and_wait(listing.models(server(way.provider, Config.load())))
+    names = run_and_wait(doctor.list_models(server(way.provider, Config.load())))
     assert names, "no model"
 
 
