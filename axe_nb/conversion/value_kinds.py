@@ -78,14 +78,6 @@ def find_picture(value: object) -> str:
     return kind.__name__ if shows_itself or find_figure(value) is not None else ""
 
 
-def open_safely(value: Any) -> Opened:
-    """Returns the parts of a value, or its type's name if its own methods fail."""
-    try:
-        return open_value(value)
-    except Exception:
-        return Leaf(describe(value))
-
-
 def key_of(member: Enum) -> str:
     """Returns the key of an enum member: its value if all values are strings, else its name."""
     by_value = all(isinstance(other.value, str) for other in type(member))

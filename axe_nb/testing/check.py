@@ -371,15 +371,12 @@ def run_headless(
             else:
                 own = path.with_suffix(".axe").name if prunes else ""
                 report = f"{IN_KERNEL}.end_cassette({own!r})"  # in one more cell, not saved
-                cell = load("nbformat").v4.new_code_cell(report)
-                client.nb.cells.append(cell)
-                client.execute_cell(cell, len(client.nb.cells) - 1)
-                client.nb.cells.pop()
-                shown = [output.data["text/plain"] for output in cell.outputs if "data" in output]
-                if not shown:
-                    return HeadlessRun(book=client.nb)
-                *cassette, missed = ast.literal_eval(shown[0])
-                return HeadlessRun(book=client.nb, cassette=tuple(cassette), missed=missed)
+                client.nb.cells.append(load("nbformat").v4.new_code_cell(report))
+                client.execute_cell(client.nb.cells[-1], len(client.nb.cells) - 1)
+                outputs = client.nb.cells.pop().outputs
+                shown = [output.data["text/plain"] for output in outputs if "data" in output]
+                *cassette, missed = ast.literal_eval(shown[0]) if shown else [()]
+                return HeadlessRun(book=client.nb, cassette=tuple(cassette) or None, missed=missed)
         stopped = ""
     except errors.CellTimeoutError:
         stopped = f"it did not finish within {timeout:g} s"
