@@ -47,12 +47,15 @@ def clone(project: Path) -> Path:
     return project
 
 
-@axe_nb.script("writer")
-def write_once(request: Request) -> object:
+@pytest.fixture
+def writer() -> None:
     """A model that writes a file, and then repeats what it was told."""
-    if request.turn == 1:
-        return call("write_file", path="harm.txt", content="x")
-    return request.last
+
+    @axe_nb.script("writer")
+    def write(request: Request) -> object:
+        if request.turn == 1:
+            return call("write_file", path="harm.txt", content="x")
+        return request.last
 
 
 def left_out(name: str = "worker") -> str:
@@ -323,7 +326,7 @@ def test_a_hostile_file_cannot_hide_anything_from_the_review(clone: Path) -> Non
     assert "\x1b" not in warning
 
 
-def test_below_an_agent_in_auto_a_restricted_agent_still_asks(clone: Path) -> None:
+def test_below_an_agent_in_auto_a_restricted_agent_still_asks(clone: Path, writer: None) -> None:
     put_agent(model="script/writer", tools=["write_file"])
 
     @axe_nb.script("lead")
@@ -344,7 +347,7 @@ def test_below_an_agent_in_auto_a_restricted_agent_still_asks(clone: Path) -> No
 
 @pytest.mark.parametrize("given", ['mode = "auto"', '[permissions]\nwrite_file = "allow"'])
 def test_a_denial_of_a_restricted_agent_names_the_trust_that_it_lacks_not_a_key(
-    clone: Path, given: str
+    clone: Path, writer: None, given: str
 ) -> None:
     start = 'name = "worker"\nmodel = "script/writer"\ntools = ["write_file"]\n'
     put("axe/agents/worker.toml", f"{start}{given}\n")
