@@ -116,11 +116,17 @@ class Writer(NamedTuple):
 
     clean: Filter | None
     parts: Parts
+    cleaned: dict[str, str]
+    """Text → without secrets: a result has most of its texts three times."""
 
     def text(self, value: Any) -> str:
         """Returns any value as text, without secrets."""
         text = value if type(value) is str else str(jsonable(value))
-        return self.clean.text(text) if self.clean else text
+        if self.clean is None:
+            return text
+        if text not in self.cleaned:
+            self.cleaned[text] = self.clean.text(text)
+        return self.cleaned[text]
 
     def any(self, value: Any) -> Any:
         """Returns a value of any type as JSON data, without secrets."""
@@ -150,7 +156,7 @@ def to_json(value: Any, clean: Filter | None = None, parts: Parts | None = None)
     """
     parts = Parts() if parts is None else parts
     try:
-        data: dict[str, Any] = _write(type(value), value, Writer(clean, parts))
+        data: dict[str, Any] = _write(type(value), value, Writer(clean, parts, {}))
     except RecursionError:
         raise ConfigError(f"{type(value).__name__} is nested too deeply to save") from None
     new = parts.take()
