@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import (
-    AsyncIterator,
+    AsyncGenerator,
     Awaitable,
     Callable,
     Iterable,
