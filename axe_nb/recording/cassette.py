@@ -332,7 +332,7 @@ class Cassette:
     """
 
     def __init__(self, path: str | os.PathLike[str], mode: Mode | None = None) -> None:
-        """Reads the file, if there is one. Raises ConfigError: it is no cassette, or no such mode.
+        """Reads the file, if there is one. Raises ConfigError: it is not a cassette, or the mode is unknown.
 
         Without a mode, it is `auto` where a person can be asked, else `replay`.
         """
