@@ -332,9 +332,9 @@ class Cassette:
     """
 
     def __init__(self, path: str | os.PathLike[str], mode: Mode | None = None) -> None:
-        """Reads the file, if there is one. Raises ConfigError: it is not a cassette, or the mode is unknown.
+        """Reads the file, if there is one. Raises ConfigError: it is not a cassette.
 
-        Without a mode, it is `auto` where a person can be asked, else `replay`.
+        Without a mode, the mode is `auto` where a person can be asked, else `replay`.
         """
         self.path = expand_home(os.fspath(path)).absolute()
         typed = format_path(self.path) if Path(path).is_absolute() else os.fspath(path)
