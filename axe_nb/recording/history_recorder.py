@@ -234,12 +234,9 @@ class Recorder:
     def __init__(
         self, writer: Writer, history: Sequence[Message] = (), tape: RootTape | None = None
     ) -> None:
-        """Creates the recorder.
+        """Creates the recorder; the run continues `history`.
 
-        Args:
-            writer: writes the rows.
-            history: the conversation that the run continues.
-            tape: the tape of the tree; a tree that is only replayed is not recorded.
+        A tree that is only replayed, by its `tape`, is not recorded.
         """
         self._writer = writer
         self._tape = tape
