@@ -53,7 +53,7 @@ from axe_nb.views.outline import (
     find_host,
 )
 from axe_nb.views.rows import LINES, Fact, Row, make_row, states_of
-from axe_nb.views.transcript import Node, State, Transcript
+from axe_nb.views.transcript import Node, Transcript
 
 LEVEL = f"margin:0 0 0 {LEVEL_MARGIN};padding:0 0 0 {LEVEL_PADDING};border-left:1px solid {LINE}"
 """Indentation with a thin line; without styles, a blockquote is indented too."""
@@ -70,15 +70,9 @@ CLIPPED = 40
 PLAIN = "mathjax_ignore tex2jax_ignore"
 """Classes of JupyterLab and nbconvert that keep dollar signs from being typeset."""
 
-MARK = "border-bottom:2px solid"
-"""Style of facts that need attention: no text colour has enough contrast in both kinds of theme."""
-
 STRIPE, MOST_STRIPES = 0.5, 60
 """Width in em of one sub-agent's part of the strip; maximum number of parts, above which the
 strip is omitted."""
-
-STRIP = "display:inline-block;height:.7em"
-"""Style of the strip, which holds no text: the words before it say the same as its colours."""
 
 ROOM = 16_000
 """Maximum characters of HTML for all long texts that a saved tree contains whole."""
@@ -141,7 +135,14 @@ def answer(result: RunResult) -> dict[str, str]:
 def write_tree(outline: Outline) -> str:
     """The HTML of an answer and its tree."""
     root = outline.tree
-    drawing = Drawing(_choose_folds(root))
+    cut = [block for block in _list_blocks(root) if block.whole]
+    cut.sort(key=lambda b: FIRST.index(b.label) if b.label in FIRST else len(FIRST))
+    whole, room = set[int](), ROOM
+    for block in cut:
+        if (size := len(safe(block.whole))) <= room:
+            whole.add(id(block))
+            room -= size
+    drawing = Drawing(whole)
     tree = (
         f"<details{_format_open(root.row)} style=line-height:{LINE_HEIGHT};white-space:nowrap>"
         f"<summary>{format_head(outline.root, root.row)}</summary>"
@@ -193,19 +194,6 @@ def _format_open(row: Row) -> str:
     return " open" if row.is_open else ""
 
 
-def _choose_folds(root: Entry) -> Set[int]:
-    """Returns the ids of the blocks that fit whole."""
-    cut = [block for block in _list_blocks(root) if block.whole]
-    cut.sort(key=lambda b: FIRST.index(b.label) if b.label in FIRST else len(FIRST))
-    chosen, room = set(), ROOM
-    for block in cut:
-        size = len(safe(block.whole))
-        if size <= room:
-            chosen.add(id(block))
-            room -= size
-    return chosen
-
-
 def _list_blocks(entry: Entry) -> Iterator[Block]:
     yield from entry.before
     for inner in entry.rows:
@@ -215,10 +203,20 @@ def _list_blocks(entry: Entry) -> Iterator[Block]:
 
 def format_head(root: Node, row: Row, clock: str = "") -> str:
     """The line of a root: its facts, its clock, and a strip with its sub-agents' states."""
+    strip, states = "", states_of(root)
+    if 1 < len(states) <= MOST_STRIPES:
+        stops, at = [], 0.0
+        for colour, run in groupby(LOOKS[state].colour for state in states):
+            begin, at = at, at + STRIPE * len(list(run))
+            stops.append(f"{colour} {begin:g}em {at:g}em")
+        stops.append(f"{colour} 0")  # untrusted, JupyterLab drops a gradient of one stop
+        paint = f"background:linear-gradient(90deg,{','.join(stops)})"
+        # it holds no text: the words before it say the same as its colours
+        strip = f" <i style='display:inline-block;height:.7em;width:{at:g}em;{paint}'></i>"
     return (
         f"{_format_sign(row, is_live=bool(clock))} <b>{safe(row.who)}</b> "
         f"<span style=opacity:{MUTED};white-space:normal>{_format_facts(row.facts)}{clock}</span>"
-        f"{_format_strip(states_of(root))}"
+        f"{strip}"
     )
 
 
@@ -250,24 +248,13 @@ def _format_facts(facts: Sequence[Fact]) -> str:
     shown = []
     for fact in facts:
         marks = ", ".join(
-            f"<span style='{MARK} {COLOURS[tone]}'>{safe(text)}</span>" for text, tone in fact.marks
+            # no colour of text has enough contrast in both kinds of theme
+            f"<span style='border-bottom:2px solid {COLOURS[tone]}'>{safe(text)}</span>"
+            for text, tone in fact.marks
         )
         text = safe(fact.text)
         shown.append(f"{text} ({marks})" if text and marks else text or marks)
     return " · ".join(shown)
-
-
-def _format_strip(states: Sequence[State]) -> str:
-    """Formats the states of several sub-agents as colours, in call order."""
-    if not 1 < len(states) <= MOST_STRIPES:
-        return ""
-    stops, at = [], 0.0
-    for colour, run in groupby(LOOKS[state].colour for state in states):
-        begin, at = at, at + STRIPE * len(list(run))
-        stops.append(f"{colour} {begin:g}em {at:g}em")
-    stops.append(f"{colour} 0")  # JupyterLab drops a gradient of one stop where it does not trust
-    paint = f"background:linear-gradient(90deg,{','.join(stops)})"
-    return f" <i style='{STRIP};width:{at:g}em;{paint}'></i>"
 
 
 class Drawing:

@@ -363,11 +363,15 @@ def as_lines(outline: Outline) -> Iterator[str]:
     if (sources := outline.sources()).text:
         yield from _format_block(sources, "")
         yield ""
+    yield from list_tree(outline, MINOR if outline.is_long else frozenset({THOUGHT}))
+
+
+def list_tree(outline: Outline, left_out: frozenset[str] = frozenset()) -> Iterator[str]:
+    """The lines of the tree, without the texts that have one of these labels."""
     root = outline.tree
     yield f"{root.row.look.sign} {root.row.who} · {root.row.asked}"
     for warning in outline.warnings(outline.root):
         yield from _format_block(warning, "")
-    left_out = MINOR if outline.is_long else frozenset({THOUGHT})
     yield from _format_inside(root, "  ", left_out)
 
 
