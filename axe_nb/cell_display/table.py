@@ -13,6 +13,9 @@ from axe_nb.cell_display.display import display_mode, install, is_shown, remembe
 from axe_nb.cell_display.feed import Feed, pack_parts
 from axe_nb.session.drive import Line, NoLine
 
+SHARE = 20
+"""Minimum time between redraws of a table, as a multiple of the time that drawing it took."""
+
 
 class Table:
     """A table in the output of a cell, such as a grid."""
@@ -45,7 +48,7 @@ class Table:
         news = pack_parts(before, self._parts)
         if news["parts"] or self._feed.is_due(now):
             self._feed.send(news, now)
-        self._next_at = now + 20 * (time.monotonic() - now)  # most of the time is for the runs
+        self._next_at = now + SHARE * (time.monotonic() - now)
 
     def finish(self, text: str) -> None:
         twin = self._draw("")
