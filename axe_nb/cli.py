@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 import axe_nb
-from axe_nb.agents import agent_files, user_config
+from axe_nb.agents import user_config
+from axe_nb.agents.agent import find_agent_file, init_agent
 from axe_nb.agents.files import reason, write_new
 from axe_nb.agents.trust import check_link
 from axe_nb.commands.parser import Options, command_of, parse, parse_run
@@ -61,7 +62,7 @@ def _act(name: str, chosen: argparse.Namespace) -> int:
             write_new(user_config.config_path(), user_config.SCAFFOLD, mode=0o600)
             _write(str(user_config.config_path()))
         case "init":
-            _write(str(agent_files.init(chosen.agent, chosen.agents_dir)))
+            _write(str(init_agent(chosen.agent, chosen.agents_dir)))
         case "edit":
             _edit(chosen)
         case "lesson":
@@ -147,7 +148,7 @@ def _can_prompt() -> bool:
 
 
 def _edit(chosen: argparse.Namespace) -> None:
-    found = agent_files.find_file(chosen.agent, chosen.agents_dir)
+    found = find_agent_file(chosen.agent, chosen.agents_dir)
     check_link(found)
     editor = os.environ.get("VISUAL", "").strip() or os.environ.get("EDITOR", "").strip()
     if not editor:
@@ -177,7 +178,7 @@ def _find_asker() -> Callable[[str], str] | None:
 
 
 def _make_lesson(chosen: argparse.Namespace) -> None:
-    from axe_nb.testing.headless import find_notebooks
+    from axe_nb.testing.check import find_notebooks
     from axe_nb.testing.lesson import choose_sandbox, mark_submissions, write_student_copy
 
     marks = chosen.submissions is not None

@@ -59,10 +59,7 @@ _BRACES = re.compile(r"\\\{\{|\{\{\s*([^\W\d]\w*)\s*\}\}")
 
 
 def find_workdir(agent: Agent) -> Path:
-    """Resolves the workdir of an agent to its current real path.
-
-    Raises ConfigError if it does not exist, or if a link leads it out of the current folder.
-    """
+    """Resolves the workdir of an agent to its current real path."""
     named = agent.workdir.strip()
     try:
         here = Path(os.path.realpath(os.curdir))
@@ -163,10 +160,7 @@ class Context:
 
 
 def read_context(agent: Agent, check: Callable[[], None] = lambda: None) -> Context:
-    """Reads the skill and context files of an agent; raises ConfigError as `brief` does.
-
-    `check` is called before every file and for every name; it may raise to stop reading.
-    """
+    """Reads the skill and context files of an agent; `check` may raise to stop reading."""
     workdir = find_workdir(agent)
     skill, sources = _read_skill(agent)
     files = _Files(workdir, sources)
@@ -183,11 +177,7 @@ def read_context(agent: Agent, check: Callable[[], None] = lambda: None) -> Cont
 
 
 def _read_skill(agent: Agent) -> tuple[str, list[Path]]:
-    """Returns the text of the skill, and its real path if there is one.
-
-    Raises ConfigError if there is none, if it may hold keys, or if it lies outside the project of
-    an agent that is not trusted.
-    """
+    """Returns the text of the skill, and its real path if there is one."""
     given, path = agent.skill.strip(), Path(agent.path)
     if not given:
         return "", []
@@ -310,10 +300,7 @@ def server_of(entry: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Briefing(Context):
-    """An agent's own context, read from disk, and the system prompt made of it.
-
-    Pictures are sent with the prompt, as a system prompt is text.
-    """
+    """An agent's own context, read from disk, and the system prompt made of it."""
 
     system: str
     """The whole system prompt."""
@@ -330,11 +317,7 @@ class Briefing(Context):
 
 
 def brief(agent: Agent, context: Context | None = None) -> Briefing:
-    """Assembles the agent's system prompt; its files are read now if no context is given.
-
-    Raises ConfigError if the workdir or the skill is missing, a glob is invalid, or a variable has
-    no value.
-    """
+    """Assembles the agent's system prompt; its files are read now if no context is given."""
     workdir = find_workdir(agent)
     if context is None:
         context = read_context(agent)
@@ -387,10 +370,7 @@ def _check_params(agent: Agent) -> list[str]:
 def _join_parts(
     prompt: str, skill: str, files: Iterable[tuple[str, str]]
 ) -> tuple[str, tuple[int, int]]:
-    """Joins the parts as B-7 specifies; an empty part leaves no delimiter.
-
-    Returns also where the prompt and the skill end.
-    """
+    """Joins the parts as B-7 specifies; returns also where the prompt and the skill end."""
     text = prompt if prompt.strip() else ""
     end_of_prompt = len(text)
     if skill.strip():
@@ -531,10 +511,7 @@ class Definition:
         )
 
     def make_agent(self) -> Agent:
-        """Makes the agent from its values; it lacks the user's functions.
-
-        Raises ConfigError if a value is invalid.
-        """
+        """Makes the agent from its values; it lacks the user's functions."""
         kind = Agent if self.name else NoAgent
         try:
             if "schema" in self.values.get("output", {}):  # a file: it was read for the run

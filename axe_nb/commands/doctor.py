@@ -19,8 +19,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from axe_nb.agents.agent import Agent
-from axe_nb.agents.agent_files import creation_step, list_agents
+from axe_nb.agents.agent import Agent, creation_step, list_agents
 from axe_nb.agents.agent_tables import DEFAULT_LIMITS, parse_servers
 from axe_nb.agents.files import expand_home
 from axe_nb.agents.globs import check_glob

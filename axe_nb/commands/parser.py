@@ -17,7 +17,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, NoReturn
 
-from axe_nb.agents.agent_files import has_file
+from axe_nb.agents.agent import has_agent_file
 from axe_nb.commands.command_table import (
     ABOUT,
     BARE_PROMPT,
@@ -198,7 +198,7 @@ def advise_command(face: Face, word: str, known: Collection[str]) -> str:
     meant = [name for name in known if name.partition(" ")[2] == word]
     if near := meant or list(filter(None, [nearest(word, first)])):
         return f"did you mean {' or '.join(map(quote, near))}?"
-    if has_file(word):
+    if has_agent_file(word):
         return f"to run the agent: {'%%axe' if face == 'line' else 'axe-nb run'} {word}"
     if word in commands_of(other):
         where = "notebook" if other == "line" else "terminal"

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from axe_nb.agents.agent import DEFINED, Agent
-from axe_nb.agents.agent_files import list_agents
+from axe_nb.agents.agent import DEFINED, Agent, list_agents
 from axe_nb.engine.toolbox import REGISTRY
 from axe_nb.errors import ConfigError, ExpectationError
 from axe_nb.expectations.language import MAX_SHOWN, MEASURES, Clause, Measure, parse

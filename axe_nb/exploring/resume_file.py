@@ -86,7 +86,7 @@ class ResumeFile:
             kind = format_header("runs").encode()
             first = self._file.readline(1000)
             if first != kind[: len(first)]:  # else it is ours, or the rest was never written
-                check_header(self._path, "runs", first.decode("utf-8", "replace"))
+                check_header("runs", first.decode("utf-8", "replace"), self._path)
             else:
                 self._out.write(kind[len(first) :])
             at = self._file.seek(max(len(first), len(kind)))

@@ -13,8 +13,7 @@ from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
 
-from axe_nb.agents.agent import Agent
-from axe_nb.agents.agent_files import find_file
+from axe_nb.agents.agent import Agent, find_agent_file
 from axe_nb.agents.files import expand_home, read_text, reason, write_whole
 from axe_nb.agents.names import check_name
 from axe_nb.agents.prompt import UnknownVariable, all_warnings, find_line
@@ -112,7 +111,7 @@ def _find_line(problem: Problem, source: Source) -> int | None:
 
 def _find_file(name: str, agents_dir: str) -> Path | None:
     try:
-        return find_file(name, agents_dir or None)
+        return find_agent_file(name, agents_dir or None)
     except ConfigError:
         return None
 

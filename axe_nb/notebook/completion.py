@@ -10,8 +10,7 @@ from typing import Any, TypeAlias
 
 from IPython.core.getipython import get_ipython
 
-from axe_nb.agents import agent_files
-from axe_nb.agents.agent import Agent
+from axe_nb.agents.agent import Agent, list_agents
 from axe_nb.agents.agent_tables import McpServer
 from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.agents.user_config import Config
@@ -110,7 +109,7 @@ def list_values(option: Option) -> Iterable[str] | None:
     """Values of an option or argument; None = files, which IPython completes."""
     match option.offers:
         case "agents":
-            return list_agents()
+            return list_names()
         case "models":
             return list_models()
         case "tools":
@@ -128,15 +127,15 @@ def list_values(option: Option) -> Iterable[str] | None:
             return option.choices
 
 
-def list_agents() -> list[str]:
+def list_names() -> list[str]:
     """Returns the agents of this session and of files."""
-    return sorted({*session.agents, *agent_files.list_agents(session.defaults.get("agents_dir"))})
+    return sorted({*session.agents, *list_agents(session.defaults.get("agents_dir"))})
 
 
 def list_models() -> list[str]:
     """Returns the models of agents and of earlier runs, the scripts, and the providers."""
     models = {model for _, model in session.spent} | {f"script/{name}" for name in known()}
-    for name in list_agents()[:200]:
+    for name in list_names()[:200]:
         with contextlib.suppress(ConfigError):
             models.add(session.find(name, session.defaults.get("agents_dir")).model)
     providers: Iterable[str] = PROVIDERS

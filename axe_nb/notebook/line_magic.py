@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.display import display
 
-from axe_nb.agents import agent_files
+from axe_nb.agents.agent import find_agent_file, has_agent_file, init_agent
 from axe_nb.agents.files import read_real_text, reason
 from axe_nb.agents.trust import check_link
 from axe_nb.agents.user_config import Config, format_path_or_name, load_env
@@ -94,7 +94,7 @@ def _act(shell: InteractiveShell, name: str, chosen: argparse.Namespace) -> Any:
     """Executes a parsed command; returns the text to print, or the value of the line."""
     match name:
         case "init":
-            path = format_path_or_name(agent_files.init(chosen.agent, chosen.agents_dir))
+            path = format_path_or_name(init_agent(chosen.agent, chosen.agents_dir))
             return f"written to {path}; `%axe edit {chosen.agent}` opens it in a cell"
         case "edit":
             toml = _read_toml(chosen.agent, chosen.agents_dir)
@@ -149,7 +149,7 @@ def _read_toml(name: str, agents_dir: str | None) -> str:
     """The TOML of an agent: its source, or generated for an agent made in Python."""
     if name in session.agents:
         return (session.texts.get(name) or session.agents[name].to_toml()).removesuffix("\n")
-    path = agent_files.find_file(name, agents_dir)
+    path = find_agent_file(name, agents_dir)
     real = check_link(path)
     try:
         return read_real_text(real).replace("\r\n", "\n").removesuffix("\n")
@@ -295,7 +295,7 @@ def _reset(chosen: argparse.Namespace) -> str:
 
 
 def _explain_unknown(word: str) -> ConfigError:
-    if word in session.agents or agent_files.has_file(word, session.defaults.get("agents_dir")):
+    if word in session.agents or has_agent_file(word, session.defaults.get("agents_dir")):
         hint = f"to run the agent, start a cell with %%axe {word} and put the prompt below it"
     else:
         hint = advise_command("line", word, commands_of("line"))

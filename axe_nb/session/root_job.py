@@ -11,8 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from axe_nb.agents.agent import Agent, NoAgent
-from axe_nb.agents.agent_files import has_file
+from axe_nb.agents.agent import Agent, NoAgent, has_agent_file
 from axe_nb.agents.prompt import confine, find_names, set_declared
 from axe_nb.engine.inheritance import make_child_scope
 from axe_nb.engine.plan import make_plan
@@ -55,7 +54,7 @@ def find_agent(request: RunRequest, env: Env) -> Agent:
     try:
         return env.agents.load(request.agent)
     except ConfigError as error:
-        is_there = request.agent in env.defined or has_file(request.agent, options.agents_dir)
+        is_there = request.agent in env.defined or has_agent_file(request.agent, options.agents_dir)
         if model and not is_there:  # its name may be the prompt
             alone = (
                 "to ask the model without an agent, give the prompt as -p TEXT, as the body of a "

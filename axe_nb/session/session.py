@@ -15,8 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from axe_nb.agents.agent import DEFAULTS, DEFINED, Agent
-from axe_nb.agents.agent_files import check_agents_dir
+from axe_nb.agents.agent import DEFAULTS, DEFINED, Agent, check_agents_dir
 from axe_nb.agents.names import check_name
 from axe_nb.agents.prompt import find_workdir
 from axe_nb.agents.user_config import Config

@@ -15,8 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
-from axe_nb.agents.agent import Agent
-from axe_nb.agents.agent_files import find_file, has_file, list_agents
+from axe_nb.agents.agent import Agent, find_agent_file, has_agent_file, list_agents
 from axe_nb.agents.names import parse_model
 from axe_nb.agents.prompt import Briefing, Context, Definition, Definitions, brief, read_context
 from axe_nb.engine.scope import AgentSource, RunScope
@@ -108,7 +107,7 @@ class Snapshot:
     def load(self, name: str) -> Agent:
         """Returns an agent as it was when the root started."""
         if not self.knows(name):
-            find_file(name, self._agents_dir, also=self.defined)
+            find_agent_file(name, self._agents_dir, also=self.defined)
             raise ConfigError(
                 f"agent {quote(name)} was added after this run began",
                 hint="start a new run to use it",
@@ -162,7 +161,7 @@ class Snapshot:
         names, seen = [*root.agent.sub_agents], set[str]()
         while names and root.clock.overdue(time.monotonic()) == 0.0:
             name = names.pop()
-            exists = name in self.defined or has_file(name, self._agents_dir)
+            exists = name in self.defined or has_agent_file(name, self._agents_dir)
             if name in seen or not exists:  # without the search for similar names
                 continue
             seen.add(name)

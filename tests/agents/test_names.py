@@ -93,10 +93,10 @@ def test_a_pattern_matches_a_host(pattern: str, host: str, matches: bool) -> Non
 @pytest.mark.parametrize(
     ("pattern", "told"),
     [
-        ("https://python.org", "write only the host, without https:// and path"),
-        ("python.org/docs", "write only the host, without https:// and path"),
-        ("python.org:443", "write only the host, without port and user name"),
-        ("me@python.org", "write only the host, without port and user name"),
+        ("https://python.org", "write only the host, without https://, path, port and user name"),
+        ("python.org/docs", "write only the host, without https://, path, port and user name"),
+        ("python.org:443", "write only the host, without https://, path, port and user name"),
+        ("me@python.org", "write only the host, without https://, path, port and user name"),
         ("*python.org", 'use "*" alone for all hosts'),
         ("docs.*.org", 'use "*" alone for all hosts'),
         ("*.*.org", 'use "*" alone for all hosts'),
