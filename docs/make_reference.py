@@ -279,7 +279,7 @@ def expectations() -> Iterator[str]:
     yield (
         "For `--expect`, `expect=`, `%axe expect` and `axe_nb.expect`. Separate them by `;`, which "
         "inside `/…/` and quotes belongs to the pattern or text. "
-        "[In the notebook](notebook.md#expectations) explains what they are for."
+        "[Expectations](expectations.md) explains what they are for."
     )
     rows = [[f"`{form}`", meaning] for form, meaning in FORMS.items()]
     yield _table(["expectation", "meaning"], rows)

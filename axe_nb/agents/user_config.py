@@ -1,7 +1,7 @@
 """User settings: keys, base URLs and folders; keys from a `.env` file on request.
 
 The environment takes precedence over `config.toml`, and that over the built-in defaults.
-Source: B-3, B-6, D-33, D-60, D-81, D-83, docs/notebook.md.
+Source: B-3, B-6, D-33, D-60, D-81, D-83, docs/prompts.md.
 """
 
 from __future__ import annotations

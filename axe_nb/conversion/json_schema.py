@@ -63,10 +63,8 @@ class TooSlow(Exception):
 def clean_schema(given: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Returns a schema that can be used, without the keywords that say where it comes from.
 
-    Args:
-        where: what the schema is, for the error: `[output]`.
-
-    Raises ConfigError: it is not a JSON Schema (2020-12), too large, or refers to another place.
+    Raises ConfigError: it is not a JSON Schema (2020-12), too large, or refers to another place;
+    `where` says in the message what it is: `[output]`.
     """
     schema = {key: value for key, value in given.items() if key not in AT_ROOT}
     if not all(isinstance(key, str) for key in schema):

@@ -43,10 +43,8 @@ def make_entry(
 ) -> dict[str, Any] | None:
     """Returns the entry of a tool among the tools of a request; None if the server lacks it.
 
-    Args:
-        base_url: its address, which matters for Chat Completions only.
-        name: `web_search`, or the name or type that the vendor gives to another of its tools.
-        domains: the only hosts to search; empty = all. The server searches below them too.
+    The name is `web_search`, or the vendor's own of another tool. `domains` are the only hosts to
+    search, and all below them; empty = all.
     """
     filters = options if protocol == "anthropic" else wire.table(options.get("filters"))
     own = () if filters.get("blocked_domains") else filters.get("allowed_domains") or domains
