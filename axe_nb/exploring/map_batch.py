@@ -27,7 +27,7 @@ from axe_nb.engine.make_provider import Needed
 from axe_nb.engine.meter import InFlight, UsageMeter
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import AxeError, ConfigError, ExpectationError, words
-from axe_nb.expectations.check import check
+from axe_nb.expectations import check
 from axe_nb.exploring.resume_file import ResumeFile, compute_digest, compute_key
 from axe_nb.pictures.found import split_prompt
 from axe_nb.pictures.picture import Picture

@@ -20,7 +20,7 @@ from axe_nb.conversion.interpolation import interpolate
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.nested_runs import refuse_in_tool
 from axe_nb.errors import ConfigError, ExpectationError, interrupted, words
-from axe_nb.expectations.check import check
+from axe_nb.expectations import check
 from axe_nb.exploring.executors import make_runs
 from axe_nb.exploring.grid import Grid
 from axe_nb.exploring.grid_page import NAME, list_parts, show_grid

@@ -84,7 +84,7 @@ def check_names(request: RunRequest, agent: Agent, env: Env) -> None:
     expectations = request.overrides.expect
     if expectations is None:
         return
-    from axe_nb.expectations.check import check_spelling
+    from axe_nb.expectations import check_spelling
 
     agents = [agent, *(below[0] for below in env.walk_below((agent,)))]
     if not any(one.mcp_servers for one in agents):  # their tools are not known yet
