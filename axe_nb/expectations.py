@@ -46,7 +46,6 @@ FORMS: Mapping[str, str] = {
     "the names of measures",
     '"the critic" == 1': "a name with spaces",
 }
-"""Expectation → its meaning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,13 +153,10 @@ _CONSTANTS = {"true": True, "false": False, "null": None}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clause:
-    """One expectation."""
-
     words: str
     """Text of the clause, shortened."""
     is_negated: bool
     name: str
-    """Name of the agent, tool or measure."""
     kind: str
     """`agent` or `tool`, if the clause says so; else empty."""
     measure: Measure | None
@@ -175,7 +171,6 @@ class Clause:
 
 
 def parse(text: str) -> list[Clause]:
-    """Parses expectations separated by semicolons."""
     if not isinstance(text, str):
         raise ConfigError(f"expectations must be text, not {type(text).__name__}")
     pieces = [piece.strip() for piece in _PIECE.findall(text) if piece.strip()]
@@ -258,7 +253,6 @@ class Thing:
     run: RunResult
     """The run itself, or the run that made the call."""
     name: str
-    """The agent, or the tool."""
     is_run: bool
     place: str
     """Its place, for people: `in agent lead › writer (0.3), turn 1, call of write_file`."""
@@ -428,7 +422,6 @@ def _is_forked(run: RunResult) -> bool:
 
 
 def _decide_count(clause: Clause, tree: Sequence[Thing], names: _KnownNames) -> Verdict:
-    """Counts the runs of an agent, or the calls of a tool."""
     is_agent = names.is_agent(clause)
     wanted = {clause.name} if is_agent else REGISTRY.expand(clause.name)
     things = [one for one in tree if one.is_run == is_agent and one.name in wanted]

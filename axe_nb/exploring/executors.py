@@ -132,7 +132,6 @@ class RemoteRuns(Runs):
         self._shared = b""
         self._digest = ""
         self._spare: Executor | None = None
-        """Takes the place of a process pool that broke."""
         self._alone = asyncio.Lock()
         self._jobs: set[Future[Any]] = set()
         self._is_halted = self._is_gone = False
@@ -303,13 +302,11 @@ class RemoteRuns(Runs):
         return self._is_gone
 
     def halt(self) -> None:
-        """See `Runs`; jobs in other processes run to their end."""
         self._is_halted = True
         for future in list(self._jobs):
             future.cancel()
 
     def close(self) -> None:
-        """See `Runs`."""
         super().close()
         self._end_spare()
 
@@ -340,12 +337,10 @@ class SharedPart:
     defined: Mapping[str, Agent]
     """The agents of the session that the tree can reach."""
     read: tuple[Mapping[str, Agent | ConfigError], Mapping[Key, Context | ConfigError]]
-    """Agents and texts that were read from files."""
     config: Config
     lacks: Mapping[str, tuple[str, ...]]
     """Provider → secret settings that a worker needs of its own: `base_url`, names of headers."""
     tools: tuple[Tool, ...]
-    """The session's tools that the agents use."""
     scripts: Mapping[str, ScriptFunction | Script]
     version: str
 

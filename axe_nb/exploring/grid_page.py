@@ -13,8 +13,7 @@ from math import nan
 from typing import TYPE_CHECKING, Any
 
 from axe_nb.errors import ConfigError
-from axe_nb.exploring.grid_squares import GridRun, Square, Squares
-from axe_nb.exploring.grid_statistics import compare_columns
+from axe_nb.exploring.grid_squares import GridRun, Square, Squares, compare_columns
 from axe_nb.secrets import redact
 from axe_nb.text import align_columns, clean, format_dollars, one_line, plural
 from axe_nb.views.appearance import (
@@ -62,7 +61,6 @@ def show_grid(grid: Squares, name: str = NAME, *, note: str = "") -> dict[str, s
 
 
 def list_parts(grid: Squares, note: str) -> list[str]:
-    """Returns the parts of the HTML of a grid in progress; they change one by one."""
     return _Page(grid, "", note).list_parts()
 
 
@@ -286,15 +284,12 @@ def _safe(text: str) -> str:
 
 
 def draw(grid: Squares) -> Figure:
-    """Draws the variants by quality and cost, and the quality of each square."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise ConfigError("plot needs matplotlib", hint="pip install matplotlib") from None
 
     class Drawing(Figure):
-        """A figure that notebooks show without pyplot."""
-
         def _repr_png_(self) -> bytes:
             file = BytesIO()
             self.savefig(file, format="png", dpi=90)

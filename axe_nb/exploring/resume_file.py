@@ -45,7 +45,6 @@ SIZE = 16
 """Bytes of a hash: two of a million runs agree with a chance of less than 1 in 10^26."""
 
 NOT_FINISHED = ("timeout", "cancelled")
-"""Statuses of runs that are repeated."""
 
 OF_THE_REQUEST = (None, 400, 413, 422)
 """HTTP statuses of errors that lie in the request; others, such as 404, may lie in the settings."""
@@ -56,10 +55,7 @@ UNREADABLE = (OSError, ValueError, KeyError, TypeError, RecursionError, ConfigEr
 
 
 class ResumeFile:
-    """The file, and the runs that were in it when it was opened."""
-
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Opens the file, or creates it, and scans its lines."""
         if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
             raise ConfigError(f"resume takes the path of a file, not {shown_value(path)}")
         self._path = expand_home(os.fspath(path))
@@ -68,7 +64,6 @@ class ResumeFile:
         self._found: dict[bytes, list[int]] = {}
         """Key → where the lines with its results begin, the last one first."""
         self._is_torn = False
-        """True if the last line is incomplete."""
         self.problem = ""
         """The reason that a result could not be appended; empty = all were."""
         try:
@@ -193,7 +188,6 @@ async def compute_digest(plan: Plan, overrides: Overrides) -> bytes:
 
 
 def compute_key(common: bytes, text: str, pictures: Sequence[Picture] = ()) -> str:
-    """Returns the key of one run in a resume file."""
     own = _hash([text, [picture.digest for picture in pictures]])
     return hashlib.blake2b(common + own, digest_size=SIZE).hexdigest()
 

@@ -136,7 +136,6 @@ class RunMap:
         self._batch, self._prompts, self._runs = batch, prompts, runs
         self._display = display
         self._driver: Driver | None = None
-        """The driver; None = the map was not started."""
         self._is_over = False
 
     def check(self) -> None:
@@ -240,7 +239,6 @@ class RunMap:
 
 
 def read_count(name: str, number: object) -> int:
-    """Returns the value of an option that is a positive whole number."""
     found = as_count(number)
     if found is None:
         raise ConfigError(f"{name} takes a positive whole number, not {shown_value(number)}")

@@ -59,7 +59,6 @@ class Answer:
 
     choice: Choice
     about: str = ""
-    """Text after the word in the prompt."""
     needs_word: bool = False
 
     @property
@@ -155,7 +154,6 @@ def format_caller(request: ApprovalRequest | Step) -> str:
 
 
 def format_call(tool: str, arguments: Mapping[str, Any], whole: object) -> tuple[str, int]:
-    """Formats a call; also returns the number of characters left out."""
     name = show(printable(tool))
     text = json.dumps(arguments, ensure_ascii=False) if arguments else ""
     given, hidden = _show_most(text, MAX_SHOWN)
@@ -176,7 +174,6 @@ CALL = {
     "additionalProperties": False,
 }
 REPLY = {"properties": {"text": {"type": "string"}, "calls": {"type": "array", "items": CALL}}}
-"""Schema of a reply in the form of `EXAMPLE`."""
 
 
 class WrongInput(Exception):
@@ -235,11 +232,9 @@ ANSWERS: Mapping[str, Choice | None] = {
     "result": "result", "k": "skip", "skip": "skip", "n": "end", "end": "end",
     "run to the end": "end", "s": "stop", "stop": "stop", "l": None, "look": None,
 }  # fmt: skip
-"""Answer → decision; None = show everything first."""
 
 
 def prompt_step(step: Step) -> Decision:
-    """Prompts in the notebook or terminal until the decision is valid."""
     prompt = f"\n{format_step(step)}"  # apart from the last answer
     while step.kind == "reply":
         typed = input(f"{prompt}\nnew reply, as text or JSON; empty = unchanged: ")
@@ -314,7 +309,6 @@ MOST = 8000
 arguments are omitted."""
 
 SUBJECT = 60
-"""Maximum characters of the argument that tells the subject of a call."""
 
 
 def describe(question: Question) -> PersonAsked:

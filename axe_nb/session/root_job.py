@@ -110,7 +110,6 @@ def adapt(env: Env, overrides: Overrides) -> Env:
 
 
 def make_job(request: RunRequest, env: Env) -> tuple[Agent, Job]:
-    """The agent of a requested run, with the run's overrides applied, and its job."""
     overrides, earlier = request.overrides, request.continue_from
     agent = apply_overrides(find_agent(request, env), overrides)
     job = Job(
@@ -122,7 +121,6 @@ def make_job(request: RunRequest, env: Env) -> tuple[Agent, Job]:
 
 
 def apply_overrides(agent: Agent, overrides: Overrides) -> Agent:
-    """The agent with this run's overrides applied."""
     changes = {name: value for name in SIMPLE if (value := getattr(overrides, name)) is not None}
     if overrides.model is None:
         agent = _with_model(agent, overrides.model_all)
@@ -145,11 +143,9 @@ class BeginningFork:
     restored: RestoredAgents
     snapshot: Snapshot
     given: Agent | None
-    """A new agent for the place; None = the agent of the recorded run."""
 
     @cached_property
     def fork(self) -> Fork:
-        """The recorded run that the new tree continues."""
         from axe_nb.recording.fork import Fork
 
         return Fork(self.point, self._adapt, self.restored.changed)
@@ -203,7 +199,6 @@ class BeginningFork:
             below.meter.settle()
 
     def _adapt(self, agent: Agent, job: Job) -> tuple[Agent, Job]:
-        """Agent and job of the run at the place, with its changes."""
         point, options = self.point, self.request.overrides
         agent = apply_overrides(self.given or agent, options)
         if point.system_prompt is not None:

@@ -116,7 +116,6 @@ class Session:
         return agent
 
     def forget(self, name: str) -> None:
-        """Reverses `define`: a file with this name is used again."""
         self.agents.pop(name, None)
         self.texts.pop(name, None)
 
@@ -144,7 +143,6 @@ class Session:
         return self.cassette
 
     def start(self, request: RunRequest) -> RunHandle:
-        """Creates the handle of a run, whose result this session remembers."""
         return RunHandle(request, partial(self.plan, traced_in=find_context()), self.remember)
 
     async def plan(
@@ -206,7 +204,6 @@ class Session:
         return await make_plan(scope, job)
 
     def remember(self, result: RunResult) -> None:
-        """Records a finished root run: its result, its conversation and its usage."""
         with self._remembering:
             self.last = self.conversations[result.agent] = result
             for one in result.walk():
@@ -247,7 +244,6 @@ class Session:
         return None if mode == "live" else RootTape(cassette, mode, on_claim)
 
     def _read_settings(self, agents_dir: str | None, needs: Needed) -> tuple[Config, Snapshot]:
-        """Returns the settings of a tree, and the agents that it can reach."""
         config = Config.load()
         check_agents_dir(agents_dir)
         folders = find_script_dirs(agents_dir)
