@@ -110,14 +110,10 @@ def test_an_expression_that_fails_is_told_in_one_line(body: str, message: str) -
 @pytest.mark.parametrize(
     "mark",
     [
-        "# NBVAL_IGNORE_OUTPUT",
-        "#NBVAL_SKIP",
-        "  # NBVAL_RAISES_EXCEPTION",
-        "## NBVAL_CHECK_OUTPUT",
-        "### BEGIN SOLUTION",
-        "# END SOLUTION ",
+        "# NBVAL_IGNORE_OUTPUT", "#NBVAL_SKIP", "  # NBVAL_RAISES_EXCEPTION",
+        "## NBVAL_CHECK_OUTPUT", "### BEGIN SOLUTION", "# END SOLUTION ",
     ],
-)
+)  # fmt: skip
 def test_lines_for_nbval_and_around_solutions_are_no_part_of_the_prompt(mark: str) -> None:
     assert prompt_of(f"{mark}\nHello\n{mark}\nyou\n{mark}", NAMES) == "Hello\nyou\n"
     assert prompt_of(f"{mark}\n{{{{ x", NAMES, raw=True) == "{{ x"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from itertools import takewhile
@@ -28,7 +28,7 @@ VARIABLE = "AXE_NB_TRUST"
 HEADER = "axe-nb trusted folders 1.0"
 
 COMMANDS = {"run_command", "terminal"}
-"""Names of the tool that runs commands."""
+
 NEXT_STEP = "run `%axe trust`, or `axe-nb trust` in a shell"
 
 
@@ -119,11 +119,10 @@ def restrict(table: dict[str, Any], path: Path) -> str:
     """Removes the entries that need trust from an agent's table; returns a warning about them."""
     provider, _, model = _read_text(table, "model").partition("/")
     if provider == "script" and model:
-        beside = path.parent.parent / "scripts" / f"{model}.toml"
         is_path = model.endswith(".toml")
-        if (is_path or os.path.lexists(beside)) and is_outside(
-            path, expand_home(model) if is_path else beside
-        ):
+        name = f"{model}.toml"
+        script = expand_home(model) if is_path else path.parent.parent / "scripts" / name
+        if (is_path or os.path.lexists(script)) and is_outside(path, script):
             raise _make_error(path, "uses a script outside its project")
     left_out = []
     for holder, key, name in [*_find_refused(table, path)]:
@@ -137,30 +136,32 @@ def restrict(table: dict[str, Any], path: Path) -> str:
     )
 
 
-def _make_error(path: Path, problem: str) -> ConfigError:
-    return ConfigError(
-        f"agent {quote(path.stem)} {problem}, {quote(find_project(path).name)}",
-        hint=f"if you trust that folder, {NEXT_STEP}",
-    )
-
-
 def _find_refused(table: dict[str, Any], path: Path) -> Iterator[tuple[Any, str, str]]:
     """Yields the entries that need trust: the table or list, its key or entry, and its name."""
     workdir, skill = _read_text(table, "workdir"), _read_text(table, "skill")
+    places = skill_paths(skill, str(path))
+    place = next(filter(os.path.lexists, places), places[0])
     is_refused = {
         "mcp_servers": bool(table.get("mcp_servers")),
         "allowed_hosts": bool(table.get("allowed_hosts")),
         "mode": table.get("mode") == "auto",
         "sandbox": table.get("sandbox", "auto") != "auto",
-        "workdir": bool(workdir) and _leads_out([expand_home(workdir)], path),
-        "skill": bool(skill) and _leads_out(skill_paths(skill, str(path)), path),
+        "workdir": bool(workdir) and is_outside(path, expand_home(workdir)),
+        "skill": bool(skill) and is_outside(path, place),
     }
     for key in filter(is_refused.get, is_refused):
         yield table, key, 'mode = "auto"' if key == "mode" else key
-    for name, is_refused_entry in REFUSED_ENTRIES.items():
+    most = {key: limit for key, limit in asdict(DEFAULT_LIMITS).items() if limit}
+    for name in ("permissions", "params", "limits"):
         entries = table.get(name)
         for key, value in entries.items() if isinstance(entries, dict) else ():
-            if is_refused_entry(key, value):
+            if name == "permissions":
+                needs_trust = value == "allow"
+            elif name == "params":
+                needs_trust = key not in COMMON_PARAMS or isinstance(value, (dict, list))
+            else:
+                needs_trust = key in most and isinstance(value, int) and not 0 < value <= most[key]
+            if needs_trust:
                 yield entries, key, f"{name}.{key}"
     tools = table.get("tools")
     for tool in tools if isinstance(tools, list) else ():
@@ -168,18 +169,11 @@ def _find_refused(table: dict[str, Any], path: Path) -> Iterator[tuple[Any, str,
             yield tools, tool, tool
 
 
-def _leads_out(places: list[Path], path: Path) -> bool:
-    return is_outside(path, next(filter(os.path.lexists, places), places[0]))
-
-
-LIMITS = {key: most for key, most in asdict(DEFAULT_LIMITS).items() if most}
-
-REFUSED_ENTRIES: Mapping[str, Callable[[str, Any], bool]] = {
-    "permissions": lambda _, verdict: verdict == "allow",
-    "params": lambda key, value: key not in COMMON_PARAMS or isinstance(value, (dict, list)),
-    "limits": lambda key, n: key in LIMITS and isinstance(n, int) and not 0 < n <= LIMITS[key],
-}
-"""Table of an agent file → (key, value) -> true for an entry that needs trust."""
+def _make_error(path: Path, problem: str) -> ConfigError:
+    return ConfigError(
+        f"agent {quote(path.stem)} {problem}, {quote(find_project(path).name)}",
+        hint=f"if you trust that folder, {NEXT_STEP}",
+    )
 
 
 def _find_top(path: Path) -> Path:

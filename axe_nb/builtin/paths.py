@@ -124,14 +124,16 @@ def _check_form(path: str) -> str:
 
 
 @contextmanager
-def open_folder(spot: Spot) -> Iterator[int | None]:
-    """Yields the descriptor of a folder to list; None if the system has no such calls."""
+def scan_folder(spot: Spot) -> Iterator[tuple[int | None, Iterator[os.DirEntry[str]]]]:
+    """Yields a folder's descriptor, None if the system has no such calls, and its entries."""
     if spot.folder is None:
-        yield None
+        with os.scandir(spot.name) as entries:
+            yield None, entries
         return
     folder = os.open(spot.name, FOLDER, dir_fd=spot.folder)
     try:
-        yield folder
+        with os.scandir(folder) as entries:
+            yield folder, entries
     finally:
         os.close(folder)
 

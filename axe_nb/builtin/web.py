@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
 Address = IPv4Address | IPv6Address
 
-PUBLIC_6 = IPv6Network("2000::/3")
-"""The range that contains all public IPv6 addresses."""
-
 SPECIAL = (
     "168.63.129.16/32", "192.0.0.0/24", "192.88.99.0/24", "2001::/23", "2002::/16", "3fff::/20",
 )  # fmt: skip
@@ -75,7 +72,7 @@ def refusal_reason(address: Address) -> str:
             return kind
     is_special = any(address in ip_network(network) for network in SPECIAL)
     if address.version == 6:
-        is_special |= address not in PUBLIC_6 or bool(address.scope_id)
+        is_special |= address not in IPv6Network("2000::/3") or bool(address.scope_id)
     if is_special or not address.is_global:
         return "reserved"
     family = socket.AF_INET if isinstance(address, IPv4Address) else socket.AF_INET6
@@ -93,7 +90,6 @@ def literal(host: str) -> Address | None:
 
 
 def resolve(host: str, port: int) -> Sequence[Address]:
-    """Returns the addresses that the system resolves a host to; blocks."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return tuple(dict.fromkeys(ip_address(entry[4][0]) for entry in found))
 
@@ -200,10 +196,8 @@ def check_url(given: str, base: httpx.URL | None = None) -> httpx.URL:
         raise ToolError(f"invalid URL: {shown}: {error}. Use https://…") from None
     if url.scheme not in DEFAULT_PORTS:
         raise ToolError(f"invalid URL: {shown}: only http and https can be fetched")
-    if url.userinfo:
-        raise ToolError(f"invalid URL: {shown} contains a user name. Remove it")
-    if not port_fits:
-        raise ToolError(f"invalid URL: {shown} has an invalid port. Remove it")
+    if url.userinfo or not port_fits:
+        raise ToolError(f"invalid URL: {shown} contains a user name or an invalid port. Remove it")
     labels = fold_host(host).split(".")
     is_name = literal(host) is None
     is_odd = is_name and re.fullmatch(r"\d+|0x[0-9a-f]*", labels[-1])
@@ -216,12 +210,10 @@ def check_url(given: str, base: httpx.URL | None = None) -> httpx.URL:
 
 
 def host_of(url: httpx.URL) -> str:
-    """Returns the host of a URL in the form that `allowed_hosts` is compared with."""
     return fold_host(url.raw_host.decode("ascii"))
 
 
 def guard(arguments: Mapping[str, Any], site: CallSite) -> Guard:
-    """The guard of fetch: the host, which `allowed_hosts`, the mode or the person allows (D-50)."""
     return Guard(host=host_of(check_url(text_argument(arguments, "url"))))
 
 
@@ -279,22 +271,17 @@ async def _read_text(response: httpx.Response, url: str) -> str:
 
 async def _read_body(response: httpx.Response, url: str) -> bytes:
     """Returns the body of a response, decompressed here so that its size can be bounded."""
-    declared = response.headers.get("content-length", "0")
     coding = find_coding(response.headers.get("content-encoding", ""))
-    body = b""
-    too_large = ToolError(f"{url} is too large: more than {MAX_BYTES} bytes. Try a smaller page")
-    if len(declared) > 15 or (declared.isdecimal() and int(declared) > MAX_BYTES):
-        raise too_large
     if coding and coding not in CODINGS:
         raise ToolError(
             f"{url} is compressed as {one_line(coding, 40)}, which is not supported. "
             "Try another page"
         )
-    pieces = response.aiter_raw()
+    pieces, body = response.aiter_raw(), b""
     async for piece in decompress(pieces) if coding else pieces:
         body += piece
         if len(body) > MAX_BYTES:
-            raise too_large
+            raise ToolError(f"{url} is too large: more than {MAX_BYTES} bytes. Try a smaller page")
     return body
 
 

@@ -313,11 +313,8 @@ class CassetteStatus:
     path: str
     mode: str
     hits: int
-    """Exchanges replayed."""
     misses: int
-    """Exchanges that were not recorded."""
     recorded: int
-    """Exchanges recorded."""
     unused: int
     """Records that no run of this session has used."""
 
@@ -335,14 +332,9 @@ class Cassette:
     """
 
     def __init__(self, path: str | os.PathLike[str], mode: Mode | None = None) -> None:
-        """Reads the file, if there is one.
+        """Reads the file, if there is one. Raises ConfigError: it is not a cassette.
 
-        Args:
-            path: the file.
-            mode: None = `auto` where a person can be asked, else `replay`.
-
-        Raises:
-            ConfigError: it is not a cassette, or cannot be read; or there is no such mode.
+        Without a mode, the mode is `auto` where a person can be asked, else `replay`.
         """
         self.path = expand_home(os.fspath(path)).absolute()
         typed = format_path(self.path) if Path(path).is_absolute() else os.fspath(path)
@@ -478,10 +470,9 @@ class Cassette:
         return self._problem
 
     def save(self) -> None:
-        """Writes the file, if there is something new; changes by other processes are kept.
+        """Writes the file, if there is something new. Raises ConfigError.
 
-        Raises:
-            ConfigError: it cannot be written.
+        Changes by other processes are kept.
         """
         with self._saving, ExitStack() as stack:
             if not self._is_changed:
@@ -508,8 +499,7 @@ class Cassette:
     def _read_changes(self) -> None:
         """Takes over the roots that others have added, changed or removed, unless a run uses them.
 
-        Raises:
-            ConfigError: the file cannot be read, or is not a cassette.
+        Raises ConfigError.
         """
         stamp = _find_stamp(self.path)
         if stamp is None or stamp == self._stamp:
@@ -544,8 +534,7 @@ class Cassette:
     def prune(self) -> int:
         """Removes the records that this session has not used; returns their number.
 
-        Raises:
-            ConfigError: the file cannot be written.
+        Raises ConfigError.
         """
         with self._lock:
             if not self.hits and not self.recorded:

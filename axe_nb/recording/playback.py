@@ -93,13 +93,7 @@ class RootTape:
     def __init__(
         self, cassette: Cassette, mode: Mode, on_claim: Callable[[], None] | None = None
     ) -> None:
-        """Creates the tape.
-
-        Args:
-            cassette: the cassette.
-            mode: its mode for this tree.
-            on_claim: called when the tree has claimed its records in the cassette.
-        """
+        """Creates the tape; `on_claim` is called when the tree has claimed its records."""
         self.cassette = cassette
         self.mode = mode
         self.may_ask = mode != "replay"
@@ -297,9 +291,8 @@ class RootTape:
             if isinstance(question, Step) and any(_has_chosen(one, "end") for _, one in listed):
                 return Decision("go", is_recorded=True)
             if not self.may_ask:
-                raise self._miss_other(
-                    question.run, question.agent, self._describe_missing(question)
-                )
+                missing = self._describe_missing(question)
+                raise self._miss_other(question.run, question.agent, missing)
             return None
         if self.may_ask and _has_chosen(record, "stop"):  # they may go on now
             return None
@@ -442,9 +435,9 @@ class RootTape:
     def _describe_question(self, question: Question) -> dict[str, Any]:
         """Returns a question to the person in the form that is recorded and compared."""
         clean = self._clean
-        if isinstance(question, Step) and question.kind != "call":
-            return {"step": question.kind, "turn": question.turn}
         if isinstance(question, Step):
+            if question.kind != "call":
+                return {"step": question.kind, "turn": question.turn}
             call = {"tool": question.tool, "arguments": clean.json(jsonable(question.given))}
             return {"step": "call", "call": question.number, **call}
         if not question.tool:

@@ -120,13 +120,12 @@ class OpenAI(Replay):
             raise Refused(UNVERIFIED, 400, "reasoning.summary")
         thoughts = THOUGHTS if "summary" in asks else ()
         reasons = REASONS.match(body["model"]) and asks.get("effort") != "none"
-        is_full = reasons and body.get("max_output_tokens", ROOM) < ROOM
         items = self._think(thoughts) if reasons else []
-        items += [] if is_full else self._act(body)
+        items += self._act(body)
         for at, item in enumerate(items):
             item["id"] = f"{item['id'][:3]}_{len(self.said)}_{at}"
         self.said.append(items)
-        reply = make_response(items, "length" if is_full else "stop")
+        reply = make_response(items, "stop")
         reply["usage"]["output_tokens_details"]["reasoning_tokens"] = ROOM if reasons else 0
         return reply
 

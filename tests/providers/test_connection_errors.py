@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 import axe_nb
@@ -20,7 +19,6 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.user_config import config_path
 from axe_nb.errors import ProviderError
 from axe_nb.providers.openai import OpenAI
-from axe_nb.providers.transport import make_connection_error
 from tests.providers.conftest import OwnCA
 from tests.providers.dialects import BY_NAME, KEY, ask
 from tests.providers.raw_server import Peer, always, raw_server, reply
@@ -32,13 +30,6 @@ def failure(url: str) -> ProviderError:
     with pytest.raises(ProviderError) as raised:
         asyncio.run(OpenAI(url, KEY).send(ask()))
     return raised.value
-
-
-def caused_by(cause: Exception) -> ProviderError:
-    """The error for a failure that no test can bring about on every machine."""
-    error = httpx.ConnectError(str(cause))
-    error.__cause__ = cause
-    return make_connection_error(OpenAI("http://models.example", KEY), error)
 
 
 @pytest.mark.req("B-5")
