@@ -181,20 +181,15 @@ class _Inbox:
         with suppress(queue.Empty):
             for _ in range(256):  # then the display ticks
                 event = self._events.get(timeout=wait)
-                if event is None:
-                    return
-                if event is END:
-                    self.has_ended = True
+                self.has_ended = self.has_ended or event is END
+                if event is None or event is END:
                     return
                 self._show(event)
                 wait = 0.0
 
     def show_rest(self) -> None:
-        with suppress(queue.Empty):
-            while True:
-                event = self._events.get_nowait()
-                if event is not None and event is not END:
-                    self._show(event)
+        while not self._events.empty():
+            self.show_more()
 
 
 def drive(handle: RunHandle, view: View, approver: Approver | None = None) -> RunResult:

@@ -6,8 +6,7 @@ Source: D-27, D-53, D-66.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,8 +24,8 @@ from axe_nb.session.snapshot import Snapshot, describe_agents, find_output
 from axe_nb.text import list_some, quote, suggestion
 from axe_nb.tools.tool import Job, Limits
 
-if TYPE_CHECKING:  # few runs are forks
-    from axe_nb.recording.fork import Fork, ForkPoint, RestoredAgents
+if TYPE_CHECKING:
+    from axe_nb.recording.fork import ForkPoint
 
 SIMPLE = [
     option.name
@@ -136,19 +135,23 @@ def _with_model(agent: Agent, model: str | None) -> Agent:
     return agent if model is None else replace(agent, model=model)
 
 
-@dataclass
 class BeginningFork:
-    request: RunRequest
-    point: ForkPoint
-    restored: RestoredAgents
-    snapshot: Snapshot
-    given: Agent | None
+    """A fork whose tree is about to start; its snapshot gets the agents of the forked run."""
 
-    @cached_property
-    def fork(self) -> Fork:
-        from axe_nb.recording.fork import Fork
+    def __init__(
+        self,
+        request: RunRequest,
+        point: ForkPoint,
+        find: Callable[[str], Agent],
+        snapshot: Snapshot,
+    ) -> None:
+        from axe_nb.recording.fork import Fork, restore_agents  # few runs are forks
 
-        return Fork(self.point, self._adapt, self.restored.changed)
+        self.request, self.point, self.snapshot = request, point, snapshot
+        self.given = find(request.agent) if isinstance(request.agent, str) else request.agent
+        self.restored = restore_agents(point.root, find)
+        snapshot.restore(self.restored.agents, self.restored.contexts)
+        self.fork = Fork(point, self._adapt, self.restored.changed)
 
     def adapt_env(self, env: Env) -> Env:
         """The dependencies of the tree, with the options of the recorded run that still apply."""
@@ -215,15 +218,3 @@ class BeginningFork:
                     break
             job = replace(job, task=text, prompt=prompt, pictures=pictures)
         return agent, job
-
-
-def begin_fork(
-    request: RunRequest, point: ForkPoint, find: Callable[[str], Agent], snapshot: Snapshot
-) -> BeginningFork:
-    """Prepares a fork; the snapshot gets the agents of the forked run."""
-    given = find(request.agent) if isinstance(request.agent, str) else request.agent
-    from axe_nb.recording.fork import restore_agents
-
-    restored = restore_agents(point.root, find)
-    snapshot.restore(restored.agents, restored.contexts)
-    return BeginningFork(request, point, restored, snapshot, given)

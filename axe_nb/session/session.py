@@ -39,7 +39,7 @@ from axe_nb.recording.modes import is_test
 from axe_nb.results import RunResult
 from axe_nb.scripting.rules import ScriptFunction, functions
 from axe_nb.session.prompts import describe
-from axe_nb.session.root_job import adapt, begin_fork, check_names, make_job
+from axe_nb.session.root_job import BeginningFork, adapt, check_names, make_job
 from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.snapshot import Snapshot, describe_agents, find_script_dirs, find_source_dirs
 from axe_nb.text import quote, suggestion
@@ -164,7 +164,7 @@ class Session:
         needs: Needed = "nothing" if tape else "provider" if is_dry else "key"
         config, snapshot = self._read_settings(agents_dir, needs)
         find = partial(self.find, agents_dir=agents_dir)
-        fork = begin_fork(request, request.fork, find, snapshot) if request.fork else None
+        fork = BeginningFork(request, request.fork, find, snapshot) if request.fork else None
         if traced_in is not None:
             from axe_nb.recording.traces import with_spans
 
