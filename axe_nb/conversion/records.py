@@ -91,7 +91,7 @@ class Parts:
     def read(self, value: Any, at: str, hint: Any) -> Any:
         """Reads a value, or the part that it refers to. Raises ConfigError."""
         if not (isinstance(value, dict) and value.keys() == {PART}):
-            return _read_picture(value, at) if hint is Picture else _read(hint, value, at, self)
+            return _read(hint, value, at, self)
         digest = value[PART]
         if not isinstance(digest, str) or digest not in self.values:
             raise ConfigError(f"a part is missing: {quote(cut_chars(at, 200, '…'))}")
@@ -276,7 +276,13 @@ def _read(hint: Any, value: Any, at: str, parts: Parts) -> Any:
         except (AttributeError, UnicodeEncodeError):
             raise make_error(at, "bytes encoded as text", value) from None
     if origin is Picture:
-        return parts.read(value, at, Picture)
+        if isinstance(value, dict) and value.keys() == {PART}:
+            return parts.read(value, at, Picture)
+        try:
+            return Picture(b64decode(value, validate=True))
+        except (ConfigError, TypeError, ValueError) as error:
+            where = quote(cut_chars(at, 200, "…"))
+            raise ConfigError(f"the picture {where} is damaged: {error}"[:400]) from None
     if origin is Literal:
         options = [json.dumps(option) for option in arguments]
         if json.dumps(value) not in options:
@@ -291,7 +297,11 @@ def _read(hint: Any, value: Any, at: str, parts: Parts) -> Any:
         raise make_error(at, "an object", value)
     if origin in OBJECTS:
         return {k: _read(arguments[1], one, f"{at}.{k}", parts) for k, one in value.items()}
-    kind = origin
+    return _read_record(origin, value, at, parts)
+
+
+def _read_record(kind: Any, value: Mapping[str, Any], at: str, parts: Parts) -> Any:
+    """Returns the dataclass or exception that JSON data represents. Raises ConfigError."""
     if issubclass(kind, AxeError):
         known = tuple(name for name, error in ERRORS.items() if issubclass(error, kind))
         place = f"{at}.type" if at else "type"
@@ -313,14 +323,6 @@ def _read(hint: Any, value: Any, at: str, parts: Parts) -> Any:
     error: AxeError = kind(**values)
     error.place = where
     return error
-
-
-def _read_picture(text: Any, at: str) -> Picture:
-    try:
-        return Picture(b64decode(text, validate=True))
-    except (ConfigError, TypeError, ValueError) as error:
-        where = quote(cut_chars(at, 200, "…"))
-        raise ConfigError(f"the picture {where} is damaged: {error}"[:400]) from None
 
 
 @cache

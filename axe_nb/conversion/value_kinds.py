@@ -159,7 +159,15 @@ def _open_of_library(value: Any) -> Opened | None:
     if "polars.LazyFrame" in kinds:
         return Leaf(describe(value))
     if kinds & {"polars.DataFrame", "polars.Series"}:
-        return _open_polars(value, is_frame="polars.DataFrame" in kinds)
+        is_frame = "polars.DataFrame" in kinds
+        frame = value if is_frame else value.to_frame()
+
+        def read_columns(start: int, stop: int, width: int) -> Iterator[Sequence[Any]]:
+            columns = frame.slice(start, stop - start).get_columns()[:width]
+            return (column.to_list() for column in columns)
+
+        labels = value.columns if is_frame else [value.name or "value"]
+        return Table(labels, frame.height, read_columns)
     if "pydantic.BaseModel" in kinds:
         try:
             return open_value(value.model_dump(warnings=False))
@@ -168,7 +176,16 @@ def _open_of_library(value: Any) -> Opened | None:
     if "numpy.ndarray" in kinds:
         if value.ndim == 0:
             return open_value(value[()])
-        return _open_array(value)
+        is_masked = hasattr(value, "mask")
+        items = value if is_masked else sys.modules["numpy"].asarray(value)
+        is_plain = is_masked or items.dtype.kind in "biu" or items.dtype == "f8"
+
+        def read_items() -> Iterator[Any]:
+            for start in range(0, len(items), BLOCK):
+                block = items[start : start + BLOCK]
+                yield from block.tolist() if is_plain and items.ndim == 1 else block
+
+        return Items(read_items(), len(items))
     if "numpy.generic" not in kinds or isinstance(value, str | bytes):
         return None
     match value.dtype.kind:
@@ -179,19 +196,6 @@ def _open_of_library(value: Any) -> Opened | None:
         case "V" if names := value.dtype.names:
             return Entries(((name, value[name]) for name in names), len(names))
     return open_value(value.item())
-
-
-def _open_array(array: Any) -> Items:
-    is_masked = hasattr(array, "mask")
-    items = array if is_masked else sys.modules["numpy"].asarray(array)
-    is_plain = items.ndim == 1 and (is_masked or items.dtype.kind in "biu" or items.dtype == "f8")
-
-    def read() -> Iterator[Any]:
-        for start in range(0, len(items), BLOCK):
-            block = items[start : start + BLOCK]
-            yield from block.tolist() if is_plain else block
-
-    return Items(read(), len(items))
 
 
 def _open_frame(frame: Any, columns: Iterable[Any]) -> Table:
@@ -217,13 +221,3 @@ def _label(label: Any) -> str:
     if isinstance(label, tuple):
         return " / ".join(part for part in map(_label, label) if part)
     return own_text(label)
-
-
-def _open_polars(value: Any, *, is_frame: bool) -> Table:
-    frame = value if is_frame else value.to_frame()
-
-    def read(start: int, stop: int, width: int) -> Iterator[Sequence[Any]]:
-        columns = frame.slice(start, stop - start).get_columns()[:width]
-        return (column.to_list() for column in columns)
-
-    return Table(value.columns if is_frame else [value.name or "value"], frame.height, read)

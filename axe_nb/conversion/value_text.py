@@ -119,7 +119,12 @@ class _Conversion:
         if isinstance(opened, Entries):
             data = self._convert_entries(opened, depth + 1)
         else:
-            values = _sort(opened) if opened.is_set else opened.values
+            values = opened.values
+            if opened.is_set:  # in the order of its values, which is the same in every process
+                members = list(values)
+                kinds = {type(member) for member in members}
+                is_plain = kinds <= {str} or kinds <= {int, bool}
+                values = iter(sorted(members) if is_plain else sorted(members, key=_order))
             while self._left > 0 and (item := _take(values)) is not _END:
                 self._left -= 2 if data else 0
                 data.append(self.convert(item, depth + 1))
@@ -159,13 +164,8 @@ def _take(values: Iterator[Any]) -> Any:
         return _END
 
 
-def _sort(items: Items) -> Iterator[Any]:
-    """The members of a set in the order of their values, which is the same in every process."""
-    members = list(items.values)
-    kinds = {type(member) for member in members}
-    if kinds <= {str} or kinds <= {int, bool}:
-        return iter(sorted(members))
-    return iter(sorted(members, key=lambda m: encode([to_data(m, LONGEST_CELL), type_name(m)])))
+def _order(member: Any) -> str:
+    return encode([to_data(member, LONGEST_CELL), type_name(member)])
 
 
 def _make_name(key: Any, others: dict[str, Any]) -> str:

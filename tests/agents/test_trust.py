@@ -47,6 +47,17 @@ def clone(project: Path) -> Path:
     return project
 
 
+@pytest.fixture
+def writer() -> None:
+    """A model that writes a file, and then repeats what it was told."""
+
+    @axe_nb.script("writer")
+    def write(request: Request) -> object:
+        if request.turn == 1:
+            return call("write_file", path="harm.txt", content="x")
+        return request.last
+
+
 def left_out(name: str = "worker") -> str:
     """What the warnings of a run say that its agent lacks; empty if nothing."""
     warnings = axe_nb.run(name, "go", display=False).raise_for_status().warnings
@@ -243,13 +254,6 @@ def test_a_folder_that_axe_nb_made_is_the_users_own(
     assert left_out() == ""
 
 
-def test_an_agent_added_to_a_clone_does_not_make_it_the_users_own(clone: Path) -> None:
-    put_agent(mode="auto")
-    init_agent("other")
-    Agent("third", "script/worker").save()
-    assert left_out() == 'mode = "auto"'
-
-
 def test_ci_trusts_every_folder(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put_agent(mode="auto")
     monkeypatch.setenv("AXE_NB_TRUST", "0")
@@ -322,13 +326,7 @@ def test_a_hostile_file_cannot_hide_anything_from_the_review(clone: Path) -> Non
     assert "\x1b" not in warning
 
 
-def test_below_an_agent_in_auto_a_restricted_agent_still_asks(clone: Path) -> None:
-    @axe_nb.script("writer")
-    def write(request: Request) -> object:
-        if request.turn == 1:
-            return call("write_file", path="harm.txt", content="x")
-        return request.last
-
+def test_below_an_agent_in_auto_a_restricted_agent_still_asks(clone: Path, writer: None) -> None:
     put_agent(model="script/writer", tools=["write_file"])
 
     @axe_nb.script("lead")
@@ -349,14 +347,8 @@ def test_below_an_agent_in_auto_a_restricted_agent_still_asks(clone: Path) -> No
 
 @pytest.mark.parametrize("given", ['mode = "auto"', '[permissions]\nwrite_file = "allow"'])
 def test_a_denial_of_a_restricted_agent_names_the_trust_that_it_lacks_not_a_key(
-    clone: Path, given: str
+    clone: Path, writer: None, given: str
 ) -> None:
-    @axe_nb.script("writer")
-    def write(request: Request) -> object:
-        if request.turn == 1:
-            return call("write_file", path="harm.txt", content="x")
-        return request.last
-
     start = 'name = "worker"\nmodel = "script/writer"\ntools = ["write_file"]\n'
     put("axe/agents/worker.toml", f"{start}{given}\n")
     denied = axe_nb.run("worker", "go", display=False).text
@@ -481,14 +473,10 @@ def test_a_value_nested_however_deep_hides_nothing(depth: int, clone: Path) -> N
 @pytest.mark.parametrize(
     "written",
     [
-        "{} = 1",
-        '"\\"".{} = 1',
-        "[{}]",
-        '[["\\\\". {}]]',
-        "x = {{'y' = 1, \t{} = 1}}",
+        "{} = 1", '"\\"".{} = 1', "[{}]", '[["\\\\". {}]]', "x = {{'y' = 1, \t{} = 1}}",
         'x = [{{"".{} = 1}}]',
     ],
-)
+)  # fmt: skip
 def test_a_key_of_thousands_of_parts_is_refused_before_it_takes_memory(
     clone: Path, written: str
 ) -> None:
@@ -497,13 +485,3 @@ def test_a_key_of_thousands_of_parts_is_refused_before_it_takes_memory(
     with pytest.raises(ConfigError, match="a key with more than 32 parts") as caught:
         axe_nb.run("worker", "go")
     assert "line 3" in str(caught.value)
-
-
-def test_the_doctor_starts_no_server_of_a_project_without_trust(clone: Path) -> None:
-    put(
-        "axe/agents/worker.toml",
-        'name = "worker"\nmodel = "script/worker"\n[mcp_servers.x]\ncommand = ["touch", "ran"]\n',
-    )
-    rows = actions.diagnose(None)
-    assert any("left out mcp_servers" in row.message for row in rows)
-    assert not Path("ran").exists()
