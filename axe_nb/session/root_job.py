@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from axe_nb.agents.agent import Agent, NoAgent, has_agent_file
-from axe_nb.agents.prompt import confine, find_names, set_declared
+from axe_nb.agents.prompt import confine, find_names
 from axe_nb.engine.inheritance import make_child_scope
 from axe_nb.engine.plan import make_plan
 from axe_nb.engine.scope import Env, RunScope
@@ -98,7 +98,8 @@ def adapt(env: Env, overrides: Overrides) -> Env:
     def adapt_child(agent: Agent) -> Agent:
         agent = _with_model(agent, overrides.model_all)
         if not overrides.vars.keys().isdisjoint(agent.vars):
-            agent = replace(agent, vars=set_declared(agent, overrides.vars))
+            values = {name: overrides.vars.get(name, own) for name, own in agent.vars.items()}
+            agent = replace(agent, vars=values)
         return as_child(agent)
 
     return replace(
