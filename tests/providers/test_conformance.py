@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -176,9 +177,10 @@ def arguments_in(body: dict[str, Any]) -> list[Any]:
 def test_arguments_that_are_no_object_are_an_empty_one(
     dialect: Dialect, came: str | None, raw: str
 ) -> None:
-    body = dialect.reply("", [("c", "call_agent", "PLACE")], dialect.calling)
-    text = json.dumps(body).replace('"\\"PLACE\\""', json.dumps(came))
-    response = answer(dialect, text.replace('"PLACE"', json.dumps(came)))
+    body = dialect.reply("", [("c", "call_agent", {"PLACE": 1})], dialect.calling)
+    place = r'"\{\\"PLACE\\":1\}"|\{"PLACE": 1\}'
+    text = re.sub(place, lambda _: json.dumps(came), json.dumps(body))
+    response = answer(dialect, text)
     assert response.tool_calls == (ToolCall("c", "call_agent", {}, raw),)
     assert arguments_in(sent(dialect, ask(Message("user", "hi"), response.message()))) == [{}]
 
