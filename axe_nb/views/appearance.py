@@ -137,10 +137,6 @@ def direction(text: str) -> str:
 
 
 def gradient(parts: Iterable[tuple[str, str]]) -> str:
-    """A horizontal gradient of parts that do not blend.
-
-    Args:
-        parts: (colour, end of the part as a length in CSS), from left to right.
-    """
+    """A horizontal gradient of (colour, end in CSS) for parts that do not blend."""
     stops = [f"{colour} {'0 ' * bool(at)}{end}".rstrip() for at, (colour, end) in enumerate(parts)]
     return f"linear-gradient(90deg,{','.join(stops)})"

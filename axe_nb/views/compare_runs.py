@@ -282,7 +282,6 @@ class RunComparison:
         """Fields of the requests that differ → their latest values."""
 
     def compare(self, *, is_told: bool = False) -> RunPair:
-        """Compares them; `is_told`: the arguments of the call that started them differ."""
         return RunPair(self._a, self._b, tuple(self._list_parts(is_told)))
 
     def _list_parts(self, is_told: bool) -> Iterator[Part]:
@@ -460,7 +459,6 @@ def _is_answer(run: RunResult, turn: _Turn) -> bool:
 
 
 def _find_last(run: RunResult) -> int:
-    """Returns the number of the last turn."""
     numbers = [turn.number for turn in run.log[-1:]] + [one.turn for one in run.exchanges[-1:]]
     return max(numbers, default=1)
 
@@ -478,7 +476,6 @@ def _format_data(data: Any) -> str | None:
 
 
 def _format_earlier(run: RunResult) -> str:
-    """Returns the conversation that a run continues."""
     lines: list[str] = []
     for message in run.messages[: count_earlier(run)]:
         results = "\n".join(result.content for result in message.tool_results)

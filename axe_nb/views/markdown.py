@@ -108,7 +108,6 @@ def render_blocks(text: str) -> list[str]:
 
 
 def quote(text: str) -> str:
-    """Returns a text as HTML, unchanged."""
     return f"<pre style=white-space:pre-wrap>{escape(text, quote=False)}</pre>\n"
 
 
@@ -240,7 +239,6 @@ def _paint(code: str, language: str) -> Iterator[str]:
 
 
 def _style_of(kind: _TokenType) -> str:
-    """Returns the style of a token's kind, or of the nearest enclosing kind."""
     parts = str(kind).split(".")[1:]
     names = (".".join(parts[:size]) for size in range(len(parts), 0, -1))
     return next((STYLES[name] for name in names if name in STYLES), "")

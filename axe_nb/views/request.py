@@ -133,7 +133,6 @@ def _count_context(
 
 
 def _count_texts(value: Any) -> int:
-    """Counts the bytes of all values within JSON data."""
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, list):

@@ -187,7 +187,6 @@ class _Times:
         )
 
     def _list_rows(self) -> Iterator[tuple[int, Row, Sequence[Lap]]]:
-        """Yields (depth, row, times) for the rows shown."""
         for depth, thing in islice(_walk(self.root), MOST):
             yield depth, make_row(thing), self._find_laps(thing)
 
