@@ -16,7 +16,7 @@ from itertools import groupby
 
 from axe_nb.events import PersonAsked
 from axe_nb.messages import Page
-from axe_nb.pictures.scaled import Thumbnails
+from axe_nb.pictures.scaled import THUMBNAIL, Thumbnails
 from axe_nb.results import RunResult
 from axe_nb.text import clean, one_line, plural
 from axe_nb.views.appearance import (
@@ -31,7 +31,6 @@ from axe_nb.views.appearance import (
     LOOKS,
     MONO,
     MUTED,
-    PICTURE_HEIGHT,
     SHADE,
     TEXT,
     TEXT_MARGIN,
@@ -280,7 +279,7 @@ class Drawing:
         # a saved page has each picture once; there may be no room for it
         new = (p for p in block.pictures if self._is_live or p not in self._thumbnails)
         urls = map(self._thumbnails.find, new)
-        style = f"max-height:{PICTURE_HEIGHT};max-width:100%;margin:0 0 0 {TEXT_MARGIN}"
+        style = f"max-height:{THUMBNAIL}px;max-width:100%;margin:0 0 0 {TEXT_MARGIN}"
         images = "".join(f"<img src='{url}' style='{style}'>" for url in urls if url)
         return f"{shown}<div>{images}</div>" if images else shown
 
