@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
-from functools import cache
 from html import escape
 from itertools import groupby
 from operator import itemgetter
@@ -75,7 +74,6 @@ def quote(text: str) -> str:
     return f"<pre style=white-space:pre-wrap>{escape(text, quote=False)}</pre>\n"
 
 
-@cache
 def _make_parser() -> MarkdownIt:
     options = {
         "html": False, "breaks": True, "linkify": True, "maxNesting": 20,
@@ -87,7 +85,6 @@ def _make_parser() -> MarkdownIt:
     # only what is written as an address: `main.py` and `e.g.this` are none
     parser.linkify.set({"fuzzy_link": False, "fuzzy_email": False, "fuzzy_ip": False})
     parser.block.ruler.at("table", _make_table, {"alt": ["paragraph", "reference"]})
-    parser.add_render_rule("table_text", _quote_table)
     schemes = ("http://", "https://", "mailto:")  # other links stay plain text
     parser.validateLink = lambda url: url.strip().lower().startswith(schemes)  # type: ignore[method-assign]
     parser.inline.ruler.at("linkify", _link_address)
@@ -105,15 +102,11 @@ def _make_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
         line += 1
     if missing <= MAX_MISSING:
         return table(state, start, end, silent)
-    token = state.push("table_text", "", 0)
+    token = state.push("fence", "code", 0)
     token.content = state.getLines(start, line, state.blkIndent, False)
     token.map = [start, line]
     state.line = line
     return True
-
-
-def _quote_table(_: object, tokens: Sequence[Token], index: int, *__: object) -> str:
-    return quote(tokens[index].content)
 
 
 def _count_pipes(state: StateBlock, line: int) -> int:
