@@ -488,9 +488,8 @@ def read_schema_file(path: Path, name: str) -> dict[str, Any]:
     try:
         schema = json.loads(read_real_text(path))
     except (OSError, RecursionError, ValueError) as error:
-        problem = "it is nested too deeply" if isinstance(error, RecursionError) else ""
-        problem = problem or (reason(error) if isinstance(error, OSError) else "")
-        raise _make_schema_error(name, problem or f"it is not JSON: {error}") from None
+        problem = reason(error) if isinstance(error, OSError) else f"it is not JSON: {error}"
+        raise _make_schema_error(name, problem) from None
     if not isinstance(schema, dict):
         raise _make_schema_error(name, "it does not contain a JSON object")
     return schema

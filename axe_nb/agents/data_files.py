@@ -29,7 +29,6 @@ VERSIONS: Mapping[Kind, tuple[int, int]] = {
 """Kind of file → version to write, (major, minor); every minor version of that major is read."""
 
 MAX_BYTES = 100_000_000
-"""Maximum size of a file."""
 
 LINES = "|"
 """Key of a text's lines; a real key that consists of bars gets one bar more."""
@@ -64,7 +63,7 @@ def read_data(
 ) -> T:
     """Reads a file of this kind and returns its contents.
 
-    `parse` turns the text into data (None = `parse_data`), `make` the data into the contents; it
+    `parse` turns the text into data (None = JSON), `make` the data into the contents; it
     raises ConfigError if the data is wrong. Raises ConfigError if the file cannot be read, is not
     of this kind, or of another major version.
     """
@@ -78,7 +77,7 @@ def read_data(
         text = content.decode("utf-8-sig")
         header, _, rest = text.partition("\n")
         check_header(kind, header, path)
-        data = (parse or _parse_data)(rest)
+        data = parse(rest) if parse else json.loads(rest, object_hook=_join_lines)
     except (OSError, ValueError, RuntimeError) as error:
         problem, hint = _explain(error), ""
         if conflict := re.search(r"^<{7} ", text, re.MULTILINE):  # left by git
@@ -136,10 +135,6 @@ def format_data(data: Any) -> str:
         return text
     text = _UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
     return text.encode("utf-8", "backslashreplace").decode()
-
-
-def _parse_data(text: str) -> Any:
-    return json.loads(text, object_hook=_join_lines)
 
 
 def _split_lines(value: Any) -> Any:

@@ -17,7 +17,6 @@ from axe_nb.errors import ConfigError
 from axe_nb.text import cut_chars, quote
 
 MAX_PATTERN = 1000
-"""Maximum characters of a glob."""
 
 
 def check_glob(pattern: str) -> None:

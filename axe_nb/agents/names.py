@@ -94,7 +94,6 @@ def is_tool(thing: object) -> bool:
 LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
 
 ANY = "*"
-"""Matches every host."""
 
 
 def is_allowed(host: str, allowed: Iterable[str]) -> bool:

@@ -149,12 +149,10 @@ class Context:
     """The texts that an agent refers to, read from disk."""
 
     skill: str
-    """Text of the skill; empty if there is none."""
     files: tuple[tuple[str, str], ...]
     """(path relative to the workdir, text) of each context file, sorted by path."""
     warnings: tuple[str, ...]
     sources: tuple[Path, ...] = ()
-    """Real paths of the files that were read."""
     pictures: tuple[tuple[str, Picture], ...] = ()
     """(path relative to the workdir, picture) of each context file that is one, sorted by path."""
 
@@ -222,7 +220,6 @@ class _Files:
     texts: list[tuple[str, str]] = field(default_factory=list)
     pictures: list[tuple[str, Picture]] = field(default_factory=list)
     skipped: dict[str, list[str]] = field(default_factory=dict)
-    """Reason for skipping → files."""
     sizes: dict[bool, int] = field(default_factory=lambda: {False: 0, True: 0})
     """Bytes of the texts, and of the pictures, so far."""
 
@@ -303,7 +300,6 @@ class Briefing(Context):
     """An agent's own context, read from disk, and the system prompt made of it."""
 
     system: str
-    """The whole system prompt."""
     system_ends: tuple[int, int]
     """Positions in `system` where the agent's own prompt and its skill end."""
     workdir: Path
@@ -317,13 +313,31 @@ class Briefing(Context):
 
 
 def brief(agent: Agent, context: Context | None = None) -> Briefing:
-    """Assembles the agent's system prompt; its files are read now if no context is given."""
+    """Assembles the agent's system prompt; its files are read now if no context is given.
+
+    Warns about parameters that are ignored or look like mistakes.
+    """
     workdir = find_workdir(agent)
     if context is None:
         context = read_context(agent)
     system, ends = _join_parts(fill_in(agent), context.skill, context.files)
+    warnings: list[str] = []
+    if ignored := [key for key in agent.params if key in NOT_PARAMS]:
+        own = [OWN_KEYS[key] for key in ignored if key in OWN_KEYS]
+        step = f"; set these above [params] instead: {', '.join(own)}" if own else ""
+        named = ", ".join(f"params.{key}" for key in ignored)
+        warnings.append(f"ignored by axe_nb: {named}{step}")
+    own_keys = {field.name for field in toml_fields(Agent)}
+    for key in agent.params.keys() - NOT_PARAMS - set(COMMON_PARAMS):
+        step = ""
+        if key in own_keys:
+            step = "the agent's own keys go above [params]"
+        elif near := nearest(key, COMMON_PARAMS, 0.85):  # at least so similar is probably a typo
+            step = f"did you mean {quote(near)}?"
+        if step:
+            warnings.append(f"params.{key} is passed to the model as it is; {step}")
     return Briefing(
-        context.skill, context.files, (*_check_params(agent), *context.warnings),
+        context.skill, context.files, (*sorted(warnings), *context.warnings),
         context.sources, context.pictures, system=system, system_ends=ends, workdir=workdir,
     )  # fmt: skip
 
@@ -345,26 +359,6 @@ def all_warnings(agent: Agent) -> tuple[str, ...]:
         return (*agent.warnings, *brief(agent).warnings)
     except ConfigError:  # reported when it stops a run
         return agent.warnings
-
-
-def _check_params(agent: Agent) -> list[str]:
-    """Returns warnings about parameters that are ignored or look like mistakes."""
-    warnings: list[str] = []
-    if ignored := [key for key in agent.params if key in NOT_PARAMS]:
-        own = [OWN_KEYS[key] for key in ignored if key in OWN_KEYS]
-        step = f"; set these above [params] instead: {', '.join(own)}" if own else ""
-        named = ", ".join(f"params.{key}" for key in ignored)
-        warnings.append(f"ignored by axe_nb: {named}{step}")
-    own_keys = {field.name for field in toml_fields(Agent)}
-    for key in agent.params.keys() - NOT_PARAMS - set(COMMON_PARAMS):
-        step = ""
-        if key in own_keys:
-            step = "the agent's own keys go above [params]"
-        elif near := nearest(key, COMMON_PARAMS, 0.85):  # at least so similar is probably a typo
-            step = f"did you mean {quote(near)}?"
-        if step:
-            warnings.append(f"params.{key} is passed to the model as it is; {step}")
-    return sorted(warnings)
 
 
 def _join_parts(
@@ -446,11 +440,6 @@ def find_names(text: str) -> Set[str]:
     names = {found[1] for found in _BRACES.finditer(text) if found[1]}
     # `{{ None }}` and `{{ else }}` stay as they are, as in a cell
     return {name for name in names if not variable_problem(name)}
-
-
-def set_declared(agent: Agent, given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the variables of an agent, updated with those given values that it declares."""
-    return {name: given.get(name, value) for name, value in agent.vars.items()}
 
 
 def find_line(source: Source, name: str) -> int | None:

@@ -37,9 +37,7 @@ class KeyCommand:
     words: tuple[str, ...] = field(repr=False)
     """The program and its arguments, which may be secrets."""
     name: str
-    """The program's name, for messages."""
     place: str
-    """The key, file and line, for messages."""
     folder: str
     """Folder that it runs in: that of `config.toml`, never a project's."""
 
@@ -53,7 +51,6 @@ class ProviderInfo:
     module: str = ""
     """Module whose `PROVIDER` sends requests to its servers; empty if there is no server."""
     base_url: str = ""
-    """Root of its own server; empty if there is none."""
     needs_key: bool = False
     key_variable: str = ""
     key_command: KeyCommand | None = None
@@ -210,7 +207,6 @@ PROVIDERS: Mapping[str, ProviderInfo] = {info.name: info for info in _BUILT_IN}
 RESPONSES = replace(
     PROVIDERS["openai"], module="axe_nb.providers.responses", chat_path="/responses"
 )
-"""OpenAI's provider over the Responses API."""
 
 PROTOCOLS: Mapping[str, ProviderInfo] = {
     "anthropic": PROVIDERS["anthropic"],

@@ -199,13 +199,11 @@ class Config:
     providers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     """Provider → its table; may contain keys, so it is never printed."""
     prices: Mapping[str, PriceTable] = field(default_factory=dict)
-    """provider/model → the user's own price."""
     mcp_servers: Mapping[str, McpServer] = field(default_factory=dict, repr=False)
     """Name → MCP server that agents can refer to; may contain keys too."""
     retries: int = 2
     """Retries after a temporary failure, for agents that set none (D-72)."""
     key_commands: Mapping[str, KeyCommand] = field(default_factory=dict, repr=False)
-    """Provider → the command that prints its key."""
     requires_sandbox: bool = False
     """True if no command and no MCP server may run without a sandbox."""
 

@@ -167,7 +167,6 @@ class Change:
     """A change that a call makes to a file."""
 
     path: str
-    """Path relative to the workdir."""
     old: str | None
     """The old text; None if the file did not exist, was not text, or may not be read."""
     new: str

@@ -52,9 +52,7 @@ class Search:
     """One walk through the files below a folder, with a record of what it skipped."""
 
     unread: int = 0
-    """Files and folders that could not be read."""
     hidden: int = 0
-    """Files that may hold keys."""
     visited: int = 0
     ends: float = field(default_factory=lambda: time.monotonic() + MAX_SECONDS)
     stopped: str = ""

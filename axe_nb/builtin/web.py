@@ -43,7 +43,6 @@ MAX_URL, MAX_REDIRECTS, MAX_TRIED, MAX_BYTES = 2000, 5, 3, 2 * 1024 * 1024
 page."""
 
 WAIT = 10.0
-"""Seconds to wait for a connection or for the next bytes."""
 
 HTML = ("text/html", "application/xhtml+xml")
 
@@ -101,7 +100,6 @@ class Fetcher:
     allowed: frozenset[str] = frozenset()
     """Non-public `address:port` pairs that are allowed all the same, for tests and demos."""
     seconds: float = 30.0
-    """Time limit of one fetch including all redirects."""
     per_minute: int = 30
     resolve: Callable[[str, int], Sequence[Address]] = resolve
     """(host, port) -> its addresses. Blocks; raises OSError."""
@@ -254,35 +252,31 @@ async def _read_text(response: httpx.Response, url: str) -> str:
         raise ToolError(
             f"{url} is {one_line(kind, 100)}, and only text can be fetched. Try another page"
         )
-    try:
-        data = await _read_body(response, url)
-    except DecompressionError:
-        raise ToolError(
-            f"{url} has damaged compressed data. Try again, or try another page"
-        ) from None
-    charset = CHARSET.search(options)
-    text = data.decode(charset[1] if charset else "utf-8", "replace").removeprefix("\ufeff")
-    if text.count("\0", 0, 1000):
-        raise ToolError(f"{url} is not text, and only text can be fetched. Try another page")
-    if kind in HTML:
-        text = await in_thread(_to_markdown, text)
-    return f"{url}\n\n{text.strip() or '(empty page)'}"
-
-
-async def _read_body(response: httpx.Response, url: str) -> bytes:
-    """Returns the body of a response, decompressed here so that its size can be bounded."""
     coding = find_coding(response.headers.get("content-encoding", ""))
     if coding and coding not in CODINGS:
         raise ToolError(
             f"{url} is compressed as {one_line(coding, 40)}, which is not supported. "
             "Try another page"
         )
-    pieces, body = response.aiter_raw(), b""
-    async for piece in decompress(pieces) if coding else pieces:
-        body += piece
-        if len(body) > MAX_BYTES:
-            raise ToolError(f"{url} is too large: more than {MAX_BYTES} bytes. Try a smaller page")
-    return body
+    body, pieces = b"", response.aiter_raw()  # decompressed here, so that the size is bounded
+    try:
+        async for piece in decompress(pieces) if coding else pieces:
+            body += piece
+            if len(body) > MAX_BYTES:
+                raise ToolError(
+                    f"{url} is too large: more than {MAX_BYTES} bytes. Try a smaller page"
+                )
+    except DecompressionError:
+        raise ToolError(
+            f"{url} has damaged compressed data. Try again, or try another page"
+        ) from None
+    charset = CHARSET.search(options)
+    text = body.decode(charset[1] if charset else "utf-8", "replace").removeprefix("\ufeff")
+    if text.count("\0", 0, 1000):
+        raise ToolError(f"{url} is not text, and only text can be fetched. Try another page")
+    if kind in HTML:
+        text = await in_thread(_to_markdown, text)
+    return f"{url}\n\n{text.strip() or '(empty page)'}"
 
 
 def _to_markdown(html: str) -> str:

@@ -11,23 +11,21 @@ import contextlib
 import os
 import platform
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from axe_nb.agents.agent import Agent, creation_step, list_agents
-from axe_nb.agents.agent_tables import DEFAULT_LIMITS, parse_servers
+from axe_nb.agents.agent_tables import parse_servers
 from axe_nb.agents.files import expand_home
 from axe_nb.agents.globs import check_glob
-from axe_nb.agents.names import ANY, parse_model
+from axe_nb.agents.names import parse_model
 from axe_nb.agents.prompt import all_warnings, brief, fill_in
 from axe_nb.agents.provider_table import PROVIDERS, SEARCH, ProviderInfo
 from axe_nb.agents.user_config import Config, config_path, format_path
-from axe_nb.conversion.toml_tables import toml_fields
 from axe_nb.engine.make_provider import make, provider_for, server
 from axe_nb.engine.plan import check_agent_thinking, check_search
 from axe_nb.engine.toolbox import find_tools
@@ -127,16 +125,17 @@ def _check_sandbox() -> Finding:
         return make_failed_finding("sandbox", error)
     except OSError as error:
         return Finding("note", "sandbox", f"cannot be tried: {error.strerror or error}")
+    lacks = ", ".join(sandbox.method.not_promised)
     if sandbox.level == "none":
+        message = "no sandbox works here, so commands need approval"
         step = "install bubblewrap, if your system has it" if os.name == "posix" else ""
-        return Finding("note", "sandbox", "no sandbox works here, so commands need approval", step)
-    promises = ", ".join(sandbox.promises)
-    message = f"{sandbox.level} ({sandbox.method.name}): a command {promises}"
-    if not sandbox.method.not_promised:
-        return Finding("right", "sandbox", message)
-    message += f". But {', '.join(sandbox.method.not_promised)}"
-    step = "install bubblewrap for a stronger sandbox" if sandbox.level == "files" else ""
-    return Finding("note", "sandbox", message, step)
+    else:
+        promises = ", ".join(sandbox.promises)
+        message = f"{sandbox.level} ({sandbox.method.name}): a command {promises}"
+        message += f". But {lacks}" if lacks else ""
+        step = "install bubblewrap for a stronger sandbox" if sandbox.level == "files" else ""
+    is_full = sandbox.level != "none" and not lacks
+    return Finding("right" if is_full else "note", "sandbox", message, step)
 
 
 def _check_settings() -> tuple[Config, Finding]:
@@ -172,8 +171,8 @@ def _check_agents(
             findings.append(make_failed_finding(f"agent {printable(name)}", error))
             continue
         agents.append(agent)
-        notes = (*all_warnings(agent), *_list_reach(agent))
-        findings += [Finding("note", f"agent {name}", note) for note in notes]
+        what = f"agent {name}"
+        findings += [Finding("note", what, warning) for warning in all_warnings(agent)]
         info = config.known.get(agent.model.partition("/")[0])
         has_rows = info is not None and info.has_server  # of its own, for its key and server
         for problem in problems(agent, find, scripts):
@@ -183,7 +182,7 @@ def _check_agents(
             # a cell may still define a missing script, an option a variable; a missing sub-agent
             # is an error when it is called
             is_note = is_missing or problem.key in (("sub_agents",), ("system_prompt",))
-            finding = make_failed_finding(f"agent {name}", problem.error)
+            finding = make_failed_finding(what, problem.error)
             findings.append(replace(finding, state="note") if is_note else finding)
     failed = {finding.what for finding in findings if finding.state == "wrong"}
     message = f"{len(names)} found, {len(names) - len(failed)} without problems"
@@ -268,22 +267,6 @@ def _format_agents(names: Iterable[str]) -> str:
     return f"{'agent' if len(agents) == 1 else 'agents'} {list_some(agents, 3)}"
 
 
-def _list_reach(agent: Agent) -> Iterator[str]:
-    """Yields the limits that an agent lifts, and the hosts and prompts that it opens up."""
-    lifted = [
-        f"limits.{key.name} = 0"
-        for key in toml_fields(type(DEFAULT_LIMITS))
-        if getattr(DEFAULT_LIMITS, key.name) and not getattr(agent.limits, key.name)
-    ]
-    if lifted:
-        yield f"{', '.join(lifted)}: no limit"
-    if ANY in agent.allowed_hosts:
-        yield 'allowed_hosts = ["*"]: fetch and commands can reach every host without asking'
-    if agent.sub_agents and agent.sub_agents_config.ask == "person":
-        key = 'sub_agents_config.ask = "person"'
-        yield f"{key}: its sub-agents ask you, with their place in the tree"
-
-
 async def _try_servers(config: Config, agents: Iterable[Agent]) -> list[Finding]:
     """Starts each MCP server of the settings and of agents once, lists its tools, and ends it."""
     tables = dict(config.mcp_servers)
@@ -330,13 +313,12 @@ def problems(
     found: list[Problem] = []
 
     def check(
-        key: str | tuple[str, str], entry: str, is_mistake: bool, run: Callable[[], object]
+        key: str, entry: str, is_mistake: bool, run: Callable[..., object], *words: object
     ) -> None:
         try:
-            run()
+            run(*words)
         except ConfigError as error:
-            path = (key,) if isinstance(key, str) else key
-            found.append(Problem(path, entry, error, is_mistake))
+            found.append(Problem(tuple(key.split(".", 1)), entry, error, is_mistake))
 
     def check_price() -> None:
         if not Prices(Config.load()).knows(agent.model):
@@ -350,28 +332,28 @@ def problems(
         run(agent, made)
 
     provider, _, name = agent.model.partition("/")
-    check("model", "", True, partial(parse_model, agent.model))
+    check("model", "", True, parse_model, agent.model)
     if provider.strip() and name.strip():
         is_unknown = False
         with contextlib.suppress(ConfigError):  # of the settings, which has a row of its own
             is_unknown = provider not in Config.load().known
         check("model", "", is_unknown, lambda: provider_for(Config.load(), scripts)(provider, name))
-        check(("params", THINKING), "", False, partial(check_model, check_agent_thinking))
-        check("tools", SEARCH, False, partial(check_model, check_search))
-    check("system_prompt", "", False, partial(fill_in, agent))
+        check(f"params.{THINKING}", "", False, check_model, check_agent_thinking)
+        check("tools", SEARCH, False, check_model, check_search)
+    check("system_prompt", "", False, fill_in, agent)
     bare = replace(agent, vars={}, tools=(), permissions={}, files=(), skill="", workdir="")
     for tool in agent.tools:
-        check("tools", tool, True, partial(find_tools, replace(bare, tools=(tool,))))
+        check("tools", tool, True, find_tools, replace(bare, tools=(tool,)))
     for tool, decision in agent.permissions.items():
         own = (tool,) if tool in agent.tools else ()
         alone = replace(bare, tools=own, permissions={tool: decision})
-        check(("permissions", tool), "", True, partial(find_tools, alone))
+        check(f"permissions.{tool}", "", True, find_tools, alone)
     for pattern in agent.files:
-        check("files", pattern, True, partial(check_glob, pattern))
+        check("files", pattern, True, check_glob, pattern)
     if agent.limits.max_cost:
-        check(("limits", "max_cost"), "", False, check_price)
-    check("workdir", "", False, partial(brief, replace(bare, workdir=agent.workdir)))
-    check("skill", "", False, partial(brief, replace(bare, skill=agent.skill)))
+        check("limits.max_cost", "", False, check_price)
+    check("workdir", "", False, brief, replace(bare, workdir=agent.workdir))
+    check("skill", "", False, brief, replace(bare, skill=agent.skill))
     for one in agent.sub_agents:
-        check("sub_agents", one, False, partial(find, one))
+        check("sub_agents", one, False, find, one)
     return sorted(found, key=lambda problem: not problem.is_mistake)

@@ -33,6 +33,7 @@ from axe_nb.commands.command_table import (
 )  # fmt: skip
 from axe_nb.errors import ConfigError
 from axe_nb.session.overrides import Overrides, keep_for_tree
+from axe_nb.session.session import session
 from axe_nb.text import nearest, quote
 
 DATA = "\0"
@@ -194,12 +195,14 @@ def command_of(words: Sequence[str]) -> tuple[Command, Sequence[str]]:
 def advise_command(face: Face, word: str, known: Collection[str]) -> str:
     """Returns the hint for a word that is not a command."""
     other: Face = "line" if face == "command" else "command"
+    if word in session.agents or has_agent_file(word, session.defaults.get("agents_dir")):
+        if face == "command":
+            return f"to run the agent: axe-nb run {word}"
+        return f"to run the agent, start a cell with %%axe {word} and put the prompt below it"
     first = dict.fromkeys(name.split()[0] for name in known)
     meant = [name for name in known if name.partition(" ")[2] == word]
     if near := meant or list(filter(None, [nearest(word, first)])):
         return f"did you mean {' or '.join(map(quote, near))}?"
-    if has_agent_file(word):
-        return f"to run the agent: {'%%axe' if face == 'line' else 'axe-nb run'} {word}"
     if word in commands_of(other):
         where = "notebook" if other == "line" else "terminal"
         return f"it is a {where} command: {commands_of(other)[word].program(other)}"

@@ -24,7 +24,7 @@ import h11
 from axe_nb.agents.provider_table import PROTOCOLS
 from axe_nb.errors import Category, ConfigError, ProviderError
 from axe_nb.messages import Delta, Response, ToolCall, dump
-from axe_nb.scripting.provider import Played, answer, play
+from axe_nb.scripting.provider import Played, answer
 from axe_nb.scripting.rules import Fault, Scripts, estimate_usage
 from axe_nb.scripting.wire import WIRES, Malformed, Protocol, Wire, read_request
 from axe_nb.text import quote
@@ -213,7 +213,7 @@ class ScriptServer:
             request = read_request(body)
             if request.model.endswith(".toml"):
                 return self.make_error(404, "a script server serves scripts by name, not by path")
-            pieces = play(request, await answer(request, Scripts()))
+            pieces, _ = await answer(request, Scripts())
             last = await anext(pieces)
             if body.get("stream", self._wire.streams) and not isinstance(last, Fault):
                 options = body.get("stream_options")

@@ -133,22 +133,13 @@ def test_a_name_unlike_its_files_is_a_warning() -> None:
     assert Agent.from_toml(START).warnings == ()
 
 
-BROKEN = {
-    "not UTF-8": (b'name = "a"\nmodel = "\xff"', "not UTF-8 (at line 2)"),
-    "UTF-16": ('name = "a"'.encode("utf-16"), "not UTF-8 (at line 1)"),
-    "ten megabytes": (b"# " + b"x" * 10_000_000, "larger than 1048576 bytes"),
-}
-
-
 @pytest.mark.req("B-1")
-@pytest.mark.parametrize("case", BROKEN)
-def test_a_file_that_cannot_be_read_is_told_with_the_reason(case: str, project: Path) -> None:
-    data, why = BROKEN[case]
-    (project / "axe" / "agents" / "a.toml").write_bytes(data)
+def test_a_file_that_cannot_be_read_is_told_with_the_reason(project: Path) -> None:
+    (project / "axe" / "agents" / "a.toml").write_bytes(b'name = "a"\nmodel = "\xff"')
     with pytest.raises(ConfigError) as caught:
         Agent.load("a")
     assert caught.value.lines() == [
-        f'failed to read agent config "a": {why}', "in axe/agents/a.toml",
+        'failed to read agent config "a": not UTF-8 (at line 2)', "in axe/agents/a.toml",
     ]  # fmt: skip
 
 

@@ -485,13 +485,3 @@ def test_a_key_of_thousands_of_parts_is_refused_before_it_takes_memory(
     with pytest.raises(ConfigError, match="a key with more than 32 parts") as caught:
         axe_nb.run("worker", "go")
     assert "line 3" in str(caught.value)
-
-
-def test_the_doctor_starts_no_server_of_a_project_without_trust(clone: Path) -> None:
-    put(
-        "axe/agents/worker.toml",
-        'name = "worker"\nmodel = "script/worker"\n[mcp_servers.x]\ncommand = ["touch", "ran"]\n',
-    )
-    rows = actions.diagnose(None)
-    assert any("left out mcp_servers" in row.message for row in rows)
-    assert not Path("ran").exists()

@@ -16,7 +16,8 @@ from axe_nb import Agent, ConfigError, Request, ToolCall, call, mcp_prompt
 from axe_nb.agents.user_config import config_path
 from axe_nb.commands.actions import format_tools
 from axe_nb.commands.doctor import Finding
-from axe_nb.mcp_servers.connection import ListedTool, Listing
+from axe_nb.mcp_servers.connection import Listing
+from axe_nb.messages import ToolSpec
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
 from axe_nb.views import agent_summary
@@ -105,7 +106,7 @@ def test_hostile_names_and_texts_are_bounded_and_cleaned() -> None:
 
 def test_names_of_tools_never_collide() -> None:
     names = ["a b", "a_b", "a.b", "a/b", "", "x" * 80, "x" * 81, "ä", "ö", "é"]
-    tools = tuple(ListedTool(name, "", {}) for name in names)
+    tools = tuple(ToolSpec(name, "", {}) for name in names)
     named = Listing(tools).name_tools("s")
     assert len(named) == len(names)
     assert named["s__a_b"].name == "a_b"
