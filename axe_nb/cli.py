@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 import axe_nb
-from axe_nb.agents import agent_files, user_config
+from axe_nb.agents import user_config
+from axe_nb.agents.agent import find_agent_file, init_agent
 from axe_nb.agents.files import reason, write_new
 from axe_nb.agents.trust import check_link
 from axe_nb.commands.parser import Options, command_of, parse, parse_run
@@ -61,7 +62,7 @@ def _act(name: str, chosen: argparse.Namespace) -> int:
             write_new(user_config.config_path(), user_config.SCAFFOLD, mode=0o600)
             _write(str(user_config.config_path()))
         case "init":
-            _write(str(agent_files.init(chosen.agent, chosen.agents_dir)))
+            _write(str(init_agent(chosen.agent, chosen.agents_dir)))
         case "edit":
             _edit(chosen)
         case "lesson":
@@ -146,23 +147,6 @@ def _can_prompt() -> bool:
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def _edit(chosen: argparse.Namespace) -> None:
-    found = agent_files.find_file(chosen.agent, chosen.agents_dir)
-    check_link(found)
-    editor = os.environ.get("VISUAL", "").strip() or os.environ.get("EDITOR", "").strip()
-    if not editor:
-        raise ConfigError(
-            f"no editor is set for {found}", hint="set EDITOR, for example EDITOR=nano"
-        )
-    try:
-        code = subprocess.call([*shlex.split(editor, posix=os.name != "nt"), str(found)])
-    except (OSError, ValueError) as error:
-        hint = "set EDITOR, for example EDITOR=nano"
-        raise ConfigError(f"cannot start the editor {quote(editor)}: {error}", hint=hint) from None
-    if code:
-        raise ConfigError(f"the editor {quote(editor)} exited with code {code}", exit_code=1)
-
-
 def _find_asker() -> Callable[[str], str] | None:
     """Returns a function that prompts the person; None = no one can be prompted."""
 
@@ -176,25 +160,37 @@ def _find_asker() -> Callable[[str], str] | None:
     return ask if _can_prompt() else None
 
 
+def _edit(chosen: argparse.Namespace) -> None:
+    found = find_agent_file(chosen.agent, chosen.agents_dir)
+    check_link(found)
+    hint = "set EDITOR, for example EDITOR=nano"
+    editor = os.environ.get("VISUAL", "").strip() or os.environ.get("EDITOR", "").strip()
+    if not editor:
+        raise ConfigError(f"no editor is set for {found}", hint=hint)
+    try:
+        code = subprocess.call([*shlex.split(editor, posix=os.name != "nt"), str(found)])
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot start the editor {quote(editor)}: {error}", hint=hint) from None
+    if code:
+        raise ConfigError(f"the editor {quote(editor)} exited with code {code}", exit_code=1)
+
+
 def _make_lesson(chosen: argparse.Namespace) -> None:
-    from axe_nb.testing.headless import find_notebooks
+    from axe_nb.testing.check import find_notebooks
     from axe_nb.testing.lesson import choose_sandbox, mark_submissions, write_student_copy
 
-    marks = chosen.submissions is not None
-    options = {"to": chosen.to, "csv": chosen.csv, "timeout": chosen.timeout}
-    options["no-sandbox"] = chosen.no_sandbox or None
-    for option, value in options.items():
-        if value is not None and marks == (option == "to"):
-            raise ConfigError(
-                f"--{option} {'needs' if option != 'to' else 'cannot be used with'} --check",
-                hint="axe-nb lesson NB [--to DIR], or axe-nb lesson NB --check DIR [--csv FILE]",
-            )
-    lesson = find_notebooks([chosen.notebook])[0]
-    if chosen.submissions is None:
-        write_student_copy(lesson, chosen.to, _write)
-    else:
-        sandbox = choose_sandbox(is_off=chosen.no_sandbox, ask=_find_asker())
+    [lesson, *_] = find_notebooks([chosen.notebook])
+    of_marks = {"csv": chosen.csv, "timeout": chosen.timeout, "no-sandbox": chosen.no_sandbox}
+    if chosen.submissions is not None:
+        if chosen.to is not None:
+            raise ConfigError("--to cannot be used with --check", hint="remove one of them")
+        sandbox = choose_sandbox(is_off=bool(chosen.no_sandbox), ask=_find_asker())
         mark_submissions(lesson, chosen.submissions, chosen.timeout, chosen.csv, _write, sandbox)
+    elif given := [option for option, value in of_marks.items() if value is not None]:
+        hint = "axe-nb lesson NB --check DIR [--csv FILE]"
+        raise ConfigError(f"--{given[0]} needs --check", hint=hint)
+    else:
+        write_student_copy(lesson, chosen.to, _write)
 
 
 def _write(text: str) -> None:

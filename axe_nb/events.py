@@ -67,9 +67,8 @@ class TextDelta:
     text: str
     kind: DeltaKind = "text"
     call: int = 0
-    """For `arguments`: position of their call in the reply, from 0."""
+    """As in `Delta`, like `name`."""
     name: str = ""
-    """For `arguments`: name of the tool, at least with the first piece; empty = as before."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,8 +30,6 @@ FILE = NO_LINK | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 FILE |= getattr(os, "O_BINARY", 0)
 """Flags for a file; opening a pipe does not wait for its writer."""
 
-MAX_LINKS = 40
-"""Links that a path may lead through, as in Linux."""
 
 Links: TypeAlias = Mapping[str, Sequence[Path]]
 """Folded real path → the links that lead there."""
@@ -39,10 +37,9 @@ Links: TypeAlias = Mapping[str, Sequence[Path]]
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """All names of a file or folder below a folder."""
+    """All names of a file or folder below a folder, a real path."""
 
     folder: Path
-    """The folder, a real path."""
     path: str
     """The real path relative to the folder, with `/`; `.` is the folder itself."""
     all: tuple[Path, ...]
@@ -62,10 +59,7 @@ class Names:
 
 
 def find_names(folder: Path, path: Path, links: Links | None = None) -> Names:
-    """Returns the current names of an absolute path below a folder, a real path.
-
-    It need not exist. Raises OSError if its links are a cycle, or the folder cannot be read.
-    """
+    """Returns the current names of an absolute path below a folder, a real path."""
     *passed, real = follow_links(path)
     links = list_links(folder) if links is None else links
     for place in (real, *real.parents):
@@ -76,15 +70,12 @@ def find_names(folder: Path, path: Path, links: Links | None = None) -> Names:
 
 
 def follow_links(path: Path) -> tuple[Path, ...]:
-    """Returns an absolute path, the path at each link that it leads through, and the real path.
-
-    Raises OSError for a cycle of links, and for too many.
-    """
+    """Returns an absolute path, the path at each link that it leads through, and the real path."""
     passed = [path]
     while BY_DESCRIPTOR and (
         link := next(filter(os.path.islink, (*reversed(passed[-1].parents), passed[-1])), None)
     ):
-        if len(passed) > MAX_LINKS:
+        if len(passed) > 40:  # as in Linux
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
         target = os.readlink(link)  # noqa: PTH115 - as written
         passed.append(Path(link.parent, target, passed[-1].relative_to(link)))
@@ -111,13 +102,8 @@ def _fold(path: Path) -> str:
 def hold_real_folder(path: Path, flags: int = PASSED, made: int = 0) -> Iterator[int | None]:
     """Yields the descriptor of a folder; None if the system has no such calls.
 
-    Args:
-        path: the folder, an absolute path without links.
-        flags: for the folder itself; those above it need not be readable.
-        made: number of its last names that are made where they are missing.
-
-    Raises:
-        OSError: a link is in its place, or in that of a folder above it; or it cannot be opened.
+    The path is absolute and without links. `flags` are for the folder itself: those above it need
+    not be readable. Its last `made` names are made where they are missing.
     """
     if not BY_DESCRIPTOR:
         if made:

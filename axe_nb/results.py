@@ -50,14 +50,9 @@ class RunStopped(Exception):
 
 
 EXIT_CODES: Mapping[str, int] = {
-    "completed": 0,
-    "max_turns": 1,
-    "max_tool_calls": 1,
-    "max_tokens": 1,
-    "timeout": 3,
-    "cancelled": 130,
-    "error": 1,
-}
+    "completed": 0, "max_turns": 1, "max_tool_calls": 1, "max_tokens": 1, "timeout": 3,
+    "cancelled": 130, "error": 1,
+}  # fmt: skip
 """Status → exit code of the command line (D-38); an error with a cause uses the cause's."""
 
 NEXT_STEPS: Mapping[str, str] = {

@@ -54,7 +54,7 @@ SECRET_HEADERS = frozenset({
 def _begin(mark: str, before: str = r"\w") -> str:
     """Returns a pattern for the position after a key's prefix that is not in the middle of a word.
 
-    The letter of a line break in JSON, or of another escape, is not part of a word.
+    The letter of an escape in JSON is not part of a word.
     """
     return rf"(?:(?<!{before}{mark})|(?<=\\[bfnrt]{mark})|(?<=\\u[0-9A-Fa-f]{{4}}{mark}))"
 
@@ -161,23 +161,21 @@ class Filter:
     """The secrets in all forms, longest first."""
 
     def text(self, text: str) -> str:
-        while (cleaned := self._mask(text)) != text:
-            text = cleaned  # a mask may complete another secret
-        return text
-
-    def _mask(self, text: str) -> str:
-        # far faster than one pattern of all forms, most of which are in no text
-        if found := [form for form in self.forms if form in text]:
-            text = re.sub("|".join(map(re.escape, found)), MASK, text)
-        if "…" in text or "..." in text:
-            for form in self.forms:
-                begin, end = form[:SHORTEST], form[-SHORTEST:]
-                if len(form) >= 2 * SHORTEST and (begin in text or end in text):
-                    text = _mask_rest(form, text)
-        for mark, (kept, secret) in SHAPES.items():
-            if mark in text:
-                text = re.sub(f"({re.escape(mark)}{kept}){secret}", rf"\1{MASK}", text)
-        return text
+        while True:  # a mask may complete another secret
+            before = text
+            # far faster than one pattern of all forms, most of which are in no text
+            if found := [form for form in self.forms if form in text]:
+                text = re.sub("|".join(map(re.escape, found)), MASK, text)
+            if "…" in text or "..." in text:
+                for form in self.forms:
+                    begin, end = form[:SHORTEST], form[-SHORTEST:]
+                    if len(form) >= 2 * SHORTEST and (begin in text or end in text):
+                        text = _mask_rest(form, text)
+            for mark, (kept, secret) in SHAPES.items():
+                if mark in text:
+                    text = re.sub(rf"({re.escape(mark)}{kept}){secret}", rf"\1{MASK}", text)
+            if text == before:
+                return text
 
     def json(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -225,7 +223,13 @@ def _list_forms(secret: str) -> Iterator[str]:
     encoded = secret.encode("utf-8", "surrogateescape")
     yield repr(secret)[1:-1]
     yield repr(encoded)[2:-1]
-    plain = {form for form in (secret, *_list_base64(encoded)) if len(form) >= SHORTEST}
+    plain = {secret}
+    for before in range(3):  # what is fixed of the encoding, for each alignment in encoded data
+        after = -(before + len(encoded)) % 3
+        whole = b64encode(b"\0" * before + encoded + b"\0" * after).decode()
+        part = whole[(0, 2, 3)[before] : len(whole) - (0, 2, 3)[after]]
+        plain |= {part, part.replace("+", "-").replace("/", "_")}
+    plain = {form for form in plain if len(form) >= SHORTEST}
     once = {written for form in plain for written in _list_json(form)}
     yield from plain | once
     yield from (twice for form in once for twice in _list_json(form))
@@ -239,13 +243,3 @@ def _list_json(text: str) -> Iterator[str]:
         written = json.dumps(text, ensure_ascii=ascii_only)[1:-1]
         yield written
         yield written.replace("/", r"\/")
-
-
-def _list_base64(secret: bytes) -> Iterator[str]:
-    """Yields the part of the encoding that is fixed, for each alignment in the encoded data."""
-    for before in range(3):
-        after = -(before + len(secret)) % 3
-        whole = b64encode(b"\0" * before + secret + b"\0" * after).decode()
-        part = whole[(0, 2, 3)[before] : len(whole) - (0, 2, 3)[after]]
-        yield part
-        yield part.replace("+", "-").replace("/", "_")

@@ -156,20 +156,19 @@ def fold(text: str, width: int, indent: str) -> str:
     A front end would continue at the left edge, where its own words stand. Lines are broken behind
     a space, if there is one near; no character is removed.
     """
-    return "\n".join(_fold_line(line, width, indent) for line in text.split("\n"))
-
-
-def _fold_line(line: str, width: int, indent: str) -> str:
-    parts, start, column, room = [], 0, 0, width
-    for end, character in enumerate(line):
-        column += _width_of(character)
-        if column > room:
-            space = line.rfind(" ", max(start, end - LONGEST_MOVED), end) + 1
-            at = space if line[start:space].strip() else end
-            parts.append(line[start:at])
-            start, room = at, width - len(indent)
-            column = count_most_columns(line[at : end + 1])
-    return f"\n{indent}".join((*parts, line[start:]))
+    lines = []
+    for line in text.split("\n"):
+        parts, start, column, room = [], 0, 0, width
+        for end, character in enumerate(line):
+            column += _width_of(character)
+            if column > room:
+                space = line.rfind(" ", max(start, end - LONGEST_MOVED), end) + 1
+                at = space if line[start:space].strip() else end
+                parts.append(line[start:at])
+                start, room = at, width - len(indent)
+                column = count_most_columns(line[at : end + 1])
+        lines.append(f"\n{indent}".join((*parts, line[start:])))
+    return "\n".join(lines)
 
 
 def count_most_columns(line: str) -> int:

@@ -20,11 +20,19 @@ from axe_nb.agents.agent_tables import McpServer
 from axe_nb.agents.prompt import NO_PROMPT
 from axe_nb.agents.provider_table import PROVIDERS, ProviderTable
 from axe_nb.agents.user_config import UNSET, PriceTable
-from axe_nb.commands.command_table import AGENT_CELL, RUN, Command, commands_of
-from axe_nb.commands.options import FACES, OPTIONS, Face, Option
+from axe_nb.commands.command_table import (
+    AGENT_CELL,
+    FACES,
+    OPTIONS,
+    RUN,
+    Command,
+    Face,
+    Option,
+    commands_of,
+)
 from axe_nb.conversion.toml_tables import nested_table, toml_fields, type_name
 from axe_nb.engine.toolbox import BUILT_IN
-from axe_nb.expectations.language import FORMS, MEASURES
+from axe_nb.expectations import FORMS, MEASURES
 from axe_nb.notebook.magics import AxeMagics
 from axe_nb.results import EXIT_CODES, Status
 from axe_nb.tools.tool import MAX_TURNS, Tool
@@ -271,7 +279,7 @@ def expectations() -> Iterator[str]:
     yield (
         "For `--expect`, `expect=`, `%axe expect` and `axe_nb.expect`. Separate them by `;`, which "
         "inside `/…/` and quotes belongs to the pattern or text. "
-        "[In the notebook](notebook.md#expectations) explains what they are for."
+        "[Expectations](expectations.md) explains what they are for."
     )
     rows = [[f"`{form}`", meaning] for form, meaning in FORMS.items()]
     yield _table(["expectation", "meaning"], rows)

@@ -12,7 +12,7 @@ from typing import Any
 
 import nbformat
 
-from axe_nb.testing.headless import make_environment, run_headless
+from axe_nb.testing.check import make_environment, run_headless
 from axe_nb.testing.lesson import make_student_copy
 
 FOLDER = Path(__file__).parent.parent / "notebooks"

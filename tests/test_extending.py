@@ -87,12 +87,12 @@ print(tab("%%axe a --sy"))
 
 def test_one_row_and_its_field_are_an_option_everywhere(copy: Path, project: Path) -> None:
     assert (
-        "A new option: one row in `OPTIONS` of `commands/options.py`, and a field of the row's "
-        "keyword in `Overrides` and in `RunOptions` of `session/overrides.py`"
+        "A new option: one row in `OPTIONS` of `commands/command_table.py`, and a field of the "
+        "row's keyword in `Overrides` and in `RunOptions` of `session/overrides.py`"
     ) in PAGE
     row = '    Option(("--system-prompt",), "system_prompt", "another system prompt", "TEXT"),\n'
     options, overrides = (
-        copy / "axe_nb" / name for name in ("commands/options.py", "session/overrides.py")
+        copy / "axe_nb" / name for name in ("commands/command_table.py", "session/overrides.py")
     )
     add(options, '    Option(("--skill",)', row, after="\nOPTIONS: ")
     add(overrides, "    skill: ", "    system_prompt: str | None\n", after="class RunOptions")
@@ -138,21 +138,18 @@ ENTRY = """\
         headers={"x-parrot": "{key}"},
         models_path="/birds",
         models_keys=("birds", "id"),
-        first_model="parrot/polly",
     ),
 """
 
 PROVIDER = """
 import asyncio
 from axe_nb import Agent
-from axe_nb.agents.agent_files import init
 from axe_nb.agents.user_config import Config
 from axe_nb.engine.make_provider import make
 from axe_nb.commands.doctor import examine
 from axe_nb.session.session import session
 
 print(axe_nb.run(Agent("a", "parrot/polly"), "Hello?").text)
-print(Agent.load(init("first").stem).model)
 session.define(Agent("parrot", "parrot/x"))
 print(*asyncio.run(examine(None, session.agents, session.find)), sep="\\n")
 try:
@@ -176,11 +173,11 @@ def test_one_module_and_one_entry_are_a_provider(copy: Path, project: Path) -> N
         {"status": 200, "body": {"birds": [{"id": "polly"}]}},
     ]}  # fmt: skip
     with Replay({"parrot": parrot}) as server:
-        said, first, *lines = told(
+        said, *lines = told(
             copy, TAB + PROVIDER, OPENAI_API_KEY="", PARROT_API_KEY="a-cracker",
             AXE_PARROT_BASE_URL=server.url("parrot"),
         ).splitlines()  # fmt: skip
-    assert (said, first) == ("Hello!", "parrot/polly")
+    assert said == "Hello!"
     asked = server.log("parrot")
     assert [a.path for a in asked] == ["/say", "/birds"]
     assert asked[0].body == {"model": "polly", "prompt": "Hello?"}

@@ -15,7 +15,7 @@ WITHOUT = """
 import asyncio, base64, json, sys
 from axe_nb import Agent, ConfigError, run, script
 from axe_nb.providers.prices import make_price_error
-from axe_nb.testing.headless import load
+from axe_nb.testing.check import load
 from axe_nb.pictures.picture import Picture
 from axe_nb.pictures.scaled import fit
 from tests.pictures.samples import png

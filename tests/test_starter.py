@@ -10,9 +10,9 @@ import nbformat
 import pytest
 
 import axe_nb
-from axe_nb.agents.agent_files import scaffold
+from axe_nb.agents.agent import scaffold
 from axe_nb.cli import main
-from axe_nb.testing.headless import run_headless
+from axe_nb.testing.check import run_headless
 
 AGENT = Path("axe/agents/greeter.toml")
 RULES = Path("axe/scripts/greeter.toml")

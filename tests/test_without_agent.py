@@ -93,17 +93,8 @@ def test_the_command_asks_a_model_without_an_agent(
         '[vars]\na = "prose"\nb = "short"\n',
         "utf-8",
     )
-    words = (
-        "run",
-        "poet",
-        "--var",
-        "a=rhyme and = signs",
-        "--var",
-        "b={{ a }}",
-        "--dry-run",
-        "-p",
-        "x",
-    )
-    assert "\nIn rhyme and = signs, {{ a }}.\n" in run_command(capsys, *words)[1]
+    words = ["run", "poet", "--dry-run", "-p", "x", "--var", "b={{a}}", "--var"]
+    _, out, _ = run_command(capsys, *words, "a=rhyme and = signs")
+    assert "\nIn rhyme and = signs, {{a}}.\n" in out
     code, _, err = run_command(capsys, "run", "poet", "--var", "a-b=1", "-p", "x")
     assert (code, "takes NAME=VALUE, as in language=French" in err) == (2, True)

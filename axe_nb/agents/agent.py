@@ -1,20 +1,20 @@
-"""One agent, loaded from a TOML file or made in code.
+"""Agents: loaded from TOML files or made in code; lookup, listing and scaffolding of the files.
 
-Source: A-5.*, A-E2.*, B-1, B-2, B-12, D-26, D-27, D-36.
+Source: A-5.*, A-E2.*, B-1, B-2, B-12, D-26, D-27, D-36, D-81.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from axe_nb.agents.agent_files import find_file, read_schema
 from axe_nb.agents.agent_tables import (
     COMMON_PARAMS,
     DEFAULT_LIMITS,
@@ -31,10 +31,23 @@ from axe_nb.agents.agent_tables import (
     parse_servers,
     variable_problem,
 )
-from axe_nb.agents.files import read_real_text, read_text, reason, write_whole
+from axe_nb.agents.files import (
+    expand_home,
+    read_real_text,
+    read_text,
+    reason,
+    write_new,
+    write_whole,
+)
 from axe_nb.agents.names import check_name, host_problem, is_tool, name_of, own_tools
 from axe_nb.agents.trust import NEXT_STEP, check_link, is_trusted, restrict, trust_new_folder
-from axe_nb.agents.user_config import PROJECT_AGENTS, agent_dirs, format_path, is_own
+from axe_nb.agents.user_config import (
+    PROJECT_AGENTS,
+    Config,
+    agent_dirs,
+    format_path,
+    is_own,
+)
 from axe_nb.conversion.toml_tables import (
     Source,
     WrongValue,
@@ -49,7 +62,7 @@ from axe_nb.conversion.toml_tables import (
     update_text,
 )
 from axe_nb.errors import ConfigError
-from axe_nb.text import quote
+from axe_nb.text import one_line, quote, suggestion
 
 IGNORED = (
     "artifacts", "memory", "timeout", "retry.backoff", "retry.initial_delay_ms",
@@ -158,7 +171,7 @@ class Agent:
             if problem := variable_problem(name):
                 raise WrongValue(("vars", name), problem)
         if self.output.keys() == {"schema"}:
-            object.__setattr__(self, "output", read_schema(self.output["schema"], self.path))
+            object.__setattr__(self, "output", _read_schema(self.output["schema"], self.path))
 
     @classmethod
     def load(cls, name: str, agents_dir: str | Path | None = None) -> Agent:
@@ -181,7 +194,7 @@ class Agent:
         Raises:
             ConfigError: not found or invalid; the message says where.
         """
-        path = find_file(name, agents_dir, also=DEFINED)
+        path = find_agent_file(name, agents_dir, also=DEFINED)
         try:
             text = read_real_text(check_link(path))
         except OSError as error:
@@ -335,10 +348,7 @@ def _remove_ignored_keys(table: dict[str, Any], name: str, source: Source) -> li
 
 
 def find_place(agent: Agent, key: str, value: str) -> str:
-    """Returns the file and line of a value, or of an entry of a list or table.
-
-    Empty if the agent has no file, or the value is not from it but from an option of the run.
-    """
+    """Returns the file and line of a value or entry; empty if it is not from the agent's file."""
     if not agent.path or not agent.text:
         return ""
     written: Any = tomllib.loads(agent.text).get(key)
@@ -346,3 +356,147 @@ def find_place(agent: Agent, key: str, value: str) -> str:
         return ""
     path = (key, value) if isinstance(written, dict) else (key,)
     return Source(agent.text, format_path(Path(agent.path))).place(path, value)
+
+
+def creation_step(name: str) -> str:
+    """Returns the command that creates the agent `name`."""
+    return f"create it with `axe-nb agents init {name}`, in a notebook `%axe init {name}`"
+
+
+def check_agents_dir(agents_dir: str | Path | None) -> None:
+    """Raises ConfigError if the given folder of agents does not exist."""
+    if agents_dir and not expand_home(agents_dir).is_dir():
+        raise ConfigError(
+            f"agents folder not found: {agents_dir}",
+            hint="fix the path (--agents-dir, agents_dir), or create the folder",
+        )
+
+
+def find_agent_file(
+    name: str, agents_dir: str | Path | None = None, also: Iterable[str] = ()
+) -> Path:
+    """Returns the first file of that agent; an error suggests a similar name, also of `also`."""
+    check_name(name)
+    check_agents_dir(agents_dir)
+    for folder in agent_dirs(agents_dir):
+        path = folder / f"{name}.toml"
+        if os.path.lexists(path):
+            return path
+    bare = name.removesuffix(".toml")
+    hint = suggestion(bare, [*list_agents(agents_dir), *also]) or creation_step(bare)
+    if not agents_dir:
+        with suppress(OSError):  # the current folder was deleted
+            above = (folder / PROJECT_AGENTS for folder in Path.cwd().parents)
+            found = (folder for folder in above if os.path.lexists(folder / f"{bare}.toml"))
+            if (nearest := next(found, None)) is not None:
+                place = os.path.relpath(nearest)
+                hint = f"there is one in {place}; use --agents-dir {place}"
+    raise ConfigError(f"agent config not found: {name}", hint=hint)
+
+
+def has_agent_file(name: str, agents_dir: str | Path | None = None) -> bool:
+    """True if there is an agent file of this name; does not look for similar names."""
+    files = (folder / f"{name}.toml" for folder in agent_dirs(agents_dir))
+    return any(os.path.lexists(file) for file in files)
+
+
+def list_agents(agents_dir: str | Path | None = None) -> dict[str, Path]:
+    """Returns name → file of every agent found, sorted by name; the first folder wins."""
+    found: dict[str, Path] = {}
+    for folder in agent_dirs(agents_dir):
+        for path in sorted(folder.glob("*.toml")):
+            found.setdefault(path.stem, path)
+    return dict(sorted(found.items()))
+
+
+SCAFFOLD = '''\
+name = {name}
+description = "A careful assistant"   # what it is for: agents that may call it are told
+model = {model}   # provider/model: {providers}
+
+system_prompt = """
+You are a careful assistant.
+"""
+
+# skill = "skills/review/SKILL.md"      # appended to the system prompt
+# files = ["docs/**/*.md"]              # appended to the system prompt; relative to workdir
+# workdir = "~/project"
+
+# sub_agents = ["researcher", "writer"] # agents that this one may call
+# tools = ["file_ops_readonly", "grep"]
+# mode = "ask"                          # plan | ask | auto
+
+# [params]
+# temperature = 0.2
+# max_tokens = 2048
+# thinking = "low"                      # off | low | medium | high
+
+# [sub_agents_config]
+# max_depth = 3
+# parallel = true
+# timeout = 120
+'''
+"""Template of the file that `init` writes; valid TOML once filled in (A-5.6, B-12)."""
+
+
+def scaffold(name: str, model: str | None = None) -> str:
+    """Returns a commented starter file for an agent; by default with the model of `first_model`."""
+    check_name(name)
+    config = _load_settings()
+    return SCAFFOLD.format(
+        name=quote(name),
+        model=quote(model or config.first_model()),
+        providers=", ".join(config.known),
+    )
+
+
+def first_model() -> str:
+    """Returns the most suitable model for a new agent, given the API keys that are set."""
+    return _load_settings().first_model()
+
+
+def _load_settings() -> Config:
+    try:
+        return Config.load()
+    except ConfigError:  # `init` works without settings; a run will report the error
+        return Config()
+
+
+def init_agent(name: str, agents_dir: str | Path | None = None) -> Path:
+    """Writes a commented starter file for an agent and returns its path."""
+    path = agent_dirs(agents_dir)[0] / f"{name}.toml"
+    trust_new_folder(path)
+    write_new(path, scaffold(name))
+    return path
+
+
+def _read_schema(name: Any, agent_path: str) -> dict[str, Any]:
+    """Reads the JSON Schema of `output.schema`, in or below the folder of the agent's file.
+
+    It is not behind a link either: the file of an agent may come with a project.
+    """
+    if not isinstance(name, str) or not name.strip():
+        raise _make_schema_error(name, "name a JSON file, or write the schema under [output]")
+    if Path(name).is_absolute() or ".." in Path(name).parts or name.startswith("~"):
+        raise _make_schema_error(name, "it must be in the folder of the agent's file, or below it")
+    folder = Path(agent_path).parent if agent_path else Path()
+    return read_schema_file(Path(os.path.realpath(folder), *Path(name).parts), name)
+
+
+def read_schema_file(path: Path, name: str) -> dict[str, Any]:
+    """Reads a JSON Schema, through no link; `name` is the path as given, for errors."""
+    try:
+        schema = json.loads(read_real_text(path))
+    except (OSError, RecursionError, ValueError) as error:
+        problem = reason(error) if isinstance(error, OSError) else f"it is not JSON: {error}"
+        raise _make_schema_error(name, problem) from None
+    if not isinstance(schema, dict):
+        raise _make_schema_error(name, "it does not contain a JSON object")
+    return schema
+
+
+def _make_schema_error(name: object, problem: str) -> ConfigError:
+    return ConfigError(
+        f"the schema {quote(one_line(str(name), 100))} cannot be used: {problem}",
+        hint='agent files name it as schema = "answer.json" under [output], options as a path',
+    )

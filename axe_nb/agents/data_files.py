@@ -24,20 +24,14 @@ T = TypeVar("T")
 Kind = Literal["run", "cassette", "history", "grid", "runs"]
 
 VERSIONS: Mapping[Kind, tuple[int, int]] = {
-    "run": (2, 0), "cassette": (1, 0), "history": (4, 0), "grid": (2, 0), "runs": (2, 0),
+    "run": (2, 0), "cassette": (1, 0), "history": (5, 0), "grid": (2, 0), "runs": (2, 0),
 }  # fmt: skip
 """Kind of file → version to write, (major, minor); every minor version of that major is read."""
 
 MAX_BYTES = 100_000_000
-"""Maximum size of a file."""
 
 LINES = "|"
 """Key of a text's lines; a real key that consists of bars gets one bar more."""
-
-_HEADER = re.compile(r"axe_nb ([a-z]{1,20}) (\d{1,4})\.(\d{1,4})\r?\n")
-
-_CONFLICT = re.compile(r"^<{7} ", re.MULTILINE)
-"""Start of a conflict marker that git leaves in a merged file."""
 
 _UNSEEN = re.compile(rf"[\x7f-\x9f\u2028\u2029]|{INVISIBLE.pattern}")
 """Characters that editors and diffs do not show faithfully."""
@@ -50,20 +44,17 @@ def write_data(path: Path, kind: Kind, data: T, form: Callable[[T], str] | None 
     cannot be written; an existing one is unchanged.
     """
     path = expand_home(path)
-    problem = ""
     try:
         text = f"{format_header(kind)}{(form or format_data)(data)}\n"
         is_new = not path.exists()
         if len(text.encode()) > MAX_BYTES:
-            problem = f"larger than {MAX_BYTES} bytes"
-        elif not path.resolve().parent.is_dir():
-            problem = "its folder does not exist"
-        elif not is_new and not (path.is_file() and os.access(path, os.W_OK)):
-            problem = "it is read-only" if path.is_file() else "it is not a file"
+            raise ValueError(f"larger than {MAX_BYTES} bytes")
+        if not path.resolve().parent.is_dir():
+            raise ValueError("its folder does not exist")
+        if not is_new and not (path.is_file() and os.access(path, os.W_OK)):
+            raise ValueError("it is read-only" if path.is_file() else "it is not a file")
     except (OSError, ValueError, RuntimeError) as error:
-        problem = _explain(error)
-    if problem:
-        raise make_error("write", path, problem)
+        raise _make_error("write", path, _explain(error)) from None
     write_whole(path, text, 0o600 if is_new else None)
 
 
@@ -72,7 +63,7 @@ def read_data(
 ) -> T:
     """Reads a file of this kind and returns its contents.
 
-    `parse` turns the text into data (None = `parse_data`), `make` the data into the contents; it
+    `parse` turns the text into data (None = JSON), `make` the data into the contents; it
     raises ConfigError if the data is wrong. Raises ConfigError if the file cannot be read, is not
     of this kind, or of another major version.
     """
@@ -82,58 +73,45 @@ def read_data(
         with os.fdopen(open_real_file(Path(os.path.realpath(path))), "rb") as file:
             content = file.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
-            raise ConfigError(f"larger than {MAX_BYTES} bytes")
+            raise ValueError(f"larger than {MAX_BYTES} bytes")
         text = content.decode("utf-8-sig")
-        _, start = parse_header(kind, text)
-        data = (parse or parse_data)(text[start:])
-    except ConfigError as error:
-        raise make_error("read", path, error.message, error.hint) from None
+        header, _, rest = text.partition("\n")
+        check_header(kind, header, path)
+        data = parse(rest) if parse else json.loads(rest, object_hook=_join_lines)
     except (OSError, ValueError, RuntimeError) as error:
         problem, hint = _explain(error), ""
-        if conflict := _CONFLICT.search(text):
+        if conflict := re.search(r"^<{7} ", text, re.MULTILINE):  # left by git
             line = text.count("\n", 0, conflict.end()) + 1
             problem = f"it has a merge conflict in line {line}"
             hint = "resolve it: remove the marks, and keep one side or both"
-        raise make_error("read", path, problem, hint) from None
+        raise _make_error("read", path, problem, hint) from None
     try:
         return make(data)
     except ConfigError as error:
-        raise make_error("read", path, error.message, error.hint) from None
+        raise _make_error("read", path, error.message, error.hint) from None
 
 
 def format_header(kind: Kind) -> str:
-    """Returns the first line of a new file of this kind."""
     return "axe_nb {} {}.{}\n".format(kind, *VERSIONS[kind])
 
 
-def parse_header(kind: Kind, text: str) -> tuple[int, int]:
-    """Returns the minor version, and where the data begins.
-
-    Raises ConfigError if the text is not of this kind, or of another major version.
-    """
+def check_header(kind: Kind, line: str, path: Path | None = None) -> None:
+    """Raises ConfigError if a first line is not of this kind, or of another major version."""
     major, minor = VERSIONS[kind]
-    found = _HEADER.match(text)
+    problem = hint = ""
+    found = re.fullmatch(r"axe_nb ([a-z]{1,20}) (\d{1,4})\.(\d{1,4})\s*", line)
     if not found:
-        raise ConfigError(f"it does not begin with `axe_nb {kind} {major}.{minor}`")
-    if found[1] != kind:
-        raise ConfigError(f"it is a `{found[1]}` file, not a `{kind}` file")
-    if int(found[2]) != major:
-        version = f"{found[2]}.{found[3]}"
+        problem = f"it does not begin with `axe_nb {kind} {major}.{minor}`"
+    elif found[1] != kind:
+        problem = f"it is a `{found[1]}` file, not a `{kind}` file"
+    elif int(found[2]) != major:
+        problem = f"its version is {found[2]}.{found[3]}, expected {major}.x"
         hint = "update axe-nb" if int(found[2]) > major else "make it again with this axe-nb"
-        raise ConfigError(f"its version is {version}, expected {major}.x", hint=hint)
-    return int(found[3]), found.end()
+    if problem:
+        raise _make_error("read", path, problem, hint) if path else ConfigError(problem, hint=hint)
 
 
-def check_header(path: Path, kind: Kind, text: str) -> None:
-    """Like `parse_header`, but the error has the file's name."""
-    try:
-        parse_header(kind, text)
-    except ConfigError as error:
-        raise make_error("read", path, error.message, error.hint) from None
-
-
-def make_error(verb: str, path: Path, problem: str, hint: str = "") -> ConfigError:
-    """Makes the error for a file that cannot be read or written."""
+def _make_error(verb: str, path: Path, problem: str, hint: str = "") -> ConfigError:
     return ConfigError(f"cannot {verb} {one_line(format_path(path), 300)}: {problem}", hint=hint)
 
 
@@ -151,20 +129,12 @@ def _explain(error: Exception) -> str:
 
 
 def format_data(data: Any) -> str:
-    """Formats JSON data as readable text; lone surrogates and invisible characters are escaped.
-
-    Raises ValueError if a number has too many digits, RecursionError if it is nested too deeply.
-    """
+    """Formats JSON data as readable text; lone surrogates and invisible characters are escaped."""
     text = json.dumps(_split_lines(data), ensure_ascii=False, indent=1)
     if text.isascii():
         return text
     text = _UNSEEN.sub(lambda found: json.dumps(found[0])[1:-1], text)
     return text.encode("utf-8", "backslashreplace").decode()
-
-
-def parse_data(text: str) -> Any:
-    """Parses text that `format_data` has made; raises ValueError or RecursionError otherwise."""
-    return json.loads(text, object_hook=_join_lines)
 
 
 def _split_lines(value: Any) -> Any:

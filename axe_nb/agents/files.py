@@ -46,10 +46,7 @@ def reason(error: OSError | ValueError) -> str:
 
 
 def read_text(path: Path) -> str:
-    """Reads a UTF-8 text file, with or without a byte order mark, and with any line ends.
-
-    Raises OSError: missing, not a regular file, too large or not UTF-8; `reason` says which.
-    """
+    """Reads a UTF-8 text file, with or without a byte order mark, and with any line ends."""
     try:
         return read_real_text(Path(os.path.realpath(path)))
     except ValueError:  # a NUL
@@ -70,24 +67,19 @@ def read_real_text(path: Path) -> str:
 
 
 def write_whole(path: Path, text: str, mode: int | None = None) -> None:
-    """Writes a file atomically: a reader sees either the old or the new text.
-
-    The mode None keeps that of the existing file. Raises ConfigError if it cannot be written.
-    """
+    """Writes a file atomically; the mode None keeps that of the existing file."""
     try:
         target = Path(os.path.realpath(path))  # keeps a symbolic link
         if target.is_symlink():  # a loop of links, which would be replaced
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         is_inside = target.is_relative_to(os.path.realpath(path.parent))
         if path.is_symlink() and not is_inside and not target.exists():  # a project may bring it
-            raise OSError(
-                errno.ENOENT, f"it is a link to {display_path(target)}, which is not there"
-            )
+            problem = f"it is a link to {display_path(target)}, which is not there"
+            raise OSError(errno.ENOENT, problem)
         temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
-            bits = 0o666 if mode is None else mode
-            _write(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, bits), text)
+            _write(temporary, text, 0o666 if mode is None else mode)
             if mode is None and target.exists():
                 shutil.copymode(target, temporary)
             temporary.replace(target)
@@ -100,13 +92,7 @@ def write_whole(path: Path, text: str, mode: int | None = None) -> None:
 
 @contextmanager
 def hold_lock(path: Path) -> Iterator[None]:
-    """Keeps other processes and threads out while a file is read, changed and written again.
-
-    All of them must hold the lock, which is a file beside it; on a file system without locks, none
-    is held.
-
-    Raises ConfigError if the folder cannot be written.
-    """
+    """Keeps others that hold it out while a file is read, changed and written again."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
@@ -127,7 +113,7 @@ def write_new(path: Path, text: str, mode: int = 0o666) -> None:
     """Writes a file that must not exist yet. Raises ConfigError if it does."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _write(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), text)
+        _write(path, text, mode)
     except OSError as error:
         if isinstance(error, FileExistsError) and os.path.lexists(path):
             message = f"{display_path(path)} already exists"
@@ -135,7 +121,8 @@ def write_new(path: Path, text: str, mode: int = 0o666) -> None:
         raise ConfigError(f"cannot write {display_path(path)}: {reason(error)}") from None
 
 
-def _write(handle: int, text: str) -> None:
+def _write(path: Path, text: str, mode: int) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
         file.write(text)
         file.flush()

@@ -17,27 +17,22 @@ from axe_nb.errors import ConfigError
 from axe_nb.text import cut_chars, quote
 
 MAX_PATTERN = 1000
-"""Maximum characters of a glob."""
 
 
 def check_glob(pattern: str) -> None:
     """Checks that a glob is valid (B-6, D-42). Raises ConfigError with the problem if not."""
     bare = re.sub(r"\[[!^]?+.[^\]]*\]", "", pattern[:MAX_PATTERN])
-    problem = (
-        "blank"
-        if not pattern.strip()
-        else f"longer than {MAX_PATTERN} characters"
-        if len(pattern) > MAX_PATTERN
-        else "unclosed bracket"
-        if "[" in bare
-        else "braces are not supported; write one glob for each alternative"
-        if "{" in bare
-        else "leads out of the workdir"
-        if Path(pattern).is_absolute() or ".." in Path(pattern).parts
-        else ""
-    )
-    if problem:
-        raise _make_glob_error(pattern, problem)
+    braces = "braces are not supported; write one glob for each alternative"
+    problems = {
+        "blank": not pattern.strip(),
+        f"longer than {MAX_PATTERN} characters": len(pattern) > MAX_PATTERN,
+        "unclosed bracket": "[" in bare,
+        braces: "{" in bare,
+        "leads out of the workdir": Path(pattern).is_absolute() or ".." in Path(pattern).parts,
+    }
+    for problem, is_there in problems.items():
+        if is_there:
+            raise _make_glob_error(pattern, problem)
 
 
 def _make_glob_error(pattern: str, problem: str) -> ConfigError:
@@ -63,10 +58,6 @@ def find_paths(
     if not parts:
         raise _make_glob_error(pattern, "does not name a file")
     hidden = [part for part in parts if part.startswith(".")]
-
-    def is_named(name: str) -> bool:
-        return not name.startswith(".") or any(fnmatchcase(name, known) for known in hidden)
-
     waiting = [(folder, _skip_folders({0}, parts))]
     try:
         while waiting:
@@ -74,7 +65,7 @@ def find_paths(
             wanted = [parts[i] for i in reached if i < len(parts)]
             for name, is_link, is_folder in _list_names(place, wanted):
                 check()
-                if not is_named(name):
+                if name.startswith(".") and not any(fnmatchcase(name, one) for one in hidden):
                     continue
                 path = place / name
                 further = _advance(name, reached, parts, in_folders=not is_link)
@@ -88,17 +79,13 @@ def find_paths(
 
 def _list_names(folder: Path, wanted: Sequence[str]) -> Iterator[tuple[str, bool, bool]]:
     """Yields (name, is a link, is or leads to a folder) of the entries that may match."""
-    if not any(part == "**" or re.search(r"[*?\[]", part) for part in wanted):
-        for name in wanted:
-            path = folder / name
-            with contextlib.suppress(PermissionError, FileNotFoundError, NotADirectoryError):
-                yield name, stat.S_ISLNK(path.lstat().st_mode), path.is_dir()
+    gone = (PermissionError, FileNotFoundError, NotADirectoryError)
+    if not any(re.search(r"[*?\[]", part) for part in wanted):
+        for path in (folder / name for name in wanted):
+            with contextlib.suppress(*gone):
+                yield path.name, stat.S_ISLNK(path.lstat().st_mode), path.is_dir()
         return
-    # a folder may be unreadable, or have been removed meanwhile
-    with (
-        contextlib.suppress(PermissionError, FileNotFoundError, NotADirectoryError),
-        os.scandir(folder) as entries,
-    ):
+    with contextlib.suppress(*gone), os.scandir(folder) as entries:
         for entry in entries:
             is_link = entry.is_symlink()
             # `entry.is_dir()` raises OSError for a loop of links
@@ -106,10 +93,7 @@ def _list_names(folder: Path, wanted: Sequence[str]) -> Iterator[tuple[str, bool
 
 
 def parse_glob(pattern: str) -> tuple[str, ...]:
-    """Splits a glob into names, for `matches`; one without a folder matches files at any depth.
-
-    Raises ConfigError if it is not a valid glob.
-    """
+    """Splits a glob into names, for `matches`; one without a folder matches files at any depth."""
     check_glob(pattern)
     parts = tuple(part for part in pattern.split("/") if part not in ("", "."))
     return parts if len(parts) > 1 else ("**", *parts)
@@ -128,12 +112,12 @@ def _advance(
     name: str, reached: set[int], parts: Sequence[str], *, in_folders: bool = True
 ) -> set[int]:
     """Returns the positions in a glob that one more name can reach, also a folder of `**`."""
-    further = {i for i in reached if in_folders and i < len(parts) and parts[i] == "**"}
-    further |= {
-        i + 1
-        for i in reached
-        if i < len(parts) and parts[i] != "**" and fnmatchcase(name, parts[i])
-    }
+    further = set()
+    for i in reached - {len(parts)}:
+        if parts[i] != "**" and fnmatchcase(name, parts[i]):
+            further.add(i + 1)
+        elif parts[i] == "**" and in_folders:
+            further.add(i)
     return _skip_folders(further, parts)
 
 

@@ -19,10 +19,7 @@ from axe_nb.text import quote
 
 
 def check_name(name: str) -> None:
-    """Rejects agent names that are not plain file names on every system (B-12).
-
-    Raises ConfigError: blank, or contains a path separator, `..`, a colon or a control character.
-    """
+    """Raises ConfigError unless an agent name is a plain file name on every system (B-12)."""
     if not isinstance(name, str):
         raise ConfigError(f"an agent's name must be a string, not {type(name).__name__}")
     bad = any(part in name for part in ("/", "\\", "..", ":"))
@@ -34,10 +31,7 @@ def check_name(name: str) -> None:
 
 
 def check_tool_name(name: str) -> None:
-    """Rejects tool names that providers do not accept.
-
-    Raises ConfigError: empty, too long, or with characters other than letters, digits, _ and -.
-    """
+    """Raises ConfigError for tool names that providers do not accept."""
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
         raise ConfigError(
             f"{quote(name)} is not a valid tool name",
@@ -46,10 +40,7 @@ def check_tool_name(name: str) -> None:
 
 
 def function_name(function: Any) -> str:
-    """Returns the name of a function, or of the one behind a `functools.partial`.
-
-    Raises ConfigError if it has none that a model could call it by.
-    """
+    """Returns the name of a function, or of the one behind a `functools.partial`."""
     while isinstance(function, functools.partial):
         function = function.func
     name = getattr(function, "__name__", None)
@@ -61,39 +52,25 @@ def function_name(function: Any) -> str:
 
 
 def parse_model(model: str) -> tuple[str, str]:
-    """Splits provider/model on the first slash (B-2).
-
-    Raises ConfigError: no slash, or an empty part (exit 1).
-    """
+    """Splits provider/model on the first slash (B-2); raises ConfigError (exit 1) if it cannot."""
     provider, slash, name = model.partition("/")
-    problem = (
-        "expected provider/model-name"
-        if not slash
-        else "empty provider"
-        if not provider.strip()
-        else "empty model name"
-        if not name.strip()
-        else ""
+    if slash and provider.strip() and name.strip():
+        return provider, name
+    problem = "empty provider" if not provider.strip() else "empty model name"
+    examples = f"{suggest_model('anthropic')}, {suggest_model('ollama')} or script/lead"
+    raise ConfigError(
+        f"invalid model format {quote(model)}: "
+        f"{problem if slash else 'expected provider/model-name'}",
+        hint=f"for example {examples}",
+        exit_code=1,
     )
-    if problem:
-        examples = f"{suggest_model('anthropic')}, {suggest_model('ollama')} or script/lead"
-        raise ConfigError(
-            f"invalid model format {quote(model)}: {problem}",
-            hint=f"for example {examples}",
-            exit_code=1,
-        )
-    return provider, name
 
 
 def own_tools(tools: object) -> dict[str, Any]:
-    """Returns name → function or tool for the entries of `tools` that are not names.
-
-    Raises ConfigError if an entry has no valid tool name, or two share one.
-    """
+    """Returns name → function or tool for the entries of `tools` that are not names."""
     if callable(tools):
-        raise WrongValue(
-            ("tools",), "must be a list of strings", hint=f"write tools=[{name_of(tools)}]"
-        )
+        step = f"write tools=[{name_of(tools)}]"
+        raise WrongValue(("tools",), "must be a list of strings", hint=step)
     own: dict[str, Any] = {}
     for thing in tools if isinstance(tools, (list, tuple)) else ():
         if callable(thing) or is_tool(thing):
@@ -105,23 +82,18 @@ def own_tools(tools: object) -> dict[str, Any]:
 
 
 def name_of(thing: Any) -> str:
-    """Returns the name under which a model calls a function or a tool.
-
-    Raises ConfigError if it has no name.
-    """
+    """Returns the name under which a model calls a function or a tool."""
     made = getattr(thing, "__axe_tool__", thing)
     return str(made.name) if is_tool(made) else function_name(made)
 
 
 def is_tool(thing: object) -> bool:
-    """True for a tool, False for a plain function."""
     return hasattr(thing, "fn") and isinstance(getattr(thing, "name", None), str)
 
 
 LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
 
 ANY = "*"
-"""Matches every host."""
 
 
 def is_allowed(host: str, allowed: Iterable[str]) -> bool:
@@ -142,16 +114,12 @@ def host_problem(pattern: str) -> str:
     name = fold_host(pattern.strip().removeprefix("*."))
     if is_address(name):
         return "" if "*" not in pattern else "an IP address has no subdomains"
-    if "/" in pattern:
-        return "write only the host, without https:// and path"
-    if ":" in pattern or "@" in pattern:
-        return "write only the host, without port and user name"
+    if "/" in pattern or ":" in pattern or "@" in pattern:
+        return "write only the host, without https://, path, port and user name"
     if "*" in name:
         return 'use "*" alone for all hosts, or as in "*.python.org" for all subdomains'
-    labels = name.split(".")
-    if len(name) > 253 or not all(LABEL.fullmatch(label) for label in labels):
-        return "not a valid host name"
-    return ""
+    is_valid = len(name) <= 253 and all(map(LABEL.fullmatch, name.split(".")))
+    return "" if is_valid else "not a valid host name"
 
 
 def fold_host(host: str) -> str:
@@ -169,7 +137,6 @@ def fold_host(host: str) -> str:
 
 
 def is_address(host: str) -> bool:
-    """True if a host is an IP address."""
     with suppress(ValueError):
         return bool(ip_address(host))
     return False

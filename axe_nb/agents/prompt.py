@@ -59,10 +59,7 @@ _BRACES = re.compile(r"\\\{\{|\{\{\s*([^\W\d]\w*)\s*\}\}")
 
 
 def find_workdir(agent: Agent) -> Path:
-    """Resolves the workdir of an agent to its current real path.
-
-    Raises ConfigError if it does not exist, or if a link leads it out of the current folder.
-    """
+    """Resolves the workdir of an agent to its current real path."""
     named = agent.workdir.strip()
     try:
         here = Path(os.path.realpath(os.curdir))
@@ -152,21 +149,16 @@ class Context:
     """The texts that an agent refers to, read from disk."""
 
     skill: str
-    """Text of the skill; empty if there is none."""
     files: tuple[tuple[str, str], ...]
     """(path relative to the workdir, text) of each context file, sorted by path."""
     warnings: tuple[str, ...]
     sources: tuple[Path, ...] = ()
-    """Real paths of the files that were read."""
     pictures: tuple[tuple[str, Picture], ...] = ()
     """(path relative to the workdir, picture) of each context file that is one, sorted by path."""
 
 
 def read_context(agent: Agent, check: Callable[[], None] = lambda: None) -> Context:
-    """Reads the skill and context files of an agent; raises ConfigError as `brief` does.
-
-    `check` is called before every file and for every name; it may raise to stop reading.
-    """
+    """Reads the skill and context files of an agent; `check` may raise to stop reading."""
     workdir = find_workdir(agent)
     skill, sources = _read_skill(agent)
     files = _Files(workdir, sources)
@@ -183,11 +175,7 @@ def read_context(agent: Agent, check: Callable[[], None] = lambda: None) -> Cont
 
 
 def _read_skill(agent: Agent) -> tuple[str, list[Path]]:
-    """Returns the text of the skill, and its real path if there is one.
-
-    Raises ConfigError if there is none, if it may hold keys, or if it lies outside the project of
-    an agent that is not trusted.
-    """
+    """Returns the text of the skill, and its real path if there is one."""
     given, path = agent.skill.strip(), Path(agent.path)
     if not given:
         return "", []
@@ -232,7 +220,6 @@ class _Files:
     texts: list[tuple[str, str]] = field(default_factory=list)
     pictures: list[tuple[str, Picture]] = field(default_factory=list)
     skipped: dict[str, list[str]] = field(default_factory=dict)
-    """Reason for skipping → files."""
     sizes: dict[bool, int] = field(default_factory=lambda: {False: 0, True: 0})
     """Bytes of the texts, and of the pictures, so far."""
 
@@ -310,13 +297,9 @@ def server_of(entry: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Briefing(Context):
-    """An agent's own context, read from disk, and the system prompt made of it.
-
-    Pictures are sent with the prompt, as a system prompt is text.
-    """
+    """An agent's own context, read from disk, and the system prompt made of it."""
 
     system: str
-    """The whole system prompt."""
     system_ends: tuple[int, int]
     """Positions in `system` where the agent's own prompt and its skill end."""
     workdir: Path
@@ -332,15 +315,29 @@ class Briefing(Context):
 def brief(agent: Agent, context: Context | None = None) -> Briefing:
     """Assembles the agent's system prompt; its files are read now if no context is given.
 
-    Raises ConfigError if the workdir or the skill is missing, a glob is invalid, or a variable has
-    no value.
+    Warns about parameters that are ignored or look like mistakes.
     """
     workdir = find_workdir(agent)
     if context is None:
         context = read_context(agent)
     system, ends = _join_parts(fill_in(agent), context.skill, context.files)
+    warnings: list[str] = []
+    if ignored := [key for key in agent.params if key in NOT_PARAMS]:
+        own = [OWN_KEYS[key] for key in ignored if key in OWN_KEYS]
+        step = f"; set these above [params] instead: {', '.join(own)}" if own else ""
+        named = ", ".join(f"params.{key}" for key in ignored)
+        warnings.append(f"ignored by axe_nb: {named}{step}")
+    own_keys = {field.name for field in toml_fields(Agent)}
+    for key in agent.params.keys() - NOT_PARAMS - set(COMMON_PARAMS):
+        step = ""
+        if key in own_keys:
+            step = "the agent's own keys go above [params]"
+        elif near := nearest(key, COMMON_PARAMS, 0.85):  # at least so similar is probably a typo
+            step = f"did you mean {quote(near)}?"
+        if step:
+            warnings.append(f"params.{key} is passed to the model as it is; {step}")
     return Briefing(
-        context.skill, context.files, (*_check_params(agent), *context.warnings),
+        context.skill, context.files, (*sorted(warnings), *context.warnings),
         context.sources, context.pictures, system=system, system_ends=ends, workdir=workdir,
     )  # fmt: skip
 
@@ -364,33 +361,10 @@ def all_warnings(agent: Agent) -> tuple[str, ...]:
         return agent.warnings
 
 
-def _check_params(agent: Agent) -> list[str]:
-    """Returns warnings about parameters that are ignored or look like mistakes."""
-    warnings: list[str] = []
-    if ignored := [key for key in agent.params if key in NOT_PARAMS]:
-        own = [OWN_KEYS[key] for key in ignored if key in OWN_KEYS]
-        step = f"; set these above [params] instead: {', '.join(own)}" if own else ""
-        named = ", ".join(f"params.{key}" for key in ignored)
-        warnings.append(f"ignored by axe_nb: {named}{step}")
-    own_keys = {field.name for field in toml_fields(Agent)}
-    for key in agent.params.keys() - NOT_PARAMS - set(COMMON_PARAMS):
-        step = ""
-        if key in own_keys:
-            step = "the agent's own keys go above [params]"
-        elif near := nearest(key, COMMON_PARAMS, 0.85):  # at least so similar is probably a typo
-            step = f"did you mean {quote(near)}?"
-        if step:
-            warnings.append(f"params.{key} is passed to the model as it is; {step}")
-    return sorted(warnings)
-
-
 def _join_parts(
     prompt: str, skill: str, files: Iterable[tuple[str, str]]
 ) -> tuple[str, tuple[int, int]]:
-    """Joins the parts as B-7 specifies; an empty part leaves no delimiter.
-
-    Returns also where the prompt and the skill end.
-    """
+    """Joins the parts as B-7 specifies; returns also where the prompt and the skill end."""
     text = prompt if prompt.strip() else ""
     end_of_prompt = len(text)
     if skill.strip():
@@ -468,11 +442,6 @@ def find_names(text: str) -> Set[str]:
     return {name for name in names if not variable_problem(name)}
 
 
-def set_declared(agent: Agent, given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the variables of an agent, updated with those given values that it declares."""
-    return {name: given.get(name, value) for name, value in agent.vars.items()}
-
-
 def find_line(source: Source, name: str) -> int | None:
     """Returns the line of a variable in the system prompt of an agent file; None if not found."""
     first = source.line(("system_prompt",))
@@ -531,10 +500,7 @@ class Definition:
         )
 
     def make_agent(self) -> Agent:
-        """Makes the agent from its values; it lacks the user's functions.
-
-        Raises ConfigError if a value is invalid.
-        """
+        """Makes the agent from its values; it lacks the user's functions."""
         kind = Agent if self.name else NoAgent
         try:
             if "schema" in self.values.get("output", {}):  # a file: it was read for the run

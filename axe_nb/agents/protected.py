@@ -78,10 +78,6 @@ NEEDED = re.compile(
 )
 """Files that may hold keys, but that commands in the folder cannot do without."""
 
-MOST_FOLDERS = 1000
-"""Maximum folders of a package searched for a module; if none is found, a new one needs
-approval."""
-
 
 def find_write_protection(path: Path, workdir: Path, sources: Collection[Path] = ()) -> str:
     """Returns the reason that writing to a path needs approval; empty if it does not.
@@ -97,14 +93,18 @@ def find_write_protection(path: Path, workdir: Path, sources: Collection[Path] =
     if (prefix := _resolve(sys.prefix)).is_relative_to(workdir):
         places[prefix] = "it belongs to the Python that runs here"
     reasons = (why for place, why in places.items() if path.is_relative_to(place))
-    found = next(reasons, "") or _check_names(path, workdir)
-    return found or find_read_protection(path, workdir) or _check_new(path, workdir)
+    return (
+        next(reasons, "")
+        or _check_names(path, workdir)
+        or find_read_protection(path, workdir)
+        or _check_new(path, workdir)
+    )
 
 
 def find_read_protection(path: Path, workdir: Path) -> str:
     """Returns the reason that tools may not read a path; empty if they may."""
     is_kept = path.is_relative_to(_resolve(state_dir() / "undo"))  # old contents of any files
-    is_secret = is_kept or is_hidden(path, workdir) or NEEDED.search(_join(_fold(path)))
+    is_secret = is_kept or is_hidden(path, workdir) or NEEDED.search(f"/{'/'.join(_fold(path))}/")
     return KEYS if is_secret else ""
 
 
@@ -113,8 +113,8 @@ def is_hidden(path: Path, workdir: Path) -> bool:
     if path == _resolve(config_dir()) / "config.toml":
         return True
     names = _fold(path)
-    below = names[len(workdir.parts) :]
-    is_key = any(name.startswith(".env") for name in below) or KEY_PATH.search(_join(names))
+    below, whole = names[len(workdir.parts) :], f"/{'/'.join(names)}/"
+    is_key = any(name.startswith(".env") for name in below) or KEY_PATH.search(whole)
     return bool(is_key or (below and KEY_ENDS.fullmatch(below[-1])))
 
 
@@ -133,10 +133,6 @@ def fold_name(name: str) -> str:
 
 def _fold(path: Path) -> list[str]:
     return [fold_name(name) for name in path.parts]
-
-
-def _join(names: Collection[str]) -> str:
-    return f"/{'/'.join(names)}/"
 
 
 def _check_names(path: Path, workdir: Path) -> str:
@@ -182,7 +178,7 @@ def _find_new_module(path: Path, folder: Path) -> str:
     if not module or not top.isidentifier():
         return ""
     is_first = len(names) == 1 or (len(names) == 2 and module == "__init__")
-    below = islice(os.walk(folder / names[0]), MOST_FOLDERS)
+    below = islice(os.walk(folder / names[0]), 1000)  # if none is found, a new one needs approval
     has_more = not is_first and any(getmodulename(name) for *_, files in below for name in files)
     return "" if has_more else top
 

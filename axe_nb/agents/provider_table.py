@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -22,17 +22,10 @@ NOT_PARAMS = frozenset({"model", "messages", "tools", "stream", "system", "input
 """Keys of a request that axe_nb sets itself, overriding `[params]`."""
 
 READ_SECONDS = 120.0
-"""Default read timeout in seconds, before a reply and within one."""
 
-FRAMING = frozenset({"content-length", "transfer-encoding"})
-"""Headers that delimit a request: with wrong ones, its end would be read as the next request."""
-
-
-SERVER_TOOLS = "server_tools"
-"""Key of `[params]` with tools that the model's server runs; they are sent among the tools."""
-
-SEARCH = "web_search"
-"""Name of the tool for web search by the model's server, the same for every vendor."""
+SERVER_TOOLS, SEARCH = "server_tools", "web_search"
+"""Key of `[params]` with tools that the model's server runs; and the name of the tool for web
+search, the same for every vendor."""
 
 BEARER = {"authorization": "Bearer {key}"}
 
@@ -44,9 +37,7 @@ class KeyCommand:
     words: tuple[str, ...] = field(repr=False)
     """The program and its arguments, which may be secrets."""
     name: str
-    """The program's name, for messages."""
     place: str
-    """The key, file and line, for messages."""
     folder: str
     """Folder that it runs in: that of `config.toml`, never a project's."""
 
@@ -60,13 +51,9 @@ class ProviderInfo:
     module: str = ""
     """Module whose `PROVIDER` sends requests to its servers; empty if there is no server."""
     base_url: str = ""
-    """Root of its own server; empty if there is none."""
     needs_key: bool = False
-    """If true, a missing key is an error before anything is sent."""
     key_variable: str = ""
-    """Environment variable that holds its key."""
     key_command: KeyCommand | None = None
-    """Command that prints its key, used if the key is set nowhere else."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Headers of every request; `{key}` stands for the key. A header that is empty, or whose key is
     missing, is omitted."""
@@ -82,8 +69,7 @@ class ProviderInfo:
     """`responses` or `chat`: the OpenAI API set by `[providers.NAME]`; empty = the model and the
     address decide (D-73)."""
     has_whole_url: bool = False
-    """True if the base URL is that of model requests in full, whose path decides which API is
-    used."""
+    """True if the base URL is that of model requests in full, whose path decides on the API."""
     left_out: str = ""
     """The `api_path`, if the base URL includes it or replaces it with another path."""
     prefix_is_root: bool = False
@@ -91,29 +77,24 @@ class ProviderInfo:
     query: str = field(default="", repr=False)
     """Query of its base URL, added to every request; may contain a key."""
     models_path: str = ""
-    """Path under which its server lists the models."""
     models_keys: tuple[str, str] = ("data", "id")
     """Keys in its list of models: that of the list itself, and that of the name in an entry."""
     software: str = "the server"
     """Name of the program that serves it, for messages."""
     pull: str = ""
     """Command that fetches a missing model; `{model}` stands for its name."""
-    first_model: str = ""
-    """Model for a new agent file, with the provider, if models.toml suggests none."""
 
     @property
     def has_server(self) -> bool:
-        """False for models that run in this process."""
         return bool(self.base_url)
 
     @property
     def url_variable(self) -> str:
-        """Environment variable that holds its base URL."""
         return f"AXE_{in_capitals(self.name)}_BASE_URL"
 
     @property
     def url_setting(self) -> str:
-        """Place where its base URL is set: its environment variable, else its table."""
+        """Place where its base URL is set."""
         if os.environ.get(self.url_variable, "").strip():
             return f"{self.url_variable} in the environment"
         return f"base_url under [providers.{self.name}] in config.toml"
@@ -123,24 +104,21 @@ class ProviderInfo:
 
         A complete base URL decides; else the setting, else the model at OpenAI's own address.
         """
-        if self.module != PROVIDERS["openai"].module:
+        chat = PROVIDERS["openai"]
+        if self.module != chat.module:
             return self
         address = url.partition("?")[0].rstrip("/")
-        for info in (PROVIDERS["openai"], RESPONSES):
-            if address.endswith(info.chat_path):
-                return replace(
-                    self, module=info.module, chat_path=info.chat_path, has_whole_url=True
-                )
+        whole = [info for info in (chat, RESPONSES) if address.endswith(info.chat_path)]
         api = self.api
         if not api and f".{urlsplit(address).hostname}".endswith(".api.openai.com"):
             api = find_facts("openai", model).api
-        if api != "responses":
-            return self
-        return replace(self, module=RESPONSES.module, chat_path=RESPONSES.chat_path)
+        info = whole[0] if whole else RESPONSES if api == "responses" else chat
+        return replace(
+            self, module=info.module, chat_path=info.chat_path, has_whole_url=bool(whole)
+        )
 
     @property
     def speaks_responses(self) -> bool:
-        """True if requests to its models use the Responses API."""
         return self.module == RESPONSES.module
 
     @property
@@ -160,17 +138,15 @@ class ProviderInfo:
         any of them may have a query.
         """
         address, _, query = url.partition("?")
-        if query:
-            base, info = self.locate(address)
-            return base, replace(info, query=quote(query, safe="%!$&'()*+,/:;=?@[]~"))
         given = address.rstrip("/")
         base = given.removesuffix(self.chat_path)
         root = base.removesuffix("/v1")
+        info = replace(self, query=quote(query, safe="%!$&'()*+,/:;=?@[]~"))
         has_prefix = base.count("/") > len("//")
         is_root = (self.prefix_is_root and has_prefix) or (base != given and bool(self.api_path))
         if is_root and root == base:
-            return base, replace(self, api_path="", left_out=self.api_path)
-        return root, self
+            return base, replace(info, api_path="", left_out=self.api_path)
+        return root, info
 
     def path_of(self, path: str) -> str:
         """Returns a path below the base URL, with the query that every request has."""
@@ -231,7 +207,6 @@ PROVIDERS: Mapping[str, ProviderInfo] = {info.name: info for info in _BUILT_IN}
 RESPONSES = replace(
     PROVIDERS["openai"], module="axe_nb.providers.responses", chat_path="/responses"
 )
-"""OpenAI's provider over the Responses API."""
 
 PROTOCOLS: Mapping[str, ProviderInfo] = {
     "anthropic": PROVIDERS["anthropic"],
@@ -277,11 +252,9 @@ class ProviderTable:
 
 
 NO_ADDRESS = "must be a valid URL that starts with http:// or https://"
-"""Error for an invalid URL, which is not quoted, as it may be a key."""
 
 
 def in_capitals(name: str) -> str:
-    """Returns the provider's name in the form used in environment variables."""
     return re.sub(r"\W", "_", name.upper())
 
 
@@ -290,15 +263,17 @@ def describe_provider(name: str, table: Mapping[str, Any]) -> ProviderInfo | Non
     base = PROVIDERS.get(table.get("protocol", "") or name)
     if base is None:
         return None
-    is_built_in = name in PROVIDERS
-    own_variable = base.key_variable if is_built_in else f"{in_capitals(name)}_API_KEY"
+    needs_key, variable = base.needs_key, base.key_variable
+    if name not in PROVIDERS:
+        needs_key = bool({"api_key", "api_key_env"} & set(table))
+        variable = f"{in_capitals(name)}_API_KEY"
     headers = {header.lower(): value for header, value in table.get("headers", {}).items()}
     return replace(
         base,
         name=name,
         base_url=table.get("base_url", "").strip() or base.base_url,
-        needs_key=base.needs_key if is_built_in else bool({"api_key", "api_key_env"} & set(table)),
-        key_variable=table.get("api_key_env", "").strip() or own_variable,
+        needs_key=needs_key,
+        key_variable=table.get("api_key_env", "").strip() or variable,
         headers={**base.headers, **headers},
         read_timeout=table.get("read_timeout", base.read_timeout) or None,
         api=table.get("api", ""),
@@ -306,51 +281,28 @@ def describe_provider(name: str, table: Mapping[str, Any]) -> ProviderInfo | Non
     )
 
 
-def make_key_command(provider: str, words: Sequence[str], folder: str, file: str) -> KeyCommand:
-    """Returns the command that prints a provider's key.
-
-    A program with a relative path is below `folder`, that of `config.toml`; `file` is that file
-    with the line of the command, for messages.
-    """
-    program, *arguments = words
-    name = PurePath(program).name
-    if name != program:
-        program = os.path.join(folder, os.path.expanduser(program))  # noqa: PTH111, PTH118
-    place = f"key_command under [providers.{provider}] in {file}"
-    return KeyCommand(words=(program, *arguments), name=name, place=place, folder=folder)
-
-
 def is_address(url: str) -> bool:
     """True for a valid URL of HTTP."""
-    try:
+    with suppress(ValueError):
         parts = urlsplit(url)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
+    return False
 
 
 def check_headers(at: tuple[str, ...], headers: Mapping[str, str]) -> None:
-    """Rejects headers whose names or values HTTP does not allow; values are not quoted.
-
-    Raises WrongValue.
-    """
+    """Raises WrongValue for headers that HTTP does not allow; values are not quoted."""
     for header, value in headers.items():
-        if header.lower() in FRAMING:
+        # with a wrong length, the end of a request would be read as the next one
+        if header.lower() in ("content-length", "transfer-encoding"):
             raise WrongValue((*at, header), "is set by axe_nb: remove it")
         if not re.fullmatch(r"[A-Za-z0-9_-]+", header):
-            problem = "must have names made of letters, digits, `-` and `_` only"
-            raise WrongValue(at, problem)
+            raise WrongValue(at, "must have names made of letters, digits, `-` and `_` only")
         if not (value.isascii() and value.isprintable()):
             raise WrongValue((*at, header), "contains characters that headers do not allow")
 
 
 def check_table(name: str, table: Any, source: Source) -> None:
-    """Rejects an invalid table of config.toml; one without a protocol is ignored.
-
-    Raises:
-        ConfigError: an unknown key.
-        WrongValue: an invalid value.
-    """
+    """Raises ConfigError for an invalid table of config.toml; ignores one without a protocol."""
     at = ("providers", name)
     if not isinstance(table, dict):
         raise WrongValue(at, "must be a table", hint=f"write [providers.{name}]")
@@ -360,10 +312,9 @@ def check_table(name: str, table: Any, source: Source) -> None:
     checked = build(ProviderTable, table, source, at)
     if not re.fullmatch(r"[a-z0-9][a-z0-9_.-]*", name):
         raise WrongValue(at, "must be a lower-case name made of letters, digits, `-`, `_` and `.`")
-    protocols = [info.name for info in PROVIDERS.values() if info.has_server]
     if "protocol" in table:
-        choices = [name] if is_built_in else protocols
-        check_choice((*at, "protocol"), checked.protocol, choices)
+        protocols = [info.name for info in PROVIDERS.values() if info.has_server]
+        check_choice((*at, "protocol"), checked.protocol, [name] if is_built_in else protocols)
     if "api" in table:
         if (checked.protocol or name) != "openai":
             raise WrongValue((*at, "api"), 'needs protocol = "openai"')

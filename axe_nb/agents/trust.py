@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from itertools import takewhile
@@ -28,7 +28,8 @@ VARIABLE = "AXE_NB_TRUST"
 HEADER = "axe-nb trusted folders 1.0"
 
 COMMANDS = {"run_command", "terminal"}
-"""Names of the tool that runs commands."""
+
+NEXT_STEP = "run `%axe trust`, or `axe-nb trust` in a shell"
 
 
 def trusts_all() -> bool:
@@ -37,15 +38,14 @@ def trusts_all() -> bool:
 
 
 def trust_file() -> Path:
-    """The path of the list of trusted folders; it need not exist."""
     return state_dir() / "trusted_folders"
 
 
 def find_project(path: Path) -> Path:
-    """Returns the folder of the project that an agent file belongs to.
+    """Returns the folder of the project of an agent file, its links resolved.
 
     It is the root of the git repository, else the folder with `axe/` or above the agents; but
-    neither the home folder nor one above it. The links above it are resolved.
+    neither the home folder nor one above it.
     """
     return _list_folders(path)[-1]
 
@@ -61,10 +61,7 @@ def is_trusted(path: Path) -> bool:
 
 
 def remember_trust(entry: str) -> None:
-    """Remembers the real path of a folder that the user trusts, or an approval that they gave here.
-
-    Raises ConfigError if the list cannot be read or written.
-    """
+    """Remembers the real path of a trusted folder, or an approval that the user gave here."""
     with hold_lock(trust_file()):  # or a yes in another terminal could be lost
         lines = [HEADER, *map(json.dumps, {**load_trusted(), entry: None})]
         write_whole(trust_file(), "\n".join(lines) + "\n", mode=0o600)
@@ -83,10 +80,7 @@ def trust_new_folder(path: Path) -> None:
 
 
 def load_trusted() -> dict[str, None]:
-    """Returns the trusted folders and approvals, oldest first; none if there is no list.
-
-    Raises ConfigError if it cannot be read, others may write it, or its format is unknown.
-    """
+    """Returns the trusted folders and approvals, oldest first; none if there is no list."""
     path = trust_file()
     shown = display_path(path)
     try:
@@ -114,65 +108,60 @@ def is_outside(path: Path, target: Path) -> bool:
 
 
 def check_link(path: Path) -> Path:
-    """Returns the real path of an agent file, without reading the file.
-
-    Raises ConfigError if a link leads out of a project that the user does not trust.
-    """
+    """Returns the real path of an agent file; a link may not lead out of an untrusted project."""
     real = Path(os.path.realpath(path))
     if not is_trusted(path) and is_outside(path, real):
         raise _make_error(path, "is a link out of its project")
     return real
 
 
-NEXT_STEP = "run `%axe trust`, or `axe-nb trust` in a shell"
-
-
 def restrict(table: dict[str, Any], path: Path) -> str:
-    """Removes the entries that need trust from an agent's table; returns a warning about them.
-
-    The table is not checked yet. Raises ConfigError if the agent cannot run without them.
-    """
-    script = _find_script(table, path)
-    if script is not None and is_outside(path, script):
-        raise _make_error(path, "uses a script outside its project")
+    """Removes the entries that need trust from an agent's table; returns a warning about them."""
+    provider, _, model = _read_text(table, "model").partition("/")
+    if provider == "script" and model:
+        is_path = model.endswith(".toml")
+        name = f"{model}.toml"
+        script = expand_home(model) if is_path else path.parent.parent / "scripts" / name
+        if (is_path or os.path.lexists(script)) and is_outside(path, script):
+            raise _make_error(path, "uses a script outside its project")
     left_out = []
     for holder, key, name in [*_find_refused(table, path)]:
         holder.remove(key) if isinstance(holder, list) else holder.pop(key)
-        left_out.append(name)
+        left_out.append(printable(one_line(name, 60)))
     if not left_out:
         return ""
-    names = dict.fromkeys(printable(one_line(name, 60)) for name in left_out)
-    named = list_some(list(names), 8)
     return (
         f"restricted, because you have not trusted {quote(find_project(path).name)}: "
-        f"left out {named}; to trust it, {NEXT_STEP}"
-    )
-
-
-def _make_error(path: Path, problem: str) -> ConfigError:
-    return ConfigError(
-        f"agent {quote(path.stem)} {problem}, {quote(find_project(path).name)}",
-        hint=f"if you trust that folder, {NEXT_STEP}",
+        f"left out {list_some([*dict.fromkeys(left_out)], 8)}; to trust it, {NEXT_STEP}"
     )
 
 
 def _find_refused(table: dict[str, Any], path: Path) -> Iterator[tuple[Any, str, str]]:
     """Yields the entries that need trust: the table or list, its key or entry, and its name."""
     workdir, skill = _read_text(table, "workdir"), _read_text(table, "skill")
+    places = skill_paths(skill, str(path))
+    place = next(filter(os.path.lexists, places), places[0])
     is_refused = {
         "mcp_servers": bool(table.get("mcp_servers")),
         "allowed_hosts": bool(table.get("allowed_hosts")),
         "mode": table.get("mode") == "auto",
         "sandbox": table.get("sandbox", "auto") != "auto",
-        "workdir": bool(workdir) and _leads_out([expand_home(workdir)], path),
-        "skill": bool(skill) and _leads_out(skill_paths(skill, str(path)), path),
+        "workdir": bool(workdir) and is_outside(path, expand_home(workdir)),
+        "skill": bool(skill) and is_outside(path, place),
     }
     for key in filter(is_refused.get, is_refused):
         yield table, key, 'mode = "auto"' if key == "mode" else key
-    for name, is_refused_entry in REFUSED_ENTRIES.items():
+    most = {key: limit for key, limit in asdict(DEFAULT_LIMITS).items() if limit}
+    for name in ("permissions", "params", "limits"):
         entries = table.get(name)
         for key, value in entries.items() if isinstance(entries, dict) else ():
-            if is_refused_entry(key, value):
+            if name == "permissions":
+                needs_trust = value == "allow"
+            elif name == "params":
+                needs_trust = key not in COMMON_PARAMS or isinstance(value, (dict, list))
+            else:
+                needs_trust = key in most and isinstance(value, int) and not 0 < value <= most[key]
+            if needs_trust:
                 yield entries, key, f"{name}.{key}"
     tools = table.get("tools")
     for tool in tools if isinstance(tools, list) else ():
@@ -180,30 +169,11 @@ def _find_refused(table: dict[str, Any], path: Path) -> Iterator[tuple[Any, str,
             yield tools, tool, tool
 
 
-def _leads_out(places: list[Path], path: Path) -> bool:
-    """True if the place to be used lies outside the project; nothing is read there."""
-    return is_outside(path, next(filter(os.path.lexists, places), places[0]))
-
-
-LIMITS = {key: most for key, most in asdict(DEFAULT_LIMITS).items() if most}
-
-REFUSED_ENTRIES: Mapping[str, Callable[[str, Any], bool]] = {
-    "permissions": lambda _, verdict: verdict == "allow",
-    "params": lambda key, value: key not in COMMON_PARAMS or isinstance(value, (dict, list)),
-    "limits": lambda key, n: key in LIMITS and isinstance(n, int) and not 0 < n <= LIMITS[key],
-}
-"""Table of an agent file → (key, value) -> true for an entry that needs trust."""
-
-
-def _find_script(table: Mapping[str, Any], path: Path) -> Path | None:
-    """Returns the rule file of a script model; None if the project has none of that name."""
-    provider, _, name = _read_text(table, "model").partition("/")
-    if provider != "script" or not name:
-        return None
-    if name.endswith(".toml"):
-        return expand_home(name)
-    beside = path.parent.parent / "scripts" / f"{name}.toml"
-    return beside if os.path.lexists(beside) else None
+def _make_error(path: Path, problem: str) -> ConfigError:
+    return ConfigError(
+        f"agent {quote(path.stem)} {problem}, {quote(find_project(path).name)}",
+        hint=f"if you trust that folder, {NEXT_STEP}",
+    )
 
 
 def _find_top(path: Path) -> Path:

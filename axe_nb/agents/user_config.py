@@ -1,7 +1,7 @@
 """User settings: keys, base URLs and folders; keys from a `.env` file on request.
 
 The environment takes precedence over `config.toml`, and that over the built-in defaults.
-Source: B-3, B-6, D-33, D-60, D-81, D-83, docs/notebook.md.
+Source: B-3, B-6, D-33, D-60, D-81, D-83, docs/prompts.md.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from axe_nb.agents.agent_tables import KEY, McpServer, Retry, parse_server
@@ -23,7 +23,6 @@ from axe_nb.agents.provider_table import (
     ProviderInfo,
     check_table,
     describe_provider,
-    make_key_command,
 )
 from axe_nb.conversion.toml_tables import (
     Source,
@@ -41,15 +40,8 @@ from axe_nb.text import nearest, quote
 PROJECT_AGENTS = Path("axe") / "agents"
 """Folder of the project's agents, below the current folder."""
 
-UNREADABLE = "failed to parse config file"
-
 TABLES = ("providers", "prices", "retry", "sandbox", KEY)
 """Tables of `config.toml`; other programs may have tables of their own in it."""
-
-SANDBOX_VARIABLE, RETRIES_VARIABLE = "AXE_NB_SANDBOX", "AXE_NB_RETRIES"
-
-DEFAULT_RETRIES = 2
-"""Default number of retries, if neither the agent nor the settings give one (D-72)."""
 
 UNSET = -1.0
 """A price that the table does not have."""
@@ -118,10 +110,7 @@ def state_dir() -> Path:
 
 
 def format_path(path: Path) -> str:
-    """Returns the path for display, without machine-specific folders if possible.
-
-    It is relative to the current folder, the config folder or the home folder.
-    """
+    """Returns the path relative to the current, the config or the home folder, for display."""
     try:
         here, whole = Path.cwd(), path.absolute()
     except OSError:  # the current folder was deleted
@@ -161,10 +150,7 @@ def is_own(path: Path) -> bool:
 
 
 def skill_paths(skill: str, agent_path: str) -> list[Path]:
-    """Returns the candidate paths of an agent's `skill`, in order (B-6).
-
-    A relative one is below the folder above the agents, else below the config folder.
-    """
+    """Returns the places of a skill, in order: above the agents, then the config folder (B-6)."""
     path = expand_home(skill)
     if path.is_absolute():
         return [path]
@@ -213,45 +199,44 @@ class Config:
     providers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     """Provider → its table; may contain keys, so it is never printed."""
     prices: Mapping[str, PriceTable] = field(default_factory=dict)
-    """provider/model → the user's own price."""
     mcp_servers: Mapping[str, McpServer] = field(default_factory=dict, repr=False)
     """Name → MCP server that agents can refer to; may contain keys too."""
-    retries: int = DEFAULT_RETRIES
-    """Default number of retries after a temporary failure, for agents that set none."""
+    retries: int = 2
+    """Retries after a temporary failure, for agents that set none (D-72)."""
     key_commands: Mapping[str, KeyCommand] = field(default_factory=dict, repr=False)
-    """Provider → the command that prints its key."""
     requires_sandbox: bool = False
     """True if no command and no MCP server may run without a sandbox."""
 
     @classmethod
     def load(cls) -> Config:
-        """Reads the settings; nothing is cached.
-
-        Raises ConfigError if the file cannot be read or is invalid.
-        """
-        text = ""
+        """Reads the settings; nothing is cached."""
+        file, text = f"in {format_path(config_path())}", ""
         try:
             with suppress(FileNotFoundError):
                 text = read_text(config_path())
             table = parse_toml(text)
         except OSError as error:
-            raise _make_config_error(f"failed to read config file: {reason(error)}") from None
+            problem = f"failed to read config file: {reason(error)}"
+            raise ConfigError(problem, place=file) from None
         except ValueError as error:
-            hint = toml_hint(text, error)
-            raise _make_config_error(f"{UNREADABLE}: {error}", hint=hint) from None
+            problem, hint = f"failed to parse config file: {error}", toml_hint(text, error)
+            raise ConfigError(problem, hint=hint, place=file) from None
         source = Source(text)
         try:
             settings = cls._read(table, source)
         except ConfigError as error:
             line = source.line(getattr(error, "key", ()))
-            message = f"{UNREADABLE}: {error}"
-            raise _make_config_error(message, hint=error.hint, line=line) from None
-        is_required = _read_variable(SANDBOX_VARIABLE, "auto or required", "auto|required")
-        retries = _read_variable(RETRIES_VARIABLE, "a whole number", r"\d{1,9}")
+            raise ConfigError(
+                f"failed to parse config file: {error}",
+                hint=error.hint,
+                place=f"{file}, line {line}" if line else file,
+            ) from None
+        retries = _read_variable("AXE_NB_RETRIES", "a whole number", r"\d{1,9}")
+        sandbox = _read_variable("AXE_NB_SANDBOX", "auto or required", "auto|required")
         return replace(
             settings,
             retries=int(retries) if retries else settings.retries,
-            requires_sandbox=settings.requires_sandbox or is_required == "required",
+            requires_sandbox=settings.requires_sandbox or sandbox == "required",
         )
 
     @classmethod
@@ -263,22 +248,26 @@ class Config:
         for name in ("providers", "prices", KEY):
             if not isinstance(table.get(name, {}), dict):
                 raise WrongValue((name,), "must be tables", hint=f"write [{name}.NAME]")
-        providers = table.get("providers", {})
-        commands = {}
-        for name, entry in providers.items():
-            check_table(name, entry, source)
-            if words := entry.get("key_command"):
-                place = f"line {source.line(('providers', name, 'key_command'))}"
-                file = f"{format_path(config_path())}, {place}"
-                commands[name] = make_key_command(name, words, str(config_dir()), file)
-        retry = build(Retry, table.get("retry", {}), source, ("retry",))
         if table.get("sandbox", "auto") not in ("auto", "required"):
             raise WrongValue(("sandbox",), "must be auto or required")
-        prices = {}
+        retry = build(Retry, table.get("retry", {}), source, ("retry",))
+        commands, prices = {}, {}
+        for name, entry in table.get("providers", {}).items():
+            check_table(name, entry, source)
+            if words := entry.get("key_command"):
+                program, *arguments = words
+                called = PurePath(program).name
+                if called != program:  # a relative path is below the folder of the file
+                    program = os.path.join(config_dir(), os.path.expanduser(program))  # noqa: PTH111, PTH118
+                file = f"key_command under [providers.{name}] in {format_path(config_path())}"
+                line = source.line(("providers", name, "key_command"))
+                commands[name] = KeyCommand(
+                    words=(program, *arguments), name=called, place=f"{file}, line {line}",
+                    folder=str(config_dir()),
+                )  # fmt: skip
         for model, own in table.get("prices", {}).items():
             at = ("prices", model)
-            provider, _, model_name = model.partition("/")
-            if not (provider.strip() and model_name.strip()):
+            if not all(map(str.strip, model.partition("/"))):
                 step = 'write [prices."provider/model"]'
                 raise WrongValue(at, "must be the price of a model", hint=step)
             prices[model] = price = build(PriceTable, own, source, at)
@@ -289,10 +278,10 @@ class Config:
                 if getattr(price, key) < 0:
                     raise WrongValue((*at, key), "must be non-negative")
         return cls(
-            providers,
+            table.get("providers", {}),
             prices,
             {name: parse_server(name, own, source) for name, own in table.get(KEY, {}).items()},
-            DEFAULT_RETRIES if retry.max_retries is None else retry.max_retries,
+            cls.retries if retry.max_retries is None else retry.max_retries,
             commands,
             table.get("sandbox") == "required",
         )
@@ -304,10 +293,7 @@ class Config:
         return {**PROVIDERS, **{info.name: info for info in found if info}}
 
     def provider(self, name: str) -> ProviderInfo:
-        """Returns the provider of that name.
-
-        Raises ConfigError if there is no such provider (exit 1).
-        """
+        """Returns the provider of that name."""
         if name in self.known:
             return self.known[name]
         file = format_path(config_path())
@@ -333,10 +319,7 @@ class Config:
         return config_path().name if is_here else ""
 
     def api_key(self, provider: str) -> str:
-        """Returns the provider's key; empty if it needs none, or if a command prints it.
-
-        Raises ConfigError if no key is set, or it is not a valid one (exit 3, D-22).
-        """
+        """Returns the provider's key; empty if it needs none, or if a command prints it."""
         info = self.provider(provider)
         variable = info.key_variable
         key = os.environ.get(variable, "").strip() or self._get_text(provider, "api_key")
@@ -356,10 +339,7 @@ class Config:
         )
 
     def base_url(self, provider: str) -> str:
-        """Returns the configured URL of the provider's server, without a trailing slash.
-
-        Raises ConfigError: it is not an http URL; the message omits it, as it may be a key.
-        """
+        """Returns the URL of the provider's server; errors omit it, as it may be a key."""
         info = self.provider(provider)
         url = os.environ.get(info.url_variable, "").strip() or info.base_url
         address, mark, query = url.partition("?")
@@ -375,9 +355,7 @@ class Config:
         with_key = [
             model
             for info in self.known.values()
-            if (model := suggest_model(info.name) or info.first_model)
-            and info.needs_key
-            and self.key_source(info.name)
+            if (model := suggest_model(info.name)) and info.needs_key and self.key_source(info.name)
         ]
         return with_key[0] if len(with_key) == 1 else suggest_model("anthropic")
 
@@ -386,22 +364,12 @@ class Config:
         return value.strip() if isinstance(value, str) else ""
 
 
-def _make_config_error(message: str, *, hint: str = "", line: int | None = None) -> ConfigError:
-    error = ConfigError(message, hint=hint)
-    at = f", line {line}" if line else ""
-    error.place = f"in {format_path(config_path())}{at}"
-    return error
-
-
 def _read_variable(name: str, wanted: str, pattern: str) -> str:
     value = os.environ.get(name, "").strip()
     if value and not re.fullmatch(pattern, value, re.ASCII):
         raise ConfigError(f"{name} must be {wanted}, not {quote(value)}")
     return value
 
-
-_ENV_LINE = re.compile(r"(?:export\s+)?([A-Za-z_]\w{0,99})\s*=\s*(.*)", re.ASCII)
-_ENV_QUOTED = re.compile(r"""(['"])(.*?)\1\s*(#.*)?""")
 
 SET, KEPT, EMPTY = "set", "already set, kept", "no value, not set"
 UNKNOWN = "refused, because a file sets only keys and addresses of providers"
@@ -460,16 +428,16 @@ def _parse_env(text: str, file: str) -> dict[str, str]:
     for number, line in enumerate(map(str.strip, text.split("\n")), 1):
         if not line or line.startswith("#"):
             continue
-        found = _ENV_LINE.fullmatch(line)
+        pattern = r"(?:export\s+)?([A-Za-z_]\w{0,99})\s*=\s*(.*)"
+        found = re.fullmatch(pattern, line, re.ASCII)
         written = found[2] if found else ""
-        quoted = _ENV_QUOTED.fullmatch(written)
+        quoted = re.fullmatch(r"""(['"])(.*?)\1\s*(#.*)?""", written)
         if found is None or "\0" in line or (written.startswith(("'", '"')) and not quoted):
-            failure = ConfigError(
+            raise ConfigError(
                 "not a NAME=VALUE line",
                 hint="fix the line, or close its quotes; nothing was set",
+                place=f"in {file}, line {number}",
             )
-            failure.place = f"in {file}, line {number}"
-            raise failure
         bare = re.split(r"(?:^|\s)#", written, maxsplit=1)[0].strip()
         values[found[1]] = quoted[2] if quoted else bare
     return values

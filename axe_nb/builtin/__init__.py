@@ -36,10 +36,7 @@ async def ask_user(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
 
 
 def make_server_tool(name: str, description: str) -> Tool:
-    """Returns a tool that the model's server runs within a reply; it may reach any host.
-
-    The tool holds only the description for the model, and its permission.
-    """
+    """Returns a tool that the model's server runs within a reply; it may reach any host."""
 
     async def refuse(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
         raise ToolError(f"{name} is run by the model's server, which has not done so")

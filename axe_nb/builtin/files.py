@@ -31,7 +31,7 @@ from axe_nb.builtin.paths import (
     may_read,
     missing,
     open_file,
-    open_folder,
+    scan_folder,
 )
 from axe_nb.paths import FILE
 from axe_nb.text import count_common, cut_bytes, cut_chars, printable
@@ -99,11 +99,7 @@ def read_file(ctx: ToolContext, path: str, offset: int = 1, limit: int = MAX_LIN
 
 
 def contents(spot: Spot) -> bytes:
-    """Returns the bytes of a regular file; of a binary file, only the first ones.
-
-    Raises ToolError if there is none, or it is too large or may hold keys; OSError if it cannot be
-    read.
-    """
+    """Returns the bytes of a regular file; of a binary file, only the first ones."""
     check_read(spot.names)
     with os.fdopen(open_file(spot), "rb") as file:
         data = file.read(PEEK)
@@ -155,10 +151,7 @@ def list_dir(ctx: ToolContext, path: str = ".") -> str:
         at = kind(spot)
         if at is not None and not stat.S_ISDIR(at.st_mode):
             raise ToolError(f"Not a folder: {path}. Use read_file to read it")
-        with (
-            open_folder(spot) as folder,
-            os.scandir(spot.name if folder is None else folder) as found,
-        ):
+        with scan_folder(spot) as (_, found):
             entries = list(islice(found, MAX_SCANNED))
             is_cut = next(found, None) is not None
             entries.sort(key=lambda one: (not one.is_dir(follow_symlinks=False), one.name))
@@ -174,7 +167,6 @@ class Change:
     """A change that a call makes to a file."""
 
     path: str
-    """Path relative to the workdir."""
     old: str | None
     """The old text; None if the file did not exist, was not text, or may not be read."""
     new: str

@@ -41,7 +41,6 @@ MAX_PATH, MAX_FOLDERS, MAX_NAMES = 4096, 64, 100
 which links in the workdir can multiply."""
 
 DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d|conin\$|conout\$)(\..*)?", re.IGNORECASE)
-"""Names that are devices on Windows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +64,34 @@ class Spot:
 
 
 def locate(workdir: Path, path: str) -> Names:
-    """Returns the names of a model's path in the workdir, a real path; the path need not exist.
-
-    Raises ToolError if the path is not valid, or leads out of the workdir.
-    """
+    """Returns the names of a model's path in the workdir, a real path; the path need not exist."""
     if Path(os.path.realpath(workdir)) != workdir:
         raise ToolError(f"The working directory {workdir} was replaced by a link. Start a new run")
     if not workdir.is_dir():
         raise ToolError(
             f"Working directory not found: {workdir}. Create it, or set another workdir"
         )
-    if problem := _check_form(path):
-        raise ToolError(f"{problem}: {quote(path[:200])}. {STAY}")
+    parts = [part for part in path.split("/") if part not in ("", ".", "..")]
+    of_windows = (":" in p or p[-1] in " ." or DEVICES.fullmatch(p) for p in parts)
+    folded = [
+        "".join(c for c in normalize("NFKC", part) if category(c) not in ("Cf", "Mn"))
+        for part in parts
+    ]
+    problems = {
+        "Path is empty": not path.strip(),
+        "Path is too long": len(path) > MAX_PATH,
+        "Path contains control characters": {"Cc", "Cs"} & {*map(category, path)},
+        "Path contains backslashes; use / between folders": "\\" in path,
+        "Path starts with a home folder": re.match(r"~[\w.-]*(/|$)", path),
+        "Path starts with a drive": re.match(r"[A-Za-z]:", path),
+        "Path contains look-alike characters": any(
+            not part.strip(" .") or "/" in part or "\\" in part for part in folded
+        ),
+        "Path contains a name that Windows treats specially": os.name == "nt" and any(of_windows),
+    }
+    for problem, is_there in problems.items():
+        if is_there:
+            raise ToolError(f"{problem}: {quote(path[:200])}. {STAY}")
     given = Path(os.path.normpath(workdir / path))
     places = [*reversed(given.parents), given]
     if not path.startswith("/") and workdir not in places:
@@ -104,37 +119,17 @@ def hold_place(workdir: Path, path: str, *, create: bool = False) -> Iterator[Sp
         yield Spot(name, folder, names)
 
 
-def _check_form(path: str) -> str:
-    names = [name for name in path.split("/") if name not in ("", ".", "..")]
-    folded = [
-        "".join(c for c in normalize("NFKC", name) if category(c) not in ("Cf", "Mn"))
-        for name in names
-    ]
-    of_windows = (":" in n or n[-1] in " ." or DEVICES.fullmatch(n) for n in names)
-    problems = {
-        "Path is empty": not path.strip(),
-        "Path is too long": len(path) > MAX_PATH,
-        "Path contains control characters": {"Cc", "Cs"} & {*map(category, path)},
-        "Path contains backslashes; use / between folders": "\\" in path,
-        "Path starts with a home folder": re.match(r"~[\w.-]*(/|$)", path),
-        "Path starts with a drive": re.match(r"[A-Za-z]:", path),
-        "Path contains look-alike characters": any(
-            not name.strip(" .") or "/" in name or "\\" in name for name in folded
-        ),
-        "Path contains a name that Windows treats specially": os.name == "nt" and any(of_windows),
-    }
-    return next((problem for problem, is_there in problems.items() if is_there), "")
-
-
 @contextmanager
-def open_folder(spot: Spot) -> Iterator[int | None]:
-    """Yields the descriptor of a folder to list; None if the system has no such calls."""
+def scan_folder(spot: Spot) -> Iterator[tuple[int | None, Iterator[os.DirEntry[str]]]]:
+    """Yields a folder's descriptor, None if the system has no such calls, and its entries."""
     if spot.folder is None:
-        yield None
+        with os.scandir(spot.name) as entries:
+            yield None, entries
         return
     folder = os.open(spot.name, FOLDER, dir_fd=spot.folder)
     try:
-        yield folder
+        with os.scandir(folder) as entries:
+            yield folder, entries
     finally:
         os.close(folder)
 

@@ -7,7 +7,6 @@ Source: D-20, X-30, X-34, X-38.
 
 from __future__ import annotations
 
-import os
 import re
 import stat
 import time
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from axe_nb.agents.globs import matches, parse_glob
 from axe_nb.builtin.files import contents, decode_text, is_text, lines_of
-from axe_nb.builtin.paths import Spot, hold_place, kind, may_read, missing, open_folder
+from axe_nb.builtin.paths import Spot, hold_place, kind, may_read, missing, scan_folder
 from axe_nb.conversion.patterns import compile_pattern
 from axe_nb.errors import ConfigError
 from axe_nb.text import cut_chars, plural, printable, quote
@@ -53,9 +52,7 @@ class Search:
     """One walk through the files below a folder, with a record of what it skipped."""
 
     unread: int = 0
-    """Files and folders that could not be read."""
     hidden: int = 0
-    """Files that may hold keys."""
     visited: int = 0
     ends: float = field(default_factory=lambda: time.monotonic() + MAX_SECONDS)
     stopped: str = ""
@@ -81,10 +78,9 @@ class Search:
 
     def _below(self, top: Spot, depth: int) -> Generator[Spot, None, None]:
         try:
-            with open_folder(top) as folder:
-                with os.scandir(top.name if folder is None else folder) as found:
-                    some = islice(found, MAX_VISITED)
-                    entries = [(one.name, one.is_dir(follow_symlinks=False)) for one in some]
+            with scan_folder(top) as (folder, found):
+                some = islice(found, MAX_VISITED)
+                entries = [(one.name, one.is_dir(follow_symlinks=False)) for one in some]
                 for name, is_folder in sorted(entries):
                     if not is_folder:
                         yield top.child(name, folder)

@@ -39,7 +39,6 @@ SECONDS, MAX_SECONDS = 60.0, 600.0
 """Default and maximum timeout of a command."""
 
 PATIENCE = 2.0
-"""Seconds to wait for remaining output after the command has ended."""
 
 SYSTEM = "/usr/bin:/bin:/usr/local/bin"
 """Folders of programs that no workdir can change."""
@@ -83,13 +82,11 @@ Git leaves placeholders alone, and files with keys, on which a device is mounted
 """
 
 ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
-"""Escapes for characters in a value of Git's settings."""
 
 MEANINGS = {
     126: ": permission to run it was denied",
     127: ": command not found; check its spelling and that it is installed",
 }
-"""Exit code → its meaning in a shell."""
 
 SPECIAL = re.compile(r"[`$(){}<>|&;\n\r*?\[\]~#!\\^%]")
 """Characters that may mean more than themselves to a shell, quoted or not."""

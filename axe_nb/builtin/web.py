@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
 Address = IPv4Address | IPv6Address
 
-PUBLIC_6 = IPv6Network("2000::/3")
-"""The range that contains all public IPv6 addresses."""
-
 SPECIAL = (
     "168.63.129.16/32", "192.0.0.0/24", "192.88.99.0/24", "2001::/23", "2002::/16", "3fff::/20",
 )  # fmt: skip
@@ -46,7 +43,6 @@ MAX_URL, MAX_REDIRECTS, MAX_TRIED, MAX_BYTES = 2000, 5, 3, 2 * 1024 * 1024
 page."""
 
 WAIT = 10.0
-"""Seconds to wait for a connection or for the next bytes."""
 
 HTML = ("text/html", "application/xhtml+xml")
 
@@ -75,7 +71,7 @@ def refusal_reason(address: Address) -> str:
             return kind
     is_special = any(address in ip_network(network) for network in SPECIAL)
     if address.version == 6:
-        is_special |= address not in PUBLIC_6 or bool(address.scope_id)
+        is_special |= address not in IPv6Network("2000::/3") or bool(address.scope_id)
     if is_special or not address.is_global:
         return "reserved"
     family = socket.AF_INET if isinstance(address, IPv4Address) else socket.AF_INET6
@@ -93,7 +89,6 @@ def literal(host: str) -> Address | None:
 
 
 def resolve(host: str, port: int) -> Sequence[Address]:
-    """Returns the addresses that the system resolves a host to; blocks."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return tuple(dict.fromkeys(ip_address(entry[4][0]) for entry in found))
 
@@ -105,7 +100,6 @@ class Fetcher:
     allowed: frozenset[str] = frozenset()
     """Non-public `address:port` pairs that are allowed all the same, for tests and demos."""
     seconds: float = 30.0
-    """Time limit of one fetch including all redirects."""
     per_minute: int = 30
     resolve: Callable[[str, int], Sequence[Address]] = resolve
     """(host, port) -> its addresses. Blocks; raises OSError."""
@@ -200,10 +194,8 @@ def check_url(given: str, base: httpx.URL | None = None) -> httpx.URL:
         raise ToolError(f"invalid URL: {shown}: {error}. Use https://…") from None
     if url.scheme not in DEFAULT_PORTS:
         raise ToolError(f"invalid URL: {shown}: only http and https can be fetched")
-    if url.userinfo:
-        raise ToolError(f"invalid URL: {shown} contains a user name. Remove it")
-    if not port_fits:
-        raise ToolError(f"invalid URL: {shown} has an invalid port. Remove it")
+    if url.userinfo or not port_fits:
+        raise ToolError(f"invalid URL: {shown} contains a user name or an invalid port. Remove it")
     labels = fold_host(host).split(".")
     is_name = literal(host) is None
     is_odd = is_name and re.fullmatch(r"\d+|0x[0-9a-f]*", labels[-1])
@@ -216,12 +208,10 @@ def check_url(given: str, base: httpx.URL | None = None) -> httpx.URL:
 
 
 def host_of(url: httpx.URL) -> str:
-    """Returns the host of a URL in the form that `allowed_hosts` is compared with."""
     return fold_host(url.raw_host.decode("ascii"))
 
 
 def guard(arguments: Mapping[str, Any], site: CallSite) -> Guard:
-    """The guard of fetch: the host, which `allowed_hosts`, the mode or the person allows (D-50)."""
     return Guard(host=host_of(check_url(text_argument(arguments, "url"))))
 
 
@@ -262,40 +252,31 @@ async def _read_text(response: httpx.Response, url: str) -> str:
         raise ToolError(
             f"{url} is {one_line(kind, 100)}, and only text can be fetched. Try another page"
         )
-    try:
-        data = await _read_body(response, url)
-    except DecompressionError:
-        raise ToolError(
-            f"{url} has damaged compressed data. Try again, or try another page"
-        ) from None
-    charset = CHARSET.search(options)
-    text = data.decode(charset[1] if charset else "utf-8", "replace").removeprefix("\ufeff")
-    if text.count("\0", 0, 1000):
-        raise ToolError(f"{url} is not text, and only text can be fetched. Try another page")
-    if kind in HTML:
-        text = await in_thread(_to_markdown, text)
-    return f"{url}\n\n{text.strip() or '(empty page)'}"
-
-
-async def _read_body(response: httpx.Response, url: str) -> bytes:
-    """Returns the body of a response, decompressed here so that its size can be bounded."""
-    declared = response.headers.get("content-length", "0")
     coding = find_coding(response.headers.get("content-encoding", ""))
-    body = b""
-    too_large = ToolError(f"{url} is too large: more than {MAX_BYTES} bytes. Try a smaller page")
-    if len(declared) > 15 or (declared.isdecimal() and int(declared) > MAX_BYTES):
-        raise too_large
     if coding and coding not in CODINGS:
         raise ToolError(
             f"{url} is compressed as {one_line(coding, 40)}, which is not supported. "
             "Try another page"
         )
-    pieces = response.aiter_raw()
-    async for piece in decompress(pieces) if coding else pieces:
-        body += piece
-        if len(body) > MAX_BYTES:
-            raise too_large
-    return body
+    body, pieces = b"", response.aiter_raw()  # decompressed here, so that the size is bounded
+    try:
+        async for piece in decompress(pieces) if coding else pieces:
+            body += piece
+            if len(body) > MAX_BYTES:
+                raise ToolError(
+                    f"{url} is too large: more than {MAX_BYTES} bytes. Try a smaller page"
+                )
+    except DecompressionError:
+        raise ToolError(
+            f"{url} has damaged compressed data. Try again, or try another page"
+        ) from None
+    charset = CHARSET.search(options)
+    text = body.decode(charset[1] if charset else "utf-8", "replace").removeprefix("\ufeff")
+    if text.count("\0", 0, 1000):
+        raise ToolError(f"{url} is not text, and only text can be fetched. Try another page")
+    if kind in HTML:
+        text = await in_thread(_to_markdown, text)
+    return f"{url}\n\n{text.strip() or '(empty page)'}"
 
 
 def _to_markdown(html: str) -> str:

@@ -41,12 +41,7 @@ class LiveAnswer:
         return now >= self._next_at and self._look() != self._seen
 
     def update(self, now: float, *, is_over: bool = False) -> None:
-        """Brings the blocks up to date.
-
-        Args:
-            now: seconds since the run began.
-            is_over: True for the last update, which is never put off.
-        """
+        """Brings the blocks up to date; the last update is never put off."""
         turn, seen = _find_turn(self._root), self._look()
         is_written = turn is not None and turn.draft is not None
         if seen != self._seen and (is_over or now >= self._next_at or not is_written):

@@ -78,9 +78,7 @@ def can_ask() -> bool:
 def notebook_view(name: str = "", *, quiet: bool = False) -> View:
     """The view for a run in this cell: live in an interactive notebook, else the static twin.
 
-    Args:
-        name: what the result is bound to (`-o`); pointers to long texts use it.
-        quiet: the answer only, no tree.
+    Pointers to long texts use the `name` that the result is bound to; `quiet` is without a tree.
     """
     shell = get_ipython()
     if shell is None:
@@ -111,18 +109,12 @@ class RunView:
         quiet: bool = False,
         stop: Callable[[], None] | None = None,
     ) -> None:
-        """Creates a view without output.
-
-        Args:
-            name: expression for the result.
-            quiet: the answer only, no tree.
-            stop: stops a run in the background, which outlives its cell; its tree has a button.
-        """
+        """Creates a view without output; `stop` stops a run that outlives its cell."""
         self.streams = self.is_live = live
         self._name, self._quiet, self._outlives = name, quiet, stop is not None
         self._lock = threading.RLock()
         self._result: RunResult | None = None
-        self._is_over = False
+        self.is_over = False
         self._tree: LiveTree | None = None
         if live:
             from axe_nb.cell_display.live_tree import LiveTree  # imports what draws it
@@ -145,7 +137,7 @@ class RunView:
 
     def finish(self, result: RunResult | None) -> None:
         """Ends the view; nothing more of the run is shown afterwards."""
-        self._result, self._is_over = result, True
+        self._result, self.is_over = result, True
         if result is not None and not self._outlives:
             remember(result)
         with self._lock:
@@ -154,17 +146,17 @@ class RunView:
                 return
         with _ordering:
             if self not in _static:
-                self._show()
-            while _static and _static[0]._is_over:
-                _static.pop(0)._show()
+                self.show_twin()
+            while _static and _static[0].is_over:
+                _static.pop(0).show_twin()
 
-    def _show(self) -> None:
+    def show_twin(self) -> None:
+        """Displays the result, if there is one."""
         if self._result is not None:
-            show(self._result, self._name, quiet=self._quiet)
+            _show(self._result, self._name, self._quiet)
 
 
-def show(result: RunResult, name: str = "axe_nb.last()", *, quiet: bool = False) -> None:
-    """Displays the static twin of a result, or its answer alone."""
+def _show(result: RunResult, name: str, quiet: bool) -> None:
     from axe_nb.views import html
 
     bundle = html.answer(result) if quiet else html.twin(result, name=name)
@@ -185,15 +177,14 @@ def show_again(result: RunResult) -> None:
     """Displays a result that is a cell's value, unless the cell has just shown it."""
     if not is_shown(result):
         quiet = any(result is brief for brief in _brief)
-        show(result, find_name(result) or "axe_nb.last()", quiet=quiet)
+        _show(result, find_name(result) or "axe_nb.last()", quiet)
 
 
 def find_name(thing: object) -> str:
     """The user variable that holds an object, for references to its parts; empty if none does."""
     shell = get_ipython()
-    variables = shell.user_ns if shell else {}
-    named = (name for name, value in variables.items() if value is thing and name[0] != "_")
-    return next(named, "")
+    variables = shell.user_ns.items() if shell else ()
+    return next((name for name, value in variables if value is thing and name[0] != "_"), "")
 
 
 def find_target(function: str) -> str:
@@ -204,14 +195,12 @@ def find_target(function: str) -> str:
         tree = ast.parse(cells[-1] if cells else "")
     except SyntaxError:
         return ""
-    targets = [
-        node.targets[0].id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign)
-        and isinstance(node.targets[0], ast.Name)
-        and isinstance(node.value, ast.Call)
-        and ast.unparse(node.value.func).rpartition(".")[2] == function
-    ]
+    targets = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name), *_], value=ast.Call(func=called)):
+                is_it = ast.unparse(called).rpartition(".")[2] == function
+                targets += [name] if is_it else []
     return targets[0] if len(targets) == 1 else ""
 
 
@@ -233,8 +222,8 @@ def install(shell: InteractiveShell) -> None:
 
 def _forget(result: Any = None) -> None:
     with _ordering:
-        for view in filter(lambda view: view._is_over, _static):
-            view._show()
+        for view in _static:
+            view.show_twin()
         _static.clear()
     _shown.clear()
     _brief.clear()

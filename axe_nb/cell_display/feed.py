@@ -19,13 +19,8 @@ from axe_nb.views.appearance import css_rules
 
 STATIC = Path(__file__).parent / "static"
 
-AGAIN, RATE = 1.5, 60_000
-"""Minimum seconds between two snapshots; maximum bytes per second that they take, so that large
-ones are sent more rarely."""
-
-EARLY, SMALL = 0.5, 20_000
-"""Seconds between snapshots for a page that is only beginning to listen; snapshots of fewer
-bytes than this are sent with each update."""
+AGAIN = 1.5
+"""Minimum seconds between two snapshots."""
 
 News = dict[str, Any]
 Bundle = dict[str, str]
@@ -50,13 +45,10 @@ class Feed:
         stop: Callable[[], None] | None = None,
         is_early: bool = False,
     ) -> None:
-        """Displays the current state.
+        """Displays the current state at `now`, in seconds of a clock that does not go back.
 
-        Args:
-            now: seconds, by a clock that does not go back.
-            stop: stops what is shown, if the reader may; called when the kernel is free to
-                listen.
-            is_early: if True, snapshots are frequent while `now` is below AGAIN.
+        With `stop`, the reader may stop what is shown, when the kernel is free to listen. With
+        `is_early`, snapshots are frequent while `now` is below AGAIN.
         """
         self._take_all, self._is_early = take_all, is_early
         self._number = 0
@@ -64,7 +56,12 @@ class Feed:
         """True if news were sent that no snapshot contains."""
         self._bytes = 0
         self._snapshot_at = now
-        self.mark = _make_mark()
+        shell = get_ipython()
+        # VS Code connects to Jupyter servers, too, and has no page that could be searched
+        in_vscode = shell is not None and "__vsc_ipynb_file__" in shell.user_ns
+        is_jupyter = "JPY_SESSION_NAME" in os.environ and not in_vscode
+        self.mark = f"axe-nb-at-{secrets.token_hex(8)}" if is_jupyter else ""
+        """Class by which the widget finds its place; empty = it has to be in the output."""
         self._widget = _load_widget_class()(
             snapshot=self._pack(now), mark=self.mark, can_stop=stop is not None
         )
@@ -80,10 +77,10 @@ class Feed:
         )
 
     def is_due(self, now: float) -> bool:
-        """True if it is time for a snapshot."""
-        wait = max(AGAIN, self._bytes / RATE)
-        if self._is_early and now < AGAIN:
-            wait = EARLY if self._bytes > SMALL else 0
+        """True if it is time for a snapshot; large ones are sent more rarely."""
+        wait = max(AGAIN, self._bytes / 60_000)
+        if self._is_early and now < AGAIN:  # the page is only beginning to listen
+            wait = 0.5 if self._bytes > 20_000 else 0
         return self._is_stale and now - self._snapshot_at >= wait
 
     def send(self, news: News, now: float, *, is_last: bool = False) -> None:
@@ -139,17 +136,6 @@ def pack_parts(before: Sequence[str], parts: Sequence[str]) -> News:
         str(at): html for at, html in enumerate(parts) if at >= len(before) or before[at] != html
     }
     return {"size": len(parts), "parts": changed}
-
-
-def _make_mark() -> str:
-    """Returns a class by which a widget finds its place; empty = it has to be in the output.
-
-    VS Code connects to Jupyter servers, too, and has no page that could be searched.
-    """
-    shell = get_ipython()
-    in_vscode = shell is not None and "__vsc_ipynb_file__" in shell.user_ns
-    is_page_jupyter = "JPY_SESSION_NAME" in os.environ and not in_vscode
-    return f"axe-nb-at-{secrets.token_hex(8)}" if is_page_jupyter else ""
 
 
 @cache

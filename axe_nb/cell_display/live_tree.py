@@ -8,7 +8,7 @@ its row. `static/live.js` puts the fragments of HTML in place.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from html import escape
 from typing import Any, TypeAlias
 
@@ -23,7 +23,6 @@ from axe_nb.views.rows import Row, make_row, progress_of, question_of
 from axe_nb.views.transcript import (
     CallNode,
     Node,
-    Pause,
     Times,
     Transcript,
     TreeNode,
@@ -178,8 +177,13 @@ class LiveTree:
     def _draw(self) -> list[dict[str, Any]]:
         """Draws the changed rows; returns the fields that differ, for each row."""
         changed, self._changed = self._changed, {}
+        for thing in [*changed.values()]:
+            above = parent_row(thing)  # the rows above sum up those below them
+            while above and above.key not in changed:
+                changed[above.key] = above
+                above = parent_row(above)
         news = []
-        for key, thing in _add_above(changed).items():
+        for key, thing in changed.items():
             row = draw_row(thing, self._outline, self._drawing)
             old = self._rows.get(key, {})
             self._rows[key] = row
@@ -188,21 +192,13 @@ class LiveTree:
         return news
 
 
-def _add_above(changed: Mapping[str, TreeNode]) -> dict[str, TreeNode]:
-    """Adds the rows above, which sum up the rows below them."""
-    found = dict(changed)
-    for thing in changed.values():
-        above = parent_row(thing)
-        while above and above.key not in found:
-            found[above.key] = above
-            above = parent_row(above)
-    return found
-
-
 def draw_row(thing: TreeNode, outline: Outline, drawing: html.Drawing) -> dict[str, Any]:
     """The fields of a row, by which the page draws it."""
     row, above = make_row(thing), parent_row(thing)
-    clock = _draw_clock(_find_times(thing))
+    times, clock = _find_times(thing), "<time></time>"
+    if times.started is not None:  # the page fills in the seconds
+        end = "" if times.ended is None else f" data-to={times.ended:.2f}"
+        clock = f"<time data-from={times.started:.2f}{end}></time>"
     if above is None:
         assert isinstance(thing, Node)
         line, about = html.format_head(thing, row, clock), row.asked
@@ -237,8 +233,7 @@ def _draw_text(block: Block, drawing: html.Drawing) -> str:
 
 def draw_progress(root: Node) -> str:
     """The bar below the head: the sub-agents by their states."""
-    parts = (f"<i class=axe-nb-{tone} style=flex-grow:{n}></i>" for tone, n in progress_of(root))
-    return "".join(parts)
+    return "".join(f"<i class=axe-nb-{t} style=flex-grow:{n}></i>" for t, n in progress_of(root))
 
 
 def find_span(now: float) -> float:
@@ -252,15 +247,12 @@ def find_span(now: float) -> float:
 def draw_axis(span: float) -> str:
     """The axis above the bars."""
     unit, size = ("s", 1) if span < 60 else ("min", 60)
-    parts = TICKS
-    while parts > 1:
+    for parts in (TICKS, TICKS // 2, 1):
         names = [f"{round(span * n / parts / size, 1):g}" for n in range(parts + 1)]
+        names[-1] += f" {unit}"
         # the last name ends at its tick, the others stand around theirs
-        if len(f"{names[-1]} {unit} ") + len(names[-2]) / 2 <= WIDEST / parts:
+        if len(names[-1]) + 1 + len(names[-2]) / 2 <= WIDEST / parts:
             break
-        parts //= 2
-    names = [f"{round(span * n / parts / size, 1):g}" for n in range(parts + 1)]
-    names[-1] += f" {unit}"
     return "".join(
         f"<small style=left:{100 * n / parts:g}%>{name}</small>" for n, name in enumerate(names)
     )
@@ -271,79 +263,57 @@ def _find_times(thing: TreeNode) -> Times:
     return child.times if child else thing.times
 
 
-def _draw_clock(times: Times) -> str:
-    """The element for a row's seconds, filled in by the page; empty if the row has not begun."""
-    if times.started is None:
-        return "<time></time>"
-    end = "" if times.ended is None else f" data-to={times.ended:.2f}"
-    return f"<time data-from={times.started:.2f}{end}></time>"
-
-
-def _draw_bar(thing: TreeNode, row: Row) -> str:
-    segments, times = list_segments(thing), _find_times(thing)
-    if not segments and times.started is not None:
-        parts = [(TRACK, _place(times.started)), (row.look.colour, _place_end(times.ended))]
-    else:
-        parts = [
-            part
-            for kind, start, end in segments
-            for part in ((TRACK, _place(start)), (SEGMENTS[kind], _place_end(end)))
-        ]
-    return f"<i style='{html.BAR};background:{gradient([*parts, (TRACK, '100%')])}'></i>"
-
-
 def _place(seconds: float, more: str = "") -> str:
     return f"calc(100%*{seconds:.2f}/var(--span){more})"
 
 
-def _place_end(seconds: float | None) -> str:
-    """The place of an end, after which even a moment can be seen; None = now."""
-    if seconds is None:
-        return "calc(100%*var(--now,0)/var(--span) + 2px)"
-    return _place(seconds, " + 2px")
+def _draw_bar(thing: TreeNode, row: Row) -> str:
+    times, parts = _find_times(thing), list[tuple[str, str]]()
+    segments = [(SEGMENTS[kind], start, end) for kind, start, end in list_segments(thing)]
+    if not segments and times.started is not None:
+        segments = [(row.look.colour, times.started, times.ended)]
+    for colour, start, end in segments:
+        # even a moment can be seen
+        now = "calc(100%*var(--now,0)/var(--span) + 2px)"
+        parts += [(TRACK, _place(start)), (colour, now if end is None else _place(end, " + 2px"))]
+    return f"<i style='{html.BAR};background:{gradient([*parts, (TRACK, '100%')])}'></i>"
 
 
 def list_segments(thing: TreeNode) -> list[Segment]:
     """The parts of a row's time, in the order of their start."""
-    if isinstance(thing, CallNode):
-        if thing.child is None:
-            return _join(list(_split("tool", thing.times, thing.pauses)))
+    if isinstance(thing, CallNode) and thing.child:
         thing = thing.child
-    turns = thing.turns[-MAX_SEGMENTS:] if isinstance(thing, Node) else [thing]
-    found = [segment for turn in turns for segment in _list_turn(turn)]
-    return _join(sorted(found, key=lambda segment: segment[1]))[-MAX_SEGMENTS:]
-
-
-def _list_turn(turn: TurnNode) -> Iterator[Segment]:
-    yield from _split("model", turn.times, turn.pauses)
-    for call in turn.calls:
-        yield from _split("tool", call.times, call.pauses)
-
-
-def _split(kind: str, times: Times, pauses: list[Pause]) -> Iterator[Segment]:
-    """The time of a request or a call, with its waits."""
-    at = times.started
-    for pause in pauses:
-        yield from _segment(kind, at, pause.started)
-        yield from _segment("person" if pause.for_person else "retry", pause.started, pause.ended)
-        if pause.ended is None:
-            return
-        at = pause.ended
-    yield from _segment(kind, at, times.ended)
-
-
-def _segment(kind: str, start: float | None, end: float | None) -> Iterator[Segment]:
-    if start is not None and (end is None or end > start):
-        yield kind, start, end
-
-
-def _join(segments: list[Segment]) -> list[Segment]:
-    """Merges overlapping segments of one kind, such as parallel calls."""
+    found: list[Segment] = []
+    if isinstance(thing, CallNode):
+        found += _split("tool", thing)
+        turns = []
+    else:
+        turns = thing.turns[-MAX_SEGMENTS:] if isinstance(thing, Node) else [thing]
+    for turn in turns:
+        found += _split("model", turn)
+        for call in turn.calls:
+            found += _split("tool", call)
     joined: list[Segment] = []
-    for kind, start, end in segments:
+    for kind, start, end in sorted(found, key=lambda segment: segment[1]):
         last_kind, first, last = joined[-1] if joined else (None, 0.0, 0.0)
         if kind != last_kind or (last is not None and start > last):
             joined.append((kind, start, end))
-        elif last is not None:
+        elif last is not None:  # parallel calls are one
             joined[-1] = kind, first, None if end is None else max(end, last)
-    return joined
+    return joined[-MAX_SEGMENTS:]
+
+
+def _split(kind: str, work: TurnNode | CallNode) -> Iterator[Segment]:
+    """The time of a request or a call, with its waits."""
+    at = work.times.started
+    for pause in [*work.pauses, None]:
+        end = pause.started if pause else work.times.ended
+        if at is not None and (end is None or end > at):
+            yield kind, at, end
+        if pause is None or pause.started is None:
+            return
+        if pause.ended is None or pause.ended > pause.started:
+            yield "person" if pause.for_person else "retry", pause.started, pause.ended
+        if pause.ended is None:
+            return
+        at = pause.ended

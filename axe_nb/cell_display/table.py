@@ -10,7 +10,7 @@ from IPython.core.getipython import get_ipython
 from IPython.display import display
 
 from axe_nb.cell_display.display import display_mode, install, is_shown, remember
-from axe_nb.cell_display.feed import Feed, News, pack_parts
+from axe_nb.cell_display.feed import Feed, pack_parts
 from axe_nb.session.drive import Line, NoLine
 
 SHARE = 20
@@ -28,7 +28,7 @@ class Table:
         *,
         live: bool,
     ) -> None:
-        """See `find_table`; live = False shows its last state alone, as saved notebooks have it."""
+        """See `find_table`; without `live`, only the last state is shown."""
         self._thing, self._draw, self._list_parts = thing, draw, list_parts
         self._is_live = live
         self._parts: list[str] = []
@@ -36,13 +36,12 @@ class Table:
         self._next_at = 0.0
 
     def show(self, text: str) -> None:
-        """See `Line`; sends the parts that have changed."""
         now = time.monotonic()
         if not self._is_live or now < self._next_at:
             return
-        before, self._parts = self._parts, self._list(text)
+        before, self._parts = self._parts, [f"<div>{p}</div>" for p in self._list_parts(text)]
         if self._feed is None:
-            self._feed = Feed(self._take_all, self._draw(text), now)
+            self._feed = Feed(lambda: pack_parts((), self._parts), self._draw(text), now)
             return  # it took what is imported on first use, not what the next one takes
         if self._feed.is_due(now):
             self._feed.redraw(self._draw(text))
@@ -52,22 +51,15 @@ class Table:
         self._next_at = now + SHARE * (time.monotonic() - now)
 
     def finish(self, text: str) -> None:
-        """See `Line`."""
         twin = self._draw("")
         if self._feed is None:
             display(twin, raw=True)  # type: ignore[no-untyped-call]  # IPython's own gap
         else:
             # a view of the widget stays where nothing takes its place
-            self._parts = self._list(text)
+            self._parts = [f"<div>{part}</div>" for part in self._list_parts(text)]
             self._feed.send({}, time.monotonic(), is_last=True)
             self._feed.close(twin)
         remember(self._thing)
-
-    def _list(self, text: str) -> list[str]:
-        return [f"<div>{part}</div>" for part in self._list_parts(text)]
-
-    def _take_all(self) -> News:
-        return pack_parts((), self._parts)
 
 
 class CellLine:
@@ -78,12 +70,10 @@ class CellLine:
         self._place: DisplayHandle | None = None
 
     def show(self, text: str) -> None:
-        """See `Line`."""
         if self._is_live:
             self.finish(text)
 
     def finish(self, text: str) -> None:
-        """See `Line`."""
         bundle = {"text/plain": text}
         if self._place is not None:
             self._place.update(bundle, raw=True)  # type: ignore[no-untyped-call]  # IPython's own gap
@@ -100,12 +90,10 @@ def find_line() -> Line:
 def find_table(
     thing: object, draw: Callable[[str], dict[str, str]], list_parts: Callable[[str], list[str]]
 ) -> Line:
-    """Returns the table for a cell.
+    """Returns the table for a cell that shows a thing.
 
-    Args:
-        thing: what it shows; as the cell's value, it is not shown a second time.
-        draw: progress → its bundle; no progress = its static twin.
-        list_parts: progress → the HTML of its parts, as many each time.
+    `draw` makes its bundle from the progress, without which it is the static twin; `list_parts` the
+    HTML of its parts, as many each time.
     """
     shell, mode = get_ipython(), display_mode()
     if shell is None or mode == "off":

@@ -9,8 +9,7 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from axe_nb.agents.agent import Agent
-from axe_nb.agents.agent_files import check_agents_dir, creation_step, find_file, list_agents
+from axe_nb.agents.agent import Agent, check_agents_dir, creation_step, find_agent_file, list_agents
 from axe_nb.agents.files import display_path, expand_home
 from axe_nb.agents.prompt import all_warnings, find_workdir
 from axe_nb.agents.trust import VARIABLE, find_project, is_trusted, remember_trust
@@ -139,4 +138,4 @@ def _find_project_files(target: str | None, agents_dir: str | None) -> list[Path
         return files
     if path.is_dir():
         raise ConfigError(f"no agents in {quote(target)}")
-    return [find_file(target, agents_dir)]
+    return [find_agent_file(target, agents_dir)]

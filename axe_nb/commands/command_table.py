@@ -1,37 +1,73 @@
-"""The command table: a row for each command of the cell magics, `%axe` and `axe-nb`; its help.
+"""The table of commands and options, for the cell magics, `%axe` and `axe-nb`, with their help.
 
-What they do is in `_act` of `notebook/line_magic.py` and `cli.py`, what both do in `actions.py`.
-Source: B-12.
+What the commands do is in `_act` of `notebook/line_magic.py` and `cli.py`, what both do in
+`actions.py`. Source: A-X2, B-9, B-12, D-10.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import keyword
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
+from axe_nb.agents.agent_tables import MODES, variable_problem
 from axe_nb.agents.provider_table import PROTOCOLS
-from axe_nb.commands.options import (
-    AGENT,
-    AGENT_AND_MODEL,
-    AGENTS_DIR,
-    ANSWER,
-    BARE_PROMPT,
-    INPUT,
-    LIMITS,
-    OPTIONS,
-    Face,
-    Option,
-    dollars,
-    names,
-    reads,
-    run_id,
-    seconds,
-    variable,
-    whole,
-)
 from axe_nb.messages.model_table import suggest_model, suggest_small
-from axe_nb.recording.modes import MODES
+from axe_nb.recording.modes import MODES as CASSETTE_MODES
+from axe_nb.results import Status
+
+Face = Literal["cell", "line", "command", "python"]
+"""Interfaces that take options: cell magics, `%axe …`, `axe-nb …`, Python functions."""
+
+FACES: tuple[Face, ...] = get_args(Face)
+IN_NOTEBOOKS: tuple[Face, ...] = ("cell", "line")
+IN_TEXT: tuple[Face, ...] = ("cell", "line", "command")
+
+INPUT, AGENT_AND_MODEL, LIMITS, ANSWER, STEPS, SHOWN = OPTION_GROUPS = (
+    "Prompt and inputs", "Agent and model", "Limits and permissions", "Answer and checks",
+    "Step by step", "Display",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option or positional argument, in all interfaces that have it."""
+
+    flags: tuple[str, ...]
+    """Short and long form; none for a positional argument."""
+    keyword: str
+    """Its name in Python, and in `Overrides` or `Options`."""
+    help: str
+    metavar: str = ""
+    """Placeholder for its value; empty if it has no value."""
+    faces: tuple[Face, ...] = FACES
+    choices: tuple[str, ...] = ()
+    read: Callable[[str], Any] = str
+    """Parses its value. Raises ArgumentTypeError with a message for the user."""
+    repeated: bool = False
+    """If true, it takes several KEY=VALUE, as a dict; a positional argument several words."""
+    required: bool = True
+    """For positional arguments: if true, it cannot be omitted."""
+    value: bool = True
+    offers: Literal["", "agents", "models", "tools", "variables", "runs", "files", "commands"] = ""
+    """Completions for its value; empty = its choices, if any; files are left to IPython."""
+    group: str = "Options"
+
+    @property
+    def flag(self) -> str:
+        return self.flags[-1]
+
+    @property
+    def usage(self) -> str:
+        """Its form in a usage line: `--dir D`, `NAME`, `[NAME]`."""
+        if self.flags:
+            return f"{self.flag} {self.metavar}".rstrip()
+        name = f"{self.metavar}..." if self.repeated else self.metavar
+        return name if self.required else f"[{name}]"
+
 
 PROGRAMS: Mapping[Face, str] = {"cell": "%%", "line": "%axe ", "command": "axe-nb "}
 """Interface → start of its usage lines."""
@@ -58,6 +94,161 @@ class Command:
         """Returns its options and arguments in one interface."""
         return tuple(option for option in self.options if face in option.faces)
 
+
+def names(text: str) -> tuple[str, ...]:
+    found = tuple(name.strip() for name in text.split(","))
+    if text.strip() and not all(found):
+        raise ValueError
+    return tuple(filter(None, found))
+
+
+def seconds(text: str) -> float:
+    number = float(text)
+    if not (number >= 0 and math.isfinite(number)):
+        raise ValueError
+    return number
+
+
+def dollars(text: str) -> float:
+    return seconds(text.removeprefix("$"))
+
+
+def budget(text: str) -> Any:
+    """Reads US dollars, or keys of `[limits]` with numbers: `max_requests=100,max_cost=0.5`."""
+    if "=" not in text:
+        return dollars(text)
+    words = [word.partition("=") for word in text.split(",")]
+    return {key.strip(): float(number.removeprefix("$")) for key, _, number in words}
+
+
+def whole(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 19):
+        raise ValueError
+    return int(text)
+
+
+def variable(word: str) -> str:
+    if not word.isidentifier() or keyword.iskeyword(word):
+        raise ValueError
+    return word
+
+
+def parameter(word: str) -> tuple[str, Any]:
+    key, equals, value = word.partition("=")
+    if not equals or len(key.split()) != 1:
+        raise ValueError
+    try:
+        return key.strip(), json.loads(value)
+    except (ValueError, RecursionError):
+        return key.strip(), value
+
+
+def prompt_variable(word: str) -> tuple[str, str]:
+    name, equals, value = word.partition("=")
+    if not equals or variable_problem(name.strip()):
+        raise ValueError
+    return name.strip(), value
+
+
+WANTED: Mapping[Callable[[str], Any], str] = {
+    names: "names without spaces, as in a,b",
+    seconds: "seconds, as in 120 or 0.5",
+    dollars: "US dollars, as in 0.40",
+    budget: "US dollars or KEY=NUMBER, as in 0.40 or max_requests=100",
+    whole: "a whole number, as in 2",
+    variable: "a Python name",
+    parameter: "KEY=VALUE, as in temperature=0.2",
+    prompt_variable: "NAME=VALUE, as in language=French",
+}
+"""Parser of an option's value → what its error message says is expected."""
+
+
+AGENT = Option(
+    (), "agent", "name of the agent; without it, the prompt goes directly to the model of -m",
+    "AGENT", required=False, offers="agents",
+)  # fmt: skip
+
+BARE_PROMPT = Option(
+    (), "bare_prompt", "the prompt, in quotes; same as -p", "PROMPT", ("line", "command"),
+    required=False,
+)  # fmt: skip
+
+AGENTS_DIR = Option(
+    ("--agents-dir",), "agents_dir", "folder to search for agents before axe/agents", "D",
+    offers="files", group=AGENT_AND_MODEL,
+)  # fmt: skip
+
+OPTIONS: tuple[Option, ...] = (
+    Option(("-m", "--model"), "model", "model to use for this run (default: the agent's)", "P/M",
+           offers="models", group=AGENT_AND_MODEL),
+    Option(("-M", "--model-all"), "model_all",
+           "model for all agents of the tree; -m takes precedence for the root", "P/M",
+           offers="models", group=AGENT_AND_MODEL),
+    Option(("--skill",), "skill", "skill file to use instead of the agent's", "F", offers="files",
+           group=AGENT_AND_MODEL),
+    Option(("--workdir",), "workdir",
+           "folder for files and tools (default: the agent's, else the current folder)", "D",
+           offers="files", group=AGENT_AND_MODEL),
+    Option(("--timeout",), "timeout",
+           "time limit of the whole run in seconds, 0 = no limit (default 120)", "S", read=seconds,
+           group=LIMITS),
+    Option(("--retries",), "retries",
+           "retries of a request that fails for now, as on a full or unreachable server, 0 = none "
+           "(default: the agent's, else 2)", "N", read=whole, group=LIMITS),
+    Option(("--param",), "params", "set a model parameter", "KEY=VALUE", repeated=True,
+           read=parameter, group=AGENT_AND_MODEL),
+    Option(("--var",), "vars", "set a variable of system prompts, {{ NAME }}", "NAME=VALUE",
+           repeated=True, read=prompt_variable,
+           group=AGENT_AND_MODEL),
+    AGENTS_DIR,
+    Option(("--tools",), "tools", "tools to use instead of the agent's, comma-separated", "A,B",
+           read=names, offers="tools", group=AGENT_AND_MODEL),
+    Option(("--mode",), "mode", "permission for tools that write (default: the agent's, else ask)",
+           "MODE", choices=MODES, group=LIMITS),
+    Option(("--no-stream",), "stream", "show replies when they are complete, not as they arrive",
+           value=False, group=SHOWN),
+    Option(("--output",), "output",
+           "require structured output: a file with a JSON Schema, or in a notebook a type "
+           "or a dict", "FILE_OR_NAME", offers="variables", group=ANSWER),
+    Option(("--expect",), "expect", "fail unless the run meets these expectations, separated by ;",
+           "EXPRS", group=ANSWER),
+    Option(("--step",), "step",
+           "pause before each request and call: you continue, edit, skip or stop", group=STEPS),
+    Option(("--break",), "break_at",
+           "pause only at tool:NAME, agent:NAME, depth:N or turn, comma-separated", "WHERE",
+           read=names, group=STEPS),
+    Option(("-p", "--prompt"), "prompt", "the prompt; piped input is appended to it", "TEXT",
+           ("line", "command"), group=INPUT),
+    Option(
+        ("-o", "--out"), "out", "variable for the result (with --bg, for the run's handle)", "NAME",
+        IN_NOTEBOOKS, read=variable, offers="variables", group=ANSWER,
+    ),
+    Option(
+        ("-c", "--continue"), "goes_on", "continue this agent's last conversation",
+        faces=IN_NOTEBOOKS, group=INPUT,
+    ),
+    Option(
+        ("--from",), "fork_from",
+        "fork an earlier run at a place; the body, if any, replaces the prompt (of a sub-agent the "
+        "task) or is added there",
+        "R@PLACE", IN_NOTEBOOKS, offers="runs", group=INPUT,
+    ),
+    Option(("--raises",), "raises", "succeed only if the run ends with this status", "STATUS",
+           IN_TEXT, choices=(*get_args(Status), "config", "provider"), group=ANSWER),
+    Option(("--dry-run",), "dry_run", "show what would be sent, without sending it", "", IN_TEXT,
+           group=SHOWN),
+    Option(("--full",), "full",
+           "with --dry-run: show the exact body too, and what fills its context", "", IN_TEXT,
+           group=SHOWN),
+    Option(("--json",), "json", "print one line of JSON", "", IN_TEXT, group=SHOWN),
+    Option(("-v", "--verbose"), "verbose", "print progress line by line", "", IN_TEXT, group=SHOWN),
+    Option(("--raw",), "raw", "do not interpolate {{ … }} in the prompt", "", ("cell",),
+           group=INPUT),
+    Option(("-q", "--quiet"), "quiet", "show only the answer, no tree", "", IN_TEXT, group=SHOWN),
+    Option(("--bg",), "background", "run in the background and return a handle at once", "",
+           IN_NOTEBOOKS, group=ANSWER),
+)  # fmt: skip
+"""Every option of a run, in the order of the reference."""
 
 NAME = Option((), "agent", "name of the agent", "NAME", offers="agents")
 ANY_NAME = Option((), "agent", "name of an agent", "NAME", required=False, offers="agents")
@@ -87,15 +278,6 @@ OF_GRIDS = (
     "mode", "output", "expect", "out", "dry_run",
 )  # fmt: skip
 """Options of a run that a grid accepts, for each of its runs or as a whole."""
-
-
-@reads("US dollars or KEY=NUMBER, as in 0.40 or max_requests=100")
-def budget(text: str) -> Any:
-    """Reads US dollars, or keys of `[limits]` with numbers: `max_requests=100,max_cost=0.5`."""
-    if "=" not in text:
-        return dollars(text)
-    words = [word.partition("=") for word in text.split(",")]
-    return {key.strip(): float(number.removeprefix("$")) for key, _, number in words}
 
 
 GRID = Command(
@@ -212,7 +394,7 @@ COMMANDS: tuple[Command, ...] = (
         {"line": "history", "command": "history"},
         (
             ANY_NAME,
-            Option(("--delete",), "delete", "delete a run, with its texts", "ID", read=run_id),
+            Option(("--delete",), "delete", "delete a run, with its texts", "ID", read=whole),
         ),
     ),
     Command(
@@ -231,7 +413,7 @@ COMMANDS: tuple[Command, ...] = (
                    required=False, offers="files"),
             Option(("--mode",), "cassette_mode",
                    "mode of the cassette (default: auto; replay if no one can be prompted)", "M",
-                   choices=MODES),
+                   choices=CASSETTE_MODES),
             Option(("--status",), "status", "show what was replayed, missed, recorded and unused"),
             Option(("--prune",), "prune", "remove the recordings that this session has not used"),
             Option(("--off",), "off", "stop using the cassette"),

@@ -109,8 +109,15 @@ class TerminalLine:
         self._stream = stream
         self._width = 0
 
+    @property
+    def columns(self) -> int:
+        try:
+            return min(os.get_terminal_size(self._stream.fileno()).columns or 80, 100) - 1
+        except OSError:
+            return 79
+
     def show(self, text: str) -> None:
-        self._write(one_line(text, _count_columns(self._stream) - 1), "")
+        self._write(one_line(text, self.columns), "")
 
     def finish(self, text: str) -> None:
         self._write(text, "\n")
@@ -135,10 +142,9 @@ class StatusLine:
 
     def __init__(self, stream: TextIO | None, pause: float = 0.25) -> None:
         """Creates a line that is not drawn yet; `pause` is in seconds between two drawings."""
-        self._stream = stream if stream is not None and stream.isatty() else None
-        self._line = TerminalLine(self._stream) if self._stream else None
+        self.streams = stream is not None and stream.isatty()
+        self._line = TerminalLine(stream) if stream is not None and self.streams else None
         self._pause = pause
-        self.streams = self._stream is not None
         self._transcript = Transcript()
         self._started = self._drawn = time.monotonic()
 
@@ -147,7 +153,7 @@ class StatusLine:
 
     def tick(self) -> None:
         now = time.monotonic()
-        if self._stream is None or self._line is None or now - self._drawn < self._pause:
+        if self._line is None or now - self._drawn < self._pause:
             return
         self._drawn = now
         self._transcript.tick(now)
@@ -158,9 +164,8 @@ class StatusLine:
         calls = sum(call.times.started is not None for turn in turns for call in turn.calls)
         at_work = " › ".join(filter(None, ("".join(names[:1]), list_some(names[1:], 5))))
         counts = f"{plural(len(turns), 'turn')} · {plural(calls, 'call')}"
-        columns = _count_columns(self._stream) - 1
-        line = one_line(f"{at_work} · {counts} · {int(now - self._started)}s", columns)
-        room = columns - count_columns(line) - len(" · ")
+        line = one_line(f"{at_work} · {counts} · {int(now - self._started)}s", self._line.columns)
+        room = self._line.columns - count_columns(line) - len(" · ")
         drafts = [run.draft for run in runs if run.draft]
         words = next(filter(None, map(find_wait, reversed(runs))), "")
         if drafts and room > 0:
@@ -173,13 +178,6 @@ class StatusLine:
     def clear(self) -> None:
         if self._line is not None:
             self._line.clear()
-
-
-def _count_columns(stream: TextIO) -> int:
-    try:
-        return min(os.get_terminal_size(stream.fileno()).columns or 80, 100)
-    except OSError:
-        return 80
 
 
 def is_expected(error: AxeError | None, raises: str | None) -> bool:
@@ -199,6 +197,6 @@ def check_end(result: RunResult, options: Options, name: str) -> None:
         failure.place = result.place
         raise failure
     if (expected := options.overrides.expect) is not None:
-        from axe_nb.expectations.check import check  # most runs have none
+        from axe_nb.expectations import check  # most runs have none
 
         check(result, expected, name=name, agents_dir=options.overrides.agents_dir)

@@ -10,48 +10,47 @@ import asyncio
 import contextlib
 import os
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from axe_nb.agents.agent import Agent
-from axe_nb.agents.agent_files import creation_step, list_agents
-from axe_nb.agents.agent_tables import DEFAULT_LIMITS, parse_servers
+from axe_nb.agents.agent import Agent, creation_step, list_agents
+from axe_nb.agents.agent_tables import parse_servers
 from axe_nb.agents.files import expand_home
 from axe_nb.agents.globs import check_glob
-from axe_nb.agents.names import ANY, parse_model
+from axe_nb.agents.names import parse_model
 from axe_nb.agents.prompt import all_warnings, brief, fill_in
 from axe_nb.agents.provider_table import PROVIDERS, SEARCH, ProviderInfo
 from axe_nb.agents.user_config import Config, config_path, format_path
-from axe_nb.conversion.toml_tables import toml_fields
 from axe_nb.engine.make_provider import make, provider_for, server
 from axe_nb.engine.plan import check_agent_thinking, check_search
 from axe_nb.engine.toolbox import find_tools
 from axe_nb.errors import AxeError, ConfigError, ProviderError
 from axe_nb.mcp_servers.servers import Servers
 from axe_nb.messages.model_table import tell_end
-from axe_nb.providers import listing
+from axe_nb.providers import wire
+from axe_nb.providers.http import ask_server
 from axe_nb.providers.key_command import fill_in_key
 from axe_nb.providers.prices import Prices, make_price_error
-from axe_nb.providers.protocol import Provider, without_login
+from axe_nb.providers.protocol import Provider, Server, find_secrets, without_login
+from axe_nb.providers.reply_errors import masked_line
 from axe_nb.providers.thinking import THINKING
 from axe_nb.recording.history_recorder import find_reason_against, history_path
 from axe_nb.sandbox.find import find_sandbox
 from axe_nb.sandbox.view import make_view
-from axe_nb.text import list_some, plural, printable, quote
+from axe_nb.secrets import redact
+from axe_nb.text import list_some, nearest, plural, printable, quote
 from axe_nb.threads import in_thread
 from axe_nb.views.appearance import LOOKS
 
 State = Literal["right", "note", "wrong"]
 
-PACKAGES = ("axe-nb", "ipython", "ipykernel", "ipywidgets", "anywidget", "httpx")
-"""Packages whose versions are shown; not every environment has those of the notebook."""
-
 Models: TypeAlias = dict[str, list[str]]
+"""Model of a provider → the agents that use it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,6 @@ class Finding:
     what: str
     message: str
     next_step: str = ""
-    """The next step; empty if there is nothing to do."""
 
     def __str__(self) -> str:
         signs = {"right": LOOKS["completed"].sign, "note": "·", "wrong": LOOKS["error"].sign}
@@ -86,18 +84,12 @@ async def examine(
         provider, _, model = agent.model.partition("/")
         if model.strip():
             used.setdefault(provider, {}).setdefault(model, []).append(agent.name)
-    known = [info for info in config.known.values() if info.has_server]
-    names = [
-        info.name
-        for info in known
-        if info.name in used or info.name not in PROVIDERS or config.key_source(info.name)
+    asked = [
+        _check_provider(info, used.get(info.name, {}), config)
+        for info in config.known.values()
+        if info.has_server
     ]
-    async with asyncio.TaskGroup() as group:
-        asked = [
-            group.create_task(_check_server(name, used.get(name, {}), config)) for name in names
-        ]
-    keys = [await _check_key(info, used.get(info.name, {}), config) for info in known]
-    servers = [finding for task in asked for finding in task.result()]
+    of_providers = await asyncio.gather(*asked)
     tried = await _try_servers(config, agents)
     history = Finding("right", "history", f"runs are kept in {format_path(history_path())}")
     if why := find_reason_against():
@@ -108,24 +100,22 @@ async def examine(
         for model, users in models.items():
             message, step = tell_end(f"{provider}/{model}", date.today())
             if message:
-                needed = f"{message}, needed by {_format_agents({model: users})}"
+                needed = f"{message}, needed by {_format_agents(users)}"
                 ends.append(Finding("note", f"model {provider}/{model}", needed, step))
-    return [*first, *of_agents, *ends, *keys, *servers, *tried]
+    return [*first, *of_agents, *ends, *(row for rows in of_providers for row in rows), *tried]
 
 
 def _check_versions() -> Finding:
-    found = {}
-    for name in PACKAGES:
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    missing = [name for name in PACKAGES if name not in found]
-    listed = (f"{name} {found.get(name, '(not installed)')}" for name in PACKAGES)
-    message = ", ".join([f"Python {platform.python_version()}", *listed])
-    if not missing:
-        return Finding("right", "versions", message)
-    return Finding(
-        "note", "versions", message, f"to use notebooks: pip install {' '.join(missing)}"
-    )
+    listed, missing = [f"Python {platform.python_version()}"], []
+    # not every environment has the packages of the notebook
+    for name in ("axe-nb", "ipython", "ipykernel", "ipywidgets", "anywidget", "httpx"):
+        try:
+            listed.append(f"{name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            listed.append(f"{name} (not installed)")
+            missing.append(name)
+    step = f"to use notebooks: pip install {' '.join(missing)}" if missing else ""
+    return Finding("note" if missing else "right", "versions", ", ".join(listed), step)
 
 
 def _check_sandbox() -> Finding:
@@ -135,16 +125,17 @@ def _check_sandbox() -> Finding:
         return make_failed_finding("sandbox", error)
     except OSError as error:
         return Finding("note", "sandbox", f"cannot be tried: {error.strerror or error}")
+    lacks = ", ".join(sandbox.method.not_promised)
     if sandbox.level == "none":
+        message = "no sandbox works here, so commands need approval"
         step = "install bubblewrap, if your system has it" if os.name == "posix" else ""
-        return Finding("note", "sandbox", "no sandbox works here, so commands need approval", step)
-    name = f"{sandbox.level} ({sandbox.method.name}): a command "
-    said = name + ", ".join(sandbox.promises)
-    if not sandbox.method.not_promised:
-        return Finding("right", "sandbox", said)
-    message = f"{said}. But {', '.join(sandbox.method.not_promised)}"
-    step = "install bubblewrap for a stronger sandbox" if sandbox.level == "files" else ""
-    return Finding("note", "sandbox", message, step)
+    else:
+        promises = ", ".join(sandbox.promises)
+        message = f"{sandbox.level} ({sandbox.method.name}): a command {promises}"
+        message += f". But {lacks}" if lacks else ""
+        step = "install bubblewrap for a stronger sandbox" if sandbox.level == "files" else ""
+    is_full = sandbox.level != "none" and not lacks
+    return Finding("right" if is_full else "note", "sandbox", message, step)
 
 
 def _check_settings() -> tuple[Config, Finding]:
@@ -153,15 +144,14 @@ def _check_settings() -> tuple[Config, Finding]:
         config = Config.load()
     except ConfigError as error:
         return Config(), make_failed_finding("settings", error)
+    shown = format_path(path)
     if not path.exists():
-        return config, Finding(
-            "note", "settings", f"{format_path(path)} does not exist; it is optional"
-        )
+        return config, Finding("note", "settings", f"{shown} does not exist; it is optional")
     has_keys = any(table.get("api_key") for table in config.providers.values())
     if os.name == "posix" and path.stat().st_mode & 0o077 and has_keys:
-        message = f"{format_path(path)} contains keys and is readable by other users"
-        return config, Finding("wrong", "settings", message, f"chmod 600 {format_path(path)}")
-    return config, Finding("right", "settings", format_path(path))
+        message = f"{shown} contains keys and is readable by other users"
+        return config, Finding("wrong", "settings", message, f"chmod 600 {shown}")
+    return config, Finding("right", "settings", shown)
 
 
 def _check_agents(
@@ -181,8 +171,8 @@ def _check_agents(
             findings.append(make_failed_finding(f"agent {printable(name)}", error))
             continue
         agents.append(agent)
-        notes = (*all_warnings(agent), *_list_reach(agent))
-        findings += [Finding("note", f"agent {name}", note) for note in notes]
+        what = f"agent {name}"
+        findings += [Finding("note", what, warning) for warning in all_warnings(agent)]
         info = config.known.get(agent.model.partition("/")[0])
         has_rows = info is not None and info.has_server  # of its own, for its key and server
         for problem in problems(agent, find, scripts):
@@ -192,7 +182,7 @@ def _check_agents(
             # a cell may still define a missing script, an option a variable; a missing sub-agent
             # is an error when it is called
             is_note = is_missing or problem.key in (("sub_agents",), ("system_prompt",))
-            finding = make_failed_finding(f"agent {name}", problem.error)
+            finding = make_failed_finding(what, problem.error)
             findings.append(replace(finding, state="note") if is_note else finding)
     failed = {finding.what for finding in findings if finding.state == "wrong"}
     message = f"{len(names)} found, {len(names) - len(failed)} without problems"
@@ -201,78 +191,80 @@ def _check_agents(
     return agents, [Finding(state, "agents", message, step), *findings]
 
 
-async def _check_key(info: ProviderInfo, models: Models, config: Config) -> Finding:
-    provider, variable = info.name, info.key_variable
-    what = f"{provider} key"
-    if source := config.key_source(provider):
-        try:
-            asked = server(provider, config)
-            await fill_in_key(asked)
-        except (ConfigError, ProviderError) as error:
-            return make_failed_finding(what, error)
-        if command := asked.info.key_command:
-            return Finding("right", what, f"printed by {quote(command.name)} ({command.place})")
-        return Finding("right", what, f"set ({source})")
-    if not info.needs_key:
-        return Finding("note", what, f"{variable} is not set; requests are sent without a key")
-    if not models:
-        return Finding("note", what, f"{variable} is not set; no agent here needs it")
-    step = f"set {variable}, or api_key under [providers.{provider}] in config.toml"
-    return Finding(
-        "wrong", what, f"{variable} is not set, needed by {_format_agents(models)}", step
-    )
-
-
-async def _check_server(provider: str, models: Models, config: Config) -> list[Finding]:
-    what = f"{provider} server"
+async def _check_provider(info: ProviderInfo, models: Models, config: Config) -> list[Finding]:
+    """Examines a provider's key and, if the provider is in use, its server."""
+    name, variable = info.name, info.key_variable
+    what, source = f"{name} key", config.key_source(name)
+    if not source and info.needs_key:
+        unset = f"{variable} is not set"
+        if not models:
+            return [Finding("note", what, f"{unset}; no agent here needs it")]
+        users = _format_agents(agent for named in models.values() for agent in named)
+        step = f"set {variable}, or api_key under [providers.{name}] in config.toml"
+        return [Finding("wrong", what, f"{unset}, needed by {users}", step)]
     try:
-        asked = await fill_in_key(server(provider, config))
-    except ConfigError as error:
-        has_no_key = error.exit_code == 3  # (D-22); reported in the row of keys
-        return [] if has_no_key else [make_failed_finding(what, error)]
-    except ProviderError:  # its command prints no key: reported there too
-        return []
+        asked = await fill_in_key(server(name, config))
+    except (ConfigError, ProviderError) as error:
+        return [make_failed_finding(what, error)]
+    if command := asked.info.key_command:
+        key = Finding("right", what, f"printed by {quote(command.name)} ({command.place})")
+    elif source:
+        key = Finding("right", what, f"set ({source})")
+    else:
+        key = Finding("note", what, f"{variable} is not set; requests are sent without a key")
+    if not (source or models or name not in PROVIDERS):
+        return [key]
+    what, where = f"{name} server", format_address(asked)
     try:
-        names = await listing.models(asked)
+        names = await list_models(asked)
     except ProviderError as error:
-        where = listing.address(asked)
         if error.status in (404, 405, 501):  # 404 may also mean a wrong path
             step = f"if requests fail, check {asked.info.url_setting}"
             message = f"answers at {where}, but does not list its models"
-            return [Finding("note", what, message, step)]
+            return [key, Finding("note", what, message, step)]
         is_refused = error.category == "auth"
         message = f"up at {where}, but it rejects the key" if is_refused else error.detail
         at = "" if without_login(asked.base_url) in message else f" ({where})"
-        return [Finding("wrong", what, f"{message}{at}", error.hint or "check its base_url")]
-    up = Finding("right", what, f"up at {listing.address(asked)}, {plural(len(names), 'model')}")
-    missing = [model for model in models if not listing.has(model, names)]
-    findings = [up]
-    for model in missing:
-        message = f"has no {quote(model)}, needed by {_format_agents({model: models[model]})}"
-        step = listing.advice(asked.info, model, names) or "choose another model"
+        return [key, Finding("wrong", what, f"{message}{at}", error.hint or "check its base_url")]
+    findings = [key, Finding("right", what, f"up at {where}, {plural(len(names), 'model')}")]
+    for model, agents in models.items():
+        # Ollama adds `:latest`, Gemini `models/`
+        if not {model, f"{model}:latest", f"models/{model}"}.isdisjoint(names):
+            continue
+        step = f"it has {list_some(names, 5)}" if names else "choose another model"
+        if pull := asked.info.pull:
+            step = f"`{pull.format(model=shlex.quote(model))}`"
+        elif near := nearest(model, names):
+            step = f"did you mean {quote(near)}?"
+        message = f"has no {quote(model)}, needed by {_format_agents(agents)}"
         findings.append(Finding("wrong", what, message, step))
     return findings
 
 
-def _format_agents(models: Models) -> str:
-    agents = sorted({agent for users in models.values() for agent in users})
+async def list_models(server: Server) -> Sequence[str]:
+    """Returns the sorted names of the server's models; raises ProviderError if it cannot tell."""
+    try:
+        async with asyncio.timeout(3.0):
+            data = await ask_server(server, server.info.models_path)
+    except TimeoutError:
+        message = f"no answer from {format_address(server)} within 3s"
+        raise ProviderError("timeout", message) from None
+    field, key = server.info.models_keys
+    entries = wire.tables(data.get(field), field)
+    found = (masked_line(wire.text(entry.get(key)), 120) for entry in entries)
+    return sorted({name for name in found if name})
+
+
+def format_address(server: Server) -> str:
+    """Formats the root of the server's API, without login and keys."""
+    find_secrets(server)
+    query = server.info.query
+    return redact(without_login(server.base_url) + server.info.api_path + (query and f"?{query}"))
+
+
+def _format_agents(names: Iterable[str]) -> str:
+    agents = sorted(set(names))
     return f"{'agent' if len(agents) == 1 else 'agents'} {list_some(agents, 3)}"
-
-
-def _list_reach(agent: Agent) -> Iterator[str]:
-    """Yields the limits that an agent lifts, and the hosts and prompts that it opens up."""
-    lifted = [
-        f"limits.{key.name} = 0"
-        for key in toml_fields(type(DEFAULT_LIMITS))
-        if getattr(DEFAULT_LIMITS, key.name) and not getattr(agent.limits, key.name)
-    ]
-    if lifted:
-        yield f"{', '.join(lifted)}: no limit"
-    if ANY in agent.allowed_hosts:
-        yield 'allowed_hosts = ["*"]: fetch and commands can reach every host without asking'
-    if agent.sub_agents and agent.sub_agents_config.ask == "person":
-        key = 'sub_agents_config.ask = "person"'
-        yield f"{key}: its sub-agents ask you, with their place in the tree"
 
 
 async def _try_servers(config: Config, agents: Iterable[Agent]) -> list[Finding]:
@@ -321,13 +313,12 @@ def problems(
     found: list[Problem] = []
 
     def check(
-        key: str | tuple[str, str], entry: str, is_mistake: bool, run: Callable[[], object]
+        key: str, entry: str, is_mistake: bool, run: Callable[..., object], *words: object
     ) -> None:
         try:
-            run()
+            run(*words)
         except ConfigError as error:
-            path = (key,) if isinstance(key, str) else key
-            found.append(Problem(path, entry, error, is_mistake))
+            found.append(Problem(tuple(key.split(".", 1)), entry, error, is_mistake))
 
     def check_price() -> None:
         if not Prices(Config.load()).knows(agent.model):
@@ -341,28 +332,28 @@ def problems(
         run(agent, made)
 
     provider, _, name = agent.model.partition("/")
-    check("model", "", True, partial(parse_model, agent.model))
+    check("model", "", True, parse_model, agent.model)
     if provider.strip() and name.strip():
         is_unknown = False
         with contextlib.suppress(ConfigError):  # of the settings, which has a row of its own
             is_unknown = provider not in Config.load().known
         check("model", "", is_unknown, lambda: provider_for(Config.load(), scripts)(provider, name))
-        check(("params", THINKING), "", False, partial(check_model, check_agent_thinking))
-        check("tools", SEARCH, False, partial(check_model, check_search))
-    check("system_prompt", "", False, partial(fill_in, agent))
+        check(f"params.{THINKING}", "", False, check_model, check_agent_thinking)
+        check("tools", SEARCH, False, check_model, check_search)
+    check("system_prompt", "", False, fill_in, agent)
     bare = replace(agent, vars={}, tools=(), permissions={}, files=(), skill="", workdir="")
     for tool in agent.tools:
-        check("tools", tool, True, partial(find_tools, replace(bare, tools=(tool,))))
+        check("tools", tool, True, find_tools, replace(bare, tools=(tool,)))
     for tool, decision in agent.permissions.items():
         own = (tool,) if tool in agent.tools else ()
         alone = replace(bare, tools=own, permissions={tool: decision})
-        check(("permissions", tool), "", True, partial(find_tools, alone))
+        check(f"permissions.{tool}", "", True, find_tools, alone)
     for pattern in agent.files:
-        check("files", pattern, True, partial(check_glob, pattern))
+        check("files", pattern, True, check_glob, pattern)
     if agent.limits.max_cost:
-        check(("limits", "max_cost"), "", False, check_price)
-    check("workdir", "", False, partial(brief, replace(bare, workdir=agent.workdir)))
-    check("skill", "", False, partial(brief, replace(bare, skill=agent.skill)))
+        check("limits.max_cost", "", False, check_price)
+    check("workdir", "", False, brief, replace(bare, workdir=agent.workdir))
+    check("skill", "", False, brief, replace(bare, skill=agent.skill))
     for one in agent.sub_agents:
-        check("sub_agents", one, False, partial(find, one))
+        check("sub_agents", one, False, find, one)
     return sorted(found, key=lambda problem: not problem.is_mistake)

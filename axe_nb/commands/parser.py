@@ -13,14 +13,27 @@ import shutil
 import textwrap
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NoReturn
 
-from axe_nb.agents.agent_files import has_file
-from axe_nb.commands.command_table import ABOUT, EXAMPLES, PROGRAMS, RUN, Command, commands_of
-from axe_nb.commands.options import BARE_PROMPT, OPTION_GROUPS, Face, Option
+from axe_nb.agents.agent import has_agent_file
+from axe_nb.commands.command_table import (
+    ABOUT,
+    BARE_PROMPT,
+    EXAMPLES,
+    OPTION_GROUPS,
+    PROGRAMS,
+    RUN,
+    WANTED,
+    Command,
+    Face,
+    Option,
+    commands_of,
+)  # fmt: skip
 from axe_nb.errors import ConfigError
 from axe_nb.session.overrides import Overrides, keep_for_tree
+from axe_nb.session.session import session
 from axe_nb.text import nearest, quote
 
 DATA = "\0"
@@ -62,11 +75,7 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 class Parser(argparse.ArgumentParser):
     """An argument parser that raises errors instead of exiting."""
 
-    page = ""
-    """Command line that shows its help, if it has no `--help`."""
-
     def __init__(self, program: str, *, add_help: bool, about: str = "") -> None:
-        """Creates a parser without options, whose usage begins with `program`."""
         fold = textwrap.TextWrapper(shutil.get_terminal_size().columns - 2, break_on_hyphens=False)
         examples = textwrap.indent(EXAMPLES.get(program, ""), "  ")
         super().__init__(
@@ -81,7 +90,6 @@ class Parser(argparse.ArgumentParser):
         return any(action.dest == BARE_PROMPT.keyword for action in self._actions)
 
     def error(self, message: str) -> NoReturn:
-        """Raises a UsageError with the next step, if one is known."""
         message = message.replace(DATA, "").replace(repr(DATA)[1:-1], "")
         before, _, unrecognized = message.partition("unrecognized arguments: ")
         unknown = unrecognized.split()[0] if unrecognized and not before else ""
@@ -89,8 +97,10 @@ class Parser(argparse.ArgumentParser):
         if message.endswith(": expected one argument"):
             flag = message.partition(":")[0].rpartition("/")[2].removeprefix("argument ")
             message += f"; write a value that begins with a dash as {flag}=…"
-        elif self.page and unknown in ("-h", "--help"):
-            message += f"; see {self.page}"
+        elif unknown in ("-h", "--help"):
+            program = self.prog
+            is_cell = program.startswith("%%")
+            message += f"; see {f'{program}?' if is_cell else program.replace('%axe', '%axe help')}"
         elif near:
             message += f"; did you mean {near}?"
         elif unknown and not unknown.startswith("-") and self.takes_prompt:
@@ -104,16 +114,38 @@ def parser(command: Command, face: Face) -> Parser:
     """Builds the parser of a command in one interface; it raises UsageError."""
     about = f"{command.help[:1].upper()}{command.help[1:]}."
     made = Parser(command.program(face), add_help=face == "command", about=about)
-    if face != "command":
-        made.page = f"%axe help {command.words[face]}" if face == "line" else f"{made.prog}?"
     options = command.options_of(face)
-    known = {name: made.add_argument_group(name) for name in OPTION_GROUPS
-             if any(option.group == name for option in options)}  # fmt: skip
+    groups = {option.group for option in options}
+    known = {name: made.add_argument_group(name) for name in OPTION_GROUPS if name in groups}
     for option in options:
-        _add_option(known.get(option.group, made) if option.flags else made, option)
+        about, default, rest = option.help.partition(" (default")
+        chosen = f": {', '.join(option.choices)}" if option.choices else ""
+        group = known.get(option.group, made) if option.flags else made
+        how: dict[str, Any] = {"help": f"{about}{chosen}{default}{rest}".replace("%", "%%")}
+        if option.metavar:
+            how |= {"metavar": option.metavar, "type": partial(_read, option)}
+        if not option.flags:
+            nargs = "+" if option.repeated else None if option.required else "?"
+            group.add_argument(option.keyword, nargs=nargs, **how)
+            continue
+        if not option.metavar:
+            how |= {"action": "store_const", "const": option.value}
+        else:
+            how["action"] = "append" if option.repeated else "store"
+            how["choices"] = option.choices or None
+        group.add_argument(*option.flags, dest=option.keyword, **how)
     # argparse formats the usage again for intermixed arguments, so the % of `%axe` is escaped
     made.usage = made.format_usage().removeprefix("usage: ").rstrip().replace("%", "%%")
     return made
+
+
+def _read(option: Option, word: str) -> Any:
+    text = word.replace(DATA, "", 1)  # without the mark of a variable
+    try:
+        return option.read(text)
+    except ValueError:
+        message = f"takes {WANTED[option.read]}, not {quote(text)}"
+        raise argparse.ArgumentTypeError(message) from None
 
 
 def list_parser(face: Face, group: str = "") -> Parser:
@@ -132,29 +164,6 @@ def list_parser(face: Face, group: str = "") -> Parser:
     for word, about in found.items():
         listed.add_parser(word, help=about.replace("%", "%%"))
     return made
-
-
-def _add_option(made: argparse._ActionsContainer, option: Option) -> None:
-    about, default, rest = option.help.partition(" (default")
-    chosen = f": {', '.join(option.choices)}" if option.choices else ""
-    told = f"{about}{chosen}{default}{rest}".replace("%", "%%")
-
-    def read(word: str) -> Any:
-        return option.read(word.replace(DATA, "", 1))  # without the mark of a variable
-
-    if not option.flags:
-        nargs = "+" if option.repeated else None if option.required else "?"
-        made.add_argument(option.keyword, metavar=option.metavar, nargs=nargs, type=read, help=told)
-    elif not option.metavar:
-        made.add_argument(
-            *option.flags, dest=option.keyword, action="store_const", const=option.value,
-            default=not option.value, help=told,
-        )  # fmt: skip
-    else:
-        made.add_argument(
-            *option.flags, dest=option.keyword, metavar=option.metavar, help=told, type=read,
-            action="append" if option.repeated else "store", choices=option.choices or None,
-        )  # fmt: skip
 
 
 def command_of(words: Sequence[str]) -> tuple[Command, Sequence[str]]:
@@ -186,12 +195,14 @@ def command_of(words: Sequence[str]) -> tuple[Command, Sequence[str]]:
 def advise_command(face: Face, word: str, known: Collection[str]) -> str:
     """Returns the hint for a word that is not a command."""
     other: Face = "line" if face == "command" else "command"
+    if word in session.agents or has_agent_file(word, session.defaults.get("agents_dir")):
+        if face == "command":
+            return f"to run the agent: axe-nb run {word}"
+        return f"to run the agent, start a cell with %%axe {word} and put the prompt below it"
     first = dict.fromkeys(name.split()[0] for name in known)
     meant = [name for name in known if name.partition(" ")[2] == word]
     if near := meant or list(filter(None, [nearest(word, first)])):
         return f"did you mean {' or '.join(map(quote, near))}?"
-    if has_file(word):
-        return f"to run the agent: {'%%axe' if face == 'line' else 'axe-nb run'} {word}"
     if word in commands_of(other):
         where = "notebook" if other == "line" else "terminal"
         return f"it is a {where} command: {commands_of(other)[word].program(other)}"
@@ -199,17 +210,16 @@ def advise_command(face: Face, word: str, known: Collection[str]) -> str:
 
 
 def parse(command: Command, face: Face, line: str | Sequence[str]) -> argparse.Namespace:
-    """Parses an option line, or its words.
+    """Parses an option line, or its words; omitted options are None.
 
-    Omitted options are None; omitted flags are the opposite of their value. A word that begins with
-    `DATA` is never an option, nor `--`.
+    A word that begins with `DATA` is never an option, nor `--`.
     """
     made = parser(command, face)
     words = split_line(command, face, line) if isinstance(line, str) else list(line)
     if not made.add_help and words[-1:] in (["-h"], ["--help"]):
         made.error(f"unrecognized arguments: {words[-1]}")
     options = [option for option in command.options_of(face) if option.repeated and option.flags]
-    found = made.parse_intermixed_args(_repeat_flags(made, words, options))
+    found = made.parse_intermixed_args(_repeat_flags(made, words, {o.flag for o in options}))
     for option in options:
         if (given := getattr(found, option.keyword)) is not None:
             setattr(found, option.keyword, dict(given))
@@ -232,29 +242,25 @@ def split_line(command: Command, face: Face, line: str) -> list[str]:
         parser(command, face).error(f"{str(error)[0].lower()}{str(error)[1:]}")
 
 
-def _repeat_flags(made: Parser, words: Sequence[str], options: Sequence[Option]) -> list[str]:
+def _repeat_flags(made: Parser, words: Sequence[str], flags: Collection[str]) -> list[str]:
     """Rewrites `--param A=1 B=2` as `--param A=1 --param B=2`.
 
     An option that takes several values would swallow the name of the agent after them. A value with
     spaces needs a flag of its own wherever it may be the prompt.
     """
-    flags = {flag for option in options for flag in option.flags}
+    value = r"\S*" if made.takes_prompt else ".*"
+    # KEY=VALUE; a later equals sign belongs to a text, such as an address
+    pair = re.compile(rf"[^\W\d][\w.-]*=(?!=)({DATA}.*|{value})", re.DOTALL)
     written: list[str] = []
     repeating = ""
     for number, word in enumerate(words):
         if word == "--":
             return [*written, *words[number:]]
-        is_first = bool(repeating) and written[-1] == repeating
-        # KEY=VALUE; neither data nor a text with a later equals sign, such as an address
-        pair = re.fullmatch(r"[^\W\d][\w.-]*=(?!=)(.*)", word, re.DOTALL)
         if word in flags:
             repeating = word
-        elif repeating and not is_first:
-            may_be_prompt = made.takes_prompt and re.search(r"\s", pair[1]) if pair else True
-            if pair and (pair[1].startswith(DATA) or not may_be_prompt):
-                written.append(repeating)
-            else:
-                repeating = ""
+        elif repeating and written[-1] != repeating:  # not its first value
+            repeating = repeating if pair.fullmatch(word) else ""
+            written += [repeating] if repeating else []
         written.append(word)
     return written
 
@@ -270,9 +276,7 @@ def parse_run(
     `defaults` are values of options that the line omits; `--output` may name one of the user's
     variables, `names`.
     """
-    found = vars(parse(RUN, face, line))
-    unset = {o.keyword: not o.value for o in RUN.options_of(face) if o.flags and not o.metavar}
-    given = {k: v for k, v in found.items() if v is not None and v is not unset.get(k)}
+    given = {k: v for k, v in vars(parse(RUN, face, line)).items() if v is not None}
     if BARE_PROMPT.keyword in given:
         if "prompt" in given:
             parser(RUN, face).error("the prompt is given twice: with -p and as an argument")

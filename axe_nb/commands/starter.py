@@ -13,8 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TextIO
 
-from axe_nb.agents.agent import Agent
-from axe_nb.agents.agent_files import first_model, scaffold
+from axe_nb.agents.agent import Agent, first_model, scaffold
 from axe_nb.agents.files import display_path, write_new
 from axe_nb.agents.trust import trust_new_folder
 from axe_nb.commands.console import StatusLine

@@ -36,14 +36,9 @@ def prompt_of(
     first_line: int = 2,
     pictures: list[Picture] | None = None,
 ) -> str:
-    """Makes the prompt from a cell's body.
+    """Makes the prompt from a cell's body; `raw` leaves `{{ … }}` unchanged.
 
-    Args:
-        body: the text below the magic.
-        namespace: the user's variables.
-        raw: if True, `{{ … }}` is left unchanged.
-        first_line: line number of the body in its editor, for messages; the magic is line 1 (D-41).
-
+    `first_line` is the line of the body in its editor, for messages; the magic is line 1 (D-41).
     Raises ConfigError: an expression uses an unknown name or fails; the message has its line.
     """
     body = body.removesuffix("\n")  # some front ends add one, some do not
@@ -66,10 +61,8 @@ def interpolate(
 ) -> str:
     """The text with every `{{ expr }}` replaced by its value; values are not expanded again.
 
-    Args:
-        first_line: number of the text's first line, for messages.
-        pictures: receives the values that are pictures, whose marks are in the text; None = they
-            are like any other value.
+    `pictures` receives those that are pictures, whose marks are in the text; None = they are like
+    any other value.
     """
     pieces: list[str] = []
     at = 0

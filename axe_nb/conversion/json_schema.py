@@ -63,10 +63,8 @@ class TooSlow(Exception):
 def clean_schema(given: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Returns a schema that can be used, without the keywords that say where it comes from.
 
-    Args:
-        where: what the schema is, for the error: `[output]`.
-
-    Raises ConfigError: it is not a JSON Schema (2020-12), too large, or refers to another place.
+    Raises ConfigError: it is not a JSON Schema (2020-12), too large, or refers to another place;
+    `where` says in the message what it is: `[output]`.
     """
     schema = {key: value for key, value in given.items() if key not in AT_ROOT}
     if not all(isinstance(key, str) for key in schema):
@@ -188,11 +186,45 @@ def _format_path(path: Iterable[str | int]) -> str:
 def _make_validator(schema: Mapping[str, Any], deadline: float) -> Any:
     """Makes a validator that loads nothing and checks the deadline at each keyword.
 
-    It descends into data by way of keywords only, so that no check goes on for long after that.
+    It descends into data by way of keywords only, so that no check goes on for long after that. The
+    library would check four of them with patterns without a limit, or in quadratic time.
     """
     import referencing
-    from jsonschema import Draft202012Validator
+    from jsonschema import Draft202012Validator, ValidationError
     from jsonschema.validators import extend
+
+    def matches(pattern: str, text: str) -> bool:
+        try:
+            return compile_pattern(pattern).search(text, timeout=MAX_PATTERN_SECONDS) is not None
+        except TimeoutError:
+            raise TooSlow from None
+
+    def check_pattern(validator: Any, pattern: str, data: Any, schema: Any) -> Iterator[Any]:
+        if isinstance(data, str) and not matches(pattern, data):
+            yield ValidationError(f"{data!r} does not match {pattern!r}")
+
+    def check_patterns(validator: Any, patterns: Any, data: Any, schema: Any) -> Iterator[Any]:
+        for pattern, below in patterns.items() if isinstance(data, dict) else ():
+            for key, value in data.items():
+                if matches(pattern, key):
+                    yield from validator.descend(value, below, path=key, schema_path=pattern)
+
+    def check_additional(validator: Any, below: Any, data: Any, schema: Any) -> Iterator[Any]:
+        if not isinstance(data, dict):
+            return
+        known, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
+        others = [k for k in data if k not in known and not any(matches(p, k) for p in patterns)]
+        if isinstance(below, Mapping):
+            for key in others:
+                yield from validator.descend(data[key], below, path=key)
+        elif not below and others:
+            yield ValidationError(f"unexpected {list_some([*map(quote, others)], MAX_MISTAKES)}")
+
+    def check_unique(validator: Any, wanted: Any, data: Any, schema: Any) -> Iterator[Any]:
+        if not wanted or not isinstance(data, list):
+            return
+        if len({json.dumps(item, sort_keys=True) for item in data}) < len(data):
+            yield ValidationError("it contains an item more than once")
 
     def timed(check: Keyword) -> Keyword:
         def check_in_time(validator: Any, value: Any, data: Any, schema: Any) -> Iterable[Any]:
@@ -202,65 +234,12 @@ def _make_validator(schema: Mapping[str, Any], deadline: float) -> Any:
 
         return check_in_time
 
-    keywords = {**Draft202012Validator.VALIDATORS, **_OWN}
+    keywords = {
+        **Draft202012Validator.VALIDATORS,
+        "additionalProperties": check_additional,
+        "pattern": check_pattern,
+        "patternProperties": check_patterns,
+        "uniqueItems": check_unique,
+    }
     bounded = extend(Draft202012Validator, {key: timed(keywords[key]) for key in keywords})
     return bounded(schema, registry=referencing.Registry())
-
-
-def _matches(pattern: str, text: str) -> bool:
-    """True if a pattern matches somewhere in a text. Raises TooSlow: it takes too long."""
-    try:
-        return compile_pattern(pattern).search(text, timeout=MAX_PATTERN_SECONDS) is not None
-    except TimeoutError:
-        raise TooSlow from None
-
-
-def _check_pattern(validator: Any, pattern: str, data: Any, schema: Any) -> Iterator[Any]:
-    if isinstance(data, str) and not _matches(pattern, data):
-        yield _make_mistake(f"{data!r} does not match {pattern!r}")
-
-
-def _check_pattern_properties(
-    validator: Any, patterns: Mapping[str, Any], data: Any, schema: Any
-) -> Iterator[Any]:
-    if isinstance(data, dict):
-        for pattern, below in patterns.items():
-            for key, value in data.items():
-                if _matches(pattern, key):
-                    yield from validator.descend(value, below, path=key, schema_path=pattern)
-
-
-def _check_additional(
-    validator: Any, below: Any, data: Any, schema: Mapping[str, Any]
-) -> Iterator[Any]:
-    if not isinstance(data, dict):
-        return
-    known, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
-    others = [k for k in data if k not in known and not any(_matches(p, k) for p in patterns)]
-    if isinstance(below, Mapping):
-        for key in others:
-            yield from validator.descend(data[key], below, path=key)
-    elif not below and others:
-        yield _make_mistake(f"unexpected {list_some([*map(quote, others)], MAX_MISTAKES)}")
-
-
-def _check_unique(validator: Any, wanted: Any, data: Any, schema: Any) -> Iterator[Any]:
-    if wanted and isinstance(data, list):
-        texts = {json.dumps(item, sort_keys=True) for item in data}
-        if len(texts) < len(data):
-            yield _make_mistake("it contains an item more than once")
-
-
-def _make_mistake(message: str) -> Any:
-    from jsonschema import ValidationError
-
-    return ValidationError(message)
-
-
-_OWN: Mapping[str, Keyword] = {
-    "additionalProperties": _check_additional,
-    "pattern": _check_pattern,
-    "patternProperties": _check_pattern_properties,
-    "uniqueItems": _check_unique,
-}
-"""Keywords that the library checks with patterns without a limit, or in quadratic time."""

@@ -91,7 +91,7 @@ class Parts:
     def read(self, value: Any, at: str, hint: Any) -> Any:
         """Reads a value, or the part that it refers to. Raises ConfigError."""
         if not (isinstance(value, dict) and value.keys() == {PART}):
-            return _read_picture(value, at) if hint is Picture else _read(hint, value, at, self)
+            return _read(hint, value, at, self)
         digest = value[PART]
         if not isinstance(digest, str) or digest not in self.values:
             raise ConfigError(f"a part is missing: {quote(cut_chars(at, 200, '…'))}")
@@ -99,14 +99,11 @@ class Parts:
             self._made[digest, hint] = self.read(self.values[digest], at, hint)
         return self._made[digest, hint]
 
-    def begin(self) -> None:
-        """Starts a new value, also after one that failed."""
-        self._new = {}
-
     def take(self) -> dict[str, Any]:
         """Returns the parts that the current value is the first to use."""
-        self.values.update(self._new)
-        return self._new
+        new, self._new = self._new, {}
+        self.values.update(new)
+        return new
 
     def forget(self, data: Mapping[str, Any]) -> None:
         """Forgets the parts of data that could not be saved, so that later data includes them."""
@@ -119,11 +116,17 @@ class Writer(NamedTuple):
 
     clean: Filter | None
     parts: Parts
+    cleaned: dict[str, str]
+    """Text → without secrets: a result has most of its texts three times."""
 
     def text(self, value: Any) -> str:
         """Returns any value as text, without secrets."""
         text = value if type(value) is str else str(jsonable(value))
-        return self.clean.text(text) if self.clean else text
+        if self.clean is None:
+            return text
+        if text not in self.cleaned:
+            self.cleaned[text] = self.clean.text(text)
+        return self.cleaned[text]
 
     def any(self, value: Any) -> Any:
         """Returns a value of any type as JSON data, without secrets."""
@@ -149,17 +152,11 @@ def to_json(value: Any, clean: Filter | None = None, parts: Parts | None = None)
 
     What JSON cannot hold, which only the user's own code can put into a conversation, becomes a
     list if it is a tuple, else a text. Bytes become text, those that are not UTF-8 half characters.
-
-    Args:
-        clean: applied to the texts and keys that come from people, models and tools.
-        parts: those that the file has already; None = it has none.
-
-    Raises ConfigError: it is nested too deeply.
+    `parts` are those that the file has already. Raises ConfigError: it is nested too deeply.
     """
     parts = Parts() if parts is None else parts
-    parts.begin()
     try:
-        data: dict[str, Any] = _write(type(value), value, Writer(clean, parts))
+        data: dict[str, Any] = _write(type(value), value, Writer(clean, parts, {}))
     except RecursionError:
         raise ConfigError(f"{type(value).__name__} is nested too deeply to save") from None
     new = parts.take()
@@ -169,10 +166,8 @@ def to_json(value: Any, clean: Filter | None = None, parts: Parts | None = None)
 def from_json(kind: type[T], data: object, parts: Parts | None = None) -> T:
     """Returns the dataclass that the data was made of; unknown keys are ignored.
 
-    Args:
-        parts: those of the file that were read before the data; its own are added.
-
-    Raises ConfigError: a value is missing or wrong, or nested too deeply; names its place.
+    `parts` are those of the file that were read before; those of the data are added. Raises
+    ConfigError: a value is missing or wrong, or nested too deeply; names its place.
     """
     parts = Parts() if parts is None else parts
     try:
@@ -281,7 +276,13 @@ def _read(hint: Any, value: Any, at: str, parts: Parts) -> Any:
         except (AttributeError, UnicodeEncodeError):
             raise make_error(at, "bytes encoded as text", value) from None
     if origin is Picture:
-        return parts.read(value, at, Picture)
+        if isinstance(value, dict) and value.keys() == {PART}:
+            return parts.read(value, at, Picture)
+        try:
+            return Picture(b64decode(value, validate=True))
+        except (ConfigError, TypeError, ValueError) as error:
+            where = quote(cut_chars(at, 200, "…"))
+            raise ConfigError(f"the picture {where} is damaged: {error}"[:400]) from None
     if origin is Literal:
         options = [json.dumps(option) for option in arguments]
         if json.dumps(value) not in options:
@@ -296,7 +297,11 @@ def _read(hint: Any, value: Any, at: str, parts: Parts) -> Any:
         raise make_error(at, "an object", value)
     if origin in OBJECTS:
         return {k: _read(arguments[1], one, f"{at}.{k}", parts) for k, one in value.items()}
-    kind = origin
+    return _read_record(origin, value, at, parts)
+
+
+def _read_record(kind: Any, value: Mapping[str, Any], at: str, parts: Parts) -> Any:
+    """Returns the dataclass or exception that JSON data represents. Raises ConfigError."""
     if issubclass(kind, AxeError):
         known = tuple(name for name, error in ERRORS.items() if issubclass(error, kind))
         place = f"{at}.type" if at else "type"
@@ -318,14 +323,6 @@ def _read(hint: Any, value: Any, at: str, parts: Parts) -> Any:
     error: AxeError = kind(**values)
     error.place = where
     return error
-
-
-def _read_picture(text: Any, at: str) -> Picture:
-    try:
-        return Picture(b64decode(text, validate=True))
-    except (ConfigError, TypeError, ValueError) as error:
-        where = quote(cut_chars(at, 200, "…"))
-        raise ConfigError(f"the picture {where} is damaged: {error}"[:400]) from None
 
 
 @cache

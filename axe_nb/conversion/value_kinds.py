@@ -13,7 +13,7 @@ from collections import UserString
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set, ValuesView
 from datetime import date, time
 from enum import Enum
-from types import ModuleType, NoneType, SimpleNamespace
+from types import NoneType, SimpleNamespace
 from typing import Any, NamedTuple, TypeAlias
 
 from axe_nb.conversion.own_text import describe, own_text, remove_addresses, type_name
@@ -78,14 +78,6 @@ def find_picture(value: object) -> str:
     return kind.__name__ if shows_itself or find_figure(value) is not None else ""
 
 
-def open_safely(value: Any) -> Opened:
-    """Returns the parts of a value, or its type's name if its own methods fail."""
-    try:
-        return open_value(value)
-    except Exception:
-        return Leaf(describe(value))
-
-
 def key_of(member: Enum) -> str:
     """Returns the key of an enum member: its value if all values are strings, else its name."""
     by_value = all(isinstance(other.value, str) for other in type(member))
@@ -96,11 +88,9 @@ def open_value(value: Any) -> Opened:
     """Returns the parts of a value. Raises whatever the value's own methods raise."""
     if isinstance(value, Items | Table):
         return value
-    if type(value) not in (str, int, float, bool, NoneType):
-        for name, open_ in _LIBRARIES.items():
-            module = sys.modules.get(name)
-            if module is not None and (opened := open_(module, value)) is not None:
-                return opened
+    is_plain = type(value) in (str, int, float, bool, NoneType, dict, list, tuple)
+    if not is_plain and (opened := _open_of_library(value)) is not None:
+        return opened
     match value:
         case Enum():
             return Leaf(key_of(value))
@@ -155,49 +145,57 @@ def _open_object(value: Any) -> Opened:
     return Leaf(own_text(value))
 
 
-def _is(value: object, module: ModuleType, *names: str) -> bool:
-    """True if a value has one of a module's types."""
-    kinds = (getattr(module, name, None) for name in names)
-    return any(isinstance(kind, type) and issubclass(type(value), kind) for kind in kinds)
+def _open_of_library(value: Any) -> Opened | None:
+    """Opens a value of numpy, pandas, polars or pydantic; returns None for all others."""
+    kinds = {f"{str(k.__module__).partition('.')[0]}.{k.__name__}" for k in type(value).__mro__}
+    if kinds & {"pandas.NaTType", "pandas.NAType", "numpy.MaskedConstant"}:
+        return Leaf(None)
+    if "pandas.DataFrame" in kinds:
+        return _open_frame(value, value.columns)
+    if "pandas.Series" in kinds:
+        return _open_frame(value.to_frame(), ["value" if value.name is None else value.name])
+    if kinds & {"pandas.Index", "pandas.ExtensionArray"}:
+        return Items(iter(value), len(value))
+    if "polars.LazyFrame" in kinds:
+        return Leaf(describe(value))
+    if kinds & {"polars.DataFrame", "polars.Series"}:
+        is_frame = "polars.DataFrame" in kinds
+        frame = value if is_frame else value.to_frame()
 
+        def read_columns(start: int, stop: int, width: int) -> Iterator[Sequence[Any]]:
+            columns = frame.slice(start, stop - start).get_columns()[:width]
+            return (column.to_list() for column in columns)
 
-def _open_numpy(numpy: ModuleType, value: Any) -> Opened | None:
-    if _is(value, numpy, "ndarray"):
+        labels = value.columns if is_frame else [value.name or "value"]
+        return Table(labels, frame.height, read_columns)
+    if "pydantic.BaseModel" in kinds:
+        try:
+            return open_value(value.model_dump(warnings=False))
+        except Exception:  # a model within itself, or a serializer of the user's
+            return open_value(dict(vars(value)))
+    if "numpy.ndarray" in kinds:
         if value.ndim == 0:
-            masked = getattr(numpy.ma, "masked", None)
-            return Leaf(None) if value is masked else open_value(value[()])
+            return open_value(value[()])
         is_masked = hasattr(value, "mask")
-        items = value if is_masked else numpy.asarray(value)
+        items = value if is_masked else sys.modules["numpy"].asarray(value)
         is_plain = is_masked or items.dtype.kind in "biu" or items.dtype == "f8"
 
-        def read() -> Iterator[Any]:
+        def read_items() -> Iterator[Any]:
             for start in range(0, len(items), BLOCK):
                 block = items[start : start + BLOCK]
                 yield from block.tolist() if is_plain and items.ndim == 1 else block
 
-        return Items(read(), len(items))
-    if not _is(value, numpy, "generic") or isinstance(value, str | bytes):
+        return Items(read_items(), len(items))
+    if "numpy.generic" not in kinds or isinstance(value, str | bytes):
         return None
     match value.dtype.kind:
         case "m" | "M":
-            return Leaf(None if numpy.isnat(value) else str(value))
+            return Leaf(None if str(value) == "NaT" else str(value))
         case "f":  # without the digits that a number of 32 bits only seems to have in 64
             return open_value(float(str(value)))
         case "V" if names := value.dtype.names:
             return Entries(((name, value[name]) for name in names), len(names))
     return open_value(value.item())
-
-
-def _open_pandas(pandas: ModuleType, value: Any) -> Opened | None:
-    if _is(value, pandas, "DataFrame"):
-        return _open_frame(value, value.columns)
-    if _is(value, pandas, "Series"):
-        return _open_frame(value.to_frame(), ["value" if value.name is None else value.name])
-    extensions = sys.modules.get("pandas.api.extensions", pandas)
-    if _is(value, pandas, "Index") or _is(value, extensions, "ExtensionArray"):
-        return Items(iter(value), len(value))
-    is_missing = any(value is getattr(pandas, name, None) for name in ("NaT", "NA"))
-    return Leaf(None) if is_missing else None
 
 
 def _open_frame(frame: Any, columns: Iterable[Any]) -> Table:
@@ -223,37 +221,3 @@ def _label(label: Any) -> str:
     if isinstance(label, tuple):
         return " / ".join(part for part in map(_label, label) if part)
     return own_text(label)
-
-
-def _open_polars(polars: ModuleType, value: Any) -> Opened | None:
-    if _is(value, polars, "LazyFrame"):
-        return Leaf(describe(value))
-    if not _is(value, polars, "DataFrame", "Series"):
-        return None
-    is_frame = _is(value, polars, "DataFrame")
-    frame = value if is_frame else value.to_frame()
-
-    def read(start: int, stop: int, width: int) -> Iterator[Sequence[Any]]:
-        columns = frame.slice(start, stop - start).get_columns()[:width]
-        return (column.to_list() for column in columns)
-
-    return Table(value.columns if is_frame else [value.name or "value"], frame.height, read)
-
-
-def _open_pydantic(pydantic: ModuleType, value: Any) -> Opened | None:
-    if not _is(value, pydantic, "BaseModel"):
-        return None
-    try:
-        dumped = value.model_dump(warnings=False)
-    except Exception:  # a model within itself, or a serializer of the user's
-        dumped = dict(vars(value))
-    return open_value(dumped)
-
-
-_LIBRARIES: Mapping[str, Callable[[ModuleType, Any], Opened | None]] = {
-    "numpy": _open_numpy,
-    "pandas": _open_pandas,
-    "polars": _open_polars,
-    "pydantic": _open_pydantic,
-}
-"""Module → function that opens its values."""

@@ -21,7 +21,6 @@ from axe_nb.conversion.value_kinds import (
     Leaf,
     Table,
     find_picture,
-    open_safely,
     open_value,
 )
 from axe_nb.text import count_bytes, cut_chars, one_line, plural
@@ -95,7 +94,10 @@ class _Conversion:
 
     def convert(self, value: Any, depth: int) -> Any:
         """Returns a value's data, as far as there is room for it."""
-        opened = open_safely(value)
+        try:
+            opened = open_value(value)
+        except Exception:  # of the value's own methods
+            opened = Leaf(describe(value))
         if isinstance(opened, Leaf):
             return self._convert_leaf(opened.value)
         if id(value) in self._around:
@@ -117,7 +119,12 @@ class _Conversion:
         if isinstance(opened, Entries):
             data = self._convert_entries(opened, depth + 1)
         else:
-            values = _sort(opened) if opened.is_set else opened.values
+            values = opened.values
+            if opened.is_set:  # in the order of its values, which is the same in every process
+                members = list(values)
+                kinds = {type(member) for member in members}
+                is_plain = kinds <= {str} or kinds <= {int, bool}
+                values = iter(sorted(members) if is_plain else sorted(members, key=_order))
             while self._left > 0 and (item := _take(values)) is not _END:
                 self._left -= 2 if data else 0
                 data.append(self.convert(item, depth + 1))
@@ -157,13 +164,8 @@ def _take(values: Iterator[Any]) -> Any:
         return _END
 
 
-def _sort(items: Items) -> Iterator[Any]:
-    """The members of a set in the order of their values, which is the same in every process."""
-    members = list(items.values)
-    kinds = {type(member) for member in members}
-    if kinds <= {str} or kinds <= {int, bool}:
-        return iter(sorted(members))
-    return iter(sorted(members, key=lambda m: encode([to_data(m, LONGEST_CELL), type_name(m)])))
+def _order(member: Any) -> str:
+    return encode([to_data(member, LONGEST_CELL), type_name(member)])
 
 
 def _make_name(key: Any, others: dict[str, Any]) -> str:
@@ -178,15 +180,9 @@ def _make_name(key: Any, others: dict[str, Any]) -> str:
 def write_text(value: object, limit: int = LONGEST_DATA, indent: int | None = None) -> str:
     """Writes a value for a prompt: a single one as its text, a table as CSV, all else as JSON.
 
-    Args:
-        value: any value; text is not cut.
-        limit: maximum size of data in bytes.
-        indent: spaces for each level of JSON; None = on one line.
-
-    Raises:
-        NoText: it is bytes, a picture, or has nothing but a type. Within other data such a value is
-            written as its type or size.
-        Exception: whatever the value's own methods raise.
+    Text is not cut; data has at most `limit` bytes. Raises NoText if it is bytes, a picture, or has
+    nothing but a type (within other data its type or size is written), and whatever the value's own
+    methods raise.
     """
     _refuse_bytes(value)
     if issubclass(type(value), _NO_DATA):
@@ -203,9 +199,7 @@ def write_text(value: object, limit: int = LONGEST_DATA, indent: int | None = No
 def write_json(value: object, limit: int = LONGEST_DATA) -> str:
     """Writes a tool's result: a table as CSV, a run as its answer, all else as JSON on one line.
 
-    Raises:
-        NoText: it is bytes or a picture.
-        Exception: whatever the value's own methods raise.
+    Raises NoText if it is bytes or a picture, and whatever the value's own methods raise.
     """
     _refuse_bytes(value)
     opened = open_value(value)

@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 from axe_nb.agents.agent_tables import McpServer
 from axe_nb.errors import ConfigError
 from axe_nb.mcp_servers.endpoint import Endpoint
+from axe_nb.messages import ToolSpec
 from axe_nb.pictures.picture import NoPicture, Picture, format_bytes, join_parts
 from axe_nb.text import clean, cut_chars, format_seconds, one_line, plural, quote
 from axe_nb.threads import in_thread
@@ -54,29 +55,17 @@ _OTHER = re.compile(r"[^A-Za-z0-9_-]")
 
 
 @dataclass(frozen=True, slots=True)
-class ListedTool:
-    """A tool as its server describes it."""
-
-    name: str
-    """The server's own name for the tool."""
-    description: str
-    """The description, cleaned and bounded."""
-    schema: Mapping[str, Any]
-    """The schema of its arguments, unchanged."""
-
-
-@dataclass(frozen=True, slots=True)
 class Listing:
-    """The tools of a server."""
+    """The tools of a server, with its own names, and cleaned and bounded descriptions."""
 
-    tools: tuple[ListedTool, ...] = ()
+    tools: tuple[ToolSpec, ...] = ()
     warnings: tuple[str, ...] = ()
 
-    def name_tools(self, server: str) -> dict[str, ListedTool]:
+    def name_tools(self, server: str) -> dict[str, ToolSpec]:
         """Returns name shown to models → tool, as the server's own name may be any text."""
         room = LONGEST_NAME - len(server) - 2
         counts = Counter(_OTHER.sub("_", tool.name) for tool in self.tools)
-        named: dict[str, ListedTool] = {}
+        named: dict[str, ToolSpec] = {}
         for tool in self.tools:
             name = _OTHER.sub("_", tool.name)
             if len(name) > room or not name or (name != tool.name and counts[name] > 1):
@@ -91,7 +80,7 @@ async def list_tools(session: Any) -> Listing:
 
     if session.server_capabilities is not None and session.server_capabilities.tools is None:
         return Listing()
-    tools: dict[str, ListedTool] = {}
+    tools: dict[str, ToolSpec] = {}
     refused = 0
     cursor = ""
     for _ in range(MAX_PAGES):
@@ -100,7 +89,7 @@ async def list_tools(session: Any) -> Listing:
         for tool in page.tools[: MAX_LISTED - len(tools)]:
             text = cut_chars(clean(tool.description or tool.title or ""), MAX_DESCRIPTION, " …")
             if _is_bounded(tool.input_schema):
-                tools.setdefault(tool.name, ListedTool(tool.name, text, tool.input_schema))
+                tools.setdefault(tool.name, ToolSpec(tool.name, text, {}, schema=tool.input_schema))
             else:
                 refused += 1
         if not page.next_cursor or page.next_cursor == cursor or len(tools) >= MAX_LISTED:
@@ -284,7 +273,15 @@ class Connection:
 
     async def _start(self) -> None:
         await self._end()
-        check_library()
+        # what a server does wrong is reported by its calls, and its words are not for the notebook
+        logging.getLogger("mcp").addHandler(logging.NullHandler())
+        try:
+            from mcp import Client  # noqa: F401
+        except ImportError:
+            raise ConfigError(
+                "MCP servers require the mcp package, version 2.3 or newer",
+                hint="pip install 'axe-nb[mcp]'",
+            ) from None
         await self._endpoint.prepare()
         life = self._life = _Life()
         ready: asyncio.Future[Listing] = asyncio.get_running_loop().create_future()
@@ -358,19 +355,6 @@ class Connection:
             life.owner.cancel()
             await asyncio.wait([life.owner], timeout=CLOSING)
             life.owner = None
-
-
-def check_library() -> None:
-    """Imports the package. Raises ConfigError if it is not installed, or too old."""
-    # what a server does wrong is reported by its calls, and its words are not for the notebook
-    logging.getLogger("mcp").addHandler(logging.NullHandler())
-    try:
-        from mcp import Client  # noqa: F401
-    except ImportError:
-        raise ConfigError(
-            "MCP servers require the mcp package, version 2.3 or newer",
-            hint="pip install 'axe-nb[mcp]'",
-        ) from None
 
 
 def describe(error: BaseException) -> str:

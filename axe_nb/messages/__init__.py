@@ -74,11 +74,7 @@ class ToolSpec:
         if self.schema is not None:
             return dict(self.schema)
         properties = {
-            name: {
-                **({"type": p.type} if p.type else {}),
-                "description": p.description,
-                **p.schema,
-            }
+            name: {**({"type": p.type} if p.type else {}), "description": p.description, **p.schema}
             for name, p in self.parameters.items()
         }
         required = [name for name, p in self.parameters.items() if p.required]
@@ -198,13 +194,8 @@ class Usage:
 
     def counts(self) -> dict[str, int]:
         """Returns the token counts by name."""
-        return {
-            "input_tokens": self.input_tokens,
-            "output_tokens": self.output_tokens,
-            "cached_tokens": self.cached_tokens,
-            "cache_write_tokens": self.cache_write_tokens,
-            "reasoning_tokens": self.reasoning_tokens,
-        }
+        names = [one.name for one in fields(self) if one.name.endswith("_tokens")]
+        return {name: getattr(self, name) for name in names if name != "priced_tokens"}
 
     @property
     def total(self) -> int:
@@ -252,7 +243,6 @@ def is_link(url: str) -> bool:
 
 
 KEPT_HEADERS = ("content-type", "location", "retry-after", "retry-after-ms", "x-should-retry")
-"""Headers of a reply that are needed to interpret it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,10 +285,9 @@ class WireLog:
     streaming: Mapping[str, Any] = field(default_factory=dict)
     """The fields of the request that ask for a stream."""
     refused: frozenset[str] = frozenset()
-    """Parts that the server refuses, as in `Request`; those of a recorded exchange stay as they
-    are."""
+    """Parts that the server refuses, as in `Request`."""
     server: str = ""
-    """The server, as in `Exchange.server`; that of a recorded exchange stays as it is."""
+    """The server, as in `Exchange`; that of a recorded one stays as it is, like its refusals."""
     _begun: WireReply | None = None
     _pieces: list[bytes] = field(default_factory=list)
 

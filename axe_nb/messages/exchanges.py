@@ -77,12 +77,11 @@ class Exchange:
     streaming: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """The fields of its body that asked for a stream."""
     reply: WireReply | None = field(default=None, repr=False)
-    """The bytes of the server's reply; only while a cassette records or plays it."""
+    """The bytes of the server's reply; only with a cassette."""
     response: Response | None = field(default=None, repr=False)
     """The answer as the run received it; None if there was none."""
     deltas: tuple[Delta, ...] = field(default=(), repr=False)
-    """The pieces of the reply of a model without a server; only while a cassette records or plays
-    it."""
+    """The pieces of the reply of a model without a server; only with a cassette."""
     error: ProviderError | None = None
     """The failure of the request."""
     was_last: bool = False

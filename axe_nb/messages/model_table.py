@@ -58,20 +58,17 @@ class ModelFacts:
 
 
 UNKNOWN = ModelFacts()
-"""Facts about a model that is not in the table."""
 
 _CLAUDE = re.compile(r"(?:[\w.-]*\banthropic\.)?(claude-[\w.@-]+?)(?:-v\d+(?::\d+)?)?")
 """A name of Anthropic's, as clouds write it."""
 
 
-@cache
 def find_facts(vendor: str, model: str) -> ModelFacts:
     """Returns the facts about a model, or `UNKNOWN`.
 
     Args:
-        vendor: `anthropic` or `openai`, the vendor whose model it is, not the endpoint's name;
-            empty = any.
-        model: the model's name without the provider, also as gateways and clouds write it:
+        vendor: the vendor whose model it is, not the endpoint's name; empty = any.
+        model: the name without the provider, also as gateways and clouds write it:
             `anthropic/claude-…`, `us.anthropic.claude-…-v1:0`, `claude-…@20260928`.
     """
     name = model.rpartition("/")[2].lower()
@@ -96,15 +93,11 @@ def thinks(model: str, params: Mapping[str, Any]) -> bool:
     nested = params.get("chat_template_kwargs")
     tables = (params, nested) if isinstance(nested, Mapping) else (params,)
     asked = [table[key] for table in tables for key in ASKING if table.get(key) is not None]
-    if not all(map(_is_off, asked)):
-        return True
+    for value in asked:
+        in_table = [value.get(key) for key in DECIDING] if isinstance(value, Mapping) else [value]
+        if not any(one in OFF for one in in_table):
+            return True
     return facts.thinks == "default" and (not asked or facts.off != "disabled")
-
-
-def _is_off(value: object) -> bool:
-    if isinstance(value, Mapping):
-        return any(value.get(key) in OFF for key in DECIDING)
-    return value in OFF
 
 
 def suggest_small() -> str:

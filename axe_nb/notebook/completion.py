@@ -10,13 +10,11 @@ from typing import Any, TypeAlias
 
 from IPython.core.getipython import get_ipython
 
-from axe_nb.agents import agent_files
-from axe_nb.agents.agent import Agent
+from axe_nb.agents.agent import Agent, list_agents
 from axe_nb.agents.agent_tables import McpServer
 from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.agents.user_config import Config
-from axe_nb.commands.command_table import AGENT_CELL, GRID, RUN, commands_of
-from axe_nb.commands.options import Option
+from axe_nb.commands.command_table import Option, commands_of
 from axe_nb.conversion.interpolation import LONGEST_EXPRESSION
 from axe_nb.conversion.toml_tables import nested_table, toml_fields
 from axe_nb.engine.toolbox import REGISTRY
@@ -78,8 +76,7 @@ def _complete_line(magic: str, line: str) -> Offers | None:
     commands = commands_of("line")
     offered: Iterable[str] | None
     if magic != "%axe":
-        command = {"%%axe": RUN, "%%axe_agent": AGENT_CELL, "%%axe_grid": GRID}[magic]
-        offered = _list_words(command.options_of("cell"), words, word)
+        offered = _list_words(commands_of("cell")[magic[2:]].options_of("cell"), words, word)
     elif not words:
         offered = commands
     elif words[0] not in commands:
@@ -88,9 +85,12 @@ def _complete_line(magic: str, line: str) -> Offers | None:
         offered = _list_words(commands[words[0]].options_of("line"), words[1:], word)
     if offered is None:
         return None
-    fragment = word.rpartition(",")[2]
     plain = (text for text in offered if text.isprintable() and not ACTIVE.search(text))
-    return fragment, [text for text in plain if text.startswith(fragment)]
+    return _choose(word.rpartition(",")[2], plain)
+
+
+def _choose(word: str, texts: Iterable[str]) -> Offers:
+    return word, [text for text in texts if text.startswith(word)]
 
 
 def _list_words(options: Sequence[Option], words: Sequence[str], word: str) -> Iterable[str] | None:
@@ -111,7 +111,7 @@ def list_values(option: Option) -> Iterable[str] | None:
     """Values of an option or argument; None = files, which IPython completes."""
     match option.offers:
         case "agents":
-            return list_agents()
+            return list_names()
         case "models":
             return list_models()
         case "tools":
@@ -129,20 +129,21 @@ def list_values(option: Option) -> Iterable[str] | None:
             return option.choices
 
 
-def list_agents() -> list[str]:
+def list_names() -> list[str]:
     """Returns the agents of this session and of files."""
-    return sorted({*session.agents, *agent_files.list_agents(session.defaults.get("agents_dir"))})
+    return sorted({*session.agents, *list_agents(session.defaults.get("agents_dir"))})
 
 
 def list_models() -> list[str]:
     """Returns the models of agents and of earlier runs, the scripts, and the providers."""
     models = {model for _, model in session.spent} | {f"script/{name}" for name in known()}
-    for name in list_agents()[:200]:
+    for name in list_names()[:200]:
         with contextlib.suppress(ConfigError):
             models.add(session.find(name, session.defaults.get("agents_dir")).model)
-    providers: Iterable[str] = PROVIDERS
-    with contextlib.suppress(ConfigError):
-        providers = Config.load().known
+    try:
+        providers = set(Config.load().known)
+    except ConfigError:
+        providers = set(PROVIDERS)
     return sorted(models | {f"{provider}/" for provider in providers})
 
 
@@ -169,41 +170,36 @@ def _complete_toml(above: str, below: str) -> Offers | None:
     *before, line = above.split("\n")
     if above.count('"""') % 2 or line.lstrip().startswith("#"):
         return None
-    headers = list(HEADER.finditer("\n".join(before)))
-    table = tuple(headers[-1][1].split(".")) if headers else ()
+    tables = dict(_list_tables(Agent))
     if header := re.fullmatch(r"\s*\[+([\w.-]*)", line):
         written = {found[1] for found in HEADER.finditer(above + below)}
-        return _choose(header[1], (name for name in _list_tables(Agent) if name not in written))
-    if key := re.fullmatch(r"\s*([\w-]*)", line):
-        section = above[headers[-1].end() if headers else 0 :] + HEADER.split(below)[0]
-        given = set(re.findall(r"^[ \t]*([\w-]+)[ \t]*=", section, re.MULTILINE))
-        return _choose(key[1], (name for name in _list_keys(table) if name not in given))
-    return None
+        return _choose(header[1], (name for name in tables if name and name not in written))
+    key = re.fullmatch(r"\s*([\w-]*)", line)
+    if key is None:
+        return None
+    headers = list(HEADER.finditer("\n".join(before)))
+    table = headers[-1][1] if headers else ""
+    section = above[headers[-1].end() if headers else 0 :] + HEADER.split(below)[0]
+    given = set(re.findall(r"^[ \t]*([\w-]+)[ \t]*=", section, re.MULTILINE))
+    keys = tables.get(table, ())
+    if table == "permissions":
+        keys = sorted(REGISTRY.known)
+    elif table.startswith("mcp_servers."):
+        [(_, keys), *_] = _list_tables(McpServer)
+    return _choose(key[1], (name for name in keys if name not in given))
 
 
-def _choose(word: str, texts: Iterable[str]) -> Offers:
-    return word, [text for text in texts if text.startswith(word)]
-
-
-def _list_tables(cls: type[Any], above: str = "") -> Iterator[str]:
-    """Yields the tables of an agent file, as written in headers."""
+def _list_tables(cls: type[Any], table: str = "") -> Iterator[tuple[str, Sequence[str]]]:
+    """Yields a table of an agent file and those in it: (name in its header, its keys)."""
+    keys: list[str] = []
+    inner: list[tuple[str, Sequence[str]]] = []
     for field in toml_fields(cls):
+        name = f"{table}.{field.name}".lstrip(".")
         if nested := nested_table(field):
-            yield f"{above}{field.name}"
-            yield from _list_tables(nested, f"{above}{field.name}.")
+            inner += _list_tables(nested, name)
         elif str(field.type).startswith("Mapping["):
-            yield f"{above}{field.name}"
-
-
-def _list_keys(table: Sequence[str]) -> Iterable[str]:
-    """Returns the keys of a table; none if the table takes any key."""
-    if table == ("permissions",):
-        return sorted(REGISTRY.known)
-    cls: type[Any] | None = McpServer if table[:1] == ("mcp_servers",) else Agent
-    for name in () if cls is McpServer else table:
-        field = next((one for one in toml_fields(cls) if one.name == name), None) if cls else None
-        if field is not None and "keys" in field.metadata:
-            return tuple(field.metadata["keys"])
-        cls = nested_table(field) if field else None
-    tables = set(_list_tables(cls)) if cls else set()
-    return [field.name for field in toml_fields(cls) if field.name not in tables] if cls else ()
+            inner.append((name, field.metadata.get("keys", ())))
+        else:
+            keys.append(field.name)
+    yield table, keys
+    yield from inner

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.display import display
 
-from axe_nb.agents import agent_files
+from axe_nb.agents.agent import find_agent_file, init_agent
 from axe_nb.agents.files import read_real_text, reason
 from axe_nb.agents.trust import check_link
 from axe_nb.agents.user_config import Config, format_path_or_name, load_env
 from axe_nb.api import load
 from axe_nb.cell_display.display import can_ask, describe_display
 from axe_nb.commands import actions
-from axe_nb.commands.command_table import RUN, commands_of
+from axe_nb.commands.command_table import RUN, Command, commands_of
 from axe_nb.commands.doctor import Finding
 from axe_nb.commands.parser import (
     UsageError,
@@ -31,9 +31,9 @@ from axe_nb.commands.parser import (
     parser,
 )
 from axe_nb.errors import ConfigError
-from axe_nb.expectations.check import check
+from axe_nb.expectations import check
 from axe_nb.notebook.option_line import read_words
-from axe_nb.notebook.run_cell import find_place, find_result, find_tree
+from axe_nb.notebook.run_cell import find_place, find_result, find_tree, run_cell
 from axe_nb.pictures.picture import Illustrated
 from axe_nb.recording.cassette import Cassette
 from axe_nb.recording.modes import is_test
@@ -51,6 +51,8 @@ from axe_nb.views.timeline import Timeline
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
+REFUSED = "to set a refused one yourself, use %env NAME=VALUE, or set it before the kernel starts"
+
 RESULT = re.compile(r"\s*(?!(?:agent|tool):\S)([^\W\d]\w*)\s*:(.*)", re.DOTALL)
 """Matches a variable with a result before expectations; `agent:` and `tool:` start a name."""
 
@@ -61,15 +63,10 @@ def run_command(
     """Runs the command, passes its output to `write`, and returns the value of the line."""
     verb, _, rest = line.strip().removesuffix(";").strip().partition(" ")
     if verb == "run":
-        from axe_nb.notebook.run_cell import run_cell
-
         words = read_words(RUN, "line", rest, names)
         options = parse_run(words, "line", session.defaults, names)
         return run_cell(shell, options, lambda: Illustrated(options.prompt or ""), write)
-    commands = commands_of("line")
-    command = commands.get(verb or "help")
-    if command is None:
-        raise _explain_unknown(verb)
+    command = find_command(verb or "help")
     if command.is_verbatim:
         [argument] = command.options
         chosen = argparse.Namespace(**{argument.keyword: rest})
@@ -90,11 +87,18 @@ def run_command(
     return None
 
 
+def find_command(word: str) -> Command:
+    if command := commands_of("line").get(word):
+        return command
+    hint = advise_command("line", word, commands_of("line"))
+    raise UsageError(f"unknown command {quote(word)}", hint=hint)
+
+
 def _act(shell: InteractiveShell, name: str, chosen: argparse.Namespace) -> Any:
     """Executes a parsed command; returns the text to print, or the value of the line."""
     match name:
         case "init":
-            path = format_path_or_name(agent_files.init(chosen.agent, chosen.agents_dir))
+            path = format_path_or_name(init_agent(chosen.agent, chosen.agents_dir))
             return f"written to {path}; `%axe edit {chosen.agent}` opens it in a cell"
         case "edit":
             toml = _read_toml(chosen.agent, chosen.agents_dir)
@@ -122,26 +126,30 @@ def _act(shell: InteractiveShell, name: str, chosen: argparse.Namespace) -> Any:
             shown, folder = variable or "axe_nb.last()", session.defaults.get("agents_dir")
             count = check(result, expectations, name=shown, agents_dir=folder)
             return f"{LOOKS['completed'].sign} {plural(count, 'expectation')} met"
+        case "env" if chosen.file is None:
+            return "\n".join(align_columns(list(list_keys())))
         case "env":
-            return _read_env(chosen)
+            outcomes = load_env(chosen.file)
+            lines = [f"{what}: {list_some(names, 30)}" for what, names in outcomes.items()]
+            if any(what.startswith("refused") for what in outcomes):
+                lines.append(REFUSED)
+            return "\n".join(lines) or "no variables found"
         case "usage":
-            return _show_usage()
+            return format_usage()
         case "budget":
-            return _use_budget(chosen)
+            return _use_budget(chosen.amount)
         case "cassette":
             return _use_cassette(chosen)
         case "trust":
             return _review_trust(chosen)
         case "undo":
-            return _undo(shell, chosen)
+            return _undo(shell, chosen.run or "")
         case "reset":
-            return _reset(chosen)
-        case "help" if chosen.topic is None:
-            return list_parser("line").format_help().rstrip()
+            return _reset(chosen.agent, agents=chosen.agents)
         case "help":
-            if chosen.topic not in (commands := commands_of("line")):
-                raise _explain_unknown(chosen.topic)
-            return parser(commands[chosen.topic], "line").format_help().rstrip()
+            topic = chosen.topic and find_command(chosen.topic)
+            page = parser(topic, "line") if topic else list_parser("line")
+            return page.format_help().rstrip()
     return actions.make_text(name, chosen)
 
 
@@ -149,24 +157,12 @@ def _read_toml(name: str, agents_dir: str | None) -> str:
     """The TOML of an agent: its source, or generated for an agent made in Python."""
     if name in session.agents:
         return (session.texts.get(name) or session.agents[name].to_toml()).removesuffix("\n")
-    path = agent_files.find_file(name, agents_dir)
+    path = find_agent_file(name, agents_dir)
     real = check_link(path)
     try:
         return read_real_text(real).replace("\r\n", "\n").removesuffix("\n")
     except OSError as error:
         raise ConfigError(f"cannot read {format_path_or_name(path)}: {reason(error)}") from None
-
-
-def _read_env(chosen: argparse.Namespace) -> str:
-    if chosen.file is None:
-        return "\n".join(align_columns(list(list_keys())))
-    outcomes = load_env(chosen.file)
-    lines = [f"{what}: {list_some(names, 30)}" for what, names in outcomes.items()]
-    if any(what.startswith("refused") for what in outcomes):
-        lines.append(
-            "to set a refused one yourself, use %env NAME=VALUE, or set it before the kernel starts"
-        )
-    return "\n".join(lines) or "no variables found"
 
 
 def list_keys() -> Iterator[tuple[str, str, str]]:
@@ -182,7 +178,8 @@ def list_keys() -> Iterator[tuple[str, str, str]]:
                 yield info.name, info.url_variable, "set"
 
 
-def _show_usage() -> str:
+def format_usage() -> str:
+    """Formats the tokens of this session, a row per agent and model, and their cost."""
     if not session.spent:
         return "nothing has run yet"
     total = sum(session.spent.values(), Spent())
@@ -196,10 +193,10 @@ def _show_usage() -> str:
     return "\n".join(align_columns(rows, right=len(heads)))
 
 
-def _use_budget(chosen: argparse.Namespace) -> str:
+def _use_budget(amount: float | None) -> str:
     budget = session.budget
-    if chosen.amount is not None:
-        budget.set(chosen.amount)
+    if amount is not None:
+        budget.set(amount)
     spent = f"{format_dollars(budget.spent)} spent"
     if budget.amount:
         left = format_dollars(max(0.0, budget.amount - budget.spent))
@@ -224,8 +221,7 @@ def _review_trust(chosen: argparse.Namespace) -> str:
     return "\n".join(lines)
 
 
-def _undo(shell: InteractiveShell, chosen: argparse.Namespace) -> str:
-    name = chosen.run or ""
+def _undo(shell: InteractiveShell, name: str) -> str:
     result: RunResult = load(name) if name.isdecimal() else find_result(shell, name)
     plan = undo(result, dry=True)
     if not (plan.restored or plan.removed or plan.conflicts):
@@ -252,22 +248,22 @@ def _use_cassette(chosen: argparse.Namespace) -> str:
     if chosen.off:
         session.use_cassette(None)
         return "no cassette is in use"
-    if chosen.path is not None:
+    path, mode = chosen.path, chosen.cassette_mode
+    if path is not None:
         if session.cassette is not None:
             session.cassette.save()  # it may be the file that is read now
         try:
-            session.use_cassette(Cassette(chosen.path, chosen.cassette_mode))
+            session.use_cassette(Cassette(path, mode))
         except ConfigError as error:
             raise _refuse_runs(error) from None
     used = session.cassette
     if used is None:
         raise ConfigError("no cassette is in use", hint="start one: %axe cassette PATH")
-    if chosen.path is None and chosen.cassette_mode is not None:
-        used.change_mode(chosen.cassette_mode)
+    if path is None and mode is not None:
+        used.change_mode(mode)
     if chosen.prune:
         return f"{plural(used.prune(), 'record')} removed from {used.shown}"
-    is_shown = chosen.status or (chosen.path is None and chosen.cassette_mode is None)
-    return str(used.status()) if is_shown else ""
+    return str(used.status()) if chosen.status or (path is None and mode is None) else ""
 
 
 def _refuse_runs(error: ConfigError) -> ConfigError:
@@ -278,25 +274,16 @@ def _refuse_runs(error: ConfigError) -> ConfigError:
     return session.cassette_problem
 
 
-def _reset(chosen: argparse.Namespace) -> str:
-    name = chosen.agent
+def _reset(name: str | None, *, agents: bool) -> str:
     if name is not None and name not in session.conversations:
         session.find(name)  # rejects unknown names
     continued = [one for one in session.conversations if name in (None, one)]
     for one in continued:
         del session.conversations[one]
     report = f"conversations forgotten: {', '.join(one or NO_AGENT for one in continued) or 'none'}"
-    if not chosen.agents:
+    if not agents:
         return report
-    agents = [one for one in session.agents if name in (None, one)]
-    for one in agents:
+    defined = [one for one in session.agents if name in (None, one)]
+    for one in defined:
         session.forget(one)
-    return f"{report}\nagents forgotten: {', '.join(agents) or 'none'}"
-
-
-def _explain_unknown(word: str) -> ConfigError:
-    if word in session.agents or agent_files.has_file(word, session.defaults.get("agents_dir")):
-        hint = f"to run the agent, start a cell with %%axe {word} and put the prompt below it"
-    else:
-        hint = advise_command("line", word, commands_of("line"))
-    return UsageError(f"unknown command {quote(word)}", hint=hint)
+    return f"{report}\nagents forgotten: {', '.join(defined) or 'none'}"

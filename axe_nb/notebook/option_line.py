@@ -15,8 +15,7 @@ from typing import Any, TypeAlias
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.text import DollarFormatter
 
-from axe_nb.commands.command_table import Command
-from axe_nb.commands.options import Face
+from axe_nb.commands.command_table import Command, Face
 from axe_nb.commands.parser import DATA, split_line
 from axe_nb.conversion.value_text import write_text
 

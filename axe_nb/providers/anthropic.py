@@ -16,7 +16,7 @@ from axe_nb.messages.answer_tool import with_answer_tool
 from axe_nb.messages.model_table import find_facts
 from axe_nb.pictures.picture import Picture, split_parts
 from axe_nb.providers import server_tools, streaming, wire
-from axe_nb.providers.exchange import HttpProvider, encode_messages, find_prefix
+from axe_nb.providers.exchange import PREFIX, HttpProvider, encode_messages
 from axe_nb.providers.output_schema import make_closed
 from axe_nb.providers.reply_errors import TOO_LONG, missing_part, refusal
 from axe_nb.providers.streaming import Assembly, Deltas, WireProtocol
@@ -102,7 +102,8 @@ def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
     form = make_closed(request.output) if request.output is not None else None
     request, tools, system, before = _begin(request)
     turns: list[dict[str, Any]] = []
-    for message in encode_messages(request, encode, before):
+    is_bound = any(PREFIX in message.echo for message in request.messages)
+    for message in encode_messages(request, encode, before if is_bound else None)[0]:
         if turns and turns[-1]["role"] == message["role"]:  # such as text after results
             content = [*turns[-1]["content"], *message["content"]]
             turns[-1] = {"role": message["role"], "content": content}
@@ -148,7 +149,7 @@ def _begin(request: Request) -> tuple[Request, list[dict[str, Any]], str, Sequen
 def find_bound_prefix(request: Request) -> str:
     """Returns the digest of the prefix that thinking is bound to; empty if none (D-78)."""
     request, _, _, before = _begin(request)
-    return "" if before is None else find_prefix(request, encode, before)
+    return encode_messages(request, encode, before)[1]
 
 
 def _mark_for_cache(
@@ -201,18 +202,16 @@ def parse(data: Mapping[str, Any]) -> Response:
         wire.call("anthropic", index, use.get("id"), use.get("name"), use.get("input"))
         for index, use in enumerate(uses)
     )
-    counts = wire.table(data.get("usage"))  # its input tokens exclude those of the cache
-    cached = wire.tokens(counts.get("cache_read_input_tokens"))
-    written = wire.tokens(counts.get("cache_creation_input_tokens"))
-    details = wire.table(counts.get("output_tokens_details"))
-    server_side = wire.table(counts.get("server_tool_use"))
+    counts = data.get("usage")  # its input tokens exclude those of the cache
+    cached = wire.tokens(counts, "cache_read_input_tokens")
+    written = wire.tokens(counts, "cache_creation_input_tokens")
     usage = Usage(
-        wire.tokens(counts.get("input_tokens")) + cached + written,
-        wire.tokens(counts.get("output_tokens")),
+        wire.tokens(counts, "input_tokens") + cached + written,
+        wire.tokens(counts, "output_tokens"),
         cached_tokens=cached,
         cache_write_tokens=written,
-        reasoning_tokens=wire.tokens(details.get("thinking_tokens")),
-        searches=wire.tokens(server_side.get("web_search_requests")),
+        reasoning_tokens=wire.tokens(counts, "output_tokens_details", "thinking_tokens"),
+        searches=wire.tokens(counts, "server_tool_use", "web_search_requests"),
     )
     server_calls, sources = server_tools.read_anthropic(blocks)
     kept = _select_blocks_to_echo(blocks, is_cut=stop_reason in _AT_LIMIT)

@@ -126,28 +126,12 @@ def _find_refused(error: ProviderError, asked: Request, fields: Mapping[str, Any
 
 def encode_messages(
     request: Request, encode: Encode, before: Iterable[object] | None = None
-) -> list[dict[str, Any]]:
-    """Encodes the messages of a request, without parts that are not for its server (D-78).
-
-    Some servers refuse their own parts after a different beginning: `before` are the items before
-    it.
-    """
-    is_bound = any(PREFIX in message.echo for message in request.messages)
-    return _encode(request, encode, before if is_bound else None)[0]
-
-
-def find_prefix(request: Request, encode: Encode, before: Iterable[object]) -> str:
-    """Returns the digest of all that precedes the reply to a request."""
-    return _encode(request, encode, before)[1]
-
-
-def _encode(
-    request: Request, encode: Encode, before: Iterable[object] | None
 ) -> tuple[list[dict[str, Any]], str]:
-    """Returns the encoded messages, and the digest of all of them if there is a `before`.
+    """Returns the messages of a request, encoded, and the digest of `before` and all of them.
 
-    A server gets its own complete parts back, after the same beginning only. What is encoded must
-    not be changed: the next request has it too.
+    A server gets its own complete parts back, after the same beginning only (D-78); without a
+    `before`, they are bound to none, and the digest is empty. What is encoded must not be changed:
+    the next request has it too.
     """
     objects: list[dict[str, Any]] = []
     digest = None if before is None else hashlib.sha256(b"\n".join(map(dump, before)))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from base64 import b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing
-from dataclasses import dataclass, field
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -191,25 +190,32 @@ async def _read(
         raise
 
 
-@dataclass
 class _Loop:
     """The clients of one event loop, closed when it ends."""
 
-    most: int
-    """Limit of concurrent requests."""
-    slots: asyncio.Semaphore
-    key_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while a command prints a key."""
-    clients: dict[object, httpx.AsyncClient] = field(default_factory=dict, repr=False)
-    """Settings that a client depends on → the client."""
-    addresses: dict[object, tuple[httpx.URL, dict[str, str]]] = field(
-        default_factory=dict, repr=False
-    )
-    """Base URL and path → the whole URL, and the header of its login; parsing them takes a tenth of
-    a request's time."""
-    until_the_end: AsyncGenerator[None] | None = None
-    """A generator that closes the clients when the loop closes it: no run knows that it is the
-    last of its loop."""
+    def __init__(self) -> None:
+        self.most = MOST_IN_FLIGHT
+        with suppress(ImportError):  # Windows has no such limit
+            import resource
+
+            files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+            if files != resource.RLIM_INFINITY:  # the others are for kernels and tools
+                self.most = max(1, min(files // 2, MOST_IN_FLIGHT))
+        self.slots = asyncio.Semaphore(self.most)
+        self.key_lock = asyncio.Lock()
+        """Held while a command prints a key."""
+        self.clients: dict[object, httpx.AsyncClient] = {}
+        """Settings that a client depends on → the client."""
+        self.until_the_end = self._close_at_the_end()
+
+    async def _close_at_the_end(self) -> AsyncGenerator[None]:
+        """Waits until the loop closes its generators: no run knows that it is the last one."""
+        try:
+            yield
+        finally:
+            _loops.pop(asyncio.get_running_loop(), None)
+            for client in self.clients.values():
+                await client.aclose()
 
     async def send(self, server: Server, path: str, body: bytes) -> httpx.Response:
         """Sends a request; returns its reply, to be closed, once the headers have arrived."""
@@ -217,31 +223,28 @@ class _Loop:
 
         from axe_nb.providers import transport
 
-        target = server.base_url, server.info.path_of(path)
-        if target not in self.addresses:
-            base = httpx.URL(server.base_url)
-            raw_path = base.raw_path.rstrip(b"/") + target[1].encode()
-            whole = transport.QuietURL(base.copy_with(userinfo=b"", raw_path=raw_path))
-            login = b64encode(f"{base.username}:{base.password}".encode()).decode()
-            own = {"authorization": f"Basic {login}"} if base.userinfo else {}
-            self.addresses[target] = whole, own
-        url, own = self.addresses[target]
+        base = httpx.URL(server.base_url)
+        raw_path = base.raw_path.rstrip(b"/") + server.info.path_of(path).encode()
+        url = transport.QuietURL(base.copy_with(userinfo=b"", raw_path=raw_path))
         headers = {"accept-encoding": "identity"}
         if body:
             headers["content-type"] = "application/json"
-        headers |= server.info.headers_with(server.key) | own
+        headers |= server.info.headers_with(server.key)
+        if base.userinfo:
+            login = b64encode(f"{base.username}:{base.password}".encode()).decode()
+            headers["authorization"] = f"Basic {login}"
         key = _make_own or (server.base_url, server.info.certificates, transport.read_variables())
         if key not in self.clients:
             if _make_own is None:
                 made = transport.make_client(url, server.info.certificates, max(1, self.most // 4))
             else:
-                given = "the function given to use_http_client"
                 try:
                     made = _make_own()
+                    if not isinstance(made, httpx.AsyncClient):
+                        raise TypeError(f"made no AsyncClient, but {type(made).__name__}")
                 except Exception as error:
-                    raise ConfigError(f"{given} failed: {error!r}") from error
-                if not isinstance(made, httpx.AsyncClient):
-                    raise ConfigError(f"{given} made no AsyncClient, but {type(made).__name__}")
+                    problem = f"the function given to use_http_client failed: {error!r}"
+                    raise ConfigError(problem) from error
             self.clients[key] = made
         limits = httpx.Timeout(
             None, connect=transport.CONNECT_SECONDS, read=server.info.read_timeout
@@ -256,18 +259,6 @@ class _Loop:
 _loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Loop] = WeakKeyDictionary()
 
 
-def _count_slots() -> int:
-    """Returns half of the files that the process may open; the others are for kernels and tools."""
-    try:
-        import resource
-    except ImportError:  # Windows has no such limit
-        return MOST_IN_FLIGHT
-    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if files == resource.RLIM_INFINITY:
-        return MOST_IN_FLIGHT
-    return max(1, min(files // 2, MOST_IN_FLIGHT))
-
-
 async def find_loop() -> _Loop:
     """Returns the clients of the running loop."""
     running = asyncio.get_running_loop()
@@ -275,17 +266,6 @@ async def find_loop() -> _Loop:
         for loop in list(_loops):  # one that was closed without its generators lives by its clients
             if loop.is_closed():
                 _loops.pop(loop, None)
-        most = _count_slots()
-        made = _loops[running] = _Loop(most, asyncio.Semaphore(most))
-
-        async def close_with_loop() -> AsyncGenerator[None]:
-            try:
-                yield
-            finally:
-                _loops.pop(running, None)
-                for client in made.clients.values():
-                    await client.aclose()
-
-        made.until_the_end = close_with_loop()
+        made = _loops[running] = _Loop()
         await anext(made.until_the_end)
     return _loops[running]

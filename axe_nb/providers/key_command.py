@@ -7,7 +7,7 @@ import math
 import subprocess
 import time
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from axe_nb.agents.provider_table import KeyCommand
 from axe_nb.errors import ProviderError
@@ -21,21 +21,13 @@ SECONDS = 30.0
 FRESH_SECONDS = 600.0
 """Time after which a command is run again; the tokens of most services last an hour."""
 
-PAUSE = 30.0
-"""Seconds after a refusal in which a key that replaced a refused one is not replaced again."""
+PAUSE = 10.0
+"""Age in seconds up to which a key that is refused is not replaced: the next one would be too."""
 
 ServerT = TypeVar("ServerT", bound=Server)
 
-
-class _Key(NamedTuple):
-    text: str
-    printed: float
-    """Time at which its command ended; -inf if the server refuses it."""
-    replaces_refused: bool = False
-
-
-_keys: dict[KeyCommand, _Key] = {}
-"""Command → the key that it printed last."""
+_keys: dict[KeyCommand, tuple[str, float]] = {}
+"""Command → the key that it printed last, and the time at which it ended."""
 
 
 async def fill_in_key(server: ServerT, lock: asyncio.Lock | None = None) -> ServerT:
@@ -47,9 +39,8 @@ async def fill_in_key(server: ServerT, lock: asyncio.Lock | None = None) -> Serv
     if command is None or server.key:
         return server
     async with lock or asyncio.Lock():
-        known = _keys.get(command)
-        if known is None or time.monotonic() - known.printed > FRESH_SECONDS:
-            is_second = known is not None and known.printed == -math.inf
+        key, printed = _keys.get(command, ("", -math.inf))
+        if time.monotonic() - printed > FRESH_SECONDS:
             reason = ""
             try:
                 key = await in_thread(_read_key, command)
@@ -61,18 +52,17 @@ async def fill_in_key(server: ServerT, lock: asyncio.Lock | None = None) -> Serv
                     f"no key from the command {quote(command.name)}: {reason} ({command.place})",
                     hint="run the command in a terminal: what it prints is never shown here",
                 )
-            known = _keys[command] = _Key(key, time.monotonic(), is_second)
-    return cast(ServerT, replace(cast(Any, server), key=known.text))
+            _keys[command] = key, time.monotonic()
+    return cast(ServerT, replace(cast(Any, server), key=key))
 
 
 def forget_key(server: ServerT) -> ServerT:
-    """Returns the server without the key that it refused, unless that has just been replaced."""
+    """Returns the server without the key that it refused, unless that has just been printed."""
     command = server.info.key_command
-    known = _keys.get(command) if command else None
-    if command and known and known.text == server.key:
-        if known.replaces_refused and time.monotonic() - known.printed <= PAUSE:
+    if command and (known := _keys.get(command)) and known[0] == server.key:
+        if time.monotonic() - known[1] <= PAUSE:
             return server
-        _keys[command] = known._replace(printed=-math.inf)
+        del _keys[command]
     return cast(ServerT, replace(cast(Any, server), key=""))
 
 

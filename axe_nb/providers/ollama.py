@@ -79,7 +79,7 @@ def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
     if request.output is not None:
         fields["format"] = dict(request.output)
     system = [{"role": "system", "content": request.system}] if request.system.strip() else []
-    messages = [*system, *encode_messages(request, encode)]
+    messages = [*system, *encode_messages(request, encode)[0]]
     return wire.write_body(fields, [*map(wire.encode_function, request.tools)], messages)
 
 
@@ -97,7 +97,7 @@ def parse(data: Mapping[str, Any]) -> Response:
         wire.text(message.get("content")),
         calls,
         "tool_calls" if calls and reason == "stop" else reason,
-        Usage(wire.tokens(data.get("prompt_eval_count")), wire.tokens(data.get("eval_count"))),
+        Usage(wire.tokens(data, "prompt_eval_count"), wire.tokens(data, "eval_count")),
         {"ollama": thinking} if thinking else {},
         reasoning=thinking,
     )

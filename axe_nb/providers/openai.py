@@ -93,7 +93,7 @@ def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
     messages: list[dict[str, Any]] = []
     if request.system.strip():
         messages.append({"role": "system", "content": request.system})
-    for message in encode_messages(request, encode):
+    for message in encode_messages(request, encode)[0]:
         if messages and message["role"] == "user" == messages[-1]["role"]:
             # after an empty answer, or pictures of results: many models' templates refuse it
             before, after = messages[-1]["content"], message["content"]
@@ -142,7 +142,7 @@ def parse(data: Mapping[str, Any]) -> Response:
         raise ProviderError("server", lacks, partial_text=content)
     if says and declined:
         stop_reason, calls = "refusal", ()
-    usage = _parse_usage(wire.table(data.get("usage")))
+    usage = _parse_usage(data.get("usage"))
     server_calls, sources = server_tools.read_chat(message, usage.searches)
     reasoning = next(filter(None, (wire.text(message.get(key)) for key in REASONING_TEXTS)), "")
     if not reasoning:
@@ -159,30 +159,28 @@ def parse(data: Mapping[str, Any]) -> Response:
     )  # fmt: skip
 
 
-def _parse_usage(usage: Mapping[str, Any]) -> Usage:
+def _parse_usage(usage: object) -> Usage:
     """Parses the counts; servers report cached tokens in different places."""
-    prompt = wire.table(usage.get("prompt_tokens_details"))
-    completion = wire.table(usage.get("completion_tokens_details"))
-    asked = wire.tokens(usage.get("prompt_tokens"))
-    said = wire.tokens(usage.get("completion_tokens"))
-    reasoning = wire.tokens(completion.get("reasoning_tokens"))
-    if reasoning and asked + said + reasoning == wire.tokens(usage.get("total_tokens")):
+    asked, said = wire.tokens(usage, "prompt_tokens"), wire.tokens(usage, "completion_tokens")
+    reasoning = wire.tokens(usage, "completion_tokens_details", "reasoning_tokens")
+    if reasoning and asked + said + reasoning == wire.tokens(usage, "total_tokens"):
         said += reasoning  # as xAI and Gemini count
+    prompt = "prompt_tokens_details"
     cached = (
-        prompt.get("cached_tokens"), usage.get("prompt_cache_hit_tokens"),
-        usage.get("cached_tokens"), usage.get("cache_read_input_tokens"),
+        (prompt, "cached_tokens"), ("prompt_cache_hit_tokens",), ("cached_tokens",),
+        ("cache_read_input_tokens",),
     )  # fmt: skip
     written = (
-        prompt.get("cache_write_tokens"), prompt.get("cache_creation_tokens"),
-        usage.get("cache_creation_input_tokens"),
+        (prompt, "cache_write_tokens"), (prompt, "cache_creation_tokens"),
+        ("cache_creation_input_tokens",),
     )  # fmt: skip
     return Usage(
         asked,
         said,
-        cached_tokens=max(map(wire.tokens, cached)),
-        cache_write_tokens=max(map(wire.tokens, written)),
+        cached_tokens=max(wire.tokens(usage, *path) for path in cached),
+        cache_write_tokens=max(wire.tokens(usage, *path) for path in written),
         reasoning_tokens=reasoning,
-        searches=wire.tokens(wire.table(usage.get("server_tool_use")).get("web_search_requests")),
+        searches=wire.tokens(usage, "server_tool_use", "web_search_requests"),
     )
 
 

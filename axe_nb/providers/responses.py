@@ -141,7 +141,7 @@ def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
         if spec.entry is None:  # if strict, the API would require every argument
             tool = {"type": "function", **tool["function"], "strict": False}
         tools.append(tool)
-    return wire.write_body(fields, tools, encode_messages(request, encode), key="input")
+    return wire.write_body(fields, tools, encode_messages(request, encode)[0], key="input")
 
 
 def parse(data: Mapping[str, Any]) -> Response:
@@ -176,16 +176,14 @@ def parse(data: Mapping[str, Any]) -> Response:
         raise refusal(declined)
     if declined and content.strip():
         stop_reason, calls = "refusal", ()
-    counts = wire.table(data.get("usage"))
-    read = wire.table(counts.get("input_tokens_details"))
-    written = wire.table(counts.get("output_tokens_details"))
+    counts = data.get("usage")
     server_calls, sources, searches = server_tools.read_responses(items)
     usage = Usage(
-        wire.tokens(counts.get("input_tokens")),
-        wire.tokens(counts.get("output_tokens")),
-        cached_tokens=wire.tokens(read.get("cached_tokens")),
-        cache_write_tokens=wire.tokens(read.get("cache_write_tokens")),
-        reasoning_tokens=wire.tokens(written.get("reasoning_tokens")),
+        wire.tokens(counts, "input_tokens"),
+        wire.tokens(counts, "output_tokens"),
+        cached_tokens=wire.tokens(counts, "input_tokens_details", "cached_tokens"),
+        cache_write_tokens=wire.tokens(counts, "input_tokens_details", "cache_write_tokens"),
+        reasoning_tokens=wire.tokens(counts, "output_tokens_details", "reasoning_tokens"),
         searches=searches,
     )
     kept = _select_items_to_echo(items)

@@ -43,13 +43,12 @@ def make_entry(
 ) -> dict[str, Any] | None:
     """Returns the entry of a tool among the tools of a request; None if the server lacks it.
 
-    Args:
-        base_url: its address, which matters for Chat Completions only.
-        name: `web_search`, or the name or type that the vendor gives to another of its tools.
-        domains: the only hosts to search; empty = all. The server searches below them too.
+    The name is `web_search`, or the vendor's own of another tool. `domains` are the only hosts to
+    search, and all below them; empty = all.
     """
     filters = options if protocol == "anthropic" else wire.table(options.get("filters"))
-    limit = _limit(filters, domains)
+    own = () if filters.get("blocked_domains") else filters.get("allowed_domains") or domains
+    limit = list(dict.fromkeys([*_list_below(own, domains), *_list_below(domains, own)]))
     if domains and not limit and protocol in ("anthropic", "responses"):
         return None
     limited = {**filters, "allowed_domains": limit}
@@ -69,17 +68,10 @@ def make_entry(
     return {"type": name, **options} if takes_any else None
 
 
-def _limit(options: Mapping[str, Any], domains: Sequence[str]) -> list[str]:
-    """Returns the domains that both allow; empty if there are none, or the options block some."""
-    if options.get("blocked_domains"):
-        return []
-
-    def list_below(these: Sequence[Any], those: Sequence[Any]) -> list[str]:
-        ends = tuple(f".{one}" for one in those)
-        return [one for one in these if isinstance(one, str) and f".{one}".endswith(ends)]
-
-    own = options.get("allowed_domains") or domains
-    return list(dict.fromkeys([*list_below(own, domains), *list_below(domains, own)]))
+def _list_below(these: Sequence[Any], those: Sequence[Any]) -> list[str]:
+    """Returns those of some domains that lie below others, or are among them."""
+    ends = tuple(f".{one}" for one in those)
+    return [one for one in these if isinstance(one, str) and f".{one}".endswith(ends)]
 
 
 def read_anthropic(blocks: Iterable[Mapping[str, Any]]) -> Found:
@@ -94,9 +86,8 @@ def read_anthropic(blocks: Iterable[Mapping[str, Any]]) -> Found:
         elif kind.endswith("_tool_result"):
             id = wire.text(block.get("tool_use_id")) or number
             call = calls.get(id) or ServerCall(kind.removesuffix("_tool_result"))
-            content = block.get("content")
-            one = wire.table(content)
-            pages = _tables(content) if isinstance(content, list) else [one]
+            one = wire.table(block.get("content"))
+            pages = [one] if one else _tables(block.get("content"))
             # the title of a fetched page is that of its document
             found = _list_pages({**wire.table(page.get("content")), **page} for page in pages)
             calls[id] = replace(call, sources=found, error=wire.text(one.get("error_code")))

@@ -25,31 +25,7 @@ Event: TypeAlias = tuple[str, str]
 """(name, data); the name is empty if the server gives none."""
 
 
-class _Lines:
-    """Splits pieces of bytes into lines, in linear time however small the pieces are."""
-
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-        self._is_first = True
-
-    def _split(self, piece: bytes) -> list[bytes]:
-        """Returns the lines that end in this piece, without their line feeds."""
-        first, *others = piece.split(b"\n")
-        self._parts.append(first)
-        if not others:
-            return []
-        lines = [self._join(), *others[:-1]]
-        self._parts = [others[-1]]
-        self._is_first = False
-        return lines
-
-    def _join(self) -> bytes:
-        """Returns the unfinished line at the end."""
-        line = b"".join(self._parts)
-        return line.removeprefix(BOM) if self._is_first else line
-
-
-class SSEDecoder(_Lines):
+class SSEDecoder:
     """Decodes server-sent events, of which the last may lack its blank line.
 
     More than the standard has: a JSON object that begins a line within a stream is an event, as
@@ -57,7 +33,9 @@ class SSEDecoder(_Lines):
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        self._parts: list[bytes] = []
+        """Pieces of the unfinished line."""
+        self._is_first = True
         self._after_return = False
         self._is_stream = False
         self._is_object = False
@@ -84,6 +62,22 @@ class SSEDecoder(_Lines):
             self._read(last)
         return self._finish()
 
+    def _split(self, piece: bytes) -> list[bytes]:
+        """Returns the lines that end in this piece, however small the pieces are."""
+        first, *others = piece.split(b"\n")
+        self._parts.append(first)
+        if not others:
+            return []
+        lines = [self._join(), *others[:-1]]
+        self._parts = [others[-1]]
+        self._is_first = False
+        return lines
+
+    def _join(self) -> bytes:
+        """Returns the unfinished line at the end."""
+        line = b"".join(self._parts)
+        return line.removeprefix(BOM) if self._is_first else line
+
     def _read(self, line: bytes) -> None:
         field, _, value = line.partition(b":")
         if field == b"data":
@@ -108,7 +102,7 @@ class SSEDecoder(_Lines):
         return name.decode("utf-8", "replace"), b"\n".join(data).decode("utf-8", "replace")
 
 
-class NDJSONDecoder(_Lines):
+class NDJSONDecoder(SSEDecoder):
     r"""Decodes lines of JSON, which end with \n; blank ones are skipped. Events have no names."""
 
     def feed(self, piece: bytes) -> Iterator[Event]:
@@ -237,7 +231,7 @@ class WireProtocol:
     parse: Callable[[Mapping[str, Any]], Response]
     stream_fields: Sequence[Mapping[str, Any]] = ({"stream": True},)
     """Fields that ask for a stream; later entries have fewer, for servers that refuse some."""
-    decoder: Callable[[], SSEDecoder | NDJSONDecoder] = SSEDecoder
+    decoder: Callable[[], SSEDecoder] = SSEDecoder
     assembly: Callable[[Deltas], Assembly]
     takes_form: Callable[[Mapping[str, Any]], bool] = lambda form: True
     """True if an answer of this schema can be requested without a tool."""

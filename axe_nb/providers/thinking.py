@@ -11,6 +11,7 @@ from typing import Any
 
 from axe_nb.errors import ConfigError
 from axe_nb.messages.model_table import find_facts, thinks
+from axe_nb.providers.wire import table
 from axe_nb.text import quote
 
 THINKING = "thinking"
@@ -81,7 +82,7 @@ def for_anthropic(model: str, params: Mapping[str, Any]) -> dict[str, Any]:
             sent[THINKING] = {"type": facts.off}
     elif facts.thinking == "adaptive":
         sent[THINKING] = {"type": "adaptive", **display}
-        sent["output_config"] = {"effort": asked, **_table(params.get("output_config"))}
+        sent["output_config"] = {"effort": asked, **table(params.get("output_config"))}
     else:
         tokens = asked
         if isinstance(asked, str):
@@ -94,7 +95,7 @@ def for_anthropic(model: str, params: Mapping[str, Any]) -> dict[str, Any]:
 def asks_for_summary(params: Mapping[str, Any]) -> bool:
     """True if a summary is requested over the Responses API, but not in the API's own form."""
     asked, others = split(params)
-    return asked not in (None, "off") and "summary" not in _table(others.get("reasoning"))
+    return asked not in (None, "off") and "summary" not in table(others.get("reasoning"))
 
 
 def split(params: Mapping[str, Any]) -> tuple[str | int | None, dict[str, Any]]:
@@ -109,7 +110,3 @@ def may_think(model: str) -> bool:
     """True unless the model is known not to think; such models refuse to be told not to."""
     facts = find_facts("", model)
     return facts.thinks != "never" or not facts.is_known
-
-
-def _table(value: object) -> dict[str, Any]:
-    return dict(value) if isinstance(value, Mapping) else {}

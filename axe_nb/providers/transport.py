@@ -8,7 +8,6 @@ Imported on first use, as httpx is.
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import socket
@@ -309,7 +308,14 @@ def make_connection_error(server: Server, error: Exception) -> ProviderError:
         message = f"no connection to {where} within {format_seconds(CONNECT_SECONDS)}s"
         return ProviderError("timeout", message, hint=f"check {server.info.url_setting}")
     message, hint = _describe(server, error, causes, where)
-    is_final = any(map(_is_final, causes))
+    final = (ssl.SSLCertVerificationError, UnicodeError, httpx.LocalProtocolError, AssertionError)
+    is_final = any(
+        isinstance(cause, final)  # the last: a mock has no answer
+        or (isinstance(cause, socket.gaierror) and cause.errno != socket.EAI_AGAIN)
+        or (isinstance(cause, ssl.SSLError) and _find_tls_fault(cause))
+        or (400 <= _find_status(cause) < 500 and _find_status(cause) not in (408, 429))
+        for cause in causes
+    )
     return ProviderError("server", message, hint=hint, retryable=False if is_final else None)
 
 
@@ -323,10 +329,17 @@ def _describe(
 
     base_url, check = without_login(server.base_url), f"check {server.info.url_setting}"
     table = f"under [providers.{server.info.name}] in config.toml"
-    if any(getattr(cause, "errno", 0) in (errno.EMFILE, errno.ENFILE) for cause in causes):
-        limits = "lower max_in_flight under [limits] of the agent"
-        return f"too many open files: no connection to {where}", f"raise `ulimit -n`, or {limits}"
-    reason = _find_reason(causes)
+    said = next(filter(None, map(str, causes)), "")
+    reason = masked_line(said)
+    if not said:
+        is_lost = isinstance(error, httpx.NetworkError)
+        reason = "the connection was lost" if is_lost else type(error).__name__
+    elif "disconnected without sending" in said:
+        reason = "the server closed the connection without a reply"
+    elif "without sending complete message body" in said:
+        reason = "the server closed the connection in the middle of the body"
+    elif is_due_to(h11.RemoteProtocolError):
+        reason = "the reply is not valid HTTP"
     is_unreachable = isinstance(error, httpx.ConnectError) and not is_due_to(ssl.SSLError)
     if isinstance(error, httpx.ProxyError) or (is_unreachable and where != base_url):
         told = f"it returned {reason}" if _find_status(error) else reason
@@ -358,20 +371,6 @@ def _describe(
     return f"the connection to {where} failed: {reason}", again
 
 
-def _find_reason(causes: list[BaseException]) -> str:
-    said = next(filter(None, map(str, causes)), "")
-    if not said:
-        is_lost = isinstance(causes[0], httpx.NetworkError)
-        return "the connection was lost" if is_lost else type(causes[0]).__name__
-    if "disconnected without sending" in said:
-        return "the server closed the connection without a reply"
-    if "without sending complete message body" in said:
-        return "the server closed the connection in the middle of the body"
-    if any(isinstance(cause, h11.RemoteProtocolError) for cause in causes):
-        return "the reply is not valid HTTP"
-    return masked_line(said)
-
-
 def _find_status(error: BaseException) -> int:
     """Returns the status with which a proxy refuses a tunnel; 0 for other errors."""
     status = str(error)[:3]
@@ -381,17 +380,6 @@ def _find_status(error: BaseException) -> int:
 def _find_tls_fault(cause: BaseException) -> str:
     reason = str(getattr(cause, "reason", "") or cause)
     return next((fault for part, fault in TLS_FAULTS.items() if part in reason), "")
-
-
-def _is_final(cause: BaseException) -> bool:
-    if isinstance(cause, socket.gaierror):
-        return cause.errno != socket.EAI_AGAIN
-    if isinstance(cause, ssl.SSLError) and _find_tls_fault(cause):
-        return True
-    if 400 <= _find_status(cause) < 500:
-        return _find_status(cause) not in (408, 429)
-    kinds = (ssl.SSLCertVerificationError, UnicodeError, httpx.LocalProtocolError)
-    return isinstance(cause, (*kinds, AssertionError))  # the last: a mock has no answer
 
 
 def _list_causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -96,8 +96,10 @@ def tables(value: object, what: str) -> list[dict[str, Any]]:
     return value
 
 
-def tokens(value: object) -> int:
-    """Returns the value if it is a plausible count, else 0."""
+def tokens(value: object, *path: str) -> int:
+    """Returns the count below the keys of a path; 0 if there is no plausible one."""
+    for key in path:
+        value = table(value).get(key)
     if isinstance(value, (int, float)) and value is not True and 0 < value < 2**53:
         return int(value)
     return 0

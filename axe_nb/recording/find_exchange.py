@@ -41,14 +41,10 @@ def count_earlier(run: RunResult) -> int:
 
 
 def find_exchange(result: RunResult, place: str | int | None) -> Found:
-    """Finds the exchange at a place below a result.
+    """Finds the exchange at a place below a result. Raises ConfigError: there is none.
 
-    Args:
-        result: the result.
-        place: `0.2/3` or `@0.2/3`, the third turn of run `0.2`; `0.2`, its last turn; a turn of the
-            result itself; None = the last.
-
-    Raises ConfigError: there is none.
+    `0.2/3` or `@0.2/3` is the third turn of run `0.2`; `0.2`, its last turn; a number, a turn of
+    the result itself; None, the last.
     """
     run, number, turn = find_turn(result, place)
     turns = {exchange.turn: exchange for exchange in run.exchanges}
@@ -61,7 +57,7 @@ def find_exchange(result: RunResult, place: str | int | None) -> Found:
 def find_turn(result: RunResult, place: str | int | None) -> tuple[RunResult, int, str]:
     """Finds the run at a place; returns it with the number and the text of the turn.
 
-    Raises ConfigError: the place is invalid, there is no such run, or it has sent no request.
+    Raises ConfigError: there is no such run, or it has sent no request.
     """
     if not isinstance(place, str | int | None):
         raise ConfigError(
@@ -88,10 +84,7 @@ def make_turn_error(run: RunResult, turn: str) -> ConfigError:
 
 
 def find_run(result: RunResult, id: str) -> RunResult:
-    """Returns the run with an id in the tree below a result; without an id, the result.
-
-    Raises ConfigError: there is none.
-    """
+    """Returns the run with an id; without one, the result. Raises ConfigError: there is none."""
     run = next((run for run in result.walk() if run.id == (id or result.id)), None)
     if run is None:
         near = get_close_matches(_cut(id), [run.id for run in result.walk()], n=3, cutoff=0.0)

@@ -138,8 +138,7 @@ class ForkPoint:
     turn: int
     """The turn of the place; it may be the one after the last."""
     prompt: Illustrated | None = None
-    """Replaces the prompt at turn 1, or is a message added before a later turn; None = no
-    message."""
+    """Replaces the prompt at turn 1, or is a message added before a later turn."""
     system_prompt: str | None = None
     """The system prompt; None = that of the agent."""
     reply: Response | None = None
@@ -164,18 +163,10 @@ def make_point(
     reply: Any = None,
     results: Mapping[int | str, Any] | None = None,
 ) -> ForkPoint:
-    """Returns the point at which a run is forked.
+    """Returns the point at which a run is forked; the keywords are those of `RunResult.fork`.
 
-    Args:
-        root: the result of the root.
-        place: as in `find_exchange`; also the turn after the last, which goes on from the results
-            of its calls.
-        prompt: replaces the prompt, or is said before the turn; a blank one is none (D-12).
-        system_prompt: of the agent at the place.
-        reply: in place of the model's at the turn: a text, calls or a `Response`.
-        results: id or number of a call of the turn → what its tool returns instead, or raises.
-
-    Raises ConfigError: there is no such place, call or turn to go on from; names what there is.
+    A blank prompt is none (D-12). Raises ConfigError: there is no such place, call or turn to go on
+    from; names what there is.
     """
     if root.id != "0":
         hint = f'fork the root run with the whole place: .fork("{root.id}/{place or 1}")'
@@ -284,10 +275,6 @@ def move_run(run: RunResult, before: str, now: str) -> RunResult:
     )
 
 
-Adapt = Callable[[Agent, Job], tuple[Agent, Job]]
-"""Agent and job of the run at the place → the same with its changes."""
-
-
 @dataclass
 class _Run:
     """One run of the new tree."""
@@ -304,13 +291,15 @@ class _Run:
 class Fork:
     """The replay of a finished run by a tree that forks it."""
 
-    def __init__(self, point: ForkPoint, adapt: Adapt, earlier: Mapping[str, Agent]) -> None:
-        """Creates the fork.
+    def __init__(
+        self,
+        point: ForkPoint,
+        adapt: Callable[[Agent, Job], tuple[Agent, Job]],
+        earlier: Mapping[str, Agent],
+    ) -> None:
+        """Creates the fork; `adapt` changes the run at the place, unless that is the root.
 
-        Args:
-            point: its place and changes.
-            adapt: changes the run at the place, unless that is the root.
-            earlier: id of a run → its agent, as earlier forks changed it.
+        `earlier` is id of a run → its agent, as earlier forks changed it.
         """
         self._point = point
         self._adapt = adapt
@@ -549,11 +538,7 @@ class RestoredAgents:
 
 
 def restore_agents(result: RunResult, find: Callable[[str], Agent]) -> RestoredAgents:
-    """Returns the agents of a recorded tree.
-
-    Args:
-        result: the root.
-        find: name → the user's current agent. Raises ConfigError.
+    """Returns the agents of a recorded tree; `find` returns the user's current ones.
 
     Raises ConfigError: they were not kept, and the root's is gone; or they are damaged.
     """

@@ -1,7 +1,7 @@
 """The recording of root runs in the history: a thread writes their events in batches, a row each.
 
-A row is compressed text: a header with the version, then JSON. Each text is in one row only: the
-end of a run leaves out what follows from its other rows.
+A row is compressed text: a header with the version, then JSON. When the root ends, one row with its
+result takes the place of all others.
 Source: D-59, D-60, D-61, D-68.
 """
 
@@ -16,12 +16,12 @@ import threading
 import time
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, TypeAlias
 
-from axe_nb.agents.data_files import format_header, parse_header
+from axe_nb.agents.data_files import check_header, format_header
 from axe_nb.agents.files import reason
 from axe_nb.agents.user_config import format_path_or_name, state_dir
 from axe_nb.conversion.records import Parts, from_json, to_json
@@ -29,7 +29,6 @@ from axe_nb.engine.replay import order_of
 from axe_nb.errors import ConfigError
 from axe_nb.events import Event, RunFinished, RunStarted, ToolFinished, TurnFinished
 from axe_nb.messages import Message, ToolResult, Usage, close_open_calls
-from axe_nb.messages.exchanges import Exchange
 from axe_nb.recording.modes import is_test
 from axe_nb.results import RunResult, Turn, make_metadata
 from axe_nb.secrets import Filter, find_filter
@@ -52,51 +51,6 @@ neither a burst of children nor a chain of quick turns is slowed down."""
 DELETED = ConfigError("it was deleted during the run", hint="delete it between runs")
 DIED = "the process ended during this run; what was answered by then is kept"
 
-Known = Literal[
-    "text", "agent", "model", "call_id", "prompt", "pictures", "task", "messages", "log",
-    "exchanges",
-]  # fmt: skip
-"""A field of a result that usually follows from the events."""
-
-_LEFT_OUT: dict[str, Any] = {
-    one.name: "" if one.default is MISSING else one.default
-    for one in fields(RunResult)
-    if one.name in (*get_args(Known), "children")
-}
-"""Field → the value that is omitted from a row."""
-
-WORDS = (
-    b'"},"status":"completed","duration_ms":,"known":["text","agent","model","call_id","prompt",'
-    b'"pictures","task","messages","log","exchanges"],"children":["0.1","times":[{"kind":"run",'
-    b'"began":0.0,"ended":0.},{"kind":"model","began":0.,"ended":0.,"turn":,{"kind":"tool",'
-    b'"definitions":{"root":{"values":{"name":"","error":{"type":"ProviderError","category":"'
-    b'server","message":"","cut":"cancelled","attempt":2,"depth":1,"task":"","prompt":"'
-    b'axe_nb history 4.0\n{"at":0.,"run":"0.1","result":{"call_id":"call_","content":"","name":""}}'
-    b'axe_nb history 4.0\n{"at":0.,"turn":{"run":"0","turn":1,"text":"","calls":[{"id":"call_",'
-    b'"name":"","arguments":{"}}],"stop_reason":"end_turn","tool_calls","usage":{"input_tokens":'
-    b',"output_tokens":,"cached_tokens":,"cost":0.00},"parallel":true,"exchanges":[{"turn":1,'
-    b'"model":"gpt","claude","protocol":"openai","anthropic","sent":2,"system":{"digest":"'
-    b'"},"system_ends":[0],"tools":{"digest":""},"params":{"max_tokens":"streaming":{"stream":true,'
-    b'"stream_options":{"include_usage":true}},"response":{"content":"","tool_calls":[{"id":"call_",'
-    b'"name":"","arguments":{"}}],"stop_reason":"","usage":{"input_tokens":,"output_tokens":}}}]}}'
-)
-"""Text that most rows have in common, used as a dictionary for compression: it halves short
-rows."""
-
-
-def compress(text: str) -> bytes:
-    packer = zlib.compressobj(1, zdict=WORDS)
-    return packer.compress(text.encode("utf-8", "surrogatepass")) + packer.flush()
-
-
-def decompress(row: bytes) -> str:
-    """Reverses `compress`. Raises zlib.error, TypeError or ValueError for a damaged row."""
-    reader = zlib.decompressobj(zdict=WORDS)
-    text = reader.decompress(row).decode("utf-8", "surrogatepass")
-    if not reader.eof:
-        raise ValueError("a row was cut")
-    return text
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
@@ -111,13 +65,7 @@ class Part:
     turn: TurnFinished | None = None
     result: ToolResult | None = None
     end: RunResult | None = None
-    """The result of the run, without the fields that can be derived from its other events."""
-    known: tuple[Known, ...] = ()
-    """Names of the fields left out of `end`."""
-    children: tuple[str, ...] = ()
-    """Ids of the children, in call order."""
-    exchanges: tuple[Exchange, ...] = ()
-    """For the end: exchanges that belong to no turn."""
+    """The result of a run that has ended; of a child without its children, whose rows have them."""
 
 
 @dataclass
@@ -132,46 +80,12 @@ class RunSoFar:
     turns: list[TurnFinished] = field(default_factory=list)
     results: dict[str, ToolResult] = field(default_factory=dict)
     """Call id → result."""
-    exchanges: list[Exchange] = field(default_factory=list)
-    end: Part | None = None
-
-    def add(self, part: Part) -> None:
-        self.latest = part.at
-        self.exchanges += part.exchanges
-        if part.turn is not None:
-            self.turns.append(part.turn)
-            self.exchanges += part.turn.exchanges
-        if part.result is not None:
-            self.results[part.result.call_id] = part.result
-        if part.end is not None:
-            self.end = part
+    end: RunResult | None = None
 
     def make_result(self, why: str) -> RunResult:
         """Returns its result, without children: as it ended, or `cancelled`, with the reason."""
-        start, known = self.start, self.list_known()
-        if self.end is not None and self.end.end is not None:
-            return replace(self.end.end, **{name: known[name] for name in self.end.known})
-        usage = sum((turn.usage for turn in self.turns), Usage())
-        return RunResult(
-            status="cancelled", error=why, id=start.run, origin=start.origin,
-            undo_id=start.undo_id, turns=len(self.turns), tool_calls=len(self.results),
-            retries=sum(one.attempt > 1 for one in self.exchanges), usage=usage,
-            stop_reason=self.turns[-1].stop_reason if self.turns else "",
-            duration_ms=round((self.latest - self.began) * 1000),
-            metadata=make_metadata(start.run, start.depth, usage) if start.parent else {}, **known,
-        )  # fmt: skip
-
-    def make_end(self, result: RunResult, at: float) -> Part:
-        """Returns the end of the run, without the fields that follow from its other events."""
-        left = result.exchanges[len(self.exchanges) :]
-        known = replace(self, exchanges=[*self.exchanges, *left]).list_known().items()
-        same = tuple(name for name, own in known if own == getattr(result, name))
-        end = replace(result, **{name: _LEFT_OUT[name] for name in (*same, "children")})
-        children = tuple(child.id for child in result.children)
-        return Part(at=at, run=result.id, end=end, known=same, children=children, exchanges=left)
-
-    def list_known(self) -> dict[Known, Any]:
-        """Returns the fields of the result that follow from the events."""
+        if self.end is not None:
+            return self.end
         start = self.start
         messages, log = close_open_calls(self.history), list[Turn]()
         messages.append(Message("user", start.prompt, pictures=start.pictures))
@@ -191,12 +105,20 @@ class RunSoFar:
                 messages.append(Message("assistant", turn.text, calls, echo=echo))
             if results:
                 messages.append(Message("tool", tool_results=results))
-        text = next((turn.text for turn in reversed(self.turns) if turn.text), "")
-        return {
-            "text": text, "agent": start.agent, "model": start.model, "call_id": start.call_id,
-            "prompt": start.prompt, "pictures": start.pictures, "task": start.task,
-            "messages": tuple(messages), "log": tuple(log), "exchanges": tuple(self.exchanges),
-        }  # fmt: skip
+        exchanges = tuple(one for turn in self.turns for one in turn.exchanges)
+        usage = sum((turn.usage for turn in self.turns), Usage())
+        return RunResult(
+            status="cancelled", error=why, id=start.run, call_id=start.call_id,
+            origin=start.origin, undo_id=start.undo_id, agent=start.agent, model=start.model,
+            text=next((turn.text for turn in reversed(self.turns) if turn.text), ""),
+            turns=len(self.turns), tool_calls=len(self.results), usage=usage,
+            retries=sum(one.attempt > 1 for one in exchanges),
+            stop_reason=self.turns[-1].stop_reason if self.turns else "",
+            duration_ms=round((self.latest - self.began) * 1000),
+            metadata=make_metadata(start.run, start.depth, usage) if start.parent else {},
+            prompt=start.prompt, pictures=start.pictures, task=start.task,
+            messages=tuple(messages), log=tuple(log), exchanges=exchanges,
+        )  # fmt: skip
 
 
 @dataclass
@@ -206,6 +128,8 @@ class Tree:
     history: Sequence[Message] = ()
     """The conversation that the root continues."""
     runs: dict[str, RunSoFar] = field(default_factory=dict)
+    whole: RunResult | None = None
+    """The result of the root, if it has ended."""
     _shared: Parts = field(default_factory=Parts)
     """Texts that earlier rows hold for later ones."""
 
@@ -214,25 +138,28 @@ class Tree:
 
         Raises ConfigError or ValueError: it is nested too deeply, or a number has too many digits.
         """
-        at, so_far = round(at, 4), self.runs.get(getattr(event, "run", ""))
+        at, run, shared = round(at, 4), getattr(event, "run", ""), self._shared
         match event:
             case RunStarted():
                 history = () if event.parent else tuple(self.history)
-                part = Part(at=at, run=event.run, start=event, history=history)
-            case TurnFinished() if so_far:
-                part = Part(at=at, run=event.run, turn=event)
-            case ToolFinished() if so_far:
-                part = Part(at=at, run=event.run, result=event.result)
-            case RunFinished() if so_far:
-                part = so_far.make_end(event.result, at)
+                part = Part(at=at, run=run, start=event, history=history)
+            case TurnFinished() if run in self.runs:
+                part = Part(at=at, run=run, turn=event)
+            case ToolFinished() if run in self.runs:
+                part = Part(at=at, run=run, result=event.result)
+            case RunFinished(run="0"):
+                part, shared = Part(at=at, end=event.result), Parts()
+            case RunFinished() if run in self.runs:
+                part = Part(at=at, run=run, end=replace(event.result, children=()))
             case _:
                 return None
-        data = to_json(part, clean, self._shared)
+        data = to_json(part, clean, shared)
         try:
             text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-            row = compress(f"{format_header('history')}{text}")
+            whole = f"{format_header('history')}{text}"
+            row = zlib.compress(whole.encode("utf-8", "surrogatepass"), 1)
         except Exception:
-            self._shared.forget(data)
+            shared.forget(data)
             raise
         self._add(part)
         return row
@@ -240,8 +167,15 @@ class Tree:
     def _add(self, part: Part) -> None:
         if part.start is not None:
             self.runs[part.run] = RunSoFar(part.start, part.history, part.at, part.at)
+        elif part.run == "0" and part.end is not None:
+            self.whole = part.end
         else:
-            self.runs[part.run].add(part)
+            run = self.runs[part.run]
+            run.latest, run.end = part.at, part.end
+            if part.turn is not None:
+                run.turns.append(part.turn)
+            if part.result is not None:
+                run.results[part.result.call_id] = part.result
 
     def read(self, rows: Iterable[bytes]) -> None:
         """Adds the events in rows of the history.
@@ -250,9 +184,10 @@ class Tree:
         """
         try:
             for row in rows:
-                text = decompress(row)
-                _, begin = parse_header("history", text)
-                part = from_json(Part, json.loads(text[begin:]), self._shared)
+                text = zlib.decompress(row).decode("utf-8", "surrogatepass")
+                header, _, data = text.partition("\n")
+                check_header("history", header)
+                part = from_json(Part, json.loads(data), self._shared)
                 order_of(part.run)
                 self._add(part)
         except ConfigError as error:
@@ -265,19 +200,14 @@ class Tree:
 
         Raises ConfigError: its start is missing.
         """
+        if self.whole is not None:
+            return self.whole
         if run not in self.runs:
             raise ConfigError("part of it is missing")
-        end = self.runs[run].end
-        if end is None:
-            begun = [one for one in self.runs if self.runs[one].start.parent == run]
-            children = sorted(begun, key=order_of)
-        else:
-            children = [one for one in end.children if one in self.runs]
-        below = (child for child in children if child.startswith(f"{run}."))
-        return replace(
-            self.runs[run].make_result(why),
-            children=tuple(self.make_result(child, why) for child in below),
-        )
+        begun = [one for one in self.runs if self.runs[one].start.parent == run]
+        below = [one for one in sorted(begun, key=order_of) if one.startswith(f"{run}.")]
+        children = tuple(self.make_result(child, why) for child in below)
+        return replace(self.runs[run].make_result(why), children=children)
 
 
 def history_path() -> Path:
@@ -304,12 +234,9 @@ class Recorder:
     def __init__(
         self, writer: Writer, history: Sequence[Message] = (), tape: RootTape | None = None
     ) -> None:
-        """Creates the recorder.
+        """Creates the recorder; the run continues `history`.
 
-        Args:
-            writer: writes the rows.
-            history: the conversation that the run continues.
-            tape: the tape of the tree; a tree that is only replayed is not recorded.
+        A tree that is only replayed, by its `tape`, is not recorded.
         """
         self._writer = writer
         self._tape = tape
@@ -369,7 +296,6 @@ class Recorder:
         if row is None or self.is_over:
             return
         row.seconds = at
-        events = [event]
         match event:
             case RunStarted():
                 row.runs += 1
@@ -377,19 +303,16 @@ class Recorder:
                 row.turns += 1
                 row.tokens += event.usage.total
             case RunFinished(run="0", result=result):
-                self.is_over = True
+                self.is_over = row.replaces = True
                 row.status, row.seconds = result.status, result.duration_ms / 1000
                 row.turns = sum(one.turns for one in result.walk())
                 row.tokens = result.total_usage.total
                 row.cost = result.total_cost
-                # with those of the runs that no event has ended
-                begun = [one for one in result.walk() if one.id in self._tree.runs]
-                left = [one for one in begun if self._tree.runs[one.id].end is None]
-                events = [RunFinished(one.id, one) for one in reversed(left)]
-        for one in events:
-            if (part := self._tree.add(one, at, clean)) is not None:
-                row.parts.append(part)
-                row.bytes += len(part)
+        if (part := self._tree.add(event, at, clean)) is not None:
+            if row.replaces:
+                row.parts, row.bytes = [], 0
+            row.parts.append(part)
+            row.bytes += len(part)
 
 
 Item: TypeAlias = "tuple[Recorder, float, Event] | threading.Event"

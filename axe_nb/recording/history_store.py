@@ -23,7 +23,7 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-VERSION = 2000
+VERSION = 3000
 """Major version × 1000 + minor."""
 
 APPLICATION = 0x41584548
@@ -100,6 +100,8 @@ class Row:
     """Id of the run; 0 = not in the file yet."""
     parts: list[Blob] = field(default_factory=list)
     """Parts that are not in the file yet."""
+    replaces: bool = False
+    """True if they take the place of all earlier ones."""
     lock: int = -1
     """Descriptor of the lock that shows that the run is in progress."""
 
@@ -123,6 +125,7 @@ class Store:
         try:
             self._connection.execute("PRAGMA trusted_schema = off")
             self._connection.execute("PRAGMA synchronous = normal")
+            self._connection.execute("PRAGMA secure_delete = on")
             self.has_tables = self._check_version()
             """False if the file is empty, as another process is about to create its tables."""
             if writes:
@@ -197,6 +200,8 @@ class Store:
                     elif not self._connection.execute(UPDATE, (*values, row.id)).rowcount:
                         lost.append(row)
                         continue
+                    if row.replaces:
+                        self._connection.execute("DELETE FROM parts WHERE run = ?", (row.id,))
                     self._connection.executemany(
                         "INSERT INTO parts (run, content) VALUES (?, ?)",
                         [(row.id, part) for part in row.parts],
@@ -243,7 +248,6 @@ class Store:
 
     def delete(self, number: int) -> None:
         """Removes a run, and overwrites its texts in the file."""
-        self._connection.execute("PRAGMA secure_delete = on")
         self._remove([number])
         self._connection.execute("PRAGMA wal_checkpoint(truncate)").fetchall()
 

@@ -30,20 +30,14 @@ def is_test() -> bool:
 
 
 def find_mode(given: Mode | None, *, can_ask: bool) -> Mode:
-    """Returns the mode in effect; by default, tests and batch jobs never call a model.
-
-    Raises ConfigError: the environment names a mode that does not exist.
-    """
+    """Returns the mode in effect; by default, tests and batch jobs never call a model."""
     if given or (mode := os.environ.get(MODE, "")):
         return given or check_mode(mode)
     return "auto" if can_ask and not is_test() else "replay"
 
 
 def check_sending() -> None:
-    """Rejects a request to a server if no cassette is in use and the environment says `replay`.
-
-    Raises ConfigError: says how to open a cassette.
-    """
+    """Rejects a request to a server if no cassette is in use and the environment says `replay`."""
     if (mode := os.environ.get(MODE, "")) and check_mode(mode) == "replay":
         raise ConfigError(
             f"no cassette is in use, and {MODE}=replay lets no model be asked",
@@ -61,9 +55,8 @@ def name_command(path: str) -> str:
 
 def check_mode(mode: str) -> Mode:
     """Returns the mode. Raises ConfigError if it does not exist."""
-    for known in MODES:
-        if known == mode:
-            return known
-    raise ConfigError(
-        f"unknown cassette mode {quote(str(mode))}", hint=f"use one of {', '.join(MODES)}"
-    )
+    if mode not in MODES:
+        raise ConfigError(
+            f"unknown cassette mode {quote(str(mode))}", hint=f"use one of {', '.join(MODES)}"
+        )
+    return mode

@@ -13,11 +13,10 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import count, takewhile
-from pathlib import Path
 from typing import Any, Literal
 
 from axe_nb.agents.trust import VARIABLE, load_trusted, remember_trust, trusts_all
@@ -32,19 +31,17 @@ from axe_nb.engine.replay import (
     KeptTurn,
     Outcome,
     is_below,
+    order_of,
     run_of,
     turn_of,
 )
 from axe_nb.errors import CassetteMiss, ConfigError
 from axe_nb.messages import Request
 from axe_nb.messages.exchanges import Exchange
-from axe_nb.recording.cassette import Cassette
-from axe_nb.recording.miss import describe_change, describe_miss, pick_first
-from axe_nb.recording.modes import Mode, is_test
-from axe_nb.recording.records import (
+from axe_nb.recording.cassette import (
     BEGINNING,
     END,
-    Cleaner,
+    Cassette,
     Key,
     Record,
     Root,
@@ -53,13 +50,17 @@ from axe_nb.recording.records import (
     has_failed,
     list_failed,
 )
-from axe_nb.recording.same_request import AskedRun, Describer, is_same
+from axe_nb.recording.modes import Mode, is_test
+from axe_nb.recording.same_request import (
+    Describer,
+    Description,
+    describe_change,
+    is_same,
+    list_changes,
+)
 from axe_nb.results import RunStopped, Status
-from axe_nb.secrets import MASK, Filter
+from axe_nb.secrets import MASK
 from axe_nb.tools.tool import ToolOutput
-
-FAILED = ("error", "timeout", "cancelled")
-"""Statuses of runs that failed or were interrupted."""
 
 APPROVING = ("yes", "always", "edit")
 """Answers of a person that allow a call."""
@@ -71,19 +72,28 @@ QUIET = 0.1
 """Seconds without any exchange after which a tree can only be waiting for cancelled requests."""
 
 
+@dataclass
+class AskedRun:
+    """One run of a tree, while it is replayed or recorded."""
+
+    describer: Describer
+    model: str = ""
+    """provider/model."""
+    asked: Description = field(default_factory=dict)
+    """The part of its latest request that is new since the previous one."""
+    place: str = ""
+    """The place of its latest request."""
+    changed_at: int | None = None
+    """The first turn whose request differs from the recorded one; all later ones differ too."""
+
+
 class RootTape:
     """The replay of one tree from a cassette, which also records new exchanges."""
 
     def __init__(
         self, cassette: Cassette, mode: Mode, on_claim: Callable[[], None] | None = None
     ) -> None:
-        """Creates the tape.
-
-        Args:
-            cassette: the cassette.
-            mode: its mode for this tree.
-            on_claim: called when the tree has claimed its records in the cassette.
-        """
+        """Creates the tape; `on_claim` is called when the tree has claimed its records."""
         self.cassette = cassette
         self.mode = mode
         self.may_ask = mode != "replay"
@@ -156,7 +166,8 @@ class RootTape:
         request = asked.request
         self._steps += 1
         if below := [miss for miss in self._misses if is_below(miss[0], request.place)]:
-            raise copy(pick_first(below))  # what the run goes on with is not what was recorded
+            # what the run goes on with is not what was recorded; the first miss, in any timing
+            raise copy(min(below, key=lambda miss: (order_of(miss[0]), run_of(miss[0])))[1])
         run = self._open(asked)
         self._on_claim()
         if attempts := self._find_attempts(request, run):
@@ -167,19 +178,38 @@ class RootTape:
         run.changed_at = run.changed_at or turn_of(request.place)
         self.cassette.misses += 1
         if not self.may_ask:
-            assert self._source is not None
-            miss = describe_miss(self.cassette, self._source, request, run.asked)
-            self._note_miss(request.place, miss)
-            raise miss
+            raise self._miss(request.place, self._describe_miss(request, run.asked))
         self.has_asked = True
         return None
 
+    def _describe_miss(self, request: Request, asked: Description) -> str:
+        """Returns the reason that a request has no record."""
+        assert self._source is not None
+        model = asked.get("model") or request.model
+        name = f"agent {request.agent}" if request.agent else f"model {model}"
+        record = self._source.records.get(("model", request.place, request.attempt))
+        if record and isinstance(record.asked, dict):
+            interrupted = "its recording was interrupted by a person"
+            why = next(list_changes(record.asked, asked), interrupted)
+        elif not self.cassette.recorded and not os.path.exists(self.cassette.path):  # noqa: PTH110  Path raises
+            why = "the file does not exist"
+        elif request.place == BEGINNING[1] and (number := self.cassette.count_same(asked)):
+            runs = "the recorded run has" if number == 1 else f"all {number} recorded runs have"
+            why = f"{runs} already been replayed, and this run sends the same request again"
+        else:
+            why = "nothing is recorded for this request"
+        return f"has no answer for {name} at {request.place}: {why}"
+
     def _open(self, asked: AskedTurn) -> AskedRun:
         """Returns the run of a request, describing it once and claiming the run's records."""
-        run = self._get_run(run_of(asked.request.place))
-        run.take(asked.request, asked.model)
+        request = asked.request
+        run = self._get_run(run_of(request.place))
+        run.model = asked.model
+        if request.attempt == 1 and run.place != request.place:  # else a pause did
+            run.asked = run.describer.describe(request, asked.model)
+            run.place = request.place
         if self._source is None:
-            self._source, self._target = self.cassette.claim(run.asked, asked.request.agent)
+            self._source, self._target = self.cassette.claim(run.asked, request.agent)
         return run
 
     def _find_attempts(self, request: Request, run: AskedRun) -> Sequence[Exchange]:
@@ -244,26 +274,40 @@ class RootTape:
         """Returns the person's recorded answer to a question."""
         if isinstance(question, Step) and question.request is not None:
             self._open(AskedTurn(question.request, question.model))
-        record = _find_answer(self._records, self._played, question, self._clean)
-        if record is None:
-            listed = self._records.values()
-            if isinstance(question, Step) and any(_has_chosen(one, "end") for one in listed):
+        asked = self._describe_question(question)
+        listed = sorted(self._records.items(), key=lambda item: item[0][2])
+        for key, record in listed:
+            if key[:2] != ("person", question.run) or key in self._played:
+                continue
+            if isinstance(question, Step) or not question.tool:
+                if is_same(record.asked, asked):
+                    break
+            # a masked secret fits no other call
+            elif (record.asked == asked and MASK not in f"{asked}") or (
+                self._clean.restore(record.asked) == _state(question)
+            ):
+                break
+        else:
+            if isinstance(question, Step) and any(_has_chosen(one, "end") for _, one in listed):
                 return Decision("go", is_recorded=True)
             if not self.may_ask:
-                what = _describe_missing(listed, question, self._clean)
-                raise self._miss_other(question.run, question.agent, what)
+                missing = self._describe_missing(question)
+                raise self._miss_other(question.run, question.agent, missing)
             return None
         if self.may_ask and _has_chosen(record, "stop"):  # they may go on now
             return None
         said = self._clean.restore(dict(record.outcome["decision"]))
-        if not (isinstance(question, Step) or _counts(self.cassette.path, question, said)):
-            if self.may_ask:
-                return None
-            raise self._miss_other(
-                question.run, question.agent,
-                f"an approval of {question.tool} by this user",
-                f"set {VARIABLE}=1 if you trust whoever recorded it",
-            )  # fmt: skip
+        if not isinstance(question, Step) and said.get("choice") in APPROVING:
+            # an approval counts where it was given
+            is_trusted = trusts_all() or is_test()
+            if not is_trusted and self._fingerprint(question, said) not in load_trusted():
+                if self.may_ask:
+                    return None
+                raise self._miss_other(
+                    question.run, question.agent,
+                    f"an approval of {question.tool} by this user",
+                    f"set {VARIABLE}=1 if you trust whoever recorded it",
+                )  # fmt: skip
         self._use(record)
         return replace(from_json(Decision, said), is_recorded=True)
 
@@ -279,13 +323,13 @@ class RootTape:
         if decision.is_recorded or (decision.choice == "stop" and not can_stop):
             return
         said = to_json(decision)  # secrets included
-        asked_as = _describe_question(question, self._clean)
+        asked_as = self._describe_question(question)
         keys: Iterator[Key] = (("person", question.run, number) for number in count(1))
         key = next(key for key in keys if key not in self._new and key not in self._records)
         self._add(key, question.agent, asked_as, {"decision": self._clean.json(said)})
         if not isinstance(question, Step) and said["choice"] in APPROVING:
             with contextlib.suppress(ConfigError):  # then the person is asked again
-                remember_trust(_compute_fingerprint(self.cassette.path, question, said))
+                remember_trust(self._fingerprint(question, said))
 
     def _find_output(self, asked: AskedCall) -> ToolOutput | None:
         """Returns the recorded output of a tool call; only tools with `record=True` have one."""
@@ -335,7 +379,7 @@ class RootTape:
         failed, had = list_failed(new.values()), list_failed(old.values())
         answered = {one.place for one in old.values() if one.kind == "model"} - had
         was_whole = bool(old) and not had and END not in old
-        if failed & answered or (new and was_whole and status in FAILED):
+        if failed & answered or (new and was_whole and status in ("error", "timeout", "cancelled")):
             # no failure displaces an answer; what has none yet is kept all the same
             for record in old.values():
                 record.is_used = True
@@ -346,20 +390,18 @@ class RootTape:
             kept = f"{shown} keeps its earlier recording of this run, which failed now"
             problem = self.cassette.commit(self._target, added, ())
             return [problem or ("" if self._plays else kept)]
-        stale = [one for one in old.values() if self._is_stale(one)]
+        stale = []
+        for record in old.values():
+            run = self._runs.get(run_of(record.place))
+            at = run.changed_at if run else None
+            is_other = record.key not in new and record.key not in self._played
+            is_late = record.kind == "model" and at is not None and turn_of(record.place) >= at
+            follows = record.kind in ("end", "cap") and bool(new)
+            if is_other and (is_late or follows or self.mode == "record"):
+                stale.append(record)  # its run has sent another request since
         if self._source is not self._target:
             new = {**self._played, **new}
         return [self.cassette.commit(self._target, new.values(), stale)]
-
-    def _is_stale(self, record: Record) -> bool:
-        """True if a record belongs to a run whose requests have changed since."""
-        if record.key in self._new or record.key in self._played:
-            return False
-        if self.mode == "record" or (record.kind in ("end", "cap") and self._new):
-            return True
-        run = self._runs.get(run_of(record.place))
-        at = run.changed_at if run else None
-        return record.kind == "model" and at is not None and turn_of(record.place) >= at
 
     def _get_run(self, run: str) -> AskedRun:
         return self._runs.setdefault(run, AskedRun(Describer(self._clean)))
@@ -379,47 +421,56 @@ class RootTape:
 
     def _miss_other(self, run: str, agent: str, what: str, hint: str = "") -> CassetteMiss:
         who = f"agent {agent}, at {run}" if agent else f"at {run}"
-        miss = CassetteMiss(
-            f"cassette {self.cassette.shown} lacks {what} ({who})",
-            hint=hint or self.cassette.how_to_record,
-        )
-        self._note_miss(f"{run}/0", miss)
-        return miss
+        return self._miss(f"{run}/0", f"lacks {what} ({who})", hint)
 
-    def _note_miss(self, place: str, miss: CassetteMiss) -> None:
+    def _miss(self, place: str, what: str, hint: str = "") -> CassetteMiss:
+        """Makes the error for what is not recorded at a place, and notes it."""
+        miss = CassetteMiss(
+            f"cassette {self.cassette.shown} {what}", hint=hint or self.cassette.how_to_record
+        )
         self._misses.append((place, miss))
         self.cassette.missed.append(miss)
+        return miss
 
+    def _describe_question(self, question: Question) -> dict[str, Any]:
+        """Returns a question to the person in the form that is recorded and compared."""
+        if not isinstance(question, Step):
+            cleaned: dict[str, Any] = self._clean.json(_state(question))
+            return cleaned
+        if question.kind != "call":
+            return {"step": question.kind, "turn": question.turn}
+        arguments = self._clean.json(jsonable(question.given))
+        return {
+            "step": "call", "call": question.number, "tool": question.tool, "arguments": arguments,
+        }  # fmt: skip
 
-def _describe_question(question: Question, clean: Filter) -> dict[str, Any]:
-    """Returns a question to the person in the form that is recorded and compared."""
-    if isinstance(question, Step) and question.kind != "call":
-        return {"step": question.kind, "turn": question.turn}
-    if isinstance(question, Step):
-        call = {"tool": question.tool, "arguments": clean.json(jsonable(question.given))}
-        return {"step": "call", "call": question.number, **call}
-    if not question.tool:
-        return {"question": clean.text(question.detail)}
-    return {"tool": question.tool, "arguments": clean.json(jsonable(question.arguments))}
+    def _describe_missing(self, question: Question) -> str:
+        """Returns a description of the missing answer, and of its difference from recorded ones."""
+        if not isinstance(question, Step):
+            about = question.detail if not question.tool else f"may {question.tool} run?"
+            return f"the person's answer to: {about}"
+        asked = self._describe_question(question)
+        if question.kind != "call":
+            when = "before" if question.kind == "request" else "about the reply of"
+            return f"the person's decision {when} turn {question.turn}"
+        what = f"the person's decision before call {question.number}, {question.tool}"
+        for record in self._records.values():
+            had = record.asked
+            is_at_run = _is_step(record) and record.place == question.run
+            if is_at_run and had.get("call") == question.number:
+                name = "arguments" if had.get("tool") == question.tool else "tool"
+                return f"{what}: its {name} changed{describe_change(had.get(name), asked[name])}"
+        return what
 
+    def _fingerprint(self, request: ApprovalRequest, decision: Mapping[str, Any]) -> str:
+        """Returns the entry of an approval in the list of what the user trusts.
 
-def _find_answer(
-    records: Mapping[Key, Record], played: Container[Key], question: Question, clean: Cleaner
-) -> Record | None:
-    """Returns the first unplayed record that answers a question; None = there is none."""
-    asked = _describe_question(question, clean)
-    for key, record in sorted(records.items(), key=lambda item: item[0][2]):
-        if key[:2] != ("person", question.run) or key in played:
-            continue
-        if isinstance(question, Step) or not question.tool:
-            if is_same(record.asked, asked):
-                return record
-        # a masked secret fits no other call
-        elif (record.asked == asked and MASK not in f"{asked}") or (
-            clean.restore(record.asked) == _state(question)
-        ):
-            return record
-    return None
+        Its secrets are in the digest: with a mask for one, it is another.
+        """
+        where = [request.agent, request.workdir]
+        path = os.path.realpath(self.cassette.path)
+        content = json.dumps(["cassette", path, where, _state(request), decision], sort_keys=True)
+        return f"approval {hashlib.sha256(content.encode()).hexdigest()}"
 
 
 def _is_step(record: Record) -> bool:
@@ -432,49 +483,8 @@ def _has_chosen(record: Record, choice: str) -> bool:
     return _is_step(record) and record.outcome["decision"].get("choice") == choice
 
 
-def _counts(path: Path, request: ApprovalRequest, decision: Mapping[str, Any]) -> bool:
-    """True if a recorded answer may replace the person's.
-
-    Args:
-        path: the cassette.
-        request: the question, with its secrets: with a mask for one, it is another.
-        decision: the answer, with the paths of this machine.
-
-    Raises ConfigError: the list of what the person trusts cannot be read.
-    """
-    if decision.get("choice") not in APPROVING or trusts_all() or is_test():
-        return True
-    return _compute_fingerprint(path, request, decision) in load_trusted()
-
-
-def _compute_fingerprint(path: Path, request: ApprovalRequest, decision: Mapping[str, Any]) -> str:
-    where = [request.agent, request.workdir]
-    content = ["cassette", os.path.realpath(path), where, _state(request), decision]
-    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-    return f"approval {digest}"
-
-
 def _state(request: ApprovalRequest) -> dict[str, Any]:
     """Returns the subject of an approval, secrets included: never to be recorded."""
     if not request.tool:
         return {"question": request.detail}
     return {"tool": request.tool, "arguments": jsonable(request.arguments)}
-
-
-def _describe_missing(records: Iterable[Record], question: Question, clean: Cleaner) -> str:
-    """Returns a description of the missing answer, and of its difference from recorded ones."""
-    if not isinstance(question, Step):
-        about = question.detail if not question.tool else f"may {question.tool} run?"
-        return f"the person's answer to: {about}"
-    asked = _describe_question(question, clean)
-    if question.kind != "call":
-        when = "before" if question.kind == "request" else "about the reply of"
-        return f"the person's decision {when} turn {question.turn}"
-    what = f"the person's decision before call {question.number}, {question.tool}"
-    for record in records:
-        had = record.asked
-        is_at_run = _is_step(record) and record.place == question.run
-        if is_at_run and had.get("call") == question.number:
-            name = "arguments" if had.get("tool") == question.tool else "tool"
-            return f"{what}: its {name} changed{describe_change(had.get(name), asked[name])}"
-    return what

@@ -1,23 +1,26 @@
 """Requests to a model in a form for recording and comparison: without a provider's format and ids.
 
 Each turn of a run is described by what it adds to the turn before: the new messages, and the fields
-that changed. Two runs had the same requests if all these descriptions are equal. Source: D-59,
-D-60.
+that changed. Two runs had the same requests if all these descriptions are equal; else the
+difference is told in words. Source: D-59, D-60.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any, TypeAlias
 
 from axe_nb.conversion.jsonable import jsonable
+from axe_nb.conversion.own_text import MAX_SHOWN
 from axe_nb.delegation.spawn_agent import without_seconds
 from axe_nb.messages import Message, Request
 from axe_nb.pictures.picture import Picture
 from axe_nb.secrets import MASK, Filter
+from axe_nb.text import count_common, one_line, quote
 
 PEM = "KEY-----"
 """Part of the lines around a private key, which has several lines."""
@@ -67,46 +70,23 @@ class Describer:
         """Returns the part of a request that is new since the previous one."""
         before, self._before = self._before, request
         sent = len(before.messages) if before else 0
-        listed: list[tuple[str, Any]] = [("model", self.clean.text(model))]
+        listed: dict[str, Any] = {"model": self.clean.text(model)}
         if before is None or before.system is not request.system:
-            listed.append(("system", self.clean.text(request.system)))
+            listed["system"] = self.clean.text(request.system)
         if before is None or before.params is not request.params:
-            listed.append(("params", self.clean.json(jsonable(request.params))))
+            listed["params"] = self.clean.json(jsonable(request.params))
         if request.output is not None:
-            listed.append(("output", self.clean.json(jsonable(request.output))))
+            listed["output"] = self.clean.json(jsonable(request.output))
         if before is None or before.tools is not request.tools:
             tools = [
                 {"name": tool.name, "description": tool.description, **tool.input_schema()}
                 for tool in request.tools
             ]
-            listed.append(("tools", self.clean.json(jsonable(tools))))
-        asked: Description = {}
-        for name, value in listed:
-            if self._fields.get(name) != value:
-                self._fields[name] = asked[name] = value
+            listed["tools"] = self.clean.json(jsonable(tools))
+        asked = {key: value for key, value in listed.items() if self._fields.get(key) != value}
+        self._fields |= asked
         asked["messages"] = [_describe_message(m, self.clean) for m in request.messages[sent:]]
         return asked
-
-
-@dataclass
-class AskedRun:
-    """One run of a tree, while it is replayed or recorded."""
-
-    describer: Describer
-    model: str = ""
-    """provider/model."""
-    asked: Description = field(default_factory=dict)
-    """The part of its latest request that is new since the previous one."""
-    place: str = ""
-    """The place of its latest request."""
-    changed_at: int | None = None
-    """The first turn whose request differs from the recorded one; all later ones differ too."""
-
-    def take(self, request: Request, model: str) -> None:
-        """Describes a request, unless that was already done at a pause before it."""
-        self.model = model
-        if request.attempt == 1 and self.place != request.place:
-            self.asked, self.place = self.describer.describe(request, model), request.place
 
 
 def digest(asked: Any) -> str:
@@ -115,8 +95,9 @@ def digest(asked: Any) -> str:
 
 
 def _describe_message(message: Message, clean: Filter) -> dict[str, Any]:
+    described: dict[str, Any] = {}
     if message.tool_results:
-        results = [
+        described["results"] = [
             {
                 "tool": result.name,
                 **({"error": True} if result.is_error else {}),
@@ -125,11 +106,9 @@ def _describe_message(message: Message, clean: Filter) -> dict[str, Any]:
             }
             for result in message.tool_results
         ]
-        return {"results": results}
-    described: dict[str, Any] = {
-        message.role: clean.text(message.content),
-        **_describe_pictures(message.pictures),
-    }
+        return described
+    described[message.role] = clean.text(message.content)
+    described |= _describe_pictures(message.pictures)
     if message.tool_calls:
         described["calls"] = [
             {
@@ -145,3 +124,66 @@ def _describe_message(message: Message, clean: Filter) -> dict[str, Any]:
 def _describe_pictures(pictures: Sequence[Picture]) -> dict[str, Any]:
     """Returns the digests of pictures; the text has their formats and sizes."""
     return {"pictures": [picture.digest for picture in pictures]} if pictures else {}
+
+
+def list_changes(recorded: Description, asked: Description) -> Iterator[str]:
+    """Yields the differences between two descriptions, in words."""
+    for name in ("model", "system", "params", "output", "tools"):
+        before, now = recorded.get(name), asked.get(name)
+        if before != now:
+            shown = "system prompt" if name == "system" else name
+            yield f"its {shown} changed{describe_change(before, now)}"
+    pairs = zip_longest(recorded.get("messages", ()), asked.get("messages", ()))
+    for before, now in pairs:
+        if before == now:
+            continue
+        if not isinstance(before, dict) or not isinstance(now, dict):
+            yield "it has fewer messages" if now is None else "it has more messages"
+            continue
+        results = zip_longest(before.get("results", ()), now.get("results", ()))
+        changed = [pair for pair in results if pair[0] != pair[1]]
+        if "results" in before and "results" in now and changed:
+            old, new = changed[0]
+            what, text = f"the result of {(new or old).get('tool', '')}", "text"
+        else:
+            old, new, text = before, now, next(iter(now), "")
+            what = {"user": "its prompt", "assistant": "its history"}.get(text, f"its {text}")
+        texts = [one.get(text) if one else None for one in (old, new)]
+        if texts[0] != texts[1]:  # else its calls or pictures changed
+            old, new = texts
+        yield f"{what} changed{describe_change(old, new)}"
+
+
+def describe_change(before: Any, now: Any) -> str:
+    """Returns a description of the difference between two values, and its position."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        both = before.keys() & now.keys()
+        key = next(k for k in {**before, **now} if k not in both or before[k] != now[k])
+        old, new = (_show(one[key]) if key in one else "nothing" for one in (before, now))
+        return f" in {key}: {old} → {new}"
+    if isinstance(before, list) and isinstance(now, list):  # of tools
+        had, has = ({str(tool.get("name")): tool for tool in tools} for tools in (before, now))
+        for what, names in (("added", has.keys() - had), ("removed", had.keys() - has)):
+            if names:
+                return f": {what} {', '.join(sorted(names))}"
+        changed = [name for name, tool in has.items() if had[name] != tool]
+        return f": {', '.join(changed)} is described differently" if changed else ": their order"
+    if not isinstance(before, str) or not isinstance(now, str):
+        old, new = ("nothing" if one is None else _show(one) for one in (before, now))
+        return f": {old} → {new}"
+    lines = zip_longest(before.split("\n"), now.split("\n"))
+    number, (old, new) = next((n, pair) for n, pair in enumerate(lines, 1) if pair[0] != pair[1])
+    where = f" in line {number}" if "\n" in before + now else ""
+    if old is None or new is None:
+        what = "added" if old is None else "removed"
+        return f"{where}, which was {what}: {_show(old if new is None else new)}"
+    start = 0
+    if max(len(old), len(new)) > MAX_SHOWN:  # show them from a few words before the difference
+        start = max(0, count_common(old, new) - MAX_SHOWN // 3)
+    return f"{where}: {_show(old, start)} → {_show(new, start)}"
+
+
+def _show(value: Any, start: int = 0) -> str:
+    if not isinstance(value, str):
+        return one_line(json.dumps(value, ensure_ascii=False), MAX_SHOWN)
+    return quote(one_line(("…" if start else "") + value[start:], MAX_SHOWN))

@@ -35,15 +35,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("axe_nb")
 
-INPUT_MESSAGES = "gen_ai.input.messages"
-OUTPUT_MESSAGES = "gen_ai.output.messages"
-
 CAPTURE_CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 """Environment variable that allows messages, arguments and results: `true`."""
-
-PLACE = "axe_nb.place"
-COST = "axe_nb.cost"
-"""Attribute with the price of a turn, or of a run without its children, in US dollars, if known."""
 
 MAX_TEXT = 10_000
 """Characters of one text."""
@@ -53,25 +46,29 @@ MAX_MESSAGES = 100_000
 
 
 def with_spans(emit: Emit, context: Context) -> Emit:
-    """Returns a function that passes events on, and records spans below the context's."""
+    """Returns a function that passes events on, and records spans below the context's.
+
+    A failing exporter ends the tracing, never the run.
+    """
     spans = Spans(context)
 
     def pass_on(event: Event) -> None:
-        spans.event(event)
+        try:
+            if spans.is_on:
+                spans.take(event)
+        except Exception as fault:
+            spans.is_on = False
+            log.warning("tracing stopped: %s", one_line(f"{type(fault).__name__}: {fault}", 200))
         emit(event)
 
     return pass_on
 
 
 class Spans:
-    """The spans of one tree."""
+    """The spans of one tree, below the current span of the caller's context."""
 
     def __init__(self, context: Context) -> None:
-        """Creates the object without any spans.
-
-        Args:
-            context: the caller's context, whose current span becomes the parent.
-        """
+        self.is_on = True
         self._context = context
         self._open: dict[str, Span] = {}
         """Place of a run, turn (`0/1`) or call (`0#id`) → its span."""
@@ -80,33 +77,23 @@ class Spans:
         self._messages: dict[str, list[str]] = {}
         """Run → the messages in it so far, each as JSON; empty if texts are left out."""
         self._has_texts = os.environ.get(CAPTURE_CONTENT, "").lower() == "true"
-        self._is_on = True
 
-    def event(self, event: Event) -> None:
-        """Records an event; a failing exporter ends the tracing, never the run."""
-        if not self._is_on:
-            return
-        try:
-            self._take(event)
-        except Exception as fault:
-            self._is_on = False
-            log.warning("tracing stopped: %s", one_line(f"{type(fault).__name__}: {fault}", 200))
-
-    def _take(self, event: Event) -> None:
+    def take(self, event: Event) -> None:
+        """Records an event."""
         match event:
-            case RunStarted():
-                run = event.run
+            case RunStarted(run=run):
                 self._agents[run] = event.agent, event.model
                 caller = f"{event.parent}#{event.call_id}" if event.parent else ""
                 above = caller if caller in self._open else event.parent
-                self._begin("invoke_agent", run, above, event.agent, event.model, {PLACE: run})
+                place = {"axe_nb.place": run}
+                self._begin("invoke_agent", run, above, event.agent, event.model, place)
                 if self._has_texts:
                     self._say(run, "user", _make_text(event.prompt))
                     self._tell_asked(run, run)
             case TurnStarted():
-                agent, model = self._agents[event.run]
                 key = f"{event.run}/{event.turn}"
-                self._begin("chat", key, event.run, agent, model, {PLACE: key})
+                place = {"axe_nb.place": key}
+                self._begin("chat", key, event.run, *self._agents[event.run], place)
                 self._tell_asked(key, event.run)
             case RetryScheduled():
                 if span := self._open.get(f"{event.run}/{event.turn}"):
@@ -114,15 +101,23 @@ class Spans:
                     span.add_event("axe_nb.retry", told)
             case TurnFinished():
                 self._end_turn(event)
-            case ToolStarted():
-                key, call = f"{event.run}#{event.call.id}", event.call
+            case ToolStarted(call=call):
+                key = f"{event.run}#{call.id}"
                 named = {"gen_ai.tool.name": call.name, "gen_ai.tool.call.id": call.id}
                 self._begin("execute_tool", key, event.run, "", "", named)
                 if self._has_texts:
                     arguments = dump(_bound(call.arguments)).decode()
                     self._open[key].set_attribute("gen_ai.tool.call.arguments", arguments)
-            case ToolFinished():
-                self._end_call(event)
+            case ToolFinished(result=result):
+                if span := self._open.pop(f"{event.run}#{result.call_id}", None):
+                    if event.run in self._messages:
+                        response = _write_text(result.content)
+                        answer = {"type": "tool_call_response", "response": response}
+                        self._say(event.run, "tool", {**answer, "id": _write_name(result.call_id)})
+                        span.set_attribute("gen_ai.tool.call.result", response)
+                    if result.is_error:
+                        _fail(span, "denied" if result.is_denied else "tool_error", "")
+                    span.end()
             case RunFinished():
                 self._end_run(event)
 
@@ -147,7 +142,7 @@ class Spans:
             {key: _write_name(value) for key, value in {**described, **more}.items()},
         )
         if not parent and not span.is_recording():
-            self._is_on = False
+            self.is_on = False
         self._open[key] = span
 
     def _say(self, run: str, role: str, *parts: Mapping[str, Any], **more: str) -> None:
@@ -163,7 +158,8 @@ class Spans:
         while first and (size := size + len(said[first - 1])) <= MAX_MESSAGES:
             first -= 1
         if said:
-            self._open[key].set_attribute(INPUT_MESSAGES, f"[{','.join(said[first:])}]")
+            asked = f"[{','.join(said[first:])}]"
+            self._open[key].set_attribute("gen_ai.input.messages", asked)
 
     def _end_turn(self, event: TurnFinished) -> None:
         key, usage = f"{event.run}/{event.turn}", event.usage
@@ -193,25 +189,10 @@ class Spans:
                 arguments = _bound(one.arguments)
                 parts.append({"type": "tool_call", **named, "arguments": arguments})
             self._say(event.run, "assistant", *parts, finish_reason=event.stop_reason)
-            span.set_attribute(OUTPUT_MESSAGES, f"[{said[-1]}]")
+            span.set_attribute("gen_ai.output.messages", f"[{said[-1]}]")
         self._open.pop(key).end()
 
-    def _end_call(self, event: ToolFinished) -> None:
-        result = event.result
-        span = self._open.pop(f"{event.run}#{result.call_id}", None)
-        if span is None:
-            return
-        if event.run in self._messages:
-            response = _write_text(result.content)
-            answer = {"type": "tool_call_response", "response": response}
-            self._say(event.run, "tool", {**answer, "id": _write_name(result.call_id)})
-            span.set_attribute("gen_ai.tool.call.result", response)
-        if result.is_error:
-            _fail(span, "denied" if result.is_denied else "tool_error", "")
-        span.end()
-
     def _end_run(self, event: RunFinished) -> None:
-        """Ends the span of a run, and all spans within it that are still open."""
         run, result = event.run, event.result
         reason = result.status if not result.cause else getattr(result.cause, "category", "error")
         below = [key for key in self._open if key.startswith((f"{run}/", f"{run}#"))]
@@ -232,14 +213,15 @@ class Spans:
         if run in self._messages:
             text = _make_text(result.text)
             self._say(run, "assistant", text, finish_reason=result.stop_reason)
-            span.set_attribute(OUTPUT_MESSAGES, f"[{self._messages.pop(run)[-1]}]")
+            span.set_attribute("gen_ai.output.messages", f"[{self._messages.pop(run)[-1]}]")
         if not result.ok:
             _fail(span, reason, result.error or "")
         span.end()
 
 
 def _describe_cost(usage: Usage) -> dict[str, float]:
-    return {} if usage.cost is None else {COST: usage.cost}
+    """Returns the price of a turn, or of a run without its children, in US dollars, if known."""
+    return {} if usage.cost is None else {"axe_nb.cost": usage.cost}
 
 
 def _fail(span: Span, reason: str, error: str) -> None:

@@ -190,7 +190,18 @@ ANSWER = 20.0
 def make_docker(image: str) -> Method:
     """Returns the method for an image; ConfigError if docker does not answer or lacks it."""
     program = find_program("docker")
-    if problem := _find_problem(program, image):
+    problem = "docker is not installed"
+    if program:
+        asked = [program, "image", "inspect", "--format", "{{.Id}}", "--", image]
+        try:
+            done = subprocess.run(
+                asked, stdin=subprocess.DEVNULL, capture_output=True, timeout=ANSWER
+            )
+            said = done.stderr.decode("utf-8", "replace")
+            problem = quote(one_line(said, 200)) if done.returncode else ""
+        except (OSError, subprocess.TimeoutExpired):
+            problem = f"docker did not answer within {ANSWER:.0f} s"
+    if problem:
         raise ConfigError(
             f'sandbox = "docker:{image}" does not work here: {problem}',
             hint=f'start docker and run: docker pull {image}; or set sandbox = "auto"',
@@ -239,15 +250,3 @@ def _format_mount(target: Path, source: Path | None, *more: str) -> str:
     if source:
         fields = ["type=bind", f"source={source}", f"target={target}", *more]
     return ",".join('"' + field.replace('"', '""') + '"' for field in fields)
-
-
-def _find_problem(program: str, image: str) -> str:
-    if not program:
-        return "docker is not installed"
-    asked = [program, "image", "inspect", "--format", "{{.Id}}", "--", image]
-    try:
-        done = subprocess.run(asked, stdin=subprocess.DEVNULL, capture_output=True, timeout=ANSWER)
-    except (OSError, subprocess.TimeoutExpired):
-        return f"docker did not answer within {ANSWER:.0f} s"
-    said = done.stderr.decode("utf-8", "replace")
-    return quote(one_line(said, 200)) if done.returncode else ""

@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Literal
 
 from axe_nb.paths import hold_real_folder
@@ -115,20 +114,15 @@ def prepare(method: Method, view: View, words: Sequence[str]) -> Launch:
         steps += [f"ulimit -u {PROCESSES} 2>/dev/null || ulimit -p {PROCESSES} 2>/dev/null"]
     if method.ending == "child":
         shown = (path for path, seen in view.closed.items() if seen == path)
-        steps.append(_make_check(view.workdir, [*view.anchored, *shown]))
+        paths, found = [*view.anchored, *shown], []
+        for path in (view.workdir, *paths):
+            with hold_real_folder(path.parent) as folder:
+                its = os.stat(path.name or ".", dir_fd=folder, follow_symlinks=False)
+            found.append(f"{its.st_dev}:{its.st_ino}")
+        asked = shlex.join([find_program("stat"), "-c", "%d:%i", "--", ".", *map(str, paths)])
+        same = f'[ "$({asked})" = {shlex.quote(chr(10).join(found))} ]'
+        steps.append(f"{same} || {{ echo {shlex.quote(REPLACED)} >&2; exit 125; }}")
     return method.wrap(["/bin/sh", "-c", "; ".join([*steps, 'exec "$@"']), "sh", *words], view)
-
-
-def _make_check(workdir: Path, paths: Sequence[Path]) -> str:
-    """Returns a shell line that exits unless the workdir and paths are unchanged."""
-    seen = []
-    for path in (workdir, *paths):
-        with hold_real_folder(path.parent) as folder:
-            found = os.stat(path.name or ".", dir_fd=folder, follow_symlinks=False)
-        seen.append(f"{found.st_dev}:{found.st_ino}")
-    asked = shlex.join([find_program("stat"), "-c", "%d:%i", "--", ".", *map(str, paths)])
-    expected = shlex.quote("\n".join(seen))
-    return f'[ "$({asked})" = {expected} ] || {{ echo {shlex.quote(REPLACED)} >&2; exit 125; }}'
 
 
 class Process:
@@ -180,7 +174,15 @@ class Process:
             if self._method.ending == "group":
                 kill_group(self._popen)
             elif self._method.ending == "child":
-                end_first(self._popen)
+                # if the program itself were killed, what it started would end some time after it
+                until = time.monotonic() + PATIENCE
+                while not (found := list_children(self._popen.pid)) and self._popen.poll() is None:
+                    if time.monotonic() > until:
+                        self._popen.kill()
+                    time.sleep(0.001)
+                for pid in found:
+                    kill(pid)
+                self._popen.send_signal(signal.SIGCONT)  # the command may have stopped it
             else:
                 nowhere = subprocess.DEVNULL
                 self._ender = subprocess.Popen(self._end, stdout=nowhere, stderr=nowhere)
@@ -219,7 +221,11 @@ class Process:
             self._end = launch.end
             self._popen = spawn(launch, self._view, environment, self._files)
         self._close_files()  # else its end would not be noticed
-        wait_exit(self._popen)
+        if hasattr(os, "waitid"):  # the number of the process is not reused until it is waited for
+            with contextlib.suppress(ChildProcessError):
+                os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT)
+        else:
+            self._popen.wait()
         with self._lock:
             if self._method.ending == "group":
                 kill_group(self._popen)
@@ -266,30 +272,6 @@ def spawn(
     finally:
         for number in passed:
             os.close(number)
-
-
-def wait_exit(process: subprocess.Popen[bytes]) -> None:
-    """Waits for the end of a process, whose number is not reused until then."""
-    if hasattr(os, "waitid"):
-        with contextlib.suppress(ChildProcessError):
-            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    else:
-        process.wait()
-
-
-def end_first(process: subprocess.Popen[bytes]) -> None:
-    """Kills the first child of a process, which then ends the others and itself.
-
-    If the process itself were killed, the others would end some time after it.
-    """
-    until = time.monotonic() + PATIENCE
-    while not (found := list_children(process.pid)) and process.poll() is None:
-        if time.monotonic() > until:
-            process.kill()
-        time.sleep(0.001)
-    for pid in found:
-        kill(pid)
-    process.send_signal(signal.SIGCONT)  # the command may have stopped it
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:

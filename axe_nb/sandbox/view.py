@@ -130,8 +130,18 @@ def make_view(workdir: Path, *, network: bool = False, sources: Iterable[Path] =
             hint="use a project folder as workdir",
         )
     loaded = tuple(path for path in sources if is_inside(path, workdir))
-    readable = tuple(_find_toolchains(workdir, home))
-    return View(workdir=workdir, home=home, network=network, sources=loaded, readable=readable)
+    named = (sys.prefix, sys.base_prefix, *map(os.environ.get, ("VIRTUAL_ENV", "CONDA_PREFIX")))
+    places = [*(Path(name) for name in named if name), *(home / name for name in TOOLCHAINS)]
+    real = [Path(os.path.realpath(place)) for place in places]
+    readable = []
+    for place in sorted({*places, *real}):
+        shows_too_much = any(p.is_relative_to(place) for p in (home, workdir))
+        is_there = any(place.is_relative_to(p) for p in (workdir, "/usr"))
+        if place.is_absolute() and place.is_dir() and not shows_too_much and not is_there:
+            readable.append(place)
+    return View(
+        workdir=workdir, home=home, network=network, sources=loaded, readable=tuple(readable)
+    )
 
 
 def fill_view(view: View) -> View:
@@ -139,16 +149,25 @@ def fill_view(view: View) -> View:
     workdir, home = view.workdir, view.home
     _check_place(workdir)
     there = sorted(os.listdir(workdir))  # noqa: PTH208
+    own = [*FOLDERS, *FILES, *(name for name in there if name.startswith(".env"))]
+    if workdir == home:
+        own += [*HOME_FOLDERS, *HOME_FILES]
+        own += (name for name in there if name.startswith(".") and name not in OF_PROGRAMS)
     # git and most programs ignore the empty folder that stands for a name that does not exist
-    absent: dict[Path, str | None] = dict.fromkeys(
-        workdir / name for name in _list_names(there, is_home=workdir == home)
-    )
+    absent: dict[Path, str | None] = dict.fromkeys(workdir / name for name in own)
     named = [*absent, *view.sources]
     repositories = _find_repositories(workdir / ".git", workdir)
     for repository in repositories:
         absent |= {repository / name: text for name, text in GIT_ABSENT.items()}
         named += (repository / name for name in GIT_SETTINGS)
-    every = dict.fromkeys([*named, *_follow(named, workdir)])
+    every = dict.fromkeys(named)
+    for path in filter(Path.is_symlink, named):
+        try:
+            passed = follow_links(path)
+        except OSError:  # a command could make a folder of a cycle, wherever it likes
+            problem = f"the protected name {path.name} is a link that leads to itself"
+            raise ConfigError(problem, hint=f"remove {path} and run again") from None
+        every |= dict.fromkeys(place for place in passed[1:] if is_inside(place, workdir))
     names = tuple(path for path in every if not _holds(path, repositories))
     inner = [*there, *(KEY_PATHS if workdir == home else ())]
     hidden = (p for p in [*names, *(workdir / name for name in inner)] if is_hidden(p, workdir))
@@ -172,42 +191,6 @@ def _check_place(workdir: Path) -> None:
         raise ConfigError(
             f"the workdir {workdir} was replaced by a link, to {real}", hint="start a new run"
         )
-
-
-def _follow(paths: Iterable[Path], workdir: Path) -> Iterator[Path]:
-    """Yields the places in the workdir that links among the paths lead through, and to.
-
-    A command could make a folder of a cycle, wherever it likes.
-    """
-    for path in filter(Path.is_symlink, paths):
-        try:
-            passed = follow_links(path)
-        except OSError:
-            problem = f"the protected name {path.name} is a link that leads to itself"
-            raise ConfigError(problem, hint=f"remove {path} and run again") from None
-        yield from (place for place in passed[1:] if is_inside(place, workdir))
-
-
-def _find_toolchains(workdir: Path, home: Path) -> Iterator[Path]:
-    """Yields the folders outside the workdir that programs are run from, real and as named."""
-    named = (sys.prefix, sys.base_prefix, *map(os.environ.get, ("VIRTUAL_ENV", "CONDA_PREFIX")))
-    places = [Path(name) for name in named if name]
-    places += [home / name for name in TOOLCHAINS]
-    real = [Path(os.path.realpath(place)) for place in places]
-    for place in sorted({*places, *real}):
-        shows_too_much = any(p.is_relative_to(place) for p in (home, workdir))
-        is_there = any(place.is_relative_to(p) for p in (workdir, "/usr"))
-        if place.is_absolute() and place.is_dir() and not shows_too_much and not is_there:
-            yield place
-
-
-def _list_names(there: Iterable[str], *, is_home: bool) -> list[str]:
-    """Returns the protected names, which need not exist, and the existing ones like `.env…`."""
-    found = [*FOLDERS, *FILES, *(name for name in there if name.startswith(".env"))]
-    if is_home:
-        found += [*HOME_FOLDERS, *HOME_FILES]
-        found += (name for name in there if name.startswith(".") and name not in OF_PROGRAMS)
-    return found
 
 
 def _find_repositories(path: Path, workdir: Path) -> list[Path]:

@@ -24,7 +24,6 @@ from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import read_reply
 from axe_nb.scripting.rules import (
     Fault,
-    Part,
     Reply,
     Script,
     ScriptFunction,
@@ -47,10 +46,11 @@ _END = object()
 """Marks the end of a generator."""
 
 
-async def answer(request: Request, scripts: Scripts) -> Reply:
-    """Returns the reply of the script `request.model`, before its delay.
+async def answer(request: Request, scripts: Scripts) -> tuple[AsyncGenerator[Played, None], bool]:
+    """Returns the pieces of the script's reply, and true if it streams them.
 
-    Raises ProviderError: no such script (status 404), a mistake in it or no rule that matches
+    They come at their times, at the end the whole reply or its failure. Raises ProviderError, and
+    so do the pieces: no such script (status 404), a mistake in it or no rule that matches
     (bad_request), or whatever its function raises.
     """
     name = request.model
@@ -61,7 +61,8 @@ async def answer(request: Request, scripts: Scripts) -> Reply:
         problem = error.message
         raise ProviderError("bad_request", problem, hint=error.hint, status=status) from None
     if isinstance(found, Script):
-        return found.answer(name, request)
+        reply = found.answer(name, request)
+        return _play_reply(reply), reply.stream or reply.fault is not None
     function = found
 
     def call() -> Any:  # names the script here, as no future can hold a StopIteration
@@ -73,10 +74,10 @@ async def answer(request: Request, scripts: Scripts) -> Reply:
         with _name_script(name, function):
             returned = await returned
     if isinstance(returned, Generator | AsyncGenerator):
-        return Reply(parts=_read_parts(name, function, returned), stream=True)
+        return _play_parts(request, function, returned), True
     if isinstance(returned, Fault):
-        return Reply(fault=returned)
-    return Reply(_make_response(name, request, returned))
+        return _play_reply(Reply(fault=returned)), True
+    return _play_reply(Reply(_make_response(name, request, returned))), False
 
 
 class ScriptProvider:
@@ -101,46 +102,65 @@ class ScriptProvider:
 
         Raises ProviderError: as the script says, or as in `answer`.
         """
-        reply = await answer(request, self.scripts)
+        pieces, streams = await answer(request, self.scripts)
         has_begun = False
-        async with aclosing(play(request, reply)) as pieces:
+        async with aclosing(pieces):
             async for piece in pieces:
                 match piece:
                     case Response():
                         return piece
                     case Fault():
                         raise _make_error(request.model, piece, has_begun=has_begun)
-                    case Delta() if on_delta and (reply.stream or reply.fault):
+                    case Delta() if on_delta and streams:
                         has_begun = True
                         on_delta(piece)
         raise AssertionError("a reply has no end")
 
 
-async def play(request: Request, reply: Reply) -> AsyncGenerator[Played, None]:
-    """Yields the pieces of a reply at their times, and at the end the whole reply or its failure.
+async def _play_parts(
+    request: Request, function: ScriptFunction, parts: Generator[Any] | AsyncGenerator[Any]
+) -> AsyncGenerator[Played, None]:
+    """Yields the pieces of a generator; sync generators run in threads."""
+    name = request.model
+    said = {"text": "", "reasoning": ""}
+    calls: list[ToolCall] = []
+    try:
+        while True:
+            with _name_script(name, function):
+                if isinstance(parts, AsyncGenerator):
+                    part = await anext(parts, _END)
+                else:
+                    part = await in_thread(next, parts, _END)
+            if part is _END:
+                break
+            if isinstance(part, str):
+                part = Delta(part)
+            match part:
+                case ToolCall():
+                    call = _as_sent(name, part)
+                    for piece in _cut_call(call, len(calls), small=False):
+                        yield piece
+                    calls.append(call)
+                case Delta(text, "text" | "reasoning" as kind):
+                    said[kind] += text
+                    yield part
+                case Fault():
+                    yield part
+                    return
+                case _:
+                    raise ProviderError(
+                        "server",
+                        f"script {quote(name)} yielded {type(part).__name__}, not text, a tool "
+                        "call, a Fault, or a Delta of text or reasoning",
+                    )
+    finally:
+        if isinstance(parts, AsyncGenerator):
+            await parts.aclose()
+    whole = _make_whole(request, said["text"], tuple(calls))
+    yield replace(whole, reasoning=said["reasoning"])
 
-    Raises ProviderError if the script fails.
-    """
-    if reply.parts is not None:
-        said: dict[str, str] = {"text": "", "reasoning": ""}
-        calls: list[ToolCall] = []
-        async with aclosing(reply.parts) as parts:
-            async for part in parts:
-                match part:
-                    case ToolCall():
-                        for piece in _cut_call(part, len(calls), small=False):
-                            yield piece
-                        calls.append(part)
-                    case Delta():
-                        said[part.kind] += part.text
-                        yield part
-                    case Fault():
-                        yield part
-                        return
-        usage = Usage(**estimate_usage(request, said["text"], tuple(calls)))
-        reason = stop_reason(tuple(calls))
-        yield Response(said["text"], tuple(calls), reason, usage, reasoning=said["reasoning"])
-        return
+
+async def _play_reply(reply: Reply) -> AsyncGenerator[Played, None]:
     small, response = reply.stream, reply.response
     pieces: list[Played] = [Delta(one, "reasoning") for one in _cut(response.reasoning, small)]
     pieces += map(Delta, _cut(response.content, small))
@@ -187,37 +207,6 @@ def _make_error(name: str, fault: Fault, *, has_begun: bool) -> ProviderError:
     return ProviderError("server", problem, hint=hint)
 
 
-async def _read_parts(
-    name: str, function: ScriptFunction, pieces: Generator[Any, Any, Any] | AsyncGenerator[Any, Any]
-) -> AsyncGenerator[Part, None]:
-    """Yields the checked parts of a generator; sync generators run in threads."""
-    try:
-        while True:
-            with _name_script(name, function):
-                if isinstance(pieces, AsyncGenerator):
-                    piece = await anext(pieces, _END)
-                else:
-                    piece = await in_thread(next, pieces, _END)
-            match piece:
-                case _ if piece is _END:
-                    return
-                case str():
-                    yield Delta(piece)
-                case ToolCall():
-                    yield _as_sent(name, piece)
-                case Delta(kind="text" | "reasoning") | Fault():
-                    yield piece
-                case _:
-                    raise ProviderError(
-                        "server",
-                        f"script {quote(name)} yielded {type(piece).__name__}, not text, a tool "
-                        "call, a Fault, or a Delta of text or reasoning",
-                    )
-    finally:
-        if isinstance(pieces, AsyncGenerator):
-            await pieces.aclose()
-
-
 @contextmanager
 def _name_script(name: str, function: ScriptFunction) -> Iterator[None]:
     """Converts any exception in the block to an error with the script's name."""
@@ -260,7 +249,10 @@ def _make_response(name: str, request: Request, returned: Any) -> Response:
                 f"script {quote(name)} returned {kind}, not text, tool calls or a Response",
                 hint="for text and calls together, return axe_nb.Response(text, (call, …))",
             )
-    calls = tuple(_as_sent(name, call) for call in calls)
+    return _make_whole(request, text, tuple(_as_sent(name, call) for call in calls))
+
+
+def _make_whole(request: Request, text: str, calls: tuple[ToolCall, ...]) -> Response:
     usage = Usage(**estimate_usage(request, text, calls))
     return Response(text, calls, stop_reason(calls), usage)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -21,7 +21,7 @@ from axe_nb.conversion.jsonable import change_texts, jsonable
 from axe_nb.conversion.patterns import compile_pattern
 from axe_nb.conversion.toml_tables import is_number, is_whole, line_of, parse_toml, toml_hint
 from axe_nb.errors import ConfigError, ProviderError
-from axe_nb.messages import Delta, Request, Response, ToolCall, Usage, dump
+from axe_nb.messages import Request, Response, ToolCall, Usage, dump
 from axe_nb.text import cut_chars, nearest, one_line, quote
 
 if TYPE_CHECKING:
@@ -57,10 +57,6 @@ class Fault:
             raise ValueError(f"the message of a Fault without a status is one of {known}")
 
 
-Part: TypeAlias = Delta | ToolCall | Fault
-"""A piece of a reply as yielded by a function; a text is a delta."""
-
-
 @dataclass(frozen=True, slots=True)
 class Reply:
     """A script's reply to one request."""
@@ -68,8 +64,6 @@ class Reply:
     response: Response = Response()
     fault: Fault | None = None
     """The failure of the script, if any; in a stream it follows the response."""
-    parts: AsyncGenerator[Part, None] | None = None
-    """Pieces from a function that yields them; None = the response is complete."""
     delay: float = 0.0
     """Seconds to wait first; 0 on the virtual clock, which uses `response.seconds`."""
     stream: bool = False

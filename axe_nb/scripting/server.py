@@ -13,10 +13,9 @@ import json
 import os
 import socket
 import threading
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from http.client import responses
 from typing import Any
 
@@ -25,7 +24,7 @@ import h11
 from axe_nb.agents.provider_table import PROTOCOLS
 from axe_nb.errors import Category, ConfigError, ProviderError
 from axe_nb.messages import Delta, Response, ToolCall, dump
-from axe_nb.scripting.provider import Played, answer, play
+from axe_nb.scripting.provider import Played, answer
 from axe_nb.scripting.rules import Fault, Scripts, estimate_usage
 from axe_nb.scripting.wire import WIRES, Malformed, Protocol, Wire, read_request
 from axe_nb.text import quote
@@ -39,6 +38,8 @@ STATUS: Mapping[Category, int] = {
     "server": 500,
 }
 """HTTP status for a ProviderError of a function that sets none; `timeout` sends no reply."""
+
+CHUNK = 65536
 
 CLOSING = 5.0
 """Seconds to wait for the server's thread at the end; a script that blocks it is abandoned."""
@@ -122,19 +123,20 @@ class ScriptServer:
         self.base_url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
-        self._connections: set[_Connection] = set()
+        self._connections: set[asyncio.Task[None]] = set()
 
     def run(self) -> None:
-        """Serves until `stop` is called; in a thread of its own."""
+        """Serves until `stop` is called, then cancels what is left; in a thread of its own."""
+
+        def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = self._loop.create_task(self._serve(reader, writer))
+            self._connections.add(task)
+            task.add_done_callback(self._connections.discard)
 
         async def serve() -> None:
-            make = partial(_Connection, self)
-            server = await self._loop.create_server(make, sock=self._socket, backlog=1024)
+            server = await asyncio.start_server(begin, sock=self._socket, backlog=1024)
             await self._stop.wait()
             server.close()
-            tasks = [task for connection in self._connections if (task := connection.close())]
-            if tasks:
-                await asyncio.wait(tasks)
 
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             runner.run(serve())
@@ -143,6 +145,57 @@ class ScriptServer:
         """Ends `run` and every open connection; does nothing if it has ended."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._stop.set)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answers the requests of one connection, until either side closes it."""
+        http = h11.Connection(h11.SERVER)
+
+        def send(*events: h11.Response | h11.Data | h11.EndOfMessage) -> None:
+            writer.write(b"".join(http.send(event) or b"" for event in events))
+
+        try:
+            while asked := await _read(http, reader):
+                answering = asyncio.create_task(self._answer(asked, send))
+                more = asyncio.create_task(reader.read(CHUNK))
+                await asyncio.wait([answering, more], return_when=asyncio.FIRST_COMPLETED)
+                if not answering.done() and (more.exception() or not more.result()):
+                    self.aborted += 1
+                    answering.cancel()
+                    return
+                await answering
+                more.cancel()
+                await asyncio.wait([more])
+                if not more.cancelled():
+                    http.receive_data(more.result())
+                if http.our_state is not h11.DONE:
+                    return
+                http.start_next_cycle()
+        except h11.RemoteProtocolError as error:
+            reply = self.make_error(error.error_status_hint, str(error))
+            if isinstance(reply.body, bytes):
+                send(_make_head(reply), h11.Data(data=reply.body), h11.EndOfMessage())
+        except (_Refused, OSError):
+            pass
+        except asyncio.CancelledError:
+            writer.transport.abort()
+            raise
+        finally:
+            writer.close()
+
+    async def _answer(self, asked: tuple[str, str, bytes], send: Callable[..., None]) -> None:
+        self.open_requests += 1
+        try:
+            reply = await self.reply_to(*asked)
+            if not isinstance(reply.body, bytes):
+                send(_make_head(reply))
+                async with aclosing(reply.body) as chunks:
+                    async for chunk in chunks:
+                        send(h11.Data(data=chunk))
+        finally:
+            self.open_requests -= 1  # before the client has a whole reply
+        if isinstance(reply.body, bytes):
+            send(_make_head(reply), h11.Data(data=reply.body))
+        send(h11.EndOfMessage())
 
     async def reply_to(self, method: str, path: str, content: bytes) -> _Reply:
         """Makes the reply to an HTTP request; _Refused closes the connection instead."""
@@ -160,7 +213,7 @@ class ScriptServer:
             request = read_request(body)
             if request.model.endswith(".toml"):
                 return self.make_error(404, "a script server serves scripts by name, not by path")
-            pieces = play(request, await answer(request, Scripts()))
+            pieces, _ = await answer(request, Scripts())
             last = await anext(pieces)
             if body.get("stream", self._wire.streams) and not isinstance(last, Fault):
                 options = body.get("stream_options")
@@ -228,101 +281,33 @@ async def _encode(
             raise _Refused
 
 
-class _Connection(asyncio.Protocol):
-    """The server's end of one connection, until either side closes it."""
+async def _read(
+    http: h11.Connection, reader: asyncio.StreamReader
+) -> tuple[str, str, bytes] | None:
+    """Returns the method, path and body of the next request; None if there is none."""
+    method = path = ""
+    body = bytearray()
+    while True:
+        match http.next_event():
+            case h11.NEED_DATA if data := await reader.read(CHUNK):
+                http.receive_data(data)
+            case h11.Request() as head:
+                method, path = head.method.decode(), head.target.decode().partition("?")[0]
+            case h11.Data() as part:
+                body += part.data
+            case h11.EndOfMessage():
+                return method, path, bytes(body)
+            case _:
+                return None
 
-    def __init__(self, server: ScriptServer) -> None:
-        self._server = server
-        self._http = h11.Connection(h11.SERVER)
-        self._head: h11.Request | None = None
-        self._body = bytearray()
-        self._task: asyncio.Task[None] | None = None
-        """The task that answers the current request; None = waiting for the next one."""
 
-    def connection_made(self, transport: Any) -> None:
-        self._transport: asyncio.Transport = transport
-        self._server._connections.add(self)
-
-    def connection_lost(self, problem: Exception | None) -> None:
-        self._server._connections.discard(self)
-        if self._task:
-            self._server.aborted += 1
-            self._task.cancel()
-
-    def close(self) -> asyncio.Task[None] | None:
-        """Closes the connection at once, when the server ends; returns the cancelled task."""
-        task, self._task = self._task, None
-        if task:
-            task.cancel()
-        self._transport.abort()
-        return task
-
-    def data_received(self, data: bytes) -> None:
-        self._http.receive_data(data)
-        if not self._task:
-            self._read()
-
-    def _read(self) -> None:
-        """Reads the available data, up to the end of a request."""
-        while True:
-            try:
-                event = self._http.next_event()
-            except h11.RemoteProtocolError as error:
-                reply = self._server.make_error(error.error_status_hint, str(error))
-                self._task = asyncio.create_task(self._send(reply))
-                return
-            match event:
-                case h11.Request():
-                    self._head, self._body = event, bytearray()
-                case h11.Data():
-                    self._body += event.data
-                case h11.EndOfMessage() if self._head:
-                    method, target = self._head.method.decode(), self._head.target.decode()
-                    path = target.partition("?")[0]
-                    self._task = asyncio.create_task(self._answer(method, path))
-                    return
-                case _:
-                    return
-
-    async def _answer(self, method: str, path: str) -> None:
-        self._server.open_requests += 1
-        try:
-            reply = await self._server.reply_to(method, path, bytes(self._body))
-            if not isinstance(reply.body, bytes):
-                self._write(self._make_head(reply))
-                async with aclosing(reply.body) as chunks:
-                    async for chunk in chunks:
-                        self._write(h11.Data(data=chunk))
-        except _Refused:
-            self._task = None
-            self._transport.close()
-            return
-        finally:
-            self._server.open_requests -= 1  # before the client has a whole reply
-        await self._send(reply)
-
-    async def _send(self, reply: _Reply) -> None:
-        """Sends a whole reply, or the end of a streamed one, and goes on to the next request."""
-        if isinstance(reply.body, bytes):
-            self._write(self._make_head(reply), h11.Data(data=reply.body))
-        self._task = None
-        self._write(h11.EndOfMessage())
-        if self._http.our_state is h11.DONE and self._http.their_state is h11.DONE:
-            self._http.start_next_cycle()
-            self._read()
-        else:
-            self._transport.close()
-
-    def _make_head(self, reply: _Reply) -> h11.Response:
-        headers = [("content-type", reply.kind)]
-        if reply.retry_after is not None:
-            headers.append(("retry-after", f"{reply.retry_after:g}"))
-        if isinstance(reply.body, bytes):
-            headers.append(("content-length", str(len(reply.body))))
-        else:
-            headers.append(("transfer-encoding", "chunked"))
-        reason = responses.get(reply.status, "").encode()
-        return h11.Response(status_code=reply.status, headers=headers, reason=reason)
-
-    def _write(self, *events: h11.Response | h11.Data | h11.EndOfMessage) -> None:
-        self._transport.write(b"".join(self._http.send(event) or b"" for event in events))
+def _make_head(reply: _Reply) -> h11.Response:
+    headers = [("content-type", reply.kind)]
+    if reply.retry_after is not None:
+        headers.append(("retry-after", f"{reply.retry_after:g}"))
+    if isinstance(reply.body, bytes):
+        headers.append(("content-length", str(len(reply.body))))
+    else:
+        headers.append(("transfer-encoding", "chunked"))
+    reason = responses.get(reply.status, "").encode()
+    return h11.Response(status_code=reply.status, headers=headers, reason=reason)

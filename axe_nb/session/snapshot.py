@@ -15,8 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
-from axe_nb.agents.agent import Agent
-from axe_nb.agents.agent_files import find_file, has_file, list_agents
+from axe_nb.agents.agent import Agent, find_agent_file, has_agent_file, list_agents
 from axe_nb.agents.names import parse_model
 from axe_nb.agents.prompt import Briefing, Context, Definition, Definitions, brief, read_context
 from axe_nb.engine.scope import AgentSource, RunScope
@@ -70,9 +69,7 @@ class Snapshot:
         self._size = 0
         self.loaded: dict[str, Agent] = {}
         self._is_taken = False
-        """True if only agents that were read already can be started."""
         self._is_sent = False
-        """True if another process has read the agents."""
         self._roots: set[tuple[Key, bool]] = set()
         """(root, true if it can start any agent) for roots whose sub-agents have been read."""
         self._check: Callable[[], None] = lambda: None
@@ -80,7 +77,6 @@ class Snapshot:
 
     @property
     def source(self) -> AgentSource:
-        """The agents, for the runs of the tree."""
         return AgentSource(
             load=self.load, knows=self.knows, provider_for=self.provider_for, brief=self.brief
         )
@@ -106,9 +102,8 @@ class Snapshot:
         return shared
 
     def load(self, name: str) -> Agent:
-        """Returns an agent as it was when the root started."""
         if not self.knows(name):
-            find_file(name, self._agents_dir, also=self.defined)
+            find_agent_file(name, self._agents_dir, also=self.defined)
             raise ConfigError(
                 f"agent {quote(name)} was added after this run began",
                 hint="start a new run to use it",
@@ -130,7 +125,6 @@ class Snapshot:
         self._contexts.update({_make_key(agent): context for agent, context in contexts})
 
     def find_context(self, agent: Agent) -> Context | None:
-        """Returns the texts of an agent; None if they have not been read."""
         found = self._contexts.get(_make_key(agent))
         return found if isinstance(found, Context) else None
 
@@ -162,7 +156,7 @@ class Snapshot:
         names, seen = [*root.agent.sub_agents], set[str]()
         while names and root.clock.overdue(time.monotonic()) == 0.0:
             name = names.pop()
-            exists = name in self.defined or has_file(name, self._agents_dir)
+            exists = name in self.defined or has_agent_file(name, self._agents_dir)
             if name in seen or not exists:  # without the search for similar names
                 continue
             seen.add(name)
@@ -213,7 +207,6 @@ def _make_key(agent: Agent) -> Key:
 
 
 def _unwrap(found: T | ConfigError) -> T:
-    """Returns the agent or texts, or raises the error found instead."""
     if isinstance(found, ConfigError):
         raise copy(found)
     return found

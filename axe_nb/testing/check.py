@@ -1,33 +1,49 @@
-"""`axe-nb check` and `axe-nb freeze`: notebooks as tests, compared as strict nbval does.
+"""`axe-nb check` and `axe-nb freeze`: notebooks as tests.
 
-Source: D-68.
+A notebook runs from top to bottom in a kernel of its own, without a person, and is compared as
+strict nbval does. Source: D-68.
 """
 
 from __future__ import annotations
 
+import ast
+import ipaddress
 import json
+import os
+import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
-from axe_nb.agents.files import display_path
-from axe_nb.recording.miss import describe_change
-from axe_nb.recording.modes import Mode
-from axe_nb.testing.headless import (
-    Book,
-    HeadlessRun,
-    find_failure,
-    find_notebooks,
-    marks_of,
-    read_notebook,
-    run_headless,
-    write_notebook,
-)
-from axe_nb.text import plural
+from axe_nb.agents.files import display_path, expand_home, reason, write_whole
+from axe_nb.errors import ConfigError
+from axe_nb.recording.modes import MODE, Mode
+from axe_nb.recording.same_request import describe_change
+from axe_nb.text import one_line, plural, quote
+
+Book: TypeAlias = Any
+"""A notebook as nbformat represents it."""
+
+Mark = Literal["ignore output", "raises exception", "skip"]
+
+MARKS: dict[str, Mark] = {
+    "nbval-ignore-output": "ignore output",
+    "nbval-raises-exception": "raises exception",
+    "raises-exception": "raises exception",
+    "nbval-skip": "skip",
+    "skip-execution": "skip",
+}
+"""Tag → its meaning; `# NBVAL_SKIP` is the tag `nbval-skip`."""
+
+COMMENT = re.compile(r"^[ \t]*#[ \t#]*(NBVAL_\w+)[ \t]*$", re.MULTILINE)
+
+IN_KERNEL = "__import__('axe_nb.testing.check').testing.check"
 
 NOT_COMPARED = {
     "image/png", "image/jpeg", "application/vnd.jupyter.widget-view+json",
@@ -47,6 +63,22 @@ TIMES = ("execution", "ExecuteTime")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HeadlessRun:
+    """A notebook after it has run."""
+
+    book: Book
+    """A copy of the notebook with the outputs of this run; cells that did not run have none."""
+    stopped: str = ""
+    """The reason that it did not run to its end, other than an error in a cell."""
+    begun: int = 0
+    """Number of cells that were started, if it did not run to its end."""
+    cassette: tuple[str, int, int, int] | None = None
+    """Path, and numbers of exchanges replayed, recorded and removed; None if none was used."""
+    missed: Sequence[str] = ()
+    """Unrecorded requests, in words, which outputs need not show."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     """A cell with an unexpected output."""
 
@@ -62,24 +94,18 @@ def check(targets: Iterable[str], timeout: float | None, write: Callable[[str], 
     """Runs notebooks and compares their outputs with the saved ones; returns True if they agree."""
     paths, count = find_notebooks(targets), 0
     for path in paths:
-        _, lines = check_notebook(path, "replay", timeout)
+        saved = read_notebook(path)
+        run = run_headless(saved, path, "replay", timeout=timeout, goes_on=True)
+        problems = list(find_problems(saved, run.book))
+        lines = describe_problems(path, run, problems)
+        if not any(one.is_miss for one in problems):  # an output need not show what is missing
+            lines += [f"{display_path(path)}: {miss}{_advise(path)}" for miss in run.missed]
         count += len(lines)
         for line in lines:
             write(line)
-    problems = plural(count, "problem") if count else "no problems"
-    write(f"{plural(len(paths), 'notebook')} checked, {problems}")
+    problems_told = plural(count, "problem") if count else "no problems"
+    write(f"{plural(len(paths), 'notebook')} checked, {problems_told}")
     return not count
-
-
-def check_notebook(path: Path, mode: Mode, timeout: float | None) -> tuple[Book, list[str]]:
-    """Runs a notebook; returns it with its new outputs, and a line for each problem."""
-    saved = read_notebook(path)
-    run = run_headless(saved, path, mode, timeout=timeout, goes_on=True)
-    problems = list(find_problems(saved, run.book))
-    lines = describe_problems(path, run, problems)
-    if not any(one.is_miss for one in problems):  # an output need not show what is missing
-        lines += [f"{display_path(path)}: {miss}{_advise(path)}" for miss in run.missed]
-    return run.book, lines
 
 
 def freeze(targets: Iterable[str], timeout: float | None, write: Callable[[str], None]) -> bool:
@@ -150,8 +176,7 @@ def _advise(path: Path) -> str:
 def find_problems(saved: Book, ran: Book) -> Iterator[Problem]:
     """Yields cells that failed, or whose outputs differ from the saved ones.
 
-    After a failed cell, only cells that lack a recorded answer are listed, as other differences may
-    result from the failure.
+    After a failed cell, whose failure may cause others, only those that lack an answer are listed.
     """
     has_failed = False
     for before, now in zip(saved.cells, ran.cells, strict=True):
@@ -227,3 +252,201 @@ def normalize(book: Book, first: Book, second: Book) -> Book:
                 if output.output_type == "error" and output.traceback != twin.get("traceback"):
                     output.traceback = [f"{output.ename}: {output.evalue}"]
     return frozen
+
+
+def find_notebooks(targets: Iterable[str]) -> list[Path]:
+    """Returns the notebooks given as files or in folders, each once."""
+    found: dict[Path, None] = {}
+    for target in targets:
+        path = expand_home(target)
+        paths = [
+            one
+            for one in ([path] if path.is_file() else sorted(path.rglob("*.ipynb")))
+            if not any(part.startswith(".") for part in one.relative_to(path).parts)
+        ]
+        if not paths:
+            raise ConfigError(
+                f"no notebook found: {quote(target)}", hint="give .ipynb files or folders"
+            )
+        found.update(dict.fromkeys(paths))
+    return list(found)
+
+
+def read_notebook(path: Path) -> Book:
+    """Returns a notebook in the current format."""
+    nbformat = load("nbformat")
+    try:
+        with warnings.catch_warnings(action="ignore"):  # of cells without ids, which get them
+            book = nbformat.read(path, as_version=4)
+            check_valid(book)
+            return book
+    except OSError as error:
+        raise ConfigError(f"cannot read {display_path(path)}: {reason(error)}") from None
+    except Exception as error:  # of nbformat, which has no class for all of them
+        fault = one_line(getattr(error, "message", "") or str(error), 200)
+        raise ConfigError(
+            f"{display_path(path)} is not a notebook: {fault}",
+            hint="open the notebook in Jupyter and save it, or repair the file",
+        ) from None
+
+
+def check_valid(part: Any, ref: str | None = None) -> None:
+    """Checks a notebook, or a part of one, such as an `output`; nbformat only logs a fault."""
+    json.dumps(part, ensure_ascii=False).encode()  # no half characters
+    version = {"version": 4, "version_minor": 5} if ref else {}
+    load("nbformat").validate(part, ref=ref, relax_add_props=True, **version)
+
+
+def marks_of(cell: Any) -> set[Mark]:
+    tags = cell.metadata.get("tags", ())
+    comments = (name.lower().replace("_", "-") for name in COMMENT.findall(cell.source))
+    return {MARKS[name] for name in (*tags, *comments) if name in MARKS}
+
+
+def find_failure(cell: Any) -> Any:
+    """Returns the error output of a cell that should have none; None if there is none."""
+    if cell.cell_type != "code" or "raises exception" in marks_of(cell):
+        return None
+    return next((one for one in cell.outputs if one.output_type == "error"), None)
+
+
+def write_notebook(path: Path, book: Book) -> None:
+    """Writes a notebook as a whole or not at all."""
+    write_whole(path, load("nbformat").writes(book).rstrip("\n") + "\n")
+
+
+def load(name: str) -> Any:
+    """Imports a library that only the extra `lab` installs. Raises ConfigError: it is missing."""
+    from importlib import import_module
+
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"running notebooks requires {error.name}, which is not installed",
+            hint="install it: pip install 'axe-nb[lab]'",
+        ) from None
+
+
+def run_headless(
+    book: Book,
+    path: Path,
+    mode: Mode,
+    *,
+    timeout: float | None = None,
+    goes_on: bool = False,
+    prunes: bool = False,
+    environ: Mapping[str, str] | None = None,
+) -> HeadlessRun:
+    """Runs a notebook in a new kernel of this Python, in the notebook's folder.
+
+    To replay its cassettes, the kernel cannot reach other machines. `timeout` is for each cell; 0 =
+    no limit. With `goes_on`, cells after one that fails run too; with `prunes`, what this run
+    has not used is removed from the cassette beside the notebook. `environ` replaces
+    the variables that mark a test.
+    """
+    timeout = 600.0 if timeout is None else timeout
+    environment = {**os.environ, **(environ or make_environment(path, mode))}
+    extra = ["--log-level=CRITICAL"]
+    if mode == "replay":
+        hook = f"__import__('sys').addaudithook({IN_KERNEL}.refuse_network)"
+        extra.append(f"--IPKernelApp.exec_lines={hook}")  # until the kernel ends
+    client = load("nbclient").NotebookClient(
+        prepare(book), timeout=None, kernel_name="python3",
+        resources={"metadata": {"path": str(path.parent.absolute())}}, extra_arguments=extra,
+        allow_errors=True, record_timing=False, store_widget_state=False, coalesce_streams=True,
+    )  # fmt: skip
+    load("ipykernel")
+    command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    client.create_kernel_manager().kernel_spec.argv = command  # not one that the user has installed
+    errors = load("nbclient.exceptions")
+    try:
+        with client.setup_kernel(env=environment):
+            # not the client's own `timeout`, which takes whole seconds
+            client.timeout_func = lambda _: timeout
+            for index, cell in enumerate(list(client.nb.cells)):
+                client.execute_cell(cell, index)
+                if find_failure(cell) and not goes_on:
+                    break
+            else:
+                own = path.with_suffix(".axe").name if prunes else ""
+                report = f"{IN_KERNEL}.end_cassette({own!r})"  # in one more cell, not saved
+                client.nb.cells.append(load("nbformat").v4.new_code_cell(report))
+                client.execute_cell(client.nb.cells[-1], len(client.nb.cells) - 1)
+                outputs = client.nb.cells.pop().outputs
+                shown = [output.data["text/plain"] for output in outputs if "data" in output]
+                *cassette, missed = ast.literal_eval(shown[0]) if shown else [()]
+                return HeadlessRun(book=client.nb, cassette=tuple(cassette) or None, missed=missed)
+        stopped = ""
+    except errors.CellTimeoutError:
+        stopped = f"it did not finish within {timeout:g} s"
+    except errors.DeadKernelError:
+        stopped = "the kernel died"
+    except RuntimeError as error:  # of jupyter_client, which has no other class
+        if client.code_cells_executed:
+            raise
+        raise ConfigError(f"the kernel for {display_path(path)} does not start: {error}") from None
+    return HeadlessRun(book=client.nb, stopped=stopped, begun=client.code_cells_executed)
+
+
+def prepare(book: Book) -> Book:
+    """Returns a copy without the outputs that a run produces, and without cells to skip."""
+    prepared = deepcopy(book)
+    for cell in prepared.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+            if "skip" in marks_of(cell):
+                cell.metadata["tags"] = [*cell.metadata.get("tags", ()), "skip-execution"]
+    return prepared
+
+
+def make_environment(path: Path, mode: Mode) -> Mapping[str, str]:
+    """Returns the variables that mark a process as running a test of a notebook (D-68).
+
+    Without a cassette there is nothing to replay: models that are scripts are run.
+    """
+    cassette = path.with_suffix(".axe")
+    return {
+        "AXE_CASSETTE": cassette.name if mode != "replay" or cassette.exists() else "",
+        MODE: mode,
+        "AXE_NB_TEST": "1",
+        "AXE_NB_DISPLAY": "static",
+        "AXE_NB_HISTORY": "0",
+    }
+
+
+def end_cassette(own: str) -> tuple[str, int, int, int, list[str]] | None:
+    """Ends the cassette of this kernel; returns its report, or None if no cassette was used.
+
+    A file named `own`, which no other notebook uses, is pruned. The report is its path; the numbers
+    of exchanges replayed and recorded, and of records removed; what it lacked, unless the notebook
+    asked for a replay itself, as to show that.
+    """
+    home = sys.modules.get("axe_nb.session.session")
+    used = home.session.cassette if home else None
+    if used is None:
+        return None
+    removed = used.prune() if used.path.name == own else 0
+    missed = [] if used.mode else sorted({one.message for one in used.missed})
+    return used.shown, used.hits, used.recorded, removed, missed[:3]
+
+
+def refuse_network(event: str, arguments: tuple[Any, ...]) -> None:
+    """Raises ConnectionRefusedError for an audit event of a connection to another machine."""
+    match event, arguments:
+        case "socket.connect" | "socket.sendto", (_, (str(host), *_)):
+            pass
+        case "socket.getaddrinfo" | "socket.gethostbyname", (str(host), *_):
+            pass
+        case _:  # a local socket, or no network at all
+            return
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+        is_own = address.is_loopback or address.is_unspecified
+    except ValueError:
+        is_own = host in ("", "localhost")
+    if not is_own:
+        raise ConnectionRefusedError(
+            f"network access is blocked while a notebook is tested, and {host} was requested; "
+            "model replies and results of tools with record=True are replayed from a cassette"
+        )

@@ -34,15 +34,15 @@ from axe_nb.sandbox.find import Sandbox, find_sandbox
 from axe_nb.sandbox.launcher import REMOVE
 from axe_nb.sandbox.process import clean_environment
 from axe_nb.sandbox.view import make_view
-from axe_nb.testing.check import TIMES, describe_failure
-from axe_nb.testing.headless import (
+from axe_nb.testing.check import (
+    TIMES,
     Book,
     HeadlessRun,
     check_valid,
+    describe_failure,
     find_notebooks,
     load,
-    make_settings,
-    name_cassette,
+    make_environment,
     prepare,
     read_notebook,
     write_notebook,
@@ -52,12 +52,6 @@ from axe_nb.text import align_columns, one_line, plural, quote
 
 EXERCISE = "exercise:"
 """Prefix of the tag of a check cell; the name of its exercise follows."""
-
-GOES_ON = "raises-exception"
-"""Tag of a cell whose error does not stop *Run All*."""
-
-PLACEHOLDER = ("# your code here", 'raise NotImplementedError("your code here")')
-"""Lines that replace a solution; in a cell magic, only the first."""
 
 TAG_CHECKS = "give each check cell a tag like exercise:NAME"
 """The next step for a lesson without exercises."""
@@ -71,20 +65,20 @@ _SOLUTION = re.compile(
 
 def write_student_copy(path: Path, folder: str | None, write: Callable[[str], None]) -> None:
     """Writes the student copy of a lesson to a folder, and copies the cassette beside it."""
+    name = display_path(path)
     target = (expand_home(folder) if folder is not None else path.parent / "student") / path.name
     if target.resolve() == path.resolve():
         raise ConfigError(
-            f"the student copy would replace the lesson {display_path(path)}",
+            f"the student copy would replace the lesson {name}",
             hint="name another folder with --to",
         )
     book = read_notebook(path)
-    copy = make_student_copy(book, display_path(path))
-    exercises = find_exercises(book, display_path(path))
+    copy, exercises = make_student_copy(book, name), find_exercises(book, name)
     write_notebook(target, copy)
-    cassette = path.with_name(name_cassette(path))
+    cassette, beside = path.with_suffix(".axe"), ""
     if cassette.exists():
         shutil.copyfile(cassette, target.with_name(cassette.name))
-    beside = f", with {cassette.name}" if cassette.exists() else ""
+        beside = f", with {cassette.name}"
     write(f"{display_path(target)}: {plural(len(exercises), 'exercise')}{beside}")
     if not exercises:
         write(f"to mark it, {TAG_CHECKS}")
@@ -93,7 +87,7 @@ def write_student_copy(path: Path, folder: str | None, write: Callable[[str], No
 def make_student_copy(book: Book, name: str) -> Book:
     """Returns a lesson without solutions and outputs. Pure.
 
-    *Run All* continues past its exercises: the cells of solutions and checks have the tag for it.
+    *Run All* continues past its exercises: solutions and checks have the tag `raises-exception`.
     """
     copy = deepcopy(book)
     copy.metadata.pop("widgets", None)
@@ -103,19 +97,19 @@ def make_student_copy(book: Book, name: str) -> Book:
         cell.outputs, cell.execution_count = [], None
         for time in TIMES:
             cell.metadata.pop(time, None)
-        source = cell.source
-        marks = _MARK.findall(source)
+        marks = _MARK.findall(cell.source)
         if marks != ["BEGIN", "END"] * (len(marks) // 2):
             raise ConfigError(
                 f"{name}, cell {number}: ### BEGIN SOLUTION and ### END SOLUTION do not match",
                 hint="put each solution between these two lines",
             )
-        lines = PLACEHOLDER[: 1 if source.lstrip().startswith("%%") else None]
-        indented = ["\\1" + line for line in lines]
-        cell.source = _SOLUTION.sub("\n".join(indented), source)
+        placeholder = r"\1# your code here"
+        if not cell.source.lstrip().startswith("%%"):
+            placeholder += '\n\\1raise NotImplementedError("your code here")'
+        cell.source = _SOLUTION.sub(placeholder, cell.source)
         is_open = bool(marks) or exercise_of(cell) is not None
-        if is_open and GOES_ON not in tags_of(cell):
-            cell.metadata["tags"] = [*tags_of(cell), GOES_ON]
+        if is_open and "raises-exception" not in tags_of(cell):
+            cell.metadata["tags"] = [*tags_of(cell), "raises-exception"]
     copy.cells = [cell for cell in copy.cells if "solution" not in tags_of(cell)]
     return copy
 
@@ -126,10 +120,8 @@ def tags_of(cell: Any) -> list[str]:
 
 def exercise_of(cell: Any) -> str | None:
     """Returns the name of the exercise that a cell checks; None if it is not a check cell."""
-    if cell.cell_type != "code":
-        return None
-    names = [tag.removeprefix(EXERCISE) for tag in tags_of(cell) if tag.startswith(EXERCISE)]
-    return names[0].strip() if names else None
+    tags = tags_of(cell) if cell.cell_type == "code" else []
+    return next((t.removeprefix(EXERCISE).strip() for t in tags if t.startswith(EXERCISE)), None)
 
 
 def id_of(cell: Any) -> str:
@@ -171,14 +163,13 @@ def mark_submissions(
     `lesson` has the check cells, and the files that it uses beside it; `table` is a CSV file for
     the table too.
     """
-    book, place = read_notebook(lesson), expand_home(folder)
-    exercises = find_exercises(book, display_path(lesson))
+    book, place, name = read_notebook(lesson), expand_home(folder), display_path(lesson)
+    exercises = find_exercises(book, name)
     if not exercises:
-        raise ConfigError(f"{display_path(lesson)} has no exercises", hint=TAG_CHECKS)
+        raise ConfigError(f"{name} has no exercises", hint=TAG_CHECKS)
     if not place.is_dir():
-        raise ConfigError(
-            f"no such folder: {quote(folder)}", hint="give the folder that contains the submissions"
-        )
+        hint = "give the folder that contains the submissions"
+        raise ConfigError(f"no such folder: {quote(folder)}", hint=hint)
     limit = 120.0 if timeout is None else timeout
     marked: list[tuple[str, Marks]] = []
     for path in find_notebooks([folder]):
@@ -253,9 +244,10 @@ def merge(lesson: Book, submitted: Book, exercises: Mapping[str, Any], end: str)
     placed: list[Any] = []
     left = dict(checks)
     for cell in merged.cells:
-        if id_of(cell) in checks:
-            cell = left.pop(id_of(cell), None)  # once; a second one is left out
-        placed += [cell] if cell is not None else []
+        if id_of(cell) not in checks:
+            placed.append(cell)
+        elif id_of(cell) in left:  # once; a second one is left out
+            placed.append(left.pop(id_of(cell)))
     before: set[str] = set()
     for cell in lesson.cells:
         if id_of(cell) in left:
@@ -288,21 +280,20 @@ def format_table(exercises: Sequence[str], marked: Sequence[tuple[str, Marks]]) 
     """Yields the lines of the report: a row per submission, then the hints."""
     rows, hints, full = [["submission", *exercises, "passed"]], [""], 0
     for name, marks in marked:
+        split = [(one, *marks[one].partition(": ")) for one in exercises]
         passed = list(marks.values()).count("passed")
         full += passed == len(marks)
-        split = {one: mark.partition(": ") for one, mark in marks.items()}
-        rows.append([name, *(split[one][0] for one in exercises), f"{passed} of {len(marks)}"])
-        hints += [f"{name}, {one}: {hint}" for one, (_, _, hint) in split.items() if hint]
+        rows.append([name, *(word for _, word, _, _ in split), f"{passed} of {len(marks)}"])
+        hints += [f"{name}, {one}: {hint}" for one, _, _, hint in split if hint]
     yield from align_columns(rows)
     yield from [*hints, ""] if hints[1:] else hints
     yield f"{plural(len(marked), 'submission')} marked, {full} with all exercises passed"
 
 
 def format_csv(exercises: Sequence[str], marked: Sequence[tuple[str, Marks]]) -> str:
-    rows: list[list[str]] = [["submission", *exercises, "passed"]]
+    rows = [["submission", *exercises, "passed"]]
     for name, marks in marked:
-        passed = str(list(marks.values()).count("passed"))
-        rows.append([name, *(marks[one] for one in exercises), passed])
+        rows.append([name, *marks.values(), str(list(marks.values()).count("passed"))])
     text = io.StringIO()
     # a spreadsheet would take some names for formulas
     shown = [[f"'{field}" if field[:1] in "=+-@" else field for field in row] for row in rows]
@@ -314,9 +305,8 @@ def choose_sandbox(*, is_off: bool, ask: Callable[[str], str] | None) -> Sandbox
     """Returns the sandbox of submissions, tried in an empty folder; `ask` prompts the person."""
     is_required = Config.load().requires_sandbox
     if is_off and is_required:
-        raise ConfigError(
-            "a sandbox is required, so --no-sandbox is not allowed", hint="remove the option"
-        )
+        message = "a sandbox is required, so --no-sandbox is not allowed"
+        raise ConfigError(message, hint="remove the option")
     with tempfile.TemporaryDirectory(prefix="axe-nb-") as folder:
         view = make_view(Path(folder).resolve())
         sandbox = find_sandbox("off" if is_off else "auto", view)
@@ -325,9 +315,8 @@ def choose_sandbox(*, is_off: bool, ask: Callable[[str], str] | None) -> Sandbox
     risk = "no sandbox works here, and a submission can do anything you can"
     answer = ask(f"{risk}; run them? [y/N] ") if ask and not is_required else ""
     if answer.strip().lower() not in ("y", "yes"):
-        raise ConfigError(
-            risk, hint="install bubblewrap, or mark in a container, with --no-sandbox"
-        )
+        hint = "install bubblewrap, or mark in a container, with --no-sandbox"
+        raise ConfigError(risk, hint=hint)
     return sandbox
 
 
@@ -351,7 +340,7 @@ def run_submission(book: Book, path: Path, sandbox: Sandbox, timeout: float) -> 
     sandbox = replace(sandbox, view=replace(view, readable=readable))
     environment = {
         **clean_environment(),
-        **make_settings(path, "replay"),
+        **make_environment(path, "replay"),
         "AXE_NB_TRUST": "1",  # the agents are the teacher's
         "IPYTHONDIR": str(workdir / "ipython"),
     }

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from axe_nb.agents.agent_files import read_schema_file
+from axe_nb.agents.agent import read_schema_file
 from axe_nb.agents.files import expand_home
 from axe_nb.conversion.json_schema import (
     DEFINITIONS,

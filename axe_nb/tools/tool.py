@@ -15,7 +15,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -298,51 +298,46 @@ class Tool:
     """(context, arguments) -> text for the model. Raises ToolError to report a failure to it."""
     effect: Effect = "write"
     """The effect of the tool; plan mode refuses tools not known to be harmless (D-19)."""
-    guard: Callable[[Mapping[str, Any], CallSite], Guard | None] | None = field(
-        default=None, kw_only=True
-    )
+    _: KW_ONLY
+    guard: Callable[[Mapping[str, Any], CallSite], Guard | None] | None = None
     """(arguments, caller) -> the needs of one call; None = its tool's permission is enough, and
     "always" covers the tool. Runs in a thread. Raises ToolError to reject the call."""
-    default_depth: int = field(default=3, kw_only=True)
+    default_depth: int = 3
     """Default maximum depth of delegation with this tool (D-3)."""
-    preview: Callable[[Mapping[str, Any], Path], str] | None = field(default=None, kw_only=True)
+    preview: Callable[[Mapping[str, Any], Path], str] | None = None
     """(arguments, workdir) -> preview of a call's changes, for the approval prompt."""
-    shown_whole: str = field(default="", kw_only=True)
+    shown_whole: str = ""
     """The argument that the approval prompt shows completely, with its line breaks."""
-    adapt: Callable[[Agent, Describe], Tool] | None = field(default=None, kw_only=True)
-    """(agent, descriptions of other agents) -> the tool as adapted to that agent, if its
-    description depends on the agent."""
-    in_plan: bool = field(default=False, kw_only=True)
-    """True if allowed in plan mode although it is not read-only; its children run in plan mode
-    too."""
-    denied_below: str = field(default="", kw_only=True)
+    adapt: Callable[[Agent, Describe], Tool] | None = None
+    """(agent, descriptions of other agents) -> the tool with a description for that agent."""
+    in_plan: bool = False
+    """True if allowed in plan mode though not read-only; its children run in plan mode too."""
+    denied_below: str = ""
     """The reason to deny the tool to children; empty = allowed."""
-    is_one_child: bool = field(default=False, kw_only=True)
+    is_one_child: bool = False
     """True if each call is exactly one child run, so that views show both as one row."""
-    copies_caller: bool = field(default=False, kw_only=True)
+    copies_caller: bool = False
     """True if its children are copies of the caller."""
-    calls_sub_agents: bool = field(default=False, kw_only=True)
+    calls_sub_agents: bool = False
     """True if its children are those of `sub_agents`: offered only if there are any (D-44)."""
-    record: bool = field(default=False, kw_only=True)
+    record: bool = False
     """True if its outputs are recorded in cassettes and replayed instead of running it."""
-    is_budgeted: bool = field(default=False, kw_only=True)
+    is_budgeted: bool = False
     """True if its children work within `[sub_agents_config.budget]`."""
-    schema: Mapping[str, Any] | None = field(default=None, kw_only=True)
+    schema: Mapping[str, Any] | None = None
     """JSON Schema as in `ToolSpec.schema`; the tool's author then checks the arguments."""
-    server: str = field(default="", kw_only=True)
+    server: str = ""
     """The MCP server of the tool, whose name `[permissions]` may use for all of its tools."""
-    by_server: bool = field(default=False, kw_only=True)
-    """True if the model's server runs it within a reply; it is permitted before it is offered
-    (D-76)."""
+    by_server: bool = False
+    """True if the model's server runs it within a reply: permitted before it is offered (D-76)."""
 
     @property
     def traits(self) -> CallTraits:
         """The traits that views need to draw a call."""
         return CallTraits(
-            delegates=self.effect == "delegate",
-            is_one_child=self.is_one_child,
+            delegates=self.effect == "delegate", is_one_child=self.is_one_child,
             calls_sub_agents=self.calls_sub_agents,
-        )
+        )  # fmt: skip
 
     @property
     def spec(self) -> ToolSpec:

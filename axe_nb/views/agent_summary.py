@@ -28,20 +28,11 @@ from axe_nb.views.appearance import COLOURS, LINE, LOOKS, MONO, MUTED, TEXT_PADD
 from axe_nb.views.axe_text import list_caps, text_of
 from axe_nb.views.html import PLAIN
 
-MAX_OUTPUT, WIDTH = 200, 100
-"""Maximum characters of an answer's schema, and of a line about a tool."""
-
-NAME_WIDTH, SHORTEST = 40, 20
-"""Maximum width of aligned names; minimum characters left for a description."""
-
 CARD = f"display:inline-block;border:1px solid {LINE};border-radius:6px;padding:{TEXT_PADDING}"
 
 LABEL = f"opacity:{MUTED};text-align:left;vertical-align:top"
 
 GRAPH = f"margin:.3em 0;line-height:1.4;white-space:pre-wrap;{MONO}"
-
-MAX_LINES = 40
-"""Maximum number of lines; a note replaces the others."""
 
 VERDICTS: dict[Verdict, str] = {"allow": "Allowed", "ask": "Asks first", "deny": "Denied"}
 
@@ -59,7 +50,7 @@ def rows(agent: Agent) -> Iterator[tuple[str, str]]:
         ("Skill", agent.skill), ("Files", ", ".join(agent.files)), ("Workdir", agent.workdir),
         ("Tools", ", ".join(agent.tools)),
         ("MCP Servers", ", ".join(names_of_servers(agent.mcp_servers))), ("Mode", agent.mode),
-        ("Output", one_line(dump(dict(agent.output)).decode(), MAX_OUTPUT) if agent.output else ""),
+        ("Output", one_line(dump(dict(agent.output)).decode(), 200) if agent.output else ""),
         ("Hosts", ", ".join(agent.allowed_hosts)), ("Stream", "" if agent.stream else "no"),
         ("Params", ", ".join(f"{k}={text_of(v)}" for k, v in agent.params.items())),
         ("Vars", ", ".join(f"{k}={text_of(jsonable(v))}" for k, v in agent.vars.items())),
@@ -129,12 +120,12 @@ def tools_of(agent: Agent, of_servers: Sequence[Tool] = ()) -> str:
 
 
 def _format_tools(tools: Sequence[Tool], policy: PermissionPolicy | None = None) -> Iterator[str]:
-    width = min(max((len(tool.name) for tool in tools), default=0), NAME_WIDTH)
+    width = min(max((len(tool.name) for tool in tools), default=0), 40)
     for tool in tools:
         start = f"{tool.name:<{width}}  {EFFECTS[tool.effect]:<9}  "
         start += f"{VERDICTS[policy.decide(tool)[0]].lower():<10}  " if policy else ""
         about = tool.description.partition(". ")[0].rstrip(".")
-        yield start + one_line(about, max(WIDTH - len(start), SHORTEST))
+        yield start + one_line(about, max(100 - len(start), 20))
 
 
 def draw_graph(agent: Agent, find: Callable[[str], Agent]) -> str:
@@ -149,7 +140,7 @@ def draw_graph(agent: Agent, find: Callable[[str], Agent]) -> str:
     limit = DepthLimit(root=agent.sub_agents_config.max_depth)
     below = _list_below(agent, find, (agent.name,), limit, "")
     deepest = _find_deepest(agent, limit)
-    lines = [f"{agent.name}  (depth 0, max_depth {deepest})", *islice(below, MAX_LINES)]
+    lines = [f"{agent.name}  (depth 0, max_depth {deepest})", *islice(below, 40)]
     if next(below, None) is not None:
         lines.append("…  and more")
     return "\n".join(lines)
@@ -175,22 +166,16 @@ def _list_below(
         except ConfigError as error:
             yield f"{indent}{branch}{name}  {LOOKS['error'].sign} {error}"
             continue
-        lower = limit.below(child)
-        note = _describe_end(child, name, path, lower)
+        lower, note = limit.below(child), ""
+        deepest, is_enabled = _find_deepest(child, lower), child.sub_agents_config.enabled
+        if is_enabled and (child.sub_agents or _find_copying_tools(child)):
+            if name in path:
+                note = f"  ↺ cycle, ended by max_depth {deepest}"
+            elif len(path) >= deepest:
+                note = f"  (depth {len(path)}: cannot delegate, max_depth {deepest})"
         yield f"{indent}{branch}{name}{note}"
-        if not note and child.sub_agents_config.enabled:
+        if is_enabled and not note:
             yield from _list_below(child, find, (*path, name), lower, indent + further)
-
-
-def _describe_end(child: Agent, name: str, path: tuple[str, ...], limit: DepthLimit) -> str:
-    """The reason that nothing is drawn below a child that could delegate; else empty."""
-    may = child.sub_agents_config.enabled and (child.sub_agents or _find_copying_tools(child))
-    deepest = _find_deepest(child, limit)
-    if may and name in path:
-        return f"  ↺ cycle, ended by max_depth {deepest}"
-    if may and len(path) >= deepest:
-        return f"  (depth {len(path)}: cannot delegate, max_depth {deepest})"
-    return ""
 
 
 def _find_copying_tools(agent: Agent) -> list[Tool]:
@@ -226,30 +211,26 @@ class AgentCard:
     def to_bundle(self) -> dict[str, str]:
         """The card for a notebook and for a terminal."""
         head = f"{self.name}: {', '.join(self.facts)}"
-        rows = [line(label, value) for label, value in self.rows]
+        lines = [line(label, value) for label, value in self.rows]
         notes = [f"! {note}" for note in self.notes]
-        text = "\n".join(filter(None, [head, *rows, self.graph, *notes, *self.saved]))
-        return {"text/html": self._format_html(), "text/plain": clean(redact(text))}
-
-    def _format_html(self) -> str:
+        text = "\n".join(filter(None, [head, *lines, self.graph, *notes, *self.saved]))
         facts = " · ".join(map(_escape, self.facts))
-        parts = [f"<strong>{_escape(self.name)}</strong> <span>{facts}</span>"]
-        if self.rows:
-            rows = (
-                f"<tr><td style='{LABEL}'>{_escape(label)}</td>"
-                f"<td style='text-align:left'>{_escape(value)}</td></tr>"
-                for label, value in self.rows
-            )
-            parts.append(f"<table style='margin:.3em 0'>{''.join(rows)}</table>")
-        parts += [_format_lines(self.graph)] if self.graph else []
+        html = f"<strong>{_escape(self.name)}</strong> <span>{facts}</span>"
+        rows = (
+            f"<tr><td style='{LABEL}'>{_escape(label)}</td>"
+            f"<td style='text-align:left'>{_escape(value)}</td></tr>"
+            for label, value in self.rows
+        )
+        html += f"<table style='margin:.3em 0'>{''.join(rows)}</table>" if self.rows else ""
+        html += f"<pre style='{GRAPH}'>{_escape(self.graph)}</pre>" if self.graph else ""
         mark = f"<b style=color:{COLOURS['limit']}>!</b>"
-        parts += [f"<div>{mark} {_escape(note)}</div>" for note in self.notes]
-        parts += [_format_lines("\n".join(self.saved))] if self.saved else []
-        return f"<div class='{PLAIN}' style='{CARD}'>{''.join(parts)}</div>"
-
-
-def _format_lines(text: str) -> str:
-    return f"<pre style='{GRAPH}'>{_escape(text)}</pre>"
+        html += "".join(f"<div>{mark} {_escape(note)}</div>" for note in self.notes)
+        saved = _escape("\n".join(self.saved))
+        html += f"<pre style='{GRAPH}'>{saved}</pre>" if saved else ""
+        return {
+            "text/html": f"<div class='{PLAIN}' style='{CARD}'>{html}</div>",
+            "text/plain": clean(redact(text)),
+        }
 
 
 def _escape(text: str) -> str:

@@ -42,14 +42,6 @@ def preview(text: str) -> str:
     return cut_chars(_LINE_END.sub(" ", text), PREVIEW)
 
 
-def shown_path(path: Path) -> str:
-    """The path, relative to the current folder if below it, so that it is not machine-specific."""
-    try:
-        return path.relative_to(Path.cwd()).as_posix()
-    except ValueError:
-        return str(path)
-
-
 def dry_run(plan: Plan) -> str:
     """The request that would be sent, and its recipient (B-10, A-8.5)."""
     agent = plan.agent
@@ -58,6 +50,18 @@ def dry_run(plan: Plan) -> str:
     setup = [f"Model:    {agent.model}", *_list_setup(plan)]
     setup += [f"Stream:   {stream}"] if stream else []
     schema = json.dumps(plan.output.sent, ensure_ascii=False, indent=2) if plan.output else ""
+    config, own = agent.sub_agents_config, plan.scope.limits.seconds
+    caller = next((tool for tool in plan.toolset.tools.values() if tool.calls_sub_agents), None)
+    is_capped = own is not None and config.timeout > own
+    note = f" (capped by the run's {_format_limit(own)})" if is_capped else ""
+    sub_agents = (
+        f"{', '.join(agent.sub_agents)}\n"
+        f"Max Depth: {plan.scope.depth_limit.of(caller)}\n"
+        f"Parallel:  {'yes' if config.parallel else 'no'}\n"
+        f"Timeout:   {format_seconds(config.timeout)}s{note}"
+        if caller
+        else ""
+    )
     blocks = {
         "System Prompt": plan.briefing.prompt,
         "Skill": plan.briefing.skill,
@@ -65,7 +69,7 @@ def dry_run(plan: Plan) -> str:
         "Stdin": plan.job.prompt,
         **({"Tools": _format_tools(plan)} if agent.tools else {}),
         **({"Output": schema} if plan.output else {}),
-        "Sub-Agents": _format_sub_agents(plan),
+        "Sub-Agents": sub_agents,
     }
     texts = (
         f"--- {title} ---\n{text.rstrip() if text.strip() else '(none)'}"
@@ -82,15 +86,16 @@ def _format_tools(plan: Plan) -> str:
     caps, budget = list_caps(plan.agent.limits), plan.agent.sub_agents_config.budget
     if "Requests" in caps:
         caps["Requests"] += " in the tree"
-    seconds = format_seconds(budget.timeout_ms / 1000)
+    asks = policy.mode != "auto" and any(tool.effect == "network" for tool in tools.values())
     told = (
-        f"{budget.max_tool_calls} tool calls, {budget.max_tokens} tokens, {seconds}s for each child"
+        f"{budget.max_tool_calls} tool calls, {budget.max_tokens} tokens, "
+        f"{format_seconds(budget.timeout_ms / 1000)}s for each child"
     )
     rows = {
         "Mode": policy.mode,
         "Asked": ", ".join(name for name, verdict in verdicts.items() if verdict == "ask"),
         "Denied": ", ".join(name for name, verdict in verdicts.items() if verdict == "deny"),
-        "Hosts": _format_hosts(plan),
+        "Hosts": f"{', '.join(plan.agent.allowed_hosts) or 'none'} without asking" if asks else "",
         "Budget": told if any(tool.is_budgeted for tool in tools.values()) else "",
         **caps,
     }
@@ -110,19 +115,14 @@ def list_caps(limits: TreeLimits) -> dict[str, str]:
     return caps
 
 
-def _format_hosts(plan: Plan) -> str:
-    """The hosts that its tools reach without asking; empty if they reach none, or any."""
-    connects = any(tool.effect == "network" for tool in plan.toolset.tools.values())
-    if not connects or plan.scope.policy.mode == "auto":
-        return ""
-    return f"{', '.join(plan.agent.allowed_hosts) or 'none'} without asking"
-
-
 def _list_setup(plan: Plan) -> list[str]:
+    here, workdir = Path.cwd(), plan.briefing.workdir
+    # as short as can be, so that it is not machine-specific
+    shown = workdir.relative_to(here).as_posix() if workdir.is_relative_to(here) else workdir
     # temperature and max_tokens always, 0 where absent (D-49); then the others
     params = {"temperature": 0, "max_tokens": 0, **plan.agent.params}
     return [
-        f"Workdir:  {shown_path(plan.briefing.workdir)}",
+        f"Workdir:  {shown}",
         f"Timeout:  {_format_limit(plan.scope.limits.seconds)}",
         f"Params:   {', '.join(f'{key}={text_of(value)}' for key, value in params.items())}",
     ]
@@ -135,25 +135,6 @@ def _format_limit(seconds: float | None) -> str:
 def text_of(value: Any) -> str:
     """Formats a parameter as for `--param`: text as it is, anything else as JSON."""
     return value if isinstance(value, str) else dump(value).decode()
-
-
-def _format_sub_agents(plan: Plan) -> str:
-    agent = plan.agent
-    config = agent.sub_agents_config
-    tool = next((tool for tool in plan.toolset.tools.values() if tool.calls_sub_agents), None)
-    if tool is None:
-        return ""
-    own = plan.scope.limits.seconds
-    is_capped = own is not None and config.timeout > own
-    note = f" (capped by the run's {_format_limit(own)})" if is_capped else ""
-    return "\n".join(
-        [
-            ", ".join(agent.sub_agents),
-            f"Max Depth: {plan.scope.depth_limit.of(tool)}",
-            f"Parallel:  {'yes' if config.parallel else 'no'}",
-            f"Timeout:   {format_seconds(config.timeout)}s{note}",
-        ]
-    )
 
 
 def verbose_header(plan: Plan, *, piped: bool) -> str:

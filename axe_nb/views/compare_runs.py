@@ -20,8 +20,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.delegation.spawn_agent import without_seconds
-from axe_nb.messages import Message, ToolCall, ToolResult
-from axe_nb.messages.exchanges import Exchange
+from axe_nb.messages import ToolCall, ToolResult, ToolSpec
 from axe_nb.pictures.picture import Picture
 from axe_nb.recording.find_exchange import count_earlier
 from axe_nb.results import RunResult, Turn, name_run
@@ -37,8 +36,6 @@ MAX_CHARS = 600
 LEAST = 0.25
 """Minimum similarity, from 0 to 1, of two items that can be paired."""
 
-_WORDS = re.compile(r"\w{1,40}")
-
 Kind: TypeAlias = Literal[
     "agent", "model", "system prompt", "params", "tools", "output", "conversation", "prompt",
     "pictures", "turn", "said", "asked", "call", "tool", "order", "arguments", "run", "result",
@@ -46,7 +43,13 @@ Kind: TypeAlias = Literal[
 ]  # fmt: skip
 """The part of a run that differs. A `turn`, `call` or `run` exists on one side only."""
 
+REQUEST_FIELDS: Mapping[Kind, str] = {
+    "system prompt": "system", "params": "params", "tools": "tools", "output": "output",
+}  # fmt: skip
+"""Part of a request that does not come from earlier turns → field of its `Exchange`."""
+
 Item = TypeVar("Item")
+"""A turn, a call or a run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,22 +96,27 @@ class RunPair:
 
     a: RunResult
     b: RunResult
-    parts: tuple[Change | TurnPair | RunPair, ...] = field(repr=False)
+    parts: tuple[Part, ...] = field(repr=False)
     """Changes, turns, and child runs of no call, in reading order."""
 
+    @property
+    def has_new_outcome(self) -> bool:
+        """True if the runs ended differently, as the model of their caller sees it."""
+        own = [part for turn in self.parts if isinstance(turn, TurnPair) for part in turn.parts]
+        changes = (part for part in (*self.parts, *own) if isinstance(part, Change))
+        return any(change.kind in ("answer", "data", "status", "error") for change in changes)
 
-def find_first(changes: Iterable[Change]) -> str | None:
-    """Returns the turn of the first change, such as `0.2/3`; None if there is none."""
-    return next((change.place or change.other for change in changes), None)
+
+Part: TypeAlias = Change | TurnPair | RunPair
 
 
-def list_changes(pair: RunPair | TurnPair) -> Iterator[Change]:
-    """Yields the changes of a pair and of all below it, in reading order."""
-    for part in pair.parts:
-        if isinstance(part, Change):
-            yield part
-        else:
-            yield from list_changes(part)
+def list_changes(part: Part) -> Iterator[Change]:
+    """Yields a change, or the changes of a pair and of all below it, in reading order."""
+    if isinstance(part, Change):
+        yield part
+    else:
+        for inner in part.parts:
+            yield from list_changes(inner)
 
 
 def find_path(run: RunResult) -> Hashable:
@@ -116,62 +124,17 @@ def find_path(run: RunResult) -> Hashable:
 
     Calls of one reply are one step: two tools at once are not the same as one after the other.
     """
+    turns, others = _list_turns(run)
     replies = tuple(
         tuple((call.call.name, *map(find_path, call.children)) for call in turn.calls)
-        for turn in _list_turns(run)
+        for turn in turns
         if turn.calls
     )
-    return run.agent, replies, *map(find_path, _list_others(run))
-
-
-def align(
-    a: Sequence[Hashable], b: Sequence[Hashable], likeness: Callable[[int, int], float]
-) -> list[tuple[int, int]]:
-    """Returns the pairs of matching positions, ascending on both sides.
-
-    Equal stretches are found first; what lies between them is paired by likeness, the best first,
-    in long stretches only at similar positions.
-
-    Args:
-        likeness: (position in a, position in b) → the likeness of two items that are not equal,
-            from 0 to 1.
-    """
-    pairs: list[tuple[int, int]] = []
-    for kind, first, end, first_b, end_b in SequenceMatcher(None, a, b).get_opcodes():
-        if kind == "equal":
-            pairs += zip(range(first, end), range(first_b, end_b), strict=True)
-        if kind != "replace":
-            continue
-        half = max(1, MAX_PAIRS // (end - first) // 2)
-        gains = dict[tuple[int, int], float]()
-        for i in range(first, end):
-            centre = first_b + (i - first) * (end_b - first_b) // (end - first)
-            for j in range(max(first_b, centre - half), min(end_b, centre + half)):
-                if (gain := likeness(i, j)) >= LEAST:
-                    gains[i, j] = gain
-        found: list[tuple[int, int]] = []
-        for i, j in sorted(gains, key=lambda pair: -gains[pair]):
-            if all((i < k and j < n) or (i > k and j > n) for k, n in found):
-                found.append((i, j))
-        pairs += sorted(found)
-    return pairs
-
-
-def _list_pairs(
-    a: Sequence[Item], b: Sequence[Item], pairs: Sequence[tuple[int, int]]
-) -> Iterator[tuple[Item | None, Item | None]]:
-    """Yields the matching items, and those that exist on one side only."""
-    at = at_b = 0
-    for i, j in [*pairs, (len(a), len(b))]:
-        yield from ((one, None) for one in a[at:i])
-        yield from ((None, one) for one in b[at_b:j])
-        if i < len(a):
-            yield a[i], b[j]
-        at, at_b = i + 1, j + 1
+    return run.agent, replies, *map(find_path, others)
 
 
 def _find_words(text: str) -> Set[str]:
-    return frozenset(_WORDS.findall(text[:MAX_CHARS]))
+    return frozenset(re.findall(r"\w{1,40}", text[:MAX_CHARS]))
 
 
 def _share(a: Set[str], b: Set[str]) -> float:
@@ -197,6 +160,12 @@ class _Call:
     def given(self) -> str:
         """The arguments as JSON, equal for equal arguments; other values unchanged."""
         return self.call.raw or _format_value(self.call.arguments)
+
+    @property
+    def ran(self) -> Mapping[str, Any]:
+        """The arguments, as edited by the person if they were."""
+        edited = self.result.edited if self.result else None
+        return self.call.arguments if edited is None else edited
 
     @property
     def key(self) -> Hashable:
@@ -246,8 +215,11 @@ class _Turn:
         return 0.5 * (names[0] == names[1]) + 0.4 * _share(self.words, other.words) + 0.1 * said
 
 
-def _list_turns(run: RunResult) -> list[_Turn]:
-    """Returns the turns of a run; calls that its end left unanswered do not count (D-17)."""
+def _list_turns(run: RunResult) -> tuple[list[_Turn], list[RunResult]]:
+    """Returns the turns of a run, and its child runs that belong to no known call.
+
+    Calls that its end left unanswered do not count (D-17).
+    """
     children: dict[str, list[RunResult]] = {}
     for child in run.children:
         children.setdefault(child.call_id, []).append(child)
@@ -259,52 +231,53 @@ def _list_turns(run: RunResult) -> list[_Turn]:
             number += 1
             calls.append(_Call(call, number, results.get(call.id), children.pop(call.id, ())))
         turns.append(_Turn(turn, calls))
-    return turns
+    return turns, [child for child in run.children if child.call_id in children]
 
 
-def _list_others(run: RunResult) -> list[RunResult]:
-    """Returns the child runs that belong to no known call."""
-    known = {c.id for t in run.log if not (t.closing or t.asked) for c in t.calls}
-    return [child for child in run.children if child.call_id not in known]
+def _align(
+    a: Sequence[Item],
+    b: Sequence[Item],
+    key: Callable[[Item], Hashable],
+    likeness: Callable[[Item, Item], float],
+) -> list[tuple[int, int]]:
+    """Returns the pairs of matching positions, ascending on both sides.
+
+    Equal stretches are found first; what lies between them is paired by likeness, the best first,
+    in long stretches only at similar positions. The likeness of two items is from 0 to 1.
+    """
+    pairs: list[tuple[int, int]] = []
+    matcher = SequenceMatcher(None, [*map(key, a)], [*map(key, b)])
+    for kind, first, end, first_b, end_b in matcher.get_opcodes():
+        if kind == "equal":
+            pairs += zip(range(first, end), range(first_b, end_b), strict=True)
+        if kind != "replace":
+            continue
+        half = max(1, MAX_PAIRS // (end - first) // 2)
+        gains = dict[tuple[int, int], float]()
+        for i in range(first, end):
+            centre = first_b + (i - first) * (end_b - first_b) // (end - first)
+            for j in range(max(first_b, centre - half), min(end_b, centre + half)):
+                if (gain := likeness(a[i], b[j])) >= LEAST:
+                    gains[i, j] = gain
+        found: list[tuple[int, int]] = []
+        for i, j in sorted(gains, key=lambda pair: -gains[pair]):
+            if all((i < k and j < n) or (i > k and j > n) for k, n in found):
+                found.append((i, j))
+        pairs += sorted(found)
+    return pairs
 
 
-def _pair_calls(a: Sequence[_Call], b: Sequence[_Call]) -> tuple[dict[int, int], Set[int]]:
-    """Returns the matching positions of one turn's calls, and the positions in a that moved."""
-    pairs = dict(align([c.key for c in a], [c.key for c in b], lambda i, j: a[i].likeness(b[j])))
-    left = [j for j in range(len(b)) if j not in pairs.values()]
-    moved = set[int]()
-    for i, one in enumerate(a):
-        same = next((j for j in left if b[j].key == one.key), None) if i not in pairs else None
-        if same is not None:
-            pairs[i] = same
-            left.remove(same)
-            moved.add(i)
-    return pairs, moved
-
-
-def _pair_runs(
-    a: Sequence[RunResult], b: Sequence[RunResult]
-) -> Iterator[tuple[RunResult | None, RunResult | None]]:
-    words, words_b = ([_find_words(run.task or run.prompt) for run in runs] for runs in (a, b))
-
-    def compare(i: int, j: int) -> float:
-        return 0.5 * (a[i].agent == b[j].agent) + 0.5 * _share(words[i], words_b[j])
-
-    keys, keys_b = ([(run.agent, run.prompt) for run in runs] for runs in (a, b))
-    is_only = len(a) == len(b) == 1
-    return _list_pairs(a, b, [(0, 0)] if is_only else align(keys, keys_b, compare))
-
-
-OUTCOME = frozenset[Kind]({"answer", "data", "status", "error"})
-"""Changes of a run that the model of its caller sees."""
-
-REQUEST_FIELDS: Mapping[Kind, Callable[[Exchange], Any]] = {
-    "system prompt": lambda exchange: exchange.system,
-    "params": lambda exchange: exchange.params,
-    "tools": lambda exchange: exchange.tools,
-    "output": lambda exchange: exchange.output,
-}
-"""Part of a request that does not come from earlier turns → its value."""
+def _list_pairs(
+    a: Sequence[Item], b: Sequence[Item], pairs: Sequence[tuple[int, int]]
+) -> Iterator[tuple[Item | None, Item | None]]:
+    """Yields the matching items, and those that exist on one side only."""
+    at = at_b = 0
+    for i, j in [*pairs, (len(a), len(b))]:
+        yield from ((one, None) for one in a[at:i])
+        yield from ((None, one) for one in b[at_b:j])
+        if i < len(a):
+            yield a[i], b[j]
+        at, at_b = i + 1, j + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,93 +303,87 @@ class _Step:
         )  # fmt: skip
 
 
-def compare_runs(a: RunResult, b: RunResult, clean: Filter, *, is_told: bool = False) -> RunPair:
-    """Compares two runs and all runs below them.
-
-    Args:
-        is_told: if True, the arguments of the call that started them differ, and so do their
-            prompts.
-    """
-    return RunPair(a, b, tuple(_RunComparison(a, b, clean).list_parts(is_told)))
-
-
-class _RunComparison:
-    """The comparison of two runs."""
+class RunComparison:
+    """The comparison of two runs, and of all runs below them."""
 
     def __init__(self, a: RunResult, b: RunResult, clean: Filter) -> None:
-        self._a = a
-        self._b = b
-        self._clean = clean
+        self._a, self._b, self._clean = a, b, clean
         self._exchanges = [{one.turn: one for one in run.exchanges} for run in (a, b)]
         self._told: dict[Kind, tuple[Any, Any]] = {}
         """Fields of the requests that differ → their latest values."""
 
-    def list_parts(self, is_told: bool) -> Iterator[Change | TurnPair | RunPair]:
+    def compare(self, *, is_told: bool = False) -> RunPair:
+        """Compares the runs and all runs below them.
+
+        Args:
+            is_told: if True, the arguments of the call that started them differ, and so do their
+                prompts.
+        """
+        return RunPair(self._a, self._b, tuple(self._list_parts(is_told)))
+
+    def _list_parts(self, is_told: bool) -> Iterator[Part]:
         a, b = self._a, self._b
-        yield from self._compare_inputs(is_told)
-        turns, turns_b = _list_turns(a), _list_turns(b)
-        keys, keys_b = [turn.key for turn in turns], [turn.key for turn in turns_b]
-        pairs = align(keys, keys_b, lambda i, j: turns[i].likeness(turns_b[j]))
+        start = self._make_step(1, 1)
+        if not is_told:
+            yield from start.tell("agent", a.agent, b.agent)
+        yield from start.tell("model", a.model, b.model)
+        if all(self._exchanges):
+            yield from self._compare_requests(start, *map(min, self._exchanges))
+        yield from start.tell("conversation", _format_earlier(a), _format_earlier(b))
+        if not is_told:
+            yield from start.tell("prompt", a.prompt, b.prompt)
+        yield from start.tell("pictures", *_format_pictures(a.pictures, b.pictures))
+        (turns, others), (turns_b, others_b) = _list_turns(a), _list_turns(b)
+        pairs = _align(turns, turns_b, lambda turn: turn.key, _Turn.likeness)
         is_answer_told = False
         for turn, other in _list_pairs(turns, turns_b, pairs):
             if turn and other:
                 is_answer_told |= _is_answer(a, turn) and _is_answer(b, other)
                 yield self._compare_turns(turn, other)
             elif turn and not _is_answer(a, turn):  # told as such
-                yield from self._step(turn, None).tell("turn", str(turn), None)
+                yield from self._make_step(turn.turn.number, None).tell("turn", str(turn), None)
             elif other and not _is_answer(b, other):
-                yield from self._step(None, other).tell("turn", None, str(other))
-        ends = self._make_step(_last_place(a), _last_place(b))
-        yield from self._compare_children(ends, None, _list_others(a), _list_others(b))
+                yield from self._make_step(None, other.turn.number).tell("turn", None, str(other))
+        ends = self._make_step(_find_last(a), _find_last(b))
+        yield from self._compare_children(ends, None, others, others_b)
         if not is_answer_told:
             yield from _compare_answers(ends, a, b)
         if a.status == b.status:
             yield from ends.tell("error", a.error, b.error)
         else:
-            yield from ends.tell("status", _format_status(a), _format_status(b))
+            before, after = (f"{r.status}: {r.error}" if r.error else r.status for r in (a, b))
+            yield from ends.tell("status", before, after)
         yield from ends.tell("warnings", "\n".join(a.warnings), "\n".join(b.warnings))
 
-    def _make_step(self, place: str | None, other: str | None) -> _Step:
-        return _Step(name_run(self._a.agent, self._a.model), place, other, self._clean)
-
-    def _step(self, turn: _Turn | None, other: _Turn | None) -> _Step:
-        return self._make_step(
-            f"{self._a.id}/{turn.turn.number}" if turn else None,
-            f"{self._b.id}/{other.turn.number}" if other else None,
-        )
-
-    def _compare_inputs(self, is_told: bool) -> Iterator[Change]:
+    def _make_step(self, turn: int | None, turn_b: int | None) -> _Step:
         a, b = self._a, self._b
-        step = self._make_step(f"{a.id}/1", f"{b.id}/1")
-        if not is_told:
-            yield from step.tell("agent", a.agent, b.agent)
-        yield from step.tell("model", a.model, b.model)
-        exchanges, exchanges_b = self._exchanges
-        if exchanges and exchanges_b:
-            yield from self._compare_requests(step, min(exchanges), min(exchanges_b))
-        yield from step.tell("conversation", _format_earlier(a), _format_earlier(b))
-        if not is_told:
-            yield from step.tell("prompt", a.prompt, b.prompt)
-        yield from step.tell("pictures", *_format_pictures(a.pictures, b.pictures))
+        place = None if turn is None else f"{a.id}/{turn}"
+        other = None if turn_b is None else f"{b.id}/{turn_b}"
+        return _Step(name_run(a.agent, a.model), place, other, self._clean)
 
     def _compare_requests(self, step: _Step, turn: int, turn_b: int) -> Iterator[Change]:
         """Yields the differences of two requests that earlier requests did not have."""
         a, b = self._exchanges[0].get(turn), self._exchanges[1].get(turn_b)
         if a is None or b is None:
             return
-        for kind, read in REQUEST_FIELDS.items():
-            value, value_b = read(a), read(b)
+        for kind, name in REQUEST_FIELDS.items():
+            value, value_b = getattr(a, name), getattr(b, name)
             if value is value_b or value == value_b:
                 self._told.pop(kind, None)
             elif self._told.get(kind) != (value, value_b):
                 self._told[kind] = value, value_b
-                yield from step.tell(kind, *_format_values(kind, value, value_b))
+                if kind == "params":
+                    value, value_b = _format_changed(value, value_b)
+                elif kind == "tools":
+                    value, value_b = _list_new(_list_tools(value), _list_tools(value_b))
+                elif kind == "output":
+                    value, value_b = _format_data(value), _format_data(value_b)
+                yield from step.tell(kind, value, value_b)
 
     def _compare_turns(self, a: _Turn, b: _Turn) -> TurnPair:
-        step = self._step(a, b)
-        parts: list[Change | RunPair] = [
-            *self._compare_requests(step, a.turn.number, b.turn.number)
-        ]
+        step = self._make_step(a.turn.number, b.turn.number)
+        parts: list[Change | RunPair] = []
+        parts += self._compare_requests(step, a.turn.number, b.turn.number)
         parts += step.tell("asked", a.turn.question, b.turn.question)
         if _is_answer(self._a, a) and _is_answer(self._b, b):
             parts += _compare_answers(step, self._a, self._b)
@@ -429,34 +396,39 @@ class _RunComparison:
         self, step: _Step, a: Sequence[_Call], b: Sequence[_Call]
     ) -> Iterator[Change | RunPair]:
         """Yields the changes of the reply first, then those of the results of its calls."""
-        pairs, moved = _pair_calls(a, b)
+        pairs = dict(_align(a, b, lambda call: call.key, _Call.likeness))
+        left = [j for j in range(len(b)) if j not in pairs.values()]
         changed = set[int]()
         for i, one in enumerate(a):
+            moved = next((j for j in left if i not in pairs and b[j].key == one.key), None)
+            if moved is not None:
+                pairs[i] = moved
+                left.remove(moved)
             if i not in pairs:
                 yield from step.tell("call", str(one), None, one)
                 continue
             other = b[pairs[i]]
-            if i in moved:
-                numbers = (f"call {one.number}", f"call {other.number}")
-                yield from step.tell("order", *numbers, call=one)
+            if moved is not None:
+                yield from step.tell("order", f"call {one.number}", f"call {other.number}", one)
+            given = one.given, other.given
+            if not one.call.raw and not other.call.raw:
+                given = _format_changed(one.ran, other.ran)
             changes = [
                 *step.tell("tool", one.call.name, other.call.name, one),
-                *_compare_arguments(step, one, other),
+                *step.tell("arguments", *given, call=one),
             ]
             yield from changes
             changed |= {i} if changes else set()
-        for j, other in enumerate(b):
-            if j not in pairs.values():
-                yield from step.tell("call", None, str(other), other)
+        for j in left:
+            yield from step.tell("call", None, str(b[j]), b[j])
         for i, j in sorted(pairs.items()):
             one, other = a[i], b[j]
             delegates = one.call.traits.delegates
             is_told = i in changed and delegates
-            children = self._compare_children(step, one, one.children, other.children, is_told)
-            below = list(children)
+            below = [*self._compare_children(step, one, one.children, other.children, is_told)]
             yield from below
-            has_runs = delegates and one.children and other.children
-            if not (has_runs and any(map(_has_new_outcome, below))):
+            is_new = any(isinstance(part, Change) or part.has_new_outcome for part in below)
+            if not (is_new and delegates and one.children and other.children):
                 yield from _compare_results(step, one, other)
 
     def _compare_children(
@@ -467,9 +439,14 @@ class _RunComparison:
         b: Sequence[RunResult],
         is_told: bool = False,
     ) -> Iterator[Change | RunPair]:
-        for run, other in _pair_runs(a, b):
+        def likeness(one: RunResult, other: RunResult) -> float:
+            words, words_b = (_find_words(run.task or run.prompt) for run in (one, other))
+            return 0.5 * (one.agent == other.agent) + 0.5 * _share(words, words_b)
+
+        pairs = _align(a, b, lambda run: (run.agent, run.prompt), likeness)
+        for run, other in _list_pairs(a, b, [(0, 0)] if len(a) == len(b) == 1 else pairs):
             if run and other:
-                yield compare_runs(run, other, self._clean, is_told=is_told)
+                yield RunComparison(run, other, self._clean).compare(is_told=is_told)
                 continue
             before, after = (
                 f"{name_run(one.agent, one.model)}: {one.task or one.prompt}" if one else None
@@ -485,21 +462,6 @@ def _compare_answers(step: _Step, a: RunResult, b: RunResult) -> Iterator[Change
     yield from step.tell("data", _format_data(a.data), _format_data(b.data))
 
 
-def _compare_arguments(step: _Step, a: _Call, b: _Call) -> Iterator[Change]:
-    """Yields the arguments that differ, including those of the person if a call was edited."""
-    if a.call.raw or b.call.raw:
-        yield from step.tell("arguments", a.given, b.given, a)
-        return
-    ran, ran_b = (
-        call.call.arguments if not call.result or call.result.edited is None else call.result.edited
-        for call in (a, b)
-    )
-    given, given_b = _format_changed(a.call.arguments, b.call.arguments)
-    if given == given_b:
-        given, given_b = _format_changed(ran, ran_b)
-    yield from step.tell("arguments", given, given_b, a)
-
-
 def _compare_results(step: _Step, a: _Call, b: _Call) -> Iterator[Change]:
     one, other = a.result, b.result
     texts = [without_seconds(result) if result else None for result in (one, other)]
@@ -513,22 +475,14 @@ def _compare_results(step: _Step, a: _Call, b: _Call) -> Iterator[Change]:
     yield from step.tell("pictures", *_format_pictures(pictures, pictures_b), call=a)
 
 
-def _has_new_outcome(part: Change | RunPair) -> bool:
-    """True if a run ended differently, or exists on one side only."""
-    if isinstance(part, Change):
-        return True
-    own = [one for turn in part.parts if isinstance(turn, TurnPair) for one in turn.parts]
-    changes = (change for change in (*part.parts, *own) if isinstance(change, Change))
-    return any(change.kind in OUTCOME for change in changes)
-
-
 def _is_answer(run: RunResult, turn: _Turn) -> bool:
     return run.log[-1] is turn.turn and turn.turn.text == run.text and not turn.calls
 
 
-def _last_place(run: RunResult) -> str:
+def _find_last(run: RunResult) -> int:
+    """Returns the number of the last turn."""
     numbers = [turn.number for turn in run.log[-1:]] + [one.turn for one in run.exchanges[-1:]]
-    return f"{run.id}/{max(numbers, default=1)}"
+    return max(numbers, default=1)
 
 
 def _format_value(value: Any, indent: int | None = None) -> str:
@@ -539,40 +493,18 @@ def _format_value(value: Any, indent: int | None = None) -> str:
         return json.dumps(jsonable(value), ensure_ascii=False, indent=indent)
 
 
-def _format_status(run: RunResult) -> str:
-    return f"{run.status}: {run.error}" if run.error else run.status
-
-
 def _format_data(data: Any) -> str | None:
     return None if data is None else _format_value(jsonable(data), indent=2)
 
 
 def _format_earlier(run: RunResult) -> str:
     """Returns the conversation that a run continues."""
-    return "\n".join(map(_format_message, run.messages[: count_earlier(run)]))
-
-
-def _format_message(message: Message) -> str:
-    results = "\n".join(result.content for result in message.tool_results)
-    calls = (f"{call.name} {_format_value(call.arguments)}" for call in message.tool_calls)
-    return "\n".join(filter(None, (f"{message.role}: {results or message.content}", *calls)))
-
-
-def _format_values(kind: Kind, a: Any, b: Any) -> tuple[str | None, str | None]:
-    """Returns two values of a request's field as texts, without their common parts."""
-    match kind:
-        case "params":
-            return _format_changed(a, b)
-        case "tools":
-            tools, tools_b = (
-                [f"{t.name}: {t.description} {_format_value(t.input_schema())}" for t in tools]
-                for tools in (a, b)
-            )
-            return _list_new(tools, tools_b)
-        case "output":
-            return _format_data(a), _format_data(b)
-        case _:
-            return a, b
+    lines: list[str] = []
+    for message in run.messages[: count_earlier(run)]:
+        results = "\n".join(result.content for result in message.tool_results)
+        lines.append(f"{message.role}: {results or message.content}")
+        lines += (f"{call.name} {_format_value(call.arguments)}" for call in message.tool_calls)
+    return "\n".join(lines)
 
 
 def _format_changed(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[str, str]:
@@ -587,6 +519,10 @@ def _format_changed(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[str, st
     keys = [key for key in {**texts[0], **texts[1]} if texts[0].get(key) != texts[1].get(key)]
     before, after = ("\n".join(f"{k}: {one[k]}" for k in keys if k in one) for one in texts)
     return before, after
+
+
+def _list_tools(tools: Iterable[ToolSpec]) -> list[str]:
+    return [f"{t.name}: {t.description} {_format_value(t.input_schema())}" for t in tools]
 
 
 def _format_pictures(a: Sequence[Picture], b: Sequence[Picture]) -> tuple[str, str]:

@@ -20,19 +20,15 @@ from axe_nb.agents.files import expand_home, write_whole
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.records import from_json, to_json
 from axe_nb.errors import ConfigError
-from axe_nb.messages import ToolCall, ToolResult
-from axe_nb.results import RunResult, Turn
+from axe_nb.results import RunResult
 from axe_nb.secrets import find_filter
 from axe_nb.text import clean, list_choices, one_line, quote
 from axe_nb.views.html import write_tree
-from axe_nb.views.outline import MAX_LISTED, TITLE, Block, Entry, Outline, count_more
+from axe_nb.views.outline import MAX_LISTED, TITLE, Outline, count_more, list_tree
 from axe_nb.views.transcript import Transcript
 
 MAX_CHARS, MAX_ROWS = 200_000, 20_000
 """Maximum characters of one text, and rows of a page."""
-
-VERSION = 1
-"""Version of the format; lines of later versions may have more keys."""
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&])")
 _TICKS = re.compile(r"`{3,}")
@@ -78,55 +74,26 @@ def write_html(result: RunResult) -> str:
 
 
 def write_markdown(result: RunResult) -> str:
-    """Writes a run as Markdown."""
-    root = Transcript.of(result).whole
-    outline = Outline(root, "", max_chars=MAX_CHARS, max_rows=MAX_ROWS)
-    top = outline.tree
-    lines = [f"# {_escape(one_line(result.agent or result.model, 80))}", ""]
-    lines += [_escape(f"{top.row.look.sign} {top.row.asked}"), ""]
-    lines += ["## Prompt", "", *_fence(result.prompt[:MAX_CHARS], ""), ""]
+    """Writes a run as Markdown; the tree is that of the text twin, with all texts."""
+    outline = Outline(Transcript.of(result).whole, "", max_chars=MAX_CHARS, max_rows=MAX_ROWS)
     answer = outline.answer().text
-    lines += ["## Answer", "", *(_fence(answer, "") if answer else ["(none)"]), ""]
+    lines = [f"# {_escape(one_line(result.agent or result.model, 80))}", ""]
+    lines += ["## Prompt", "", *_fence(result.prompt[:MAX_CHARS]), ""]
+    lines += ["## Answer", "", *(_fence(answer) if answer else ["(none)"]), ""]
     if pages := outline.sources().links:
         lines += ["## Sources", ""]
         for number, page in enumerate(pages[:MAX_LISTED], 1):  # titles have no meaning in Markdown
             lines.append(f"{number}. {_escape(one_line(page.title, TITLE))} <{page.url}>")
         lines += ["", count_more(pages), ""]
-    for warning in outline.warnings(root):
-        lines += [f"> warning: {_escape(one_line(warning.text, 1000))}", ""]
-    lines += ["## Tree", "", *_list_inside(top, "")]
+    lines += ["## Tree", "", *_fence("\n".join(list_tree(outline)))]
     return "\n".join(line.rstrip() for line in lines).rstrip() + "\n"
 
 
-def _list_inside(entry: Entry, indent: str) -> Iterator[str]:
-    for block in entry.before:
-        yield from _format_block(block, indent)
-    for inner in entry.rows:
-        row = inner.row
-        facts = " · ".join(_escape(fact) for fact in (row.asked, row.cost) if fact)
-        yield f"{indent}- {row.look.sign} **{_escape(row.who)}** {facts}"
-        yield from _list_inside(inner, indent + "  ")
-    if entry.left_out:
-        yield f"{indent}- … {entry.left_out} more"
-    for block in entry.after:
-        yield from _format_block(block, indent)
-
-
-def _format_block(block: Block, indent: str) -> Iterator[str]:
-    yield f"{indent}- {block.label}:"
-    yield from _fence(block.text, indent + "  ")
-    if block.rest:
-        yield f"{indent}  … {_escape(block.rest)}"
-
-
-def _fence(text: str, indent: str) -> Iterator[str]:
-    """Yields a text in a fence longer than any fence within it."""
+def _fence(text: str) -> list[str]:
+    """Puts a text into a fence longer than any fence within it."""
     longest = max((len(found) for found in _TICKS.findall(text)), default=2)
     ticks = "`" * (longest + 1)
-    yield f"{indent}{ticks}text"
-    for line in clean(text).split("\n"):
-        yield indent + line
-    yield indent + ticks
+    return [f"{ticks}text", clean(text), ticks]
 
 
 def _escape(text: str) -> str:
@@ -135,8 +102,8 @@ def _escape(text: str) -> str:
 
 
 def write_json_lines(result: RunResult) -> str:
-    """Writes a run as lines of JSON."""
-    lines = [{"kind": "axe_nb", "version": VERSION}, *_list_run(result)]
+    """Writes a run as lines of JSON; those of later versions may have more keys."""
+    lines = [{"kind": "axe_nb", "version": 1}, *_list_run(result)]
     # in ASCII: to some readers, other characters end a line as well, and some have no UTF-8
     return "".join(f"{json.dumps(line)}\n" for line in lines)
 
@@ -147,35 +114,28 @@ def _list_run(result: RunResult) -> Iterator[Mapping[str, Any]]:
     place = {"kind": "run", "place": result.id, "call": result.call_id}
     yield {**place, "prompt": result.prompt, **told}
     for turn in result.log:
-        yield from _list_turn(result, turn)
-
-
-def _list_turn(result: RunResult, turn: Turn) -> Iterator[Mapping[str, Any]]:
-    place = f"{result.id}/{turn.number}"
-    yield {
-        "kind": "turn", "place": place, "agent": result.agent, "text": turn.text,
-        "stop_reason": turn.stop_reason, "usage": asdict(turn.usage),
-        "asked": "summary" if turn.closing else turn.asked,
-        **({"server_calls": list(map(asdict, turn.server_calls))} if turn.server_calls else {}),
-        **({"sources": list(map(asdict, turn.sources))} if turn.sources else {}),
-    }  # fmt: skip
-    results = {one.call_id: one for one in turn.results}
-    for call in turn.calls:
-        yield _describe_call(place, call, results.get(call.id))
-        for child in result.children:
-            if child.call_id == call.id:
-                yield from _list_run(child)
-
-
-def _describe_call(place: str, call: ToolCall, result: ToolResult | None) -> Mapping[str, Any]:
-    return {
-        "kind": "call", "place": place, "id": call.id, "tool": call.name,
-        "arguments": jsonable(call.arguments), **({"raw": call.raw} if call.raw else {}),
-        "result": result.content if result else None,
-        "is_error": bool(result and result.is_error),
-        "is_denied": bool(result and result.is_denied),
-        **({"is_skipped": True} if result and result.is_skipped else {}),
-    }  # fmt: skip
+        place = {"place": f"{result.id}/{turn.number}"}
+        yield {
+            "kind": "turn", **place, "agent": result.agent, "text": turn.text,
+            "stop_reason": turn.stop_reason, "usage": asdict(turn.usage),
+            "asked": "summary" if turn.closing else turn.asked,
+            **({"server_calls": list(map(asdict, turn.server_calls))} if turn.server_calls else {}),
+            **({"sources": list(map(asdict, turn.sources))} if turn.sources else {}),
+        }  # fmt: skip
+        results = {one.call_id: one for one in turn.results}
+        for call in turn.calls:
+            answer = results.get(call.id)
+            yield {
+                "kind": "call", **place, "id": call.id, "tool": call.name,
+                "arguments": jsonable(call.arguments), **({"raw": call.raw} if call.raw else {}),
+                "result": answer.content if answer else None,
+                "is_error": bool(answer and answer.is_error),
+                "is_denied": bool(answer and answer.is_denied),
+                **({"is_skipped": True} if answer and answer.is_skipped else {}),
+            }  # fmt: skip
+            for child in result.children:
+                if child.call_id == call.id:
+                    yield from _list_run(child)
 
 
 FORMATS: Mapping[str, Callable[[RunResult], str]] = {

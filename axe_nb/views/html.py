@@ -53,42 +53,23 @@ from axe_nb.views.outline import (
     find_host,
 )
 from axe_nb.views.rows import LINES, Fact, Row, make_row, states_of
-from axe_nb.views.transcript import Node, State, Transcript
+from axe_nb.views.transcript import Node, Transcript
 
 LEVEL = f"margin:0 0 0 {LEVEL_MARGIN};padding:0 0 0 {LEVEL_PADDING};border-left:1px solid {LINE}"
 """Indentation with a thin line; without styles, a blockquote is indented too."""
-
-PICTURE = f"max-height:{PICTURE_HEIGHT};max-width:100%;margin:0 0 0 {TEXT_MARGIN}"
 
 BAR = f"flex:0 99 {BAR_WIDTH};height:{BAR_HEIGHT};margin:auto 0"
 """Style of a bar. If space is short, bars shrink first, then costs and names; part of each task
 stays visible."""
 
-CLIPPED = 40
-"""Maximum characters of a row's task that fit in most windows; longer ones end in an ellipsis."""
-
 PLAIN = "mathjax_ignore tex2jax_ignore"
 """Classes of JupyterLab and nbconvert that keep dollar signs from being typeset."""
-
-MARK = "border-bottom:2px solid"
-"""Style of facts that need attention: no text colour has enough contrast in both kinds of theme."""
-
-STRIPE, MOST_STRIPES = 0.5, 60
-"""Width in em of one sub-agent's part of the strip; maximum number of parts, above which the
-strip is omitted."""
-
-STRIP = "display:inline-block;height:.7em"
-"""Style of the strip, which holds no text: the words before it say the same as its colours."""
 
 ROOM = 16_000
 """Maximum characters of HTML for all long texts that a saved tree contains whole."""
 
-FOLDED, TITLED = 300, 60
-"""Maximum characters of a text that is shown unfolded, and of the line of a fold."""
-
-DATA = f"white-space:pre-wrap;margin-bottom:1em;{MONO}"
-
-CODE = re.compile("`(.+?)`")
+FOLDED = 300
+"""Maximum characters of a text that is shown unfolded."""
 
 
 def twin(result: RunResult, *, name: str = "axe_nb.last()") -> dict[str, str]:
@@ -119,7 +100,7 @@ def waiting(root: Node, name: str, seconds: float) -> dict[str, str]:
         f"Still running when last seen. Its result, once it has ended: `{name}`. "
         "After a kernel restart: `%axe history`"
     )
-    quoted = CODE.sub(r"<code>\1</code>", safe(note))
+    quoted = re.sub("`(.+?)`", r"<code>\1</code>", safe(note))
     return {
         "text/html": _wrap(f"<div>{line}</div><small>{quoted}</small>"),
         "text/plain": f"{text}\n{note.replace('`', '')}",
@@ -141,7 +122,14 @@ def answer(result: RunResult) -> dict[str, str]:
 def write_tree(outline: Outline) -> str:
     """The HTML of an answer and its tree."""
     root = outline.tree
-    drawing = Drawing(_choose_folds(root))
+    cut = [block for block in _list_blocks(root) if block.whole]
+    cut.sort(key=lambda b: FIRST.index(b.label) if b.label in FIRST else len(FIRST))
+    whole, room = set[int](), ROOM
+    for block in cut:
+        if (size := len(safe(block.whole))) <= room:
+            whole.add(id(block))
+            room -= size
+    drawing = Drawing(whole)
     tree = (
         f"<details{_format_open(root.row)} style=line-height:{LINE_HEIGHT};white-space:nowrap>"
         f"<summary>{format_head(outline.root, root.row)}</summary>"
@@ -193,19 +181,6 @@ def _format_open(row: Row) -> str:
     return " open" if row.is_open else ""
 
 
-def _choose_folds(root: Entry) -> Set[int]:
-    """Returns the ids of the blocks that fit whole."""
-    cut = [block for block in _list_blocks(root) if block.whole]
-    cut.sort(key=lambda b: FIRST.index(b.label) if b.label in FIRST else len(FIRST))
-    chosen, room = set(), ROOM
-    for block in cut:
-        size = len(safe(block.whole))
-        if size <= room:
-            chosen.add(id(block))
-            room -= size
-    return chosen
-
-
 def _list_blocks(entry: Entry) -> Iterator[Block]:
     yield from entry.before
     for inner in entry.rows:
@@ -215,16 +190,27 @@ def _list_blocks(entry: Entry) -> Iterator[Block]:
 
 def format_head(root: Node, row: Row, clock: str = "") -> str:
     """The line of a root: its facts, its clock, and a strip with its sub-agents' states."""
+    strip, states = "", states_of(root)
+    if 1 < len(states) <= 60:
+        stops, at = [], 0.0
+        for colour, run in groupby(LOOKS[state].colour for state in states):
+            begin, at = at, at + 0.5 * len(list(run))
+            stops.append(f"{colour} {begin:g}em {at:g}em")
+        stops.append(f"{colour} 0")  # untrusted, JupyterLab drops a gradient of one stop
+        paint = f"background:linear-gradient(90deg,{','.join(stops)})"
+        # it holds no text: the words before it say the same as its colours
+        strip = f" <i style='display:inline-block;height:.7em;width:{at:g}em;{paint}'></i>"
     return (
         f"{_format_sign(row, is_live=bool(clock))} <b>{safe(row.who)}</b> "
         f"<span style=opacity:{MUTED};white-space:normal>{_format_facts(row.facts)}{clock}</span>"
-        f"{_format_strip(states_of(root))}"
+        f"{strip}"
     )
 
 
 def format_line(row: Row, bar: str = "", clock: str = "") -> str:
     """The line of any other row, with a bar and a clock if it is live."""
-    ellipsis = ";text-overflow:ellipsis" if len(row.asked) > CLIPPED else ""
+    # what most windows have no room for ends in an ellipsis
+    ellipsis = ";text-overflow:ellipsis" if len(row.asked) > 40 else ""
     who = cost = ""
     task = f"flex:1;overflow:hidden{ellipsis}"
     if row.kind != "turn":
@@ -250,87 +236,66 @@ def _format_facts(facts: Sequence[Fact]) -> str:
     shown = []
     for fact in facts:
         marks = ", ".join(
-            f"<span style='{MARK} {COLOURS[tone]}'>{safe(text)}</span>" for text, tone in fact.marks
+            # no colour of text has enough contrast in both kinds of theme
+            f"<span style='border-bottom:2px solid {COLOURS[tone]}'>{safe(text)}</span>"
+            for text, tone in fact.marks
         )
         text = safe(fact.text)
         shown.append(f"{text} ({marks})" if text and marks else text or marks)
     return " · ".join(shown)
 
 
-def _format_strip(states: Sequence[State]) -> str:
-    """Formats the states of several sub-agents as colours, in call order."""
-    if not 1 < len(states) <= MOST_STRIPES:
-        return ""
-    stops, at = [], 0.0
-    for colour, run in groupby(LOOKS[state].colour for state in states):
-        begin, at = at, at + STRIPE * len(list(run))
-        stops.append(f"{colour} {begin:g}em {at:g}em")
-    stops.append(f"{colour} 0")  # JupyterLab drops a gradient of one stop where it does not trust
-    paint = f"background:linear-gradient(90deg,{','.join(stops)})"
-    return f" <i style='{STRIP};width:{at:g}em;{paint}'></i>"
-
-
 class Drawing:
     """Draws the texts of one tree."""
 
-    def __init__(self, folds: Set[int] | None = None) -> None:
+    def __init__(self, whole: Set[int] | None = None) -> None:
         """Begins a page.
 
         Args:
-            folds: ids of the texts that are whole in a fold; None = the tree is live.
+            whole: ids of the texts that are shown whole; None = the tree is live.
         """
-        self._is_live, self._folds = folds is None, folds or frozenset()
+        self._is_live, self._whole = whole is None, whole or frozenset()
         self._thumbnails = Thumbnails()
 
     def block(self, block: Block) -> str:
         """A text with its pictures; a long text, or a model's thought, is folded."""
-        is_whole = id(block) in self._folds
+        is_whole, is_thought = id(block) in self._whole, block.label in (THOUGHT, THINKS)
         if is_whole:
             block = replace(block, text=block.whole, more=0)
         is_long = len(block.text) > FOLDED or block.text.count("\n") >= LINES
-        shown = ""
-        if block.label in (THOUGHT, THINKS) or (is_whole and is_long):
-            shown = _format_fold(block)
+        is_folded = is_thought or (is_whole and is_long)
+        text, way = safe(block.text), direction(block.text)
+        rest = f"<small>… {safe(block.rest)}</small>" if block.rest else ""
+        label = "" if block.label == "result" else _format_muted(safe(block.label))
+        shown = f"<pre{way} style='{TEXT}'>{text}</pre>{rest}"
+        if block.links:
+            shown = _format_links(block.links)
+        elif block.is_line and not is_folded:
+            shown = f"<code{way} style=background:{SHADE}>{text}</code> {rest}"
+        if is_folded:
+            size = f"<small style=opacity:{MUTED}>{plural(len(block.text), 'character')}</small>"
+            title = "" if is_thought else f"{safe(one_line(block.text, 60))} {size}"
+            label = _format_muted(safe(block.label))
+            shown = (
+                f"<details style=margin-left:{TEXT_MARGIN}><summary>{label}{title}</summary>"
+                f"{shown}</details>"
+            )
         elif block.text:
-            shown = _format_block(block)
+            if block.label == "warning":
+                label = f"<b style=color:{COLOURS['limit']}>!</b> {label}"
+            shown = f"<div style=margin-left:{TEXT_MARGIN}>{label}{shown}</div>"
+        else:
+            shown = ""
         # a saved page has each picture once; there may be no room for it
         new = (p for p in block.pictures if self._is_live or p not in self._thumbnails)
         urls = map(self._thumbnails.find, new)
-        images = "".join(f"<img src='{url}' style='{PICTURE}'>" for url in urls if url)
+        style = f"max-height:{PICTURE_HEIGHT};max-width:100%;margin:0 0 0 {TEXT_MARGIN}"
+        images = "".join(f"<img src='{url}' style='{style}'>" for url in urls if url)
         return f"{shown}<div>{images}</div>" if images else shown
-
-
-def _format_fold(block: Block) -> str:
-    """A folded text: its label, and its beginning."""
-    text, title = safe(block.text), ""
-    if block.label not in (THOUGHT, THINKS):
-        size = plural(len(block.text), "character")
-        title = f"{safe(one_line(block.text, TITLED))} <small style=opacity:{MUTED}>{size}</small>"
-    rest = f"<small>… {safe(block.rest)}</small>" if block.rest else ""
-    return (
-        f"<details style=margin-left:{TEXT_MARGIN}><summary>{_format_muted(safe(block.label))}"
-        f"{title}</summary><pre{direction(text)} style='{TEXT}'>{text}</pre>{rest}</details>"
-    )
 
 
 def _format_muted(text: str) -> str:
     return f"<small style=opacity:{MUTED}>{text}</small> "
-
-
-def _format_block(block: Block) -> str:
-    """A text below its row."""
-    label = "" if block.label == "result" else _format_muted(safe(block.label))
-    if block.label == "warning":
-        label = f"<b style=color:{COLOURS['limit']}>!</b> {label}"
-    text, rest = safe(block.text), f"<small>… {safe(block.rest)}</small>" if block.rest else ""
-    way = direction(text)
-    if block.links:
-        shown = _format_links(block.links)
-    elif block.is_line:
-        shown = f"<code{way} style=background:{SHADE}>{text}</code> {rest}"
-    else:
-        shown = f"<pre{way} style='{TEXT}'>{text}</pre>{rest}"
-    return f"<div style=margin-left:{TEXT_MARGIN}>{label}{shown}</div>"
 
 
 def format_sources(pages: Sequence[Page]) -> str:
@@ -341,16 +306,15 @@ def format_sources(pages: Sequence[Page]) -> str:
 
 def _format_links(pages: Sequence[Page]) -> str:
     """A numbered list of links, each with the host that it leads to."""
-    items = "".join(f"<li>{_format_link(page)}</li>" for page in pages[:MAX_LISTED])
+    items = ""
+    for page in pages[:MAX_LISTED]:
+        host = find_host(page)
+        title = safe(one_line(page.title, TITLE) or host)
+        attributes = f'href="{escape(page.url)}" rel="noopener noreferrer"{direction(title)}'
+        where = f"<small style=opacity:{MUTED}>{safe(host)}</small>"
+        items += f"<li><a {attributes}>{title}</a> {where}</li>"
     more = f"<small>{count_more(pages)}</small>" if count_more(pages) else ""
     return f"<ol style='margin:0;white-space:normal'>{items}</ol>{more}"
-
-
-def _format_link(page: Page) -> str:
-    host = find_host(page)
-    title = safe(one_line(page.title, TITLE) or host)
-    link = f'<a href="{escape(page.url)}" rel="noopener noreferrer"{direction(title)}>{title}</a>'
-    return f"{link} <small style=opacity:{MUTED}>{safe(host)}</small>"
 
 
 def format_question(asked: PersonAsked) -> str:
@@ -374,4 +338,4 @@ def format_question(asked: PersonAsked) -> str:
 
 def format_data(text: str) -> str:
     """A JSON answer in the form shown above a tree."""
-    return f"<pre style='{DATA}'>{safe(text)}</pre>"
+    return f"<pre style='white-space:pre-wrap;margin-bottom:1em;{MONO}'>{safe(text)}</pre>"

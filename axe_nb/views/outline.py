@@ -24,6 +24,7 @@ from axe_nb.views.rows import (
     doing_of,
     format_arguments,
     indent_json,
+    join_facts,
     make_row,
 )
 from axe_nb.views.transcript import (
@@ -52,22 +53,11 @@ MAX_CHARS = 5000
 LEAST, MOST = 50, 1000
 """Maximum characters of one text in a long run, and in the shortest."""
 
-ENOUGH = 100
-"""Characters per text below which a run counts as long."""
-
-DRAFT, MAX_CALLS = 1000, 8
-"""Minimum characters shown of a root's thought or of a call being written; maximum calls shown
-of that reply, the latest ones."""
-
 ANSWER = 20_000
 """Maximum length of the answer above the tree in characters."""
 
-MAX_LISTED, TITLE, ADDRESS = 10, 100, 200
-"""Maximum pages in one list, beyond which they are counted; characters of a title, and of an
-address, beyond which only the host is shown."""
-
-NOT_NOTED = frozenset({"task_id", "depth", "token_estimate", "duration_ms"})
-"""Metadata that the tree shows elsewhere, or that differs between equal runs."""
+MAX_LISTED, TITLE = 10, 100
+"""Maximum pages in one list, beyond which they are counted; maximum characters of a title."""
 
 THOUGHT, THINKS = "thought", "thinks"
 """Labels of a model's thoughts, finished and current: folded, and not in the text twin."""
@@ -149,7 +139,7 @@ class Outline:
                 1 + len(t.calls) + len(t.server_calls) + bool(t.reasoning) for t in turns
             )
             share = min(MOST, MAX_CHARS // texts)
-            self.is_long = share < ENOUGH
+            self.is_long = share < 100
             self.max_chars = LEAST if self.is_long else share
 
     def answer(self) -> Block:
@@ -204,56 +194,63 @@ class Outline:
     def blocks(self, thing: TreeNode) -> tuple[tuple[Block, ...], tuple[Block, ...]]:
         """The texts before and after the rows inside a row."""
         if isinstance(thing, Node):
-            before, after = self._collect_run(thing, None)
+            found = self._collect_run(thing, None)
         elif isinstance(thing, TurnNode):
-            before, after = self._collect_turn(thing)
+            found = self._collect_turn(thing)
         elif thing.child:
-            before, after = self._collect_run(thing.child, thing)
+            found = self._collect_run(thing.child, thing)
         else:
-            before, after = self._collect_call(thing, asked_of(thing))
-        first, last = (tuple(b for b in some if b.text or b.more) for some in (before, after))
-        return first, last
+            found = self._collect_call(thing, asked_of(thing))
+        before, after = (tuple(b for b in some if b.text or b.more) for some in found)
+        return before, after
 
     def _collect_run(self, node: Node, call: CallNode | None) -> tuple[list[Block], list[Block]]:
         result = node.result
-        told = self._make_block("was told", node.prompt, f"{node.path}.prompt")
-        before = [
-            self._illustrate(told, node.pictures) if node.depth else self._show(node.pictures)
-        ]
+        if node.depth:
+            told = self._make_block("was told", node.prompt, f"{node.path}.prompt")
+        else:  # the pictures of a root's prompt are shown nowhere else in the tree
+            names = [picture.shown for picture in node.pictures[:MAX_PICTURES]]
+            left = len(node.pictures) - MAX_PICTURES
+            names += [plural(left, "more picture")] if left > 0 else []
+            told = Block("was shown", "; ".join(names))
+        before, after = [self._illustrate(told, node.pictures)], list[Block]()
         if result is None:
             turn = node.turns[-1] if node.turns else None
             return before, self._collect_draft(turn) if turn and turn.is_hidden else []
         hidden = (turn for turn in node.turns if turn.is_hidden)
         before += [self._make_block(THOUGHT, t.reasoning, t.reasoning_path) for t in hidden]
-        before += self.warnings(node) if node.depth else []
         answered = call.result.content if call and call.result else node.text
-        after = self._collect_answers(node, call, answered) if node.depth else []
-        if node.depth and node.turns and not self.is_long:
-            after.append(_list_pages("sources", node.turns[-1].sources))
-        if result.error and (not node.depth or result.error not in answered):
-            # that of the root is what a reader looks for first
-            (after if node.depth else before).append(
-                self._make_block("error", result.error, f"{node.path}.error")
-            )
-        if not node.depth and result.cause and result.cause.hint:
-            before.append(self._make_block("next", redact(result.cause.hint), f"{node.path}.cause"))
+        if node.depth:
+            before += self.warnings(node)
+            after += self._collect_answers(node, call, answered)
+            if node.turns and not self.is_long:
+                after.append(_list_pages("sources", node.turns[-1].sources))
+        error = self._make_block("error", result.error or "", f"{node.path}.error")
+        if not node.depth:  # what a reader looks for first
+            hint = result.cause.hint if result.cause else ""
+            before += [error, self._make_block("next", redact(hint), f"{node.path}.cause")]
+        elif error.text and (result.error or "") not in answered:
+            after.append(error)
+        noted = (  # but what the tree shows elsewhere, or differs between equal runs
+            f"{key} {value}"
+            for key, value in result.metadata.items()
+            if key not in ("task_id", "depth", "token_estimate", "duration_ms")
+        )
         after += [
-            self._make_block(label, ", ".join(files), f"{node.path}.{key}")
-            for label, key, files in (
-                ("read", "files_read", result.files_read),
-                ("changed", "files_modified", result.files_modified),
+            self._make_block(label, text, f"{node.path}.{key}")
+            for label, key, text in (
+                ("read", "files_read", ", ".join(result.files_read)),
+                ("changed", "files_modified", ", ".join(result.files_modified)),
+                ("noted", "metadata", " · ".join(noted)),
             )
         ]
-        noted = [f"{k} {v}" for k, v in result.metadata.items() if k not in NOT_NOTED]
-        after.append(self._make_block("noted", " · ".join(noted), f"{node.path}.metadata"))
         return before, after
 
     def _collect_answers(self, node: Node, call: CallNode | None, answered: str) -> list[Block]:
         """A child's output: the text sent to its caller's model, and its own if that says more."""
         own = self._make_block("text so far", node.text, f"{node.path}.text")
         if not (call and call.result):
-            is_answer = node.state == "completed"
-            return [replace(own, label="answered") if is_answer else own]
+            return [replace(own, label="answered") if node.state == "completed" else own]
         path = f"{node.path}.text" if answered == node.text else f"{call.result_path}.content"
         heard = self._make_block("answered", answered, path)
         is_new = node.state != "completed" and node.text.strip() not in answered
@@ -263,12 +260,13 @@ class Outline:
         """The turn's text, except for a last turn, which is its run's answer."""
         if turn.draft and turn.state == "running":
             return [], self._collect_draft(turn)
-        said = self._make_block(
-            "said", "" if turn.is_last else turn.text_so_far, f"{turn.path}.text"
-        )
         question = "" if turn.asked == "output" else turn.question
-        thought = self._make_block(THOUGHT, turn.reasoning, turn.reasoning_path)
-        spoken = [self._make_block("asked", question, f"{turn.path}.question"), thought, said]
+        text = "" if turn.is_last else turn.text_so_far
+        spoken = [
+            self._make_block("asked", question, f"{turn.path}.question"),
+            self._make_block(THOUGHT, turn.reasoning, turn.reasoning_path),
+            self._make_block("said", text, f"{turn.path}.text"),
+        ]
         if not turn.only_call:
             return spoken, []
         before, after = self._collect_call(turn.only_call, doing_of(turn))
@@ -280,10 +278,10 @@ class Outline:
         if draft is None:
             return []
         parts = [(THINKS, draft.reasoning), *([("writes", draft.text)] if turn.run.depth else [])]
-        for call in draft.calls[-MAX_CALLS:]:
+        for call in draft.calls[-8:]:
             of = f" of {cut_line(call.tool, WHO)}" if call.tool and len(draft.calls) > 1 else ""
             parts.append((f"arguments{of}", call.arguments))
-        size = self.max_chars if turn.run.depth else max(DRAFT, self.max_chars)
+        size = self.max_chars if turn.run.depth else max(1000, self.max_chars)
         return [Block(label, cut_end(text.show_end(size + 1), size)) for label, text in parts]
 
     def _collect_call(self, call: CallNode, asked: str) -> tuple[list[Block], list[Block]]:
@@ -301,13 +299,6 @@ class Outline:
         result = self._make_block(label, content, f"{call.result_path}.content")
         pictures = call.result.pictures if call.result else ()
         return [self._make_block("arguments", shown, path)], [self._illustrate(result, pictures)]
-
-    def _show(self, pictures: tuple[Picture, ...]) -> Block:
-        """The pictures of a root's prompt, which is shown nowhere else in the tree."""
-        text = "; ".join(picture.shown for picture in pictures[:MAX_PICTURES])
-        if more := pictures[MAX_PICTURES:]:
-            text += f"; {plural(len(more), 'more picture')}"
-        return self._illustrate(Block("was shown", text), pictures)
 
     def _illustrate(self, block: Block, pictures: tuple[Picture, ...]) -> Block:
         """A text with its pictures; a long run does not draw them."""
@@ -331,7 +322,7 @@ def format_lines(pages: Sequence[Page]) -> str:
     """A numbered list of pages as text; titles and addresses come from the web."""
     lines = []
     for number, page in enumerate(pages[:MAX_LISTED], 1):
-        address = page.url if len(page.url) <= ADDRESS else f"{find_host(page)}/…"
+        address = page.url if len(page.url) <= 200 else f"{find_host(page)}/…"
         title = one_line(page.title, TITLE)
         lines.append(f"{number}. {' — '.join(filter(None, (title, address)))}")
     return "\n".join(filter(None, (*lines, count_more(pages))))
@@ -363,11 +354,15 @@ def as_lines(outline: Outline) -> Iterator[str]:
     if (sources := outline.sources()).text:
         yield from _format_block(sources, "")
         yield ""
+    yield from list_tree(outline, MINOR if outline.is_long else frozenset({THOUGHT}))
+
+
+def list_tree(outline: Outline, left_out: frozenset[str] = frozenset()) -> Iterator[str]:
+    """The lines of the tree, without the texts that have one of these labels."""
     root = outline.tree
     yield f"{root.row.look.sign} {root.row.who} · {root.row.asked}"
     for warning in outline.warnings(outline.root):
         yield from _format_block(warning, "")
-    left_out = MINOR if outline.is_long else frozenset({THOUGHT})
     yield from _format_inside(root, "  ", left_out)
 
 
@@ -377,8 +372,7 @@ def _format_inside(entry: Entry, indent: str, left_out: frozenset[str]) -> Itera
             yield from _format_block(block, indent)
     for inner in entry.rows:
         row = inner.row
-        facts = " · ".join(filter(None, (row.who, row.asked, row.cost)))
-        yield f"{indent}{row.look.sign} {facts}"
+        yield f"{indent}{row.look.sign} {join_facts(row.who, row.asked, row.cost)}"
         yield from _format_inside(inner, indent + "  ", left_out)
     if entry.left_out:
         yield f"{indent}… {plural(entry.left_out, 'more row')}"

@@ -25,13 +25,13 @@ from axe_nb.engine.plan import Plan
 from axe_nb.errors import ConfigError
 from axe_nb.messages import Message, Request, dump
 from axe_nb.recording.find_exchange import find_exchange
-from axe_nb.recording.miss import list_changes
-from axe_nb.recording.same_request import Description
+from axe_nb.recording.same_request import Description, list_changes
 from axe_nb.results import RunResult, name_run
 from axe_nb.secrets import find_filter, redact
 from axe_nb.text import clean, count_bytes, cut_chars, list_some, one_line, plural, quote
 from axe_nb.views.appearance import GAP, HUES, LINE_HEIGHT, MUTED, SWATCH, TEXT, TEXT_MARGIN, TRACK
 from axe_nb.views.html import PLAIN
+from axe_nb.views.rows import join_facts
 
 SYSTEM_PROMPT, SKILL, FILES = "system prompt", "skill", "files"
 TOOLS, HISTORY, PROMPT, RESULTS = "tool schemas", "history", "prompt", "results"
@@ -48,9 +48,6 @@ Encode: TypeAlias = Callable[[Message], Iterable[Mapping[str, Any]]]
 
 MAX_TEXT, MAX_BODY, MAX_CHANGES = 1_000, 20_000, 30
 """Maximum characters shown of one text in a body, and of a body; maximum changes listed."""
-
-MORE = "… ({more:,} more characters)"
-"""Replaces the part of a text that is cut."""
 
 SCROLLS = "max-height:40em;overflow:auto;margin:0;line-height:1.3"
 """Style of a body in a notebook, which is often long."""
@@ -71,18 +68,18 @@ MAX_SHOWN, MAX_NAMES = 60, 10
 """Maximum characters shown of a new text; maximum tools listed for one reply."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class ContextTokens(Mapping[str, int]):
+class ContextTokens(dict[str, int]):
     """Source → its tokens; has all sources."""
 
-    tokens: Mapping[str, int]
-    is_estimate: bool
-    """True if the model's server did not report the number."""
+    def __init__(self, tokens: Mapping[str, int], is_estimate: bool) -> None:
+        super().__init__(tokens)
+        self.is_estimate = is_estimate
+        """True if the model's server did not report the number."""
 
     @property
     def total(self) -> int:
         """Tokens of all sources together."""
-        return sum(self.tokens.values())
+        return sum(self.values())
 
     @property
     def size(self) -> str:
@@ -91,19 +88,10 @@ class ContextTokens(Mapping[str, int]):
 
     def list_shares(self) -> Iterator[tuple[str, int, str]]:
         """Yields (source, tokens, share of the total) for sources with tokens."""
-        for source, count in self.tokens.items():
+        for source, count in self.items():
             if count:
                 share = f"{count / self.total:.0%}" if 100 * count >= self.total else "<1%"
                 yield source, count, share
-
-    def __getitem__(self, source: str) -> int:
-        return self.tokens[source]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.tokens)
-
-    def __len__(self) -> int:
-        return len(self.tokens)
 
     def __repr__(self) -> str:
         shares = ", ".join(f"{source} {count:,}" for source, count in self.items() if count)
@@ -134,7 +122,14 @@ def _count_context(
             size[HISTORY] += sum(map(_count_texts, encode(message)))
     if not reported:
         return ContextTokens({source: -(-n // BYTES) for source, n in size.items()}, True)
-    return ContextTokens(_share_out(reported, size), False)
+    if not any(size.values()):
+        size[PROMPT] = 1
+    whole = sum(size.values())
+    shares = {source: reported * n // whole for source, n in size.items()}
+    by_rest = sorted(size, key=lambda source: -(reported * size[source] % whole))
+    for source in by_rest[: reported - sum(shares.values())]:
+        shares[source] += 1  # so that the parts add up
+    return ContextTokens(shares, False)
 
 
 def _count_texts(value: Any) -> int:
@@ -144,18 +139,6 @@ def _count_texts(value: Any) -> int:
     if isinstance(value, list):
         return sum(map(_count_texts, value))
     return count_bytes(value if isinstance(value, str) else dump(value).decode())
-
-
-def _share_out(total: int, size: Mapping[str, int]) -> dict[str, int]:
-    """Splits a total in proportion to sizes; the parts add up to it."""
-    if not any(size.values()):
-        size = {**size, PROMPT: 1}
-    whole = sum(size.values())
-    shares = {source: total * n // whole for source, n in size.items()}
-    by_rest = sorted(size, key=lambda source: -(total * size[source] % whole))
-    for source in by_rest[: total - sum(shares.values())]:
-        shares[source] += 1
-    return shares
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -199,19 +182,33 @@ class SentRequest:
         Args:
             whole: if True, long bodies are not cut.
         """
-        head = " · ".join(filter(None, (self.agent, *self._facts)))
+        bars = (
+            f"{source:<13}  {count:>9,}  {share:>4}  "
+            + ("█" * round(BAR * count / self.context.total) or "▏")
+            for source, count, share in self.context.list_shares()
+        )
         changes = [f"+ {change}" for change in self._list_changes()]
-        parts = [head, *_draw_bars(self.context), "", f"{self._news}:", *changes, ""]
-        text = "\n".join([*parts, f"{self._title}:", *self._format_body(whole)])
-        return clean(find_filter().text(text))
+        head = join_facts(self.agent, self._facts)
+        parts = [head, *bars, "", f"{self._news}:", *changes, "", f"{self._title}:"]
+        return clean(find_filter().text("\n".join([*parts, *self._format_body(whole)])))
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        facts = " · ".join(map(_escape, self._facts))
         changes = "".join(f"<div>+ {_escape(change)}</div>" for change in self._list_changes())
         body = _escape("\n".join(self._format_body()))
+        stops, names, end = "", "", 0
+        for source, count, share in self.context.list_shares():
+            end += count
+            stops += f"{COLOURS[source]} 0 {round(100 * end / self.context.total)}%,"
+            names += (
+                f"<span style=white-space:nowrap;margin-right:{GAP}>"
+                f"<b style=color:{COLOURS[source]}>{SWATCH}</b> {source} {count:,} "
+                f"<small style=opacity:{MUTED}>{_escape(share)}</small></span> "
+            )
+        paint = f"background:linear-gradient(90deg,{stops}{TRACK} 0)"
         html = (
             f"<div class='{PLAIN}' style='line-height:{LINE_HEIGHT}'><div><b>{_escape(self.agent)}"
-            f"</b> <span style=opacity:{MUTED}>{facts}</span></div>{_draw_stripe(self.context)}"
+            f"</b> <span style=opacity:{MUTED}>{_escape(self._facts)}</span></div>"
+            f"<div style='height:.8em;margin:.2em 0;{paint}'></div><div>{names}</div>"
             f"<details open><summary>{self._news}</summary>"
             f"<div style=margin-left:{TEXT_MARGIN}>{changes}</div></details>"
             f"<details open><summary>{self._title}</summary>"
@@ -228,10 +225,9 @@ class SentRequest:
         return f"body ({self.protocol}, {plural(len(self.raw), 'byte')})"
 
     @property
-    def _facts(self) -> list[str]:
+    def _facts(self) -> str:
         attempt = f"attempt {self.attempt}" if self.attempt > 1 else ""
-        facts = (self.model, self.place, attempt, self.context.size, self.note)
-        return list(filter(None, facts))
+        return join_facts(self.model, self.place, attempt, self.context.size, self.note)
 
     def _list_changes(self) -> Iterator[str]:
         yield from self.changed[:MAX_CHANGES]
@@ -244,7 +240,9 @@ class SentRequest:
         if whole:
             yield json.dumps(body, ensure_ascii=False, indent=2)
             return
-        short = change_texts(body, lambda text: cut_chars(text, MAX_TEXT, MORE))
+        short = change_texts(
+            body, lambda text: cut_chars(text, MAX_TEXT, "… ({more:,} more characters)")
+        )
         text = json.dumps(short, ensure_ascii=False, indent=2)
         yield text[:MAX_BODY]
         if short != body or len(text) > MAX_BODY:
@@ -335,28 +333,6 @@ def _escape(text: str) -> str:
     return escape(clean(find_filter().text(text)), quote=False)
 
 
-def _draw_bars(context: ContextTokens) -> Iterator[str]:
-    """Yields a line with a bar for each source."""
-    for source, count, share in context.list_shares():
-        bar = "█" * round(BAR * count / context.total) or "▏"
-        yield f"{source:<13}  {count:>9,}  {share:>4}  {bar}"
-
-
-def _draw_stripe(context: ContextTokens) -> str:
-    """Returns one bar of all sources, and the names of its colours."""
-    stops, names, end = "", "", 0
-    for source, count, share in context.list_shares():
-        end += count
-        stops += f"{COLOURS[source]} 0 {round(100 * end / context.total)}%,"
-        names += (
-            f"<span style=white-space:nowrap;margin-right:{GAP}>"
-            f"<b style=color:{COLOURS[source]}>{SWATCH}</b> {source} {count:,} "
-            f"<small style=opacity:{MUTED}>{_escape(share)}</small></span> "
-        )
-    paint = f"background:linear-gradient(90deg,{stops}{TRACK} 0)"
-    return f"<div style='height:.8em;margin:.2em 0;{paint}'></div><div>{names}</div>"
-
-
 def _hide_picture(text: str) -> str:
     found = _PICTURE.match(text)
     return f"{found[0]}… ({len(text):,} characters of base64)" if found else text
@@ -374,7 +350,17 @@ def _describe_changes(before: Request | None, now: Request) -> Iterator[str]:
     if not before and sent:
         yield f"it continues a conversation of {plural(sent, 'message')}"
     for message in now.messages[sent:]:
-        yield from _describe_message(message)
+        for result in message.tool_results:
+            kind = "error" if result.is_error else "result"
+            yield f"new {kind} of {_name(result.name)}: {_show(result.content)}"
+        if message.tool_results:
+            continue
+        what = f"new {'prompt' if message.role == 'user' else 'reply'}"
+        said = f": {_show(message.content)}" if message.content.strip() else ""
+        counts = Counter(call.name for call in message.tool_calls)
+        calls = [_name(name) + (f" ×{n}" if n > 1 else "") for name, n in counts.items()]
+        called = f", calls {list_some(calls, MAX_NAMES)}" if calls else ""
+        yield f"{what}{said}{called}"
 
 
 def _describe(request: Request) -> Description:
@@ -388,20 +374,6 @@ def _describe(request: Request) -> Description:
         }
     )  # fmt: skip
     return described
-
-
-def _describe_message(message: Message) -> Iterator[str]:
-    for result in message.tool_results:
-        kind = "error" if result.is_error else "result"
-        yield f"new {kind} of {_name(result.name)}: {_show(result.content)}"
-    if message.tool_results:
-        return
-    what = f"new {'prompt' if message.role == 'user' else 'reply'}"
-    said = f": {_show(message.content)}" if message.content.strip() else ""
-    names = Counter(call.name for call in message.tool_calls)
-    calls = [_name(name) + (f" ×{count}" if count > 1 else "") for name, count in names.items()]
-    called = f", calls {list_some(calls, MAX_NAMES)}" if calls else ""
-    yield f"{what}{said}{called}"
 
 
 def _name(name: str) -> str:

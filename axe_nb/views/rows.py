@@ -50,9 +50,6 @@ TROUBLES: Mapping[State, str] = {
 }  # fmt: skip
 """State of calls that are counted in the head → its word there."""
 
-ORDER: tuple[Tone, ...] = ("good", "bad", "limit", "off", "running")
-"""Order of the parts of the bar below the head."""
-
 
 @dataclass(frozen=True, slots=True)
 class Fact:
@@ -91,36 +88,43 @@ def make_row(thing: TreeNode) -> Row:
     """Makes the row of a run, a turn or a call; a call that is a child has the child's row."""
     if isinstance(thing, CallNode) and thing.child:
         thing = thing.child
-    if isinstance(thing, Node):
-        return _make_run_row(thing)
+    asks, state = find_question(thing), thing.state
+    if isinstance(thing, CallNode):
+        who, asked, cost = who_of(thing), asked_of(thing), cost_of_call(thing)
+        return Row("call", "asks" if asks else state, who, asked, cost, _needs_look(state))
     if isinstance(thing, TurnNode):
-        return _make_turn_row(thing)
-    state: State = "asks" if thing.asks else thing.state
-    who, asked, cost = who_of(thing), asked_of(thing), cost_of_call(thing)
-    return Row("call", state, who, asked, cost, _needs_look(thing.state))
-
-
-def _make_run_row(node: Node) -> Row:
-    who, needs_look = name_node(node), _needs_look(node.state) or has_trouble(node)
-    if node.depth:
-        state: State = "asks" if find_question(node) else node.state
-        return Row("run", state, who, finding_of(node), cost_of_run(node), needs_look)
-    facts = tuple(facts_of(node))
-    return Row("run", node.state, who, " · ".join(map(str, facts)), "", needs_look, facts)
+        call, outcome = thing.only_call, ""
+        if call and (call.state in ("error", "denied", *CUT_SHORT) or call.waits):
+            outcome = cost_of_call(call)
+        elif call and call.result:
+            outcome = cut_line(call.result.note)
+        state = "asks" if asks else call.state if call else state
+        state = "error" if is_misfit(thing) else state
+        cost = join_facts(outcome, thing.source, format_tokens(thing.usage))
+        needs_look = any(
+            _needs_look((inner.child or inner).state) or any(map(has_trouble, inner.children))
+            for inner in thing.calls
+        )
+        return Row("turn", state, f"turn {thing.number}", doing_of(thing), cost, needs_look)
+    needs_look = _needs_look(state) or has_trouble(thing)
+    if not thing.depth:
+        facts = tuple(facts_of(thing))
+        told = " · ".join(map(str, facts))
+        return Row("run", state, name_node(thing), told, "", needs_look, facts)
+    ending = "" if state in ("completed", "running") else state
+    turns = plural(len(thing.turns), "turn") if thing.turns else ""
+    cost = join_facts(ending, thing.source, turns, format_tokens(thing.total))
+    state = "asks" if asks else state
+    return Row("run", state, name_node(thing), finding_of(thing), cost, needs_look)
 
 
 def _needs_look(state: State) -> bool:
     return state not in ("completed", "running", "cancelled", "not run")
 
 
-def _make_turn_row(turn: TurnNode) -> Row:
-    states = [call.child.state if call.child else call.state for call in turn.calls]
-    children = (child for call in turn.calls for child in call.children)
-    needs_look = any(map(_needs_look, states)) or any(map(has_trouble, children))
-    state = turn.only_call.state if turn.only_call else turn.state
-    state = "error" if is_misfit(turn) else "asks" if find_question(turn) else state
-    doing = doing_of(turn)
-    return Row("turn", state, f"turn {turn.number}", doing, cost_of_turn(turn), needs_look)
+def join_facts(*facts: str) -> str:
+    """The facts that there are, in one line."""
+    return " · ".join(filter(None, facts))
 
 
 def cost_of_call(call: CallNode) -> str:
@@ -130,50 +134,51 @@ def cost_of_call(call: CallNode) -> str:
     if call.result is None:
         return CUT_SHORT.get(call.state, call.waits)
     result, note = call.result, cut_line(call.result.note)
-    if result.is_denied and note.startswith("denied"):
-        return note
+    if result.is_error:
+        if result.is_denied and note.startswith("denied"):
+            return note
+        return join_facts(
+            "denied" if result.is_denied else "failed" * (not result.is_skipped), note
+        )
     lines = result.content.strip("\n").count("\n") + 1
     outcome = plural(lines, "line") if lines > 1 else plural(len(result.content), "character")
-    outcome = outcome if result.content.strip() else "empty"
-    if result.is_error:
-        outcome = "denied" if result.is_denied else "" if result.is_skipped else "failed"
-    elif result.pictures:
+    if result.pictures:
         outcome = plural(len(result.pictures), "picture")
-    return " · ".join(filter(None, (outcome, note)))
-
-
-def cost_of_turn(turn: TurnNode) -> str:
-    """The tokens of a turn, its source, and the failure or note of its only call."""
-    call, outcome = turn.only_call, ""
-    if call and (call.state in ("error", "denied", *CUT_SHORT) or call.waits):
-        outcome = cost_of_call(call)
-    elif call and call.result:
-        outcome = cut_line(call.result.note)
-    facts = (outcome, turn.source, format_tokens(turn.usage))
-    return " · ".join(filter(None, facts))
-
-
-def cost_of_run(node: Node) -> str:
-    """The end of a run, unless it completed, its source, turns and tokens."""
-    ending = "" if node.state in ("completed", "running") else node.state
-    turns = plural(len(node.turns), "turn") if node.turns else ""
-    facts = (ending, node.source, turns, format_tokens(node.total))
-    return " · ".join(filter(None, facts))
+    elif not result.content.strip():
+        outcome = "empty"
+    return join_facts(outcome, note)
 
 
 def finding_of(node: Node) -> str:
-    """The work or outcome of a sub-agent: its answer's first line, cause of failure, or task."""
-    if node.state == "running":
-        return _format_work(node)
+    """The outcome of a sub-agent: its answer's first line, cause of failure, or task.
+
+    While it runs: its latest words, its wait, or its calls; before there are any, its task.
+    """
+    turn = node.turns[-1] if node.turns else None
     if node.state == "completed":
         first, _, more = node.text.strip().partition("\n")
         return f"→ {cut_line(first + ' …' * bool(more))}" if first else "→ no text"
-    if node.state == "cancelled":
+    if node.state != "running" and node.state != "cancelled":
+        cause = cut_line(node.result.error or "") if node.result else ""
+        retries = node.result.retries if node.result else 0
+        return join_facts(cause or node.state, f"retried {retries}×" if retries else "")
+    if turn is None or node.state == "cancelled":
         return cut_line(node.task)
-    result = node.result
-    cause = cut_line(result.error or "") if result else ""
-    retried = f"retried {result.retries}×" if result and result.retries else ""
-    return " · ".join(filter(None, (cause or node.state, retried)))
+    if asked := find_question(node):
+        return _format_question(asked)
+    if wait := find_wait(node):
+        return wait
+    if turn.draft:
+        return draft_line(turn.draft)
+    if not turn.calls:
+        # between two turns, what it was asked says more than that it waits
+        return cut_line(node.task)
+    going = [call for call in turn.calls if call.state == "running"]
+    if not going or any(call.call.traits.delegates for call in going):
+        return doing_of(turn)
+    done = len(turn.calls) - len(going)
+    number = f" · call {done + 1} of {len(turn.calls)}" if len(turn.calls) > 1 else ""
+    return cut_line(f"{who_of(going[0])} {main_argument(going[0].call.arguments)}") + number
 
 
 def find_wait(node: Node) -> str:
@@ -211,28 +216,6 @@ def question_of(thing: TreeNode) -> PersonAsked | None:
 
 def _format_question(asked: PersonAsked) -> str:
     return f"asks you: {asked.words}" if asked.words else WAITS
-
-
-def _format_work(node: Node) -> str:
-    """The latest words, the wait, or the calls of a run; before there are any, its task."""
-    turn = node.turns[-1] if node.turns else None
-    if turn is None:
-        return cut_line(node.task)
-    if asked := find_question(node):
-        return _format_question(asked)
-    if wait := find_wait(node):
-        return wait
-    if turn.draft:
-        return draft_line(turn.draft)
-    if not turn.calls:
-        # between two turns, what it was asked says more than that it waits
-        return cut_line(node.task)
-    going = [call for call in turn.calls if call.state == "running"]
-    if not going or any(call.call.traits.delegates for call in going):
-        return doing_of(turn)
-    done = len(turn.calls) - len(going)
-    number = f" · call {done + 1} of {len(turn.calls)}" if len(turn.calls) > 1 else ""
-    return cut_line(f"{who_of(going[0])} {main_argument(going[0].call.arguments)}") + number
 
 
 def main_argument(arguments: Mapping[str, Any]) -> str:
@@ -283,33 +266,35 @@ def who_of(call: CallNode) -> str:
     return cut_line(call.call.name, WHO)
 
 
-_ASKED = {"": "", "output": "gives its answer as JSON", "repair": "repairs its answer"}
-
-
 def doing_of(turn: TurnNode) -> str:
     """The current activity of a turn, in a few words."""
     asked = find_question(turn) if turn.only_call or not turn.calls else None
     if asked and asked.words:
         return _format_question(asked)
-    if not turn.calls:
-        if turn.state == "running":
-            return _format_drafting(turn.draft) or turn.waits or "waits for the model"
-        if turn.state != "completed":
-            return "no answer"
-        answers = "answers" if turn.text.strip() else "answers without text"
-        misfit = ", still does not fit" if turn.asked else ", does not fit the schema"
-        return (_ASKED[turn.asked] or answers) + misfit * is_misfit(turn)
     if turn.only_call:
         return cut_line(f"{who_of(turn.only_call)} {asked_of(turn.only_call)}")
-    agents = [who_of(c) for c in turn.calls if c.call.traits.delegates]
-    tools = [who_of(c) for c in turn.calls if not c.call.traits.delegates]
-    parts = [
-        f"{verb} {_format_names(names, noun)}"
-        for verb, names, noun in (("asks", agents, "agent"), ("calls", tools, "tool"))
-        if names
-    ]
-    together = "" if len(turn.calls) == 1 else " in parallel" if turn.parallel else " one by one"
-    return ", ".join(parts) + together
+    if turn.calls:
+        agents = [who_of(c) for c in turn.calls if c.call.traits.delegates]
+        tools = [who_of(c) for c in turn.calls if not c.call.traits.delegates]
+        parts = [f"asks {_format_names(agents, 'agent')}"] if agents else []
+        parts += [f"calls {_format_names(tools, 'tool')}"] if tools else []
+        several = " in parallel" if turn.parallel else " one by one"
+        return ", ".join(parts) + several * (len(turn.calls) > 1)
+    if turn.state == "running":
+        match turn.draft:
+            case Draft(latest="text"):
+                return "writes"  # the words themselves are shown elsewhere
+            case Draft(latest="arguments") as draft:
+                return _format_calls(draft)
+            case draft:
+                return draft_line(draft) or turn.waits or "waits for the model"
+    if turn.state != "completed":
+        return "no answer"
+    if turn.asked:
+        doing = "gives its answer as JSON" if turn.asked == "output" else "repairs its answer"
+        return f"{doing}, still does not fit" if is_misfit(turn) else doing
+    doing = "answers" if turn.text.strip() else "answers without text"
+    return f"{doing}, does not fit the schema" if is_misfit(turn) else doing
 
 
 def is_misfit(turn: TurnNode) -> bool:
@@ -327,7 +312,7 @@ def draft_line(draft: Draft | None, *, size: int = LAST_WORDS) -> str:
         case Draft(latest="reasoning"):
             start, text = "thinks: ", draft.reasoning
         case Draft(latest="arguments"):
-            start, text = f"{_format_drafting(draft)} ", draft.calls[-1].arguments
+            start, text = f"{_format_calls(draft)} ", draft.calls[-1].arguments
         case Draft(latest="text"):
             start, text = "", draft.text
         case _:
@@ -336,18 +321,9 @@ def draft_line(draft: Draft | None, *, size: int = LAST_WORDS) -> str:
     return start + one_line(cut_end(text.show_end(size + 1), max(size - 2, 0)), max(size, 0))
 
 
-def _format_drafting(draft: Draft | None) -> str:
-    """The kind of the part of a reply being written; its words are shown elsewhere."""
-    match draft:
-        case Draft(latest="reasoning"):
-            return draft_line(draft)  # what it thinks is folded
-        case Draft(latest="arguments"):
-            names = [cut_line(call.tool, WHO) or "a tool" for call in draft.calls]
-            return f"calls {_format_names(names, 'tool')}"
-        case Draft(latest="text"):
-            return "writes"
-        case _:
-            return ""
+def _format_calls(draft: Draft) -> str:
+    names = [cut_line(call.tool, WHO) or "a tool" for call in draft.calls]
+    return f"calls {_format_names(names, 'tool')}"
 
 
 def _format_names(names: list[str], noun: str) -> str:
@@ -358,7 +334,45 @@ def _format_names(names: list[str], noun: str) -> str:
 
 def facts_of(node: Node) -> list[Fact]:
     """The non-empty parts of the line that sums up a run and everything below it."""
-    facts = [*map(Fact, _list_progress(node)), *_count_parts(node)]
+    is_over, below = node.state != "running", list(node.below())
+    turns = [turn for run in (node, *below) for turn in run.turns]
+    states = Counter(child.state for child in below)
+    ended = {state: n for state, n in states.items() if state not in ("completed", "running")}
+    # without an agent, the model is the name that stands before
+    facts = [Fact(cut_line(node.model, 2 * WHO) if node.agent else "")]
+    if is_over:
+        facts.append(Fact(node.state))
+    elif waiting := next((run for run in (node, *below) if find_wait(run) == WAITS), None):
+        facts.append(Fact(WAITS if waiting is node else f"{name_node(waiting)} {WAITS}"))
+    if node.origin:
+        kept = sum(turn.source == "recorded" for turn in turns)
+        recorded = f" ({plural(kept, 'turn')} recorded)" if kept else ""
+        facts.append(Fact(f"fork of {node.origin}{recorded}"))
+    if node.turns:
+        number = f"turn {node.turns[-1].number}"
+        facts.append(Fact(plural(len(node.turns), "turn") if is_over else number))
+    if is_over:
+        marks = tuple((f"{n} {state}", LOOKS[state].tone) for state, n in ended.items())
+        facts.append(Fact(plural(len(below), "sub-agent") if below else "", marks))
+    elif below:
+        facts.append(Fact(f"{states['completed']} of {plural(len(below), 'sub-agent')} done"))
+        facts.append(Fact(f"{states['running']} running" if states["running"] else ""))
+        failed = f"{sum(ended.values())} failed"
+        facts.append(Fact("", ((failed, "bad"),) if ended else ()))
+    calls = Counter(call.state for turn in turns for call in turn.calls if not call.children)
+    troubles = tuple(
+        (f"{calls[state]:,} {words}", LOOKS[state].tone)
+        for state, words in TROUBLES.items()
+        if calls[state]
+    )
+    facts.append(Fact(plural(calls.total(), "tool call") if calls else "", troubles))
+    repairs = sum(turn.asked == "repair" for turn in turns)
+    facts.append(Fact(plural(repairs, "repair") if repairs else ""))
+    retries = sum(result.retries for result in node.result.walk()) if node.result else 0
+    facts.append(Fact("1 retry" if retries == 1 else f"{retries:,} retries" if retries else ""))
+    facts.append(Fact(format_tokens(node.total)))
+    warnings = node.result.warnings if node.result else ()
+    facts.append(Fact("", ((plural(len(warnings), "warning"), "limit"),) if warnings else ()))
     return [fact for fact in facts if str(fact)]
 
 
@@ -371,52 +385,8 @@ def states_of(node: Node) -> list[State]:
 def progress_of(node: Node) -> list[tuple[Tone, int]]:
     """Number of sub-agents in each tone of state: done, failed, running."""
     counts = Counter(LOOKS[child.state].tone for child in node.below())
-    return [(tone, counts[tone]) for tone in ORDER if counts[tone]]
-
-
-def _list_progress(node: Node) -> Iterator[str]:
-    """Yields the model and the state, and the progress while it runs."""
-    is_over = node.state != "running"
-    # without an agent, the model is the name that stands before
-    yield cut_line(node.model, 2 * WHO) if node.agent else ""
-    runs = (node, *node.below())
-    waiting = None if is_over else next((run for run in runs if find_wait(run) == WAITS), None)
-    who = f"{name_node(waiting)} " if waiting and waiting is not node else ""
-    yield node.state if is_over else f"{who}{WAITS}" if waiting else ""
-    if node.origin:
-        kept = sum(turn.source == "recorded" for turn in _list_turns(node))
-        yield f"fork of {node.origin}" + (f" ({plural(kept, 'turn')} recorded)" if kept else "")
-    if node.turns:
-        yield plural(len(node.turns), "turn") if is_over else f"turn {node.turns[-1].number}"
-    states = Counter(child.state for child in node.below())
-    if states and not is_over:
-        yield f"{states['completed']} of {plural(states.total(), 'sub-agent')} done"
-        yield f"{states['running']} running" if states["running"] else ""
-
-
-def _count_parts(node: Node) -> Iterator[Fact]:
-    """Yields counts of the parts of its tree, and of those that need attention."""
-    below = list(node.below())
-    ended = Counter(n.state for n in below if n.state not in ("completed", "running"))
-    if node.state == "running":
-        yield Fact("", ((f"{ended.total()} failed", "bad"),) if ended else ())
-    else:
-        marks = tuple((f"{n} {state}", LOOKS[state].tone) for state, n in ended.items())
-        yield Fact(plural(len(below), "sub-agent") if below else "", marks)
-    calls = Counter(call.state for call in list_calls(node) if not call.children)
-    troubles = tuple(
-        (f"{calls[state]:,} {words}", LOOKS[state].tone)
-        for state, words in TROUBLES.items()
-        if calls[state]
-    )
-    yield Fact(plural(calls.total(), "tool call") if calls else "", troubles)
-    repairs = sum(turn.asked == "repair" for turn in _list_turns(node))
-    yield Fact(plural(repairs, "repair") if repairs else "")
-    retries = sum(result.retries for result in node.result.walk()) if node.result else 0
-    yield Fact("1 retry" if retries == 1 else f"{retries:,} retries" if retries else "")
-    yield Fact(format_tokens(node.total))
-    warnings = node.result.warnings if node.result else ()
-    yield Fact("", ((plural(len(warnings), "warning"), "limit"),) if warnings else ())
+    order: tuple[Tone, ...] = ("good", "bad", "limit", "off", "running")
+    return [(tone, counts[tone]) for tone in order if counts[tone]]
 
 
 def format_tokens(usage: Usage) -> str:
@@ -424,18 +394,14 @@ def format_tokens(usage: Usage) -> str:
     if not usage.total:
         return ""
     cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
-    return " · ".join(filter(None, (plural(usage.total, "token") + cached, format_cost(usage))))
-
-
-def _list_turns(node: Node) -> Iterator[TurnNode]:
-    for run in (node, *node.below()):
-        yield from run.turns
+    return join_facts(plural(usage.total, "token") + cached, format_cost(usage))
 
 
 def list_calls(node: Node) -> Iterator[CallNode]:
     """Yields the calls of a run and of all runs below it."""
-    for turn in _list_turns(node):
-        yield from turn.calls
+    for run in (node, *node.below()):
+        for turn in run.turns:
+            yield from turn.calls
 
 
 def has_trouble(node: Node) -> bool:

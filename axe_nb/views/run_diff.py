@@ -1,6 +1,6 @@
 """`a.diff(b)`: the difference of two trees of runs, drawn as HTML and as text.
 
-All texts have passed the filter for secrets before they are compared word by word and cut. Nothing
+All texts pass the filter for secrets before they are compared word by word and cut. Nothing
 depends on time, so that a saved notebook is the same again. HTML has no script and no style
 element: without any style, `del` and `ins` still show what changed. Text has `[-gone-]{+new+}`, as
 `git diff --word-diff`.
@@ -10,14 +10,13 @@ Source: D-60.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from itertools import groupby, takewhile
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from axe_nb.errors import ConfigError
-from axe_nb.messages import Usage
 from axe_nb.results import RunResult, name_run
 from axe_nb.secrets import find_filter
 from axe_nb.text import (
@@ -32,10 +31,10 @@ from axe_nb.text import (
 from axe_nb.views.appearance import COLOURS, GONE, LINE_HEIGHT, MUTED, NEW, SHADE, TEXT, TEXT_MARGIN
 from axe_nb.views.compare_runs import (
     Change,
+    Part,
+    RunComparison,
     RunPair,
     TurnPair,
-    compare_runs,
-    find_first,
     find_path,
     list_changes,
 )
@@ -67,7 +66,8 @@ _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 
 SAME, DIFFERS = "=", "≠"
 
-_DIFFERS = f"<b style=color:{COLOURS['limit']}>{DIFFERS}</b>"
+SECONDS = "seconds"
+"""Name of the figure that differs each time."""
 
 PieceKind: TypeAlias = Literal["same", "gone", "new"]
 
@@ -75,6 +75,163 @@ TAGS = {"gone": ("del", GONE), "new": ("ins", NEW)}
 """Kind of a piece → its element and colour."""
 
 MARKS = {"same": "{}", "gone": "[-{}-]", "new": "{{+{}+}}"}
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure, for each of two trees."""
+
+    name: str
+    a: float | None
+    """The figure of the first tree; None if unknown, as the price of a model may be."""
+    b: float | None
+
+    def cells(self) -> tuple[str, ...]:
+        """The name, both numbers, and the change."""
+        difference = 0.0 if self.a is None or self.b is None else self.b - self.a
+        sign = "+" if difference > 0 else "−"
+        change = f"{sign}{self._format(abs(difference))}" if difference else ""
+        return self.name, self._format(self.a), self._format(self.b), change
+
+    def _format(self, number: float | None) -> str:
+        if number is None:
+            return "unknown"
+        if self.name == "cost":
+            return format_dollars(number)
+        return f"{format_seconds(number)} s" if self.name == SECONDS else f"{number:,.0f}"
+
+
+def _measure(run: RunResult) -> dict[str, float | None]:
+    """Name of a figure → its value for a tree; the cost is in US dollars."""
+    runs, usage = list(run.walk()), run.total_usage
+    return {
+        "turns": sum(one.turns for one in runs),
+        "tool calls": sum(one.tool_calls for one in runs),
+        "sub-agents": len(runs) - 1,
+        "retries": sum(one.retries for one in runs),
+        "input tokens": usage.input_tokens,
+        "output tokens": usage.output_tokens,
+        "cached tokens": usage.cached_tokens,
+        "cost": run.total_cost,
+        SECONDS: run.duration_ms / 1000,
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunDiff:
+    """The difference between two runs and all runs below them; a notebook shows it as a tree."""
+
+    pair: RunPair = field(repr=False)
+    """The two runs, aligned."""
+    changes: tuple[Change, ...]
+    """All changes, in reading order: the agent's instructions and task, its turns with their
+    calls and child runs, and its end."""
+    same_path: bool
+    """True if the same agents called the same tools in the same order, regardless of texts."""
+    figures: tuple[Figure, ...] = field(repr=False)
+    """Requests, tokens, money and time of the trees, side by side."""
+    names: tuple[str, str] = ("a", "b")
+    """Names of the two runs, for display."""
+
+    @property
+    def first(self) -> str | None:
+        """The turn in which the runs first differ, such as `0.2/3`; None if they do not.
+
+        Up to this turn, both trees have the same places.
+        """
+        return next((change.place or change.other for change in self.changes), None)
+
+    def format(self, *, times: bool = False) -> str:
+        """Returns the difference as text, without secrets.
+
+        Args:
+            times: if True, includes the seconds of both runs, which are never the same twice.
+        """
+        return "\n".join(self._draw(times).lines)
+
+    def __str__(self) -> str:
+        return self.format()
+
+    def __repr__(self) -> str:
+        return f"RunDiff({self._summary})"
+
+    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
+        drawn = self._draw()
+        # in the metadata alone, since no two runs take as long
+        seconds = next([one.a, one.b] for one in self.figures if one.name == SECONDS)
+        return (
+            {"text/html": drawn.html, "text/plain": "\n".join(drawn.lines)},
+            {"axe_nb": {"seconds": seconds}},
+        )
+
+    @property
+    def _summary(self) -> str:
+        """The number of changes, the first place and the path."""
+        if not self.changes:
+            return "no differences"
+        path = "same path" if self.same_path else "different path"
+        first = _show(self.first or "")
+        return f"{plural(len(self.changes), 'change')}, first at {first}, {path}"
+
+    def _draw(self, times: bool = False) -> _Drawn:
+        drawing = _Drawing(self)
+        who, _ = drawing.describe(self.pair)
+        parts = [*drawing.draw_parts(self.pair)] if self.changes else []
+        if (left := len(self.changes) - MAX_BLOCKS) > 0:
+            parts.append(_draw_note(f"… {plural(left, 'more change')}: .changes[{MAX_BLOCKS}:]"))
+        sign, colour = (DIFFERS, COLOURS["limit"]) if self.changes else (SAME, COLOURS["good"])
+        figures = [
+            figure.cells()
+            for figure in self.figures
+            if (figure.a or figure.b) and (times or figure.name != SECONDS)
+        ]
+        names = [_show(name) for name in self.names]
+        table = [("", *names, "change"), *figures] if figures else []
+        html = (
+            f"<div class='{PLAIN}' style='line-height:{LINE_HEIGHT}'>"
+            f"<div><b style=color:{colour}>{sign}</b> <b>{safe(who)}</b> "
+            f"<span style=opacity:{MUTED}>{safe(self._summary)}</span></div>"
+        )
+        if figures:
+            hues = zip(names, (GONE, NEW), strict=True)
+            heads = (f"<span style=background:{hue}>{safe(name)}</span>" for name, hue in hues)
+            head = "".join(f"<th>{cell}</th>" for cell in ("", *heads, "change"))
+            rows = ("".join(f"<td>{safe(cell)}</td>" for cell in row) for row in figures)
+            body = "".join(f"<tr>{row}</tr>" for row in rows)
+            html += f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        lines = [f"{sign} {who}: {self._summary}"]
+        lines += [f"  {line}" for line in align_columns(table, right=3)]
+        lines += [""] if parts else []
+        return _Drawn(
+            f"{html}{''.join(part.html for part in parts)}</div>",
+            [*lines, *(line.rstrip() for part in parts for line in part.lines)],
+        )
+
+
+def diff_runs(a: RunResult, b: RunResult, names: tuple[str, str] = ("a", "b")) -> RunDiff:
+    """Compares two runs and all runs below them.
+
+    Args:
+        a: one run, however it ended, in memory or loaded.
+        b: the other.
+        names: their names, for display.
+
+    Raises:
+        ConfigError: one of them is not the result of a run.
+    """
+    for one in (a, b):
+        if not isinstance(one, RunResult):
+            raise ConfigError(
+                f"diff compares two run results, not {type(one).__name__}",
+                hint="use a.diff(b), where axe_nb.run or axe_nb.load returned both",
+            )
+    pair = RunComparison(a, b, find_filter()).compare()
+    numbers, numbers_b = _measure(a), _measure(b)
+    return RunDiff(
+        pair=pair, changes=tuple(list_changes(pair)), same_path=find_path(a) == find_path(b),
+        figures=tuple(Figure(name, numbers[name], numbers_b[name]) for name in numbers),
+        names=names,
+    )  # fmt: skip
 
 
 class Piece(NamedTuple):
@@ -148,267 +305,68 @@ def _shorten(pieces: Sequence[Piece], room: int) -> tuple[list[Piece], int]:
     return shown, left
 
 
-SECONDS = "seconds"
-"""Name of the figure that differs each time."""
+class _Drawn(NamedTuple):
+    """A part of a difference, drawn for both kinds of output."""
+
+    html: str
+    lines: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One figure, for each of two trees."""
+class _Drawing:
+    """Draws the changes of a difference in one walk, as far as there is room."""
 
-    name: str
-    a: float | None
-    """The figure of the first tree; None if unknown, as the price of a model may be."""
-    b: float | None
+    def __init__(self, diff: RunDiff) -> None:
+        self._names = [_show(name) for name in diff.names]
+        self._room = max(LEAST, min(MOST, MAX_CHARS // max(1, len(diff.changes))))
+        self._count = 0
+        """Number of changes drawn so far, the position of the next one in `.changes`."""
 
-    @property
-    def change(self) -> float | None:
-        """The second minus the first; None if either is unknown."""
-        return None if self.a is None or self.b is None else self.b - self.a
-
-    def cells(self) -> tuple[str, ...]:
-        """The name, both numbers, and the change."""
-        change = ""
-        if self.change:
-            change = f"{'+' if self.change > 0 else '−'}{self._format(abs(self.change))}"
-        return self.name, self._format(self.a), self._format(self.b), change
-
-    def _format(self, number: float | None) -> str:
-        if number is None:
-            return "unknown"
-        if self.name == "cost":
-            return format_dollars(number)
-        return f"{format_seconds(number)} s" if self.name == SECONDS else f"{number:,.0f}"
-
-
-def _sum(read: Callable[[RunResult], int]) -> Callable[[RunResult, Usage], int]:
-    return lambda run, usage: sum(map(read, run.walk()))
-
-
-READERS: Mapping[str, Callable[[RunResult, Usage], float | None]] = {
-    "turns": _sum(lambda run: run.turns),
-    "tool calls": _sum(lambda run: run.tool_calls),
-    "sub-agents": lambda run, usage: sum(1 for _ in run.walk()) - 1,
-    "retries": _sum(lambda run: run.retries),
-    "input tokens": lambda run, usage: usage.input_tokens,
-    "output tokens": lambda run, usage: usage.output_tokens,
-    "cached tokens": lambda run, usage: usage.cached_tokens,
-    "cost": lambda run, usage: run.total_cost,
-    SECONDS: lambda run, usage: run.duration_ms / 1000,
-}
-"""Name of a figure → function that reads it from a tree and its usage; cost is in US dollars."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Block:
-    """One change: a label, and both texts merged."""
-
-    label: str
-    pieces: Sequence[Piece]
-    rest: str = ""
-    """The number of characters left out, with a pointer; empty if there are none."""
-
-    @property
-    def is_line(self) -> bool:
-        """True if it fits beside its label."""
-        size = sum(len(piece.text) for piece in self.pieces)
-        return size <= WIDE and not any("\n" in piece.text for piece in self.pieces)
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """A run or a turn, with its differences."""
-
-    who: str
-    facts: str
-    parts: Sequence[_Part]
-
-
-_Part: TypeAlias = _Block | _Entry | str
-"""Content of an entry; a text is a note in one line."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunDiff:
-    """The difference between two runs and all runs below them; a notebook shows it as a tree."""
-
-    pair: RunPair = field(repr=False)
-    """The two runs, aligned."""
-    changes: tuple[Change, ...]
-    """All changes, in reading order: the agent's instructions and task, its turns with their
-    calls and child runs, and its end."""
-    same_path: bool
-    """True if the same agents called the same tools in the same order, regardless of texts."""
-    figures: tuple[Figure, ...] = field(repr=False)
-    """Requests, tokens, money and time of the trees, side by side."""
-    names: tuple[str, str] = ("a", "b")
-    """Names of the two runs, for display."""
-
-    @property
-    def first(self) -> str | None:
-        """The turn in which the runs first differ, such as `0.2/3`; None if they do not.
-
-        Up to this turn, both trees have the same places.
-        """
-        return find_first(self.changes)
-
-    def format(self, *, whole: bool = False, times: bool = False) -> str:
-        """Returns the difference as text, without secrets.
-
-        Args:
-            whole: if True, no change is cut or left out.
-            times: if True, includes the seconds of both runs, which are never the same twice.
-        """
-        root, rest = self._make_parts(whole)
-        table = (f"  {line}" for line in align_columns(self._list_figures(times), right=3))
-        sign = DIFFERS if self.changes else SAME
-        parts = ["", *_format_parts([*root.parts, *rest], "")] if self.changes else []
-        return "\n".join([f"{sign} {root.who}: {self._summary}", *table, *parts])
-
-    def __str__(self) -> str:
-        return self.format()
-
-    def __repr__(self) -> str:
-        return f"RunDiff({self._summary})"
-
-    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
-        bundle = {"text/html": self._format_html(), "text/plain": self.format()}
-        # in the metadata alone, since no two runs take as long
-        seconds = next([one.a, one.b] for one in self.figures if one.name == SECONDS)
-        return bundle, {"axe_nb": {"seconds": seconds}}
-
-    def _make_parts(self, whole: bool = False) -> tuple[_Entry, Sequence[str]]:
-        """Makes the row of the two runs, and a note on changes that are left out."""
-        made = _Parts(self, whole)
-        return made.make_entry(self.pair), made.rest
-
-    @property
-    def _summary(self) -> str:
-        """The number of changes, the first place and the path."""
-        if not self.changes:
-            return "no differences"
-        path = "same path" if self.same_path else "different path"
-        first = _show(self.first or "")
-        return f"{plural(len(self.changes), 'change')}, first at {first}, {path}"
-
-    def _list_figures(self, times: bool = False) -> list[tuple[str, ...]]:
-        """The table of the figures: name, both numbers, and the change."""
-        rows = [
-            figure.cells()
-            for figure in self.figures
-            if (figure.a or figure.b) and (times or figure.name != SECONDS)
-        ]
-        return [("", *map(_show, self.names), "change"), *rows] if rows else []
-
-    def _format_html(self) -> str:
-        root, rest = self._make_parts()
-        sign = _DIFFERS if self.changes else f"<b style=color:{COLOURS['good']}>{SAME}</b>"
-        return (
-            f"<div class='{PLAIN}' style='line-height:{LINE_HEIGHT}'>"
-            f"<div>{sign} <b>{safe(root.who)}</b> "
-            f"<span style=opacity:{MUTED}>{safe(self._summary)}</span></div>"
-            f"{_format_table(self._list_figures())}"
-            f"{_draw_parts([*root.parts, *rest]) if self.changes else ''}</div>"
-        )
-
-
-def diff_runs(a: RunResult, b: RunResult, names: tuple[str, str] = ("a", "b")) -> RunDiff:
-    """Compares two runs and all runs below them.
-
-    Args:
-        a: one run, however it ended, in memory or loaded.
-        b: the other.
-        names: their names, for display.
-
-    Raises:
-        ConfigError: one of them is not the result of a run.
-    """
-    for one in (a, b):
-        if not isinstance(one, RunResult):
-            raise ConfigError(
-                f"diff compares two run results, not {type(one).__name__}",
-                hint="use a.diff(b), where axe_nb.run or axe_nb.load returned both",
-            )
-    pair = compare_runs(a, b, find_filter())
-    usage, usage_b = a.total_usage, b.total_usage
-    return RunDiff(
-        pair=pair, changes=tuple(list_changes(pair)), same_path=find_path(a) == find_path(b),
-        figures=tuple(Figure(n, read(a, usage), read(b, usage_b)) for n, read in READERS.items()),
-        names=names,
-    )  # fmt: skip
-
-
-def _show(name: str) -> str:
-    return one_line(find_filter().text(name), WHO)
-
-
-class _Parts:
-    """Makes the parts of a difference, as far as there is room."""
-
-    def __init__(self, diff: RunDiff, whole: bool) -> None:
-        count = len(diff.changes)
-        self._whole, self._names = whole, [_show(name) for name in diff.names]
-        self._numbers = {id(change): number for number, change in enumerate(diff.changes)}
-        self._drawn = count if whole else MAX_BLOCKS
-        self._room = max(LEAST, min(MOST, MAX_CHARS // max(1, count)))
-        left = count - self._drawn
-        self.rest = [f"… {plural(left, 'more change')}: .changes[{self._drawn}:]"] * (left > 0)
-        """A note on the changes that are not shown."""
-
-    def make_entry(self, pair: RunPair) -> _Entry:
-        """The row of two runs."""
+    def describe(self, pair: RunPair) -> tuple[str, str]:
+        """The names of two runs, and their places and tokens."""
         names = [_show(name_run(run.agent, run.model)) for run in (pair.a, pair.b)]
         tokens = [f"{run.total_usage.total:,}" for run in (pair.a, pair.b)]
         facts = f"{_join_sides(_show(pair.a.id), _show(pair.b.id))} · {_join_sides(*tokens)} tokens"
-        return _Entry(_join_sides(*names), facts, [*self._list_parts(pair)])
+        return _join_sides(*names), facts
 
-    def _list_parts(self, pair: RunPair) -> Iterator[_Part]:
+    def draw_parts(self, pair: RunPair) -> Iterator[_Drawn]:
+        """Yields what is inside the row of two runs."""
         for is_same, parts in groupby(takewhile(self._is_shown, pair.parts), _is_same):
-            some = list(parts)
             if is_same:
-                yield _describe_same(some)
+                yield _draw_note(_describe_same([*parts]))
                 continue
-            for part in some:
-                if isinstance(part, Change):
-                    yield self._make_block(part)
-                elif isinstance(part, RunPair):
-                    yield self.make_entry(part)
-                else:
+            for part in parts:
+                if isinstance(part, TurnPair):
                     yield from self._draw_turn(part)
+                else:
+                    yield (
+                        self._draw_change(part)
+                        if isinstance(part, Change)
+                        else self._draw_run(part)
+                    )
 
-    def _draw_turn(self, pair: TurnPair) -> Iterator[_Part]:
+    def _is_shown(self, part: Part) -> bool:
+        return self._count < MAX_BLOCKS or _is_same(part)
+
+    def _draw_run(self, pair: RunPair) -> _Drawn:
+        return _draw_row(*self.describe(pair), [*self.draw_parts(pair)])
+
+    def _draw_turn(self, pair: TurnPair) -> Iterator[_Drawn]:
         """Yields the row of a turn; only the rows of its runs, if nothing else differs."""
-        inner = list[_Part]()
+        inner = list[_Drawn]()
         for part in takewhile(self._is_shown, pair.parts):
             if isinstance(part, Change):
-                inner.append(self._make_block(part))
+                inner.append(self._draw_change(part))
             elif not _is_same(part):
-                inner.append(self.make_entry(part))
+                inner.append(self._draw_run(part))
         if same := [part for part in pair.parts if _is_same(part)]:
-            inner.append(_describe_same(same))
+            inner.append(_draw_note(_describe_same(same)))
         if any(isinstance(part, Change) for part in pair.parts):
-            numbers = _join_sides(str(pair.a.number), str(pair.b.number))
-            yield _Entry(
-                f"turn {numbers}", _join_sides(_show(pair.place), _show(pair.other)), inner
-            )
+            who = f"turn {_join_sides(str(pair.a.number), str(pair.b.number))}"
+            yield _draw_row(who, _join_sides(_show(pair.place), _show(pair.other)), inner)
         else:
             yield from inner
 
-    def _is_shown(self, part: Change | TurnPair | RunPair) -> bool:
-        first = part if isinstance(part, Change) else next(list_changes(part), None)
-        return first is None or self._numbers[id(first)] < self._drawn
-
-    def _make_block(self, change: Change) -> _Block:
-        masked = [find_filter().text(text or "") for text in (change.before, change.after)]
-        pieces, left = compare_texts(*map(clean, masked)), 0
-        if not self._whole:
-            pieces, left = _shorten(pieces, self._room)
-        side = "after" if change.after else "before"
-        pointer = f".changes[{self._numbers[id(change)]}].{side}"
-        rest = f"{plural(left, 'more character')}: {pointer}" if left else ""
-        return _Block(self._label(change), pieces, rest)
-
-    def _label(self, change: Change) -> str:
+    def _draw_change(self, change: Change) -> _Drawn:
         label: str = change.kind
         if change.kind == "turn":
             label += f" {_show(change.place or change.other or '')}"
@@ -418,18 +376,59 @@ class _Parts:
             label += f" of {_show(change.tool)} (call {change.call})"
         if change.before is None or change.after is None:
             label += f", only in {self._names[0 if change.after is None else 1]}"
-        return label
+        texts = (clean(find_filter().text(text or "")) for text in (change.before, change.after))
+        pieces, left = _shorten(compare_texts(*texts), self._room)
+        side = "after" if change.after else "before"
+        rest = f"{plural(left, 'more character')}: .changes[{self._count}].{side}" if left else ""
+        self._count += 1
+        html = ""
+        for kind, text in pieces:
+            name, colour = TAGS.get(kind, ("", ""))
+            shown = safe(text)
+            html += f"<{name} style=background:{colour}>{shown}</{name}>" if name else shown
+        plain = "".join(MARKS[piece.kind].format(piece.text) for piece in pieces)
+        size = sum(len(piece.text) for piece in pieces)
+        if size <= WIDE and "\n" not in plain:
+            html = f" <code style=background:{SHADE};white-space:pre-wrap>{html}</code> "
+            lines = [f"{label}: {plain}"]
+        else:
+            html = f"<pre style='{TEXT}'>{html}</pre>"
+            lines = [f"{label}:", *(f"  {line}" for line in plain.split("\n"))]
+        if rest:
+            html += f"<small>… {safe(rest)}</small>"
+            lines.append(f"  … {rest}")
+        html = f"<small style=opacity:{MUTED}>{safe(label)}</small>{html}"
+        return _Drawn(f"<div style=margin-left:{TEXT_MARGIN}>{html}</div>", lines)
+
+
+def _draw_note(text: str) -> _Drawn:
+    return _Drawn(f"<div style=opacity:{MUTED}>{safe(text)}</div>", [text])
+
+
+def _draw_row(who: str, facts: str, parts: Sequence[_Drawn]) -> _Drawn:
+    """Draws the row of two runs or turns that differ, with what is inside it."""
+    html = (
+        f"<details open><summary><b style=color:{COLOURS['limit']}>{DIFFERS}</b> "
+        f"<b>{safe(who)}</b> <small style=opacity:{MUTED}>{safe(facts)}</small></summary>"
+        f"<blockquote style='{LEVEL}'>{''.join(part.html for part in parts)}</blockquote></details>"
+    )
+    inner = [f"  {line}" for part in parts for line in part.lines]
+    return _Drawn(html, [f"{DIFFERS} {who} · {facts}", *inner])
+
+
+def _show(name: str) -> str:
+    return one_line(find_filter().text(name), WHO)
 
 
 def _join_sides(a: str, b: str) -> str:
     return a if a == b else f"{a} → {b}"
 
 
-def _is_same(part: Change | TurnPair | RunPair) -> bool:
-    return not isinstance(part, Change) and next(list_changes(part), None) is None
+def _is_same(part: Part) -> bool:
+    return next(list_changes(part), None) is None
 
 
-def _describe_same(parts: Sequence[Change | TurnPair | RunPair]) -> str:
+def _describe_same(parts: Sequence[Part]) -> str:
     """Returns a note on turns or runs without changes."""
     turns = [part for part in parts if isinstance(part, TurnPair)]
     runs = [part for part in parts if isinstance(part, RunPair)]
@@ -439,67 +438,3 @@ def _describe_same(parts: Sequence[Change | TurnPair | RunPair]) -> str:
         names = [plural(len(turns), "turn") if turns else plural(len(runs), "run")]
         names += [f"({_show(turns[0].place)} to {_show(turns[-1].place)})"] if turns else []
     return f"{SAME} {' '.join(names)}: the same"
-
-
-def _format_table(rows: Sequence[tuple[str, ...]]) -> str:
-    if not rows:
-        return ""
-    (_, a, b, change), *figures = rows
-    names = ((a, GONE), (b, NEW))
-    heads = (f"<span style=background:{hue}>{safe(name)}</span>" for name, hue in names)
-    head = "".join(f"<th>{cell}</th>" for cell in ("", *heads, change))
-    body = "".join(
-        f"<tr>{''.join(f'<td>{safe(cell)}</td>' for cell in row)}</tr>" for row in figures
-    )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def _draw_parts(parts: Sequence[_Part]) -> str:
-    return "".join(map(_draw_part, parts))
-
-
-def _draw_part(part: _Part) -> str:
-    if isinstance(part, str):
-        return f"<div style=opacity:{MUTED}>{safe(part)}</div>"
-    if isinstance(part, _Entry):
-        return (
-            f"<details open><summary>{_DIFFERS} <b>{safe(part.who)}</b> "
-            f"<small style=opacity:{MUTED}>{safe(part.facts)}</small></summary>"
-            f"<blockquote style='{LEVEL}'>{_draw_parts(part.parts)}</blockquote></details>"
-        )
-    text = ""
-    for kind, inner in part.pieces:
-        name, colour = TAGS.get(kind, ("", ""))
-        shown = safe(inner)
-        text += f"<{name} style=background:{colour}>{shown}</{name}>" if name else shown
-    rest = f"<small>… {safe(part.rest)}</small>" if part.rest else ""
-    quoted = f"<pre style='{TEXT}'>{text}</pre>"
-    if part.is_line:
-        quoted = f" <code style=background:{SHADE};white-space:pre-wrap>{text}</code> "
-    return (
-        f"<div style=margin-left:{TEXT_MARGIN}><small style=opacity:{MUTED}>"
-        f"{safe(part.label)}</small>{quoted}{rest}</div>"
-    )
-
-
-def _format_parts(parts: Sequence[_Part], indent: str) -> Iterator[str]:
-    for part in parts:
-        if isinstance(part, str):
-            yield f"{indent}{part}"
-        elif isinstance(part, _Entry):
-            yield f"{indent}{DIFFERS} {part.who} · {part.facts}"
-            yield from _format_parts(part.parts, indent + "  ")
-        else:
-            yield from _format_block(part, indent)
-
-
-def _format_block(block: _Block, indent: str) -> Iterator[str]:
-    text = "".join(MARKS[piece.kind].format(piece.text) for piece in block.pieces)
-    if block.is_line:
-        yield f"{indent}{block.label}: {text}".rstrip()
-    else:
-        yield f"{indent}{block.label}:"
-        for line in text.split("\n"):
-            yield f"{indent}  {line}".rstrip()
-    if block.rest:
-        yield f"{indent}  … {block.rest}"

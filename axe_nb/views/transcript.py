@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias, TypeVar, assert_never
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from axe_nb.conversion.jsonable import change_texts
 from axe_nb.delegation.spawn_agent import REPORT, find_reports
@@ -167,11 +167,13 @@ class CallNode:
     def take(self, result: ToolResult) -> None:
         """Sets the result; a call that the person edited is shown as it ran."""
         self.result = result
-        failed: State = "denied" if result.is_denied else "error"
-        self.state = failed if result.is_error else "completed"
         self.waits, self.asks = "", None
         if result.is_skipped:
             self.state = "not run"
+        elif result.is_error:
+            self.state = "denied" if result.is_denied else "error"
+        else:
+            self.state = "completed"
         if result.edited is not None:
             self.call = replace(self.call, arguments=result.edited, raw="")
             self.is_edited = True
@@ -370,9 +372,6 @@ def set_paths(node: Node) -> None:
 
 Thing = TypeVar("Thing")
 
-RESULT = ("content", "name", "note", "edited")
-"""Displayed fields of a call's result."""
-
 
 @dataclass
 class Transcript:
@@ -412,37 +411,53 @@ class Transcript:
         node = self._nodes.get(event.run)
         if node is None or node.times.ended is not None:
             return ()
+        turn = node.turns[-1] if node.turns else None
         match event:
             case TurnStarted():
-                node.turns.append(
-                    TurnNode(
-                        node, event.turn, event.messages, event.pending, event.closing,
-                        asked=event.asked, data=event.data, times=Times(now),
-                    )
+                new = TurnNode(
+                    node, event.turn, event.messages, event.pending, event.closing,
+                    asked=event.asked, data=event.data, times=Times(now),
                 )  # fmt: skip
+                node.turns.append(new)
                 return node, *node.turns[-2:]
-            case TextDelta():
-                return self._take_piece(node, event)
-            case RetryScheduled():
-                return self._wait(node, event, now)
-            case TurnFinished():
-                return self._finish_turn(node, event, now)
-            case ToolStarted() | ToolFinished():
-                return self._update_call(node, event, now)
+            case TextDelta() if turn and turn.times.ended is None:
+                if turn.draft is None or turn.draft.attempt != event.attempt:
+                    turn.draft = Draft(event.attempt)  # a retry begins the reply anew (D-23)
+                    turn.waits = ""
+                turn.draft.take(event)
+                return (node, turn) if node.depth else (turn,)
+            case RetryScheduled() if turn:
+                seconds = format_seconds(math.ceil(event.seconds * 10) / 10)
+                of = f", {event.attempt - 1} of {event.most}" if event.most else ""
+                turn.draft = None  # what the failed attempt said is dropped (D-23)
+                turn.pauses.append(Pause(now, now + event.seconds))
+                turn.waits = f"retries in {seconds} s ({event.reason}){of}"
+                self._retries.append((now + event.seconds, turn, f"tries again{of}"))
+                return node, turn
+            case TurnFinished() if turn:
+                return self._finish_turn(turn, event, now)
+            case ToolStarted() if call := self._calls.get((node.id, event.call.id)):
+                call.times.started = now
+                return (call,)
+            case ToolFinished() if call := self._calls.get((node.id, event.result.call_id)):
+                self._reports.update(find_reports(call.call.name, event.result.content))
+                self._take(call, event.result)
+                call.seconds, call.times.ended = event.seconds, now
+                call.turn.waiting -= 1
+                call.turn.state = "running" if call.turn.waiting else "completed"
+                return call.turn, call
             case PersonAsked() | PersonAnswered():
-                return self._ask(node, event, now)
-            case RunFinished():
-                return self._end(node, event.result, now)
-            case _:
-                assert_never(event)
-
-    @property
-    def _filter(self) -> TreeFilter:
-        return TreeFilter(find_filter(), self._reports)
-
-    def stop(self, now: float) -> tuple[TreeNode, ...]:
-        """Ends all open nodes, as no more events of this tree follow; returns the changed ones."""
-        return tuple(self._stop(self.root, now)) if self.root else ()
+                about = self._calls.get((node.id, event.call_id)) if event.call_id else turn
+                return (self.whole, node, _ask(about, event, now)) if about else ()
+            case RunFinished(result=result):
+                node.result = show_run(result, self._filter)
+                node.state, node.times.ended = result.status, now
+                results = {r.call_id: r for one in result.log for r in one.results}
+                answered = [one for one in node.turns if one.times.ended is not None]
+                closed = [thing for one in node.turns for thing in self._close(one, results, now)]
+                node.turns = answered  # of a turn without a response the run's error says why
+                return *closed, node
+        return ()
 
     def _begin(self, event: RunStarted, now: float) -> tuple[TreeNode, ...]:
         call = self._calls.get((event.parent, event.call_id))
@@ -461,91 +476,29 @@ class Transcript:
         call.children.append(node)
         return call.turn, call, node
 
-    def _take_piece(self, node: Node, event: TextDelta) -> tuple[TreeNode, ...]:
-        if not node.turns or node.turns[-1].times.ended is not None:
-            return ()
-        turn = node.turns[-1]
-        if turn.draft is None or turn.draft.attempt != event.attempt:
-            turn.draft = Draft(event.attempt)  # a retry begins the reply anew (D-23)
-            turn.waits = ""
-        turn.draft.take(event)
-        return (node, turn) if node.depth else (turn,)
-
-    def _wait(self, node: Node, event: RetryScheduled, now: float) -> tuple[TreeNode, ...]:
-        """Drops the reply of the failed attempt (D-23)."""
-        if not node.turns:
-            return ()
-        turn = node.turns[-1]
-        turn.draft = None
-        seconds = format_seconds(math.ceil(event.seconds * 10) / 10)
-        of = f", {event.attempt - 1} of {event.most}" if event.most else ""
-        turn.pauses.append(Pause(now, now + event.seconds))
-        turn.waits = f"retries in {seconds} s ({event.reason}){of}"
-        self._retries.append((now + event.seconds, turn, f"tries again{of}"))
-        return node, turn
-
-    def _ask(
-        self, node: Node, event: PersonAsked | PersonAnswered, now: float
-    ) -> tuple[TreeNode, ...]:
-        """Marks a request or a call as waiting for the person, or as no longer waiting."""
-        about: TurnNode | CallNode | None = node.turns[-1] if node.turns else None
-        if event.call_id:
-            about = self._calls.get((node.id, event.call_id))
-        if about is None or self.root is None:
-            return ()
-        if isinstance(event, PersonAsked):
-            about.waits, about.asks = WAITS, event
-            about.pauses.append(Pause(now, for_person=True))
-        else:
-            about.waits, about.asks = "", None
-            if about.pauses:
-                about.pauses[-1].ended = now
-        return self.root, node, about
-
-    def tick(self, now: float) -> tuple[TreeNode, ...]:
-        """Marks attempts that begin now, as no event announces them; returns the changed nodes."""
-        begun = [retry for retry in self._retries if retry[0] <= now]
-        if not begun:
-            return ()
-        self._retries = [retry for retry in self._retries if retry[0] > now]
-        changed: list[TreeNode] = []
-        for _, turn, words in begun:
-            if turn.waits and turn.draft is None:
-                turn.waits = words
-                changed += (turn.run, turn)
-        return tuple(changed)
-
-    def _finish_turn(self, node: Node, event: TurnFinished, now: float) -> tuple[TreeNode, ...]:
-        turn = node.turns[-1]
-        clean = self._filter
+    def _finish_turn(self, turn: TurnNode, event: TurnFinished, now: float) -> tuple[TreeNode, ...]:
+        node, clean = turn.run, self._filter
         turn.text, turn.usage, turn.parallel = clean.text(event.text), event.usage, event.parallel
         turn.reasoning = clean.text(event.reasoning)
         earlier = node.turns[-2].exchanges if len(node.turns) > 1 else 0
         turn.exchanges = earlier + len(event.exchanges)
-        turn.stop_reason, turn.closing = event.stop_reason, event.closing
-        turn.source = event.source
+        turn.stop_reason, turn.closing, turn.source = event.stop_reason, event.closing, event.source
         turn.asked, turn.question = event.asked, clean.text(event.question)
-        for served in event.server_calls:
+        turn.sources = _show_pages(event.sources, clean)
+        turn.draft, turn.asks, turn.waits, turn.times.ended = None, None, "", now
+        for index, served in enumerate(event.server_calls):
             shown = _show(served, clean, "name", "arguments", "error")
             shown = replace(shown, sources=_show_pages(served.sources, clean))
-            index = len(turn.server_calls)
             # one that failed was not run (D-76)
             state: State = "not run" if shown.error else "completed"
             made = ToolCall(str(index), shown.name, shown.arguments)
             turn.server_calls.append(CallNode(turn, index, made, state, served=shown))
-        turn.sources = _show_pages(event.sources, clean)
-        turn.draft = turn.asks = None
-        turn.waits = ""
-        turn.times.ended = now
         # the calls of a closing turn are dropped (D-17)
-        calls = () if event.closing or event.asked else event.calls
-        turn.calls = [
-            CallNode(turn, i, _show(call, clean, "name", "arguments", "raw"))
-            for i, call in enumerate(calls)
-        ]
+        for index, call in enumerate(() if event.closing or event.asked else event.calls):
+            turn.calls.append(CallNode(turn, index, _show(call, clean, "name", "arguments", "raw")))
         turn.waiting = len(turn.calls)
         turn.state = "running" if turn.calls else "completed"
-        self._calls.update(((node.id, c.call.id), c) for c in turn.calls)
+        self._calls.update(((node.id, call.call.id), call) for call in turn.calls)
         above: list[Node] = []
         at: Node | None = node
         while at:
@@ -554,34 +507,22 @@ class Transcript:
             at = at.parent
         return *reversed(above), turn, *turn.server_calls, *turn.calls
 
-    def _update_call(
-        self, node: Node, event: ToolStarted | ToolFinished, now: float
-    ) -> tuple[TreeNode, ...]:
-        if isinstance(event, ToolStarted):
-            call = self._calls.get((node.id, event.call.id))
-            if call is None:
-                return ()
-            call.times.started = now
-            return (call,)
-        call = self._calls.get((node.id, event.result.call_id))
-        if call is None:
-            return ()
-        self._reports.update(find_reports(call.call.name, event.result.content))
-        call.take(_show(event.result, self._filter, *RESULT))
-        call.seconds, call.times.ended = event.seconds, now
-        call.turn.waiting -= 1
-        if not call.turn.waiting:
-            call.turn.state = "completed"
-        return call.turn, call
+    def _take(self, call: CallNode, result: ToolResult) -> None:
+        call.take(_show(result, self._filter, "content", "name", "note", "edited"))
 
-    def _end(self, node: Node, result: RunResult, now: float) -> tuple[TreeNode, ...]:
-        node.result = show_run(result, self._filter)
-        node.state, node.times.ended = result.status, now
-        results = {r.call_id: r for turn in result.log for r in turn.results}
-        answered = [turn for turn in node.turns if turn.times.ended is not None]
-        closed = [thing for turn in node.turns for thing in self._close(turn, results, now)]
-        node.turns = answered  # of a turn without a response the run's error says why
-        return *closed, node
+    def tick(self, now: float) -> tuple[TreeNode, ...]:
+        """Marks attempts that begin now, as no event announces them; returns the changed nodes."""
+        changed: list[TreeNode] = []
+        for _, turn, words in (retry for retry in self._retries if retry[0] <= now):
+            if turn.waits and turn.draft is None:
+                turn.waits = words
+                changed += (turn.run, turn)
+        self._retries = [retry for retry in self._retries if retry[0] > now]
+        return tuple(changed)
+
+    def stop(self, now: float) -> tuple[TreeNode, ...]:
+        """Ends all open nodes, as no more events of this tree follow; returns the changed ones."""
+        return tuple(self._stop(self.root, now)) if self.root else ()
 
     def _stop(self, node: Node, now: float) -> Iterator[TreeNode]:
         """Ends a run that has sent no end event, and all runs below it."""
@@ -607,14 +548,31 @@ class Transcript:
             for child in call.children:
                 yield from self._stop(child, now)
             if call.result is None:
-                result = results.get(call.call.id)
-                if result:
-                    call.take(_show(result, self._filter, *RESULT))
+                has_begun = call.times.started is not None
+                if result := results.get(call.call.id):
+                    self._take(call, result)
                 else:
-                    has_begun = call.times.started is not None and not call.waits
-                    call.state = "cancelled" if has_begun else "not run"
-                call.times.ended = now if call.times.started is not None else None
+                    call.state = "cancelled" if has_begun and not call.waits else "not run"
+                call.times.ended = now if has_begun else None
                 yield call
+
+    @property
+    def _filter(self) -> TreeFilter:
+        return TreeFilter(find_filter(), self._reports)
+
+
+def _ask(
+    about: TurnNode | CallNode, event: PersonAsked | PersonAnswered, now: float
+) -> TurnNode | CallNode:
+    """Marks a turn or a call as waiting for the person, or as no longer waiting."""
+    if isinstance(event, PersonAsked):
+        about.waits, about.asks = WAITS, event
+        about.pauses.append(Pause(now, for_person=True))
+    else:
+        about.waits, about.asks = "", None
+        if about.pauses:
+            about.pauses[-1].ended = now
+    return about
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,16 +59,11 @@ def test_an_unknown_key_is_told_with_its_line_and_the_nearest_key(case: str) -> 
 
 WRONG = [
     ("\ntools = ['a', 1]", "tools must be a list of strings", 4),
-    ("mode = 'Auto'", 'mode must be plan, ask or auto, not "Auto"', 3),
     ("[params]\n\ntop_p = nan", "params.top_p must be valid JSON: no dates, nan or inf", 5),
-    ("[permissions]\nrun_command = 'yes'",
-     'permissions.run_command must be allow, ask or deny, not "yes"', 4),
     ("[[limits]]\nmax_requests = 1", "limits must be a table", 3),
-    ("[limits]\nmax_requests = '1'", "limits.max_requests must be a whole number", 4),
     ("retry = { max_retries = 1.0 }", "retry.max_retries must be a whole number", 3),
     ("[sub_agents_config]\nmax_depth = 6", "sub_agents_config.max_depth cannot exceed 5", 4),
     ("sub_agents_config.max_depth = -1", "sub_agents_config.max_depth must be non-negative", 3),
-    ("[sub_agents_config]\ntimeout = -1", "sub_agents_config.timeout must be non-negative", 4),
     ("[sub_agents_config.budget]\n\n'timeout_ms' = 4999",
      "sub_agents_config.budget.timeout_ms must be at least 5000", 5),
     ("[budget]\nmax_tokens = -1", "budget.max_tokens must be non-negative", 4),
@@ -81,18 +76,6 @@ def test_a_wrong_value_is_told_with_its_key_and_place(text: str, message: str, l
     path = "axe/agents/lead.toml"
     assert lines(START + text, path=path)[:2] == [message, f"in {path}, line {line}"]
     assert lines(START + text)[:2] == [message, f"line {line}"]
-
-
-@pytest.mark.req("B-1", "D-12")
-@pytest.mark.parametrize("blank", ["", " \\t"])
-def test_a_missing_or_blank_field_is_named_name_first(blank: str) -> None:
-    assert lines("")[0] == "agent config missing required field: name"
-    assert lines(f'name = "{blank}"')[0] == "agent config missing required field: name"
-    assert lines('name = "a"')[0] == "agent config missing required field: model"
-    missing = f'name = "a"\nmodel = "{blank}"'
-    assert lines(missing, path="x.toml")[:2] == [
-        "agent config missing required field: model", "in x.toml",
-    ]  # fmt: skip
 
 
 @pytest.mark.req("B-1")
@@ -150,63 +133,13 @@ def test_a_name_unlike_its_files_is_a_warning() -> None:
     assert Agent.from_toml(START).warnings == ()
 
 
-@pytest.mark.req("A-5.1", "A-5.2", "A-5.3")
-def test_the_file_of_the_product_page_is_read_whole() -> None:
-    agent = Agent.from_toml(
-        '''
-name = "lead"
-description = ""
-model = "anthropic/claude-sonnet-4-5"
-system_prompt = """x"""
-skill = "skills/review/SKILL.md"
-files = ["docs/**/*.md"]
-workdir = "~/project"
-sub_agents = ["researcher", "writer"]
-tools = ["file_ops_readonly", "grep", "subagent", "spawn_agent", "delegate_task"]
-mode = "ask"
-[params]
-temperature = 0.2
-max_tokens = 2048
-[permissions]
-run_command = "deny"
-[limits]
-max_requests = 0
-[retry]
-max_retries = 0
-[sub_agents_config]
-enabled = true
-max_depth = 3
-parallel = true
-timeout = 0
-[sub_agents_config.budget]
-max_tool_calls = 15
-max_tokens = 8192
-timeout_ms = 60000
-'''
-    )
-    assert agent.sub_agents == ("researcher", "writer")
-    assert agent.params == {"temperature": 0.2, "max_tokens": 2048}
-    assert agent.permissions == {"run_command": "deny"}
-    assert agent.sub_agents_config.max_depth == 3
-    assert agent.warnings == ()
-
-
-BROKEN = {
-    "not UTF-8": (b'name = "a"\nmodel = "\xff"', "not UTF-8 (at line 2)"),
-    "UTF-16": ('name = "a"'.encode("utf-16"), "not UTF-8 (at line 1)"),
-    "ten megabytes": (b"# " + b"x" * 10_000_000, "larger than 1048576 bytes"),
-}
-
-
 @pytest.mark.req("B-1")
-@pytest.mark.parametrize("case", BROKEN)
-def test_a_file_that_cannot_be_read_is_told_with_the_reason(case: str, project: Path) -> None:
-    data, why = BROKEN[case]
-    (project / "axe" / "agents" / "a.toml").write_bytes(data)
+def test_a_file_that_cannot_be_read_is_told_with_the_reason(project: Path) -> None:
+    (project / "axe" / "agents" / "a.toml").write_bytes(b'name = "a"\nmodel = "\xff"')
     with pytest.raises(ConfigError) as caught:
         Agent.load("a")
     assert caught.value.lines() == [
-        f'failed to read agent config "a": {why}', "in axe/agents/a.toml",
+        'failed to read agent config "a": not UTF-8 (at line 2)', "in axe/agents/a.toml",
     ]  # fmt: skip
 
 

@@ -169,13 +169,12 @@ def test_a_wrong_line_is_named_without_what_it_holds_and_nothing_is_set(text: st
 
 def test_a_file_that_cannot_be_one_is_refused() -> None:
     Path("folder").mkdir()
-    for file, problem in (("missing", "No such file"), ("folder", "not a file"), ("a\0b", "not a")):
+    for file, problem in (
+        ("missing", "No such file"), ("folder", "not a file"), ("a\0b", "not a"),
+        (put(b"A=1\nB=\xff\xfe\n"), r"not UTF-8 \(at line 2\)"),
+    ):  # fmt: skip
         with pytest.raises(ConfigError, match=f"^cannot read .*{problem}"):
             load_env(file)
-    with pytest.raises(ConfigError, match=r"cannot read .*not UTF-8 \(at line 2\)"):
-        load_env(put(b"A=1\nB=\xff\xfe\n"))
-    with pytest.raises(ConfigError, match=r"cannot read .*larger than"):
-        load_env(put(b"A=" + b"x" * 10_000_000))
     assert "A" not in os.environ
 
 

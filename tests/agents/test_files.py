@@ -31,15 +31,6 @@ def test_what_has_no_end_is_not_waited_for(tmp_path: Path) -> None:
             read_text(path)
 
 
-@pytest.mark.parametrize(
-    ("path", "why"), [("gone", "No such file"), (".", "not a file"), ("a\0b", "not a path")]
-)
-def test_the_reason_is_told_in_a_few_words(path: str, why: str, tmp_path: Path) -> None:
-    with pytest.raises(OSError) as caught:  # noqa: PT011  the reason is what is looked at
-        read_text(tmp_path / path)
-    assert reason(caught.value).startswith(why)
-
-
 def test_a_reader_sees_the_old_or_the_new_text_never_a_part(tmp_path: Path) -> None:
     path = tmp_path / "a"
     texts = ["a" * 200_000, "b" * 200_000]

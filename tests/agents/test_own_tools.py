@@ -161,27 +161,12 @@ def test_whatever_can_be_called_can_be_a_tool(
         assert parameters["text"].description == "Its text."
 
 
-@pytest.mark.parametrize("given", [Town("Bonn"), Late("Bonn"), lambda text: f"Bonn: {text}"])
-def test_what_has_no_name_of_its_own_is_given_one(given: Any) -> None:
-    given = axe_nb.tool(name="town")(given)
-    result = play(replace(lead(call("town", text="hey"), then="done"), tools=[given]))
-    assert texts(result) in (["Bonn: hey"], ["late hey"])
-
-
 def test_a_method_is_refused_where_it_is_marked_and_a_static_one_keeps_its_mark() -> None:
     with pytest.raises(ConfigError, match=r"^look is a method without its object\b"):
 
         class Broken:
             @axe_nb.tool
             def look(self, city: str) -> str:
-                return city
-
-    with pytest.raises(ConfigError, match=r"^look is a method without its object\b"):
-
-        class BrokenToo:
-            @classmethod
-            @axe_nb.tool
-            def look(cls, city: str) -> str:
                 return city
 
     class Fine:

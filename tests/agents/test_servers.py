@@ -67,6 +67,10 @@ def test_each_form_is_read_and_written_again(form: str) -> None:
             'mcp_servers.f.sandbox must be auto, off or docker:IMAGE, not "on"',
         ),
         ('[mcp_servers.f]\ncommand = ["x"]\nstart_timeout = inf', "start_timeout must be a number"),
+        (
+            '[mcp_servers.f]\ncommand = ["x"]\nstart_timeout = 0',
+            "start_timeout must be more than 0",
+        ),
         ('[mcp_servers.f]\nurl = "http://x"\nheaders = { "a b" = "c" }', "must have names made of"),
         ('[mcp_servers.f]\ncommand = ["x"]\nenv = { "A=B" = "c" }', "must have names without"),
     ],

@@ -12,8 +12,8 @@ import pytest
 
 import axe_nb
 from axe_nb import Request, call
-from axe_nb.agents import agent_files, trust
-from axe_nb.agents.agent import Agent
+from axe_nb.agents import trust
+from axe_nb.agents.agent import Agent, init_agent
 from axe_nb.agents.agent_tables import SubAgentsConfig
 from axe_nb.agents.trust import is_trusted
 from axe_nb.cli import main
@@ -45,6 +45,17 @@ def clone(project: Path) -> Path:
     trust.trust_file().unlink()
     put("axe/scripts/worker.toml", '[[rule]]\ntext = "done"\n')
     return project
+
+
+@pytest.fixture
+def writer() -> None:
+    """A model that writes a file, and then repeats what it was told."""
+
+    @axe_nb.script("writer")
+    def write(request: Request) -> object:
+        if request.turn == 1:
+            return call("write_file", path="harm.txt", content="x")
+        return request.last
 
 
 def left_out(name: str = "worker") -> str:
@@ -212,7 +223,7 @@ def test_folders_that_keep_a_command_from_making_them_change_no_trust(
     (folder / "axe").mkdir()
     monkeypatch.chdir(folder)
     if way == "init":
-        agent_files.init("other")
+        init_agent("other")
     else:
         trust.remember_trust(os.path.realpath(tmp_path))
     put("axe/scripts/worker.toml", '[[rule]]\ntext = "done"\n')
@@ -233,7 +244,7 @@ def test_a_folder_that_axe_nb_made_is_the_users_own(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     if way == "init":
-        agent_files.init("worker")
+        init_agent("worker")
     elif way == "save":
         Agent("worker", "script/worker").save()
     else:
@@ -241,13 +252,6 @@ def test_a_folder_that_axe_nb_made_is_the_users_own(
     put("axe/scripts/worker.toml", '[[rule]]\ntext = "done"\n')
     put_agent(mode="auto")
     assert left_out() == ""
-
-
-def test_an_agent_added_to_a_clone_does_not_make_it_the_users_own(clone: Path) -> None:
-    put_agent(mode="auto")
-    agent_files.init("other")
-    Agent("third", "script/worker").save()
-    assert left_out() == 'mode = "auto"'
 
 
 def test_ci_trusts_every_folder(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,13 +326,7 @@ def test_a_hostile_file_cannot_hide_anything_from_the_review(clone: Path) -> Non
     assert "\x1b" not in warning
 
 
-def test_below_an_agent_in_auto_a_restricted_agent_still_asks(clone: Path) -> None:
-    @axe_nb.script("writer")
-    def write(request: Request) -> object:
-        if request.turn == 1:
-            return call("write_file", path="harm.txt", content="x")
-        return request.last
-
+def test_below_an_agent_in_auto_a_restricted_agent_still_asks(clone: Path, writer: None) -> None:
     put_agent(model="script/writer", tools=["write_file"])
 
     @axe_nb.script("lead")
@@ -349,14 +347,8 @@ def test_below_an_agent_in_auto_a_restricted_agent_still_asks(clone: Path) -> No
 
 @pytest.mark.parametrize("given", ['mode = "auto"', '[permissions]\nwrite_file = "allow"'])
 def test_a_denial_of_a_restricted_agent_names_the_trust_that_it_lacks_not_a_key(
-    clone: Path, given: str
+    clone: Path, writer: None, given: str
 ) -> None:
-    @axe_nb.script("writer")
-    def write(request: Request) -> object:
-        if request.turn == 1:
-            return call("write_file", path="harm.txt", content="x")
-        return request.last
-
     start = 'name = "worker"\nmodel = "script/writer"\ntools = ["write_file"]\n'
     put("axe/agents/worker.toml", f"{start}{given}\n")
     denied = axe_nb.run("worker", "go", display=False).text
@@ -481,14 +473,10 @@ def test_a_value_nested_however_deep_hides_nothing(depth: int, clone: Path) -> N
 @pytest.mark.parametrize(
     "written",
     [
-        "{} = 1",
-        '"\\"".{} = 1',
-        "[{}]",
-        '[["\\\\". {}]]',
-        "x = {{'y' = 1, \t{} = 1}}",
+        "{} = 1", '"\\"".{} = 1', "[{}]", '[["\\\\". {}]]', "x = {{'y' = 1, \t{} = 1}}",
         'x = [{{"".{} = 1}}]',
     ],
-)
+)  # fmt: skip
 def test_a_key_of_thousands_of_parts_is_refused_before_it_takes_memory(
     clone: Path, written: str
 ) -> None:
@@ -497,13 +485,3 @@ def test_a_key_of_thousands_of_parts_is_refused_before_it_takes_memory(
     with pytest.raises(ConfigError, match="a key with more than 32 parts") as caught:
         axe_nb.run("worker", "go")
     assert "line 3" in str(caught.value)
-
-
-def test_the_doctor_starts_no_server_of_a_project_without_trust(clone: Path) -> None:
-    put(
-        "axe/agents/worker.toml",
-        'name = "worker"\nmodel = "script/worker"\n[mcp_servers.x]\ncommand = ["touch", "ran"]\n',
-    )
-    rows = actions.diagnose(None)
-    assert any("left out mcp_servers" in row.message for row in rows)
-    assert not Path("ran").exists()

@@ -92,15 +92,6 @@ def test_a_base_url_comes_from_the_environment_then_the_file_then_is_the_provide
     assert Config.load().base_url(provider) == "http://file:1"
 
 
-@pytest.mark.req("D-33")
-@pytest.mark.parametrize("given", ["http://h:1", "http://h:1/", " http://h:1\n", "http://h:1//"])
-def test_a_base_url_is_returned_without_blanks_and_slashes_at_the_end(
-    given: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AXE_OPENAI_BASE_URL", given)
-    assert Config.load().base_url("openai") == "http://h:1"
-
-
 @pytest.mark.parametrize("url", ["localhost:11434", "ftp://h", SECRET, "/v1", "v1"])
 def test_what_is_no_http_address_is_refused_and_not_told(
     url: str, monkeypatch: pytest.MonkeyPatch
@@ -116,59 +107,37 @@ def test_what_is_no_http_address_is_refused_and_not_told(
 
 
 BROKEN = {
-    "no TOML": (b"[providers", "failed to parse config file: "),
-    "no table": (
-        b"providers = 3",
-        "failed to parse config file: providers must be tables",
-        1,
-    ),
-    "a negative number": (
-        b"[retry]\n\nmax_retries = -1",
-        "failed to parse config file: retry.max_retries must be non-negative",
-        3,
-    ),
-    "a price in words": (
-        b'[prices."a/b"]\ninput = 1\noutput = "free"',
-        "failed to parse config file: prices.a/b.output must be a number",
-        3,
-    ),
-    "no address": (
-        b'[providers.openai]\nbase_url = "localhost:1234"',
-        "failed to parse config file: providers.openai.base_url must be a valid URL that starts "
-        "with http:// or https://",
-        2,
-    ),
-    "a table of almost that name": (
-        b"[provider.openai]\napi_key = 'x'",
-        "failed to parse config file: provider is an unknown table",
-        1,
-    ),
-    "a wrong word": (
-        b'# mine\n[providers.x]\nprotocol = "grpc"',
-        "failed to parse config file: "
-        'providers.x.protocol must be anthropic, openai or ollama, not "grpc"',
-        3,
-    ),
-    "a huge number": (b"x = " + b"1" * 5000, "failed to parse config file: Exceeds the limit"),
-    "deep": (
-        b"x = " + b"[" * 5000,
-        "failed to parse config file: its values are nested",
-    ),
-    "no UTF-8": (b"# \xff", "failed to read config file: not UTF-8 (at line 1)"),
-    "ten megabytes": (b"#" * 10**7, "failed to read config file: larger than 1048576 bytes"),
-}
+    b"[providers": "parse config file: ",
+    b"providers = 3": "parse config file: providers must be tables, line 1",
+    b"[retry]\n\nmax_retries = -1":
+        "parse config file: retry.max_retries must be non-negative, line 3",
+    b'[prices."a/b"]\ninput = 1\noutput = "free"':
+        "parse config file: prices.a/b.output must be a number, line 3",
+    b'[providers.openai]\nbase_url = "localhost:1234"':
+        "parse config file: providers.openai.base_url must be a valid URL that starts with "
+        "http:// or https://, line 2",
+    b"[provider.openai]\napi_key = 'x'": "parse config file: provider is an unknown table, line 1",
+    b'# mine\n[providers.x]\nprotocol = "grpc"':
+        "parse config file: providers.x.protocol must be anthropic, openai or ollama, "
+        'not "grpc", line 3',
+    b"x = " + b"1" * 5000: "parse config file: Exceeds the limit",
+    b"x = " + b"[" * 5000: "parse config file: its values are nested",
+    b"# \xff": "read config file: not UTF-8 (at line 1)",
+    b"#" * 10**7: "read config file: larger than 1048576 bytes",
+}  # fmt: skip
+"""Text of the file → the error, and the line of its place."""
 
 
 @pytest.mark.req("B-3", "A-X2")
-@pytest.mark.parametrize("case", BROKEN)
-def test_a_broken_settings_file_is_told_with_its_place(case: str) -> None:
-    data, message, *line = BROKEN[case]
+@pytest.mark.parametrize("data", BROKEN, ids=range(len(BROKEN)))
+def test_a_broken_settings_file_is_told_with_its_place(data: bytes) -> None:
+    message, _, line = BROKEN[data].partition(", line ")
     settings("").write_bytes(data)
     with pytest.raises(ConfigError) as caught:
         Config.load().api_key("openai")
-    assert str(caught.value).startswith(message)
+    assert str(caught.value).startswith(f"failed to {message}")
     assert "\n" not in str(caught.value)
-    at = f", line {line[0]}" if line else ""
+    at = f", line {line}" if line else ""
     assert caught.value.place == f"in $XDG_CONFIG_HOME/axe/config.toml{at}"
     assert caught.value.exit_code == 2
 

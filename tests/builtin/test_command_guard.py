@@ -14,15 +14,12 @@ from axe_nb.builtin.shell import refusal
 CORPUS: dict[str, list[str]] = tomllib.loads(
     (Path(__file__).parent / "commands.toml").read_text("utf-8")
 )
+assert len(set(CORPUS["refused"])) >= 80
 WORK = Path("/srv/project")
 
 
 def judged(command: str) -> str:
     return refusal(command.replace("{work}", str(WORK)), WORK)
-
-
-def test_the_corpus_has_eighty_forms() -> None:
-    assert len(set(CORPUS["refused"])) >= 80
 
 
 @pytest.mark.req("X-35", "D-43")

@@ -198,17 +198,6 @@ def test_an_approved_file_is_written_and_what_it_held_is_not_told(project: Path)
 
 
 @pytest.mark.req("D-83")
-def test_the_settings_with_the_keys_are_not_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = tmp_path / "config" / "axe"
-    config.mkdir(parents=True)
-    (config / "config.toml").write_text("[providers.openai]\napi_key = 'secret'\n")
-    told = failure(tool("read_file"), tmp_path, path="config/axe/config.toml")
-    assert "tools cannot read " in told
-
-
-@pytest.mark.req("D-83")
 def test_the_files_of_the_running_tree_are_protected_wherever_they_are(project: Path) -> None:
     team = project / "team"
     team.mkdir()

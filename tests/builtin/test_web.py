@@ -124,30 +124,6 @@ def test_public_addresses_are_not_refused(address: str) -> None:
     assert refusal_reason(ip_address(address)) == ""
 
 
-@pytest.mark.req("X-31", "X-38")
-@pytest.mark.parametrize(
-    ("url", "text"),
-    [
-        (
-            "http://169.254.169.254/latest",
-            "blocked: http://169.254.169.254/latest resolves to 169.254.169.254, which is not "
-            "public (link-local). Only public addresses can be fetched",
-        ),
-        (
-            "http://0x7f.1/",
-            'blocked: the host of "http://0x7f.1/" is neither a host name nor an address in its '
-            "usual notation. Use standard notation",
-        ),
-        (
-            "file:///etc/passwd",
-            'invalid URL: "file:///etc/passwd": only http and https can be fetched',
-        ),
-    ],
-)
-def test_a_refusal_says_why(url: str, text: str) -> None:
-    assert failure(web.tool(Fetcher()), HERE, url=url) == text
-
-
 def test_loopback_is_refused_unless_this_address_and_port_are_allowed(site: Site) -> None:
     site.pages["/"] = PAGE
     assert "which is not public (loopback)" in failure(web.tool(Fetcher()), HERE, url=site.url)
@@ -193,15 +169,19 @@ def test_redirects_are_followed_to_an_end_and_the_last_address_told(site: Site) 
     assert len(site.asked) == 9
 
 
-@pytest.mark.req("X-31")
+@pytest.mark.req("X-31", "X-38")
 @pytest.mark.parametrize(
     ("target", "told"),
     [
-        ("http://169.254.169.254/", "blocked: http://169.254.169.254/ resolves to 169.254.169.254"),
+        (
+            "http://169.254.169.254/",
+            "blocked: http://169.254.169.254/ resolves to 169.254.169.254, which is not public "
+            "(link-local). Only public addresses can be fetched",
+        ),
         ("//10.0.0.1/x", "blocked: http://10.0.0.1/x resolves to 10.0.0.1"),
         ("http://0x7f.1/", "is neither a host name nor an address in its usual notation"),
         ("file:///etc/passwd", "only http and https can be fetched"),
-        ("http://user@example.org/", "contains a user name"),
+        ("http://user@example.org/", "contains a user name or an invalid port"),
         ("http://[::1/", "invalid URL: "),
     ],
 )
@@ -267,18 +247,16 @@ def test_a_slow_page_is_given_up(site: Site) -> None:
 
 
 @pytest.mark.req("X-31")
-def test_a_page_too_large_is_refused_before_or_while_it_is_read(site: Site) -> None:
+def test_a_page_too_large_is_refused_while_it_is_read(site: Site) -> None:
     def endless(handler: BaseHTTPRequestHandler) -> None:
         for _ in range(1000):
             handler.wfile.write(b"x" * 65536)
 
-    site.pages["/declared"] = (200, {**TEXT, "Content-Length": "9999999"}, b"")
     site.pages["/endless"] = (200, TEXT, endless)
     site.pages["/limit"] = (200, TEXT, b"x" * 2_097_152)
-    for path in ("/declared", "/endless"):
-        assert site.failure(path) == (
-            f"{site.url}{path} is too large: more than 2097152 bytes. Try a smaller page"
-        )
+    assert site.failure("/endless") == (
+        f"{site.url}/endless is too large: more than 2097152 bytes. Try a smaller page"
+    )
     assert "(truncated: the first 65536 of " in site.fetch("/limit")
 
 

@@ -6,8 +6,18 @@ import shlex
 import pytest
 
 from axe_nb.agents.agent import Agent
-from axe_nb.commands.command_table import ABOUT, COMMANDS, EXAMPLES, RUN, Command, commands_of
-from axe_nb.commands.options import FACES, OPTION_GROUPS, OPTIONS, Face
+from axe_nb.commands.command_table import (
+    ABOUT,
+    COMMANDS,
+    EXAMPLES,
+    FACES,
+    OPTION_GROUPS,
+    OPTIONS,
+    RUN,
+    Command,
+    Face,
+    commands_of,
+)
 from axe_nb.commands.parser import (
     UsageError,
     command_of,
@@ -16,7 +26,7 @@ from axe_nb.commands.parser import (
     parse_run,
     parser,
 )
-from axe_nb.expectations.language import parse as parse_expectations
+from axe_nb.expectations import parse as parse_expectations
 from axe_nb.notebook.line_magic import RESULT
 from axe_nb.notebook.option_line import read_words
 

@@ -14,8 +14,7 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ConfigError, Request, RunResult, call
-from axe_nb.commands.command_table import RUN
-from axe_nb.commands.options import OPTIONS
+from axe_nb.commands.command_table import OPTIONS, RUN
 from axe_nb.commands.parser import UsageError, parse_run, parser
 from axe_nb.scripting.rules import functions
 from axe_nb.session.overrides import DEFAULT_TIMEOUT, Overrides, RunOptions

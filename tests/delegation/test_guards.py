@@ -15,7 +15,7 @@ from axe_nb.messages import ToolCall, ToolParameter
 from axe_nb.session.overrides import Overrides
 from axe_nb.tools.tool import CallSite, Effect, Guard, Tool, ToolContext, ToolError
 from tests.delegation.approvals import MODES, Person
-from tests.delegation.copies import said, told
+from tests.delegation.copies import said, told, tool
 from tests.engine.in_process import agent, ask_session, stage
 
 FLOORS: Mapping[str, Guard] = {
@@ -59,8 +59,6 @@ def attempt(
 
 
 def run(*agents: Agent, touching: Touch, person: Person | None = None) -> RunResult:
-    from axe_nb.session.overrides import Overrides
-
     tools = Overrides(tools=(touching.tool, *agents[0].tools))
     ask_person = person.ask_person if person else None
     session = stage(*agents).session
@@ -143,15 +141,8 @@ THINKS = 2.0
 """Seconds that the person takes."""
 
 
-async def note(ctx: ToolContext, _: Mapping[str, Any]) -> str:
-    return f"written by {ctx.agent.name}"
-
-
-WRITE = Tool("write_it", "Writes.", {}, note, "write")
-
-
 def tree(
-    ask: str = "person", deepest: Any = None, **config: Any
+    ask: Any = "person", below: Any = "person", **config: Any
 ) -> tuple[RunResult, list[ApprovalRequest]]:
     """lead → middle → low, whose tool needs approval; a person who says yes, late."""
     asked: list[ApprovalRequest] = []
@@ -161,26 +152,23 @@ def tree(
         await asyncio.sleep(THINKS)
         return Decision("yes")
 
-    def low(request: Request) -> Any:
-        return call("write_it") if request.turn == 1 else request.results[0].content
-
-    def passes(name: str) -> Any:
+    def make(name: str, first: ToolCall, *calls: str, **fields: Any) -> Agent:
         def model(request: Request) -> Any:
-            if request.turn == 1:
-                return call("call_agent", agent=name, task="x")
-            return request.results[0].content
+            return first if request.turn == 1 else request.results[0].content
 
-        return model
+        return agent(name, model, tools=("write_it",), sub_agents=calls, **fields)
 
-    mine = SubAgentsConfig(ask=ask, **config)  # type: ignore[arg-type]
-    lead = agent("lead", passes("middle"), sub_agents=("middle",), sub_agents_config=mine,
-                 tools=("write_it",))  # fmt: skip
-    middle = agent("middle", passes("low"), sub_agents=("low",), tools=("write_it",),
-                   sub_agents_config=deepest or SubAgentsConfig(ask="person"))  # fmt: skip
-    made = stage(lead, middle, agent("low", low, tools=("write_it",)))
-    overrides = Overrides(tools=(WRITE, "write_it"), timeout=THINKS / 2)
+    agents = (
+        make("lead", call("call_agent", agent="middle", task="x"), "middle",
+             sub_agents_config=SubAgentsConfig(ask=ask, **config)),
+        make("middle", call("call_agent", agent="low", task="x"), "low",
+             sub_agents_config=SubAgentsConfig(ask=below)),
+        make("low", call("write_it")),
+    )  # fmt: skip
+    made = stage(*agents)
+    overrides = Overrides(tools=(tool("write_it", "write"), "write_it"), timeout=THINKS / 2)
     result = asyncio.run(
-        ask_session(made.session, lead, "go", overrides, made.events.append, ask_person=person)
+        ask_session(made.session, agents[0], "go", overrides, made.events.append, ask_person=person)
     )
     return result, asked
 
@@ -189,15 +177,13 @@ def tree(
 def test_a_childs_question_stops_the_clocks_of_the_whole_chain() -> None:
     result, asked = tree(timeout=THINKS / 2)
     assert result.status == "completed", result.error
-    assert result.text == "written by low"
+    assert result.text == "write_it was used"
     assert [(q.agent, q.run, q.tool) for q in asked] == [("low", "0.1.1", "write_it")]
 
 
 @pytest.mark.req("D-56", "O-35")
-@pytest.mark.parametrize("deny", ["root", "middle"])
-def test_a_child_asks_only_if_every_agent_above_it_allows_that(deny: str) -> None:
-    result, asked = (
-        tree(ask="deny") if deny == "root" else tree(deepest=SubAgentsConfig(ask="deny"))
-    )
+@pytest.mark.parametrize("deny", [{"ask": "deny"}, {"below": "deny"}])
+def test_a_child_asks_only_if_every_agent_above_it_allows_that(deny: Any) -> None:
+    result, asked = tree(**deny)
     assert asked == []
     assert "permission denied for write_it: sub-agents cannot ask; set" in result.text

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from axe_nb import Agent, ProviderError, Request, RunResult, call
+from axe_nb import Agent, Request, RunResult, call
 from axe_nb.agents.agent_tables import SubAgentsConfig
 from axe_nb.tools.tool import Limits, ToolContext
-from tests.delegation.chains import WAYS, Chain, Reply, by
-from tests.delegation.copies import offered, tool
+from tests.delegation import copies
+from tests.delegation.chains import WAYS, Chain, by
+from tests.delegation.copies import offered, recorded, said, tool
 from tests.engine.in_process import agent, ask, heard, play
 
 DEPTH = {"call_agent": 3, "subagent": 3, "spawn_agent": 2, "delegate_task": 2}
@@ -42,6 +43,8 @@ def check_depth(ways: Sequence[str], result: RunResult, configured: int = 0) -> 
     assert len(runs) == reached + 1, ways
     assert [one.metadata.get("depth", "0") for one in runs] == [str(d) for d in range(reached + 1)]
     assert all(one.ok for one in runs)
+    for depth, (way, one) in enumerate(zip(ways, runs[1:], strict=False)):
+        assert one.metadata.get("recursion_depth") == (str(depth) if way == "subagent" else None)
     if reached < len(ways):
         [last] = heard(runs[-1])
         assert last.content == refusal(ways[reached], limits[reached], reached)
@@ -49,7 +52,8 @@ def check_depth(ways: Sequence[str], result: RunResult, configured: int = 0) -> 
 
 
 @pytest.mark.parametrize("first", WAYS)
-@pytest.mark.req("D-1", "D-3", "X-17", "O-17", "O-39", "A-10.3")
+@pytest.mark.req("D-1", "D-3", "X-3", "X-4", "X-5", "X-6", "X-17", "X-42", "O-13", "O-16", "O-17",
+                 "O-39", "A-10.3")  # fmt: skip
 def test_every_order_of_four_levels_ends_at_the_default_depth_of_its_ways(first: str) -> None:
     for rest in itertools.product(WAYS, repeat=3):
         ways = (first, *rest)
@@ -73,17 +77,58 @@ def test_at_every_depth_just_those_ways_are_offered_that_may_still_be_used(depth
             assert "mixed_peek" in names
 
 
-def fails(at: int) -> Reply:
-    def reply(level: int, request: Request) -> Any:
-        if level == at:
-            raise ProviderError("server", "boom")
-        return None
+TOLD: dict[str, tuple[str, list[str], dict[str, str]]] = {
+    "subagent": (
+        "Delegate a focused task to a recursive agent instance with isolated conversation "
+        "context. Use this when you need to explore a sub-problem independently without "
+        "polluting the main conversation.",
+        ["label", "task_prompt"],
+        {"label": "string", "task_prompt": "string", "summary_prompt": "string",
+         "allowed_tools": "array", "max_turns": "integer"},
+    ),
+    "spawn_agent": (
+        "Spawn a sub-agent to perform a focused task independently. The sub-agent has its own "
+        "context window and returns a result summary. Use for: parallel investigation, focused "
+        "code search, isolated analysis. Do NOT use for trivial tasks a single tool call can "
+        "handle.",
+        ["task"],
+        {"task": "string", "scope": "string", "max_tool_calls": "number", "mode": "string"},
+    ),
+    "delegate_task": (
+        "Break a complex task into sub-tasks and run them sequentially. Each sub-task spawns a "
+        "sub-agent. Results are aggregated into a single report. Use for multi-step "
+        "investigations or when exploring multiple areas of the codebase.",
+        ["plan", "subtasks"],
+        {"plan": "string", "subtasks": "array"},
+    ),
+}  # fmt: skip
+"""Tool → its description, the required ones of its parameters, and all with their types."""
 
-    return reply
 
-
-def chains(length: int) -> Iterator[tuple[str, ...]]:
-    return itertools.product(WAYS, repeat=length)
+@pytest.mark.parametrize("way", TOLD)
+@pytest.mark.req("X-1", "X-2", "X-41", "O-7", "O-14", "O-15", "D-44")
+def test_the_model_is_told_of_a_way_where_tools_names_it(way: str) -> None:
+    log: list[Request] = []
+    copies.play({"lead": recorded(log, said("done"))}, tools=(way,))
+    [spec] = log[0].tools
+    schema = spec.input_schema()
+    parameters = schema["properties"]
+    types = {name: entry["type"] for name, entry in parameters.items()}
+    assert (spec.description, schema["required"], types) == TOLD[way]
+    match way:
+        case "subagent":
+            turns = parameters["max_turns"]
+            assert (turns["minimum"], turns["maximum"]) == (1, 50)
+            assert "default: 10" in turns["description"]
+            assert parameters["allowed_tools"]["items"] == {"type": "string"}
+        case "spawn_agent":
+            assert parameters["mode"]["enum"] == ["plan", "auto"]
+            assert "default: 15" in parameters["max_tool_calls"]["description"]
+        case "delegate_task":
+            items = parameters["subtasks"]["items"]
+            assert items["required"] == ["task"]
+            steps = {name: entry["type"] for name, entry in items["properties"].items()}
+            assert steps == {"task": "string", "scope": "string", "depends_on": "number"}
 
 
 @pytest.mark.parametrize("below", WAYS)
@@ -128,9 +173,6 @@ def test_all_four_ways_in_one_response_answer_in_the_order_of_the_calls() -> Non
         "1 of 1 subtasks completed\n\nSubtask 0: level 1\n0 tool calls, #\n\nfirst",
     ]
     assert [one.id for one in result.children] == ["0.1", "0.2", "0.3", "0.4"]
-
-
-UNLIMITED_CHAIN = ("n0", "n1", "n2", "n3", "n4", "n5", "n6")
 
 
 def chain(*max_depths: int, stubborn: bool = False) -> tuple[dict[str, bool], list[Agent]]:

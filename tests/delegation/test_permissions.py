@@ -13,7 +13,6 @@ import axe_nb
 from axe_nb import Agent, ConfigError, Request, Response, RunResult, call, script
 from axe_nb.agents.agent_tables import SubAgentsConfig
 from axe_nb.engine.person import Decision
-from axe_nb.messages import ToolCall
 from axe_nb.session.overrides import Overrides
 from axe_nb.tools.tool import Effect, Tool, ToolContext
 from tests.delegation.approvals import Person, tools, uses
@@ -22,121 +21,85 @@ from tests.delegation.copies import boss, offered, play, recorded, results, said
 from tests.engine.in_process import ask_session, heard, stage, texts
 
 
-def attempt(effect: Effect, **fields: Any) -> RunResult:
-    """A run without anybody to ask, whose agent tries the tool of that effect."""
-    return play({}, uses(effect), mine=tools([]), **fields)
+def attempt(effect: Effect, option: Any = None, **fields: Any) -> RunResult:
+    """A run without anybody to ask, whose agent tries the tool of that effect.
+
+    `option` is a mode that the run is started with; None = that of the agent.
+    """
+    lead = boss({}, uses(effect), **fields)
+    options = {"mode": option} if option else {}
+    return stage(lead).play(tools=(*tools([]), *lead.tools), **options)
 
 
-ALONE = {
-    "plan": {"read": True, "user": False, "write": False},
-    "ask": {"read": True, "user": True, "write": False},
-    "auto": {"read": True, "user": True, "write": True},
-}
-"""Mode → effect → whether the tool may be used where nobody can be asked (D-19)."""
+PLAN = "it is not allowed in plan mode; "
+
+DENIALS: list[tuple[Effect, Any, dict[str, Any], str]] = [
+    ("write", None, {}, "it needs approval, and no one can be prompted here; "
+     'set mode = "auto" or permissions.write_it = "allow" in agent "lead"'),
+    ("write", None, {"mode": "plan"},
+     f'{PLAN}set mode = "ask" or mode = "auto" in agent "lead"'),
+    ("read", None, {"permissions": {"read_it": "deny"}},
+     'permissions.read_it is "deny" in agent "lead"; set it to "allow" or "ask"'),
+    ("write", "plan", {}, f"{PLAN}start the run with --mode ask or --mode auto "
+     '(in Python: mode="ask")'),
+    ("write", "ask", {}, "it needs approval, and no one can be prompted here; "
+     'set permissions.write_it = "allow" in agent "lead", '
+     'or start the run with --mode auto (in Python: mode="auto")'),
+]  # fmt: skip
 
 
+@pytest.mark.parametrize(("effect", "option", "fields", "reason"), DENIALS)
 @pytest.mark.req("D-19")
-def test_a_denial_names_the_agent_and_the_key_to_change() -> None:
-    assert told(attempt("write")) == (
-        "Error: permission denied for write_it: "
-        "it needs approval, and no one can be prompted here; "
-        'set mode = "auto" or permissions.write_it = "allow" in agent "lead"'
-    )
-    assert told(attempt("write", mode="plan")) == (
-        "Error: permission denied for write_it: it is not allowed in plan mode; "
-        'set mode = "ask" or mode = "auto" in agent "lead"'
-    )
-    assert told(attempt("read", permissions={"read_it": "deny"})) == (
-        "Error: permission denied for read_it: "
-        'permissions.read_it is "deny" in agent "lead"; set it to "allow" or "ask"'
-    )
-
-
-@pytest.mark.req("D-19")
-def test_a_denial_by_an_option_names_the_option_and_not_the_file() -> None:
-    run = attempt_with(uses("write"), mode="plan")
-    assert told(run).endswith(
-        "it is not allowed in plan mode; start the run with --mode ask or --mode auto "
-        '(in Python: mode="ask")'
-    )
-    run = attempt_with(uses("write"), mode="ask")
-    assert told(run).endswith(
-        'set permissions.write_it = "allow" in agent "lead", '
-        'or start the run with --mode auto (in Python: mode="auto")'
-    )
-
-
-def attempt_with(
-    one: ToolCall, parts: Mapping[str, Any] | None = None, mode: Any = "ask", **fields: Any
-) -> RunResult:
-    """As `attempt`, with the mode as an option of the run."""
-    lead = boss(parts or {}, one, **fields)
-    return stage(lead).play(tools=(*tools([]), *lead.tools), mode=mode)
+def test_a_denial_names_the_agent_and_the_key_or_option_to_change(
+    effect: Effect, option: Any, fields: Any, reason: str
+) -> None:
+    denied = f"Error: permission denied for {effect}_it: {reason}"
+    assert told(attempt(effect, option, **fields)) == denied
 
 
 @pytest.mark.parametrize(
     ("mode", "written", "effect", "allowed"),
     [
-        ("ask", "allow", "write", True),
-        ("ask", "deny", "user", False),
-        ("ask", "ask", "read", False),
-        ("auto", "deny", "write", False),
-        ("auto", "ask", "write", False),
-        ("plan", "allow", "write", False),
+        ("ask", "allow", "write", True), ("ask", "deny", "user", False),
+        ("ask", "ask", "read", False), ("auto", "deny", "write", False),
+        ("auto", "ask", "write", False), ("plan", "allow", "write", False),
         ("plan", "deny", "read", False),
     ],
-)
+)  # fmt: skip
 @pytest.mark.req("D-19", "O-36")
 def test_a_written_permission_counts_over_the_mode_but_plan_stays_plan(
     mode: Any, written: str, effect: Effect, allowed: bool
 ) -> None:
-    result = attempt(effect, mode=mode, permissions={f"{effect}_it": written})
+    result = play(
+        {}, uses(effect), mine=tools([]), mode=mode, permissions={f"{effect}_it": written}
+    )
     assert (told(result) == "used") is allowed
 
 
+BOTH = {"file_ops": "allow", "file_ops_readonly": "deny"}
+
+
 @pytest.mark.parametrize(
-    ("permissions", "key"),
+    ("name", "permissions", "key"),
     [
-        ({"terminal": "deny"}, "permissions.terminal"),
-        ({"file_ops": "deny"}, ""),
-        ({"search_files": "deny"}, ""),
-        ({"run_command": "deny", "terminal": "allow"}, "permissions.run_command"),
+        ("run_command", {"terminal": "deny"}, "terminal"),
+        ("write_file", {"file_ops": "deny"}, "file_ops"),
+        ("grep", {"search_files": "deny"}, "search_files"),
+        ("run_command", {"run_command": "deny", "terminal": "allow"}, "run_command"),
+        ("write_file", {"file_ops": "allow", "read_file": "deny"}, ""),
+        ("write_file", {"file_ops": "deny", "write_file": "allow"}, ""),
+        ("list_dir", BOTH, "file_ops_readonly"),
+        ("list_dir", dict(reversed(BOTH.items())), "file_ops_readonly"),
     ],
 )
 @pytest.mark.req("D-20", "D-19")
-def test_permissions_may_be_written_for_aliases_and_toolsets(
-    permissions: Mapping[str, str], key: str
+def test_a_rule_for_an_alias_or_toolset_is_one_for_the_tool_and_the_strictest_counts(
+    name: str, permissions: Mapping[str, str], key: str
 ) -> None:
-    """A rule for an alias is a rule for the tool; one for the tool itself comes first."""
-    named = {"terminal": "run_command", "file_ops": "write_file", "search_files": "grep"}
-    name = named[next(iter(permissions), "")] if not key else "run_command"
-
-    async def pretend(ctx: ToolContext) -> str:
-        return "used"
-
-    stand_in = Tool(name, "A stand-in.", {}, lambda ctx, _: pretend(ctx), "write")
-    result = play({}, call(name), mine=(stand_in,), mode="auto", permissions=permissions)
-    assert f'{key or "permissions." + next(iter(permissions))} is "deny"' in told(result)
-
-
-@pytest.mark.req("D-20")
-def test_of_several_rules_for_a_tool_the_strictest_counts_unless_one_has_its_name() -> None:
-    stand_in = (Tool("write_file", "A stand-in.", {}, lambda ctx, _: pretend(), "write"),)
-
-    async def pretend() -> str:
-        return "used"
-
-    def outcome(**permissions: str) -> str:
-        one = play({}, call("write_file"), mine=stand_in, mode="auto", permissions=permissions)
-        return told(one)
-
-    assert outcome(file_ops="allow", read_file="deny") == "used"
-    assert "denied" in outcome(file_ops="deny")
-    assert outcome(file_ops="deny", write_file="allow") == "used"
-    both = {"file_ops": "allow", "file_ops_readonly": "deny"}
-    for permissions in (both, dict(reversed(both.items()))):
-        one = play({}, call("list_dir"), tools=("list_dir",), permissions=permissions)
-        assert 'permissions.file_ops_readonly is "deny"' in told(one)
+    """One for the tool itself comes first."""
+    result = play({}, call(name), mine=(tool(name, "write"),), mode="auto", permissions=permissions)
+    said = f'permissions.{key} is "deny"' if key else f"{name} was used"
+    assert said in told(result)
 
 
 @pytest.mark.parametrize("key", ["run_comand", "writefile", "nonsense"])
@@ -208,33 +171,23 @@ def test_always_is_for_this_tool_in_this_run() -> None:
     assert len(person.questions) == 2
 
 
-@pytest.mark.req("D-48")
-def test_edited_arguments_are_what_runs() -> None:
+@pytest.mark.req("D-48", "D-19")
+def test_the_person_sees_what_would_change_and_edited_arguments_are_what_runs() -> None:
     seen: list[Mapping[str, Any]] = []
 
     async def write(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
         seen.append(arguments)
         return "written"
 
+    def preview(arguments: Mapping[str, Any], folder: Path) -> str:
+        return f"+ {arguments['path']}"
+
     person = Person(Decision("edit", arguments={"path": "b"}))
-    lead = boss(write_once())
-    result = asking(person, lead, (Tool("write_it", "Writes.", {}, write, "write"),))
+    one = Tool("write_it", "Writes.", {}, write, "write", preview=preview)
+    result = asking(person, boss(write_once()), (one,))
     assert seen == [{"path": "b"}]
-    assert person.questions[0].arguments == {"path": "a"}
+    assert (person.questions[0].arguments, person.questions[0].detail) == ({"path": "a"}, "+ a")
     assert result.ok
-
-
-@pytest.mark.req("D-48", "D-19")
-def test_the_person_sees_what_would_change() -> None:
-    async def write(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
-        return "written"
-
-    one = Tool(
-        "write_it", "Writes.", {}, write, "write", preview=lambda a, folder: f"+ {a['path']}"
-    )
-    person = Person(Decision("yes"))
-    asking(person, boss(write_once()), (one,))
-    assert person.questions[0].detail == "+ a"
 
 
 @pytest.mark.req("D-48", "D-2")
@@ -301,21 +254,6 @@ def test_a_call_denied_as_no_one_can_be_asked_is_a_warning(project: Path) -> Non
     assert "no one can be prompted here; " in warning
 
 
-def names(**fields: Any) -> list[str]:
-    """Names of the tools that an agent is told of."""
-    log: list[Request] = []
-    play({"lead": recorded(log, said("done"))}, **fields)
-    return offered(log[0])
-
-
-@pytest.mark.req("D-20")
-def test_toolsets_and_aliases_stand_for_their_tools() -> None:
-    assert names(tools=("file_ops_readonly",)) == ["read_file", "list_dir", "find_files"]
-    assert names(tools=("file_ops", "search_files", "grep", "read_file")) == [
-        "read_file", "list_dir", "find_files", "write_file", "edit_file", "grep",
-    ]  # fmt: skip
-
-
 @pytest.mark.req("D-20", "X-40")
 def test_a_model_may_call_a_tool_by_its_alias(project: Any) -> None:
     (project / "a.txt").write_text("needle", "utf-8")
@@ -331,22 +269,31 @@ def test_a_model_may_call_a_tool_by_its_alias(project: Any) -> None:
     assert toolset == 'Unknown tool: "file_ops"', "it stands for several"
 
 
-@pytest.mark.req("D-44", "O-16", "O-32")
-def test_each_way_to_delegate_is_there_where_it_is_asked_for() -> None:
-    assert names() == []
-    assert names(sub_agents=("helper",)) == ["call_agent"]
-    assert names(sub_agents=("helper",), tools=("call_agent", "subagent")) == [
-        "call_agent",
-        "subagent",
-    ]
-    assert names(tools=("subagent", "spawn_agent", "delegate_task")) == [
-        "subagent",
-        "spawn_agent",
-        "delegate_task",
-    ]
-    off = SubAgentsConfig(enabled=False)
-    every = ("subagent", "spawn_agent", "delegate_task", "grep")
-    assert names(sub_agents=("helper",), tools=every, sub_agents_config=off) == ["grep"]
+HELPED = {"sub_agents": ("helper",)}
+ALL = ("subagent", "spawn_agent", "delegate_task")
+
+
+@pytest.mark.parametrize(
+    ("fields", "offers"),
+    [
+        ({"tools": ("file_ops_readonly",)}, ["read_file", "list_dir", "find_files"]),
+        ({"tools": ("file_ops", "search_files", "grep", "read_file")},
+         ["read_file", "list_dir", "find_files", "write_file", "edit_file", "grep"]),
+        ({}, []),
+        (HELPED, ["call_agent"]),
+        ({**HELPED, "tools": ("call_agent", "subagent")}, ["call_agent", "subagent"]),
+        ({"tools": ALL}, [*ALL]),
+        ({**HELPED, "tools": (*ALL, "grep"), "sub_agents_config": SubAgentsConfig(enabled=False)},
+         ["grep"]),
+    ],
+)  # fmt: skip
+@pytest.mark.req("D-20", "D-44", "O-16", "O-32")
+def test_toolsets_and_ways_to_delegate_are_there_where_they_are_asked_for(
+    fields: dict[str, Any], offers: list[str]
+) -> None:
+    log: list[Request] = []
+    play({"lead": recorded(log, said("done"))}, **fields)
+    assert offered(log[0]) == offers
 
 
 @pytest.mark.parametrize(

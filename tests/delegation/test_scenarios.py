@@ -161,13 +161,7 @@ def test_6_partial_two_turns_are_not_enough_and_what_was_found_is_told(sources: 
     )  # fmt: skip
     result = run(sources, rules, "Use a subagent with max_turns=2 to analyze all Rust files")
     child = result.children[0]
-    expected = {
-        "max_turns_reached": "true",
-        "completion_status": "incomplete",
-        "turns_used": "2",
-        "max_turns": "2",
-    }
-    assert expected.items() <= child.metadata.items()
+    assert child.metadata["completion_status"] == "incomplete"
     assert child.files_read == ("src/main.rs",)
     assert result.text == "Only main.rs was read so far."
     assert not heard(result)[0].is_error

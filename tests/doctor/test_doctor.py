@@ -12,7 +12,7 @@ import pytest
 
 from axe_nb import cli
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.agent_tables import SubAgentsConfig, TreeLimits
+from axe_nb.agents.agent_tables import TreeLimits
 from axe_nb.agents.user_config import config_path
 from axe_nb.commands.doctor import Finding, examine, problems
 from axe_nb.session.session import Session
@@ -167,29 +167,6 @@ def test_the_command_prints_the_same_and_fails_where_something_is_wrong(
     assert f"                   → {step}" in lines
     (project / "axe" / "agents" / "a.toml").unlink()
     assert cli.main(["doctor"]) == 0
-
-
-@pytest.mark.req("D-50", "D-51", "D-56")
-def test_what_an_agent_lifts_reaches_and_asks_is_noted() -> None:
-    asking = SubAgentsConfig(ask="person")
-    lifted = TreeLimits(max_requests=0, max_in_flight=0)
-    agents = (
-        Agent("wild", "script/echo", limits=lifted, allowed_hosts=("*",)),
-        Agent("lead", "script/echo", sub_agents=("shut",), sub_agents_config=asking),
-        Agent("shut", "script/echo", allowed_hosts=("*.python.org",), sub_agents_config=asking),
-    )
-    findings = found({agent.name: agent for agent in agents})
-    assert {agent.name: [told for _, told, _ in of(f"agent {agent.name}", findings)]
-            for agent in agents} == {
-        "wild": [
-            "limits.max_requests = 0, limits.max_in_flight = 0: no limit",
-            'allowed_hosts = ["*"]: fetch and commands can reach every host without asking',
-        ],
-        "lead": [
-            'sub_agents_config.ask = "person": its sub-agents ask you, with their place in the tree'
-        ],
-        "shut": [],
-    }  # fmt: skip
 
 
 def test_the_history_has_a_row_that_says_why_it_is_off(

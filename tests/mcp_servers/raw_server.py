@@ -109,13 +109,8 @@ def call(number, name, arguments):
     if name == "data":
         return {"content": [], "structuredContent": {"answer": [1, None, "é", float("inf")]}}
     if name == "ask":
-        send(
-            {
-                "id": "mine",
-                "method": "sampling/createMessage",
-                "params": {"messages": [], "maxTokens": 5},
-            }
-        )
+        params = {"messages": [], "maxTokens": 5}
+        send({"id": "mine", "method": "sampling/createMessage", "params": params})
         send({"id": "roots", "method": "roots/list"})
         answers = [json.loads(sys.stdin.readline()) for _ in range(2)]
         return json.dumps(["error" in answer for answer in answers])
@@ -145,11 +140,8 @@ def answer(message):
         return
     if method == "initialize":
         able = {"tools": {"listChanged": True}, "resources": {}, "prompts": {}}
-        result = {
-            "protocolVersion": params["protocolVersion"],
-            "capabilities": able,
-            "serverInfo": {"name": "raw", "version": "1"},
-        }
+        version, info = params["protocolVersion"], {"name": "raw", "version": "1"}
+        result = {"protocolVersion": version, "capabilities": able, "serverInfo": info}
     elif method == "tools/list":
         result = page(params) if MODE == "many" else {"tools": tools()}
     elif method == "tools/call":

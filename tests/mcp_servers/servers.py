@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,11 +14,9 @@ from axe_nb.session.session import Session
 from tests.engine.in_process import Stage
 from tests.engine.in_process import agent as make_agent
 from tests.node.packages import find_node, find_package
+from tests.waiting import eventually
 
 RAW = Path(__file__).with_name("raw_server.py").read_text("utf-8")
-
-LONGEST = 60.0
-"""Seconds that a test waits for something that has to happen."""
 
 
 def raw(mode: str = "usual", **table: Any) -> dict[str, Any]:
@@ -66,10 +63,7 @@ def play(on: Stage, agent: Agent, **overrides: Any) -> RunResult:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + LONGEST
-    while not condition():
-        assert time.monotonic() < until, "it did not happen"
-        time.sleep(0.05)
+    assert eventually(condition, 60), "it did not happen"
 
 
 def processes_with(mark: str) -> list[int]:

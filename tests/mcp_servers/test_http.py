@@ -53,21 +53,17 @@ def test_a_server_elsewhere_is_used_dies_and_is_used_again(
     monkeypatch.setenv("MEMO", "from the environment")
     port = find_port()
     table = {
-        "url": f"http://127.0.0.1:{port}{path}",
-        "transport": transport,
-        "headers": {"X-Memo": "${MEMO}"},
-        "start_timeout": 60,
-    }
-    servers = ({"name": "far", **table},)  # as in files of the Axe command line
+        "name": "far", "url": f"http://127.0.0.1:{port}{path}", "transport": transport,
+        "headers": {"X-Memo": "${MEMO}"}, "start_timeout": 60,
+    }  # fmt: skip
+    servers = (table,)  # as in files of the Axe command line
+    calls = (
+        call("far__add", a=2, b=3), call("far__header"), call("far__add", a="x"),
+        call("far__large"), call("far__die"),
+    )  # fmt: skip
     with stage() as on:
         with serving(transport, port):
-            result = play(
-                on,
-                caller(
-                    call("far__add", a=2, b=3), call("far__header"), call("far__add", a="x"),
-                    call("far__large"), call("far__die"), mcp_servers=servers,
-                ),
-            )  # fmt: skip
+            result = play(on, caller(*calls, mcp_servers=servers))
         assert texts(result, 0) == ["5"], result
         assert texts(result, 1) == ["from the environment"]
         for turn in (2, 3, 4):
@@ -120,9 +116,8 @@ def test_an_address_without_a_server_is_an_error_that_names_it(path: str) -> Non
         server.server_close()
     assert hits
     assert 'MCP server "far" did not start' in str(raised.value)
-    assert (
-        "sent a compressed reply, which was not requested" in str(raised.value)
-    ) == path.startswith("/zip")
+    is_refused = "sent a compressed reply, which was not requested" in str(raised.value)
+    assert is_refused == path.startswith("/zip")
     assert "\n" not in str(raised.value)
     assert len(str(raised.value)) < 600
     assert "mcp_servers.far.url" in raised.value.hint

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,9 @@ from axe_nb import Agent, ConfigError, Request, ToolCall, call, mcp_prompt
 from axe_nb.agents.user_config import config_path
 from axe_nb.commands.actions import format_tools
 from axe_nb.commands.doctor import Finding
-from axe_nb.mcp_servers.connection import ListedTool, Listing
+from axe_nb.mcp_servers.connection import Listing
+from axe_nb.messages import ToolSpec
+from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
 from axe_nb.views import agent_summary
 from tests.engine.in_process import agent, heard, texts
@@ -82,10 +86,6 @@ def test_ten_thousand_tools_are_cut_but_each_can_be_named() -> None:
 
 
 def warnings_of(on: Any) -> tuple[str, ...]:
-    import asyncio
-
-    from axe_nb.session.runs import RunRequest
-
     return asyncio.run(on.session.plan(RunRequest(agent=on.root))).warnings
 
 
@@ -106,7 +106,7 @@ def test_hostile_names_and_texts_are_bounded_and_cleaned() -> None:
 
 def test_names_of_tools_never_collide() -> None:
     names = ["a b", "a_b", "a.b", "a/b", "", "x" * 80, "x" * 81, "ä", "ö", "é"]
-    tools = tuple(ListedTool(name, "", {}) for name in names)
+    tools = tuple(ToolSpec(name, "", {}) for name in names)
     named = Listing(tools).name_tools("s")
     assert len(named) == len(names)
     assert named["s__a_b"].name == "a_b"
@@ -172,13 +172,6 @@ def test_servers_of_the_settings_are_named_by_agents_and_listed() -> None:
         assert max(map(len, text.split("\n"))) < 200
 
 
-@pytest.mark.usefixtures("ended")
-def test_a_mistake_in_the_settings_names_file_and_key() -> None:
-    settle("raw", {**raw(), "start_timeout": 0})
-    with pytest.raises(ConfigError, match=r"mcp_servers\.raw\.start_timeout must be more than 0"):
-        axe_nb.run(agent("namer", "done"), "go", display=False)
-
-
 def test_a_variable_that_is_not_set_is_an_error_that_names_it() -> None:
     servers = {"raw": raw(env={"TOKEN": "${NO_SUCH_VARIABLE}"})}
     with stage() as on, pytest.raises(ConfigError, match="NO_SUCH_VARIABLE, which is not set"):
@@ -232,8 +225,6 @@ def test_a_copy_has_only_the_servers_of_the_tools_that_it_is_given() -> None:
 def test_the_extra_is_named_where_the_package_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import subprocess
-
     code = """
 import sys
 sys.modules["mcp"] = None

@@ -138,7 +138,7 @@ def test_a_mistake_is_an_error_of_the_cell_with_what_was_meant(cells: Kernel) ->
         ("%axe echo hi", "UsageError", "start a cell with %%axe echo and put the prompt below it"),
         ("%axe start", "UsageError", "it is a terminal command: axe-nb start"),
         ("%axe budget x", "UsageError", "takes US dollars, as in 0.40, not"),
-        ("%axe history --delete last", "UsageError", "takes the id of a run, as in 17, not"),
+        ("%axe history --delete last", "UsageError", "takes a whole number, as in 2, not"),
         ("%axe env nothing", "ConfigError", 'cannot read "nothing": No such file'),
         ("%axe show", "UsageError", "usage: %axe show [--agents-dir D] NAME"),
         ("%axe reset --agent", "UsageError", "did you mean --agents?"),

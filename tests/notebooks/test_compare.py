@@ -8,8 +8,7 @@ from typing import Any
 import nbformat
 import pytest
 
-from axe_nb.testing.check import Problem, describe_problems, find_problems, normalize
-from axe_nb.testing.headless import HeadlessRun
+from axe_nb.testing.check import HeadlessRun, Problem, describe_problems, find_problems, normalize
 
 v4 = nbformat.v4
 

@@ -13,8 +13,7 @@ import nbformat
 import pytest
 
 from axe_nb.cli import main
-from axe_nb.testing.check import find_problems
-from axe_nb.testing.headless import find_failure, make_environment, run_headless
+from axe_nb.testing.check import find_failure, find_problems, make_environment, run_headless
 from axe_nb.testing.lesson import exercise_of
 from tests.lessons import FOLDER, SOLVED
 from tests.nb.kernels import UNLOAD

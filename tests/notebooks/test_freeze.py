@@ -17,7 +17,7 @@ import pytest
 import axe_nb
 from axe_nb import script, script_server
 from axe_nb.cli import main
-from axe_nb.testing import headless
+from axe_nb.testing import check
 
 GUIDE = """\
 name = "guide"
@@ -139,7 +139,7 @@ def test_notebooks_are_found_in_folders(project: Path, capsys: pytest.CaptureFix
         path = project / name
         path.parent.mkdir(exist_ok=True)
         path.touch()
-    found = [path.as_posix() for path in headless.find_notebooks([".", "a.ipynb"])]
+    found = [path.as_posix() for path in check.find_notebooks([".", "a.ipynb"])]
     assert found == ["a.ipynb", "below/b.ipynb"]
     assert main(["check", "none.ipynb"]) == 2
     assert capsys.readouterr().err.startswith('error: no notebook found: "none.ipynb"\n')
@@ -149,11 +149,11 @@ def test_notebooks_are_found_in_folders(project: Path, capsys: pytest.CaptureFix
 def test_a_closed_network_leaves_the_own_machine_and_no_other(event: str) -> None:
     def ask(host: str) -> None:
         is_name = event == "socket.getaddrinfo"
-        headless.refuse_network(event, (host, 80) if is_name else (None, (host, 80)))
+        check.refuse_network(event, (host, 80) if is_name else (None, (host, 80)))
 
     for host in ("127.0.0.1", "::1", "localhost", "0.0.0.0", ""):
         ask(host)
-    headless.refuse_network("socket.connect", (None, "/run/a.sock"))
+    check.refuse_network("socket.connect", (None, "/run/a.sock"))
     for host in ("192.0.2.1", "example.org", "fe80::1%eth0"):
         with pytest.raises(ConnectionRefusedError, match=re.escape(host)):
             ask(host)

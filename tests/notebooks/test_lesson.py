@@ -10,7 +10,7 @@ import nbformat
 import pytest
 
 from axe_nb.cli import main
-from axe_nb.testing.headless import HeadlessRun
+from axe_nb.testing.check import HeadlessRun
 from axe_nb.testing.lesson import (
     copy_folder,
     exercise_of,

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from axe_nb.errors import ProviderError
-from axe_nb.messages import Message, Request, Response, ToolParameter, ToolSpec
+from axe_nb.messages import (
+    Delta,
+    Message,
+    Request,
+    Response,
+    ToolCall,
+    ToolParameter,
+    ToolSpec,
+    Usage,
+)
 from axe_nb.providers import anthropic, ollama, openai, responses
 from axe_nb.providers.protocol import Provider, Server, find_secrets
+from axe_nb.scripting.wire import WIRES
 
 KEY = "sk-canary-0123456789abcdef"
 
@@ -41,7 +52,7 @@ class Answer:
 
     text: Sequence[str] = ()
     reasoning: Sequence[str] = ()
-    calls: Sequence[tuple[str | None, str, Sequence[str]]] = ()
+    calls: Sequence[tuple[str, str, Sequence[str]]] = ()
     """(id, name, pieces of the JSON of its arguments)"""
     stop: str = "stop"
 
@@ -65,9 +76,13 @@ class Dialect:
         return asyncio.run(self.make(base_url, key).send(request or ask()))
 
     def reply(self, text: str, calls: Sequence[Call], stop: str) -> dict[str, Any]:
-        """The body of a whole reply, with 5 input and 7 output tokens."""
-        written = [(id, name, (json.dumps(arguments),)) for id, name, arguments in calls]
-        return write_whole(self.name, Answer(text=(text,) * bool(text), calls=written, stop=stop))
+        """The body of a whole reply; calls may lack their ids."""
+        written = [(f"#{n}", call[1], [json.dumps(call[2])]) for n, call in enumerate(calls)]
+        body, _ = write(self.name, Answer(text=[text] * bool(text), calls=written, stop=stop))
+        ids = {json.dumps(f"#{n}"): json.dumps(call[0]) for n, call in enumerate(calls)}
+        whole = re.sub('"#[0-9]+"', lambda found: ids[found[0]], json.dumps(body))
+        reply: dict[str, Any] = json.loads(whole)
+        return reply
 
     def __str__(self) -> str:
         return self.name
@@ -111,93 +126,31 @@ def make_response(items: Sequence[dict[str, Any]], stop: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _whole_openai(answer: Answer) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": "assistant", "content": "".join(answer.text)}
-    if answer.reasoning:
-        message["reasoning_content"] = "".join(answer.reasoning)
-    if answer.calls:
-        message["tool_calls"] = [
-            {"id": id, "type": "function", "function": {"name": n, "arguments": "".join(pieces)}}
-            for id, n, pieces in answer.calls
-        ]
-    return {
-        "choices": [{"index": 0, "message": message, "finish_reason": answer.stop}],
-        "usage": {"prompt_tokens": 5, "completion_tokens": 7},
-    }
-
-
-def anthropic_blocks(answer: Answer) -> Iterator[tuple[dict[str, Any], str, Sequence[str]]]:
-    """(start of the block, key of its pieces, pieces)."""
-    if answer.reasoning:
-        yield {"type": "thinking", "thinking": "", "signature": ""}, "thinking", answer.reasoning
-    if answer.text:
-        yield {"type": "text", "text": ""}, "text", answer.text
-    for id, name, pieces in answer.calls:
-        yield {"type": "tool_use", "id": id, "name": name, "input": {}}, "partial_json", pieces
-
-
-def _whole_anthropic(answer: Answer) -> dict[str, Any]:
-    blocks = []
-    for block, key, pieces in anthropic_blocks(answer):
-        if key == "partial_json":
-            blocks.append({**block, "input": json.loads("".join(pieces) or "{}")})
-        else:
-            signed = {"signature": "s"} if key == "thinking" else {}
-            blocks.append({**block, key: "".join(pieces), **signed})
-    usage = {"input_tokens": 5, "output_tokens": 7}
-    return {"id": "m", "content": blocks, "stop_reason": answer.stop, "usage": usage}
-
-
 def make_reasoning(*summary: str) -> dict[str, Any]:
     """A reasoning item of the Responses API."""
     parts = [{"type": "summary_text", "text": text} for text in summary]
     return {"type": "reasoning", "id": "rs_1", "summary": parts, "encrypted_content": "e"}
 
 
-def list_items(answer: Answer) -> Iterator[tuple[dict[str, Any], str, Sequence[str]]]:
-    """(item, event of its pieces, pieces)"""
-    if answer.reasoning:
-        item = make_reasoning("".join(answer.reasoning))
-        yield item, "response.reasoning_summary_text.delta", answer.reasoning
-    if answer.text:
-        yield make_message("".join(answer.text)), "response.output_text.delta", answer.text
-    for number, (id, name, pieces) in enumerate(answer.calls):
-        item = make_call(number, id, name, "".join(pieces))
-        yield item, "response.function_call_arguments.delta", pieces
+def write(protocol: Any, answer: Answer) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The body of a whole reply, with 5 input and 7 output tokens, and the events of a stream.
 
+    They are as script servers write them, which clients of the vendors read elsewhere.
+    """
+    calls = tuple(
+        ToolCall(id, name, json.loads("".join(pieces) or "{}")) for id, name, pieces in answer.calls
+    )
+    text, thought = "".join(answer.text), "".join(answer.reasoning)
+    response = Response(text, calls, answer.stop, Usage(5, 7), reasoning=thought)
+    wire = WIRES[protocol](ask(), input_tokens=5, wants_usage=True)
+    wire.calls += calls
+    deltas = [Delta(piece, "reasoning") for piece in answer.reasoning]
+    deltas += [Delta(piece) for piece in answer.text]
+    for number, (_, _, pieces) in enumerate(answer.calls):
+        deltas += [Delta(piece, "arguments", number) for piece in pieces or [""]]
+    events = [*wire.begin(), *(e for delta in deltas for e in wire.add(delta)), *wire.end(response)]
+    return wire.whole(response), events
 
-def _whole_responses(answer: Answer) -> dict[str, Any]:
-    return make_response([item for item, _, _ in list_items(answer)], answer.stop)
-
-
-def ollama_calls(answer: Answer) -> list[dict[str, Any]]:
-    return [
-        {"id": id, "function": {"name": name, "arguments": json.loads("".join(pieces) or "{}")}}
-        for id, name, pieces in answer.calls
-    ]
-
-
-def _whole_ollama(answer: Answer) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": "assistant", "content": "".join(answer.text)}
-    if answer.reasoning:
-        message["thinking"] = "".join(answer.reasoning)
-    if calls := ollama_calls(answer):
-        message["tool_calls"] = calls
-    end = {"done": True, "done_reason": answer.stop, "prompt_eval_count": 5, "eval_count": 7}
-    return {"message": message, **end}
-
-
-def write_whole(protocol: str, answer: Answer) -> dict[str, Any]:
-    """The body of a whole reply."""
-    return WHOLE[protocol](answer)
-
-
-WHOLE = {
-    "anthropic": _whole_anthropic,
-    "openai": _whole_openai,
-    "responses": _whole_responses,
-    "ollama": _whole_ollama,
-}
 
 DIALECTS = (
     Dialect(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import copy
 import json
+import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import pytest
@@ -69,24 +70,8 @@ def _without_params(body: dict[str, Any], request: Request) -> dict[str, Any]:
 
 
 @cache
-def _anthropic() -> TypeAdapter[Any]:
-    from anthropic.types.message_create_params import MessageCreateParams
-
-    return TypeAdapter(MessageCreateParams)
-
-
-@cache
-def _openai() -> TypeAdapter[Any]:
-    from openai.types.chat.completion_create_params import CompletionCreateParams
-
-    return TypeAdapter(CompletionCreateParams)
-
-
-@cache
-def _responses() -> TypeAdapter[Any]:
-    from openai.types.responses.response_create_params import ResponseCreateParams
-
-    return TypeAdapter(ResponseCreateParams)
+def _load(kind: str) -> TypeAdapter[Any]:
+    return TypeAdapter(pkgutil.resolve_name(kind))
 
 
 def _without_extensions(body: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -100,8 +85,9 @@ def _without_extensions(body: Mapping[str, Any]) -> Mapping[str, Any]:
     return body
 
 
-def _as_typed(adapter: TypeAdapter[Any], body: Mapping[str, Any]) -> None:
-    assert _consumed(adapter.validate_python(body)) == body, "the SDK knows less than was sent"
+def _as_typed(kind: str, body: Mapping[str, Any]) -> None:
+    read = _load(kind).validate_python(body)
+    assert _consumed(read) == body, "the SDK knows less than was sent"
 
 
 def _consumed(value: Any) -> Any:
@@ -144,8 +130,13 @@ def _ollama(body: Mapping[str, Any]) -> None:
 
 
 CHECKS: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
-    "anthropic": lambda body: _as_typed(_anthropic(), body),
-    "openai": lambda body: _as_typed(_openai(), _without_extensions(body)),
-    "responses": lambda body: _as_typed(_responses(), body),
+    "anthropic": partial(_as_typed, "anthropic.types.message_create_params.MessageCreateParams"),
+    "openai": lambda body: _as_typed(
+        "openai.types.chat.completion_create_params.CompletionCreateParams",
+        _without_extensions(body),
+    ),
+    "responses": partial(
+        _as_typed, "openai.types.responses.response_create_params.ResponseCreateParams"
+    ),
     "ollama": _ollama,
 }

@@ -16,16 +16,7 @@ from axe_nb.messages import Delta, DeltaKind, Response
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import read_reply
 from axe_nb.providers.streaming import StreamedReply
-from tests.providers.dialects import (
-    KEY,
-    MODULES,
-    Answer,
-    anthropic_blocks,
-    list_items,
-    ollama_calls,
-    secrets_of,
-    write_whole,
-)
+from tests.providers.dialects import KEY, MODULES, Answer, secrets_of, write
 
 
 @dataclass(frozen=True)
@@ -108,73 +99,18 @@ def chunk(delta: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Any]
     return {"id": "c", "object": "chat.completion.chunk", "model": "m", "choices": [choice]}
 
 
-def _stream_openai(answer: Answer) -> bytes:
-    chunks = [chunk({"role": "assistant", "content": ""})]
-    chunks += [chunk({"reasoning_content": piece}) for piece in answer.reasoning]
-    chunks += [chunk({"content": piece}) for piece in answer.text]
-    for index, (id, name, pieces) in enumerate(answer.calls):
-        function = {"name": name, "arguments": ""}
-        call = {"index": index, "id": id, "type": "function", "function": function}
-        chunks.append(chunk({"tool_calls": [call]}))
-        chunks += [
-            chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
-            for piece in pieces
-        ]
-    chunks.append(chunk(finish_reason=answer.stop))
-    usage = {"prompt_tokens": 5, "completion_tokens": 7}
-    return sse(*chunks, {"choices": [], "usage": usage}, "[DONE]")
+def write_stream(protocol: str, answer: Answer) -> bytes:
+    _, events = write(protocol, answer)
+    if protocol == "ollama":
+        return b"".join(json.dumps(line).encode() + b"\n" for line in events)
+    return sse(*events, *(["[DONE]"] if protocol == "openai" else []), named=protocol != "openai")
 
 
-def _stream_anthropic(answer: Answer) -> bytes:
-    kinds = {"thinking": "thinking", "text": "text", "partial_json": "input_json"}
-    start = {"id": "m", "content": [], "usage": {"input_tokens": 5, "output_tokens": 1}}
-    events: list[dict[str, Any]] = [{"type": "message_start", "message": start}]
-    for index, (block, key, pieces) in enumerate(anthropic_blocks(answer)):
-        at = {"index": index}
-        events.append({"type": "content_block_start", **at, "content_block": block})
-        for piece in pieces:
-            delta = {"type": f"{kinds[key]}_delta", key: piece}
-            events.append({"type": "content_block_delta", **at, "delta": delta})
-        if key == "thinking":
-            delta = {"type": "signature_delta", "signature": "s"}
-            events.append({"type": "content_block_delta", **at, "delta": delta})
-        events.append({"type": "content_block_stop", **at})
-    end = {"delta": {"stop_reason": answer.stop}, "usage": {"output_tokens": 7}}
-    return sse(*events, {"type": "message_delta", **end}, {"type": "message_stop"}, named=True)
+def write_whole(protocol: str, answer: Answer) -> dict[str, Any]:
+    return write(protocol, answer)[0]
 
 
-def _stream_responses(answer: Answer) -> bytes:
-    whole = write_whole("responses", answer)
-    begun = {**whole, "status": "in_progress", "output": [], "usage": None}
-    events: list[dict[str, Any]] = [{"type": "response.created", "response": begun}]
-    for index, (item, kind, pieces) in enumerate(list_items(answer)):
-        at = {"output_index": index, "item_id": item["id"]}
-        empty = {"content": [], "arguments": "", "summary": [], "encrypted_content": ""}
-        begun = {key: empty.get(key, value) for key, value in item.items()}
-        events.append({"type": "response.output_item.added", **at, "item": begun})
-        events += [{"type": kind, **at, "delta": piece} for piece in pieces]
-        events.append({"type": "response.output_item.done", **at, "item": item})
-    events.append({"type": f"response.{whole['status']}", "response": whole})
-    return sse(*events, named=True)
-
-
-def _stream_ollama(answer: Answer) -> bytes:
-    parts: list[dict[str, Any]] = [{"thinking": piece} for piece in answer.reasoning]
-    parts += [{"content": piece} for piece in answer.text]
-    parts += [{"content": "", "tool_calls": [call]} for call in ollama_calls(answer)]
-    lines = [{"message": {"role": "assistant", **part}, "done": False} for part in parts]
-    end = {"done": True, "done_reason": answer.stop, "prompt_eval_count": 5, "eval_count": 7}
-    lines.append({"message": {"role": "assistant", "content": ""}, **end})
-    return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
-
-
-STREAMS = {
-    "anthropic": _stream_anthropic,
-    "openai": _stream_openai,
-    "responses": _stream_responses,
-    "ollama": _stream_ollama,
-}
 FORMS: Mapping[str, tuple[Callable[[Answer], bytes], Callable[[Answer], dict[str, Any]]]] = {
-    name: (written, partial(write_whole, name)) for name, written in STREAMS.items()
+    name: (partial(write_stream, name), partial(write_whole, name)) for name in MODULES
 }
 """Protocol → (answer → stream, answer → body of a whole reply)."""

@@ -11,9 +11,9 @@ import axe_nb
 from axe_nb import Agent
 from axe_nb.agents.provider_table import PROTOCOLS, PROVIDERS
 from axe_nb.agents.user_config import Config
+from axe_nb.commands import doctor
 from axe_nb.engine.make_provider import server
 from axe_nb.errors import ProviderError
-from axe_nb.providers import listing
 from tests.providers.dialects import BY_NAME, KEY
 from tests.providers.raw_server import always, raw_server, reply
 
@@ -90,7 +90,7 @@ def test_the_address_that_is_asked_is_shown(
     protocol: str, given: str, shown: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(f"AXE_{protocol.upper()}_BASE_URL", given)
-    assert listing.address(server(protocol, Config())) == shown
+    assert doctor.format_address(server(protocol, Config())) == shown
 
 
 QUERIES = {
@@ -122,7 +122,7 @@ def test_every_request_has_the_query_of_the_base_url(
         monkeypatch.setenv(f"AXE_{protocol.upper()}_BASE_URL", f"{server_.url}{path}?{given}")
         agent = Agent("a", f"{protocol}/m")
         assert axe_nb.run(agent, "hi").text == "hello"
-        assert asyncio.run(listing.models(server(protocol, Config()))) == ("m",)
+        assert asyncio.run(doctor.list_models(server(protocol, Config()))) == ["m"]
         asked = [request.start.split(" ")[1] for request in server_.requests]
     assert asked == [chat + sent, models + sent]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import json
 import socket
 import ssl
@@ -13,7 +12,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 import axe_nb
@@ -21,7 +19,6 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.user_config import config_path
 from axe_nb.errors import ProviderError
 from axe_nb.providers.openai import OpenAI
-from axe_nb.providers.transport import make_connection_error
 from tests.providers.conftest import OwnCA
 from tests.providers.dialects import BY_NAME, KEY, ask
 from tests.providers.raw_server import Peer, always, raw_server, reply
@@ -33,13 +30,6 @@ def failure(url: str) -> ProviderError:
     with pytest.raises(ProviderError) as raised:
         asyncio.run(OpenAI(url, KEY).send(ask()))
     return raised.value
-
-
-def caused_by(cause: Exception) -> ProviderError:
-    """The error for a failure that no test can bring about on every machine."""
-    error = httpx.ConnectError(str(cause))
-    error.__cause__ = cause
-    return make_connection_error(OpenAI("http://models.example", KEY), error)
 
 
 @pytest.mark.req("B-5")
@@ -115,15 +105,6 @@ def test_a_handshake_that_is_cut_is_named_and_may_be_tried_again() -> None:
     with raw_server(answer) as server:
         error = failure(server.url.replace("http:", "https:"))
     assert error.detail.endswith(": the connection was closed during the TLS handshake")
-    assert error.retryable
-
-
-@pytest.mark.req("B-5")
-@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
-def test_too_many_open_files_are_named_with_the_limit_to_raise(number: int) -> None:
-    error = caused_by(OSError(number, "Too many open files"))
-    assert error.detail == "too many open files: no connection to http://models.example"
-    assert "`ulimit -n`" in error.hint
     assert error.retryable
 
 

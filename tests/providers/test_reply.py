@@ -186,10 +186,21 @@ def test_a_prompt_that_the_provider_rejects_is_a_refusal(
         # hostile
         (400, {"message": "no", "code": "a\nb_code", "type": "a" * 61}, "bad_request: no"),
         (400, {"message": "no", "code": "sk-ant-api03-" + "a1B2" * 8}, "bad_request: no (***)"),
+        # with the status of success
+        (200, {"type": "overloaded_error", "message": "Overloaded"},
+         "overloaded: the server is too busy (Overloaded)"),
+        (200, {"type": "rate_limit_error", "message": "slow"}, "rate_limit: slow"),
+        (200, {"type": "authentication_error", "message": "key"}, "auth: key"),
+        (200, {"type": "invalid_request_error", "message": "bad"}, "bad_request: bad"),
+        (200, {"type": ["?"], "message": "odd"}, "server: odd"),
+        (200, {"code": 429, "message": "upstream"}, "rate_limit: upstream"),
+        (200, {"code": "500"}, "server: the reply reports an error"),
+        (200, "model runner has stopped", "server: model runner has stopped"),
     ],
 )  # fmt: skip
-def test_a_code_that_says_more_than_the_message_is_shown_once(
-    status: int, error: dict[str, Any], expected: str
+@pytest.mark.req("B-5")
+def test_an_error_has_its_category_and_a_code_that_says_more_than_its_message(
+    status: int, error: Any, expected: str
 ) -> None:
     assert str(failure(status, {"error": error})) == expected
 
@@ -292,27 +303,6 @@ def test_odd_json_is_read_all_the_same() -> None:
     )
 
 
-@pytest.mark.req("B-5")
-@pytest.mark.parametrize(
-    ("error", "expected"),
-    [
-        (
-            {"type": "overloaded_error", "message": "Overloaded"},
-            "overloaded: the server is too busy (Overloaded)",
-        ),
-        ({"type": "rate_limit_error", "message": "slow"}, "rate_limit: slow"),
-        ({"type": "authentication_error", "message": "key"}, "auth: key"),
-        ({"type": "invalid_request_error", "message": "bad"}, "bad_request: bad"),
-        ({"type": ["?"], "message": "odd"}, "server: odd"),
-        ({"code": 429, "message": "upstream"}, "rate_limit: upstream"),
-        ({"code": "500"}, "server: the reply reports an error"),
-        ("model runner has stopped", "server: model runner has stopped"),
-    ],
-)
-def test_an_error_in_a_reply_of_status_200_is_an_error(error: Any, expected: str) -> None:
-    assert str(failure(200, {"error": error})) == expected
-
-
 @pytest.mark.req("B-3")
 @pytest.mark.parametrize("status", [200, 400, 401, 502])
 def test_the_key_is_taken_out_wherever_the_server_repeats_it(status: int) -> None:
@@ -400,9 +390,6 @@ def test_retry_after_may_be_a_date_in_any_form(form: str, monkeypatch: pytest.Mo
 )
 def test_an_error_has_a_next_step(status: int, provider: str, expected: str) -> None:
     assert expected in failure(status, {"error": "no"}, provider=provider).hint
-
-
-def test_a_bad_request_about_the_key_is_told_as_such() -> None:
     error = failure(400, [{"error": {"message": "API key not valid.", "code": 400}}])  # Gemini's
     assert (error.category, error.retryable) == ("auth", False)
     assert "OPENAI_API_KEY" in error.hint
@@ -490,18 +477,13 @@ def test_a_conversation_that_is_too_long_is_to_be_shortened(text: str, status: i
     assert error.category == ("server" if status == 500 else "bad_request")
 
 
-@pytest.mark.parametrize("text", USED_UP)
-def test_an_account_without_credit_is_told_to_look_there(text: str) -> None:
-    error = failure(429, {"error": {"message": text}})
-    assert "check the plan and billing" in error.hint
-    assert not error.retryable
-
-
-@pytest.mark.parametrize(
-    "text", ["input is too long for a name", "the context is missing", "not the completion"]
-)
-def test_other_words_mean_nothing(text: str) -> None:
-    assert failure(400, {"error": {"message": text}}).hint == ""
+def test_an_account_without_credit_is_told_to_look_there_and_other_words_mean_nothing() -> None:
+    for text in USED_UP:
+        error = failure(429, {"error": {"message": text}})
+        assert "check the plan and billing" in error.hint, text
+        assert not error.retryable
+    for text in ("input is too long for a name", "the context is missing", "not the completion"):
+        assert failure(400, {"error": {"message": text}}).hint == ""
 
 
 TOOLS = ask(tools=(CALL_AGENT,))
@@ -509,42 +491,35 @@ TOOLS = ask(tools=(CALL_AGENT,))
 
 @pytest.mark.req("D-30")
 @pytest.mark.parametrize(
-    "message",
+    ("message", "parameter", "is_about_tools"),
     [
-        "m does not support tools", "m does not support function calling",
-        "tools are not supported by this model", "Tool use is not supported",
-        "there is no support for tools",
-        "function_call is not supported", "tool_calls are not supported",
-        '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set',
-    ],
-)  # fmt: skip
-def test_a_model_that_cannot_use_tools_is_named(message: str) -> None:
-    body = json.dumps({"error": {"message": message, "param": None}}).encode()
-    with pytest.raises(ProviderError, match='model "m" cannot use tools: ') as raised:
-        read_reply(PROVIDERS["openai"], 400, {}, body, request=TOOLS)
-    assert raised.value.hint.startswith("choose another model")
-    with pytest.raises(ProviderError) as raised:
-        read_reply(PROVIDERS["openai"], 400, {}, body, request=ask())
-    assert "cannot use" not in raised.value.message
-
-
-@pytest.mark.req("D-30")
-@pytest.mark.parametrize(
-    ("message", "parameter"),
-    [
+        ("m does not support tools", None, True),
+        ("m does not support function calling", None, True),
+        ("tools are not supported by this model", None, True),
+        ("Tool use is not supported", None, True),
+        ("there is no support for tools", None, True),
+        ("function_call is not supported", None, True),
+        ("tool_calls are not supported", None, True),
+        ('"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set',
+         None, True),
         ("Unsupported parameter: 'parallel_tool_calls' is not supported with this model.",
-         "parallel_tool_calls"),
-        ("tool_choice 'required' is not supported", "tool_choice"),
-        ("Function tools with reasoning_effort are not supported for m", "reasoning_effort"),
-        ("tool_choice 'required' is not supported", None),
-        ("m does not support parallel tool calls", None),
-        ("a toolbox is not supported", None),
+         "parallel_tool_calls", False),
+        ("tool_choice 'required' is not supported", "tool_choice", False),
+        ("Function tools with reasoning_effort are not supported for m", "reasoning_effort", False),
+        ("tool_choice 'required' is not supported", None, False),
+        ("m does not support parallel tool calls", None, False),
+        ("a toolbox is not supported", None, False),
     ],
 )  # fmt: skip
-def test_a_refused_parameter_about_tools_is_no_model_without_them(
-    message: str, parameter: str | None
+def test_a_model_that_cannot_use_tools_is_named_but_not_for_a_refused_parameter(
+    message: str, parameter: str | None, is_about_tools: bool
 ) -> None:
     body = json.dumps({"error": {"message": message, "param": parameter}}).encode()
-    with pytest.raises(ProviderError) as raised:
-        read_reply(PROVIDERS["openai"], 400, {}, body, request=TOOLS)
-    assert raised.value.detail == message
+    for request in (TOOLS, ask()):
+        with pytest.raises(ProviderError) as raised:
+            read_reply(PROVIDERS["openai"], 400, {}, body, request=request)
+        if request is TOOLS and is_about_tools:
+            assert raised.value.detail == f'model "m" cannot use tools: {message}'
+            assert raised.value.hint.startswith("choose another model")
+        else:
+            assert raised.value.detail == message

@@ -28,7 +28,7 @@ from tests.providers.streams import (
     single_bytes,
     sse,
 )
-from tests.wire.replay import FIXTURES
+from tests.wire.replay import FIXTURES, bytes_of
 
 each = pytest.mark.parametrize("dialect", DIALECTS, ids=str)
 
@@ -39,14 +39,9 @@ ANSWER = Answer(
 )
 
 
-def bytes_of(name: str) -> bytes:
-    parts = FIXTURES[name]["stream"]
-    return b"".join(bytes.fromhex(p["hex"]) if isinstance(p, dict) else p.encode() for p in parts)
-
-
 @pytest.mark.parametrize("name", [n for n, fixture in FIXTURES.items() if "stream" in fixture])
 def test_the_cuts_between_pieces_do_not_matter(name: str) -> None:
-    stream, protocol = bytes_of(name), FIXTURES[name]["protocol"]
+    stream, protocol = bytes_of(FIXTURES[name]), FIXTURES[name]["protocol"]
     whole = read_stream(protocol, [stream])
     for pieces in (single_bytes(stream), *(cut(stream, seed) for seed in range(20))):
         assert same(read_stream(protocol, pieces), whole)
@@ -368,25 +363,6 @@ def test_anthropic_blocks_go_back_as_they_came() -> None:
     ]  # fmt: skip
 
 
-def test_ollama_calls_may_come_in_any_line() -> None:
-    def call(x: int) -> dict[str, Any]:
-        return {"function": {"name": "f", "arguments": {"x": x}}}
-
-    lines: list[dict[str, Any]] = [
-        {"message": {"thinking": "hm"}},
-        {"message": {"tool_calls": [call(1)]}},
-        {"message": {"content": "a", "tool_calls": [call(2), call(3)]}},
-        {"message": {"content": "b"}},
-        {"done": True, "done_reason": "stop"},
-    ]
-    outcome = read_stream("ollama", [b"\n".join(json.dumps(line).encode() for line in lines)])
-    assert outcome.response
-    assert outcome.response.content == "ab"
-    assert [c.arguments["x"] for c in outcome.response.tool_calls] == [1, 2, 3]
-    assert outcome.response.echo == {"ollama": "hm"}
-    assert [outcome.joined("arguments", n) for n in range(3)] == ['{"x":1}', '{"x":2}', '{"x":3}']
-
-
 END = chunk(finish_reason="stop")
 
 
@@ -454,40 +430,34 @@ REST = {"index": 0, "function": {"arguments": "}"}}
 
 
 @pytest.mark.parametrize(
-    "deltas",
+    ("deltas", "is_whole"),
     [
-        [{"content": "hi"}],
-        [{"content": [{"type": "text", "text": "hi"}]}],
-        [{"tool_calls": [CALL]}, {"tool_calls": [REST]}],
-        [{"content": "hi"}, {"tool_calls": [CALL]}, {"tool_calls": [REST]}],
+        ([{"content": "hi"}], True),
+        ([{"content": [{"type": "text", "text": "hi"}]}], True),
+        ([{"tool_calls": [CALL]}, {"tool_calls": [REST]}], True),
+        ([{"content": "hi"}, {"tool_calls": [CALL]}, {"tool_calls": [REST]}], True),
+        ([], False),
+        ([{"role": "assistant", "content": ""}], False),
+        ([{"reasoning_content": "hm"}], False),
+        ([{"tool_calls": [CALL]}], False),
+        ([{"content": "hi"}, {"tool_calls": [CALL]}], False),
+        ([{"tool_calls": [{"id": "a", "function": {"name": "f", "arguments": ""}}]}], False),
     ],
 )
 @pytest.mark.req("D-31")
-def test_the_end_mark_completes_an_answer_without_a_finish_reason(deltas: list[Any]) -> None:
+def test_the_end_mark_alone_completes_an_answer_unless_it_may_be_cut(
+    deltas: list[Any], is_whole: bool
+) -> None:
     outcome = read_stream("openai", [sse(*map(chunk, deltas), "[DONE]")])
+    if not is_whole:
+        assert outcome.error
+        assert "before the answer was complete" in outcome.error.detail
+        assert outcome.error.partial_text == outcome.joined("text")
+        return
     assert outcome.response, outcome.error
     assert outcome.response.content == outcome.joined("text")
     assert [call.arguments for call in outcome.response.tool_calls] in ([], [{"x": 1}])
     assert outcome.response.stop_reason == ""
-
-
-@pytest.mark.parametrize(
-    "deltas",
-    [
-        [],
-        [{"role": "assistant", "content": ""}],
-        [{"reasoning_content": "hm"}],
-        [{"tool_calls": [CALL]}],
-        [{"content": "hi"}, {"tool_calls": [CALL]}],
-        [{"tool_calls": [{"index": 0, "id": "a", "function": {"name": "f", "arguments": ""}}]}],
-    ],
-)
-@pytest.mark.req("D-31")
-def test_the_end_mark_alone_completes_no_answer_that_may_be_cut(deltas: list[Any]) -> None:
-    outcome = read_stream("openai", [sse(*map(chunk, deltas), "[DONE]")])
-    assert outcome.error
-    assert "before the answer was complete" in outcome.error.detail
-    assert outcome.error.partial_text == outcome.joined("text")
 
 
 @pytest.mark.parametrize("kind", KINDS)

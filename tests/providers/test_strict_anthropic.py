@@ -156,12 +156,6 @@ def test_a_temperature_is_sent_with_the_version_that_takes_it(server: StrictAnth
 
 
 @pytest.mark.req("D-79")
-def test_the_room_for_an_answer_is_that_of_the_model(server: StrictAnthropic) -> None:
-    ask(make_agent(tools=[]))
-    assert server.bodies[-1]["max_tokens"] == 128_000
-
-
-@pytest.mark.req("D-79")
 def test_an_answer_whose_room_thinking_has_used_up_says_so(server: StrictAnthropic) -> None:
     agent = make_agent(tools=[], params={"max_tokens": 1500})
     result = axe_nb.run(agent, "How many?", display=False)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +11,9 @@ import pytest
 import axe_nb
 from axe_nb import Agent, ConfigError, RunResult
 from axe_nb.agents.provider_table import PROVIDERS
-from axe_nb.providers.responses import body
 from axe_nb.scripting.wire import Protocol
 from tests.protocols import PROTOCOLS, address_of, provider_of
-from tests.providers.dialects import ask, make_message
+from tests.providers.dialects import make_message
 from tests.wire.replay import Replay
 
 THOUGHT = "One, two."
@@ -112,28 +109,6 @@ def test_chat_completions_is_asked_for_an_effort(
     agent = Agent("a", f"openai/{model}", params=params)
     body = axe_nb.run(agent, "How many?", display=False).request(protocol="openai").body
     assert {k: v for k, v in body.items() if k in ("thinking", "reasoning_effort")} == sent
-
-
-@pytest.mark.parametrize(
-    ("model", "params", "sent"),
-    [
-        (
-            "gpt-6.1-terra", {"thinking": "high"},
-            {"reasoning": {"effort": "high", "summary": "auto"}},
-        ),
-        ("gpt-6.1-terra", {"thinking": "off"}, {"reasoning": {"effort": "none"}}),
-        ("gpt-6.1-terra", {"top_p": 1}, {"top_p": 1}),
-        (
-            "gpt-6.1-terra", {"thinking": "low", "reasoning": {"summary": "detailed"}},
-            {"reasoning": {"effort": "low", "summary": "detailed"}},
-        ),
-    ],
-)  # fmt: skip
-def test_responses_is_asked_for_an_effort_and_a_summary(
-    model: str, params: dict[str, Any], sent: Mapping[str, Any]
-) -> None:
-    written = json.loads(body(replace(ask(params=params), model=model)))
-    assert {key: written[key] for key in ("reasoning", "top_p") if key in written} == sent
 
 
 @pytest.mark.parametrize(("asked", "sent"), [("off", False), ("low", "low"), ("high", "high")])

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.providers.dialects import BY_NAME, KEY
+from tests.providers.streams import chunk, sse
 from tests.wire.replay import Asked, Replay
 
-WRONG_KEY = "sk-wrong-0123456789abcdef"
 Json = dict[str, Any]
 SIGNATURE = {"google": {"thought_signature": "c2lnbmF0dXJl"}}
 
@@ -22,28 +22,6 @@ SIGNATURE = {"google": {"thought_signature": "c2lnbmF0dXJl"}}
 def nothing(body: Json) -> str:
     """What is wrong with a request: nothing."""
     return ""
-
-
-def as_object(status: int, message: str) -> Any:
-    return {"error": {"message": message, "type": "invalid_request_error", "code": status}}
-
-
-def as_google(status: int, message: str) -> Any:
-    word = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 404: "NOT_FOUND"}[status]
-    return [{"error": {"code": status, "message": message, "status": word}}]
-
-
-def as_aws(status: int, message: str) -> Any:
-    return {"Message": message}
-
-
-def as_azure(status: int, message: str) -> Any:
-    return {"error": {"code": str(status), "message": message}}
-
-
-def as_litellm(status: int, message: str) -> Any:
-    kind = "auth_error" if status == 401 else "invalid_request_error"
-    return {"error": {"message": message, "type": kind, "param": "None", "code": str(status)}}
 
 
 def wants_signatures(body: Json) -> str:
@@ -74,9 +52,6 @@ class Vendor:
     """The name of its model in requests; empty if it takes any."""
     key_header: str = "authorization"
     needs_key: bool = True
-    refuses_key: tuple[int, str] = (401, "Invalid API key")
-    error: Callable[[int, str], Any] = as_object
-    """(status, message) → body."""
     find_fault: Callable[[Json], str] = nothing
     """body of a request → what is wrong with it."""
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -98,15 +73,13 @@ class Vendor:
 
 
 GOOGLE = {
-    "error": as_google,
     "find_fault": wants_signatures,
     "in_calls": {"extra_content": SIGNATURE},
 }
 
 VENDORS: Mapping[str, Vendor] = {
     "Azure OpenAI": Vendor(
-        "/openai/v1/chat/completions", "DEPLOYMENT", "api-key", error=as_azure,
-        refuses_key=(401, "Access denied due to invalid subscription key or wrong API endpoint."),
+        "/openai/v1/chat/completions", "DEPLOYMENT", "api-key",
         in_replies={"prompt_filter_results": []},
         first_piece={"id": "", "object": "", "choices": [], "prompt_filter_results": []},
     ),
@@ -115,12 +88,10 @@ VENDORS: Mapping[str, Vendor] = {
         "google/gemini-3.8-flash", **GOOGLE,
     ),
     "Amazon Bedrock": Vendor(
-        "/openai/v1/chat/completions", "openai.gpt-oss-120b-1:0", error=as_aws,
-        refuses_key=(403, "Authentication failed: Please make sure your API Key is valid."),
+        "/openai/v1/chat/completions", "openai.gpt-oss-120b-1:0",
     ),
     "Gemini": Vendor(
-        "/v1beta/openai/chat/completions", "gemini-3.8-flash",
-        refuses_key=(400, "API key not valid. Please pass a valid API key."), **GOOGLE,
+        "/v1beta/openai/chat/completions", "gemini-3.8-flash", **GOOGLE,
     ),
     "Groq": Vendor(
         "/openai/v1/chat/completions", "llama-3.3-70b-versatile", find_fault=groq_refuses,
@@ -142,7 +113,7 @@ VENDORS: Mapping[str, Vendor] = {
     "llama.cpp": Vendor(
         "/v1/chat/completions", "", needs_key=False, in_replies={"timings": {"prompt_n": 5}},
     ),
-    "LiteLLM": Vendor("/v1/chat/completions", "MODEL", error=as_litellm),
+    "LiteLLM": Vendor("/v1/chat/completions", "MODEL"),
 }  # fmt: skip
 """Heading of docs/providers.md → its server."""
 
@@ -168,20 +139,19 @@ class VendorServer(Replay):
     def __init__(self, vendor: Vendor) -> None:
         super().__init__({})
         self.vendor = vendor
-        self.refused: list[Any] = []
+        self.refused: list[str] = []
         """What it did not accept."""
         self.answered: list[str] = []
         """The paths of the requests that it answered."""
 
     def refuse(self, status: int, message: str) -> Json:
-        body = self.vendor.error(status, message)
-        self.refused.append(body)
-        return {"status": status, "body": json.dumps(body)}
+        self.refused.append(message)
+        return {"status": status, "body": {"error": {"message": message}}}
 
     def reply_to(self, name: str, asked: Asked) -> Json:
         vendor, path = self.vendor, f"/{name}{asked.path}"
         if not vendor.accepts(asked.headers):
-            return self.refuse(*vendor.refuses_key)
+            return self.refuse(401, "Invalid API key")
         if path.endswith("/responses"):
             self.answered.append(path)
             return {"body": BY_NAME["responses"].reply("hello", (), "stop")}
@@ -207,29 +177,20 @@ USAGE = {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}
 
 def whole(vendor: Vendor, body: Json, message: Json) -> Json:
     reason = "tool_calls" if message.get("tool_calls") else "stop"
-    return {
-        "id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": body["model"],
-        "choices": [{"index": 0, "message": message, "finish_reason": reason}], "usage": USAGE,
-        **vendor.in_replies,
-    }  # fmt: skip
+    choice = {"index": 0, "message": message, "finish_reason": reason}
+    return {"model": body["model"], "choices": [choice], "usage": USAGE, **vendor.in_replies}
 
 
 def stream(vendor: Vendor, body: Json, message: Json) -> Iterator[str]:
-    reason = "tool_calls" if message.get("tool_calls") else "stop"
     deltas: list[Json] = [{"role": "assistant", "content": ""}]
     if calls := message.get("tool_calls"):
         deltas.append({"tool_calls": [{"index": 0, **calls[0]}]})
     else:
         deltas += [{"content": message["content"][:2]}, {"content": message["content"][2:]}]
-    common = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
     pieces = [vendor.first_piece] if vendor.first_piece else []
-    for delta in deltas:
-        choice = {"index": 0, "delta": delta, "finish_reason": None}
-        pieces.append({**common, "choices": [choice], **vendor.in_replies})
-    end = {"index": 0, "delta": {}, "finish_reason": reason}
-    pieces.append({**common, "choices": [end], **vendor.in_replies})
+    pieces += [{**chunk(delta), **vendor.in_replies} for delta in deltas]
+    pieces.append({**chunk(finish_reason="tool_calls" if calls else "stop"), **vendor.in_replies})
     if (body.get("stream_options") or {}).get("include_usage"):
-        pieces.append({**common, "choices": [], "usage": USAGE})
-    for piece in pieces:
-        yield f"{vendor.before_pieces}data: {json.dumps(piece)}\n\n"
-    yield "data: [DONE]\n\n"
+        pieces.append({"choices": [], "usage": USAGE})
+    for piece in (*pieces, "[DONE]"):
+        yield vendor.before_pieces + sse(piece).decode()

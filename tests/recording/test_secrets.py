@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from axe_nb.messages import Delta, Response, WireReply
 from axe_nb.messages.exchanges import Exchange
-from axe_nb.recording.records import decode, encode
+from axe_nb.recording.cassette import decode, encode
 from axe_nb.secrets import SECRET_HEADERS, find_filter, redact
 
 OFTEN = settings(

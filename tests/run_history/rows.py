@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+import zlib
 from contextlib import closing
 from pathlib import Path
-
-from axe_nb.recording.history_recorder import decompress
 
 
 def read_rows(path: Path, run: int) -> list[bytes]:
@@ -18,4 +17,4 @@ def read_rows(path: Path, run: int) -> list[bytes]:
 
 def read_text(path: Path, run: int) -> str:
     """The text of the rows of a run."""
-    return "\n".join(map(decompress, read_rows(path, run)))
+    return "\n".join(zlib.decompress(row).decode() for row in read_rows(path, run))

@@ -189,45 +189,29 @@ def test_a_link_leads_to_protected_files_and_its_replacement_is_seen(cage: Cage)
 
 
 @pytest.mark.parametrize("method", FULL)
-@pytest.mark.parametrize("kind", ["gitdir", "link"])
+@pytest.mark.parametrize("kind", ["gitdir", "link", "worktree"])
 def test_a_repository_elsewhere_in_the_workdir_is_protected(cage: Cage, kind: str) -> None:
-    (cage.work / ".git").rename(cage.work / "store")
+    """Hooks and settings of a worktree are where `commondir` leads to; a commit writes there."""
+    store, git = cage.work / "store", cage.work / ".git"
+    if kind == "worktree":
+        ask_git(cage, "worktree", "add", "-q", "tree")
+        (cage.work / "tree" / ".git").unlink()
+        (git / "worktrees" / "tree" / "gitdir").write_text(f"{git}\n")
+    git.rename(store)
     if kind == "link":
-        (cage.work / ".git").symlink_to("store")
+        git.symlink_to("store")
     else:
-        (cage.work / ".git").write_text("gitdir: store\n")
-    config = (cage.work / "store" / "config").read_text()
+        git.write_text(f"gitdir: store{'/worktrees/tree' if kind == 'worktree' else ''}\n")
+    own(cage)
+    config = (store / "config").read_text()
     ended = cage.run(
         "echo evil >> store/config; echo evil > store/hooks/pre-commit; echo x > store/commondir; "
         "mv store s2; git commit -q --allow-empty -m two; git log --oneline"
     )
-    assert "two" in ended.output
-    assert (cage.work / "store" / "config").read_text() == config
-    assert not (cage.work / "store" / "hooks" / "pre-commit").exists()
-    assert not (cage.work / "store" / "commondir").exists()
-
-
-@pytest.mark.parametrize("method", FULL)
-def test_hooks_and_settings_of_a_worktree_whose_repository_is_beside_it_are_protected(
-    cage: Cage,
-) -> None:
-    """They are in the folder that `commondir` leads to; a commit still writes there."""
-    ask_git(cage, "worktree", "add", "-q", "tree")
-    main = cage.work / "main"
-    main.mkdir()
-    (cage.work / ".git").rename(main / ".git")
-    (cage.work / "tree" / ".git").unlink()
-    (cage.work / ".git").write_text(f"gitdir: {main}/.git/worktrees/tree\n")
-    (main / ".git" / "worktrees" / "tree" / "gitdir").write_text(f"{cage.work}/.git\n")
-    own(cage)
-    config = (main / ".git" / "config").read_text()
-    ended = cage.run(
-        "echo evil >> main/.git/config; echo evil > main/.git/hooks/pre-commit; "
-        "git commit -q --allow-empty -m two; git log --oneline"
-    )
     assert "two" in ended.output, ended.output
-    assert (main / ".git" / "config").read_text() == config
-    assert not (main / ".git" / "hooks" / "pre-commit").exists()
+    assert (store / "config").read_text() == config
+    assert not (store / "hooks" / "pre-commit").exists()
+    assert not (store / "commondir").exists()
 
 
 def test_a_command_has_limits(cage: Cage) -> None:

@@ -14,7 +14,6 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, Request, RunResult, call
-from axe_nb.agents.agent_tables import SubAgentsConfig
 from axe_nb.agents.user_config import config_path
 from axe_nb.builtin import shell
 from axe_nb.engine.person import Decision
@@ -131,8 +130,8 @@ def test_off_is_the_word_of_the_user(workdir: Path) -> None:
 
 
 def test_a_child_has_the_sandbox_of_the_agents_above_it(workdir: Path, level: str) -> None:
-    auto = Agent(name="lead", model="script/x")
-    off = Agent(name="child", model="script/x", sandbox="off", allowed_hosts=("*",))
+    auto = Agent("lead", "script/x")
+    off = Agent("child", "script/x", sandbox="off", allowed_hosts=("*",))
     assert shell.choose_sandbox([off], workdir).level == "none"
     assert shell.choose_sandbox([off, off], workdir).view.network
     inner = shell.choose_sandbox([off, auto], workdir)
@@ -197,21 +196,9 @@ def test_a_weaker_level_is_found_where_the_stronger_do_not_work(
     workdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     find_method("bubblewrap")
-    for name, level in (("bubblewrap", "full"), ("Landlock", "files")):
-        with monkeypatch.context() as patch:
-            if name == "Landlock":
-                use_only(patch, name)
-            found_one = find_sandbox("auto", make_view(workdir))
-            assert (found_one.level, found_one.method.name.split()[0]) == (level, name)
-
-
-def test_docker_that_does_not_answer_is_an_error_that_says_what_to_do(workdir: Path) -> None:
-    text = told(ask(mode="auto", sandbox="docker:debian:12"))
-    assert text.startswith(
-        "Error: permission denied for run_command: "
-        'sandbox = "docker:debian:12" does not work here: '
-    )
-    assert 'start docker and run: docker pull debian:12; or set sandbox = "auto"' in text
+    assert find_sandbox("auto", make_view(workdir)).level == "full"
+    use_only(monkeypatch, "Landlock")
+    assert find_sandbox("auto", make_view(workdir)).level == "files"
 
 
 def test_a_container_sees_the_workdir_and_no_network(workdir: Path) -> None:
@@ -298,50 +285,28 @@ def test_a_required_sandbox_that_is_missing_is_an_error_before_the_first_request
 
 
 @pytest.mark.parametrize("where", ["environment", "config.toml"])
-def test_a_required_sandbox_cannot_be_turned_off(
+def test_a_required_sandbox_cannot_be_turned_off_and_other_values_are_errors(
     workdir: Path, asked: list[int], where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    require_sandbox(where, monkeypatch)
     find_method("bubblewrap")
     lead = Agent("lead", "script/counted", tools=("run_command",))
+    with monkeypatch.context() as patch:
+        require_sandbox(where, patch, "yes")
+        key = "AXE_NB_SANDBOX" if where == "environment" else "sandbox"
+        refuse(lead, f"{key} must be auto or required")
+    require_sandbox(where, monkeypatch)
     assert axe_nb.run(lead, "go", display=False).text == "done"
     refuse(lead.but(sandbox="off"), r'sandbox = "off" of agent "lead" is not allowed')
     server = lead.but(tools=(), mcp_servers=OFF)
     refuse(server, r'mcp_servers.raw.sandbox = "off" of agent "lead" is')
 
 
-def require_sandbox(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def require_sandbox(where: str, monkeypatch: pytest.MonkeyPatch, value: str = "required") -> None:
     if where == "environment":
-        monkeypatch.setenv("AXE_NB_SANDBOX", "required")
+        monkeypatch.setenv("AXE_NB_SANDBOX", value)
         return
     config_path().parent.mkdir(parents=True, exist_ok=True)
-    config_path().write_text('sandbox = "required"\n')
-
-
-def test_other_values_of_the_requirement_are_errors(
-    workdir: Path, asked: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lead = Agent("lead", "script/counted")
-    with monkeypatch.context() as patch:
-        patch.setenv("AXE_NB_SANDBOX", "yes")
-        refuse(lead, 'AXE_NB_SANDBOX must be auto or required, not "yes"')
-    config_path().parent.mkdir(parents=True, exist_ok=True)
-    config_path().write_text('sandbox = "yes"\n')
-    refuse(lead, "sandbox must be auto or required")
-
-
-def test_unknown_children_may_not_ask(workdir: Path, no_sandbox: None) -> None:
-    child = agent("child", said(call("run_command", command="echo hi"), "done"),
-                  tools=("run_command",), mode="auto")  # fmt: skip
-    lead = agent(
-        "lead", said(call("call_agent", agent="child", task="x"), "done"),
-        sub_agents=("child",), mode="auto", sub_agents_config=SubAgentsConfig(),
-    )  # fmt: skip
-    session = stage(lead, child).session
-    person = Person()
-    result = asyncio.run(ask_session(session, lead, "go", ask_person=person.ask_person))
-    assert person.questions == []
-    assert "sub-agents cannot ask" in told(result.children[0])
+    config_path().write_text(f'sandbox = "{value}"\n')
 
 
 def use_only(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
@@ -418,7 +383,7 @@ def test_a_trial_that_takes_too_long_is_repeated(
     assert find_sandbox("auto", view).level == "files"
 
 
-def test_a_child_of_a_container_is_in_that_container(
+def test_docker_that_does_not_answer_is_an_error_and_a_child_is_in_the_same_container(
     workdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def choose(*settings: str) -> str:
@@ -428,6 +393,12 @@ def test_a_child_of_a_container_is_in_that_container(
             shell.choose_sandbox(agents, workdir)
         return str(refused.value)
 
+    text = told(ask(mode="auto", sandbox="docker:debian:12"))
+    assert text.startswith(
+        "Error: permission denied for run_command: "
+        'sandbox = "docker:debian:12" does not work here: '
+    )
+    assert 'start docker and run: docker pull debian:12; or set sandbox = "auto"' in text
     monkeypatch.setattr(process, "PROGRAM_FOLDERS", ())
     for settings in (
         ("auto", "docker:a"), ("off", "docker:a"), ("auto", "auto", "docker:a"),

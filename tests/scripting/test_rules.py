@@ -102,11 +102,8 @@ def test_tokens_are_estimated_as_a_quarter_of_the_characters_or_given(put: Any) 
     put('[[rule]]\ntext = "abcdefgh"')
     assert ask(user("x" * 40), system="y" * 20).usage == Usage(15, 2)
     tool = ToolSpec("look", "Looks.", {"at": ToolParameter("string", "What.", required=True)})
-    schema = (
-        '{"type":"object","properties":{"at":{"type":"string","description":"What."}},'
-        '"required":["at"]}'
-    )
-    known = len("look" + "Looks." + schema + "?")
+    schema = '{"type":"object","properties":{"at":{"type":"string","description":"What."}},'
+    known = len("look" + "Looks." + schema + '"required":["at"]}' + "?")
     called = (Message("assistant", "ok", (ToolCall("1", "look", {"at": "é"}),)), results("ab"))
     sent = known + len("ok" + "look" + '{"at":"é"}' + "ab")
     assert ask(user("?"), *called, tools=(tool,)).usage.input_tokens == sent // 4

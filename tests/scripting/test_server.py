@@ -26,8 +26,20 @@ from axe_nb.scripting.rules import Fault, functions
 from axe_nb.scripting.server import ScriptServer, script_server
 from axe_nb.scripting.wire import WIRES, Malformed, Protocol, read_request
 from tests.protocols import PROTOCOLS, as_body, provider_of
-from tests.scripting.served import PATHS, body, post
 from tests.waiting import eventually
+
+PATHS = {protocol: wire.path for protocol, wire in WIRES.items()}
+
+
+def body(text: str, **more: Any) -> dict[str, Any]:
+    return {"model": "lead", "messages": [{"role": "user", "content": text}],
+            "stream": False, **more}  # fmt: skip
+
+
+def post(server: ScriptServer, text: str, **more: Any) -> httpx.Response:
+    url = server.base_url + PATHS[server.protocol]
+    return httpx.post(url, json=as_body(server.protocol, body(text, **more)), timeout=10)
+
 
 SAID = "I ask “both” of\u2028them \U0001f600."
 
@@ -312,12 +324,12 @@ def test_refused_is_a_connection_closed_without_a_word() -> None:
 
 
 @pytest.mark.req("D-8")
-@pytest.mark.parametrize("text", ["timeout", "slow"])
-def test_a_client_that_leaves_before_its_reply_is_noticed(text: str) -> None:
+def test_a_client_that_leaves_before_its_reply_is_noticed() -> None:
     with script_server("openai") as server:
-        with pytest.raises(httpx.ReadTimeout):
-            httpx.post(server.base_url + PATHS["openai"], json=body(text), timeout=0.2)
-        assert eventually(lambda: server.aborted == 1 and server.open_requests == 0)
+        for count, text in enumerate(("timeout", "slow"), 1):
+            with pytest.raises(httpx.ReadTimeout):
+                httpx.post(server.base_url + PATHS["openai"], json=body(text), timeout=0.2)
+            assert eventually(lambda n=count: (server.aborted, server.open_requests) == (n, 0))
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -501,58 +513,35 @@ def test_closing_is_prompt_and_leaves_nothing(capfd: pytest.CaptureFixture[str])
     assert capfd.readouterr() == ("", "")
 
 
-KEYS = st.sampled_from(
-    [
-        "role",
-        "content",
-        "text",
-        "type",
-        "tool_calls",
-        "function",
-        "arguments",
-        "id",
-        "name",
-        "input",
-        "tool_use_id",
-        "tools",
-        "properties",
-        "required",
-        "parameters",
-        "other",
-    ]
-)
+KEYS = st.sampled_from([
+    "role", "content", "text", "type", "tool_calls", "function", "arguments", "id", "name", "input",
+    "tool_use_id", "tools", "properties", "required", "parameters", "other",
+])  # fmt: skip
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
     max_leaves=12,
 )
-ENTRIES = st.fixed_dictionaries(
-    {"role": st.sampled_from(["user", "assistant", "tool", "system"]) | JSON},
-    optional={
-        "content": st.lists(
-            st.fixed_dictionaries(
-                {"type": st.sampled_from(["text", "tool_use", "tool_result"])},
-                optional={"text": JSON, "content": JSON, "input": JSON, "id": JSON, "name": JSON},
-            ),
-            max_size=2,
-        )
-        | JSON,
-        "tool_calls": st.lists(st.fixed_dictionaries({"function": JSON}), max_size=2) | JSON,
-        "tool_call_id": JSON,
-    },
+
+
+def some(required: dict[str, Any], **optional: Any) -> Any:
+    """Up to two objects with these keys, or any JSON."""
+    return st.lists(st.fixed_dictionaries(required, optional=optional), max_size=2) | JSON
+
+
+BLOCKS = some(
+    {"type": st.sampled_from(["text", "tool_use", "tool_result"])},
+    text=JSON, content=JSON, input=JSON, id=JSON, name=JSON,
+)  # fmt: skip
+ROLES = st.sampled_from(["user", "assistant", "tool", "system"])
+ENTRIES = some(
+    {"role": ROLES | JSON}, content=BLOCKS, tool_calls=some({"function": JSON}), tool_call_id=JSON
 )
+TOOLS = some({}, name=JSON, input_schema=JSON, function=JSON)
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
-@given(
-    entries=st.lists(ENTRIES, max_size=3) | JSON,
-    tools=st.lists(
-        st.fixed_dictionaries({}, optional={"name": JSON, "input_schema": JSON, "function": JSON}),
-        max_size=2,
-    )
-    | JSON,
-    system=JSON,
-)
+@given(entries=ENTRIES, tools=TOOLS, system=JSON)
 def test_no_body_breaks_a_server(entries: Any, tools: Any, system: Any) -> None:
     for wire in WIRES.values():
         key = "input" if wire is WIRES["responses"] else "messages"

@@ -36,15 +36,14 @@ def test_the_function_stays_callable_and_is_known_by_name() -> None:
 
 
 @pytest.mark.req("D-19")
-@pytest.mark.parametrize(
-    ("options", "effect"),
-    [({}, "user"), ({"read_only": True}, "read"), ({"writes": True}, "write")],
-)
-def test_marks_say_what_a_tool_may_do(options: dict[str, bool], effect: str) -> None:
-    @tool(name="marked", **options)  # type: ignore[arg-type]
-    def function() -> None: ...
-
-    assert SESSION.tools["marked"].effect == effect
+def test_marks_say_what_a_tool_may_do() -> None:
+    for options, effect in (
+        ({}, "user"),
+        ({"read_only": True}, "read"),
+        ({"writes": True}, "write"),
+    ):
+        tool(name="marked", **options)(lambda: None)  # type: ignore[arg-type]
+        assert SESSION.tools["marked"].effect == effect
 
 
 @pytest.mark.parametrize(
@@ -53,13 +52,11 @@ def test_marks_say_what_a_tool_may_do(options: dict[str, bool], effect: str) -> 
         (lambda: tool(lambda: 1), "a lambda has no name that a model could call"),
         (lambda: tool(name="two words")(lambda: 1), '"two words" is not a valid tool name'),
         (lambda: tool(name="grep")(lambda: 1), '"grep" is a built-in tool'),
-        (
-            lambda: tool(name="x", read_only=True, writes=True)(lambda: 1),
-            "a tool cannot have both read_only and writes",
-        ),
+        (lambda: tool(name="x", read_only=True, writes=True)(lambda: 1),
+         "a tool cannot have both read_only and writes"),
         (lambda: tool(name="x")(lambda: (yield)), "x yields its results"),
     ],
-)
+)  # fmt: skip
 def test_what_can_be_no_tool_is_refused_at_once(make: Any, text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         make()
@@ -84,25 +81,23 @@ class Trip:
 
 
 def test_arguments_arrive_as_the_types_of_the_signature(tmp_path: Path) -> None:
-    @tool
     def book(
         trip: Trip, kind: Literal["train", "boat"], /, *, notes: list[str] | None = None
     ) -> Any:
         assert isinstance(trip, Trip)
         return {"to": trip.to, "days": trip.days, "kind": kind, "notes": notes}
 
-    text = run(SESSION.tools["book"], tmp_path, trip={"to": "Ulm"}, kind="boat", notes='["ä"]')
+    text = run(tool_of(book), tmp_path, trip={"to": "Ulm"}, kind="boat", notes='["ä"]')
     assert text == '{"to": "Ulm", "days": 1, "kind": "boat", "notes": ["ä"]}'
 
 
 @pytest.mark.req("D-11")
 def test_arguments_that_were_no_json_are_not_run_with_defaults(tmp_path: Path) -> None:
-    @tool
     def clean(folder: str = ".") -> str:
         return "cleaned"
 
     with pytest.raises(ToolError, match="the arguments were not a JSON object"):
-        asyncio.run(SESSION.tools["clean"].fn(context(tmp_path, raw='{"folder": '), {}))
+        asyncio.run(tool_of(clean).fn(context(tmp_path, raw='{"folder": '), {}))
 
 
 @pytest.mark.parametrize(
@@ -116,11 +111,10 @@ def test_arguments_that_were_no_json_are_not_run_with_defaults(tmp_path: Path) -
     ],
 )
 def test_results_become_text(tmp_path: Path, result: Any, text: str) -> None:
-    @tool
     def give() -> Any:
         return result
 
-    assert run(SESSION.tools["give"], tmp_path) == text
+    assert run(tool_of(give), tmp_path) == text
 
 
 async def never_awaited() -> int:
@@ -136,12 +130,10 @@ async def steps() -> AsyncIterator[int]:
     [
         (itertools.count, "an iterator (count): return a list"),
         (steps, "an iterator (async_generator): return a list"),
-        (
-            lambda: asyncio.create_task(never_awaited()),
-            "a coroutine or future: await it and return the result",
-        ),
+        (lambda: asyncio.create_task(never_awaited()),
+         "a coroutine or future: await it and return the result"),
     ],
-)
+)  # fmt: skip
 def test_a_result_that_is_still_to_come_is_an_error_that_says_what_to_return(
     tmp_path: Path, make: Callable[[], Any], told: str
 ) -> None:
@@ -192,15 +184,12 @@ def test_a_function_may_have_the_context_which_no_model_knows_of(tmp_path: Path)
 def test_eight_sleeping_functions_run_side_by_side(tmp_path: Path) -> None:
     meeting = threading.Barrier(8, timeout=20)
 
-    @tool
     def meet() -> str:
         meeting.wait()  # passes only when all eight are here
         return "met"
 
     async def all_at_once() -> list[str]:
-        return await asyncio.gather(
-            *(answer(SESSION.tools["meet"], tmp_path, {}) for _ in range(8))
-        )
+        return await asyncio.gather(*(answer(tool_of(meet), tmp_path, {}) for _ in range(8)))
 
     assert asyncio.run(all_at_once()) == ["met"] * 8
 
@@ -211,7 +200,6 @@ def test_a_cancelled_function_is_left_behind(
 ) -> None:
     release, done = threading.Event(), threading.Event()
 
-    @tool
     def wait() -> str:
         release.wait(20)
         print("too late")
@@ -219,7 +207,7 @@ def test_a_cancelled_function_is_left_behind(
         return "late"
 
     async def cancelled() -> float:
-        task = asyncio.create_task(answer(SESSION.tools["wait"], tmp_path, {}))
+        task = asyncio.create_task(answer(tool_of(wait), tmp_path, {}))
         await asyncio.sleep(0.05)
         started = time.monotonic()
         task.cancel()
@@ -236,34 +224,26 @@ def test_a_cancelled_function_is_left_behind(
 def test_what_a_function_prints_goes_into_its_own_result(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    @tool
     def talk(name: str, silent: bool = False) -> str | None:
         print("hello from", name)
         print("careful,", name, file=sys.stderr)
         time.sleep(0.05)
         return None if silent else name.upper()
 
-    @tool
     async def talk_later(name: str) -> str:
         sys.stdout.writelines(["hello ", f"from {name}"])
         await asyncio.sleep(0.05)
         return name.upper()
 
-    async def both() -> list[str]:
-        return await asyncio.gather(
-            answer(SESSION.tools["talk"], tmp_path, {"name": "a"}),
-            answer(SESSION.tools["talk"], tmp_path, {"name": "b", "silent": True}),
-            answer(SESSION.tools["talk_later"], tmp_path, {"name": "c"}),
-        )
-
     async def printing() -> list[str]:
-        texts = asyncio.create_task(both())
+        silent = {"name": "b", "silent": True}
+        calls = ((talk, {"name": "a"}), (talk, silent), (talk_later, {"name": "c"}))
+        texts = [asyncio.create_task(answer(tool_of(f), tmp_path, given)) for f, given in calls]
         await asyncio.sleep(0.02)
         print("the cell's own")
-        return await texts
+        return await asyncio.gather(*texts)
 
-    texts = asyncio.run(printing())
-    assert texts == [
+    assert asyncio.run(printing()) == [
         "A\n\nPrinted:\nhello from a\ncareful, a",
         "hello from b\ncareful, b",
         "C\n\nPrinted:\nhello from c",
@@ -271,41 +251,37 @@ def test_what_a_function_prints_goes_into_its_own_result(
     assert capsys.readouterr() == ("the cell's own\n", "")
 
 
+def refuses() -> ToolOutput:
+    print("on the way")
+    return ToolOutput("not today", is_error=True)
+
+
+def fails() -> None:
+    print("on the way")
+    raise ValueError("no number")
+
+
+def gives_up() -> None:
+    print("on the way")
+    raise ToolError("no such table; call list_tables")
+
+
 @pytest.mark.req("X-30")
 def test_an_exception_is_an_error_for_the_model_with_what_was_printed(tmp_path: Path) -> None:
-    @tool
-    def refuse() -> ToolOutput:
-        print("on the way")
-        return ToolOutput("not today", is_error=True)
-
-    @tool
-    def fail() -> None:
-        print("reading row 3")
-        raise ValueError("no number")
-
-    @tool
-    def give_up() -> None:
-        print("reading row 4")
-        raise ToolError("no such table; call list_tables")
-
-    assert failure(SESSION.tools["fail"], tmp_path) == (
-        "ValueError: no number\n\nPrinted:\nreading row 3"
-    )
-    assert failure(SESSION.tools["give_up"], tmp_path) == (
-        "no such table; call list_tables\n\nPrinted:\nreading row 4"
-    )
-    output = asyncio.run(SESSION.tools["refuse"].fn(context(tmp_path), {}))
-    assert output == ToolOutput("not today\n\nPrinted:\non the way", is_error=True)
+    printed = "\n\nPrinted:\non the way"
+    assert failure(tool_of(fails), tmp_path) == f"ValueError: no number{printed}"
+    assert failure(tool_of(gives_up), tmp_path) == f"no such table; call list_tables{printed}"
+    output = asyncio.run(tool_of(refuses).fn(context(tmp_path), {}))
+    assert output == ToolOutput(f"not today{printed}", is_error=True)
 
 
 def test_results_and_printing_have_a_bound(tmp_path: Path) -> None:
-    @tool
     def flood() -> str:
         for _ in range(1000):
             print("p" * 1000)
         return "é" * 100_000
 
-    text = run(SESSION.tools["flood"], tmp_path)
+    text = run(tool_of(flood), tmp_path)
     assert text.startswith("é" * 32_768 + "\n... (truncated: the first 65536 of ")
     limit, printed = 65_536, 16_384
     size = 200_000 + len("\n\nPrinted:\n") + printed

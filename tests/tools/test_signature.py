@@ -94,17 +94,13 @@ def test_a_signature_and_its_docstring_become_the_schema() -> None:
         "properties": {
             "city": {"type": "string", "description": "which city, by name"},
             "days": {"type": "integer", "description": "how many days: 1 to 7", "default": 3},
-            "units": {
-                "type": "string",
-                "description": "",
-                "enum": ["metric", "imperial"],
-                "default": "metric",
-            },
+            "units": {"type": "string", "description": "", "enum": ["metric", "imperial"],
+                      "default": "metric"},
             "wind": {"type": "boolean", "description": "", "default": False},
             "factor": {"type": "number", "description": ""},
         },
         "required": ["city"],
-    }
+    }  # fmt: skip
 
 
 @pytest.mark.req("A-1.2")
@@ -187,12 +183,8 @@ def mistakes(arguments: dict[str, Any], **hints: Any) -> str:
 
 @pytest.mark.req("X-38")
 def test_every_mistake_is_told_at_once_and_says_what_to_mend() -> None:
-    text = mistakes(
-        {"cty": "Bonn", "days": "three", "points": [{"x": 1}, {"x": None, "z": 2}]},
-        city=str,
-        days=int,
-        points=list[Point],
-    )
+    given_ = {"cty": "Bonn", "days": "three", "points": [{"x": 1}, {"x": None, "z": 2}]}
+    text = mistakes(given_, city=str, days=int, points=list[Point])
     assert text == (
         'wrong arguments: unexpected "cty" (did you mean "city"?); '
         '"city" is missing; it must be a string; '
@@ -206,8 +198,7 @@ def test_every_mistake_is_told_at_once_and_says_what_to_mend() -> None:
 @pytest.mark.parametrize(
     ("hint", "value", "said"),
     [
-        (int, True, "an integer, not true"),
-        (int, 2.5, "an integer, not 2.5"),
+        (int, True, "an integer, not true"), (int, 2.5, "an integer, not 2.5"),
         (bool, 1, "true or false, not 1"),
         (float, "much", 'a number, not "much"'),
         (float, 10**400, "a number, not 1000"),
@@ -220,7 +211,7 @@ def test_every_mistake_is_told_at_once_and_says_what_to_mend() -> None:
         (int | list[str], {"a": 1}, 'an integer or a list, not {"a":1}'),
         (list[int], "x" * 500, 'a list, not "' + "x" * 59 + "…"),
     ],
-)
+)  # fmt: skip
 def test_a_mistake_names_what_was_wanted_and_what_came(hint: Any, value: Any, said: str) -> None:
     assert f'"it" must be {said}' in mistakes({"it": value}, it=hint)
 
@@ -235,25 +226,16 @@ def test_the_text_of_mistakes_has_a_bound() -> None:
 @pytest.mark.parametrize(
     ("hint", "given_", "read"),
     [
-        (str, 5, "5"),
-        (str, {"a": [1, None]}, '{"a":[1,null]}'),
-        (str, True, "true"),
-        (int, "5", 5),
-        (int, 5.0, 5),
-        (bool, "true", True),
-        (list[int], "[1, 2]", [1, 2]),
-        (Point, '{"x": 1}', Point(1.0)),
-        (str | None, None, None),
-        (str | None, 7, "7"),
-        (Colour, "RED", Colour.RED),
-        (Level, "HIGH", Level.HIGH),
+        (str, 5, "5"), (str, {"a": [1, None]}, '{"a":[1,null]}'), (str, True, "true"),
+        (int, "5", 5), (int, 5.0, 5), (bool, "true", True), (list[int], "[1, 2]", [1, 2]),
+        (Point, '{"x": 1}', Point(1.0)), (str | None, None, None), (str | None, 7, "7"),
+        (Colour, "RED", Colour.RED), (Level, "HIGH", Level.HIGH),
         (list[list[int]], [["7"], "[8]"], [[7], [8]]),
-        (dict[str, bool], {"a": "true"}, {"a": True}),
-        (tuple[int, str], ["7", 7], (7, "7")),
+        (dict[str, bool], {"a": "true"}, {"a": True}), (tuple[int, str], ["7", 7], (7, "7")),
         (list[Point], [{"x": "1.5"}, '{"x": "2"}'], [Point(1.5), Point(2.0)]),
         (list[str] | list[int], [7], [7]),
     ],
-)
+)  # fmt: skip
 def test_text_and_json_are_taken_for_one_another(hint: Any, given_: Any, read: Any) -> None:
     assert check({"it": given_}, wanted(it=hint)) == {"it": read}
 
@@ -272,15 +254,10 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 POINTS = st.builds(Point, FLOATS, FLOATS)
 LEAVES: list[tuple[Any, st.SearchStrategy[Any]]] = [
-    (str, TEXT),
-    (int, st.integers()),
-    (float, FLOATS),
-    (bool, st.booleans()),
+    (str, TEXT), (int, st.integers()), (float, FLOATS), (bool, st.booleans()),
     (Literal["a", "b", 1, True, None], st.sampled_from(["a", "b", 1, True, None])),
-    (Colour, st.sampled_from(Colour)),
-    (Size, st.sampled_from(Size)),
-    (Level, st.sampled_from(Level)),
-    (Point, POINTS),
+    (Colour, st.sampled_from(Colour)), (Size, st.sampled_from(Size)),
+    (Level, st.sampled_from(Level)), (Point, POINTS),
     (Route, st.builds(
         Route, TEXT, st.lists(POINTS, max_size=3), st.sampled_from(Colour),
         st.dictionaries(TEXT, st.lists(st.integers(), max_size=3), max_size=3),

@@ -22,7 +22,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 import axe_nb
 from axe_nb import Agent, Request, Response, ToolCall, Usage, call, script, script_server
 from axe_nb.agents.user_config import config_path
-from axe_nb.recording import traces as names
+from axe_nb.recording.traces import CAPTURE_CONTENT
 from axe_nb.scripting.wire import Protocol
 from tests.protocols import PROTOCOLS, provider_of
 
@@ -99,8 +99,8 @@ def test_spans_are_nested_as_the_tree_is(lead: Agent, exported: InMemorySpanExpo
 
 def test_attributes_have_the_conventions_names(lead: Agent, exported: InMemorySpanExporter) -> None:
     axe_nb.run(lead, "go")
-    spans = {str(s.attributes[names.PLACE]): s for s in exported.get_finished_spans()
-             if names.PLACE in s.attributes}  # fmt: skip
+    spans = {str(s.attributes["axe_nb.place"]): s for s in exported.get_finished_spans()
+             if "axe_nb.place" in s.attributes}  # fmt: skip
     turn = spans["0/1"]
     assert turn.kind is trace.SpanKind.CLIENT
     assert dict(turn.attributes) == {
@@ -112,7 +112,7 @@ def test_attributes_have_the_conventions_names(lead: Agent, exported: InMemorySp
     }  # fmt: skip
     run = spans["0"]
     assert run.attributes["gen_ai.operation.name"] == "invoke_agent"
-    assert names.COST not in turn.attributes, "a script has no price"
+    assert "axe_nb.cost" not in turn.attributes, "a script has no price"
     assert run.attributes["axe_nb.status"] == "completed"
     [failed] = [s for s in exported.get_finished_spans() if s.name == "execute_tool nope"]
     assert failed.attributes["error.type"] == "tool_error"
@@ -122,7 +122,7 @@ def test_attributes_have_the_conventions_names(lead: Agent, exported: InMemorySp
 def test_a_turn_has_the_conversation_in_the_form_of_the_conventions(
     lead: Agent, exported: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(names.CAPTURE_CONTENT, "true")
+    monkeypatch.setenv(CAPTURE_CONTENT, "true")
     monkeypatch.setenv("CANARY_API_KEY", SECRET)
     axe_nb.run(lead, f"go {SECRET}")
     first, second = [
@@ -130,9 +130,9 @@ def test_a_turn_has_the_conversation_in_the_form_of_the_conventions(
         for span in exported.get_finished_spans()
         if span.name == "chat lead"
     ]
-    [asked] = first[names.INPUT_MESSAGES]
+    [asked] = first["gen_ai.input.messages"]
     assert asked == {"role": "user", "parts": [{"type": "text", "content": "go ***"}]}
-    [said] = first[names.OUTPUT_MESSAGES]
+    [said] = first["gen_ai.output.messages"]
     assert (said["role"], said["finish_reason"]) == ("assistant", "tool_calls")
     text, call_a, call_b, nope = said["parts"]
     assert text == {"type": "text", "content": "Let me ask."}
@@ -140,13 +140,13 @@ def test_a_turn_has_the_conversation_in_the_form_of_the_conventions(
         "type": "tool_call", "id": call_a["id"], "name": "call_agent",
         "arguments": {"agent": "helper", "task": "task a"},
     }  # fmt: skip
-    _, again, *results = second[names.INPUT_MESSAGES]
+    _, again, *results = second["gen_ai.input.messages"]
     assert again["parts"] == said["parts"]
     told = {part["id"]: part["response"] for one in results for part in one["parts"]}
     assert {one["role"] for one in results} == {"tool"}
     assert told.keys() == {call_a["id"], call_b["id"], nope["id"]}
     assert "found" in told[call_b["id"]]
-    assert second[names.OUTPUT_MESSAGES][0]["parts"][0]["content"] == "done ***"
+    assert second["gen_ai.output.messages"][0]["parts"][0]["content"] == "done ***"
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -175,7 +175,7 @@ def test_what_a_turn_and_a_run_cost_is_in_dollars(
     usage = Usage(1000, 100)
     script("m")(lambda request: Response("x", (), "stop", usage))
     axe_nb.run(Agent("a", "script/m"), "hi")
-    costs = [span.attributes[names.COST] for span in exported.get_finished_spans()]
+    costs = [span.attributes["axe_nb.cost"] for span in exported.get_finished_spans()]
     assert costs == pytest.approx([0.0045, 0.0045])
 
 
@@ -185,7 +185,7 @@ def test_names_that_a_model_writes_are_bounded_and_without_secrets(
     captured: str, project: Path, exported: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CANARY_API_KEY", SECRET)
-    monkeypatch.setenv(names.CAPTURE_CONTENT, captured)
+    monkeypatch.setenv(CAPTURE_CONTENT, captured)
     evil = f"{SECRET}\ud800\x1b" + "n" * 1_000_000
     script("evil")(lambda r: ToolCall(evil, evil, {"x": evil}) if r.turn == 1 else evil)
     axe_nb.run(Agent("a", "script/evil", tools=("read_file",)), evil)

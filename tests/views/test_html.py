@@ -10,10 +10,10 @@ import pytest
 
 from axe_nb.errors import ProviderError
 from axe_nb.messages import ToolCall, ToolResult, Usage
-from axe_nb.results import Turn
-from axe_nb.views.html import _format_strip, answer, twin
+from axe_nb.results import Status, Turn
+from axe_nb.views.html import answer, twin
 from axe_nb.views.markdown import render
-from tests.views.runs import PAYLOADS, TEXT, done, hostile_run, long_run, saved_size, turn
+from tests.views.runs import PAYLOADS, TEXT, ask, done, hostile_run, long_run, saved_size, turn
 
 TREE = {"details", "summary", "blockquote", "div", "bdi", "b", "i", "small", "span", "code", "pre"}
 MARKDOWN = {
@@ -181,12 +181,20 @@ def test_thirty_turns_of_long_texts_are_saved_in_forty_kilobytes() -> None:
 
 
 def test_the_states_of_all_sub_agents_are_a_strip_of_at_least_two_stops() -> None:
+    def strip(*states: Status) -> list[str]:
+        calls = [ask(f"c{number}", "h", "x") for number in range(len(states))]
+        children = tuple(
+            done(status=state, id=f"0.{n}", call_id=call.id)
+            for n, (state, call) in enumerate(zip(states, calls, strict=True), 1)
+        )
+        html = twin(done(log=(turn(1, *calls),), children=children))["text/html"]
+        return re.findall(r"linear-gradient\(90deg,(.*?)\)", html)
+
     # JupyterLab drops a gradient of one stop from an output that it does not trust
-    strip = _format_strip(["completed"] * 3)
-    assert re.findall(r"linear-gradient\(90deg,(.*?)\)", strip) == ["#393 0em 1.5em,#393 0"]
-    mixed = _format_strip(["completed", "error", "error"])
-    assert re.findall(r"#\w+ [\d.]+em [\d.]+em", mixed) == ["#393 0em 0.5em", "#d33 0.5em 1.5em"]
-    assert _format_strip(["completed"]) == _format_strip(["completed"] * 61) == ""
+    assert strip(*["completed"] * 3) == ["#393 0em 1.5em,#393 0"]
+    mixed = strip("completed", "error", "error")
+    assert mixed == ["#393 0em 0.5em,#d33 0.5em 1.5em,#d33 0"]
+    assert strip("completed") == strip(*["completed"] * 61) == []
 
 
 def test_the_quiet_bundle_is_the_answer_alone() -> None:

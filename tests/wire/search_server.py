@@ -32,11 +32,6 @@ def found(*pages: Mapping[str, Any], id: str = "srvtoolu_1") -> dict[str, Any]:
     return {**result, "caller": {"type": "direct"}}
 
 
-def failed(code: str, id: str = "srvtoolu_1") -> dict[str, Any]:
-    error = {"type": "web_search_tool_result_error", "error_code": code}
-    return {"type": "web_search_tool_result", "tool_use_id": id, "content": error}
-
-
 def text(words: str, *cited: tuple[str, str]) -> dict[str, Any]:
     if not cited:
         return {"type": "text", "text": words}

@@ -159,42 +159,31 @@ def test_a_search_without_a_yes_is_not_offered(
     assert told in warning
 
 
-@pytest.mark.req("D-50")
+@pytest.mark.req("D-50", "D-76")
 @pytest.mark.parametrize(
-    ("given", "limited"),
+    ("given", "offered"),
     [
-        ({"mode": "plan", "allowed_hosts": ["*"]}, None),
-        ({"mode": "ask", "allowed_hosts": ["*"]}, None),
-        ({"mode": "ask", "permissions": {"web_search": "allow"}}, None),
-        ({"mode": "auto", "allowed_hosts": ["python.org"]}, None),
+        ({"mode": "plan", "allowed_hosts": ["*"]}, ENTRY),
+        ({"mode": "ask", "allowed_hosts": ["*"]}, ENTRY),
+        ({"mode": "ask", "permissions": {"web_search": "allow"}}, ENTRY),
+        ({"mode": "auto", "allowed_hosts": ["python.org"]}, ENTRY),
         ({"mode": "ask", "allowed_hosts": ["python.org", "*.example.org"]},
-         ["python.org", "example.org"]),
+         {**ENTRY, "allowed_domains": ["python.org", "example.org"]}),
+        ({"mode": "plan", "allowed_hosts": ["python.org"]}, None),
+        ({"mode": "plan", "permissions": {"web_search": "allow"}}, None),
+        ({"mode": "ask", "allowed_hosts": ["10.0.0.1", "localhost"]}, None),
+        ({"mode": "auto", "permissions": {"web_search": "deny"}}, None),
     ],
 )  # fmt: skip
-def test_what_needs_no_question(
-    monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], limited: list[str] | None
+def test_what_is_enough_without_a_question(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], offered: dict[str, Any] | None
 ) -> None:
-    with serve(monkeypatch, reply(*ANSWER)) as server:
-        assert run(searcher(**given)).warnings == ()
-    entry = {**ENTRY, "allowed_domains": limited} if limited else ENTRY
-    assert server.bodies[0]["tools"] == [entry]
-
-
-@pytest.mark.req("D-76")
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"mode": "plan", "allowed_hosts": ["python.org"]},
-        {"mode": "plan", "permissions": {"web_search": "allow"}},
-        {"mode": "ask", "allowed_hosts": ["10.0.0.1", "localhost"]},
-        {"mode": "auto", "permissions": {"web_search": "deny"}},
-    ],
-)
-def test_what_is_not_enough(monkeypatch: pytest.MonkeyPatch, given: dict[str, Any]) -> None:
-    with serve(monkeypatch, reply(text("No."), searches=0)) as server:
+    with serve(monkeypatch, reply(text("Well."), searches=0)) as server:
         result = run(searcher(**given))
-    assert "tools" not in server.bodies[0]
-    assert "web_search was not offered" in result.warnings[0]
+    assert server.bodies[0].get("tools") == (offered and [offered])
+    assert ["web_search was not offered" in told for told in result.warnings] == [True] * (
+        not offered
+    )
 
 
 @pytest.mark.req("D-19", "D-76")
