@@ -343,7 +343,7 @@ def _check(result: RunResult, request: RunRequest) -> RunResult:
 
 
 def _check_met(result: RunResult, expectations: str, agents_dir: str | None) -> RunResult:
-    from axe_nb.expectations.check import check
+    from axe_nb.expectations import check
 
     name = "axe_nb.last()" if result is session.last else "the result"
     check(result, expectations, name=name, agents_dir=agents_dir)

@@ -32,7 +32,7 @@ from axe_nb.commands.command_table import (
 )
 from axe_nb.conversion.toml_tables import nested_table, toml_fields, type_name
 from axe_nb.engine.toolbox import BUILT_IN
-from axe_nb.expectations.language import FORMS, MEASURES
+from axe_nb.expectations import FORMS, MEASURES
 from axe_nb.notebook.magics import AxeMagics
 from axe_nb.results import EXIT_CODES, Status
 from axe_nb.tools.tool import MAX_TURNS, Tool

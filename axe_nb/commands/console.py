@@ -197,6 +197,6 @@ def check_end(result: RunResult, options: Options, name: str) -> None:
         failure.place = result.place
         raise failure
     if (expected := options.overrides.expect) is not None:
-        from axe_nb.expectations.check import check  # most runs have none
+        from axe_nb.expectations import check  # most runs have none
 
         check(result, expected, name=name, agents_dir=options.overrides.agents_dir)

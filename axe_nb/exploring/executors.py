@@ -26,7 +26,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from axe_nb.agents.agent import Agent
@@ -39,7 +39,6 @@ from axe_nb.engine.make_provider import provider_for
 from axe_nb.errors import AxeError, ConfigError, words
 from axe_nb.exploring.map_batch import Asking, Batch, MapSession, Tally, Task
 from axe_nb.exploring.map_driver import Driver, Progress, Prompts, Runs
-from axe_nb.pictures.picture import Picture
 from axe_nb.providers.prices import Prices
 from axe_nb.providers.protocol import list_keys
 from axe_nb.recording.modes import find_mode
@@ -118,27 +117,9 @@ def _find_workers(given: Any) -> tuple[Executor, int, Callable[[], object]]:
     return given, getattr(given, "_max_workers", 1), lambda: None
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """Some prompts of a map, which run at once in one worker."""
-
-    digest: str
-    shared: bytes | None
-    """The common part: a pickled `SharedPart`; None = the worker has it."""
-    prompts: Sequence[tuple[int, str, tuple[Picture, ...]]]
-    """(asking, text, pictures) of each task."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """The outcome of a job; one of the fields is set."""
-
-    results: Sequence[RunResult | None] = ()
-    """Results in the order of the prompts; None = the run did not begin."""
-    is_missing: bool = False
-    """True if the worker needs the common part."""
-    problem: ConfigError | None = None
-    """The reason that none of its runs could begin."""
+Reply: TypeAlias = "list[RunResult | None] | ConfigError | None"
+"""The outcome of a job: the results in the order of the prompts (None = the run did not begin), or
+the reason that none could begin, or None if the worker needs the common part."""
 
 
 class RemoteRuns(Runs):
@@ -151,7 +132,6 @@ class RemoteRuns(Runs):
         self._shared = b""
         self._digest = ""
         self._spare: Executor | None = None
-        """Takes the place of a process pool that broke."""
         self._alone = asyncio.Lock()
         self._jobs: set[Future[Any]] = set()
         self._is_halted = self._is_gone = False
@@ -171,18 +151,26 @@ class RemoteRuns(Runs):
             await asking.prepare(self._batch.session)
         shared = make_shared_part(self._batch)
         try:
-            self._shared = _dump_by_value(shared)
+            packed = _dump_by_value(shared)
         except Exception as error:
             raise ConfigError(
                 f"the agent cannot be sent to another process: {words(error)}",
                 hint="define its functions at the top of a module that the workers can import",
             ) from None
-        _reject_secrets(self._shared)
-        self._digest = hashlib.sha256(self._shared).hexdigest()
+        forms = (form for form in find_filter().forms if form.encode(errors="replace") in packed)
+        if secret := next(forms, None):
+            names = (name for name, value in os.environ.items() if secret in value)
+            name = next(filter(is_secret_name, names), "")
+            raise ConfigError(
+                f"{f'the value of {name}' if name else 'a key'} would be sent with the jobs: it is "
+                "in an agent, an option or a setting",
+                hint="remove it from there; workers read keys from their own environment",
+            )
+        self._shared, self._digest = packed, hashlib.sha256(packed).hexdigest()
         if await self._has_left():
             raise ConfigError(CLOSED, hint="create a new one")
-        job = pickle.dumps(Job(self._digest, self._shared, ()))
         try:
+            job = pickle.dumps((self._digest, packed, []))
             future = await in_thread(self._executor.submit, run_job, job)
             reply: Reply = pickle.loads(await asyncio.wrap_future(future))
         except Exception as error:
@@ -191,8 +179,8 @@ class RemoteRuns(Runs):
                 hint="install axe_nb where they run, or create a new executor if this one is shut "
                 "down",
             ) from None
-        if reply.problem is not None:
-            raise reply.problem
+        if isinstance(reply, ConfigError):
+            raise reply
 
     async def work(self, tasks: Sequence[Task]) -> None:
         """Runs tasks in one job; if the map is stopped, the job is left running."""
@@ -215,11 +203,16 @@ class RemoteRuns(Runs):
         executor = (is_last and self._renew()) or self._executor
         try:
             reply = await self._send(executor, tasks)
+            if isinstance(reply, ConfigError):
+                raise reply
         except _Gone as error:
             if _is_death(error.__cause__) and not is_last and self._renew():
                 return False
             self._refused = self._refused or str(error)
             self._batch.stop_for(self._refused)
+            return True
+        except ConfigError as error:
+            self._fail(tasks, error, left)
             return True
         except Exception as error:
             is_dead, name = _is_death(error), type(error).__name__
@@ -231,10 +224,7 @@ class RemoteRuns(Runs):
                 self._end_spare()
             self._fail(tasks, AxeError(why), left)
             return True
-        if reply.problem is not None:
-            self._fail(tasks, reply.problem, left)
-            return True
-        for task, result in zip(tasks, reply.results, strict=True):
+        for task, result in zip(tasks, reply, strict=True):
             left.remove(task)
             if result is not None:
                 if self._batch.meter is not None:
@@ -264,7 +254,9 @@ class RemoteRuns(Runs):
             )  # fmt: skip
         return self._spare
 
-    async def _send(self, executor: Executor, tasks: Sequence[Task]) -> Reply:
+    async def _send(
+        self, executor: Executor, tasks: Sequence[Task]
+    ) -> list[RunResult | None] | ConfigError:
         """Returns the reply to a job; raises _Gone if there will be none."""
 
         def submit(job: bytes) -> Future[Any]:
@@ -279,10 +271,10 @@ class RemoteRuns(Runs):
             return future
 
         prompts = [(task.asking, task.text, task.pictures) for task in tasks]
-        reply = Reply(is_missing=True)
+        reply: Reply = None
         with_shared = len(self._shared) <= 16_000  # bytes; a worker keeps a larger one
-        while reply.is_missing:
-            job = pickle.dumps(Job(self._digest, self._shared if with_shared else None, prompts))
+        while reply is None:
+            job = pickle.dumps((self._digest, self._shared if with_shared else None, prompts))
             with_shared = True
             future = await in_thread(submit, job)  # some executors run it there and then
             waiting = asyncio.wrap_future(future)
@@ -310,13 +302,11 @@ class RemoteRuns(Runs):
         return self._is_gone
 
     def halt(self) -> None:
-        """See `Runs`; jobs in other processes run to their end."""
         self._is_halted = True
         for future in list(self._jobs):
             future.cancel()
 
     def close(self) -> None:
-        """See `Runs`."""
         super().close()
         self._end_spare()
 
@@ -347,12 +337,10 @@ class SharedPart:
     defined: Mapping[str, Agent]
     """The agents of the session that the tree can reach."""
     read: tuple[Mapping[str, Agent | ConfigError], Mapping[Key, Context | ConfigError]]
-    """Agents and texts that were read from files."""
     config: Config
     lacks: Mapping[str, tuple[str, ...]]
     """Provider → secret settings that a worker needs of its own: `base_url`, names of headers."""
     tools: tuple[Tool, ...]
-    """The session's tools that the agents use."""
     scripts: Mapping[str, ScriptFunction | Script]
     version: str
 
@@ -418,29 +406,14 @@ def _remove_secrets(
     return tables, lacks
 
 
-def _reject_secrets(packed: bytes) -> None:
-    """Rejects a common part that would carry a secret of this process."""
-    forms = find_filter().forms
-    found = next((form for form in forms if form.encode(errors="replace") in packed), None)
-    if found is None:
-        return
-    names = [name for name, value in os.environ.items() if found in value and is_secret_name(name)]
-    what = f"the value of {names[0]}" if names else "a key"
-    raise ConfigError(
-        f"{what} would be sent with the jobs: it is in an agent, an option or a setting",
-        hint="remove it from there; workers read keys from their own environment",
-    )
-
-
 def _dump_by_value(thing: Any) -> bytes:
     """Pickles an object; what a notebook defines is included by value, where possible."""
     import cloudpickle
 
     try:
-        dumped: bytes = cloudpickle.dumps(thing)
+        return bytes(cloudpickle.dumps(thing))
     except Exception:  # of whatever its functions refer to
-        dumped = pickle.dumps(thing)
-    return dumped
+        return pickle.dumps(thing)
 
 
 def _find_version() -> str:
@@ -455,47 +428,65 @@ _lock = threading.Lock()
 
 
 def run_job(packed: bytes) -> bytes:
-    """Runs a job, and returns its reply; without prompts, it checks that the map can run here."""
-    reply = Reply(is_missing=True)
+    """Runs a job, and returns its reply; without prompts, it checks that the map can run here.
+
+    A job is (digest of the common part, that part or None, (asking, text, pictures) of each task).
+    """
+    results: list[RunResult | None] = []
     try:
-        job: Job = pickle.loads(packed)
+        digest, shared, prompts = pickle.loads(packed)
         with _lock:
-            if job.digest not in _batches and job.shared is not None:
-                _batches[job.digest] = _make_batch(pickle.loads(job.shared))
-            if batch := _batches.get(job.digest):
-                _batches.move_to_end(job.digest)
+            if digest not in _batches and shared is not None:
+                _batches[digest] = _make_batch(pickle.loads(shared))
+            if digest not in _batches:
+                return pickle.dumps(None)
+            batch = _batches[digest]
+            _batches.move_to_end(digest)
             while len(_batches) > 8:
                 _batches.popitem(last=False)
-        if batch is not None:
-            own = replace(batch, tally=Tally("worker"), results={})
-            tasks = [Task(asking=asking, text=text, pictures=p) for asking, text, p in job.prompts]
-            progress = Progress(own.tally, NoLine())
-            driver = Driver(own, Prompts(tasks), Runs(own, max(1, len(tasks))), progress)
-            with contextlib.closing(driver.iterate()) as ended:
-                found = {one.index: one.result for one in ended}
-            reply = Reply([found.get(index) for index in range(len(tasks))])
+        own = replace(batch, tally=Tally("worker"), results={})
+        tasks = [Task(asking=asking, text=text, pictures=p) for asking, text, p in prompts]
+        progress = Progress(own.tally, NoLine())
+        driver = Driver(own, Prompts(tasks), Runs(own, max(1, len(tasks))), progress)
+        with contextlib.closing(driver.iterate()) as ended:
+            found = {one.index: one.result for one in ended}
+        results = [found.get(index) for index in range(len(tasks))]
     except AxeError as error:
-        reply = Reply(problem=ConfigError(f"on a worker: {error.message}", hint=error.hint))
+        return pickle.dumps(ConfigError(f"on a worker: {error.message}", hint=error.hint))
     except Exception as error:  # a function or type that cannot be imported here
         why = f"{type(error).__name__}: {words(error)}"
-        hint = "define it in a module that the workers can import"
         problem = f"on a worker: the job cannot be loaded there: {why}"
-        reply = Reply(problem=ConfigError(problem, hint=hint))
+        hint = "define it in a module that the workers can import"
+        return pickle.dumps(ConfigError(problem, hint=hint))
     for dumps in (pickle.dumps, _dump_by_value):  # the latter for types of a notebook
         with contextlib.suppress(Exception):
-            return dumps(reply)
-    results = [one and replace(one, data=jsonable(one.data)) for one in reply.results]
-    return pickle.dumps(replace(reply, results=results))
+            return dumps(results)
+    return pickle.dumps([one and replace(one, data=jsonable(one.data)) for one in results])
 
 
 def _make_batch(shared: SharedPart) -> Batch:
-    """Returns the map as a worker runs it, in a session of its own."""
+    """Returns the map as a worker runs it, in a session of its own: with keys of this machine."""
     if shared.version != _find_version():
         raise ConfigError(
             f"it has axe_nb {_find_version()}, not {shared.version}",
             hint="install the same version everywhere",
         )
-    config = _merge(shared, Config.load())
+    own = Config.load()
+    providers: dict[str, Mapping[str, Any]] = dict(own.providers)
+    for name, table in shared.config.providers.items():
+        mine = own.providers.get(name, {})
+        headers = {**mine.get("headers", {}), **table.get("headers", {})}
+        providers[name] = {**mine, **table, **({"headers": headers} if headers else {})}
+    config = replace(shared.config, providers=providers, key_commands=own.key_commands)
+    for name, settings in shared.lacks.items():
+        mine = own.providers.get(name, {})
+        has = {*mine, *(header.lower() for header in mine.get("headers", {}))}
+        has |= {"key_command"} if config.key_source(name) else set()
+        if lacking := [setting for setting in settings if setting not in has]:
+            raise ConfigError(
+                f"{lacking[0]} of provider {name} is secret and is not set there",
+                hint=f"set it under [providers.{name}] in the worker's config.toml",
+            )
     askings = [Asking(agent, overrides) for agent, overrides in shared.askings]
     provider = provider_for(config, sent=shared.scripts)
     agents_dir = askings[0].overrides.agents_dir
@@ -508,25 +499,3 @@ def _make_batch(shared: SharedPart) -> Batch:
     batch = Batch(askings=askings, session=session, tally=Tally(""))
     run_and_wait(batch.prepare())
     return batch
-
-
-def _merge(shared: SharedPart, own: Config) -> Config:
-    """The settings of a map, with the keys and secret headers of this machine."""
-    providers: dict[str, Mapping[str, Any]] = dict(own.providers)
-    for name, table in shared.config.providers.items():
-        mine = own.providers.get(name, {})
-        headers = {**mine.get("headers", {}), **table.get("headers", {})}
-        providers[name] = {**mine, **table, **({"headers": headers} if headers else {})}
-    config = replace(shared.config, providers=providers, key_commands=own.key_commands)
-    for name, settings in shared.lacks.items():
-        mine = own.providers.get(name, {})
-        has = {*mine, *(header.lower() for header in mine.get("headers", {}))}
-        if config.key_source(name):
-            has.add("key_command")
-        for setting in settings:
-            if setting not in has:
-                raise ConfigError(
-                    f"{setting} of provider {name} is secret and is not set there",
-                    hint=f"set it under [providers.{name}] in the worker's config.toml",
-                )
-    return config

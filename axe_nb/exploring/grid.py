@@ -28,7 +28,6 @@ COLUMNS = (
     "agent", "model", "params", "repeat", "status", "text", "passed", "score", "reason", "tokens",
     "cost", "seconds",
 )  # fmt: skip
-"""Columns of the data frame that follow those of the inputs."""
 
 VERDICT = ("passed", "score", "reason", "problem")
 """Fields of a run that are written to its line in a file unchanged."""
@@ -163,7 +162,6 @@ def _read(lines: list[str]) -> Grid:
 
 
 def is_grid(path: str | os.PathLike[str]) -> bool:
-    """True if a file begins as that of a grid."""
     start = b"axe_nb grid "
     with suppress(OSError, ValueError):
         real = Path(os.path.realpath(expand_home(os.fspath(path))))

@@ -13,8 +13,7 @@ from math import nan
 from typing import TYPE_CHECKING, Any
 
 from axe_nb.errors import ConfigError
-from axe_nb.exploring.grid_squares import GridRun, Square, Squares, Summary
-from axe_nb.exploring.grid_statistics import compare_columns
+from axe_nb.exploring.grid_squares import GridRun, Square, Squares, compare_columns
 from axe_nb.secrets import redact
 from axe_nb.text import align_columns, clean, format_dollars, one_line, plural
 from axe_nb.views.appearance import (
@@ -39,12 +38,6 @@ MAX_INPUTS = 200
 
 SQUARE = "2.4em"
 
-TICK = 1
-"""Percent of the bar on each side of the share."""
-
-AGAIN = 20
-"""Number of inputs after which the numbers of the variants are repeated."""
-
 NAME = "g"
 """Name for a grid in pointers, if its variable is not known."""
 
@@ -68,7 +61,6 @@ def show_grid(grid: Squares, name: str = NAME, *, note: str = "") -> dict[str, s
 
 
 def list_parts(grid: Squares, note: str) -> list[str]:
-    """Returns the parts of the HTML of a grid in progress; they change one by one."""
     return _Page(grid, "", note).list_parts()
 
 
@@ -112,8 +104,25 @@ def _find_common(
 
 
 def _tabulate(grid: Squares) -> list[tuple[str, ...]]:
-    """The figures of the variants below their heads, without columns that are empty."""
-    rows = [(str(number), *_list_figures(grid, one)) for number, one in enumerate(grid.summary)]
+    """The figures of the variants below their heads, without columns that are empty.
+
+    Scores are among them only if they add to the runs that passed.
+    """
+    rows = []
+    for number, one in enumerate(grid.summary):
+        low, high = one.interval
+        rows.append((
+            str(number),
+            one.variant,
+            f"{one.passed} of {one.judged}" if one.judged else "",
+            f"{low:.0%} to {high:.0%}" if one.judged else "",
+            f"{one.failed:,}" if one.failed else "",
+            f"{one.unjudged:,}" if one.unjudged else "",
+            "" if one.disagree is None else f"{one.disagree:.0%}",
+            "" if one.score is None or not grid.has_grades else f"{one.score:.3g}",
+            f"{one.tokens:,}" if one.runs else "",
+            "" if one.cost is None or not one.runs else format_dollars(one.cost),
+        ))  # fmt: skip
     used = [any(column) for column in zip(*rows, strict=True)]
     return [tuple(compress(row, used)) for row in (("", *HEADS), *rows)]
 
@@ -146,22 +155,6 @@ def _list_hidden(grid: Squares) -> Iterator[str]:
         yield f"{plural(len(failed), 'run')} did not complete; the first: {first}"
     if (more := len(grid.inputs) - MAX_INPUTS) > 0:
         yield f"… {plural(more, 'more input')}"
-
-
-def _list_figures(grid: Squares, summary: Summary) -> tuple[str, ...]:
-    """The figures of a variant, under `HEADS`; scores only if they add to the passed runs."""
-    low, high = summary.interval
-    return (
-        summary.variant,
-        f"{summary.passed} of {summary.judged}" if summary.judged else "",
-        f"{low:.0%} to {high:.0%}" if summary.judged else "",
-        f"{summary.failed:,}" if summary.failed else "",
-        f"{summary.unjudged:,}" if summary.unjudged else "",
-        "" if summary.disagree is None else f"{summary.disagree:.0%}",
-        "" if summary.score is None or not grid.has_grades else f"{summary.score:.3g}",
-        f"{summary.tokens:,}" if summary.runs else "",
-        "" if summary.cost is None or not summary.runs else format_dollars(summary.cost),
-    )
 
 
 def _describe_square(square: Square, is_graded: bool) -> tuple[str, str]:
@@ -200,7 +193,7 @@ class _Page:
         style = f"display:flex;opacity:{MUTED};margin-left:{TEXT_MARGIN}"
         numbers = f"<div style='{style}'>{numbers}<span>input</span></div>"
         inputs = [
-            f"{'' if row % AGAIN else numbers}{self._format_input(row)}"
+            f"{'' if row % 20 else numbers}{self._format_input(row)}"
             for row in range(min(len(grid.inputs), MAX_INPUTS))
         ]
         rest = [_safe(line) for line in _list_hidden(grid)]
@@ -269,25 +262,21 @@ def _format_figures(grid: Squares) -> str:
     for row, summary in zip(rows, grid.summary, strict=True):
         cells = [_safe(text) for text in row]
         cells[LABEL] = f"<b>{cells[LABEL]}</b>"
-        if summary.judged:
-            cells[SHARE] = f"{_format_bar(summary)}{cells[SHARE]}"
+        if summary.judged:  # a bar: solid up to the lower end of its interval, pale to the upper
+            low, high = (round(100 * end) for end in summary.interval)
+            share, good = round(100 * (summary.share or 0)), COLOURS["good"]
+            stops = (
+                f"{good} {low}%,{PALE} 0 {share - 1}%,{good} 0 {share + 1}%,{PALE} 0 {high}%,"
+                f"{TRACK} 0"
+            )
+            cells[SHARE] = (
+                "<span style='display:inline-block;width:6em;height:.6em;"
+                f"margin-right:{GAP};background:linear-gradient(90deg,{stops})'></span>"
+                f"{cells[SHARE]}"
+            )
         shown = (f"<td style='{align(at)}'>{cell}</td>" for at, cell in enumerate(cells))
         body += f"<tr>{''.join(shown)}</tr>"
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def _format_bar(summary: Summary) -> str:
-    """The bar of a share: solid up to the lower end of its interval, pale up to the upper one."""
-    low, high = (round(100 * end) for end in summary.interval)
-    share, good = round(100 * (summary.share or 0)), COLOURS["good"]
-    stops = (
-        f"{good} {low}%", f"{PALE} 0 {share - TICK}%", f"{good} 0 {share + TICK}%",
-        f"{PALE} 0 {high}%", f"{TRACK} 0",
-    )  # fmt: skip
-    return (
-        f"<span style='display:inline-block;width:6em;height:.6em;margin-right:{GAP};"
-        f"background:linear-gradient(90deg,{','.join(stops)})'></span>"
-    )
 
 
 def _safe(text: str) -> str:
@@ -295,15 +284,12 @@ def _safe(text: str) -> str:
 
 
 def draw(grid: Squares) -> Figure:
-    """Draws the variants by quality and cost, and the quality of each square."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise ConfigError("plot needs matplotlib", hint="pip install matplotlib") from None
 
     class Drawing(Figure):
-        """A figure that notebooks show without pyplot."""
-
         def _repr_png_(self) -> bytes:
             file = BytesIO()
             self.savefig(file, format="png", dpi=90)

@@ -30,7 +30,6 @@ MAX_LABEL = 40
 """Characters of a label, unless another one begins with the same."""
 
 SUFFIXES = (".csv", ".jsonl")
-"""Suffixes of files of inputs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +41,9 @@ class Variant:
     name."""
     agent: str | Agent | None = field(repr=False)
     model: str | None = None
-    """provider/model; None = that of the agent."""
     params: Mapping[str, Any] | None = None
     """Model parameters; None = those of the agent."""
     prompt: str = field(repr=False)
-    """Template of the prompt."""
 
 
 def make_variants(agents: Any, models: Any, params: Any, prompts: Any) -> tuple[Variant, ...]:
@@ -76,12 +73,10 @@ def make_variants(agents: Any, models: Any, params: Any, prompts: Any) -> tuple[
 
 
 def name_agent(agent: str | Agent | None) -> str:
-    """Returns the name of an agent, for people."""
     return (agent.name if isinstance(agent, Agent) else agent) or NO_AGENT
 
 
 def _name(what: str, given: Any, describe: Any) -> Sequence[tuple[str, Any]]:
-    """Returns (label, value) of each choice."""
     if isinstance(given, Mapping):
         named = [(str(label), value) for label, value in given.items()]
     elif isinstance(given, Iterable) and not isinstance(given, str | bytes):

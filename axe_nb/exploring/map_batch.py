@@ -27,7 +27,7 @@ from axe_nb.engine.make_provider import Needed
 from axe_nb.engine.meter import InFlight, UsageMeter
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import AxeError, ConfigError, ExpectationError, words
-from axe_nb.expectations.check import check
+from axe_nb.expectations import check
 from axe_nb.exploring.resume_file import ResumeFile, compute_digest, compute_key
 from axe_nb.pictures.found import split_prompt
 from axe_nb.pictures.picture import Picture
@@ -69,17 +69,13 @@ class Task:
     asking: int = 0
     """Position of its agent and options among those of the map."""
     index: int = 0
-    """Position of its prompt, from 0."""
     key: str = ""
     """Key in the resume file, a hash of all that is asked; empty = there is no file."""
     judged: Task | None = None
     """The task whose answer this one judges, if it completed."""
     result: RunResult | None = None
-    """None until it has ended."""
     is_from_file: bool = False
-    """True if the result was kept by an earlier map."""
     judgement: RunResult | None = None
-    """The run of the judge; None = there was none."""
 
 
 @dataclass
@@ -90,14 +86,11 @@ class Tally:
     total: int | None = None
     done: int = 0
     from_file: int = 0
-    """Runs whose results were kept by an earlier map."""
     statuses: Counter[str] = field(default_factory=Counter)
     tokens: int = 0
     dollars: float = 0.0
     is_priced: bool = True
-    """False if the price of any run is unknown."""
     forecast: str = ""
-    """Forecast of all runs together, in words; empty = there is none."""
     notes: list[str] = field(default_factory=list)
     """Facts that a reader has to know, such as a budget that was reached."""
     began: float = field(default_factory=time.monotonic)
@@ -112,7 +105,6 @@ class Tally:
         self.dollars += cost or 0.0
 
     def format_live(self) -> str:
-        """Returns the line for a map in progress, with rate and forecast."""
         parts = [*filter(None, [self.forecast]), self._format_counts(), *self._format_usage()]
         elapsed = time.monotonic() - self.began
         rate = (self.done - self.from_file) / elapsed if elapsed > 0 else 0.0
@@ -195,7 +187,6 @@ class MapSession(Session):
 
     is_dry: bool = False
     settings: tuple[Config, Snapshot] | None = None
-    """The settings and agents; None until a run was planned."""
 
     def start(self, request: RunRequest, on_claim: Callable[[], None] | None = None) -> RunHandle:
         """Creates the handle of a run; `on_claim` is called once the cassette knows the run."""
@@ -248,7 +239,6 @@ class Asking:
     """Hash of the settings that its runs have in common, for the resume file."""
 
     async def prepare(self, session: MapSession) -> Plan:
-        """Returns the plan of a run with a blank prompt."""
         expect = self.overrides.expect if self.expect is None else self.expect
         overrides = replace(self.overrides, timeout=None, expect=expect)
         request = RunRequest(agent=self.agent, overrides=overrides)
@@ -262,8 +252,6 @@ class Asking:
 
 @dataclass(kw_only=True)
 class Batch:
-    """The runs of one map, or of one grid."""
-
     askings: Sequence[Asking]
     session: MapSession
     tally: Tally
@@ -281,7 +269,6 @@ class Batch:
     """Position → result; empty if results are not kept."""
     file: ResumeFile | None = None
     _held: dict[int, Task] = field(default_factory=dict, repr=False)
-    """Tasks that have ended, until they are released."""
     _is_ready: bool = field(default=False, repr=False)
 
     async def prepare(self) -> None:
@@ -349,7 +336,6 @@ class Batch:
         return True
 
     def finish(self, task: Task, result: RunResult) -> None:
-        """Keeps the result of a run that has ended."""
         if self.file and task.key and not task.is_from_file:
             self.file.append(task.key, result)
         if result.status == "cancelled":

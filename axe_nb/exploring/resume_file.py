@@ -20,10 +20,9 @@ import hashlib
 import json
 import os
 import re
-import stat
 import threading
 from collections.abc import Sequence
-from typing import Any, BinaryIO, NoReturn
+from typing import Any
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.data_files import check_header, format_header
@@ -45,7 +44,6 @@ SIZE = 16
 """Bytes of a hash: two of a million runs agree with a chance of less than 1 in 10^26."""
 
 NOT_FINISHED = ("timeout", "cancelled")
-"""Statuses of runs that are repeated."""
 
 OF_THE_REQUEST = (None, 400, 413, 422)
 """HTTP statuses of errors that lie in the request; others, such as 404, may lie in the settings."""
@@ -56,10 +54,8 @@ UNREADABLE = (OSError, ValueError, KeyError, TypeError, RecursionError, ConfigEr
 
 
 class ResumeFile:
-    """The file, and the runs that were in it when it was opened."""
-
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Opens the file, or creates it, and scans its lines."""
+        self._files = contextlib.ExitStack()
         if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
             raise ConfigError(f"resume takes the path of a file, not {shown_value(path)}")
         self._path = expand_home(os.fspath(path))
@@ -68,46 +64,42 @@ class ResumeFile:
         self._found: dict[bytes, list[int]] = {}
         """Key → where the lines with its results begin, the last one first."""
         self._is_torn = False
-        """True if the last line is incomplete."""
         self.problem = ""
         """The reason that a result could not be appended; empty = all were."""
         try:
-            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
-            flags |= getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
-            handle = os.open(self._path, flags, 0o600)
-        except (OSError, ValueError) as error:
-            self._fail("open", error)
-        self._out = os.fdopen(handle, "ab", buffering=0)
-        self._file: BinaryIO = self._out
-        try:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise OSError(errno.EINVAL, "it is not a file")
-            self._file = self._path.open("rb")  # with a position of its own
-            kind = format_header("runs").encode()
-            first = self._file.readline(1000)
-            if first != kind[: len(first)]:  # else it is ours, or the rest was never written
-                check_header("runs", first.decode("utf-8", "replace"), self._path)
-            else:
-                self._out.write(kind[len(first) :])
-            at = self._file.seek(max(len(first), len(kind)))
-            for line in self._file:
-                start = _START.match(line)
-                self._is_torn = not line.endswith(b"\n")
-                if start and not self._is_torn and start[2].decode() not in NOT_FINISHED:
-                    self._found.setdefault(bytes.fromhex(start[1].decode()), []).append(at)
-                at += len(line)
-            for places in self._found.values():
-                places.reverse()
-        except OSError as error:
+            self._open()
+        except BaseException as error:
             self.close()
-            self._fail("read", error)
-        except BaseException:
-            self.close()
-            raise
+            if not isinstance(error, OSError | ValueError):
+                raise
+            problem = f"cannot open the resume file {self._shown}: {_explain(error)}"
+            raise ConfigError(problem) from None
+
+    def _open(self) -> None:
+        """Opens the file, or creates it, and notes where its results are."""
+        if self._path.exists() and not self._path.is_file():
+            raise OSError(errno.EINVAL, "it is not a file")
+        self._path.touch(0o600)
+        self._out = self._files.enter_context(self._path.open("ab", buffering=0))
+        self._file = self._files.enter_context(self._path.open("rb"))
+        kind = format_header("runs").encode()
+        first = self._file.readline(1000)
+        if first != kind[: len(first)]:  # else it is ours, or the rest was never written
+            check_header("runs", first.decode("utf-8", "replace"), self._path)
+        else:
+            self._out.write(kind[len(first) :])
+        at = self._file.seek(max(len(first), len(kind)))
+        for line in self._file:
+            start = _START.match(line)
+            self._is_torn = not line.endswith(b"\n")
+            if start and not self._is_torn and start[2].decode() not in NOT_FINISHED:
+                self._found.setdefault(bytes.fromhex(start[1].decode()), []).append(at)
+            at += len(line)
+        for places in self._found.values():
+            places.reverse()
 
     def __del__(self) -> None:
-        if hasattr(self, "_out"):  # a map that was never begun
-            self.close()
+        self.close()  # of a map that was never begun
 
     @property
     def has_results(self) -> bool:
@@ -138,16 +130,14 @@ class ResumeFile:
                     rest = rest[self._out.write(rest) :]
                 self._is_torn = False
         except UNREADABLE as error:
-            why = reason(error) if isinstance(error, OSError) else str(error)
-            self.problem = f"{self._shown} is missing results: {one_line(why, 200)}"
+            self.problem = f"{self._shown} is missing results: {one_line(_explain(error), 200)}"
 
     def close(self) -> None:
-        self._out.close()
-        self._file.close()
+        self._files.close()
 
-    def _fail(self, verb: str, error: Exception) -> NoReturn:
-        why = reason(error) if isinstance(error, OSError) else str(error)
-        raise ConfigError(f"cannot {verb} the resume file {self._shown}: {why}") from None
+
+def _explain(error: Exception) -> str:
+    return reason(error) if isinstance(error, OSError) else str(error)
 
 
 def is_final(result: RunResult) -> bool:
@@ -193,7 +183,6 @@ async def compute_digest(plan: Plan, overrides: Overrides) -> bytes:
 
 
 def compute_key(common: bytes, text: str, pictures: Sequence[Picture] = ()) -> str:
-    """Returns the key of one run in a resume file."""
     own = _hash([text, [picture.digest for picture in pictures]])
     return hashlib.blake2b(common + own, digest_size=SIZE).hexdigest()
 

@@ -20,12 +20,11 @@ from axe_nb.conversion.interpolation import interpolate
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.nested_runs import refuse_in_tool
 from axe_nb.errors import ConfigError, ExpectationError, interrupted, words
-from axe_nb.expectations.check import check
+from axe_nb.expectations import check
 from axe_nb.exploring.executors import make_runs
 from axe_nb.exploring.grid import Grid
 from axe_nb.exploring.grid_page import NAME, list_parts, show_grid
-from axe_nb.exploring.grid_squares import GridRun
-from axe_nb.exploring.grid_statistics import MAX_NAMED
+from axe_nb.exploring.grid_squares import MAX_NAMED, GridRun
 from axe_nb.exploring.grid_variants import Row, Variant, make_variants, read_inputs
 from axe_nb.exploring.map_batch import (
     Asking,
@@ -118,8 +117,6 @@ def grid(
 
 
 class GridRunner:
-    """One grid in progress; blocks the thread that runs it."""
-
     def __init__(
         self,
         agents: Any,
@@ -207,7 +204,6 @@ class GridRunner:
 
     @property
     def warnings(self) -> list[str]:
-        """Warnings found while the variants were checked."""
         plans = [asking.plan for asking in self._batch.askings if asking.plan]
         return list(dict.fromkeys(warning for plan in plans for warning in plan.warnings))
 

@@ -5,11 +5,10 @@ Source: D-2, D-8.
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
 from contextlib import aclosing, closing, contextmanager
-from typing import Any, ParamSpec, Unpack
+from typing import Any, Unpack
 
 from axe_nb.agents.agent import Agent
 from axe_nb.cell_display.front_end import make_line
@@ -41,8 +40,6 @@ from axe_nb.session.overrides import (
 )
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.session import session
-
-P = ParamSpec("P")
 
 MOST_WAITING = 10_000
 """Maximum number of results waiting for an earlier one, beyond which further runs wait too."""
@@ -81,18 +78,19 @@ def amap(
     return RunMap(batch, taken, make_runs(batch, executor, width), display)
 
 
-def _with_signature_of(
-    original: Callable[P, RunMap],
-) -> Callable[[Callable[..., RunMap]], Callable[P, RunMap]]:
-    def give(function: Callable[..., RunMap]) -> Callable[P, RunMap]:
-        vars(function)["__signature__"] = inspect.signature(original)
-        return function
-
-    return give
-
-
-@_with_signature_of(amap)
-def map(*args: Any, **options: Any) -> RunMap:
+@with_options_shown
+def map(
+    agent: str | Agent | None,
+    prompts: Source,
+    *,
+    concurrency: int = 8,
+    executor: object = None,
+    resume: Resume = None,
+    budget: BudgetOption = None,
+    keep: Keep = "results",
+    display: bool = True,
+    **options: Unpack[RunOptions],
+) -> RunMap:
     """Returns a map: runs of an agent on many prompts, which start when it is iterated over.
 
     `for` yields results in the order of the prompts, `async for` as the runs end, and `await`
@@ -117,7 +115,10 @@ def map(*args: Any, **options: Any) -> RunMap:
     Raises:
         ConfigError: invalid configuration, before anything is sent.
     """
-    made = amap(*args, **options)
+    made = amap(
+        agent, prompts, concurrency=concurrency, executor=executor, resume=resume, budget=budget,
+        keep=keep, display=display, **options,
+    )  # fmt: skip
     made.check()
     return made
 
@@ -135,7 +136,6 @@ class RunMap:
         self._batch, self._prompts, self._runs = batch, prompts, runs
         self._display = display
         self._driver: Driver | None = None
-        """The driver; None = the map was not started."""
         self._is_over = False
 
     def check(self) -> None:
@@ -233,15 +233,12 @@ class RunMap:
 
     def _list_kept(self) -> list[RunResult]:
         if self._batch.keep == "nothing":
-            raise ConfigError(
-                'the results of this map are not kept: keep="nothing"',
-                hint="iterate over it once",
-            )
+            problem = 'the results of this map are not kept: keep="nothing"'
+            raise ConfigError(problem, hint="iterate over it once")
         return self.results
 
 
 def read_count(name: str, number: object) -> int:
-    """Returns the value of an option that is a positive whole number."""
     found = as_count(number)
     if found is None:
         raise ConfigError(f"{name} takes a positive whole number, not {shown_value(number)}")
@@ -270,5 +267,4 @@ def in_order(
                 receive()
             yield waiting.pop(position)
             position += 1
-    for _, result in sorted(waiting.items()):
-        yield result
+    yield from (result for _, result in sorted(waiting.items()))

@@ -31,7 +31,7 @@ from axe_nb.commands.parser import (
     parser,
 )
 from axe_nb.errors import ConfigError
-from axe_nb.expectations.check import check
+from axe_nb.expectations import check
 from axe_nb.notebook.option_line import read_words
 from axe_nb.notebook.run_cell import find_place, find_result, find_tree, run_cell
 from axe_nb.pictures.picture import Illustrated

@@ -434,15 +434,15 @@ class RootTape:
 
     def _describe_question(self, question: Question) -> dict[str, Any]:
         """Returns a question to the person in the form that is recorded and compared."""
-        clean = self._clean
-        if isinstance(question, Step):
-            if question.kind != "call":
-                return {"step": question.kind, "turn": question.turn}
-            call = {"tool": question.tool, "arguments": clean.json(jsonable(question.given))}
-            return {"step": "call", "call": question.number, **call}
-        if not question.tool:
-            return {"question": clean.text(question.detail)}
-        return {"tool": question.tool, "arguments": clean.json(jsonable(question.arguments))}
+        if not isinstance(question, Step):
+            cleaned: dict[str, Any] = self._clean.json(_state(question))
+            return cleaned
+        if question.kind != "call":
+            return {"step": question.kind, "turn": question.turn}
+        arguments = self._clean.json(jsonable(question.given))
+        return {
+            "step": "call", "call": question.number, "tool": question.tool, "arguments": arguments,
+        }  # fmt: skip
 
     def _describe_missing(self, question: Question) -> str:
         """Returns a description of the missing answer, and of its difference from recorded ones."""

@@ -73,11 +73,9 @@ class NullView:
 class Line(Protocol):
     """Shows one line, and replaces it."""
 
-    def show(self, text: str) -> None:
-        """Shows the current text of the line."""
+    def show(self, text: str) -> None: ...
 
-    def finish(self, text: str) -> None:
-        """Shows the final text of the line, or removes the line."""
+    def finish(self, text: str) -> None: ...
 
 
 class NoLine:
@@ -138,7 +136,6 @@ class Approver:
 
 
 def prompt_person(request: Question) -> Decision:
-    """Prompts in the notebook or terminal until the answer is valid."""
     if isinstance(request, Step):
         return prompt_step(request)
     if not request.tool and not request.raises:
@@ -180,26 +177,19 @@ class _Inbox:
         self.has_ended = False
 
     def show_more(self) -> None:
-        """Shows the events that are available or arrive soon."""
         wait = PUMP
         with suppress(queue.Empty):
             for _ in range(256):  # then the display ticks
                 event = self._events.get(timeout=wait)
-                if event is None:
-                    return
-                if event is END:
-                    self.has_ended = True
+                self.has_ended = self.has_ended or event is END
+                if event is None or event is END:
                     return
                 self._show(event)
                 wait = 0.0
 
     def show_rest(self) -> None:
-        """Shows the events that are available."""
-        with suppress(queue.Empty):
-            while True:
-                event = self._events.get_nowait()
-                if event is not None and event is not END:
-                    self._show(event)
+        while not self._events.empty():
+            self.show_more()
 
 
 def drive(handle: RunHandle, view: View, approver: Approver | None = None) -> RunResult:

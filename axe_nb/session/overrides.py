@@ -115,7 +115,7 @@ class Overrides:
                 raise ConfigError(f"{name} takes {wanted}, not {shown_value(value)}")
             object.__setattr__(self, name, value)
         if self.expect is not None:
-            from axe_nb.expectations.language import parse
+            from axe_nb.expectations import parse
 
             parse(self.expect)
         make_stepper(self.step, self.break_at)

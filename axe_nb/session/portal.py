@@ -73,7 +73,6 @@ class Portal:
             return asyncio.run_coroutine_threadsafe(work, self._loop), self._loop
 
     def is_here(self) -> bool:
-        """True if called on the loop's own thread."""
         return threading.current_thread() is self._thread
 
     async def _stop_when_idle(self) -> None:
@@ -119,7 +118,6 @@ def answers(loop: asyncio.AbstractEventLoop, seconds: float = ANSWER) -> bool:
 
 
 async def _shut_down() -> None:
-    """Cancels the remaining tasks, waits briefly, and closes the connections."""
     left = asyncio.all_tasks() - {asyncio.current_task()}
     for task in left:
         task.cancel()
@@ -156,7 +154,6 @@ class Interrupt:
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self.at: float | None = None
-        """Time of the first signal, on the monotonic clock; None = none yet."""
         self._wake = wake
 
     def __call__(self, signum: int, frame: object) -> None:

@@ -27,11 +27,9 @@ from axe_nb.text import (
     cut_chars,
     cut_middle,
     fold,
-    list_some,
     one_line,
     plural,
     printable,
-    quote,
     reveal,
 )
 
@@ -55,22 +53,24 @@ WIDTH = 78
 """Maximum columns of a line; most windows show as many."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Answer:
     """A possible answer, given by its first letter or the whole word."""
 
     choice: Choice
     about: str = ""
-    """Text after the word in the prompt."""
     needs_word: bool = False
-    takes_reason: bool = False
+
+    @property
+    def takes_reason(self) -> bool:
+        return self.choice in ("no", "stop")
 
     def __str__(self) -> str:
         word = self.choice if self.needs_word else f"[{self.choice[0]}]{self.choice[1:]}"
         return word + self.about
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Prompt:
     text: str
     answers: Sequence[Answer]
@@ -85,15 +85,13 @@ class Prompt:
 def format_question(request: ApprovalRequest) -> Prompt:
     """Formats the prompt for a call, or for exceeding the budget of the session."""
     if request.raises:
-        text = fold(f"{format_caller(request)}: {show(request.reason)}", WIDTH, GOES_ON)
-        return Prompt(
-            text=text,
-            answers=[
-                Answer(choice="yes", about=f", raise it to {request.raises}"),
-                Answer(choice="no", about=", end the run with an error", takes_reason=True),
-                Answer(choice="stop", takes_reason=True),
-            ],
-        )
+        answers = [
+            Answer("yes", f", raise it to {request.raises}"),
+            Answer("no", ", end the run with an error"),
+            Answer("stop"),
+        ]
+        text = f"{format_caller(request)}: {show(request.reason)}"
+        return Prompt(fold(text, WIDTH, GOES_ON), answers)
     arguments = dict(request.arguments)
     whole = arguments.pop(request.whole, None) if request.whole else None
     call, hidden = format_call(request.tool, arguments, whole)
@@ -111,16 +109,11 @@ def format_question(request: ApprovalRequest) -> Prompt:
         caution = f"{hidden:,} characters are hidden"
     holds = f", {show(request.host)} until the session ends" if request.host else ""
     whole_word = f" (type the whole word: {caution})" if caution else ""
-    answers = [
-        Answer(choice="yes", about=holds + whole_word, needs_word=bool(caution)),
-        Answer(choice="no", takes_reason=True),
-        Answer(choice="edit", about=" the arguments"),
-        Answer(choice="stop", takes_reason=True),
-    ]
+    answers = [Answer("yes", holds + whole_word, bool(caution)), Answer("no")]
     if request.always:
-        about = f" for {show(request.always)}"
-        answers.insert(2, Answer(choice="always", about=about, needs_word=bool(caution)))
-    return Prompt(text=text, answers=answers, caution=caution)
+        answers.append(Answer("always", f" for {show(request.always)}", bool(caution)))
+    answers += [Answer("edit", " the arguments"), Answer("stop")]
+    return Prompt(text, answers, caution)
 
 
 def format_model_question(request: ApprovalRequest) -> str:
@@ -161,7 +154,6 @@ def format_caller(request: ApprovalRequest | Step) -> str:
 
 
 def format_call(tool: str, arguments: Mapping[str, Any], whole: object) -> tuple[str, int]:
-    """Formats a call; also returns the number of characters left out."""
     name = show(printable(tool))
     text = json.dumps(arguments, ensure_ascii=False) if arguments else ""
     given, hidden = _show_most(text, MAX_SHOWN)
@@ -175,6 +167,14 @@ def format_call(tool: str, arguments: Mapping[str, Any], whole: object) -> tuple
 
 EXAMPLE = '{"text": "…", "calls": [{"tool": "…", "arguments": {…}}]}'
 
+CALL = {
+    "type": "object",
+    "properties": {"tool": {"type": "string", "minLength": 1}, "arguments": {"type": "object"}},
+    "required": ["tool"],
+    "additionalProperties": False,
+}
+REPLY = {"properties": {"text": {"type": "string"}, "calls": {"type": "array", "items": CALL}}}
+
 
 class WrongInput(Exception):
     """Typed text that cannot be used; the message is a sentence with the position."""
@@ -185,9 +185,7 @@ def read_arguments(schema: Mapping[str, Any]) -> dict[str, Any]:
     arguments = _parse(input("arguments, as JSON: "), "The arguments must be a JSON object")
     if not isinstance(arguments, dict):
         raise WrongInput("The arguments must be a JSON object, in braces.")
-    if mistakes := find_mistakes(schema, arguments) if schema else []:
-        told = "; ".join(f"arguments{mistake.removeprefix('data')}" for mistake in mistakes)
-        raise WrongInput(f"The arguments do not fit their schema: {told}.")
+    _check_form("arguments", schema, arguments, "The arguments do not fit their schema")
     return arguments
 
 
@@ -201,22 +199,16 @@ def parse_reply(typed: str) -> Response:
     assert isinstance(said, dict)
     if not said or not said.keys() <= {"text", "calls"}:
         return Response(typed, (), stop_reason(()))  # an answer that is data
-    text, listed = said.get("text", ""), said.get("calls", [])
-    if not isinstance(text, str):
-        raise WrongInput("The text of a reply must be a string.")
-    if not isinstance(listed, list):
-        raise WrongInput(f"The calls of a reply must be a list, as in {EXAMPLE}.")
-    calls = []
-    for index, one in enumerate(listed):
-        place = f"calls[{index}]"
-        if not isinstance(one, dict) or not isinstance(one.get("tool"), str) or not one["tool"]:
-            raise WrongInput(f"{place} has no tool, as in {EXAMPLE}.")
-        if unknown := sorted(one.keys() - {"tool", "arguments"}):
-            raise WrongInput(f"{place} has an unknown key: {list_some([*map(quote, unknown)], 3)}.")
-        if not isinstance(arguments := one.get("arguments", {}), dict):
-            raise WrongInput(f"{place}.arguments must be a JSON object.")
-        calls.append(ToolCall("", one["tool"], arguments))
-    return Response(text, tuple(calls), stop_reason(tuple(calls)))
+    _check_form("reply", REPLY, said, f"The reply is not as in {EXAMPLE}")
+    listed = said.get("calls", [])
+    calls = tuple(ToolCall("", one["tool"], one.get("arguments", {})) for one in listed)
+    return Response(said.get("text", ""), calls, stop_reason(calls))
+
+
+def _check_form(name: str, schema: Mapping[str, Any], value: object, problem: str) -> None:
+    if mistakes := find_mistakes(schema, value) if schema else []:
+        told = "; ".join(f"{name}{mistake.removeprefix('data')}" for mistake in mistakes)
+        raise WrongInput(f"{problem}: {told}.")
 
 
 def _parse(typed: str, wanted: str) -> Any:
@@ -240,11 +232,9 @@ ANSWERS: Mapping[str, Choice | None] = {
     "result": "result", "k": "skip", "skip": "skip", "n": "end", "end": "end",
     "run to the end": "end", "s": "stop", "stop": "stop", "l": None, "look": None,
 }  # fmt: skip
-"""Answer → decision; None = show everything first."""
 
 
 def prompt_step(step: Step) -> Decision:
-    """Prompts in the notebook or terminal until the decision is valid."""
     prompt = f"\n{format_step(step)}"  # apart from the last answer
     while step.kind == "reply":
         typed = input(f"{prompt}\nnew reply, as text or JSON; empty = unchanged: ")
@@ -319,7 +309,6 @@ MOST = 8000
 arguments are omitted."""
 
 SUBJECT = 60
-"""Maximum characters of the argument that tells the subject of a call."""
 
 
 def describe(question: Question) -> PersonAsked:
@@ -341,21 +330,16 @@ def describe(question: Question) -> PersonAsked:
     letters = {a.choice: a.choice[0] for a in asked.answers if not a.needs_word}
     summary = f"may it spend up to {question.raises}?"
     if not question.raises:
-        texts = [v for v in question.arguments.values() if isinstance(v, str) and v.strip()]
-        subject = one_line(show(redact(texts[0] if texts else "")), SUBJECT)
+        texts = (v for v in question.arguments.values() if isinstance(v, str) and v.strip())
+        subject = one_line(show(redact(next(texts, ""))), SUBJECT)
         summary = f"may it call {printable(question.tool)}{' on ' * bool(subject)}{subject}?"
-    return _with_prompt(
-        PersonAsked(
-            "",
-            question.call_id,
-            summary,
-            _bound(format_question(replace(question, detail="")).text),
-            _bound(show(question.detail)),
-            tuple((letters[choice], name) for choice, name in names.items() if choice in letters),
-            arguments=_dump_given(question.arguments) if question.tool else "",
-        ),
-        f"\n{asked.text}\n{asked.choices}: ",
-    )
+    about = PersonAsked(
+        "", question.call_id, summary, _bound(format_question(replace(question, detail="")).text),
+        _bound(show(question.detail)),
+        tuple((letters[choice], name) for choice, name in names.items() if choice in letters),
+        arguments=_dump_given(question.arguments) if question.tool else "",
+    )  # fmt: skip
+    return _with_prompt(about, f"\n{asked.text}\n{asked.choices}: ")
 
 
 def _with_prompt(asked: PersonAsked, prompt: str) -> PersonAsked:

@@ -6,8 +6,7 @@ Source: D-27, D-53, D-66.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,8 +24,8 @@ from axe_nb.session.snapshot import Snapshot, describe_agents, find_output
 from axe_nb.text import list_some, quote, suggestion
 from axe_nb.tools.tool import Job, Limits
 
-if TYPE_CHECKING:  # few runs are forks
-    from axe_nb.recording.fork import Fork, ForkPoint, RestoredAgents
+if TYPE_CHECKING:
+    from axe_nb.recording.fork import ForkPoint
 
 SIMPLE = [
     option.name
@@ -84,7 +83,7 @@ def check_names(request: RunRequest, agent: Agent, env: Env) -> None:
     expectations = request.overrides.expect
     if expectations is None:
         return
-    from axe_nb.expectations.check import check_spelling
+    from axe_nb.expectations import check_spelling
 
     agents = [agent, *(below[0] for below in env.walk_below((agent,)))]
     if not any(one.mcp_servers for one in agents):  # their tools are not known yet
@@ -111,7 +110,6 @@ def adapt(env: Env, overrides: Overrides) -> Env:
 
 
 def make_job(request: RunRequest, env: Env) -> tuple[Agent, Job]:
-    """The agent of a requested run, with the run's overrides applied, and its job."""
     overrides, earlier = request.overrides, request.continue_from
     agent = apply_overrides(find_agent(request, env), overrides)
     job = Job(
@@ -123,7 +121,6 @@ def make_job(request: RunRequest, env: Env) -> tuple[Agent, Job]:
 
 
 def apply_overrides(agent: Agent, overrides: Overrides) -> Agent:
-    """The agent with this run's overrides applied."""
     changes = {name: value for name in SIMPLE if (value := getattr(overrides, name)) is not None}
     if overrides.model is None:
         agent = _with_model(agent, overrides.model_all)
@@ -139,21 +136,23 @@ def _with_model(agent: Agent, model: str | None) -> Agent:
     return agent if model is None else replace(agent, model=model)
 
 
-@dataclass
 class BeginningFork:
-    request: RunRequest
-    point: ForkPoint
-    restored: RestoredAgents
-    snapshot: Snapshot
-    given: Agent | None
-    """A new agent for the place; None = the agent of the recorded run."""
+    """A fork whose tree is about to start; its snapshot gets the agents of the forked run."""
 
-    @cached_property
-    def fork(self) -> Fork:
-        """The recorded run that the new tree continues."""
-        from axe_nb.recording.fork import Fork
+    def __init__(
+        self,
+        request: RunRequest,
+        point: ForkPoint,
+        find: Callable[[str], Agent],
+        snapshot: Snapshot,
+    ) -> None:
+        from axe_nb.recording.fork import Fork, restore_agents  # few runs are forks
 
-        return Fork(self.point, self._adapt, self.restored.changed)
+        self.request, self.point, self.snapshot = request, point, snapshot
+        self.given = find(request.agent) if isinstance(request.agent, str) else request.agent
+        self.restored = restore_agents(point.root, find)
+        snapshot.restore(self.restored.agents, self.restored.contexts)
+        self.fork = Fork(point, self._adapt, self.restored.changed)
 
     def adapt_env(self, env: Env) -> Env:
         """The dependencies of the tree, with the options of the recorded run that still apply."""
@@ -204,7 +203,6 @@ class BeginningFork:
             below.meter.settle()
 
     def _adapt(self, agent: Agent, job: Job) -> tuple[Agent, Job]:
-        """Agent and job of the run at the place, with its changes."""
         point, options = self.point, self.request.overrides
         agent = apply_overrides(self.given or agent, options)
         if point.system_prompt is not None:
@@ -221,15 +219,3 @@ class BeginningFork:
                     break
             job = replace(job, task=text, prompt=prompt, pictures=pictures)
         return agent, job
-
-
-def begin_fork(
-    request: RunRequest, point: ForkPoint, find: Callable[[str], Agent], snapshot: Snapshot
-) -> BeginningFork:
-    """Prepares a fork; the snapshot gets the agents of the forked run."""
-    given = find(request.agent) if isinstance(request.agent, str) else request.agent
-    from axe_nb.recording.fork import restore_agents
-
-    restored = restore_agents(point.root, find)
-    snapshot.restore(restored.agents, restored.contexts)
-    return BeginningFork(request, point, restored, snapshot, given)

@@ -41,18 +41,15 @@ class RunRequest:
     agent: str | Agent | None
     """The agent or its name; None = the model is asked without an agent."""
     prompt: str = ""
-    """The prompt; blank = the task is in the agent's instructions."""
     pictures: tuple[Picture, ...] = ()
     """Pictures of the prompt, in the order of their marks."""
     overrides: Overrides = Overrides()
     continue_from: RunResult | None = None
-    """An earlier result whose conversation to continue."""
     fork: ForkPoint | None = None
     """The place of an earlier run that this one forks; `agent` None = the one that was there."""
 
     @property
     def history(self) -> Sequence[Message]:
-        """The conversation that the root continues."""
         if self.fork is not None:
             return self.fork.history
         return self.continue_from.messages if self.continue_from else ()
@@ -79,7 +76,6 @@ class Outlet:
         self.emit: Emit = discard
         """Receives the events; `discard` from the end of the root on, and once it is closed."""
         self.open: set[str] = set()
-        """Runs whose start has been passed on and whose end has not."""
 
     def pass_on(self, event: Event) -> None:
         with self.lock:
@@ -112,7 +108,6 @@ class RunHandle:
         self._task: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
         self._run: Run | None = None
         self._cancelled_at: float | None = None
-        """Time of the first `cancel`, on the monotonic clock; None = not cancelled."""
         self._outcome: Future[RunResult | BaseException] = Future()
         """The result, or the exception that kept the run from starting."""
         self._outcome.set_running_or_notify_cancel()  # waiters cannot cancel it
@@ -246,12 +241,10 @@ class RunHandle:
         return AxeError(f"the run of {self.name} was cancelled before it began")
 
     def close(self) -> None:
-        """Stops forwarding events, as no one receives them any more."""
         with self._lock:
             self._outlet.emit = discard
 
     def _settle(self, outcome: RunResult | BaseException) -> None:
-        """Ends the waiting; only the first outcome counts."""
         with self._lock:
             if self.done:
                 return

@@ -39,7 +39,7 @@ from axe_nb.recording.modes import is_test
 from axe_nb.results import RunResult
 from axe_nb.scripting.rules import ScriptFunction, functions
 from axe_nb.session.prompts import describe
-from axe_nb.session.root_job import adapt, begin_fork, check_names, make_job
+from axe_nb.session.root_job import BeginningFork, adapt, check_names, make_job
 from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.snapshot import Snapshot, describe_agents, find_script_dirs, find_source_dirs
 from axe_nb.text import quote, suggestion
@@ -116,7 +116,6 @@ class Session:
         return agent
 
     def forget(self, name: str) -> None:
-        """Reverses `define`: a file with this name is used again."""
         self.agents.pop(name, None)
         self.texts.pop(name, None)
 
@@ -144,7 +143,6 @@ class Session:
         return self.cassette
 
     def start(self, request: RunRequest) -> RunHandle:
-        """Creates the handle of a run, whose result this session remembers."""
         return RunHandle(request, partial(self.plan, traced_in=find_context()), self.remember)
 
     async def plan(
@@ -166,7 +164,7 @@ class Session:
         needs: Needed = "nothing" if tape else "provider" if is_dry else "key"
         config, snapshot = self._read_settings(agents_dir, needs)
         find = partial(self.find, agents_dir=agents_dir)
-        fork = begin_fork(request, request.fork, find, snapshot) if request.fork else None
+        fork = BeginningFork(request, request.fork, find, snapshot) if request.fork else None
         if traced_in is not None:
             from axe_nb.recording.traces import with_spans
 
@@ -206,7 +204,6 @@ class Session:
         return await make_plan(scope, job)
 
     def remember(self, result: RunResult) -> None:
-        """Records a finished root run: its result, its conversation and its usage."""
         with self._remembering:
             self.last = self.conversations[result.agent] = result
             for one in result.walk():
@@ -247,7 +244,6 @@ class Session:
         return None if mode == "live" else RootTape(cassette, mode, on_claim)
 
     def _read_settings(self, agents_dir: str | None, needs: Needed) -> tuple[Config, Snapshot]:
-        """Returns the settings of a tree, and the agents that it can reach."""
         config = Config.load()
         check_agents_dir(agents_dir)
         folders = find_script_dirs(agents_dir)

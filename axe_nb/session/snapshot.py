@@ -69,9 +69,7 @@ class Snapshot:
         self._size = 0
         self.loaded: dict[str, Agent] = {}
         self._is_taken = False
-        """True if only agents that were read already can be started."""
         self._is_sent = False
-        """True if another process has read the agents."""
         self._roots: set[tuple[Key, bool]] = set()
         """(root, true if it can start any agent) for roots whose sub-agents have been read."""
         self._check: Callable[[], None] = lambda: None
@@ -79,7 +77,6 @@ class Snapshot:
 
     @property
     def source(self) -> AgentSource:
-        """The agents, for the runs of the tree."""
         return AgentSource(
             load=self.load, knows=self.knows, provider_for=self.provider_for, brief=self.brief
         )
@@ -105,7 +102,6 @@ class Snapshot:
         return shared
 
     def load(self, name: str) -> Agent:
-        """Returns an agent as it was when the root started."""
         if not self.knows(name):
             find_agent_file(name, self._agents_dir, also=self.defined)
             raise ConfigError(
@@ -129,7 +125,6 @@ class Snapshot:
         self._contexts.update({_make_key(agent): context for agent, context in contexts})
 
     def find_context(self, agent: Agent) -> Context | None:
-        """Returns the texts of an agent; None if they have not been read."""
         found = self._contexts.get(_make_key(agent))
         return found if isinstance(found, Context) else None
 
@@ -212,7 +207,6 @@ def _make_key(agent: Agent) -> Key:
 
 
 def _unwrap(found: T | ConfigError) -> T:
-    """Returns the agent or texts, or raises the error found instead."""
     if isinstance(found, ConfigError):
         raise copy(found)
     return found

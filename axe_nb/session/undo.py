@@ -24,7 +24,6 @@ from axe_nb.tools.kept_files import MAX_RUN, KeptFile, digest, read_content, rea
 from axe_nb.tools.tool import ToolError
 
 MAX_DIFF, MAX_FILE_DIFF = 20_000, 4096
-"""Maximum bytes shown of the whole diff, and of the diff of one file."""
 
 MAX_NAMES = 20
 """Maximum number of names, of files or other things, in one line of a report."""
@@ -32,7 +31,6 @@ MAX_NAMES = 20
 Outcome = Literal["restored", "removed", "conflict", "same"]
 
 Difference: TypeAlias = tuple[bytes | None, bytes | None]
-"""The contents of a file before and after; None = no file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +156,6 @@ def _list(paths: Collection[str]) -> str:
 
 
 def _describe_rest(result: RunResult, *, is_kept: bool) -> Iterator[str]:
-    """Yields a line for each change that cannot be undone."""
     if result.origin:
         yield "not undone: what the forked run had changed before; undo that run as well"
     elif not is_kept and any(run.files_modified for run in result.walk()):

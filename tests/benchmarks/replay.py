@@ -16,7 +16,8 @@ from typing import Any
 import axe_nb
 from axe_nb import RunResult, script_server
 from axe_nb.scripting.wire import Protocol
-from tests.recording.test_cassettes import define_scripts, define_tree, without_times
+from tests.recording.runs import without_times
+from tests.recording.test_cassettes import define_scripts, define_tree
 
 REPLAYS = 1000
 

@@ -26,7 +26,7 @@ from axe_nb.commands.parser import (
     parse_run,
     parser,
 )
-from axe_nb.expectations.language import parse as parse_expectations
+from axe_nb.expectations import parse as parse_expectations
 from axe_nb.notebook.line_magic import RESULT
 from axe_nb.notebook.option_line import read_words
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import axe_nb
 from axe_nb import ConfigError, ExpectationError, RunResult, ToolCall, Usage
-from axe_nb.expectations.language import FORMS, MEASURES, parse
+from axe_nb.expectations import FORMS, MEASURES, parse
 from axe_nb.messages import ToolResult
 from axe_nb.results import Turn
 from axe_nb.text import clean

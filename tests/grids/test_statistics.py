@@ -12,12 +12,14 @@ import pytest
 
 from axe_nb.exploring.grid import Grid
 from axe_nb.exploring.grid_page import write_verdicts
-from axe_nb.exploring.grid_squares import GridRun, Square, summarize
-from axe_nb.exploring.grid_statistics import (
+from axe_nb.exploring.grid_squares import (
+    GridRun,
+    Square,
     compare_columns,
     find_change_interval,
     find_share_interval,
     find_sign_chance,
+    summarize,
 )
 from axe_nb.exploring.grid_variants import make_variants, read_inputs
 from tests.views.runs import done

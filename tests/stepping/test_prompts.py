@@ -110,11 +110,11 @@ def test_a_reply_is_a_text_or_json_with_calls(
     ("typed", "problem"),
     [
         ('{"calls": [}', "must be JSON"),
-        ('{"calls": {}}', "The calls of a reply must be a list"),
-        ('{"calls": [{"name": "x"}]}', "calls[0] has no tool"),
-        ('{"calls": [{"tool": "x"}, {"tool": "y", "a": 1}]}', 'calls[1] has an unknown key: "a"'),
-        ('{"calls": [{"tool": "x", "arguments": [1]}]}', "calls[0].arguments must be a JSON"),
-        ('{"text": 3}', "The text of a reply must be a string"),
+        ('{"calls": {}}', "reply.calls: {} is not of type 'array'"),
+        ('{"calls": [{"name": "x"}]}', "reply.calls[0]: 'tool' is a required property"),
+        ('{"calls": [{"tool": "x"}, {"tool": "y", "a": 1}]}', "reply.calls[1]: "),
+        ('{"calls": [{"tool": "x", "arguments": [1]}]}', "reply.calls[0].arguments: "),
+        ('{"text": 3}', "reply.text: 3 is not of type 'string'"),
     ],
 )  # fmt: skip
 def test_a_wrong_reply_is_told_with_its_place(

@@ -1,5 +1,7 @@
-"""The check of a finished run against expectations, and of the names in them before it begins.
+"""Expectations: their language, and the check of a finished run against them.
 
+A clause is `NAME`, `no NAME`, or `NAME OPERATOR VALUE`, the last also with `, parallel`.
+`docs/reference.md` shows the tables of forms and measures.
 Source: D-67.
 """
 
@@ -8,18 +10,117 @@ from __future__ import annotations
 import dataclasses
 import json
 import operator
+import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
-from typing import Any
+from operator import attrgetter
+from typing import Any, Literal, TypeAlias
 
 from axe_nb.agents.agent import DEFINED, Agent, list_agents
+from axe_nb.conversion.patterns import compile_pattern
 from axe_nb.engine.toolbox import REGISTRY
 from axe_nb.errors import ConfigError, ExpectationError
-from axe_nb.expectations.language import MAX_SHOWN, MEASURES, Clause, Measure, parse
 from axe_nb.messages.exchanges import Lap
 from axe_nb.results import RunResult, name_run
 from axe_nb.text import list_some, nearest, one_line, plural, printable, quote, suggestion
+
+Kind = Literal["number", "text", "list", "data"]
+
+NUMERIC = ("==", "!=", "<", "<=", ">", ">=")
+TEXTUAL = ("==", "!=", "~", "!~", "contains")
+OPERATORS: Mapping[Kind, tuple[str, ...]] = {
+    "number": NUMERIC, "text": TEXTUAL, "list": (*NUMERIC, *TEXTUAL[2:]),
+    "data": (*NUMERIC, *TEXTUAL[2:]),
+}  # fmt: skip
+"""Kind of a measure → its operators."""
+
+FORMS: Mapping[str, str] = {
+    "researcher >= 2": "number of runs of an agent, or of permitted calls of a tool; with `==`, "
+    "`!=`, `<`, `<=`, `>`, `>=`",
+    "researcher": "at least one",
+    "no write_file": "none at all; also for measures",
+    "researcher >= 2, parallel": "at least two of them ran at the same time",
+    "tool:search >= 1; agent:search": "tells a tool and an agent of the same name apart; also for "
+    "the names of measures",
+    '"the critic" == 1': "a name with spaces",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A property of a run that an expectation compares."""
+
+    kind: Kind
+    """A list is compared by its length with a number, and item by item with a text."""
+    help: str
+    example: str
+    read: Callable[[RunResult], Any]
+    """The value of one run; None = unknown."""
+    of_tree: bool = True
+    """If true, the sum over the tree; if false, the value of the root."""
+
+
+def _list_failed(run: RunResult, *, denied: bool) -> list[str]:
+    """The tools of the calls that were denied, or that failed for another reason."""
+    results = [result for turn in run.log for result in turn.results]
+    failed = [one for one in results if one.is_error and not one.is_skipped]
+    return [one.name for one in failed if one.is_denied == denied]
+
+
+MEASURES: Mapping[str, Measure] = {
+    "turns": Measure("number", "answered requests", "turns <= 6", attrgetter("turns")),
+    "tool_calls": Measure(
+        "number", "calls of tools", "tool_calls < 20", attrgetter("tool_calls")
+    ),
+    "runs": Measure("number", "runs, the root included", "runs == 4", lambda run: 1),
+    "depth": Measure(
+        "number", "levels of sub-agents; 0 = none", "depth <= 2", lambda run: count_levels(run),
+        of_tree=False,
+    ),
+    "tokens": Measure(
+        "number", "input and output tokens", "tokens < 5000", attrgetter("usage.total")
+    ),
+    "cost": Measure(
+        "number", "cost in US dollars; an error if a price is unknown", "cost < 0.02",
+        attrgetter("cost"),
+    ),
+    "denied": Measure(
+        "list", "calls that were not permitted, by tool",
+        'no denied; denied contains "write_file"',
+        partial(_list_failed, denied=True),
+    ),
+    "failed": Measure(
+        "list", "calls that failed for another reason, by tool", "failed <= 1",
+        partial(_list_failed, denied=False),
+    ),
+    "files_modified": Measure(
+        "list", "files that tools changed", "no files_modified", attrgetter("files_modified")
+    ),
+    "text": Measure(
+        "text", "the answer; with `==`, `!=`, `~`, `!~`, `contains`",
+        'text ~ /\\b42\\b/; text == "42"', attrgetter("text"), of_tree=False,
+    ),
+    "status": Measure(
+        "text", "the status", "status == completed", attrgetter("status"), of_tree=False
+    ),
+    "data": Measure(
+        "data", "a part of the structured output, or all of it",
+        'data.total == 3; data.items[0].name == "a"; data.items >= 2', attrgetter("data"),
+        of_tree=False,
+    ),
+}  # fmt: skip
+"""Name → measure, in the order of the reference page."""
+
+
+def count_levels(run: RunResult) -> int:
+    """Returns the number of levels of runs below this one."""
+    return max((1 + count_levels(child) for child in run.children), default=0)
+
+
+MAX_SHOWN = 80
+"""Characters of an expectation, a name or a text in messages."""
 
 MAX_SECONDS = 1.0
 """Time limit in seconds for matching a pattern, as the texts come from models."""
@@ -30,6 +131,119 @@ MISSING = object()
 _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
+_PATTERN = r"/(?:\\.|[^/\\])*/"
+_STRING = r""""(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'"""
+_PIECE = re.compile(rf"(?:~\s*{_PATTERN}|{_STRING}|[^;])+", re.DOTALL)
+"""The text of one clause: semicolons in patterns and strings belong to it."""
+
+_CLAUSE = re.compile(
+    rf"""
+    (?P<no> no\s+ )?
+    (?P<kind> (?:agent|tool): )?
+    (?P<name> {_STRING} | [^\W\d] (?: [\w.-] | \[(?:\d{{1,9}}|"[^"]*")\] )* )
+    (?: \s* (?P<operator> [=!<>~]+ | \bcontains\b ) \s* (?P<value> .*? ) )?
+    (?P<parallel> \s*,\s*parallel )?
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_STEP = re.compile(r"""\.?([^.\[\]]+)|\[(\d+)\]|\["([^"]*)"\]""")
+_WORD = re.compile(r"\w[\w./:-]*")
+_CONSTANTS = {"true": True, "false": False, "null": None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clause:
+    words: str
+    """Text of the clause, shortened."""
+    is_negated: bool
+    name: str
+    kind: str
+    """`agent` or `tool`, if the clause says so; else empty."""
+    measure: Measure | None
+    """The measure; None = an agent or a tool."""
+    path: tuple[str | int, ...]
+    """For `data`: the keys and indices of the part."""
+    operator: str
+    """The operator; empty = the value has to exist, or to be neither zero nor empty."""
+    value: Any
+    """The value on the right; for `~` and `!~` a compiled pattern."""
+    is_parallel: bool
+
+
+def parse(text: str) -> list[Clause]:
+    if not isinstance(text, str):
+        raise ConfigError(f"expectations must be text, not {type(text).__name__}")
+    pieces = [piece.strip() for piece in _PIECE.findall(text) if piece.strip()]
+    if not pieces:
+        raise ConfigError("no expectation given", hint="for example turns <= 6; no write_file")
+    clauses = []
+    for piece in pieces:
+        try:
+            clauses.append(_parse_clause(piece))
+        except ConfigError as error:
+            shown = one_line(piece, MAX_SHOWN)
+            problem = f"invalid expectation `{shown}`: {error.message}"
+            raise ConfigError(problem, hint=error.hint) from None
+    return clauses
+
+
+def _parse_clause(text: str) -> Clause:
+    found = _CLAUSE.fullmatch(text)
+    if found is None:
+        raise ConfigError(
+            "expected NAME, no NAME, or NAME OPERATOR VALUE",
+            hint="separate expectations with ; and put : after the name of a result",
+        )
+    name, sign, kind = found["name"], found["operator"] or "", found["kind"] or ""
+    path = [
+        int(step[2]) if step[2] else step[1] if step[1] is not None else step[3]
+        for step in _STEP.finditer(name)
+    ]
+    measure = None
+    if name[0] in "\"'":
+        name = _unquote(name)
+    elif not kind:
+        measure = MEASURES.get("data" if path[:1] == ["data"] else name)
+    if found["no"] and sign:
+        raise ConfigError("`no` takes a name alone", hint="leave out `no`, or the comparison")
+    if found["parallel"] and (found["no"] or measure):
+        raise ConfigError(
+            "`parallel` follows a count of an agent or a tool", hint="write researcher, parallel"
+        )
+    value = _read_value(sign, found["value"], measure.kind if measure else "number")
+    return Clause(
+        words=one_line(text, MAX_SHOWN), is_negated=bool(found["no"]), name=name,
+        kind=kind.rstrip(":"), measure=measure, path=tuple(path[1:]), operator=sign, value=value,
+        is_parallel=bool(found["parallel"]),
+    )  # fmt: skip
+
+
+def _read_value(sign: str, written: str, kind: Kind) -> Any:
+    """Reads the value on the right of an operator, which has to take such a value."""
+    if not sign:
+        return None
+    if sign not in OPERATORS[kind]:
+        raise ConfigError(f"expected one of {' '.join(OPERATORS[kind])}")
+    if sign in ("~", "!~"):
+        if not re.fullmatch(_PATTERN, written, re.DOTALL):
+            raise ConfigError("expected a pattern, as in /42/")
+        try:
+            return compile_pattern(written[1:-1])
+        except ConfigError as error:
+            raise ConfigError(f"invalid pattern: {error}", hint=error.hint) from None
+    if kind != "number" and re.fullmatch(_STRING, written, re.DOTALL):
+        return _unquote(written)
+    if kind != "text" and re.fullmatch(r"-?\d[\d_]*(\.\d+)?", written):
+        return float(written) if "." in written else int(written)
+    if kind == "number" or sign in NUMERIC[2:]:
+        raise ConfigError("expected a number", hint="write it without a unit, as in 5000")
+    if not _WORD.fullmatch(written):
+        raise ConfigError("expected a value", hint="put a text in quotes")
+    return _CONSTANTS.get(written, written) if kind == "data" else written
+
+
+def _unquote(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text[1:-1], flags=re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,7 +253,6 @@ class Thing:
     run: RunResult
     """The run itself, or the run that made the call."""
     name: str
-    """The agent, or the tool."""
     is_run: bool
     place: str
     """Its place, for people: `in agent lead › writer (0.3), turn 1, call of write_file`."""
@@ -54,16 +267,23 @@ class Thing:
     is_forked: bool
     """True if a fork took it over, with its time in the run that it forks."""
 
+    def ran_beside(self, later: Thing) -> bool:
+        """True if another, which began later, did so before this ended, without waiting for it.
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The verdict on one expectation."""
+        Without times, and if they touch, as on a virtual clock, their calls decide.
+        """
+        is_nested = (
+            later.way[: len(self.way)] == self.way or self.way[: len(later.way)] == later.way
+        )
+        if is_nested or self.is_forked != later.is_forked:
+            return False
+        if self.lap and later.lap and later.lap.began != self.lap.ended:
+            return later.lap.began < self.lap.ended
+        return self.group == later.group
 
-    is_met: bool
-    found: str
-    """The state of the run, in a few words."""
-    at: Thing
-    """The run or call that decided it."""
+
+Verdict: TypeAlias = tuple[bool, str, Thing]
+"""(true if an expectation is met, the state found in a few words, the run or call that decided)."""
 
 
 def check(
@@ -76,19 +296,23 @@ def check(
     clauses = parse(expectations)
     tree = list(_walk(result, (), "", (), None))
     names = _KnownNames(tree, agents_dir)
-    missed = [
-        (clause, verdict)
-        for clause in clauses
-        if not (verdict := _decide(clause, tree, names)).is_met
-    ]
-    if not missed:
+    facts, places = list[str](), list[Thing]()
+    for clause in clauses:
+        if clause.measure is None:
+            is_met, found, at = _decide_count(clause, tree, names)
+        elif clause.measure.kind == "data":
+            is_met, found, at = _decide_data(clause, result.data, tree[0])
+        else:
+            is_met, found, at = _decide_measure(clause, clause.measure, tree)
+        if not is_met:
+            facts.append(f"{clause.words} (found {found})")
+            places.append(at)
+    if not facts:
         return len(clauses)
-    facts = [f"{clause.words} (found {verdict.found})" for clause, verdict in missed]
-    at = missed[0][1].at
-    count = f"{len(missed)} of {len(clauses)} expectations" if len(missed) > 1 else "expectation"
-    hint = f"look at {name}{at.pointer}" if name else "run it with -v to see every turn"
+    count = f"{len(facts)} of {len(clauses)} expectations" if len(facts) > 1 else "expectation"
+    hint = f"look at {name}{places[0].pointer}" if name else "run it with -v to see every turn"
     error = ExpectationError(f"{count} not met: {list_some(facts, 3)}", hint=hint)
-    error.place = at.place
+    error.place = places[0].place
     raise error
 
 
@@ -197,10 +421,7 @@ def _is_forked(run: RunResult) -> bool:
     return bool(run.log) and run.log[-1].source == "recorded"
 
 
-def _decide(clause: Clause, tree: Sequence[Thing], names: _KnownNames) -> Verdict:
-    if clause.measure is not None:
-        decide = _decide_data if clause.measure.kind == "data" else _compare_measure
-        return decide(clause, clause.measure, tree)
+def _decide_count(clause: Clause, tree: Sequence[Thing], names: _KnownNames) -> Verdict:
     is_agent = names.is_agent(clause)
     wanted = {clause.name} if is_agent else REGISTRY.expand(clause.name)
     things = [one for one in tree if one.is_run == is_agent and one.name in wanted]
@@ -211,30 +432,16 @@ def _decide(clause: Clause, tree: Sequence[Thing], names: _KnownNames) -> Verdic
         others = dict.fromkeys(one.name for one in tree[1:] if one.is_run == is_agent)
         listed = list_some(list(map(_shorten, others)), 5)
         found += f"; it {'ran' if is_agent else 'called'} {listed}" if listed else ""
-        return Verdict(is_met, found, tree[0])
+        return is_met, found, tree[0]
     if clause.is_parallel and is_met:
         ordered = sorted(things, key=lambda one: one.lap.began if one.lap else 0)
-        if not any(_ran_beside(first, second) for first, second in combinations(ordered, 2)):
-            return Verdict(False, f"{found}, none in parallel", things[-1])
+        if not any(first.ran_beside(second) for first, second in combinations(ordered, 2)):
+            return False, f"{found}, none in parallel", things[-1]
     limit = int(clause.value or 0)
-    return Verdict(is_met, found, things[limit if 0 <= limit < count else -1])
+    return is_met, found, things[limit if 0 <= limit < count else -1]
 
 
-def _ran_beside(first: Thing, second: Thing) -> bool:
-    """True if the second, which began later, began before the first ended, without waiting for it.
-
-    Without times, and if they touch, as on a virtual clock, their calls decide.
-    """
-    if second.way[: len(first.way)] == first.way or first.way[: len(second.way)] == second.way:
-        return False
-    if first.is_forked != second.is_forked:
-        return False
-    if first.lap and second.lap and second.lap.began != first.lap.ended:
-        return second.lap.began < first.lap.ended
-    return first.group == second.group
-
-
-def _compare_measure(clause: Clause, measure: Measure, tree: Sequence[Thing]) -> Verdict:
+def _decide_measure(clause: Clause, measure: Measure, tree: Sequence[Thing]) -> Verdict:
     """Compares a measure of the root, or its sum over the tree."""
     runs = [one for one in tree if one.is_run] if measure.of_tree else [tree[0]]
     values = [measure.read(one.run) for one in runs]
@@ -255,15 +462,14 @@ def _compare_measure(clause: Clause, measure: Measure, tree: Sequence[Thing]) ->
     shown = _describe(found)
     if measure.of_tree and measure.kind == "number" and len(runs) > 1:
         shown += " in the whole tree"
-    is_met = _holds(found, clause.operator, clause.value) != clause.is_negated
-    return Verdict(is_met, shown, at)
+    return _holds(found, clause.operator, clause.value) != clause.is_negated, shown, at
 
 
-def _decide_data(clause: Clause, measure: Measure, tree: Sequence[Thing]) -> Verdict:
+def _decide_data(clause: Clause, data: Any, root: Thing) -> Verdict:
     """Compares a part of the structured output; a missing part fails every comparison."""
-    data = found = measure.read(tree[0].run)
+    found = data
     if data is None:
-        return Verdict(False, "no data: its output is text", tree[0])
+        return False, "no data: its output is text", root
     for step in clause.path:
         if isinstance(found, Mapping):
             found = found.get(step, MISSING)
@@ -280,7 +486,7 @@ def _decide_data(clause: Clause, measure: Measure, tree: Sequence[Thing]) -> Ver
     else:
         is_met = found is not MISSING and _holds(found, clause.operator, clause.value)
     shown = f"none in {_describe(data)}" if found is MISSING else _describe(found)
-    return Verdict(is_met, shown, tree[0])
+    return is_met, shown, root
 
 
 def _holds(found: Any, sign: str, value: Any) -> bool:
@@ -326,6 +532,4 @@ def _describe(found: Any) -> str:
         return json.dumps(found)
     if isinstance(found, int):
         return f"{found:,}" if abs(found) < 10**15 else "a large number"
-    if isinstance(found, float):
-        return f"{found:.6g}"
-    return f"a {type(found).__name__}"
+    return f"{found:.6g}" if isinstance(found, float) else f"a {type(found).__name__}"
