@@ -28,7 +28,7 @@ from tests.providers.streams import (
     single_bytes,
     sse,
 )
-from tests.wire.replay import FIXTURES
+from tests.wire.replay import FIXTURES, bytes_of
 
 each = pytest.mark.parametrize("dialect", DIALECTS, ids=str)
 
@@ -39,14 +39,9 @@ ANSWER = Answer(
 )
 
 
-def bytes_of(name: str) -> bytes:
-    parts = FIXTURES[name]["stream"]
-    return b"".join(bytes.fromhex(p["hex"]) if isinstance(p, dict) else p.encode() for p in parts)
-
-
 @pytest.mark.parametrize("name", [n for n, fixture in FIXTURES.items() if "stream" in fixture])
 def test_the_cuts_between_pieces_do_not_matter(name: str) -> None:
-    stream, protocol = bytes_of(name), FIXTURES[name]["protocol"]
+    stream, protocol = bytes_of(FIXTURES[name]), FIXTURES[name]["protocol"]
     whole = read_stream(protocol, [stream])
     for pieces in (single_bytes(stream), *(cut(stream, seed) for seed in range(20))):
         assert same(read_stream(protocol, pieces), whole)
