@@ -209,7 +209,6 @@ class AgentCard:
     """The file that was written, and its changes."""
 
     def to_bundle(self) -> dict[str, str]:
-        """The card for a notebook and for a terminal."""
         head = f"{self.name}: {', '.join(self.facts)}"
         lines = [line(label, value) for label, value in self.rows]
         notes = [f"! {note}" for note in self.notes]
