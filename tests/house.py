@@ -45,6 +45,7 @@ what is kept for undo. Some are the names of older commits. Since 27 November 20
 150 lines). Its other 49 lines are now in `engine/person.py`, beside the decisions of steps, and not
 counted; nor are the 55 of `engine/ask_person.py`, which are `RunScope.ask` now.
 What was `invisible.py` (77 lines) are now 40 lines of `text.py`, not counted either.
+The guard of commands (120 lines) is in `builtin/shell.py`, not counted either.
 """
 
 Sources = Mapping[PurePosixPath, str]

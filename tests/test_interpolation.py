@@ -34,18 +34,13 @@ NAMES: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("body", "prompt"),
     [
-        ("In {{ city }}.", "In Bergen."),
-        ("{{ city }}{{ n }}", "Bergen3"),
-        ("{{ city.upper()[:3] }}", "BER"),
-        ("{{ f(2, y=n) }}", "6"),
-        ("{{ [x for x in rows if x == n - 2] }}", "[\n  1\n]"),
-        ("{{ {'k': n}['k'] }}", "3"),
-        ("{{ '}}' + city }}", "}}Bergen"),
-        ("{{ f(\n  2) }}", "2"),
-        ("{{ rows }}", '[\n  1,\n  "é"\n]'),
-        ("{{ row }}", '{\n  "a": 1\n}'),
+        ("In {{ city }}.", "In Bergen."), ("{{ city }}{{ n }}", "Bergen3"),
+        ("{{ city.upper()[:3] }}", "BER"), ("{{ f(2, y=n) }}", "6"),
+        ("{{ [x for x in rows if x == n - 2] }}", "[\n  1\n]"), ("{{ {'k': n}['k'] }}", "3"),
+        ("{{ '}}' + city }}", "}}Bergen"), ("{{ f(\n  2) }}", "2"),
+        ("{{ rows }}", '[\n  1,\n  "é"\n]'), ("{{ row }}", '{\n  "a": 1\n}'),
     ],
-)
+)  # fmt: skip
 def test_an_expression_in_double_braces_is_replaced_by_its_value(body: str, prompt: str) -> None:
     assert prompt_of(body, NAMES) == prompt
 
@@ -53,20 +48,13 @@ def test_an_expression_in_double_braces_is_replaced_by_its_value(body: str, prom
 @pytest.mark.parametrize(
     "body",
     [
-        "plain { braces } and {city} and $city and ${city}",
-        '{"a": {"b": {"c": 1}}}',
-        "\\frac{{1}}{{2}} and x^{{2}}",
-        "a regex: [0-9]{{3}}",
-        "{{ not closed",
-        "{{}}",
-        "{{ .Values.name }} of a chart",
-        "{{#each items}}x{{/each}}",
-        "{{ a b }}",
-        "{{ 'text' }} {{ 1.5 }} {{ [1, 2] }} {{ None }} {{ -1 }} {{ {'a': 1} }}",
-        "{{ import os }}",
+        "plain { braces } and {city} and $city and ${city}", '{"a": {"b": {"c": 1}}}',
+        "\\frac{{1}}{{2}} and x^{{2}}", "a regex: [0-9]{{3}}", "{{ not closed", "{{}}",
+        "{{ .Values.name }} of a chart", "{{#each items}}x{{/each}}", "{{ a b }}",
+        "{{ 'text' }} {{ 1.5 }} {{ [1, 2] }} {{ None }} {{ -1 }} {{ {'a': 1} }}", "{{ import os }}",
         "{{ " + "city + " * 300 + "city }}",
     ],
-)
+)  # fmt: skip
 def test_every_other_brace_passes_unchanged(body: str) -> None:
     assert prompt_of(body, NAMES) == body
 
@@ -122,15 +110,11 @@ def test_lines_for_nbval_and_around_solutions_are_no_part_of_the_prompt(mark: st
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        ("text", "text"),
-        (3, "3"),
-        (None, "None"),
-        ((1, 2), "[\n  1,\n  2\n]"),
-        ({"a": {1, 2}}, '{\n  "a": [\n    1,\n    2\n  ]\n}'),
-        ({(1, 2): 3}, '{\n  "[1, 2]": 3\n}'),
+        ("text", "text"), (3, "3"), (None, "None"), ((1, 2), "[\n  1,\n  2\n]"),
+        ({"a": {1, 2}}, '{\n  "a": [\n    1,\n    2\n  ]\n}'), ({(1, 2): 3}, '{\n  "[1, 2]": 3\n}'),
         (RunResult(status="completed", text="so it is", agent="a", model="p/m"), "so it is"),
     ],
-)
+)  # fmt: skip
 def test_a_value_is_written_as_a_model_reads_it_best(value: object, text: str) -> None:
     assert format_value(value) == text
 

@@ -34,17 +34,13 @@ def test_a_pattern_with_a_huge_size_is_refused_before_it_is_compiled(pattern: st
     "pattern",
     [
         "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
-        r"\b(?:\d{1,3}\.){3}\d{1,3}\b",
-        r"(?i)^\s{0,80}def\s+(\w{1,60})\(",
-        r"(\d{4})-(\d{2})-(\d{2})T\d{2}:\d{2}:\d{2}",
-        r"\{1000\} \{1000\} \{1000\}",
-        "a{100}b{100}c{100}",
-        "(?P<year>[12][0-9]{3})(?=x{1,9})",
-        r"print\(\){2}|( ){4}|(?i)x{3}",
+        r"\b(?:\d{1,3}\.){3}\d{1,3}\b", r"(?i)^\s{0,80}def\s+(\w{1,60})\(",
+        r"(\d{4})-(\d{2})-(\d{2})T\d{2}:\d{2}:\d{2}", r"\{1000\} \{1000\} \{1000\}",
+        "a{100}b{100}c{100}", "(?P<year>[12][0-9]{3})(?=x{1,9})", r"print\(\){2}|( ){4}|(?i)x{3}",
         r"[\w.+-]{1,64}@(?:[a-z0-9-]{1,63}\.)+[a-z]{2,63}",
         r"(?x) (\w+ \s* = \s* \d+) # an assignment",
     ],
-)
+)  # fmt: skip
 def test_patterns_that_people_write_are_compiled(pattern: str) -> None:
     assert compile_pattern(pattern).pattern == pattern
 

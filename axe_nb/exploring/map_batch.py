@@ -23,9 +23,9 @@ from axe_nb.agents.agent_tables import TreeLimits
 from axe_nb.agents.user_config import Config
 from axe_nb.conversion.jsonable import as_number
 from axe_nb.conversion.own_text import shown_value
+from axe_nb.engine.limits import InFlight, UsageMeter
 from axe_nb.engine.loop import MAX_ERROR
 from axe_nb.engine.make_provider import Needed
-from axe_nb.engine.meter import InFlight, UsageMeter
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import AxeError, ConfigError, ExpectationError, words
 from axe_nb.expectations import check

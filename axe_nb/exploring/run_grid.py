@@ -18,7 +18,7 @@ from axe_nb.agents.files import expand_home
 from axe_nb.cell_display.front_end import find_variable, make_table
 from axe_nb.conversion.interpolation import interpolate
 from axe_nb.conversion.own_text import shown_value
-from axe_nb.engine.nested_runs import refuse_in_tool
+from axe_nb.engine.call import refuse_in_tool
 from axe_nb.errors import ConfigError, ExpectationError, interrupted, words
 from axe_nb.expectations import check
 from axe_nb.exploring.executors import make_runs

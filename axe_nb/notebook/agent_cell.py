@@ -20,7 +20,7 @@ from axe_nb.agents.prompt import UnknownVariable, all_warnings, find_line
 from axe_nb.agents.trust import trust_new_folder
 from axe_nb.agents.user_config import agent_dirs, format_path_or_name
 from axe_nb.commands.command_table import AGENT_CELL
-from axe_nb.commands.doctor import Problem, problems
+from axe_nb.commands.doctor import problems
 from axe_nb.commands.parser import parse, parser
 from axe_nb.conversion.interpolation import LEFT_OUT
 from axe_nb.conversion.toml_tables import Source, parse_toml
@@ -35,21 +35,34 @@ def define(shell: InteractiveShell, line: str, cell: str, names: Mapping[str, An
     """Defines the agent for this session and returns the card that the cell shows.
 
     If its file is saved and is the one found under the name, the file is used; otherwise the agent
-    is kept in this session. Raises ConfigError: the name, an option or the TOML is invalid; names
-    the line in the cell.
+    is kept in this session. Raises ConfigError with the line in the cell.
     """
     chosen = parse(AGENT_CELL, "cell", read_words(AGENT_CELL, "cell", line, names))
-    check_name(chosen.agent)
+    name, agents_dir = chosen.agent, session.defaults.get("agents_dir")
+    check_name(name)
     if chosen.dir and not chosen.save:
         parser(AGENT_CELL, "cell").error("--dir requires --save")
-    name, agents_dir = chosen.agent, session.defaults.get("agents_dir") or ""
     body, magic_line = find_cell_source(shell, "axe_agent", cell)
-    agent, notes = _parse_agent(name, body, magic_line, agents_dir)
+    agent, source = _parse_agent(name, body, magic_line)
+    notes = []
+    for problem in problems(agent, lambda other: session.find(other, agents_dir)):
+        error = problem.error
+        if isinstance(error, UnknownVariable):
+            where = find_line(source, error.variable)
+        else:
+            where = source.line(problem.key, problem.entry)
+        if problem.is_mistake:
+            error.place = f"line {where or magic_line}"
+            raise error
+        if problem.key != ("sub_agents",):  # those are drawn
+            at = f" (line {where})" if where else ""
+            notes.append(f"{error}{at}{error.hint and f'; {error.hint}'}")
     text = LEFT_OUT.sub("", body)
     path, saved = None, list[str]()
     if chosen.save:
-        found = _find_file(name, agents_dir) or agent_dirs(agents_dir or None)[0] / f"{name}.toml"
-        path = expand_home(chosen.dir) / f"{name}.toml" if chosen.dir else found
+        path = _find_file(name, agents_dir) or agent_dirs(agents_dir)[0] / f"{name}.toml"
+        if chosen.dir:
+            path = expand_home(chosen.dir) / f"{name}.toml"
         saved = _save(path, name, text)
     now = _find_file(name, agents_dir)
     if path and now and now.resolve() == path.resolve():
@@ -57,18 +70,17 @@ def define(shell: InteractiveShell, line: str, cell: str, names: Mapping[str, An
     else:
         session.define(agent, text)
     facts = (agent.model, f"mode {agent.mode}", *(["answers as JSON"] if agent.output else []))
-    graph = draw_graph(agent, lambda other: session.find(other, agents_dir or None))
+    graph = draw_graph(agent, lambda other: session.find(other, agents_dir))
     warnings = (*all_warnings(agent), *notes)
     return AgentCard(name, facts, tuple(list_abilities(agent)), graph, warnings, tuple(saved))
 
 
-def _parse_agent(name: str, body: str, magic_line: int, agents_dir: str) -> tuple[Agent, list[str]]:
-    """The agent that the TOML describes, and notes on problems outside it."""
+def _parse_agent(name: str, body: str, magic_line: int) -> tuple[Agent, Source]:
+    """The agent that the TOML describes, and the TOML with the line numbers of the editor."""
     try:
         has_name = "name" in parse_toml(body)
     except ValueError:
         has_name = True  # the parser reports the mistake
-    # its line numbers are those of the editor
     above = "\n" * (magic_line - 1) + ("" if has_name else f"name = {quote(name)}")
     source = Source(f"{above}\n{body}")
     try:
@@ -83,35 +95,14 @@ def _parse_agent(name: str, body: str, magic_line: int, agents_dir: str) -> tupl
         raise
     if agent.name != name:
         own = f"name is {quote(agent.name)} (line {source.line(('name',))})"
-        raise ConfigError(
-            f"{own}, but the magic names {quote(name)}",
-            hint="use the same name in both, or omit `name`",
-        )
-    found = problems(agent, lambda other: session.find(other, agents_dir or None))
-    for problem in found:
-        if problem.is_mistake:
-            problem.error.place = f"line {_find_line(problem, source) or magic_line}"
-            raise problem.error
-    notes = []
-    for problem in found:
-        if problem.key != ("sub_agents",):  # those are drawn
-            where = _find_line(problem, source)
-            at = f" (line {where})" if where else ""
-            step = f"; {problem.error.hint}" if problem.error.hint else ""
-            notes.append(f"{problem.error}{at}{step}")
-    return agent, notes
+        hint = "use the same name in both, or omit `name`"
+        raise ConfigError(f"{own}, but the magic names {quote(name)}", hint=hint)
+    return agent, source
 
 
-def _find_line(problem: Problem, source: Source) -> int | None:
-    """The line of the variable, the list's entry or the key; None if it is not in the TOML."""
-    if isinstance(problem.error, UnknownVariable):
-        return find_line(source, problem.error.variable)
-    return source.line(problem.key, problem.entry)
-
-
-def _find_file(name: str, agents_dir: str) -> Path | None:
+def _find_file(name: str, agents_dir: str | None) -> Path | None:
     try:
-        return find_agent_file(name, agents_dir or None)
+        return find_agent_file(name, agents_dir)
     except ConfigError:
         return None
 

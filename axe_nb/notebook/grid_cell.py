@@ -33,38 +33,39 @@ def run_grid(
 ) -> Grid | None:
     """Runs the grid of a cell and returns it; `-o` is bound even if the grid is interrupted.
 
-    `cell` is the prompt template. Raises UsageError: an option is invalid. Raises ConfigError: a
-    run could not begin.
+    `cell` is the prompt template. Raises ConfigError: an option is invalid, or a run could not
+    begin.
     """
     install(shell)
     found = parse(GRID, "cell", words)
+    fail = parser(GRID, "cell").error
     chosen = vars(found)
     of_runs = {one.name for one in fields(Overrides)} - {"model", "expect"}
     given = {key: value for key, value in chosen.items() if key in of_runs and value is not None}
     if found.agents is None and not (found.models or given.get("model_all")):
-        parser(GRID, "cell").error("no agent: name one, or name models with -m")
+        fail("no agent: name one, or name models with -m")
     if "output" in given:
         given["output"] = names.get(given["output"], given["output"])
-    common = given.pop("params", None)
-    counts = {"repeats": 1, "concurrency": 8}
-    counts |= {name: chosen[name] for name in counts if chosen[name] is not None}
+    given["params"] = given.pop("params", None)
+    values: dict[str, Any] = {}
+    for flag, name in (
+        ("params", found.variants), ("score", found.score), ("executor", found.executor),
+    ):  # fmt: skip
+        if name is not None and name not in names:
+            fail(f"--{flag}: no variable {quote(name)}")
+        values[flag] = names.get(name)
+    counts = {name: chosen[name] for name in ("repeats", "concurrency") if chosen[name] is not None}
     template, magic_line = find_cell_source(shell, "axe_grid", cell)
-    inputs = names.get(found.inputs or "", found.inputs)
-    if (
-        isinstance(inputs, str)
-        and found.inputs not in names
-        and Path(inputs).suffix not in SUFFIXES
-    ):
-        near = suggestion(inputs, names) or "--inputs takes a variable, or a .csv or .jsonl file"
-        raise ConfigError(f"--inputs: no variable {quote(inputs)}", hint=near)
+    source = found.inputs or ""
+    if source and source not in names and Path(source).suffix not in SUFFIXES:
+        near = suggestion(source, names) or "--inputs takes a variable, or a .csv or .jsonl file"
+        raise ConfigError(f"--inputs: no variable {quote(source)}", hint=near)
     runner = GridRunner(
         _or_one(found.agents), LEFT_OUT.sub("", template).removesuffix("\n"),
-        inputs=inputs, models=_or_one(found.models),
-        params=_look_up("params", found.variants, names),
-        expect=found.expect, score=_look_up("score", found.score, names), judge=found.judge,
-        budget=found.budget, resume=found.resume, **counts,
-        executor=_look_up("executor", found.executor, names),
-        options={**given, "params": common}, names=names,
+        inputs=names.get(source, found.inputs), models=_or_one(found.models),
+        **values,
+        expect=found.expect, judge=found.judge, budget=found.budget, resume=found.resume,
+        **counts, options=given, names=names,
         first_line=magic_line + 1, is_dry=bool(found.dry_run),
     )  # fmt: skip
     runner.check()
@@ -86,11 +87,3 @@ def run_grid(
 def _or_one(given: Sequence[str] | None) -> Any:
     """The only item of a sequence, or all items; None if there are none."""
     return given[0] if given and len(given) == 1 else given or None
-
-
-def _look_up(flag: str, name: str | None, names: Mapping[str, Any]) -> Any:
-    if name is None:
-        return None
-    if name not in names:
-        parser(GRID, "cell").error(f"--{flag}: no variable {quote(name)}")
-    return names[name]

@@ -164,20 +164,14 @@ def test_links_that_lead_back_and_fifos_do_not_keep_it_busy(project: Path) -> No
 @pytest.mark.parametrize(
     ("pattern", "why"),
     [
-        ("[a", "unclosed bracket"),
-        ("docs/[]x", "unclosed bracket"),
-        ("docs/[!]", "unclosed bracket"),
-        ("a[b]c[", "unclosed bracket"),
+        ("[a", "unclosed bracket"), ("docs/[]x", "unclosed bracket"),
+        ("docs/[!]", "unclosed bracket"), ("a[b]c[", "unclosed bracket"),
         ("docs/*.{md,txt}", "braces are not supported; write one glob for each alternative"),
-        ("", "blank"),
-        (" ", "blank"),
-        ("/etc/*.conf", "leads out of the workdir"),
-        ("../*.md", "leads out of the workdir"),
-        ("a/../../*.md", "leads out of the workdir"),
-        (".", ""),
-        ("a" * 300, ""),
+        ("", "blank"), (" ", "blank"), ("/etc/*.conf", "leads out of the workdir"),
+        ("../*.md", "leads out of the workdir"), ("a/../../*.md", "leads out of the workdir"),
+        (".", ""), ("a" * 300, ""),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_glob_is_refused(pattern: str, why: str, project: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         brief(replace(AGENT, files=(pattern,)))

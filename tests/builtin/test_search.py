@@ -41,18 +41,14 @@ def tree(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("pattern", "path", "found"),
     [
-        ("*.py", ".", ["src/app.py", "src/deep/util.py"]),
-        ("src/*.py", ".", ["src/app.py"]),
+        ("*.py", ".", ["src/app.py", "src/deep/util.py"]), ("src/*.py", ".", ["src/app.py"]),
         ("src/**/*.py", ".", ["src/app.py", "src/deep/util.py"]),
         ("**/deep/*", ".", ["src/deep/data.bin", "src/deep/util.py"]),
-        ("deep/*.py", "src", ["src/deep/util.py"]),
-        ("conf[ia]g.*", ".", ["src/config.yaml"]),
-        ("config", ".git", [".git/config"]),
-        ("./src/a??.py", ".", ["src/app.py"]),
-        ("app.py", "src/app.py", ["src/app.py"]),
-        ("*.rs", ".", ["No files found for *.rs in ."]),
+        ("deep/*.py", "src", ["src/deep/util.py"]), ("conf[ia]g.*", ".", ["src/config.yaml"]),
+        ("config", ".git", [".git/config"]), ("./src/a??.py", ".", ["src/app.py"]),
+        ("app.py", "src/app.py", ["src/app.py"]), ("*.rs", ".", ["No files found for *.rs in ."]),
     ],
-)
+)  # fmt: skip
 def test_files_are_found_by_name(tree: Path, pattern: str, path: str, found: list[str]) -> None:
     assert run(FIND, tree, pattern=pattern, path=path) == "\n".join(found)
 
