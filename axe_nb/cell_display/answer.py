@@ -37,7 +37,6 @@ class LiveAnswer:
         return self._root.result is None and turn is not None and not turn.is_last
 
     def owes(self, now: float) -> bool:
-        """True if there is something new to show and an update is due."""
         return now >= self._next_at and self._look() != self._seen
 
     def update(self, now: float, *, is_over: bool = False) -> None:

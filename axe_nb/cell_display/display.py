@@ -124,13 +124,11 @@ class RunView:
             _static.append(self)
 
     def event(self, event: Event) -> None:
-        """Shows an event; the first one displays the tree if it is live."""
         with self._lock:
             if self._tree:
                 self._tree.apply(event)
 
     def tick(self) -> None:
-        """Sends the changes if an update is due."""
         with self._lock:
             if self._tree:
                 self._tree.tick()
@@ -151,7 +149,6 @@ class RunView:
                 _static.pop(0).show_twin()
 
     def show_twin(self) -> None:
-        """Displays the result, if there is one."""
         if self._result is not None:
             _show(self._result, self._name, self._quiet)
 

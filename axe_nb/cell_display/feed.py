@@ -120,7 +120,6 @@ class Feed:
         return text
 
     def _add_mark(self, bundle: Bundle) -> Bundle:
-        """The bundle with the class by which the widget finds it."""
         if not self.mark:
             return bundle
         return {**bundle, "text/html": f"<div class='{self.mark}'>{bundle['text/html']}</div>"}

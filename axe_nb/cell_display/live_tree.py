@@ -34,27 +34,8 @@ from axe_nb.views.transcript import (
 EVERY = 0.1
 """Seconds between two updates."""
 
-BEAT = 2.0
-"""Seconds without updates after which the browser receives a sign of life."""
-
-TELL = 1.0
-"""Seconds between updates of the lines shown when the page is reloaded."""
-
-MAX_CHARS = 300
-"""Characters of one text in the live tree."""
-
-MAX_WHOLE = 20_000
-"""Characters of a text that can be copied."""
-
 MAX_SEGMENTS = 60
 """Segments of one bar; of a longer run, the latest are drawn."""
-
-SHORTEST, LEAP = 4.0, 1.5
-"""Initial span of the bars in seconds, and the factor by which it grows: in leaps, so that bars
-stand still in between."""
-
-TICKS, WIDEST = 4, 22
-"""Parts of the axis, fewer if their labels are long; characters that fit on the axis."""
 
 Segment: TypeAlias = tuple[str, float, float | None]
 """Use of the time, start and end in seconds; None = it has not ended."""
@@ -64,12 +45,7 @@ class LiveTree:
     """One tree in the browser. All times are in seconds since its run began."""
 
     def __init__(self, name: str, stop: Callable[[], None] | None = None) -> None:
-        """Creates a tree without output.
-
-        Args:
-            name: the expression that gives the result, once it is there.
-            stop: stops the run, if the reader may.
-        """
+        """Creates a tree without output; `name` will give the result, `stop` stops the run."""
         self._name, self._stop = name, stop
         self._transcript = Transcript()
         self._feed: Feed | None = None
@@ -101,7 +77,7 @@ class LiveTree:
         )
         if self._feed is None and self._transcript.root:
             root, now = self._transcript.root, self._now
-            self._outline, self._answer = Outline(root, max_chars=MAX_CHARS), LiveAnswer(root)
+            self._outline, self._answer = Outline(root, max_chars=300), LiveAnswer(root)
             self._draw()
             bundle = html.waiting(root, self._name, now)
             self._feed = Feed(self._take_all, bundle, now, stop=self._stop, is_early=True)
@@ -114,7 +90,6 @@ class LiveTree:
             self._newest = row.key
 
     def tick(self) -> None:
-        """Sends the changes if an update is due."""
         now = self._now
         self._note(self._transcript.tick(now))
         # what begins to be written is shown at once, and the next update comes the later for it
@@ -125,10 +100,10 @@ class LiveTree:
             self._next_at = max(now, self._next_at) + EVERY
             self._begins = False
             self._send(self._feed, now)
-        elif now - self._sent_at >= BEAT:
+        elif now - self._sent_at >= 2:  # a sign of life
             self._feed.send(self._describe(self._answer.blocks), now)
             self._sent_at = now
-        if self._feed.mark and now - self._told_at >= TELL:
+        if self._feed.mark and now - self._told_at >= 1:
             self._told_at = now
             self._next_at += EVERY  # it is one of the ten updates
             self._feed.redraw(html.waiting(self._transcript.whole, self._name, now))
@@ -223,7 +198,7 @@ def draw_row(thing: TreeNode, outline: Outline, drawing: html.Drawing) -> dict[s
 
 def _draw_text(block: Block, drawing: html.Drawing) -> str:
     """A text with a button that copies all of it."""
-    whole = f' data-whole="{escape(block.whole[:MAX_WHOLE])}"' if block.whole else ""
+    whole = f' data-whole="{escape(block.whole[:20_000])}"' if block.whole else ""
     hidden = "" if block.text else " hidden"
     return (
         f"<div class=axe-nb-text>{drawing.block(block)}<button type=button class=axe-nb-copy "
@@ -237,21 +212,20 @@ def draw_progress(root: Node) -> str:
 
 
 def find_span(now: float) -> float:
-    """The seconds that all bars span."""
-    span = SHORTEST
+    """The seconds that all bars span; they grow in leaps, so that bars stand still in between."""
+    span = 4.0
     while span < now:
-        span *= LEAP
+        span *= 1.5
     return round(span, 2)
 
 
 def draw_axis(span: float) -> str:
-    """The axis above the bars."""
     unit, size = ("s", 1) if span < 60 else ("min", 60)
-    for parts in (TICKS, TICKS // 2, 1):
+    for parts in (4, 2, 1):  # fewer if their labels are long
         names = [f"{round(span * n / parts / size, 1):g}" for n in range(parts + 1)]
         names[-1] += f" {unit}"
         # the last name ends at its tick, the others stand around theirs
-        if len(names[-1]) + 1 + len(names[-2]) / 2 <= WIDEST / parts:
+        if len(names[-1]) + 1 + len(names[-2]) / 2 <= 22 / parts:
             break
     return "".join(
         f"<small style=left:{100 * n / parts:g}%>{name}</small>" for n, name in enumerate(names)

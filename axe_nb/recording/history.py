@@ -74,8 +74,7 @@ class History(UserList[HistoryRow]):
     def __repr__(self) -> str:
         if not self:
             return "no runs in the history"
-        table = [NAMES, *(row.cells for row in self)]
-        return "\n".join(align_columns(table))
+        return "\n".join(align_columns([NAMES, *(row.cells for row in self)]))
 
     def _repr_html_(self) -> str:
         if not self:
@@ -95,15 +94,12 @@ class History(UserList[HistoryRow]):
 
 def _format_cells(tag: str, cells: Sequence[str]) -> str:
     """The cells of a row as HTML; only prompts are broken into lines."""
-    styles = (
-        f"text-align:{'left' if name in TEXTS else 'right'}"
-        + ("" if name == "prompt" else ";white-space:nowrap")
-        for name in NAMES
-    )
-    return "".join(
-        f"<{tag} style='{style}'>{escape(clean(cell))}</{tag}>"
-        for style, cell in zip(styles, cells, strict=True)
-    )
+    html = ""
+    for name, cell in zip(NAMES, cells, strict=True):
+        style = f"text-align:{'left' if name in TEXTS else 'right'}"
+        style += "" if name == "prompt" else ";white-space:nowrap"
+        html += f"<{tag} style='{style}'>{escape(clean(cell))}</{tag}>"
+    return html
 
 
 def list_history(agent: str | None = None, limit: int = 100) -> History:
@@ -116,12 +112,10 @@ def list_history(agent: str | None = None, limit: int = 100) -> History:
         rows = []
         for row in store.list_rows(agent, limit):
             is_dead = row.status == "running" and not store.is_running(row.id)
-            rows.append(HistoryRow(
-                id=row.id, when=datetime.fromtimestamp(row.started).astimezone(),
-                agent=row.agent, model=row.model, prompt=row.prompt,
-                status="cancelled" if is_dead else row.status, runs=row.runs, turns=row.turns,
-                tokens=row.tokens, cost=row.cost, seconds=row.seconds,
-            ))  # fmt: skip
+            same = {name: getattr(row, name) for name in NAMES if name not in ("when", "status")}
+            when = datetime.fromtimestamp(row.started).astimezone()
+            status = "cancelled" if is_dead else row.status
+            rows.append(HistoryRow(when=when, status=status, **same))
         return rows
 
     return History(_use(look) or ())

@@ -118,7 +118,6 @@ class RootTape:
 
     @property
     def _records(self) -> Mapping[Key, Record]:
-        """The records that may be replayed."""
         return self._source.records if self._plays and self._source else {}
 
     def holds(self, place: str, has_cap: Callable[[str], bool]) -> bool:
@@ -162,7 +161,6 @@ class RootTape:
         return self._plays and any(_is_step(one) for _, one in records)
 
     def _find_turn(self, asked: AskedTurn) -> KeptTurn | None:
-        """Returns the recorded attempts of a turn."""
         request = asked.request
         self._steps += 1
         if below := [miss for miss in self._misses if is_below(miss[0], request.place)]:
@@ -183,7 +181,6 @@ class RootTape:
         return None
 
     def _describe_miss(self, request: Request, asked: Description) -> str:
-        """Returns the reason that a request has no record."""
         assert self._source is not None
         model = asked.get("model") or request.model
         name = f"agent {request.agent}" if request.agent else f"model {model}"
@@ -238,7 +235,6 @@ class RootTape:
         return attempts
 
     def _find_refusal(self, place: str, attempt: int) -> RunStopped | None:
-        """Returns the cap that refused an attempt when it was recorded."""
         record = self._records.get(("cap", place, attempt))
         if record is None:
             return None
@@ -434,15 +430,15 @@ class RootTape:
 
     def _describe_question(self, question: Question) -> dict[str, Any]:
         """Returns a question to the person in the form that is recorded and compared."""
-        clean = self._clean
-        if isinstance(question, Step):
-            if question.kind != "call":
-                return {"step": question.kind, "turn": question.turn}
-            call = {"tool": question.tool, "arguments": clean.json(jsonable(question.given))}
-            return {"step": "call", "call": question.number, **call}
-        if not question.tool:
-            return {"question": clean.text(question.detail)}
-        return {"tool": question.tool, "arguments": clean.json(jsonable(question.arguments))}
+        if not isinstance(question, Step):
+            cleaned: dict[str, Any] = self._clean.json(_state(question))
+            return cleaned
+        if question.kind != "call":
+            return {"step": question.kind, "turn": question.turn}
+        arguments = self._clean.json(jsonable(question.given))
+        return {
+            "step": "call", "call": question.number, "tool": question.tool, "arguments": arguments,
+        }  # fmt: skip
 
     def _describe_missing(self, question: Question) -> str:
         """Returns a description of the missing answer, and of its difference from recorded ones."""
@@ -474,7 +470,6 @@ class RootTape:
 
 
 def _is_step(record: Record) -> bool:
-    """True for a decision about a step."""
     return record.kind == "person" and isinstance(record.asked, dict) and "step" in record.asked
 
 

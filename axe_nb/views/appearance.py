@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from axe_nb.pictures.scaled import THUMBNAIL
 from axe_nb.views.transcript import State
 
 Tone: TypeAlias = Literal["running", "good", "bad", "limit", "off"]
@@ -33,10 +32,14 @@ SWATCH = "■"
 """Sign that shows the colour of a part beside its name."""
 
 CODE = {
-    "word": "#86c", "text": "#383", "number": "#187", "name": "#37d", "comment": "#777",
-    "gone": "#d33", "new": "#383",
+    "Comment": "#777;font-style:italic", "Keyword": "#86c", "Operator.Word": "#86c",
+    "Literal.String": "#383", "Literal.Number": "#187", "Name.Function": "#37d",
+    "Name.Class": "#37d", "Name.Decorator": "#37d", "Name.Tag": "#37d", "Name.Attribute": "#187",
+    "Name.Variable": "#187", "Generic.Deleted": "#d33", "Generic.Inserted": "#383",
+    "Generic.Prompt": "#777",
 }  # fmt: skip
-"""Colours of code in answers: as much contrast as one colour can have on white and on black."""
+"""Kind of token, or of an enclosing kind → its colour in the code of answers: as much contrast as
+one colour can have on white and on black; coarse, so that newer libraries give the same page."""
 
 LINE, TRACK, SHADE = "#8884", "#8882", "#8881"
 """Lines along levels, tracks of bars, backgrounds of texts."""
@@ -103,9 +106,6 @@ TEXT_MARGIN, TEXT_PADDING = "1em", ".3em .6em"
 TEXT = f"padding:{TEXT_PADDING};background:{SHADE};white-space:pre-wrap;word-break:normal;{MONO}"
 """Style of a text of several lines."""
 
-PICTURE_HEIGHT = f"{THUMBNAIL}px"
-"""Maximum height of a picture."""
-
 WHO_WIDTH = "9em"
 """Width of a column of names."""
 
@@ -137,10 +137,6 @@ def direction(text: str) -> str:
 
 
 def gradient(parts: Iterable[tuple[str, str]]) -> str:
-    """A horizontal gradient of parts that do not blend.
-
-    Args:
-        parts: (colour, end of the part as a length in CSS), from left to right.
-    """
+    """A horizontal gradient of (colour, end in CSS) for parts that do not blend."""
     stops = [f"{colour} {'0 ' * bool(at)}{end}".rstrip() for at, (colour, end) in enumerate(parts)]
     return f"linear-gradient(90deg,{','.join(stops)})"

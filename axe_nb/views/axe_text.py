@@ -173,7 +173,6 @@ class VerboseLines:
         self._transcript = Transcript()
 
     def show(self, event: Event) -> None:
-        """Writes the lines of an event, if it has any."""
         changed = self._transcript.apply(event, time.monotonic())
         if changed:
             for line in _format_lines(event, changed[-1]):
@@ -181,7 +180,6 @@ class VerboseLines:
 
 
 def _format_lines(event: Event, about: TreeNode) -> Iterator[str]:
-    """The verbose lines of an event of a run, a turn or a call."""
     match event, about:
         case RunStarted(), Node() if about.depth:
             agent, task = quote(about.agent), preview(about.task)

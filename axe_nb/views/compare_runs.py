@@ -30,12 +30,6 @@ from axe_nb.text import printable
 MAX_PAIRS = 10_000
 """Maximum pairs of turns, calls or runs compared by their words between two equal stretches."""
 
-MAX_CHARS = 600
-"""Characters at the start of a text that are compared for similarity."""
-
-LEAST = 0.25
-"""Minimum similarity, from 0 to 1, of two items that can be paired."""
-
 Kind: TypeAlias = Literal[
     "agent", "model", "system prompt", "params", "tools", "output", "conversation", "prompt",
     "pictures", "turn", "said", "asked", "call", "tool", "order", "arguments", "run", "result",
@@ -47,6 +41,9 @@ REQUEST_FIELDS: Mapping[Kind, str] = {
     "system prompt": "system", "params": "params", "tools": "tools", "output": "output",
 }  # fmt: skip
 """Part of a request that does not come from earlier turns → field of its `Exchange`."""
+
+Places: TypeAlias = tuple[str | None, str | None]
+"""A turn of the first tree and one of the second; None if it is in one only."""
 
 Item = TypeVar("Item")
 """A turn, a call or a run."""
@@ -134,7 +131,7 @@ def find_path(run: RunResult) -> Hashable:
 
 
 def _find_words(text: str) -> Set[str]:
-    return frozenset(re.findall(r"\w{1,40}", text[:MAX_CHARS]))
+    return frozenset(re.findall(r"\w{1,40}", text[:600]))
 
 
 def _share(a: Set[str], b: Set[str]) -> float:
@@ -234,13 +231,13 @@ def _list_turns(run: RunResult) -> tuple[list[_Turn], list[RunResult]]:
     return turns, [child for child in run.children if child.call_id in children]
 
 
-def _align(
+def _pair(
     a: Sequence[Item],
     b: Sequence[Item],
     key: Callable[[Item], Hashable],
     likeness: Callable[[Item, Item], float],
-) -> list[tuple[int, int]]:
-    """Returns the pairs of matching positions, ascending on both sides.
+) -> list[tuple[Item | None, Item | None]]:
+    """Returns the matching items, and those that exist on one side only, in their order.
 
     Equal stretches are found first; what lies between them is paired by likeness, the best first,
     in long stretches only at similar positions. The likeness of two items is from 0 to 1.
@@ -257,50 +254,22 @@ def _align(
         for i in range(first, end):
             centre = first_b + (i - first) * (end_b - first_b) // (end - first)
             for j in range(max(first_b, centre - half), min(end_b, centre + half)):
-                if (gain := likeness(a[i], b[j])) >= LEAST:
+                if (gain := likeness(a[i], b[j])) >= 0.25:
                     gains[i, j] = gain
         found: list[tuple[int, int]] = []
         for i, j in sorted(gains, key=lambda pair: -gains[pair]):
             if all((i < k and j < n) or (i > k and j > n) for k, n in found):
                 found.append((i, j))
         pairs += sorted(found)
-    return pairs
-
-
-def _list_pairs(
-    a: Sequence[Item], b: Sequence[Item], pairs: Sequence[tuple[int, int]]
-) -> Iterator[tuple[Item | None, Item | None]]:
-    """Yields the matching items, and those that exist on one side only."""
+    items: list[tuple[Item | None, Item | None]] = []
     at = at_b = 0
     for i, j in [*pairs, (len(a), len(b))]:
-        yield from ((one, None) for one in a[at:i])
-        yield from ((None, one) for one in b[at_b:j])
+        items += ((one, None) for one in a[at:i])
+        items += ((None, one) for one in b[at_b:j])
         if i < len(a):
-            yield a[i], b[j]
+            items.append((a[i], b[j]))
         at, at_b = i + 1, j + 1
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """Two turns, or starts or ends of runs, whose changes are reported."""
-
-    agent: str
-    place: str | None
-    other: str | None
-    clean: Filter
-
-    def tell(
-        self, kind: Kind, before: str | None, after: str | None, call: _Call | None = None
-    ) -> Iterator[Change]:
-        """Yields the change between two texts, with the call if there is one, if they differ."""
-        clean = self.clean.text
-        if before == after or (before and after and clean(before) == clean(after)):
-            return
-        yield Change(
-            kind=kind, place=self.place, other=self.other, agent=self.agent,
-            tool=call.call.name if call else "", call=call.number if call else None,
-            before=before, after=after,
-        )  # fmt: skip
+    return items
 
 
 class RunComparison:
@@ -309,59 +278,69 @@ class RunComparison:
     def __init__(self, a: RunResult, b: RunResult, clean: Filter) -> None:
         self._a, self._b, self._clean = a, b, clean
         self._exchanges = [{one.turn: one for one in run.exchanges} for run in (a, b)]
-        self._told: dict[Kind, tuple[Any, Any]] = {}
+        self._known: dict[Kind, tuple[Any, Any]] = {}
         """Fields of the requests that differ → their latest values."""
 
     def compare(self, *, is_told: bool = False) -> RunPair:
-        """Compares the runs and all runs below them.
-
-        Args:
-            is_told: if True, the arguments of the call that started them differ, and so do their
-                prompts.
-        """
         return RunPair(self._a, self._b, tuple(self._list_parts(is_told)))
 
     def _list_parts(self, is_told: bool) -> Iterator[Part]:
         a, b = self._a, self._b
-        start = self._make_step(1, 1)
+        start, ends = self._place(1, 1), self._place(_find_last(a), _find_last(b))
         if not is_told:
-            yield from start.tell("agent", a.agent, b.agent)
-        yield from start.tell("model", a.model, b.model)
+            yield from self._tell(start, "agent", a.agent, b.agent)
+        yield from self._tell(start, "model", a.model, b.model)
         if all(self._exchanges):
             yield from self._compare_requests(start, *map(min, self._exchanges))
-        yield from start.tell("conversation", _format_earlier(a), _format_earlier(b))
+        yield from self._tell(start, "conversation", _format_earlier(a), _format_earlier(b))
         if not is_told:
-            yield from start.tell("prompt", a.prompt, b.prompt)
-        yield from start.tell("pictures", *_format_pictures(a.pictures, b.pictures))
+            yield from self._tell(start, "prompt", a.prompt, b.prompt)
+        yield from self._tell(start, "pictures", *_format_pictures(a.pictures, b.pictures))
         (turns, others), (turns_b, others_b) = _list_turns(a), _list_turns(b)
-        pairs = _align(turns, turns_b, lambda turn: turn.key, _Turn.likeness)
         is_answer_told = False
-        for turn, other in _list_pairs(turns, turns_b, pairs):
+        for turn, other in _pair(turns, turns_b, lambda turn: turn.key, _Turn.likeness):
             if turn and other:
                 is_answer_told |= _is_answer(a, turn) and _is_answer(b, other)
                 yield self._compare_turns(turn, other)
             elif turn and not _is_answer(a, turn):  # told as such
-                yield from self._make_step(turn.turn.number, None).tell("turn", str(turn), None)
+                yield from self._tell(self._place(turn.turn.number), "turn", str(turn), None)
             elif other and not _is_answer(b, other):
-                yield from self._make_step(None, other.turn.number).tell("turn", None, str(other))
-        ends = self._make_step(_find_last(a), _find_last(b))
+                place = self._place(None, other.turn.number)
+                yield from self._tell(place, "turn", None, str(other))
         yield from self._compare_children(ends, None, others, others_b)
         if not is_answer_told:
-            yield from _compare_answers(ends, a, b)
+            yield from self._compare_answers(ends)
         if a.status == b.status:
-            yield from ends.tell("error", a.error, b.error)
+            yield from self._tell(ends, "error", a.error, b.error)
         else:
             before, after = (f"{r.status}: {r.error}" if r.error else r.status for r in (a, b))
-            yield from ends.tell("status", before, after)
-        yield from ends.tell("warnings", "\n".join(a.warnings), "\n".join(b.warnings))
+            yield from self._tell(ends, "status", before, after)
+        yield from self._tell(ends, "warnings", "\n".join(a.warnings), "\n".join(b.warnings))
 
-    def _make_step(self, turn: int | None, turn_b: int | None) -> _Step:
-        a, b = self._a, self._b
-        place = None if turn is None else f"{a.id}/{turn}"
-        other = None if turn_b is None else f"{b.id}/{turn_b}"
-        return _Step(name_run(a.agent, a.model), place, other, self._clean)
+    def _place(self, turn: int | None = None, turn_b: int | None = None) -> Places:
+        numbers = ((self._a.id, turn), (self._b.id, turn_b))
+        place, other = (None if number is None else f"{id}/{number}" for id, number in numbers)
+        return place, other
 
-    def _compare_requests(self, step: _Step, turn: int, turn_b: int) -> Iterator[Change]:
+    def _tell(
+        self,
+        places: Places,
+        kind: Kind,
+        before: str | None,
+        after: str | None,
+        call: _Call | None = None,
+    ) -> Iterator[Change]:
+        """Yields the change between two texts, with the call if there is one, if they differ."""
+        clean = self._clean.text
+        if before == after or (before and after and clean(before) == clean(after)):
+            return
+        yield Change(
+            kind=kind, place=places[0], other=places[1],
+            agent=name_run(self._a.agent, self._a.model), tool=call.call.name if call else "",
+            call=call.number if call else None, before=before, after=after,
+        )  # fmt: skip
+
+    def _compare_requests(self, places: Places, turn: int, turn_b: int) -> Iterator[Change]:
         """Yields the differences of two requests that earlier requests did not have."""
         a, b = self._exchanges[0].get(turn), self._exchanges[1].get(turn_b)
         if a is None or b is None:
@@ -369,71 +348,78 @@ class RunComparison:
         for kind, name in REQUEST_FIELDS.items():
             value, value_b = getattr(a, name), getattr(b, name)
             if value is value_b or value == value_b:
-                self._told.pop(kind, None)
-            elif self._told.get(kind) != (value, value_b):
-                self._told[kind] = value, value_b
+                self._known.pop(kind, None)
+            elif self._known.get(kind) != (value, value_b):
+                self._known[kind] = value, value_b
                 if kind == "params":
                     value, value_b = _format_changed(value, value_b)
                 elif kind == "tools":
                     value, value_b = _list_new(_list_tools(value), _list_tools(value_b))
                 elif kind == "output":
                     value, value_b = _format_data(value), _format_data(value_b)
-                yield from step.tell(kind, value, value_b)
+                yield from self._tell(places, kind, value, value_b)
 
     def _compare_turns(self, a: _Turn, b: _Turn) -> TurnPair:
-        step = self._make_step(a.turn.number, b.turn.number)
+        places = self._place(a.turn.number, b.turn.number)
         parts: list[Change | RunPair] = []
-        parts += self._compare_requests(step, a.turn.number, b.turn.number)
-        parts += step.tell("asked", a.turn.question, b.turn.question)
+        parts += self._compare_requests(places, a.turn.number, b.turn.number)
+        parts += self._tell(places, "asked", a.turn.question, b.turn.question)
         if _is_answer(self._a, a) and _is_answer(self._b, b):
-            parts += _compare_answers(step, self._a, self._b)
+            parts += self._compare_answers(places)
         else:
-            parts += step.tell("said", a.turn.text, b.turn.text)
-        parts += self._compare_calls(step, a.calls, b.calls)
-        return TurnPair(a.turn, b.turn, step.place or "", step.other or "", tuple(parts))
+            parts += self._tell(places, "said", a.turn.text, b.turn.text)
+        parts += self._compare_calls(places, a.calls, b.calls)
+        return TurnPair(a.turn, b.turn, places[0] or "", places[1] or "", tuple(parts))
+
+    def _compare_answers(self, places: Places) -> Iterator[Change]:
+        """Yields the change of the answer; if both have data, of the data instead of the text."""
+        a, b = self._a, self._b
+        if a.data is None or b.data is None:
+            yield from self._tell(places, "answer", a.text, b.text)
+        yield from self._tell(places, "data", _format_data(a.data), _format_data(b.data))
 
     def _compare_calls(
-        self, step: _Step, a: Sequence[_Call], b: Sequence[_Call]
+        self, places: Places, a: Sequence[_Call], b: Sequence[_Call]
     ) -> Iterator[Change | RunPair]:
         """Yields the changes of the reply first, then those of the results of its calls."""
-        pairs = dict(_align(a, b, lambda call: call.key, _Call.likeness))
-        left = [j for j in range(len(b)) if j not in pairs.values()]
-        changed = set[int]()
-        for i, one in enumerate(a):
-            moved = next((j for j in left if i not in pairs and b[j].key == one.key), None)
-            if moved is not None:
-                pairs[i] = moved
-                left.remove(moved)
-            if i not in pairs:
-                yield from step.tell("call", str(one), None, one)
+        pairs = _pair(a, b, lambda call: call.key, _Call.likeness)
+        new = [other for one, other in pairs if other and not one]
+        both: list[tuple[_Call, _Call, bool]] = []
+        for one, other in pairs:
+            if one is None:
                 continue
-            other = b[pairs[i]]
-            if moved is not None:
-                yield from step.tell("order", f"call {one.number}", f"call {other.number}", one)
+            moved = None if other else next((other for other in new if other.key == one.key), None)
+            if moved:
+                new.remove(moved)
+                numbers = f"call {one.number}", f"call {moved.number}"
+                yield from self._tell(places, "order", *numbers, call=one)
+            other = other or moved
+            if other is None:
+                yield from self._tell(places, "call", str(one), None, one)
+                continue
             given = one.given, other.given
             if not one.call.raw and not other.call.raw:
                 given = _format_changed(one.ran, other.ran)
             changes = [
-                *step.tell("tool", one.call.name, other.call.name, one),
-                *step.tell("arguments", *given, call=one),
+                *self._tell(places, "tool", one.call.name, other.call.name, one),
+                *self._tell(places, "arguments", *given, call=one),
             ]
             yield from changes
-            changed |= {i} if changes else set()
-        for j in left:
-            yield from step.tell("call", None, str(b[j]), b[j])
-        for i, j in sorted(pairs.items()):
-            one, other = a[i], b[j]
+            both.append((one, other, bool(changes)))
+        for other in new:
+            yield from self._tell(places, "call", None, str(other), other)
+        for one, other, is_changed in both:
             delegates = one.call.traits.delegates
-            is_told = i in changed and delegates
-            below = [*self._compare_children(step, one, one.children, other.children, is_told)]
+            children, is_told = (one.children, other.children), is_changed and delegates
+            below = [*self._compare_children(places, one, *children, is_told)]
             yield from below
             is_new = any(isinstance(part, Change) or part.has_new_outcome for part in below)
-            if not (is_new and delegates and one.children and other.children):
-                yield from _compare_results(step, one, other)
+            if not (is_new and delegates and all(children)):
+                yield from self._compare_results(places, one, other)
 
     def _compare_children(
         self,
-        step: _Step,
+        places: Places,
         call: _Call | None,
         a: Sequence[RunResult],
         b: Sequence[RunResult],
@@ -443,8 +429,9 @@ class RunComparison:
             words, words_b = (_find_words(run.task or run.prompt) for run in (one, other))
             return 0.5 * (one.agent == other.agent) + 0.5 * _share(words, words_b)
 
-        pairs = _align(a, b, lambda run: (run.agent, run.prompt), likeness)
-        for run, other in _list_pairs(a, b, [(0, 0)] if len(a) == len(b) == 1 else pairs):
+        is_only = len(a) == len(b) == 1
+        pairs = _pair(a, b, lambda run: (run.agent, run.prompt), likeness)
+        for run, other in [(a[0], b[0])] if is_only else pairs:
             if run and other:
                 yield RunComparison(run, other, self._clean).compare(is_told=is_told)
                 continue
@@ -452,27 +439,19 @@ class RunComparison:
                 f"{name_run(one.agent, one.model)}: {one.task or one.prompt}" if one else None
                 for one in (run, other)
             )
-            yield from step.tell("run", before, after, call)
+            yield from self._tell(places, "run", before, after, call)
 
-
-def _compare_answers(step: _Step, a: RunResult, b: RunResult) -> Iterator[Change]:
-    """Yields the change of the answer; if both have data, of the data instead of the text."""
-    if a.data is None or b.data is None:
-        yield from step.tell("answer", a.text, b.text)
-    yield from step.tell("data", _format_data(a.data), _format_data(b.data))
-
-
-def _compare_results(step: _Step, a: _Call, b: _Call) -> Iterator[Change]:
-    one, other = a.result, b.result
-    texts = [without_seconds(result) if result else None for result in (one, other)]
-    if one and other and (one.is_error, one.is_denied) != (other.is_error, other.is_denied):
-        words = (
-            "denied" if r.is_denied else "failed" if r.is_error else "worked" for r in (one, other)
-        )
-        texts = [f"{word}: {text}" for word, text in zip(words, texts, strict=True)]
-    yield from step.tell("result", texts[0], texts[1], a)
-    pictures, pictures_b = (result.pictures if result else () for result in (one, other))
-    yield from step.tell("pictures", *_format_pictures(pictures, pictures_b), call=a)
+    def _compare_results(self, places: Places, a: _Call, b: _Call) -> Iterator[Change]:
+        one, other = a.result, b.result
+        texts = [without_seconds(result) if result else None for result in (one, other)]
+        if one and other and (one.is_error, one.is_denied) != (other.is_error, other.is_denied):
+            texts = [
+                f"{'denied' if r.is_denied else 'failed' if r.is_error else 'worked'}: {text}"
+                for r, text in zip((one, other), texts, strict=True)
+            ]
+        yield from self._tell(places, "result", texts[0], texts[1], a)
+        pictures, pictures_b = (result.pictures if result else () for result in (one, other))
+        yield from self._tell(places, "pictures", *_format_pictures(pictures, pictures_b), call=a)
 
 
 def _is_answer(run: RunResult, turn: _Turn) -> bool:
@@ -480,7 +459,6 @@ def _is_answer(run: RunResult, turn: _Turn) -> bool:
 
 
 def _find_last(run: RunResult) -> int:
-    """Returns the number of the last turn."""
     numbers = [turn.number for turn in run.log[-1:]] + [one.turn for one in run.exchanges[-1:]]
     return max(numbers, default=1)
 
@@ -498,7 +476,6 @@ def _format_data(data: Any) -> str | None:
 
 
 def _format_earlier(run: RunResult) -> str:
-    """Returns the conversation that a run continues."""
     lines: list[str] = []
     for message in run.messages[: count_earlier(run)]:
         results = "\n".join(result.content for result in message.tool_results)

@@ -61,7 +61,6 @@ th, td {{ padding: .2em .6em }}
 
 
 def write_html(result: RunResult) -> str:
-    """Writes a run as an HTML page."""
     root = Transcript.of(result).whole
     outline = Outline(root, "", max_chars=MAX_CHARS, max_rows=MAX_ROWS)
     who = result.agent or result.model

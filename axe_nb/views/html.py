@@ -16,7 +16,7 @@ from itertools import groupby
 
 from axe_nb.events import PersonAsked
 from axe_nb.messages import Page
-from axe_nb.pictures.scaled import Thumbnails
+from axe_nb.pictures.scaled import THUMBNAIL, Thumbnails
 from axe_nb.results import RunResult
 from axe_nb.text import clean, one_line, plural
 from axe_nb.views.appearance import (
@@ -31,7 +31,6 @@ from axe_nb.views.appearance import (
     LOOKS,
     MONO,
     MUTED,
-    PICTURE_HEIGHT,
     SHADE,
     TEXT,
     TEXT_MARGIN,
@@ -78,7 +77,6 @@ def twin(result: RunResult, *, name: str = "axe_nb.last()") -> dict[str, str]:
 
 
 def page(root: Node, name: str) -> dict[str, str]:
-    """The bundle of a tree."""
     outline = Outline(root, name)
     text = "\n".join(as_lines(outline))
     return {"text/html": write_tree(outline), "text/plain": text}
@@ -87,10 +85,7 @@ def page(root: Node, name: str) -> dict[str, str]:
 def waiting(root: Node, name: str, seconds: float) -> dict[str, str]:
     """The bundle of an unfinished run: its state so far, and how to get the rest.
 
-    It stays in notebooks that were saved in mid-run.
-
-    Args:
-        name: the expression that gives the result at the end.
+    It stays in notebooks that were saved in mid-run; `name` will give the result.
     """
     row = make_row(root)
     known = (*row.facts, Fact(f"{seconds:.0f} s")) if seconds >= 1 else row.facts
@@ -157,7 +152,6 @@ def safe(text: str) -> str:
 
 
 def _format_inside(outline: Outline, drawing: Drawing, entry: Entry) -> str:
-    """The saved texts and rows inside a row."""
     again = ""
     if entry.place and outline.name.isidentifier():
         code = f"<code>%%axe --from {outline.name}@{entry.place}</code>"
@@ -249,11 +243,7 @@ class Drawing:
     """Draws the texts of one tree."""
 
     def __init__(self, whole: Set[int] | None = None) -> None:
-        """Begins a page.
-
-        Args:
-            whole: ids of the texts that are shown whole; None = the tree is live.
-        """
+        """Begins a page with the ids of texts that are shown whole; None = the tree is live."""
         self._is_live, self._whole = whole is None, whole or frozenset()
         self._thumbnails = Thumbnails()
 
@@ -289,7 +279,7 @@ class Drawing:
         # a saved page has each picture once; there may be no room for it
         new = (p for p in block.pictures if self._is_live or p not in self._thumbnails)
         urls = map(self._thumbnails.find, new)
-        style = f"max-height:{PICTURE_HEIGHT};max-width:100%;margin:0 0 0 {TEXT_MARGIN}"
+        style = f"max-height:{THUMBNAIL}px;max-width:100%;margin:0 0 0 {TEXT_MARGIN}"
         images = "".join(f"<img src='{url}' style='{style}'>" for url in urls if url)
         return f"{shown}<div>{images}</div>" if images else shown
 

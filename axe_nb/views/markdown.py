@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Iterator
+from contextlib import suppress
 from html import escape
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from markdown_it import MarkdownIt
@@ -24,21 +23,6 @@ from markdown_it.token import Token
 
 from axe_nb.text import INVISIBLE, REPLACEMENT, clean
 from axe_nb.views.appearance import CODE, TEXT, direction, is_mixed
-
-if TYPE_CHECKING:
-    from pygments.token import _TokenType
-
-SCHEMES = ("http://", "https://", "mailto:")
-"""Allowed beginnings of a link; other links stay plain text."""
-
-DEEPEST = 20
-"""Maximum nesting of lists, quotes and brackets; deeper ones are left out."""
-
-GROWTH = 14
-"""Maximum characters of HTML per character of text; a table of empty cells would have 70."""
-
-SMALL = 4000
-"""Characters of HTML that any text may have, whatever its growth."""
 
 HOST = re.compile(
     r"[a-z][a-z0-9+.-]*://([^\s/?#]+)|((?:[\w-]+\.)+(?:[^\W\d_]{2,}|xn--[\w-]+|\d+))", re.IGNORECASE
@@ -63,28 +47,6 @@ LANGUAGES = frozenset(
 LONGEST_CODE, MOST_LINES = 5000, 400
 """Maximum characters and lines of coloured code, as some languages take quadratic time."""
 
-CODE_GROWTH = 8
-"""Maximum characters of HTML for each character of code; if more are needed, it is not coloured."""
-
-STYLES = {
-    "Comment": f"color:{CODE['comment']};font-style:italic",
-    "Keyword": f"color:{CODE['word']}",
-    "Operator.Word": f"color:{CODE['word']}",
-    "Literal.String": f"color:{CODE['text']}",
-    "Literal.Number": f"color:{CODE['number']}",
-    "Name.Function": f"color:{CODE['name']}",
-    "Name.Class": f"color:{CODE['name']}",
-    "Name.Decorator": f"color:{CODE['name']}",
-    "Name.Tag": f"color:{CODE['name']}",
-    "Name.Attribute": f"color:{CODE['number']}",
-    "Name.Variable": f"color:{CODE['number']}",
-    "Generic.Deleted": f"color:{CODE['gone']}",
-    "Generic.Inserted": f"color:{CODE['new']}",
-    "Generic.Prompt": f"color:{CODE['comment']}",
-}
-"""Kind of token, or of an enclosing kind → its style; coarse, so that newer libraries give the
-same page."""
-
 
 def render(text: str) -> str:
     """Renders Markdown to HTML; a text that would grow out of proportion stays plain."""
@@ -103,19 +65,18 @@ def render_blocks(text: str) -> list[str]:
         # cleaned once more after `&shy;` and the like have become characters
         blocks.append(clean(parser.renderer.render(tokens[begin:end], parser.options, env)))
         begin = end
-    is_too_large = sum(map(len, blocks)) > SMALL + GROWTH * len(text)
+    # a table of empty cells would have 70 characters of HTML for each one of text
+    is_too_large = sum(map(len, blocks)) > 4000 + 14 * len(text)
     return [quote(text)] if is_too_large else blocks
 
 
 def quote(text: str) -> str:
-    """Returns a text as HTML, unchanged."""
     return f"<pre style=white-space:pre-wrap>{escape(text, quote=False)}</pre>\n"
 
 
-@cache
 def _make_parser() -> MarkdownIt:
     options = {
-        "html": False, "breaks": True, "linkify": True, "maxNesting": DEEPEST,
+        "html": False, "breaks": True, "linkify": True, "maxNesting": 20,
         "highlight": format_code,
     }  # fmt: skip
     parser = MarkdownIt("commonmark", options)
@@ -124,8 +85,8 @@ def _make_parser() -> MarkdownIt:
     # only what is written as an address: `main.py` and `e.g.this` are none
     parser.linkify.set({"fuzzy_link": False, "fuzzy_email": False, "fuzzy_ip": False})
     parser.block.ruler.at("table", _make_table, {"alt": ["paragraph", "reference"]})
-    parser.add_render_rule("table_text", _quote_table)
-    parser.validateLink = lambda url: url.strip().lower().startswith(SCHEMES)  # type: ignore[method-assign]
+    schemes = ("http://", "https://", "mailto:")  # other links stay plain text
+    parser.validateLink = lambda url: url.strip().lower().startswith(schemes)  # type: ignore[method-assign]
     parser.inline.ruler.at("linkify", _link_address)
     parser.core.ruler.push("adapt", _adapt_tokens)
     return parser
@@ -141,15 +102,11 @@ def _make_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
         line += 1
     if missing <= MAX_MISSING:
         return table(state, start, end, silent)
-    token = state.push("table_text", "", 0)
+    token = state.push("fence", "code", 0)
     token.content = state.getLines(start, line, state.blkIndent, False)
     token.map = [start, line]
     state.line = line
     return True
-
-
-def _quote_table(_: object, tokens: Sequence[Token], index: int, *__: object) -> str:
-    return quote(tokens[index].content)
 
 
 def _count_pipes(state: StateBlock, line: int) -> int:
@@ -182,31 +139,18 @@ def _with_hosts(tokens: list[Token]) -> Iterator[Token]:
         if token.type == "link_open":
             token.attrs.pop("title", None)  # it could name another address
             token.attrSet("rel", "noopener noreferrer")
-            target, shown = _host_of(str(token.attrs.get("href", ""))), ""
+            target, shown = str(token.attrs.get("href", "")), ""
+            with suppress(ValueError):
+                parts = urlsplit(target)
+                target = (parts.hostname or parts.path.rpartition("@")[2]).lower()
         elif token.type == "link_close":
-            if len(shown) > LONGEST or any(
-                name not in (target, f"www.{target}") for name in _named_hosts(shown)
-            ):
+            seen = INVISIBLE.sub("", shown[: LONGEST + 1]).replace(REPLACEMENT, "")
+            plain = unicodedata.normalize("NFKC", seen).replace("\u3002", ".").lower()
+            named = {re.sub(r":\d*$", "", match[1] or match[2]) for match in HOST.finditer(plain)}
+            if len(shown) > LONGEST or named - {target, f"www.{target}"}:
                 yield Token("text", "", 0, content=f" ({target})")
         else:
             shown += token.content
-
-
-def _host_of(url: str) -> str:
-    """The host of a link, or that of a mailto link's address."""
-    try:
-        parts = urlsplit(url)
-        return (parts.hostname or parts.path.rpartition("@")[2]).lower()
-    except ValueError:
-        return url
-
-
-def _named_hosts(text: str) -> Iterator[str]:
-    """Yields the hosts in a text, real or apparent, without ports."""
-    seen = INVISIBLE.sub("", text).replace(REPLACEMENT, "")
-    plain = unicodedata.normalize("NFKC", seen).replace("\u3002", ".").lower()
-    for match in HOST.finditer(plain):
-        yield re.sub(r":\d*$", "", match[1] or match[2])
 
 
 def format_code(code: str, language: str = "", _attributes: str = "") -> str:
@@ -217,7 +161,7 @@ def format_code(code: str, language: str = "", _attributes: str = "") -> str:
     is_short = len(code) <= LONGEST_CODE and code.count("\n") < MOST_LINES
     if language.lower() in LANGUAGES and is_short:
         coloured = "".join(_paint(code, language.lower()))
-        if len(coloured) <= CODE_GROWTH * len(code):
+        if len(coloured) <= 8 * len(code):
             inner = coloured
     return f"<pre{direction(code)} style='{TEXT}'>{inner}</pre>\n"
 
@@ -230,17 +174,12 @@ def _paint(code: str, language: str) -> Iterator[str]:
     left, last = len(code), ""  # a lexer knows the last line by its end, which is not shown
     spans = list[tuple[str, str]]()
     for kind, text in lexer.get_tokens(code + "\n"):
-        # blanks have the style before them, so that fewer spans are needed
-        last = last if text.isspace() else _style_of(kind)
+        if not text.isspace():  # blanks have the style before them, so that fewer spans are needed
+            parts = str(kind).split(".")[1:]
+            names = [".".join(parts[:size]) for size in range(len(parts), 0, -1)]
+            last = next((f"color:{CODE[name]}" for name in names if name in CODE), "")
         spans.append((last, text[:left]))
         left = max(0, left - len(text))
     for style, run in groupby(spans, key=itemgetter(0)):
         shown = escape("".join(text for _, text in run), quote=False)
         yield f"<span style={style}>{shown}</span>" if style else shown
-
-
-def _style_of(kind: _TokenType) -> str:
-    """Returns the style of a token's kind, or of the nearest enclosing kind."""
-    parts = str(kind).split(".")[1:]
-    names = (".".join(parts[:size]) for size in range(len(parts), 0, -1))
-    return next((STYLES[name] for name in names if name in STYLES), "")

@@ -143,7 +143,6 @@ class Outline:
             self.max_chars = LEAST if self.is_long else share
 
     def answer(self) -> Block:
-        """The answer above the tree."""
         whole, room = self.root.text, max(ANSWER, self.max_chars)
         is_data = self.root.result is not None and self.root.result.data is not None
         if is_data and len(whole) <= room:
@@ -153,7 +152,6 @@ class Outline:
         return Block(label, text.strip("\n"), max(more, 0), f"{self.name}.text")
 
     def sources(self) -> Block:
-        """The pages that the answer cites."""
         turns = self.root.turns[-1:] if self.root.result else ()
         return _list_pages("Sources", turns[0].sources if turns else ())
 
@@ -170,7 +168,6 @@ class Outline:
 
     @property
     def tree(self) -> Entry:
-        """The rows with everything inside them, up to `max_rows`."""
         self._rows = 0
         return self._make_entry(self.root)
 

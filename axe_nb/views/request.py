@@ -33,12 +33,9 @@ from axe_nb.views.appearance import GAP, HUES, LINE_HEIGHT, MUTED, SWATCH, TEXT,
 from axe_nb.views.html import PLAIN
 from axe_nb.views.rows import join_facts
 
-SYSTEM_PROMPT, SKILL, FILES = "system prompt", "skill", "files"
-TOOLS, HISTORY, PROMPT, RESULTS = "tool schemas", "history", "prompt", "results"
-
-SOURCES = (SYSTEM_PROMPT, SKILL, FILES, TOOLS, HISTORY, PROMPT, RESULTS)
-"""Every source. PROMPT is that of the run, with a closing question; RESULTS are those of tools;
-HISTORY is the rest of the conversation, including the model's own calls."""
+SOURCES = ("system prompt", "skill", "files", "tool schemas", "history", "prompt", "results")
+"""Every source. The prompt is that of the run, with a closing question; the results are those of
+tools; the history is the rest of the conversation, including the model's own calls."""
 
 BYTES = 4
 """Average UTF-8 bytes per token."""
@@ -49,12 +46,6 @@ Encode: TypeAlias = Callable[[Message], Iterable[Mapping[str, Any]]]
 MAX_TEXT, MAX_BODY, MAX_CHANGES = 1_000, 20_000, 30
 """Maximum characters shown of one text in a body, and of a body; maximum changes listed."""
 
-SCROLLS = "max-height:40em;overflow:auto;margin:0;line-height:1.3"
-"""Style of a body in a notebook, which is often long."""
-
-BAR = 30
-"""Length in characters of the bar of a source that fills the whole context."""
-
 COLOURS: Mapping[str, str] = dict(zip(SOURCES, HUES, strict=True))
 """Source → its colour."""
 
@@ -64,8 +55,8 @@ _PICTURE = re.compile(
 )
 """Start of a PNG, JPEG, GIF, WebP or PDF in base64."""
 
-MAX_SHOWN, MAX_NAMES = 60, 10
-"""Maximum characters shown of a new text; maximum tools listed for one reply."""
+MAX_SHOWN = 60
+"""Maximum characters shown of a new text."""
 
 
 class ContextTokens(dict[str, int]):
@@ -105,25 +96,25 @@ def _count_context(
     whole = len(request.system)
     end_of_prompt, end_of_skill = (*request.system_ends, whole, whole)[:2]
     size = dict.fromkeys(SOURCES, 0)
-    size[SYSTEM_PROMPT] = count_bytes(request.system[:end_of_prompt])
-    size[SKILL] = count_bytes(request.system[end_of_prompt:end_of_skill])
-    size[FILES] = count_bytes(request.system[end_of_skill:])
-    size[TOOLS] = len(dump(body["tools"])) if body.get("tools") else 0
+    size["system prompt"] = count_bytes(request.system[:end_of_prompt])
+    size["skill"] = count_bytes(request.system[end_of_prompt:end_of_skill])
+    size["files"] = count_bytes(request.system[end_of_skill:])
+    size["tool schemas"] = len(dump(body["tools"])) if body.get("tools") else 0
     for number, message in enumerate(request.messages):
         # as many bytes of text as cost as much as the pictures
         pictures = sum(BYTES * picture.tokens for picture in message.all_pictures())
         if message.tool_results:
             texts = sum(count_bytes(result.content) for result in message.tool_results)
-            size[RESULTS] += texts + pictures
+            size["results"] += texts + pictures
         elif message.role == "user":
-            kind = PROMPT if number >= first else HISTORY
+            kind = "prompt" if number >= first else "history"
             size[kind] += count_bytes(message.content) + pictures
         else:
-            size[HISTORY] += sum(map(_count_texts, encode(message)))
+            size["history"] += sum(map(_count_texts, encode(message)))
     if not reported:
         return ContextTokens({source: -(-n // BYTES) for source, n in size.items()}, True)
     if not any(size.values()):
-        size[PROMPT] = 1
+        size["prompt"] = 1
     whole = sum(size.values())
     shares = {source: reported * n // whole for source, n in size.items()}
     by_rest = sorted(size, key=lambda source: -(reported * size[source] % whole))
@@ -133,7 +124,6 @@ def _count_context(
 
 
 def _count_texts(value: Any) -> int:
-    """Counts the bytes of all values within JSON data."""
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, list):
@@ -184,7 +174,7 @@ class SentRequest:
         """
         bars = (
             f"{source:<13}  {count:>9,}  {share:>4}  "
-            + ("█" * round(BAR * count / self.context.total) or "▏")
+            + ("█" * round(30 * count / self.context.total) or "▏")
             for source, count, share in self.context.list_shares()
         )
         changes = [f"+ {change}" for change in self._list_changes()]
@@ -212,7 +202,8 @@ class SentRequest:
             f"<details open><summary>{self._news}</summary>"
             f"<div style=margin-left:{TEXT_MARGIN}>{changes}</div></details>"
             f"<details open><summary>{self._title}</summary>"
-            f"<pre style='{TEXT};{SCROLLS}'>{body}</pre></details></div>"
+            f"<pre style='{TEXT};max-height:40em;overflow:auto;margin:0;line-height:1.3'>{body}"
+            "</pre></details></div>"
         )
         return {"text/html": html, "text/plain": self.format()}
 
@@ -235,8 +226,11 @@ class SentRequest:
             yield f"{more:,} more"
 
     def _format_body(self, whole: bool = False) -> Iterator[str]:
-        # the bytes of pictures tell a reader nothing
-        body = change_texts(find_filter().json(self.body), _hide_picture)
+        def hide(text: str) -> str:  # the bytes of pictures tell a reader nothing
+            found = _PICTURE.match(text)
+            return f"{found[0]}… ({len(text):,} characters of base64)" if found else text
+
+        body = change_texts(find_filter().json(self.body), hide)
         if whole:
             yield json.dumps(body, ensure_ascii=False, indent=2)
             return
@@ -333,18 +327,25 @@ def _escape(text: str) -> str:
     return escape(clean(find_filter().text(text)), quote=False)
 
 
-def _hide_picture(text: str) -> str:
-    found = _PICTURE.match(text)
-    return f"{found[0]}… ({len(text):,} characters of base64)" if found else text
-
-
 def _describe_changes(before: Request | None, now: Request) -> Iterator[str]:
     """Yields the differences from the previous request: changed fields, new messages."""
     if before:
         if before.tools and not now.tools:
             yield "tools can no longer be called"
         told = before if now.tools else replace(before, tools=())
-        for change in list_changes(_describe(told), _describe(now)):
+        described: list[Description] = [
+            find_filter().json(
+                {
+                    "model": one.model, "system": one.system, "params": one.params,
+                    "tools": [
+                        {"name": tool.name, "description": tool.description, **tool.input_schema()}
+                        for tool in one.tools
+                    ],
+                }
+            )
+            for one in (told, now)
+        ]  # fmt: skip
+        for change in list_changes(*described):
             yield change.removeprefix("its ")
     sent = len(before.messages) if before else max(0, len(now.messages) - 1)
     if not before and sent:
@@ -359,21 +360,8 @@ def _describe_changes(before: Request | None, now: Request) -> Iterator[str]:
         said = f": {_show(message.content)}" if message.content.strip() else ""
         counts = Counter(call.name for call in message.tool_calls)
         calls = [_name(name) + (f" ×{n}" if n > 1 else "") for name, n in counts.items()]
-        called = f", calls {list_some(calls, MAX_NAMES)}" if calls else ""
+        called = f", calls {list_some(calls, 10)}" if calls else ""
         yield f"{what}{said}{called}"
-
-
-def _describe(request: Request) -> Description:
-    described: Description = find_filter().json(
-        {
-            "model": request.model, "system": request.system, "params": request.params,
-            "tools": [
-                {"name": tool.name, "description": tool.description, **tool.input_schema()}
-                for tool in request.tools
-            ],
-        }
-    )  # fmt: skip
-    return described
 
 
 def _name(name: str) -> str:

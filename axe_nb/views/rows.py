@@ -251,7 +251,6 @@ def asked_of(call: CallNode) -> str:
 
 
 def name_node(node: Node) -> str:
-    """The name of a run in its row."""
     return cut_line(name_run(node.agent, node.model), WHO)
 
 
@@ -426,7 +425,6 @@ def indent_json(text: str) -> str:
 
 
 def cut_line(text: str, size: int = LINE) -> str:
-    """The beginning of a text in one line."""
     return one_line(text[: 8 * size], size)
 
 

@@ -87,7 +87,6 @@ class Figure:
     b: float | None
 
     def cells(self) -> tuple[str, ...]:
-        """The name, both numbers, and the change."""
         difference = 0.0 if self.a is None or self.b is None else self.b - self.a
         sign = "+" if difference > 0 else "−"
         change = f"{sign}{self._format(abs(difference))}" if difference else ""
@@ -322,14 +321,12 @@ class _Drawing:
         """Number of changes drawn so far, the position of the next one in `.changes`."""
 
     def describe(self, pair: RunPair) -> tuple[str, str]:
-        """The names of two runs, and their places and tokens."""
         names = [_show(name_run(run.agent, run.model)) for run in (pair.a, pair.b)]
         tokens = [f"{run.total_usage.total:,}" for run in (pair.a, pair.b)]
         facts = f"{_join_sides(_show(pair.a.id), _show(pair.b.id))} · {_join_sides(*tokens)} tokens"
         return _join_sides(*names), facts
 
     def draw_parts(self, pair: RunPair) -> Iterator[_Drawn]:
-        """Yields what is inside the row of two runs."""
         for is_same, parts in groupby(takewhile(self._is_shown, pair.parts), _is_same):
             if is_same:
                 yield _draw_note(_describe_same([*parts]))
@@ -406,7 +403,6 @@ def _draw_note(text: str) -> _Drawn:
 
 
 def _draw_row(who: str, facts: str, parts: Sequence[_Drawn]) -> _Drawn:
-    """Draws the row of two runs or turns that differ, with what is inside it."""
     html = (
         f"<details open><summary><b style=color:{COLOURS['limit']}>{DIFFERS}</b> "
         f"<b>{safe(who)}</b> <small style=opacity:{MUTED}>{safe(facts)}</small></summary>"
@@ -429,7 +425,6 @@ def _is_same(part: Part) -> bool:
 
 
 def _describe_same(parts: Sequence[Part]) -> str:
-    """Returns a note on turns or runs without changes."""
     turns = [part for part in parts if isinstance(part, TurnPair)]
     runs = [part for part in parts if isinstance(part, RunPair)]
     names = [f"turn {turn.a.number}" for turn in turns]

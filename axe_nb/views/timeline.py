@@ -26,7 +26,7 @@ from axe_nb.views.appearance import (
     gradient,
 )
 from axe_nb.views.html import PLAIN, safe
-from axe_nb.views.rows import Row, list_calls, make_row
+from axe_nb.views.rows import Row, join_facts, list_calls, make_row
 from axe_nb.views.transcript import CallNode, Node, Transcript, TreeNode, nodes_below
 
 MOST = 300
@@ -34,12 +34,6 @@ MOST = 300
 
 CELLS, TICKS = 200, 4
 """Parts of a bar, and of the axis."""
-
-LABEL, DEEPEST = 52, 12
-"""Maximum characters of a row's name and task in text, and number of indented levels."""
-
-LATEST = 1e9
-"""Seconds after its start by which any run has ended."""
 
 WORDS: Mapping[LapKind, str] = {
     "model": "model", "replay": "recorded", "tool": "tool", "retry": "waits for a retry",
@@ -98,7 +92,7 @@ class _Times:
         """(run, turn, call) → times; call 0 = the request, turn 0 too = the run's own times."""
         for run in result.walk():
             for lap in run.times:
-                if 0 <= lap.began <= lap.ended <= LATEST:
+                if 0 <= lap.began <= lap.ended <= 1e9:
                     self._of_run[run.id].append(lap)
                     self._of_step[run.id, lap.turn, lap.call].append(lap)
         # what a fork has not made again has the times of another run
@@ -119,25 +113,27 @@ class _Times:
         """All times; empty if the time of the run itself is unknown."""
         seen = {lap.kind for lap in self.laps}
         self.kinds: list[LapKind] = [kind for kind in WORDS if kind in seen]
+        left = sum(1 for _ in _walk(self.root)) - MOST
+        self.more = f"… {plural(left, 'more row')}" if left > 0 else ""
 
     def format_text(self) -> Iterator[str]:
         row = make_row(self.root)
-        yield " · ".join(filter(None, (f"{row.look.sign} {row.who}", row.asked)))
+        yield join_facts(f"{row.look.sign} {row.who}", row.asked)
         if not self.laps:
             yield NONE
             return
         yield from [PLAYED] * ("replay" in self.kinds)
         table = [("", "from", "took", "of it")]
         for depth, inner, laps in self._list_rows():
-            words = " · ".join(filter(None, (inner.who, inner.asked if depth else "")))
-            label = "  " * depth + one_line(f"{inner.look.sign} {words}", LABEL)
+            words = join_facts(inner.who, inner.asked if depth else "")
+            label = "  " * depth + one_line(f"{inner.look.sign} {words}", 52)
             began = min((lap.began for lap in laps), default=self.start) - self.start
             sums = ((k, sum(p.ended - p.began for p in laps if p.kind == k)) for k in WORDS)
             parts = ", ".join(f"{WORDS[kind]} {_format(took)}" for kind, took in sums if took)
             table.append((label, _format(began) if laps else "", _measure(laps), parts))
         yield from align_columns(table)
-        if more := self._count_more():
-            yield more
+        if self.more:
+            yield self.more
 
     def format_html(self) -> str:
         row = make_row(self.root)
@@ -156,10 +152,10 @@ class _Times:
         )
         axis = f"<div style='{BAR};height:auto;display:flex;{CUT}'>{ticks}</div>"
         rows = "".join(self._format_row(*row) for row in self._list_rows())
-        more = f"<div>{self._count_more()}</div>"
         return (
             f"<div class='{PLAIN}'>{head}<div>{legend}</div>{note}"
-            f"<div style='{ROW}'><span style='flex:1'></span>{axis}</div>{rows}{more}</div>"
+            f"<div style='{ROW}'><span style='flex:1'></span>{axis}</div>"
+            f"{rows}<div>{self.more}</div></div>"
         )
 
     def _format_row(self, depth: int, row: Row, laps: Sequence[Lap]) -> str:
@@ -187,13 +183,8 @@ class _Times:
         )
 
     def _list_rows(self) -> Iterator[tuple[int, Row, Sequence[Lap]]]:
-        """Yields (depth, row, times) for the rows shown."""
         for depth, thing in islice(_walk(self.root), MOST):
             yield depth, make_row(thing), self._find_laps(thing)
-
-    def _count_more(self) -> str:
-        more = sum(1 for _ in _walk(self.root)) - MOST
-        return f"… {plural(more, 'more row')}" if more > 0 else ""
 
     def _find_laps(self, thing: TreeNode) -> Sequence[Lap]:
         """Returns the times of a row, and of parts of it that have no rows of their own."""
@@ -202,7 +193,7 @@ class _Times:
         if isinstance(thing, CallNode):
             child = self._of_run[thing.child.id] if thing.child else []
             return child or self._find_own(thing)
-        own = [*self._of_step[thing.run.id, thing.number, 0]]
+        own = self._of_step[thing.run.id, thing.number, 0][:]
         asked = next((lap for lap in own if lap.kind in ("model", "replay")), None)
         if asked:
             waits = (lap for lap in self._of_step[thing.run.id, 0, 0] if lap.kind == "person")
@@ -215,7 +206,7 @@ class _Times:
 
 def _walk(thing: TreeNode, depth: int = 0) -> Iterator[tuple[int, TreeNode]]:
     """Yields (indentation, node) in reading order; deep names stay visible."""
-    yield min(depth, DEEPEST), thing
+    yield min(depth, 12), thing
     for inner in nodes_below(thing):
         yield from _walk(inner, depth + 1)
 

@@ -52,7 +52,6 @@ class Growing:
     _pieces: list[str] = field(default_factory=list)
 
     def add(self, piece: str) -> None:
-        """Appends a piece, in constant time."""
         if piece:
             self._pieces.append(piece)
             self.size += len(piece)
@@ -94,7 +93,6 @@ class Draft:
     """True if the last piece begins its part."""
 
     def take(self, event: TextDelta) -> None:
-        """Adds a piece to this attempt."""
         self.begins = event.kind != self.latest
         self.latest = event.kind
         if event.kind != "arguments":
@@ -400,11 +398,9 @@ class Transcript:
         return self.root
 
     def apply(self, event: Event, now: float) -> tuple[TreeNode, ...]:
-        """Applies the event in constant time; returns the changed nodes, its subject last.
+        """Applies the next event, in constant time; returns the changed nodes, its subject last.
 
-        Args:
-            event: the next event of this tree; its root's comes first.
-            now: seconds of a monotonic clock, for the bars of the live view.
+        `now` are the seconds of a monotonic clock, for the bars of the live view.
         """
         if isinstance(event, RunStarted):
             return self._begin(event, now)
@@ -525,7 +521,6 @@ class Transcript:
         return tuple(self._stop(self.root, now)) if self.root else ()
 
     def _stop(self, node: Node, now: float) -> Iterator[TreeNode]:
-        """Ends a run that has sent no end event, and all runs below it."""
         if node.times.ended is None:
             node.state, node.times.ended = "cancelled", now
             for turn in node.turns:
@@ -584,12 +579,10 @@ class TreeFilter:
     """Matches of REPORT in reports of the tree; the same words elsewhere stay."""
 
     def text(self, text: str) -> str:
-        """Returns a text for display."""
         shown = self.secrets.text(text)
         return REPORT.sub(self._mask, shown) if self.reports else shown
 
     def json(self, value: Any) -> Any:
-        """Returns nested JSON data for display."""
         shown = self.secrets.json(value)
         if not self.reports:
             return shown

@@ -6,6 +6,7 @@ import asyncio
 import pickle
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,16 @@ from axe_nb import Agent, ProviderError, Request, RunResult, call, script, tool
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
-from tests.forks.trees import counted_tree, list_sources
+from tests.forks.trees import counted_tree, fork, list_sources
+
+
+def make_note(ran: list[str]) -> Any:
+    @tool(read_only=True)
+    def note(what: str) -> str:
+        ran.append(what)
+        return f"noted {what}"
+
+    return note
 
 
 def say(name: str, *answers: Any) -> list[int]:
@@ -35,10 +45,6 @@ def say(name: str, *answers: Any) -> list[int]:
     return asked
 
 
-def fork(run: RunResult, place: Any = None, **changes: Any) -> RunResult:
-    return run.fork(place, display=False, **changes)
-
-
 @pytest.mark.req("D-66")
 def test_a_failed_request_is_tried_again_where_it_failed() -> None:
     failures = [ProviderError("server", "down", status=500)]
@@ -46,13 +52,8 @@ def test_a_failed_request_is_tried_again_where_it_failed() -> None:
         "m", call("note", what="x"), lambda r: failures.pop() if failures else f"after {r.last}"
     )
     ran: list[str] = []
-
-    @tool(read_only=True)
-    def note(what: str) -> str:
-        ran.append(what)
-        return f"noted {what}"
-
-    run = axe_nb.run(Agent("a", "script/m", tools=(note,)), "go", display=False)
+    agent = Agent("a", "script/m", tools=(make_note(ran),))
+    run = axe_nb.run(agent, "go", display=False)
     assert run.status == "error"
     again = fork(run, "0/2")
     assert (again.status, again.text) == ("completed", "after noted x")
@@ -79,23 +80,18 @@ def test_an_error_elsewhere_is_what_it_was() -> None:
 def test_a_run_that_timed_out_goes_on_with_a_new_deadline() -> None:
     slow = [5.0]
 
-    async def wait_once(request: Request) -> str:
-        if slow:
-            await asyncio.sleep(slow.pop())
-        return f"after {request.last}"
-
     asked: list[int] = []
 
     @script("m")
     async def model(request: Request) -> Any:
         asked.append(request.turn)
-        return call("note", what="x") if request.turn == 1 else await wait_once(request)
+        if request.turn == 1:
+            return call("note", what="x")
+        await asyncio.sleep(slow.pop() if slow else 0)
+        return f"after {request.last}"
 
-    @tool(read_only=True)
-    def note(what: str) -> str:
-        return f"noted {what}"
-
-    run = axe_nb.run(Agent("a", "script/m", tools=(note,)), "go", timeout=0.4, display=False)
+    agent = Agent("a", "script/m", tools=(make_note([]),))
+    run = axe_nb.run(agent, "go", timeout=0.4, display=False)
     assert run.status == "timeout"
     assert fork(run).text == "after noted x"
     assert asked == [1, 2, 2]
@@ -223,11 +219,8 @@ def test_a_run_of_the_history_is_forked(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.req("D-66", "D-61")
 def test_a_run_whose_process_died_is_forked_with_the_agents_of_now() -> None:
-    from dataclasses import replace
-
     with counted_tree(None) as (run, counted):
-        died = replace(run, definitions=None)
-        again = fork(died, "0/3")
+        again = fork(replace(run, definitions=None), "0/3")
         assert counted.take() == (["lead 3"], [])
     assert again.warnings == (
         "the agents of the forked run were not kept; the fork uses the current ones",

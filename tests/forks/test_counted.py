@@ -116,9 +116,7 @@ def test_another_provider_takes_over_at_the_place(protocol: Protocol) -> None:
     with counted_tree(protocol) as (run, counted), script_server(other) as second:
         fork = run.fork("0/2", model=f"{other}/lead", display=False)
         assert (len(second.requests), len(counted.server.requests)) == (2, 0)  # type: ignore[union-attr]
-    assert fork.ok
-    assert fork.model == f"{other}/lead"
-    assert fork.text == run.text
+    assert (fork.ok, fork.model, fork.text) == (True, f"{other}/lead", run.text)
 
 
 @every_protocol

@@ -8,12 +8,8 @@ from typing import Any
 import pytest
 
 import axe_nb
-from axe_nb import Agent, Request, RunResult, ToolContext, call, script, tool
-from tests.forks.trees import list_sources
-
-
-def fork(run: RunResult, place: Any = None, **changes: Any) -> RunResult:
-    return run.fork(place, display=False, **changes)
+from axe_nb import Agent, Request, ToolContext, call, script, tool
+from tests.forks.trees import fork, list_sources
 
 
 def define_boss(tasks: Callable[[str], str], **fields: Any) -> tuple[Agent, list[str]]:
@@ -25,9 +21,8 @@ def define_boss(tasks: Callable[[str], str], **fields: Any) -> tuple[Agent, list
 
     @script("boss")
     def boss(request: Request) -> Any:
-        if request.turn == 1:
-            return [call("call_agent", agent="w", task=t) for t in tasks(request.system)]
-        return request.last
+        calls = [call("call_agent", agent="w", task=t) for t in tasks(request.system)]
+        return calls if request.turn == 1 else request.last
 
     @script("w")
     def worker(request: Request) -> str:
@@ -65,10 +60,8 @@ def test_the_tree_below_a_child_moves_with_it() -> None:
 
     @script("boss")
     def boss(request: Request) -> Any:
-        names = request.system.split()
-        if request.turn == 1:
-            return [call("call_agent", agent=name, task="x") for name in names]
-        return request.last
+        calls = [call("call_agent", agent=name, task="x") for name in request.system.split()]
+        return calls if request.turn == 1 else request.last
 
     @script("mid")
     def mid(request: Request) -> Any:
@@ -107,9 +100,8 @@ def test_a_tool_of_the_user_runs_again_only_where_one_of_its_children_is_forked(
 
     @script("boss")
     def boss(request: Request) -> Any:
-        if request.turn == 1:
-            return [call("survey", what="a"), call("survey", what="b")]
-        return request.last
+        calls = [call("survey", what="a"), call("survey", what="b")]
+        return calls if request.turn == 1 else request.last
 
     @script("w")
     def worker(request: Request) -> str:
@@ -166,10 +158,9 @@ def test_a_fork_without_a_change_is_the_same_tree_at_every_place() -> None:
         asked.append(request.place)
         depth = request.place.count(".")
         if request.turn == 1 and depth < 2:
-            kinds = ("call_agent", "note")
-            return [
-                call(kinds[0], agent=f"a{depth + 1}", task=f"{request.last} {n}") for n in "xy"
-            ] + [call(kinds[1], what=request.place)]
+            tasks = [f"{request.last} {n}" for n in "xy"]
+            children = [call("call_agent", agent=f"a{depth + 1}", task=task) for task in tasks]
+            return [*children, call("note", what=request.place)]
         if request.turn == 2 and depth < 2:
             return call("note", what="again")
         return f"{request.agent}: {request.last}"
@@ -227,17 +218,13 @@ def test_a_prompt_for_a_child_is_its_new_task_in_the_words_of_the_tool(
     context: str, prefix: str
 ) -> None:
     arguments = {"agent": "child", "task": "Task", **({"context": context} if context else {})}
-    axe_nb.script("lead")(
-        lambda r: "done" if r.turn > 1 else axe_nb.call("call_agent", **arguments)
-    )
-    axe_nb.script("child")(lambda request: f"did {request.last}")
-    axe_nb.define(axe_nb.Agent("child", "script/child"))
-    lead = axe_nb.Agent("lead", "script/lead", sub_agents=["child"])
-    first = axe_nb.run(lead, "go", display=False)
-    forked = first.fork("0.1/1", prompt=f"{prefix}another task", display=False)
+    script("lead")(lambda r: "done" if r.turn > 1 else call("call_agent", **arguments))
+    script("child")(lambda request: f"did {request.last}")
+    axe_nb.define(Agent("child", "script/child"))
+    first = axe_nb.run(Agent("lead", "script/lead", sub_agents=["child"]), "go", display=False)
+    forked = fork(first, "0.1/1", prompt=f"{prefix}another task")
     had, now = first.children[0].prompt, forked.children[0].prompt
     assert had.startswith("Task: Task")
     assert now == had.replace("Task: Task", "Task: another task")
     assert forked.children[0].task == "another task"
-    at_the_root = first.fork("0/1", prompt="other", display=False)
-    assert at_the_root.prompt == "other"
+    assert fork(first, "0/1", prompt="other").prompt == "other"

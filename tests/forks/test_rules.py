@@ -18,11 +18,13 @@ from axe_nb.agents import trust
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.session import session
 from axe_nb.views.outline import as_text
-from tests.forks.trees import counted_tree, list_sources
+from tests.forks.trees import counted_tree, fork, list_sources
 
 
-def fork(run: RunResult, place: Any = None, **changes: Any) -> RunResult:
-    return run.fork(place, display=False, **changes)
+def write_a_file() -> None:
+    @script("m")
+    def model(request: Request) -> Any:
+        return call("write_file", path="x", content="y") if request.turn == 1 else request.last
 
 
 class Wordless:
@@ -174,8 +176,7 @@ def test_a_saved_run_of_a_stranger_brings_no_rights(project: Path, harm: str) ->
 def test_the_agent_of_a_saved_run_that_is_the_users_own_may_do_what_it_could(
     project: Path,
 ) -> None:
-    script("m")(lambda request: call("write_file", path="x", content="y")
-                if request.turn == 1 else request.last)  # fmt: skip
+    write_a_file()
     axe_nb.define(Agent("a", "script/m", mode="auto", tools=("write_file",), sandbox="off"))
     run = axe_nb.run("a", "go", display=False).raise_for_status()
     run.save("run.axe")
@@ -214,8 +215,7 @@ def test_caps_count_what_is_sent() -> None:
 
 @pytest.mark.req("D-66", "D-19")
 def test_calls_that_are_taken_over_need_no_approval(project: Path) -> None:
-    script("m")(lambda request: call("write_file", path="x", content="y")
-                if request.turn == 1 else request.last)  # fmt: skip
+    write_a_file()
     agent = Agent("a", "script/m", tools=("write_file",))
     run = axe_nb.run(agent, "go", mode="auto", display=False).raise_for_status()
     Path("x").unlink()
@@ -245,17 +245,10 @@ def test_changed_tools_are_those_of_the_run_at_the_place() -> None:
 
 @pytest.mark.req("D-66")
 def test_the_form_of_the_answer_is_that_of_the_recording_and_may_be_changed() -> None:
-    asked: list[Any] = []
-
-    @script("m")
-    def model(request: Request) -> Any:
-        asked.append(request.output)
-        return {"value": [1, 2]} if request.output else "text"
-
+    script("m")(lambda request: {"value": [1, 2]} if request.output else "text")
     run = axe_nb.run(Agent("a", "script/m"), "go", output=list[int], display=False)
     assert run.data == [1, 2]
-    again = fork(run, prompt="more")
-    assert again.data == [1, 2]
+    assert fork(run, prompt="more").data == [1, 2]
     plain = axe_nb.run(Agent("a", "script/m"), "go", display=False)
     assert fork(plain, output=list[int]).data == [1, 2]
 

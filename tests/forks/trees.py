@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,7 +40,9 @@ class Counted:
         return taken
 
 
-def define_tools(counted: Counted) -> tuple[Callable[..., Any], ...]:
+def define_tree(protocol: str, counted: Counted, **fields: Any) -> None:
+    """A lead of three turns over two towns of two turns each."""
+
     @tool(read_only=True)
     def note(what: str) -> str:
         """Notes something."""
@@ -53,26 +55,15 @@ def define_tools(counted: Counted) -> tuple[Callable[..., Any], ...]:
         counted.ran.append("file_report")
         return f"filed: {text}"
 
-    return note, file_report
-
-
-def define_tree(protocol: str, counted: Counted, **fields: Any) -> None:
-    """A lead of three turns over two towns of two turns each."""
-    note, file_report = define_tools(counted)
+    provider = provider_of(protocol)
+    town_agent = Agent("town", f"{provider}/town", tools=(note,), system_prompt="You are a town.")
+    axe_nb.define(town_agent)
     axe_nb.define(
         Agent(
-            name="lead", model=f"{provider_of(protocol)}/lead", sub_agents=("town",),
-            tools=(note, file_report), system_prompt="You lead.", **fields,
+            "lead", f"{provider}/lead", sub_agents=("town",), tools=(note, file_report),
+            system_prompt="You lead.", **fields,
         )
     )  # fmt: skip
-    axe_nb.define(
-        Agent(
-            name="town",
-            model=f"{provider_of(protocol)}/town",
-            tools=(note,),
-            system_prompt="You are a town.",
-        )
-    )
 
     @script("lead")
     async def lead(request: Request) -> Any:
@@ -100,12 +91,8 @@ def define_tree(protocol: str, counted: Counted, **fields: Any) -> None:
 def counted_tree(protocol: Protocol | None, **fields: Any) -> Iterator[tuple[RunResult, Counted]]:
     """The finished run of the tree, and what is counted from then on; None = in process."""
     counted = Counted()
-    if protocol is None:
-        define_tree("script", counted, **fields)
-        yield _run(counted), counted
-        return
-    with script_server(protocol) as counted.server:
-        define_tree(protocol, counted, **fields)
+    with script_server(protocol) if protocol else nullcontext() as counted.server:
+        define_tree(protocol or "script", counted, **fields)
         yield _run(counted), counted
 
 
@@ -122,3 +109,7 @@ def list_sources(result: RunResult) -> dict[str, str]:
     return {
         f"{run.id}/{turn.number}": turn.source for run in result.walk() for turn in run.log
     }  # fmt: skip
+
+
+def fork(run: RunResult, place: Any = None, **changes: Any) -> RunResult:
+    return run.fork(place, display=False, **changes)

@@ -11,7 +11,7 @@ import json
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, get_args
 
@@ -20,7 +20,7 @@ from axe_nb.messages import CallIds, Message, ToolResult
 from tests.providers import openai_2026
 from tests.providers.dialects import MODULES, ask, make_reasoning, make_response
 from tests.providers.streams import FORMS, Answer, Outcome, chunk, cut, read_stream, read_whole, sse
-from tests.wire.replay import FIXTURES
+from tests.wire.replay import FIXTURES, bytes_of
 
 FULL = 10_000
 """Replies of each protocol and form."""
@@ -82,32 +82,19 @@ PIECES: Sequence[bytes] = (
 
 
 @cache
-def bodies(protocol: str) -> list[bytes]:
-    """Whole replies to begin with."""
-    made = [json.dumps(FORMS[protocol][1](answer)).encode() for answer in ANSWERS]
-    if protocol == "responses":
-        made.append(json.dumps(SEARCH).encode())
-    return made + [
-        json.dumps(fixture["body"], ensure_ascii=False).encode()
-        for fixture in FIXTURES.values()
-        if fixture["protocol"] == protocol and fixture["mode"] == "json"
-    ]
-
-
-@cache
-def streams(protocol: str) -> list[bytes]:
-    """Streams to begin with."""
-    made = [FORMS[protocol][0](answer) for answer in ANSWERS]
-    if protocol == "openai":
+def find_replies(protocol: str, kind: str) -> list[bytes]:
+    """Replies to begin with."""
+    is_stream = kind == "stream"
+    stream, whole = FORMS[protocol]
+    made = [stream(one) if is_stream else json.dumps(whole(one)).encode() for one in ANSWERS]
+    if protocol == "openai" and is_stream:
         made.append(sse(*(chunk(delta) for delta in PARTS), chunk(finish_reason="stop"), "[DONE]"))
     if protocol == "responses":
-        made.append(sse(*openai_2026.stream(SEARCH), named=True))
-    for fixture in FIXTURES.values():
-        if fixture["protocol"] == protocol and fixture["mode"] == "stream":
-            parts = fixture["stream"]
-            raw = (bytes.fromhex(p["hex"]) if isinstance(p, dict) else p.encode() for p in parts)
-            made.append(b"".join(raw))
-    return made
+        events = sse(*openai_2026.stream(SEARCH), named=True)
+        made.append(events if is_stream else json.dumps(SEARCH).encode())
+    wanted = (protocol, "stream" if is_stream else "json")
+    fixtures = (one for one in FIXTURES.values() if (one["protocol"], one["mode"]) == wanted)
+    return [*made, *map(bytes_of, fixtures)]
 
 
 def mutate_body(body: bytes, dice: random.Random) -> bytes:
@@ -201,34 +188,24 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """The paths to all values within; (None,) if there is none."""
     if not path:
         yield (None,)
-    entries = (
-        value.items()
-        if isinstance(value, dict)
-        else enumerate(value)
-        if isinstance(value, list)
-        else ()
-    )
+    entries: Any = value.items() if isinstance(value, dict) else ()
+    if isinstance(value, list):
+        entries = enumerate(value)
     for key, entry in entries:
         yield (*path, key)
         yield from places(entry, (*path, key))
 
 
-def read_mutated_body(protocol: str, number: int) -> Outcome:
-    dice = random.Random(f"{protocol} body {number}")
-    return read_whole(protocol, mutate_body(dice.choice(bodies(protocol)), dice))
+KINDS = ("body", "stream")
 
 
-def read_mutated_stream(protocol: str, number: int) -> Outcome:
-    dice = random.Random(f"{protocol} stream {number}")
-    stream = mutate_stream(dice.choice(streams(protocol)), dice)
-    pieces = cut(stream, number, dice.choice([1, 7, 100, 10_000]))
+def read_mutated(protocol: str, kind: str, number: int) -> Outcome:
+    dice = random.Random(f"{protocol} {kind} {number}")
+    reply = dice.choice(find_replies(protocol, kind))
+    if kind == "body":
+        return read_whole(protocol, mutate_body(reply, dice))
+    pieces = cut(mutate_stream(reply, dice), number, dice.choice([1, 7, 100, 10_000]))
     return read_stream(protocol, pieces)
-
-
-KINDS: dict[str, Callable[[str, int], Outcome]] = {
-    "body": read_mutated_body,
-    "stream": read_mutated_stream,
-}
 
 
 def check(protocol: str, outcome: Outcome) -> None:
@@ -260,7 +237,7 @@ def run(protocol: str, kind: str, count: int) -> tuple[int, float]:
     for number in range(count):
         started = time.thread_time()
         try:
-            outcome = KINDS[kind](protocol, number)
+            outcome = read_mutated(protocol, kind, number)
             check(protocol, outcome)
         except BaseException as error:
             error.add_note(f"{protocol} {kind} {number}")

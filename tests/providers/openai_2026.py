@@ -214,37 +214,22 @@ def stream(reply: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
                  "status": "in_progress"}  # fmt: skip
         bare = {key: empty.get(key, value) for key, value in item.items() if key != "action"}
         yield {"type": "response.output_item.added", **at, "item": bare}
-        match item["type"]:
-            case "reasoning":
-                for number, part in enumerate(item["summary"]):
-                    which = {**at, "summary_index": number}
-                    start = {"type": "summary_text", "text": ""}
-                    yield {"type": "response.reasoning_summary_part.added", **which, "part": start}
-                    kind = "response.reasoning_summary_text"
-                    for piece in _cut(part["text"]):
-                        yield {"type": f"{kind}.delta", **which, "delta": piece}
-                    yield {"type": f"{kind}.done", **which, "text": part["text"]}
-            case "web_search_call":
-                for step in ("in_progress", "searching", "completed"):
-                    yield {"type": f"response.web_search_call.{step}", **at}
-            case "message":
-                (part,) = item["content"]
-                which = {**at, "content_index": 0}
-                for piece in _cut(part["text"]):
-                    yield {"type": "response.output_text.delta", **which, "delta": piece}
-                for number, one in enumerate(part["annotations"]):
-                    kind = "response.output_text.annotation.added"
-                    yield {"type": kind, **which, "annotation_index": number, "annotation": one}
-            case "function_call":
-                kind = "response.function_call_arguments.delta"
-                for piece in _cut(item["arguments"]):
-                    yield {"type": kind, **at, "delta": piece}
+        texts = {
+            "reasoning": [
+                ("reasoning_summary_text", part["text"]) for part in item.get("summary", ())
+            ],
+            "message": [("output_text", part["text"]) for part in item.get("content", ())],
+            "function_call": [("function_call_arguments", item.get("arguments", ""))],
+        }
+        for number, (kind, text) in enumerate(texts.get(item["type"], ())):
+            if kind == "reasoning_summary_text":
+                start = {"summary_index": number, "part": {"type": "summary_text", "text": ""}}
+                yield {"type": "response.reasoning_summary_part.added", **at, **start}
+            for begin in range(0, len(text), 5):
+                piece = text[begin : begin + 5]
+                yield {"type": f"response.{kind}.delta", **at, "delta": piece}
         yield {"type": "response.output_item.done", **at, "item": item}
     yield {"type": f"response.{reply['status']}", "response": reply}
-
-
-def _cut(text: str) -> list[str]:
-    return [text[at : at + 5] for at in range(0, len(text), 5)]
 
 
 OWN = "http://api.openai.com"

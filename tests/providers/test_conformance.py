@@ -274,21 +274,6 @@ def test_reasoning_is_for_its_own_protocol_alone(dialect: Dialect) -> None:
 
 
 @each
-@pytest.mark.req("D-30", "A-4.6")
-def test_a_server_that_refuses_tools_is_an_error_that_names_the_model(dialect: Dialect) -> None:
-    said = "registry.ollama.ai/library/gemma3:4b does not support tools"
-    with Replay({"x": {"status": 400, "body": {"error": said}}}) as server:
-        with pytest.raises(ProviderError) as raised:
-            dialect.send(server.url("x"), Request("gemma3:4b", ask().messages, tools=(CALL_AGENT,)))
-        with pytest.raises(ProviderError) as without_tools:
-            dialect.send(server.url("x"))
-    assert str(raised.value) == f'bad_request: model "gemma3:4b" cannot use tools: {said}'
-    assert raised.value.exit_code == 1
-    assert "another model" in raised.value.hint
-    assert str(without_tools.value) == f"bad_request: {said}"
-
-
-@each
 @pytest.mark.req("B-5", "A-E7.4", "A-E7.5", "D-23")
 @pytest.mark.parametrize(
     ("status", "expected"),

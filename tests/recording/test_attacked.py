@@ -11,30 +11,24 @@ from typing import Any
 import pytest
 
 import axe_nb
-from axe_nb import Agent, ProviderError, Request, call, script, script_server
+from axe_nb import ProviderError, Request, call, script, script_server
 from axe_nb.engine.person import ApprovalRequest, Decision
 from axe_nb.recording.same_request import is_same, list_changes
 from axe_nb.session.session import session
 from axe_nb.tools.tool import ToolContext
 from tests.pictures.samples import png
-from tests.recording.test_cassettes import run_with, without_times
+from tests.recording.runs import (
+    call_once,
+    count_up,
+    define,
+    record,
+    record_with,
+    replay,
+    replay_to_its_error,
+    without_times,
+)
 
-
-@pytest.fixture(autouse=True)
-def in_project(project: Path) -> None:
-    """Each test has a folder of its own."""
-
-
-def define(name: str = "one", **options: Any) -> None:
-    axe_nb.define(Agent(name=name, model=f"openai/{name}", **options))
-
-
-def count_up(name: str = "one") -> None:
-    answers = iter("abcdefghijkl")
-
-    @script(name)
-    def one(_: Request) -> str:
-        return next(answers)
+pytestmark = pytest.mark.usefixtures("project")
 
 
 def test_a_child_that_its_tool_gave_up_on_does_not_cancel_the_replay() -> None:
@@ -51,17 +45,11 @@ def test_a_child_that_its_tool_gave_up_on_does_not_cancel_the_replay() -> None:
         await asyncio.sleep(5)
         return "late"
 
-    @script("one")
-    def one(request: Request) -> Any:
-        return call("race") if request.turn == 1 else request.last
-
-    define("slow")
+    call_once("race")
+    define(name="slow")
     define(tools=("race",), sub_agents=("slow",))
-    with script_server("openai"), axe_nb.cassette("a.axe", "record"):
-        first = axe_nb.run("one", "go")
-    with axe_nb.cassette("a.axe", "replay"):
-        again = axe_nb.run("one", "go")
-    assert first.text == again.text == "too slow"
+    assert record().text == "too slow"
+    assert replay().text == "too slow"
 
 
 @pytest.mark.parametrize(
@@ -82,12 +70,9 @@ def test_the_seconds_that_sub_agents_report_are_not_compared(
         return call(tool, **arguments) if request.turn == 1 else "done"
 
     define(tools=(tool,))
-    with script_server("openai"), axe_nb.cassette("a.axe", "record"):
-        assert axe_nb.run("one", "go").text == "done"
-    kept = Path("a.axe").read_text("utf-8")
-    assert kept.count("0 tool calls, …s") == 1
-    with axe_nb.cassette("a.axe", "replay"):
-        assert axe_nb.run("one", "go").text == "done"
+    assert record().text == "done"
+    assert Path("one.axe").read_text("utf-8").count("0 tool calls, …s") == 1
+    assert replay().text == "done"
 
 
 def test_a_secret_of_one_machine_only_matches_all_the_same(
@@ -97,10 +82,9 @@ def test_a_secret_of_one_machine_only_matches_all_the_same(
     define()
     for before, after in (("production-7", ""), ("", "production-7")):
         monkeypatch.setenv("DEPLOY_KEY", before)
-        with script_server("openai"), axe_nb.cassette("a.axe", "record"):
-            axe_nb.run("one", "deploy to production-7 now")
+        record("deploy to production-7 now")
         monkeypatch.setenv("DEPLOY_KEY", after)
-        with axe_nb.cassette("a.axe", "replay"):
+        with axe_nb.cassette("one.axe", "replay"):
             assert axe_nb.run("one", "deploy to production-7 now").ok
             assert not axe_nb.run("one", "deploy to staging now").ok
 
@@ -142,22 +126,16 @@ def test_a_recorded_tool_whose_record_is_lost_does_not_run() -> None:
         paid.append(euro)
         return "paid"
 
-    @script("one")
-    def one(request: Request) -> Any:
-        return call("pay", euro=5) if request.turn == 1 else request.last
-
+    call_once("pay", euro=5)
     define(tools=("pay",))
-    with script_server("openai"), axe_nb.cassette("a.axe", "record"):
-        axe_nb.run("one", "go")
-    header, _, text = Path("a.axe").read_text("utf-8").partition("\n")
-    kept = [record for record in json.loads(text) if record.get("kind") != "tool"]
-    Path("a.axe").write_text(f"{header}\n{json.dumps(kept)}", "utf-8")
-    with axe_nb.cassette("a.axe", "replay"):
-        result = axe_nb.run("one", "go")
-    assert paid == [5]
-    assert result.error == (
-        "cassette a.axe lacks the result of pay, which a replay does not run (at 0)"
+    record()
+    header, _, text = Path("one.axe").read_text("utf-8").partition("\n")
+    kept = [one for one in json.loads(text) if one.get("kind") != "tool"]
+    Path("one.axe").write_text(f"{header}\n{json.dumps(kept)}", "utf-8")
+    assert replay_to_its_error() == (
+        "cassette one.axe lacks the result of pay, which a replay does not run (at 0)"
     )
+    assert paid == [5]
 
 
 def test_questions_that_are_asked_at_once_keep_their_answers() -> None:
@@ -178,12 +156,9 @@ def test_questions_that_are_asked_at_once_keep_their_answers() -> None:
     async def answer(question: ApprovalRequest) -> Decision:
         return Decision("text", f"sure, {question.detail[6:10]}")
 
-    with script_server("openai"), axe_nb.cassette("a.axe", "record"):
-        first = run_with(answer)
+    first = record_with(answer)
     assert first.text == "Rome=sure, Rome Oslo=sure, Oslo Lima=sure, Lima"
-    for _ in range(10):
-        with axe_nb.cassette("a.axe", "replay"):
-            assert axe_nb.run("one", "go").text == first.text
+    assert {replay().text for _ in range(10)} == {first.text}
 
 
 def test_what_failed_is_asked_again_where_it_may_be() -> None:
@@ -196,17 +171,14 @@ def test_what_failed_is_asked_again_where_it_may_be() -> None:
         return "fine"
 
     define()
-    with script_server("openai"), axe_nb.cassette("a.axe", "auto") as cassette:
+    with script_server("openai"), axe_nb.cassette("one.axe", "auto") as cassette:
         cassette.enter_cell("x")
         assert not axe_nb.run("one", "go").ok
         broken = False
-        cassette.enter_cell("x")
-        assert axe_nb.run("one", "go").text == "fine"
-        cassette.enter_cell("x")
-        assert axe_nb.run("one", "go").text == "fine"
-    with axe_nb.cassette("a.axe", "replay") as cassette:
-        assert axe_nb.run("one", "go").text == "fine"
-        assert cassette.status().unused == 0
+        for _ in range(2):
+            cassette.enter_cell("x")
+            assert axe_nb.run("one", "go").text == "fine"
+    assert replay().text == "fine"
 
 
 def test_a_run_that_ended_in_a_tool_ends_again() -> None:
@@ -216,66 +188,50 @@ def test_a_run_that_ended_in_a_tool_ends_again() -> None:
         await asyncio.sleep(0.3 if recording else 0)
         return "waited"
 
-    @script("one")
-    def one(request: Request) -> Any:
-        return call("wait") if request.turn == 1 else request.last
-
+    call_once("wait")
     define(tools=("wait",))
     recording = True
-    with script_server("openai"), axe_nb.cassette("a.axe", "record"):
-        assert axe_nb.run("one", "go", timeout=0.15).status == "timeout"
+    assert record(timeout=0.15).status == "timeout"
     recording = False
-    with axe_nb.cassette("a.axe", "replay"):
-        assert axe_nb.run("one", "go", timeout=60).status == "timeout"
-    with script_server("openai"), axe_nb.cassette("a.axe", "auto"):
+    assert replay(timeout=60).status == "timeout"
+    with script_server("openai"), axe_nb.cassette("one.axe", "auto"):
         assert axe_nb.run("one", "go", timeout=60).text == "waited"
-    assert '"kind": "end"' not in Path("a.axe").read_text("utf-8")
+    assert '"kind": "end"' not in Path("one.axe").read_text("utf-8")
 
 
 def test_an_answer_from_a_recording_allows_no_host_later() -> None:
-    @script("one")
-    def one(request: Request) -> Any:
-        return call("fetch", url="http://example.invalid/x") if request.turn == 1 else "done"
-
     async def answer(_: ApprovalRequest) -> Decision:
         return Decision("yes")
 
+    call_once("fetch", url="http://example.invalid/x")
     define(tools=("fetch",), mode="ask")
-    with script_server("openai"), axe_nb.cassette("a.axe", "record"):
-        run_with(answer)
+    record_with(answer)
     assert session.hosts.pop("example.invalid", 1) is None
-    with axe_nb.cassette("a.axe", "replay"):
-        axe_nb.run("one", "go")
+    replay()
     assert "example.invalid" not in session.hosts
 
 
-def test_a_named_endpoint_replays_where_it_is_not_set_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_named_endpoint_replays_where_it_is_not_set_up(tmp_path: Path) -> None:
     count_up()
-    axe_nb.define(Agent(name="one", model="lab/one"))
-    with script_server("ollama") as server:
-        folder = tmp_path / "config" / "axe"
-        folder.mkdir(parents=True)
+    axe_nb.define(axe_nb.Agent(name="one", model="lab/one"))
+    config = tmp_path / "config" / "axe" / "config.toml"
+    config.parent.mkdir(parents=True)
+    with script_server("ollama") as server, axe_nb.cassette("one.axe", "record"):
         text = f'[providers.lab]\nprotocol = "ollama"\nbase_url = "{server.base_url}"\n'
-        (folder / "config.toml").write_text(text, "utf-8")
-        with axe_nb.cassette("a.axe", "record"):
-            first = axe_nb.run("one", "go")
+        config.write_text(text, "utf-8")
+        first = axe_nb.run("one", "go")
     assert first.ok
-    (folder / "config.toml").unlink()
-    with axe_nb.cassette("a.axe", "replay"):
-        again = axe_nb.run("one", "go")
-    assert without_times(again) == without_times(first)
-    with axe_nb.cassette("a.axe", "auto"):
+    config.unlink()
+    assert without_times(replay()) == without_times(first)
+    with axe_nb.cassette("one.axe", "auto"):
         assert "unsupported provider" in (axe_nb.run("one", "new").error or "")
 
 
 def test_another_picture_beside_the_same_words_is_a_miss_that_says_so() -> None:
     count_up()
     define()
-    with script_server("openai"), axe_nb.cassette("a.axe", "record"):
-        axe_nb.run("one", ["look", png(colour=1)])
-    with axe_nb.cassette("a.axe", "replay") as cassette:
+    record(["look", png(colour=1)])
+    with axe_nb.cassette("one.axe", "replay") as cassette:
         result = axe_nb.run("one", ["look", png(colour=2)])
     assert "at 0/1: its prompt changed in pictures: " in (result.error or "")
     assert len(cassette.missed) == 1

@@ -10,28 +10,20 @@ from typing import Any
 import pytest
 
 import axe_nb
-from axe_nb import Agent, CassetteMiss, Request, Response, RunResult, call, script, script_server
+from axe_nb import Agent, CassetteMiss, Request, Response, call, script, script_server
 from axe_nb.messages import Usage
 from axe_nb.scripting.wire import Protocol
-from axe_nb.session.runs import RunRequest
-from axe_nb.session.session import session
-from tests.protocols import PROTOCOLS, provider_of
-
-every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
+from tests.protocols import provider_of
+from tests.recording.runs import every_protocol, without_times
 
 TOWNS = ("Rome", "Oslo", "Lima", "Bern", "Riga", "Bonn", "Cork", "Nice")
 
 
 def define_tree(protocol: str, child_prompt: str = "You know\none town.\nBe brief.") -> None:
-    axe_nb.define(
-        Agent(
-            name="lead", model=f"{provider_of(protocol)}/lead", system_prompt="You lead.",
-            sub_agents=("guide",),
-        )
-    )  # fmt: skip
-    axe_nb.define(
-        Agent(name="guide", model=f"{provider_of(protocol)}/guide", system_prompt=child_prompt)
-    )
+    provider = provider_of(protocol)
+    lead = Agent("lead", f"{provider}/lead", system_prompt="You lead.", sub_agents=("guide",))
+    axe_nb.define(lead)
+    axe_nb.define(Agent("guide", f"{provider}/guide", system_prompt=child_prompt))
 
 
 def define_scripts(seed: int = 0) -> None:
@@ -48,22 +40,6 @@ def define_scripts(seed: int = 0) -> None:
     async def guide(request: Request) -> str:
         await asyncio.sleep(chance.random() / 50)
         return f"{request.last}: a fine town"
-
-
-def run_with(answer: Any, prompt: str = "go") -> RunResult:
-    """Runs the agent `one` for a person who answers."""
-    handle = session.start(RunRequest(agent="one", prompt=prompt))
-    result: RunResult = asyncio.run(handle.execute(lambda event: None, answer))
-    return result
-
-
-def without_times(result: RunResult) -> Any:
-    def strip(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: strip(v) for key, v in value.items() if key != "duration_ms"}
-        return [strip(v) for v in value] if isinstance(value, list) else value
-
-    return strip(result.to_dict())
 
 
 @every_protocol

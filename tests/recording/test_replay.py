@@ -22,24 +22,38 @@ from axe_nb.scripting.rules import Fault
 from axe_nb.scripting.wire import Protocol
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
-from tests.protocols import provider_of
-from tests.recording.test_cassettes import every_protocol, run_with, without_times
+from tests.recording.runs import (
+    call_once,
+    count_up,
+    define,
+    every_protocol,
+    record,
+    record_with,
+    replay,
+    replay_to_its_error,
+    without_times,
+)
+
+pytestmark = pytest.mark.usefixtures("project")
 
 
-def define(protocol: str = "openai", **options: Any) -> None:
-    axe_nb.define(Agent(name="one", model=f"{provider_of(protocol)}/one", **options))
+def echo() -> None:
+    script("one")(lambda request: f"on {request.last}")
+    define()
 
 
-def record(protocol: Protocol, prompt: str = "go", **options: Any) -> RunResult:
-    with script_server(protocol), axe_nb.cassette("one.axe", "record"):
-        return axe_nb.run("one", prompt, **options)
+def keep_notes() -> list[str]:
+    """Defines `one` with a tool that asks; returns the notes that the tool kept."""
+    ran: list[str] = []
 
+    @axe_nb.tool(writes=True)
+    def keep(note: str) -> str:
+        """Keeps a note."""
+        ran.append(note)
+        return "kept"
 
-def replay(prompt: str = "go", **options: Any) -> RunResult:
-    with axe_nb.cassette("one.axe", "replay") as cassette:
-        result = axe_nb.run("one", prompt, **options)
-        assert cassette.status().unused == 0
-    return result
+    define(tools=("keep",), mode="ask")
+    return ran
 
 
 def fail_twice(request: Request) -> Any:
@@ -58,9 +72,7 @@ def call_nothing(request: Request) -> Any:
 
 @every_protocol
 @pytest.mark.parametrize("model", [fail_twice, fail, call_nothing])
-def test_a_run_replays_as_it_was_without_its_waits(
-    model: Any, protocol: Protocol, project: Path
-) -> None:
+def test_a_run_replays_as_it_was_without_its_waits(model: Any, protocol: Protocol) -> None:
     asked: list[int] = []
 
     @script("one")
@@ -69,7 +81,7 @@ def test_a_run_replays_as_it_was_without_its_waits(
         return model(replace(request, attempt=len(asked)))
 
     define(protocol, retry=Retry(max_retries=2), tools=("read_file",))
-    first, sent = record(protocol), len(asked)
+    first, sent = record(protocol=protocol), len(asked)
     began = time.monotonic()
     again = replay()
     assert time.monotonic() - began < 0.25 + 0.5 * (model is not fail_twice)
@@ -80,14 +92,14 @@ def test_a_run_replays_as_it_was_without_its_waits(
 
 
 @every_protocol
-def test_a_timeout_replays_at_once(protocol: Protocol, project: Path) -> None:
+def test_a_timeout_replays_at_once(protocol: Protocol) -> None:
     @script("one")
     async def one(_: Request) -> str:
         await asyncio.sleep(5)
         return "late"
 
     define(protocol)
-    first = record(protocol, timeout=0.3)
+    first = record(protocol=protocol, timeout=0.3)
     assert first.status == "timeout"
     began = time.monotonic()
     again = replay(timeout=60)
@@ -96,7 +108,7 @@ def test_a_timeout_replays_at_once(protocol: Protocol, project: Path) -> None:
     assert again.error == "timeout after 60s"
 
 
-def test_an_interrupted_tree_replays_as_it_was(project: Path) -> None:
+def test_an_interrupted_tree_replays_as_it_was() -> None:
     waiting = threading.Event()
 
     @script("lead")
@@ -141,7 +153,7 @@ async def _settle(handle: Any) -> RunResult:
 
 @every_protocol
 @pytest.mark.parametrize("is_cut", [False, True])
-def test_a_stream_replays_piece_by_piece(is_cut: bool, protocol: Protocol, project: Path) -> None:
+def test_a_stream_replays_piece_by_piece(is_cut: bool, protocol: Protocol) -> None:
     @script("one")
     async def one(_: Request) -> Any:
         for word in ("Ganz ", "schön ", "viel ", "🌍"):
@@ -168,14 +180,8 @@ def test_a_stream_replays_piece_by_piece(is_cut: bool, protocol: Protocol, proje
 
 
 @pytest.mark.req("D-48")
-def test_the_decisions_of_a_person_replay_without_one(project: Path) -> None:
-    ran: list[str] = []
-
-    @axe_nb.tool(writes=True)
-    def keep(note: str) -> str:
-        """Keeps a note."""
-        ran.append(note)
-        return "kept"
+def test_the_decisions_of_a_person_replay_without_one() -> None:
+    ran = keep_notes()
 
     @script("one")
     def one(request: Request) -> Any:
@@ -183,14 +189,12 @@ def test_the_decisions_of_a_person_replay_without_one(project: Path) -> None:
             return [call("keep", note="first"), call("keep", note="second")]
         return " / ".join(result.content for result in request.results)
 
-    define(tools=("keep",), mode="ask")
     answers = [Decision("edit", arguments={"note": "edited"}), Decision("no", "not that")]
 
     async def answer(_: ApprovalRequest) -> Decision:
         return answers.pop(0)
 
-    with script_server("openai"), axe_nb.cassette("one.axe", "record"):
-        first = run_with(answer)
+    first = record_with(answer)
     assert ran == ["edited"]
     again = replay()
     assert ran == ["edited", "edited"]
@@ -198,7 +202,7 @@ def test_the_decisions_of_a_person_replay_without_one(project: Path) -> None:
     assert "denied" in again.text
 
 
-def test_a_tool_that_is_recorded_does_not_run_again(project: Path) -> None:
+def test_a_tool_that_is_recorded_does_not_run_again() -> None:
     ran: list[str] = []
 
     @axe_nb.tool(read_only=True, record=True)
@@ -220,19 +224,14 @@ def test_a_tool_that_is_recorded_does_not_run_again(project: Path) -> None:
         return " / ".join(result.content for result in request.results)
 
     define(tools=("clock", "broken"))
-    first = record("openai")
+    first = record()
     again = replay()
     assert again.text == first.text
     assert ran == ["clock", "broken"]
 
 
-def test_equal_requests_keep_their_own_answers(project: Path) -> None:
-    answers = iter("abcdefgh")
-
-    @script("one")
-    def one(_: Request) -> str:
-        return next(answers)
-
+def test_equal_requests_keep_their_own_answers() -> None:
+    count_up()
     define()
     with script_server("openai"), axe_nb.cassette("one.axe", "record"):
         first = [axe_nb.run("one", "go").text for _ in range(3)]
@@ -246,13 +245,8 @@ def test_equal_requests_keep_their_own_answers(project: Path) -> None:
     )
 
 
-def test_a_cell_that_runs_again_gets_its_own_answers_again(project: Path) -> None:
-    answers = iter("abcdefgh")
-
-    @script("one")
-    def one(_: Request) -> str:
-        return next(answers)
-
+def test_a_cell_that_runs_again_gets_its_own_answers_again() -> None:
+    count_up()
     define()
     with script_server("openai"), axe_nb.cassette("one.axe", "auto") as cassette:
         for cell, expected in (("x", "a"), ("y", "b"), ("x", "a"), ("y", "b")):
@@ -262,12 +256,8 @@ def test_a_cell_that_runs_again_gets_its_own_answers_again(project: Path) -> Non
         assert [axe_nb.run("one", "go").text for _ in range(2)] == ["a", "c"]
 
 
-def test_a_new_cell_in_front_takes_no_answers_from_those_behind_it(project: Path) -> None:
-    @script("one")
-    def one(request: Request) -> str:
-        return f"on {request.last}"
-
-    define()
+def test_a_new_cell_in_front_takes_no_answers_from_those_behind_it() -> None:
+    echo()
     with script_server("openai"), axe_nb.cassette("one.axe", "auto"):
         axe_nb.run("one", "first")
         axe_nb.run("one", "second")
@@ -282,12 +272,8 @@ def test_a_new_cell_in_front_takes_no_answers_from_those_behind_it(project: Path
     assert Path("one.axe").read_text("utf-8").splitlines()[: len(lines)] == lines
 
 
-def test_records_that_nothing_uses_are_counted_and_removed(project: Path) -> None:
-    @script("one")
-    def one(request: Request) -> str:
-        return f"on {request.last}"
-
-    define()
+def test_records_that_nothing_uses_are_counted_and_removed() -> None:
+    echo()
     with script_server("openai"), axe_nb.cassette("one.axe", "record"):
         axe_nb.run("one", "first")
         axe_nb.run("one", "second")
@@ -315,7 +301,7 @@ def test_neither_secrets_nor_paths_of_the_machine_are_kept(
         return f"{request.last} and {Path.cwd()}/notes and {secret}"
 
     define(system_prompt=f"in {project}")
-    record("openai", f"use {secret} in {project}/x and {Path.home()}/y")
+    record(f"use {secret} in {project}/x and {Path.home()}/y")
     kept = Path("one.axe").read_text("utf-8")
     assert secret not in kept
     assert json.dumps(secret)[1:-1] not in kept
@@ -339,7 +325,7 @@ def test_neither_secrets_nor_paths_of_the_machine_are_kept(
         'axe_nb cassette 1.0\n[{"root": 1, "place": "0/1", "asked": {"tools": ["a"]}}]',
     ],
 )  # fmt: skip
-def test_what_is_no_cassette_is_refused_in_one_line(content: str, project: Path) -> None:
+def test_what_is_no_cassette_is_refused_in_one_line(content: str) -> None:
     Path("one.axe").write_text(content, "utf-8")
     with pytest.raises(axe_nb.ConfigError) as refused:
         Cassette("one.axe")
@@ -349,7 +335,7 @@ def test_what_is_no_cassette_is_refused_in_one_line(content: str, project: Path)
     assert Path("one.axe").read_text("utf-8") == content
 
 
-def test_branches_that_both_recorded_may_be_merged(project: Path) -> None:
+def test_branches_that_both_recorded_may_be_merged() -> None:
     @script("echo")
     def echo(request: Request) -> str:
         return request.last
@@ -373,20 +359,17 @@ def test_branches_that_both_recorded_may_be_merged(project: Path) -> None:
             axe_nb.run(agent, f"new {len(cassette.list_records())}")
 
 
-def test_a_merge_conflict_is_named_with_its_line(project: Path) -> None:
+def test_a_merge_conflict_is_named_with_its_line() -> None:
     Path("one.axe").write_text("axe_nb cassette 1.0\n[\n<<<<<<< HEAD\n=======\n>>>>>>> b\n]\n")
     with pytest.raises(axe_nb.ConfigError, match="it has a merge conflict in line 3") as refused:
         Cassette("one.axe")
     assert refused.value.hint.startswith("resolve it")
 
 
-def test_a_cassette_that_cannot_be_written_stops_no_run(project: Path) -> None:
-    @script("one")
-    def one(_: Request) -> str:
-        return "fine"
-
+def test_a_cassette_that_cannot_be_written_stops_no_run() -> None:
+    script("one")(lambda request: "fine")
     define()
-    (project / "one.axe").mkdir()
+    Path("one.axe").mkdir()
     with pytest.raises(axe_nb.ConfigError):
         Cassette("one.axe")
     cassette = Cassette("missing/one.axe", "record")
@@ -403,33 +386,20 @@ def test_a_cassette_that_cannot_be_written_stops_no_run(project: Path) -> None:
 def test_a_strangers_cassette_approves_nothing(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ran: list[str] = []
+    ran = keep_notes()
 
-    @axe_nb.tool(writes=True)
-    def keep(note: str) -> str:
-        """Keeps a note."""
-        ran.append(note)
-        return "kept"
-
-    @script("one")
-    def one(request: Request) -> Any:
-        return call("keep", note="x") if request.turn == 1 else request.last
-
-    define(tools=("keep",), mode="ask")
+    call_once("keep", note="x")
 
     async def answer(_: ApprovalRequest) -> Decision:
         return Decision("yes")
 
-    with script_server("openai"), axe_nb.cassette("one.axe", "record"):
-        run_with(answer)
+    record_with(answer)
     for name in ("PYTEST_VERSION", "PYTEST_CURRENT_TEST"):
         monkeypatch.delenv(name, raising=False)
     assert replay().ok  # the person's own
     assert ran == ["x", "x"]
     monkeypatch.setenv("XDG_STATE_HOME", str(project / "elsewhere"))
-    with axe_nb.cassette("one.axe", "replay"):
-        refused = axe_nb.run("one", "go")
-    assert refused.error == (
+    assert replay_to_its_error() == (
         "cassette one.axe lacks an approval of keep by this user (agent one, at 0)"
     )
     assert ran == ["x", "x"]
@@ -443,27 +413,15 @@ def test_a_strangers_cassette_approves_nothing(
 def test_an_approval_with_a_masked_secret_fits_no_other_call(
     choice: Literal["yes", "edit"], project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ran: list[str] = []
+    ran = keep_notes()
     secret, other = "ghp_" + "a1" * 12, "ghp_" + "b2" * 12
 
-    @axe_nb.tool(writes=True)
-    def keep(note: str) -> str:
-        """Keeps a note."""
-        ran.append(note)
-        return "kept"
-
-    @script("one")
-    def one(request: Request) -> Any:
-        note = "***" if choice == "edit" else f"rm {secret} now"
-        return call("keep", note=note) if request.turn == 1 else request.last
-
-    define(tools=("keep",), mode="ask")
+    call_once("keep", note="***" if choice == "edit" else f"rm {secret} now")
 
     async def answer(_: ApprovalRequest) -> Decision:
         return Decision(choice, arguments={"note": f"rm {secret}"} if choice == "edit" else {})
 
-    with script_server("openai"), axe_nb.cassette("one.axe", "record"):
-        run_with(answer)
+    record_with(answer)
     ran.clear()
     kept = Path("one.axe").read_text()
     assert secret not in kept
@@ -481,8 +439,3 @@ def test_an_approval_with_a_masked_secret_fits_no_other_call(
     ran.clear()
     assert "an approval of keep by this user" in replay_to_its_error()
     assert ran == []
-
-
-def replay_to_its_error() -> str:
-    with axe_nb.cassette("one.axe", "replay"):
-        return axe_nb.run("one", "go").error or ""

@@ -14,7 +14,7 @@ import axe_nb
 from axe_nb import Agent, Request, RunResult, SubAgentsConfig, call, script, script_server
 from axe_nb.scripting.wire import Protocol
 from tests.protocols import PROTOCOLS, provider_of
-from tests.recording.test_cassettes import without_times
+from tests.recording.runs import without_times
 
 pytestmark = pytest.mark.req("D-10", "D-59")
 
@@ -63,15 +63,8 @@ def define_tree(calls: Any, config: SubAgentsConfig, protocol: str) -> None:
     axe_nb.define(Agent("group", f"{provider_of(protocol)}/group", sub_agents=("child",)))
     tools = ("delegate_task",) if calls is a_plan else ()
     below = () if calls is a_plan else ("group", "child")
-    axe_nb.define(
-        Agent(
-            "lead",
-            f"{provider_of(protocol)}/lead",
-            sub_agents=below,
-            tools=tools,
-            sub_agents_config=config,
-        )
-    )
+    model = f"{provider_of(protocol)}/lead"
+    axe_nb.define(Agent("lead", model, sub_agents=below, tools=tools, sub_agents_config=config))
 
 
 def shown(result: RunResult, after: str) -> str:

@@ -99,7 +99,7 @@ def test_a_table_that_people_write_is_a_table_and_a_hostile_one_its_text() -> No
     assert render(f"|n|square|\n|-|-|\n{rows}").startswith("<table>")
     hostile = "|a" * 60 + "|\n" + "|-" * 60 + "|\n" + "|<b>\n" * 3000
     html = render(hostile)
-    assert html.startswith("<pre style=white-space:pre-wrap>|a|a")
+    assert re.match(r"<pre style='[^']*'>\|a\|a", html)
     assert "&lt;b&gt;" in html
     assert render(f"{hostile}\n*after*").endswith("<p><em>after</em></p>\n")
 

@@ -174,7 +174,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _stream(self, reply: Mapping[str, Any]) -> None:
         self._head(reply, ("transfer-encoding", "chunked"))
         for part in reply["stream"]:
-            chunk = bytes.fromhex(part["hex"]) if isinstance(part, dict) else part.encode()
+            chunk = _bytes(part)
             self.wfile.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
             self.wfile.flush()
             time.sleep(CHUNK_PAUSE)
@@ -190,5 +190,12 @@ def _bytes(body: Any) -> bytes:
             return body
         case str():
             return body.encode()
+        case {"hex": text}:
+            return bytes.fromhex(text)
         case _:
             return json.dumps(body, ensure_ascii=False).encode()
+
+
+def bytes_of(reply: Mapping[str, Any]) -> bytes:
+    """The whole body of a reply."""
+    return b"".join(map(_bytes, reply.get("stream") or [reply.get("body", "")]))

@@ -12,7 +12,7 @@ from axe_nb.errors import ProviderError
 from axe_nb.messages import CallIds, Delta, Message, Response, ToolCall, ToolResult
 from tests.providers import sdk
 from tests.providers.dialects import BY_NAME, CALL_AGENT, KEY, ask
-from tests.wire.replay import FIXTURES, Replay, _bytes
+from tests.wire.replay import FIXTURES, Replay, bytes_of
 
 CASES = [
     pytest.param(name, is_streamed, id=f"{name}-{'streamed' if is_streamed else 'plain'}")
@@ -110,18 +110,13 @@ STREAMS = {
 }
 
 
-def joined(name: str) -> bytes:
-    parts = STREAMS[name]["stream"]
-    return b"".join(bytes.fromhex(p["hex"]) if isinstance(p, dict) else _bytes(p) for p in parts)
-
-
 @pytest.mark.req("D-24", "D-31")
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream", "application/x-ndjson"])
 @pytest.mark.parametrize("name", STREAMS)
 def test_a_stream_is_read_also_where_json_was_asked_for(name: str, kind: str) -> None:
     expected = STREAMS[name]["expect"]
     dialect = BY_NAME[STREAMS[name]["protocol"]]
-    reply = {"status": 200, "headers": {"content-type": kind}, "body": joined(name)}
+    reply = {"status": 200, "headers": {"content-type": kind}, "body": bytes_of(STREAMS[name])}
     with Replay({"x": reply}) as server:
         if expected["outcome"] == "error":
             with pytest.raises(ProviderError) as raised:

@@ -1,0 +1,73 @@
+"""Runs of the agent `one`, recorded from a script server and replayed without it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import axe_nb
+from axe_nb import Agent, Request, RunResult, call, script, script_server
+from axe_nb.scripting.wire import Protocol
+from axe_nb.session.runs import RunRequest
+from axe_nb.session.session import session
+from tests.protocols import PROTOCOLS, provider_of
+
+every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
+
+
+def define(protocol: str = "openai", name: str = "one", **options: Any) -> None:
+    axe_nb.define(Agent(name=name, model=f"{provider_of(protocol)}/{name}", **options))
+
+
+def count_up() -> None:
+    """The model answers a, b, c …"""
+    answers = iter("abcdefghijkl")
+    script("one")(lambda request: next(answers))
+
+
+def call_once(tool: str, **arguments: Any) -> None:
+    """The model calls a tool, and answers with its result."""
+
+    @script("one")
+    def one(request: Request) -> Any:
+        return call(tool, **arguments) if request.turn == 1 else request.last
+
+
+def record(prompt: Any = "go", protocol: Protocol = "openai", **options: Any) -> RunResult:
+    with script_server(protocol), axe_nb.cassette("one.axe", "record"):
+        return axe_nb.run("one", prompt, **options)
+
+
+def replay(prompt: Any = "go", **options: Any) -> RunResult:
+    with axe_nb.cassette("one.axe", "replay") as cassette:
+        result = axe_nb.run("one", prompt, **options)
+        assert cassette.status().unused == 0
+    return result
+
+
+def replay_to_its_error() -> str:
+    with axe_nb.cassette("one.axe", "replay"):
+        return axe_nb.run("one", "go").error or ""
+
+
+def run_with(answer: Any, prompt: str = "go") -> RunResult:
+    """Runs the agent `one` for a person who answers."""
+    handle = session.start(RunRequest(agent="one", prompt=prompt))
+    result: RunResult = asyncio.run(handle.execute(lambda event: None, answer))
+    return result
+
+
+def record_with(answer: Any) -> RunResult:
+    with script_server("openai"), axe_nb.cassette("one.axe", "record"):
+        return run_with(answer)
+
+
+def without_times(result: RunResult) -> Any:
+    def strip(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: strip(v) for key, v in value.items() if key != "duration_ms"}
+        return [strip(v) for v in value] if isinstance(value, list) else value
+
+    return strip(result.to_dict())
