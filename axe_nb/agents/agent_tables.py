@@ -210,8 +210,6 @@ def variable_problem(name: str) -> str:
 
 KEY = "mcp_servers"
 
-NO_SOURCE = Source("")
-
 
 @dataclass(frozen=True, slots=True)
 class McpServer:
@@ -249,14 +247,14 @@ class McpServer:
         return self.read_only if isinstance(self.read_only, bool) else tool in self.read_only
 
 
-def parse_servers(given: Any, source: Source = NO_SOURCE) -> Mapping[str, McpServer | None]:
+def parse_servers(given: Any) -> Mapping[str, McpServer | None]:
     """Parses `mcp_servers` to name → table of the server; None = its table in `config.toml`.
 
     It may be names; tables by name; or a list of tables, each with its `name`, as in the files of
     the Axe command line. Raises ConfigError for an unknown key, a wrong name or value.
     """
     if isinstance(given, Mapping):
-        return {name: parse_server(name, table, source) for name, table in given.items()}
+        return {name: parse_server(name, table) for name, table in given.items()}
     found: dict[str, McpServer | None] = {}
     for entry in given:
         own = dict(entry) if isinstance(entry, Mapping) else None
@@ -266,7 +264,7 @@ def parse_servers(given: Any, source: Source = NO_SOURCE) -> Mapping[str, McpSer
         if name in found:
             raise WrongValue((KEY,), f"lists {quote(name)} twice")
         _check_server_name(name)
-        found[name] = None if own is None else parse_server(name, own, source)
+        found[name] = None if own is None else parse_server(name, own)
     return found
 
 
@@ -278,11 +276,11 @@ def check_sandbox(key: tuple[str, ...], setting: str) -> None:
         raise WrongValue(key, f"must be auto, off or docker:IMAGE, not {word}")
 
 
-def parse_server(name: str, table: Any, source: Source = NO_SOURCE) -> McpServer:
+def parse_server(name: str, table: Any, source: Source | None = None) -> McpServer:
     """Returns the table of one server. Raises ConfigError for an unknown key or a wrong value."""
     at = (KEY, name)
     _check_server_name(name)
-    server = build(McpServer, table, source, at)
+    server = build(McpServer, table, source or Source(""), at)
     if bool(server.command) == bool(server.url.strip()):
         example = 'for example command = ["uvx", "…"]'
         raise WrongValue(at, "needs either command or url", hint=example)

@@ -160,27 +160,19 @@ def _check_new(path: Path, workdir: Path) -> str:
         is_root = place.parent in (workdir, here) or os.path.lexists(place.parent / ".git")
         if is_root and re.match(r"\.[^.]", fold_name(place.name)):
             return "it is new, and programs obey hidden files at the project's root"
-    for name in sys.path:
-        folder = _resolve(name) if name else here
-        if folder and folder in path.parents and (module := _find_new_module(path, folder)):
-            return f"it is new, and `import {module}` would find it"
+    module = getmodulename(fold_name(path.name)) or ""
+    for folder in (_resolve(name) if name else here for name in sys.path if module):
+        if folder is None or folder not in path.parents:
+            continue
+        names = path.relative_to(folder).parts
+        top = fold_name(names[0]) if len(names) > 1 else module
+        is_first = len(names) == 1 or (len(names) == 2 and module == "__init__")
+        # a folder of modules is a package also without `__init__.py`; of a large one, it is unknown
+        below = islice(os.walk(folder / names[0]), 0 if is_first else 1000)
+        has_more = any(getmodulename(name) for *_, files in below for name in files)
+        if top.isidentifier() and not has_more:
+            return f"it is new, and `import {top}` would find it"
     return ""
-
-
-def _find_new_module(path: Path, folder: Path) -> str:
-    """Returns the top-level module or package that a new file adds to a folder; empty if none.
-
-    A folder of modules is a package also without `__init__.py`.
-    """
-    names = path.relative_to(folder).parts
-    module = getmodulename(fold_name(names[-1])) or ""
-    top = fold_name(names[0]) if len(names) > 1 else module
-    if not module or not top.isidentifier():
-        return ""
-    is_first = len(names) == 1 or (len(names) == 2 and module == "__init__")
-    below = islice(os.walk(folder / names[0]), 1000)  # if none is found, a new one needs approval
-    has_more = not is_first and any(getmodulename(name) for *_, files in below for name in files)
-    return "" if has_more else top
 
 
 def _find_here() -> Path | None:

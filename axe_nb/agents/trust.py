@@ -192,24 +192,19 @@ def _list_folders(path: Path) -> list[Path]:
     top = _find_top(path)
     base = Path(os.path.realpath(top)) if _holds_home(top.parent) else top.parent
     above = list(takewhile(lambda folder: not _holds_home(folder), base.parents))
-    roots = (at for at, one in enumerate((base, *above)) if _is_git_root(one))
-    return [top, base, *above[: next(roots, 0)]]
+    for at, folder in enumerate((base, *above)):
+        git = folder / ".git"
+        # an empty one is a placeholder that keeps a running command from creating a repository
+        is_made = os.path.lexists(git / "HEAD") or (git.is_file() and git.stat().st_size > 2)
+        # one of another user does not count: anyone may create a repository in /tmp
+        if is_made and git.stat().st_uid == folder.stat().st_uid:
+            return [top, base, *above[:at]]
+    return [top, base]
 
 
 def _holds_home(folder: Path) -> bool:
     """True for the home folder and those above it."""
     return Path(os.path.realpath(expand_home("~"))).is_relative_to(folder)
-
-
-def _is_git_root(folder: Path) -> bool:
-    """True for a repository, a worktree and a submodule; an empty `.git` is none.
-
-    An empty one is a placeholder that keeps a running command from creating a repository. A
-    repository of another user does not count either, as anyone may create one in `/tmp`.
-    """
-    git = folder / ".git"
-    is_made = os.path.lexists(git / "HEAD") or (git.is_file() and git.stat().st_size > 2)
-    return is_made and git.stat().st_uid == folder.stat().st_uid
 
 
 def _read_text(table: Mapping[str, Any], key: str) -> str:

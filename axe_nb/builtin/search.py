@@ -158,8 +158,7 @@ def grep(ctx: ToolContext, pattern: str, path: str = ".", glob: str = "", contex
         for spot in files:
             if not matches(_below(spot, top), parts):
                 continue
-            text = _read_text_file(spot, search, spot.path == top.path)
-            lines = lines_of(text)
+            lines = _read_lines(spot, search, spot.path == top.path)
             found = _find_matches(expression, lines, search, MAX_MATCHES - hits)
             if found:
                 hits += len(found)
@@ -179,24 +178,24 @@ def grep(ctx: ToolContext, pattern: str, path: str = ".", glob: str = "", contex
     return "\n".join([*shown, *search.notes()])
 
 
-def _read_text_file(spot: Spot, search: Search, is_named: bool) -> str:
-    """Returns the text of a file; empty if it is binary or unreadable and was not named."""
+def _read_lines(spot: Spot, search: Search, is_named: bool) -> list[str]:
+    """Returns the lines of a file; none if it is binary or unreadable and was not named."""
     try:
         at = kind(spot)
         if at is not None and not stat.S_ISREG(at.st_mode) and not is_named:
-            return ""
+            return []
         if not is_named and not may_read(spot.names):
             search.hidden += 1
-            return ""
+            return []
         data = contents(spot)
     except (OSError, ToolError):
         if is_named:
             raise
         search.unread += 1
-        return ""
+        return []
     if is_named and not is_text(data):
         raise ToolError(f"Binary file: {spot.path} is not text, and only text can be searched")
-    return decode_text(data) if is_text(data) else ""
+    return lines_of(decode_text(data)) if is_text(data) else []
 
 
 def _find_matches(

@@ -380,9 +380,21 @@ def refusal(command: str, workdir: Path) -> str:
     for place in _find_outside(text, words):
         shown = quote(cut_chars(place, 100))
         return f"{shown} is outside the workdir; use relative paths inside the workdir"
-    inner = [found[1] or found[2] or ":" for found in SUBSTITUTION.finditer(text)]
-    problems = (_check_simple(*simple, workdir) for simple in _split(words))
-    return next(filter(None, (*(refusal(part, workdir) for part in inner), *problems)), "")
+    for found in SUBSTITUTION.finditer(text):
+        if problem := refusal(found[1] or found[2] or ":", workdir):
+            return problem
+    source, simple = "", [""]  # the program whose output is piped into a simple command, and that
+    for word in [*words, ";"]:
+        if OPERATOR.fullmatch(word):
+            program = re.split(r"[/\\]", simple[0].lower())[-1].removesuffix(".exe")
+            if problem := _check_simple(source, program, simple[1:], workdir):
+                return problem
+            source, simple = program if word in ("|", "|&") else "", [""]
+        elif simple[0]:
+            simple.append(word)
+        elif not BEFORE.fullmatch(word):
+            simple = [word]
+    return ""
 
 
 def _find_outside(command: str, words: Sequence[str]) -> Iterator[str]:
@@ -398,20 +410,6 @@ def _find_outside(command: str, words: Sequence[str]) -> Iterator[str]:
         is_there = not first and any(names[:1]) and os.path.lexists(f"/{names[0]}")
         if re.match(r"~[\w.+-]*(/|(?<!~)$)", path) or (is_there and names[0] != "."):
             yield path
-
-
-def _split(words: Sequence[str]) -> Iterator[tuple[str, str, Sequence[str]]]:
-    """Yields (program whose output is piped into it, program, arguments) of simple commands."""
-    source, simple = "", [""]
-    for word in [*words, ";"]:
-        if OPERATOR.fullmatch(word):
-            program = re.split(r"[/\\]", simple[0].lower())[-1].removesuffix(".exe")
-            yield source, program, simple[1:]
-            source, simple = program if word in ("|", "|&") else "", [""]
-        elif simple[0]:
-            simple.append(word)
-        elif not BEFORE.fullmatch(word):
-            simple = [word]
 
 
 def _check_simple(source: str, program: str, arguments: Sequence[str], workdir: Path) -> str:

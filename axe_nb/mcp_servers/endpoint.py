@@ -14,12 +14,12 @@ import os
 import re
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from axe_nb.agents.agent_tables import McpServer, expand_variables
@@ -73,7 +73,7 @@ class Endpoint:
 
     @property
     def label(self) -> str:
-        """The sandbox, or the address without a password or key in it, for display."""
+        """The sandbox, or the address without a password or key in it."""
         if self.sandbox:
             return self.sandbox.portable_label
         parts = urlsplit(self._server.url)
@@ -216,10 +216,34 @@ class Program:
             stream.close()
 
     def read(self, number: int, last: threading.Thread) -> None:
-        """Passes on the server's messages, in a thread beside the one that reads its errors."""
+        """Passes on the server's messages, in a thread beside the one that reads its errors.
+
+        It ends when the server does, or sends too much.
+        """
+        import mcp_types
+        from mcp.shared.message import SessionMessage
+
         with open(number, "rb") as file:
-            for message in self.read_messages(file):
-                if not _run_on(self._loop, self.deliver(message)):
+            for count in itertools.count(1):
+                line = file.readline(MAX_MESSAGE + 1)
+                if len(line) > MAX_MESSAGE:
+                    self.fault = f"it sent a message larger than {MAX_MESSAGE >> 20} MB"
+                if not line or self.fault:
+                    break
+                if count % BURST == 0:
+                    time.sleep(PAUSE)
+                message: Any
+                try:
+                    message = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+                except (ValueError, RecursionError):
+                    if (found := ID.search(line[:CHUNK])) is None:
+                        continue
+                    # for an answer, whose caller would wait; a wrong id harms only the server
+                    error = mcp_types.ErrorData(
+                        code=mcp_types.PARSE_ERROR, message="the answer could not be read"
+                    )
+                    message = mcp_types.JSONRPCError(jsonrpc="2.0", id=int(found[1]), error=error)
+                if not _run_on(self._loop, self.deliver(SessionMessage(message))):
                     break
             if self.fault:
                 self.process.kill()
@@ -227,31 +251,6 @@ class Program:
             _run_on(self._loop, self._end())
             while file.read1(CHUNK):  # else a server that still writes would not end
                 pass
-
-    def read_messages(self, file: BinaryIO) -> Iterator[Any]:
-        """Yields the messages of the server, until it ends or sends too much."""
-        import mcp_types
-        from mcp.shared.message import SessionMessage
-
-        for count in itertools.count(1):
-            line = file.readline(MAX_MESSAGE + 1)
-            if len(line) > MAX_MESSAGE:
-                self.fault = f"it sent a message larger than {MAX_MESSAGE >> 20} MB"
-            if not line or self.fault:
-                return
-            if count % BURST == 0:
-                time.sleep(PAUSE)
-            try:
-                message = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
-            except (ValueError, RecursionError):
-                if (found := ID.search(line[:CHUNK])) is None:
-                    continue
-                # stands in for an answer, whose caller would wait; a wrong id harms only the server
-                error = mcp_types.ErrorData(
-                    code=mcp_types.PARSE_ERROR, message="the answer could not be read"
-                )
-                message = mcp_types.JSONRPCError(jsonrpc="2.0", id=int(found[1]), error=error)
-            yield SessionMessage(message)
 
     async def deliver(self, message: Any) -> bool:
         """Passes on a message; returns False if no more are taken."""
@@ -267,8 +266,6 @@ class Program:
         return True
 
     async def write(self) -> None:
-        """Passes on the messages to the server."""
-
         def send(data: bytes) -> None:
             with self._writing:
                 view = memoryview(data)

@@ -258,20 +258,18 @@ atexit.register(end_all)  # their threads would end with the interpreter
 def spawn(
     launch: Launch, view: View, environment: Mapping[str, str], files: tuple[int, int, int]
 ) -> subprocess.Popen[bytes]:
-    words, passed = launch.words, list[int]()
-    if launch.filter:
-        passed = [os.memfd_create("filter")]
-        os.write(passed[0], launch.filter)
-        os.lseek(passed[0], 0, os.SEEK_SET)
-        words = [words[0], "--seccomp", str(passed[0]), *words[1:]]
-    try:
+    with contextlib.ExitStack() as opened:
+        words, passed = launch.words, list[int]()
+        if launch.filter:
+            passed = [os.memfd_create("filter")]
+            opened.callback(os.close, passed[0])
+            os.write(passed[0], launch.filter)
+            os.lseek(passed[0], 0, os.SEEK_SET)
+            words = [words[0], "--seccomp", str(passed[0]), *words[1:]]
         return subprocess.Popen(
             words, cwd=view.workdir, env={**environment, **launch.environment}, stdin=files[0],
             stdout=files[1], stderr=files[2], pass_fds=passed, start_new_session=True,
         )  # fmt: skip
-    finally:
-        for number in passed:
-            os.close(number)
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:

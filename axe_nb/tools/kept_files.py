@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator
@@ -140,7 +141,6 @@ class KeptFiles:
 
 
 def digest(data: bytes) -> str:
-    """Returns the digest of a file's content."""
     return hashlib.sha256(data).hexdigest()
 
 
@@ -183,9 +183,6 @@ def read_content(run: str, file: KeptFile) -> bytes | None:
 
 
 def forget_kept(run: str) -> None:
-    """Removes the kept files of a run."""
-    import shutil
-
     if ID.fullmatch(run):
         shutil.rmtree(_home() / run, ignore_errors=True)
 

@@ -70,8 +70,7 @@ class ToolOutput:
     content: str
     is_error: bool = False
     note: str = ""
-    """A few words on how the result was obtained, for the row of the call; never sent to a
-    model."""
+    """A few words on how the result was obtained, for the row of the call; not for a model."""
     pictures: tuple[Picture, ...] = ()
     """The pictures of `content`, in the order of their marks there: `[picture 1: …]`."""
 
@@ -133,9 +132,8 @@ class Job:
     agent: Agent | str
     """The child, or the name of its file."""
     task: str
-    """The task as shown to people."""
+    """The task as shown to people; a model is sent `prompt`."""
     prompt: str
-    """The complete prompt."""
     limits: Limits = Limits()
     closing: str = ""
     """A last question without tools, whose answer becomes the run's text (X-21); empty = none."""
@@ -146,14 +144,13 @@ class Job:
     notes: Callable[[RunResult], Mapping[str, str]] = lambda _: {}
     """(result) -> metadata from the delegation tool, for `RunResult.metadata`."""
     pictures: tuple[Picture, ...] = ()
-    """The pictures of the prompt."""
     history: tuple[Message, ...] = ()
     """An earlier conversation to continue."""
     output: Any = None
     """An `Output`, the form of the answer instead of the agent's `[output]`; None = the agent's."""
     key: str | int | None = None
-    """Identifies the child among those of one call, in whatever order they begin: a position
-    from 0, or a name of letters, digits and `_`; None = by the order in which they begin (D-59)."""
+    """Identifies the child among those of one call: a position from 0, or a name of letters, digits
+    and `_`; None = by the order in which they begin (D-59)."""
     asked: Illustrated | None = None
     """The complete prompt in a forked run; None = made of the other fields."""
     open_turn: Callable[[int], Opening | None] = lambda turn: None
@@ -177,8 +174,7 @@ class Guard:
     """The needs of one call beyond the permission of its tool, which it can only tighten."""
 
     floor: Verdict = "allow"
-    """Minimum strictness of the verdict, in every mode, whatever the tool's permission. `ask` is
-    a denial if no one can be prompted."""
+    """Minimum strictness of the verdict, in every mode, whatever the tool's permission."""
     reason: str = ""
     """The reason for the floor, as a clause: `setup.pth is protected: Python runs it at start`."""
     key: str = ""
@@ -190,8 +186,7 @@ class Guard:
     host: str = ""
     """The host that the call reaches, in ASCII; approval of it lasts for the session (D-50)."""
     path: str = ""
-    """The file that the floor is about, relative to the workdir; only this file is approved
-    (D-83)."""
+    """The only file that an approval is for, relative to the workdir (D-83)."""
 
 
 @dataclass(slots=True)
@@ -220,15 +215,12 @@ class ToolContext:
 
     call: ToolCall
     agent: Agent
-    """The calling agent."""
     depth: int
     """Depth of the caller; 0 = root."""
     max_depth: int
     """Depth at which no run of this tree may delegate with this tool any more."""
     workdir: Path
-    """Folder of the caller's files, absolute; tools stay inside."""
     file_log: FileLog
-    """Record of the files that the run's tools used."""
     start: Callable[[Job], Awaitable[RunResult]]
     """Runs a child to its end. Raises ConfigError if it cannot start, but not if it fails."""
     tools: tuple[str, ...] = ()
@@ -238,7 +230,7 @@ class ToolContext:
     limits: Limits = Limits()
     """Limits of the caller; its children never have laxer ones."""
     delegation: Delegation | None = None
-    """The implementation of `delegate`; None = this context cannot delegate."""
+    """Implements `delegate`; None = this context cannot delegate."""
     guard: Guard | None = None
     """The result of the tool's guard with which the call was permitted."""
     allows_host: Callable[[str], bool] = lambda _: False
@@ -355,7 +347,6 @@ class ToolTable:
     """Toolset or alias → the tools that it expands to."""
 
     def find(self, name: str) -> Tool | None:
-        """Returns the tool with exactly this name."""
         found = self.tools.get(name)
         if isinstance(found, str):
             tools: Mapping[str, Tool] = import_module(found).TOOLS
@@ -371,12 +362,10 @@ class Registry:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of all tools."""
         return tuple(dict.fromkeys(name for source in self.sources for name in source.tools))
 
     @property
     def toolsets(self) -> tuple[str, ...]:
-        """Names of toolsets."""
         sets = (item for source in self.sources for item in source.sets.items())
         return tuple(name for name, tools in sets if len(tools) > 1)
 

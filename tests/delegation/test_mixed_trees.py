@@ -35,10 +35,10 @@ def refusal(way: str, limit: int, depth: int) -> str:
     return f"[ERROR] Error: Maximum sub-agent depth ({limit}) exceeded"
 
 
-def check_depth(ways: Sequence[str], result: RunResult, configured: int = 0) -> None:
+def check_depth(ways: Sequence[str], result: RunResult) -> None:
     """The chain is as deep as it may be, and who may not go deeper hears it in his way's words."""
     runs = list(result.walk())
-    limits = [configured or DEPTH[way] for way in ways]
+    limits = [DEPTH[way] for way in ways]
     reached = next((d for d, limit in enumerate(limits) if d >= limit), len(ways))
     assert len(runs) == reached + 1, ways
     assert [one.metadata.get("depth", "0") for one in runs] == [str(d) for d in range(reached + 1)]

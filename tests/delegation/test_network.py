@@ -91,31 +91,10 @@ def test_a_yes_holds_for_the_host_until_the_session_ends(mode: Any) -> None:
     assert len(last.questions) == 3
 
 
-@pytest.mark.req("D-50", "D-19")
-def test_written_permissions_count_but_plan_looks_at_the_hosts_alone() -> None:
-    def sent(written: str, mode: Any, *hosts: str) -> int:
-        web = Web()
-        permissions = {"fetch": written}
-        lead = reader(fetch("a.example"), mode=mode, permissions=permissions, allowed_hosts=hosts)
-        attempt(web, lead)
-        return len(web.sent)
-
-    assert sent("allow", "ask") == 1
-    assert sent("allow", "plan") == 0
-    assert sent("ask", "auto") == 0
-    assert sent("ask", "ask", "a.example") == 0
-    assert sent("deny", "auto", "*") == 0
-
-
 @pytest.mark.req("D-50", "D-47")
 def test_a_childs_file_opens_no_host_that_its_callers_does_not() -> None:
-    child = agent(
-        "child",
-        said(fetch("a.example"), "done"),
-        tools=("fetch",),
-        allowed_hosts=("*",),
-        mode="auto",
-    )
+    fields = {"tools": ("fetch",), "allowed_hosts": ("*",), "mode": "auto"}
+    child = agent("child", said(fetch("a.example"), "done"), **fields)
 
     def outcome(**fields: Any) -> tuple[Any, Web]:
         web = Web()

@@ -57,25 +57,6 @@ def test_a_denial_names_the_agent_and_the_key_or_option_to_change(
     assert told(attempt(effect, option, **fields)) == denied
 
 
-@pytest.mark.parametrize(
-    ("mode", "written", "effect", "allowed"),
-    [
-        ("ask", "allow", "write", True), ("ask", "deny", "user", False),
-        ("ask", "ask", "read", False), ("auto", "deny", "write", False),
-        ("auto", "ask", "write", False), ("plan", "allow", "write", False),
-        ("plan", "deny", "read", False),
-    ],
-)  # fmt: skip
-@pytest.mark.req("D-19", "O-36")
-def test_a_written_permission_counts_over_the_mode_but_plan_stays_plan(
-    mode: Any, written: str, effect: Effect, allowed: bool
-) -> None:
-    result = play(
-        {}, uses(effect), mine=tools([]), mode=mode, permissions={f"{effect}_it": written}
-    )
-    assert (told(result) == "used") is allowed
-
-
 BOTH = {"file_ops": "allow", "file_ops_readonly": "deny"}
 
 

@@ -79,7 +79,7 @@ ENDS: dict[str, tuple[Any, dict[str, Any], SubAgentsConfig, str, int, str]] = {
 
 
 @pytest.mark.parametrize("end", ENDS)
-@pytest.mark.req("O-3", "O-6", "O-7", "O-20", "O-21", "O-22", "O-23", "O-26", "O-34", "O-40",
+@pytest.mark.req("O-1", "O-3", "O-6", "O-7", "O-20", "O-21", "O-22", "O-23", "O-26", "O-34", "O-40",
                  "O-41", "D-6", "D-7", "D-8", "D-18", "D-35", "D-36")  # fmt: skip
 def test_a_child_reports_in_a_block_and_a_used_up_budget_is_no_error(end: str) -> None:
     part, more, config, status, calls, text = ENDS[end]
