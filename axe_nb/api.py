@@ -17,7 +17,7 @@ from axe_nb.agents.data_files import read_data
 from axe_nb.agents.user_config import Config
 from axe_nb.cell_display.front_end import find_approver, make_view
 from axe_nb.conversion.own_text import shown_value
-from axe_nb.engine.nested_runs import Caller, calling, is_inside, refuse_in_tool
+from axe_nb.engine.call import Caller, calling, is_inside, refuse_in_tool
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.events import Event
 from axe_nb.pictures.found import split_prompt

@@ -12,6 +12,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from copy import copy
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -113,7 +114,8 @@ def own_session() -> Iterator[None]:
     """
     tables = [t for t in (*vars(session).values(), session.tools.tools) if isinstance(t, dict)]
     before = [table.copy() for table in tables]
-    last, budget, passed = session.last, session.budget.copy(), secrets._passed.copy()
+    last, budget, passed = session.last, copy(session.budget), secrets._passed.copy()
+    budget.unpriced = budget.unpriced.copy()
     yield
     session.last, session.budget = last, budget
     for table, old in zip(tables, before, strict=True):

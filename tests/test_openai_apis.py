@@ -13,7 +13,6 @@ import axe_nb
 from axe_nb import Agent, RunResult, tool
 from axe_nb.agents.user_config import Config
 from axe_nb.engine.make_provider import make
-from axe_nb.recording.history_recorder import find_writer, history_path
 from axe_nb.views.html import twin
 from axe_nb.views.outline import as_text
 from tests.providers.dialects import KEY
@@ -213,32 +212,6 @@ def test_an_organization_that_gets_no_summaries_is_asked_without_one(openai: Ope
     assert (first, second) == ({"effort": "low", "summary": "auto"}, {"effort": "low"})
 
 
-@each
-def test_it_is_a_fold_afterwards_and_kept_by_every_recording(
-    openai: OpenAI, streams: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AXE_NB_HISTORY", "1")
-    with axe_nb.cassette(tmp_path / "c.axe", "record"):
-        first = ask(thinker(), stream=streams)
-    sent = len(openai.requests)
-    with axe_nb.cassette(tmp_path / "c.axe", "replay"):
-        played = ask(thinker(), stream=streams)
-    assert len(openai.requests) == sent
-    try:
-        kept = axe_nb.load(axe_nb.history()[-1].id)
-    finally:
-        find_writer(history_path()).flush()
-    first.save(tmp_path / "run.axe")
-    saved = axe_nb.load(tmp_path / "run.axe")
-    for one in (first, played, kept, saved):
-        assert isinstance(one, RunResult)
-        assert list_thoughts(one) == [THOUGHT, THOUGHT]
-    html = twin(first)["text/html"]
-    assert "First the &lt;b&gt;towns&lt;/b&gt;." in html
-    assert html.count("thought</") == 2
-    assert "towns" not in first.text
-
-
 @pytest.mark.req("D-79")
 @pytest.mark.parametrize(
     ("model", "thinking", "streams"),
@@ -257,21 +230,3 @@ def test_a_model_that_thinks_is_streamed_even_if_nobody_watches(
     settings(f'[providers.openai]\nbase_url = "{OWN}"\napi = "responses"\n')
     ask(thinker(thinking, model=f"openai/{model}", tools=()))
     assert [body.get("stream", False) for _, body in openai.requests] == [streams]
-
-
-@each
-@pytest.mark.req("D-78")
-def test_reasoning_goes_back_to_its_own_model_and_address_only(
-    openai: OpenAI, streams: bool
-) -> None:
-    first = ask(thinker(), stream=streams)
-    ask(thinker(), "Sure?", stream=streams, continue_from=first)
-    assert str(openai.requests[-1][1]).count("gAAAA") == 2
-    ask(thinker(model="openai/gpt-5.6-sol"), "Sure?", stream=streams, continue_from=first)
-    assert "gAAAA" not in str(openai.requests[-1][1])
-    settings(f'[providers.openai]\nbase_url = "{OWN.replace("api.", "eu.api.")}"\n')
-    ask(thinker(), "Sure?", stream=streams, continue_from=first)
-    assert "gAAAA" not in str(openai.requests[-1][1])
-    settings(f'[providers.openai]\nbase_url = "{OWN}"\n')
-    ask(thinker(), "Sure?", stream=streams, continue_from=first)
-    assert str(openai.requests[-1][1]).count("gAAAA") == 2

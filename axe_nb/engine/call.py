@@ -3,6 +3,9 @@
 A tool cannot block its run: when cancelled, it gets a short grace period and is then abandoned. No
 child outlives the call that started it. Our own delegation tools end when they are cancelled, and
 so do their children: they need no other task than that of the call.
+
+A tool may ignore its context; code that it calls, even in a thread that inherits its context
+variables, still belongs to the call: `axe_nb.run` there starts a child (D-57).
 """
 
 from __future__ import annotations
@@ -10,14 +13,15 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, TypeAlias
 
-from axe_nb.engine.nested_runs import Caller, inside_run
 from axe_nb.engine.scope import Env
+from axe_nb.errors import AxeError
 from axe_nb.messages import ToolCall
 from axe_nb.results import RunResult
 from axe_nb.text import quote
@@ -95,6 +99,61 @@ StartChild: TypeAlias = Callable[[PendingCall, Job, Env], Coroutine[Any, Any, Ru
 Raises ConfigError if the child cannot be started; ToolError if its key is invalid or used already,
 or the tree may not send another request.
 """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """A tool call in progress."""
+
+    context: ToolContext
+    env: Env
+    """Dependencies of its run."""
+    start: Callable[[Job, Env], Coroutine[Any, Any, RunResult]]
+    """(job, dependencies of the child and its descendants) → the child's result; may be awaited on
+    any event loop."""
+
+
+_caller: ContextVar[Caller | None] = ContextVar("axe_nb_caller")
+"""The current caller; unset = outside of runs, None = code of a run that is not in a tool."""
+
+
+def _leave_run() -> None:
+    global _caller
+    _caller = ContextVar("axe_nb_caller")
+
+
+if hasattr(os, "register_at_fork"):  # in a forked process, nothing carries out the run any more
+    os.register_at_fork(after_in_child=_leave_run)
+
+
+def is_inside() -> bool:
+    """True if the current code was called by a run, from one of its tools or models."""
+    return _caller.get(...) is not ...
+
+
+def calling() -> Caller | None:
+    """The tool call that the current code belongs to; None outside of tools."""
+    return _caller.get(None)
+
+
+def refuse_in_tool(name: str) -> None:
+    """Raises AxeError in a tool: a run of that function would be no part of the tool's tree."""
+    if calling() is not None:
+        raise AxeError(
+            f"axe_nb.{name} was called inside a tool",
+            hint="use `await ctx.delegate(…)` or `await axe_nb.arun(…)`, which the run's views "
+            "show",
+        )
+
+
+@contextmanager
+def inside_run(caller: Caller | None = None) -> Iterator[None]:
+    """Marks the block as code of a run, or of one of its tools; hides enclosing runs."""
+    before = _caller.set(caller)
+    try:
+        yield
+    finally:
+        _caller.reset(before)
 
 
 LOOK_EVERY = 1.0

@@ -1,15 +1,16 @@
-"""One agent's conversation with its model: messages, responses, usage and the turn log."""
+"""One agent's conversation with its model: messages, responses, usage, and the last answer."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
-from axe_nb.engine.chain import connect_model
-from axe_nb.engine.meter import estimate_tokens
-from axe_nb.engine.partial_reply import Partial
+from axe_nb.agents.names import parse_model
+from axe_nb.engine.attempts import Attempts, Partial, Retries, Send
+from axe_nb.engine.limits import estimate_tokens
 from axe_nb.engine.plan import Plan
-from axe_nb.errors import ProviderError
+from axe_nb.errors import ProviderError, RunError
 from axe_nb.events import DataForm, TurnFinished, TurnStarted, discard
 from axe_nb.messages import (
     CallIds,
@@ -20,11 +21,18 @@ from axe_nb.messages import (
     ToolSpec,
     Usage,
     close_open_calls,
+    dump,
 )
 from axe_nb.messages.answer_tool import OUTPUT
 from axe_nb.messages.exchanges import ASKED_NOW, Exchange
 from axe_nb.pictures.picture import Picture
 from axe_nb.results import FinalRequest, Turn
+from axe_nb.text import one_line
+from axe_nb.threads import in_thread
+from axe_nb.tools.output_form import Output, WrongOutput
+
+MAX_MISTAKES = 1000
+"""Maximum characters of the mistakes in an answer that an error lists."""
 
 
 class Conversation:
@@ -35,7 +43,7 @@ class Conversation:
         self._plan, self._scope = plan, plan.scope
         emit = plan.scope.env.emit if plan.streams else discard
         self._partial = Partial(plan.scope.id, emit, is_streamed=plan.is_streamed)
-        self._send = connect_model(plan, self._partial)
+        self._send = _connect_model(plan, self._partial)
         self._encoded: dict[object, object] = {}
         self._ids: CallIds | None = None
         """Ids of the calls; None = no call yet in this run."""
@@ -181,3 +189,86 @@ class Conversation:
         """Tokens of the latest exchange, estimated if the API reports none (D-18)."""
         system = self._plan.briefing.system
         return response.usage.total or estimate_tokens(system, tools, self.messages)
+
+    async def take_data(self, output: Output) -> Any:
+        """Returns the last answer as data; requests a correction, once, if it does not fit.
+
+        Raises RunError if it is not whole, still does not fit, or may not be asked for again.
+        """
+        schema = dump(dict(output.sent)).decode()
+        data, mistakes = await self._read_answer(output)
+        if mistakes and self._plan.asks_at_end:
+            question = f"Now give your final answer as JSON that fits this JSON Schema:\n{schema}"
+            await self.ask(question, asked="output")
+            data, mistakes = await self._read_answer(output)
+        when = "even after one repair"
+        if mistakes and self.turns >= self._scope.limits.turns:
+            when = "no turn was left to repair it"
+        elif mistakes:
+            question = (
+                f"Your answer does not fit its JSON Schema:\n{mistakes}\nGive the whole answer "
+                f"again, as JSON only, without these mistakes. The schema:\n{schema}"
+            )
+            await self.ask(question, asked="repair")
+            data, mistakes = await self._read_answer(output)
+        if mistakes:
+            reason = one_line(mistakes.replace("\n", "; "), MAX_MISTAKES)
+            raise RunError(
+                f"the answer does not match its schema ({when}): {reason}",
+                exit_code=1,
+                hint="its text is kept; simplify the schema, or clarify in the prompt what it "
+                "leaves open",
+            )
+        return data
+
+    async def _read_answer(self, output: Output) -> tuple[Any, str]:
+        """Reads the latest reply as data, in a thread (checks may take long); and its mistakes."""
+        try:
+            answer = await in_thread(output.read, self.response.content)
+        except WrongOutput as wrong:
+            if reason := tell_incomplete(self.response):
+                raise RunError(f"the answer is not complete: {reason}", exit_code=1) from None
+            return None, str(wrong)
+        self.text = answer.text
+        return answer.value, ""
+
+
+def _connect_model(plan: Plan, partial: Partial) -> Send:
+    """Makes the links to the model that a run needs, and returns the first."""
+    scope, env, provider = plan.scope, plan.scope.env, plan.provider
+    find_virtual = getattr(provider, "is_virtual", None)
+    is_virtual = bool(find_virtual and find_virtual(parse_model(scope.agent.model)[1]))
+    attempts = Attempts(scope, provider, partial, keeps_replies=env.cassette is not None)
+    send: Send = Retries(scope, is_virtual, attempts.send).send
+    if env.cassette or env.stepper or env.fork:
+        from axe_nb.engine.interceptors import CassetteReplay, ForkReplay, Steps
+
+        if env.cassette:
+            send = CassetteReplay(scope, env.cassette, attempts, is_virtual, send).send
+        if env.stepper:
+            send = Steps(scope, env.stepper, provider.name, partial, send).send
+        if env.fork:
+            send = ForkReplay(scope, env.fork, env.cassette, partial, send).send
+    return send
+
+
+def tell_incomplete(response: Response) -> str:
+    """Returns the reason why an answer is not whole, and the next step; empty if it is."""
+    if response.is_cut:
+        return format_cut(response)
+    if not response.is_withheld:
+        return ""
+    who = "the model" if response.stop_reason == "refusal" else "a content filter"
+    return f"{who} cut the reply short ({response.stop_reason}); rephrase the prompt"
+
+
+def format_cut(response: Response, when: str = "") -> str:
+    """Returns the reason why a limit cut a reply, and the next step."""
+    reason = response.stop_reason
+    if response.is_full:
+        step = "start a new conversation, or shorten the prompt, files and results of tools"
+        return f"the reply was cut because the model's context is full{when} ({reason}); {step}"
+    if response.is_used_up:  # D-79
+        step = "raise params.max_tokens, or lower params.thinking"
+        return f"thinking used up the tokens of the answer ({reason}){when}; {step}"
+    return f"the token limit cut the reply ({reason}){when}; raise params.max_tokens"

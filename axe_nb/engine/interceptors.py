@@ -13,15 +13,21 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from axe_nb.conversion.json_schema import find_mistakes
-from axe_nb.engine.attempts import Attempts, Send
+from axe_nb.engine.attempts import (
+    Attempts,
+    Partial,
+    Send,
+    compute_wait,
+    make_last_error,
+    make_late_error,
+    tell_retry,
+)
 from axe_nb.engine.authorize import find_schema
 from axe_nb.engine.call import PendingCall, RunCall
 from axe_nb.engine.dispatch import Dispatch, describe_failure
 from axe_nb.engine.make_provider import find_player
-from axe_nb.engine.partial_reply import Partial
 from axe_nb.engine.person import Decision, Step, Stepper, make_decided
 from axe_nb.engine.replay import AskedCall, AskedTurn, KeptCall, KeptTurn, Replay, turn_of
-from axe_nb.engine.retries import compute_wait, make_last_error, make_late_error, tell_retry
 from axe_nb.engine.scope import RunScope
 from axe_nb.errors import ProviderError
 from axe_nb.events import ToolFinished, ToolStarted

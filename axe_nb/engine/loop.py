@@ -10,16 +10,11 @@ from dataclasses import replace
 from typing import Any
 
 from axe_nb.agents.prompt import check_confined
-from axe_nb.engine.answer import format_cut, take_data, tell_incomplete
-from axe_nb.engine.call import PendingCall
-from axe_nb.engine.chain import connect_calls
-from axe_nb.engine.clock import TimeIsUp
-from axe_nb.engine.conversation import Conversation
+from axe_nb.engine.call import PendingCall, inside_run
+from axe_nb.engine.conversation import Conversation, format_cut, tell_incomplete
 from axe_nb.engine.dispatch import Dispatch
-from axe_nb.engine.inheritance import find_child, make_child_scope
-from axe_nb.engine.meter import SlotPool
-from axe_nb.engine.nested_runs import inside_run
-from axe_nb.engine.plan import Plan, make_plan
+from axe_nb.engine.limits import SlotPool, TimeIsUp
+from axe_nb.engine.plan import Plan, find_child, make_plan
 from axe_nb.engine.replay import CallOrder, order_child
 from axe_nb.engine.scope import Env
 from axe_nb.errors import AxeError, words
@@ -50,7 +45,7 @@ class Run:
         """Set when the run has ended, even if it was cancelled."""
         self.conversation = Conversation(plan)
         self.dispatch = Dispatch(plan, self.start_child)
-        connect_calls(self.dispatch, self.adopt)
+        self._connect_calls()
         self._children: dict[CallOrder, Run | RunResult] = {}
         """Started children; a RunResult is a finished child that was taken over."""
         self._slots = SlotPool(plan.agent.sub_agents_config.max_concurrent)
@@ -62,6 +57,19 @@ class Run:
         self._task = plan.job.task or plan.prompt
         self.conversation.say(plan.prompt, plan.pictures)
         self.dispatch.pictures.use(self.conversation.messages)
+
+    def _connect_calls(self) -> None:
+        """Adds the links of calls that the run needs and most runs do without."""
+        calls, scope, env = self.dispatch, self.scope, self.scope.env
+        if env.cassette or env.stepper or env.fork:
+            from axe_nb.engine.interceptors import CassetteCalls, ForkCalls, StepCalls
+
+            if env.cassette:
+                calls.authorizer.next = CassetteCalls(scope, env.cassette, calls.run_tool).run
+            if env.stepper:
+                calls.answer = StepCalls(scope, env.stepper, calls.authorizer.run).run
+            if env.fork:
+                calls.make = ForkCalls(calls, env.fork, self.adopt, calls.run).run
 
     async def execute(self) -> RunResult:
         """Runs the agent and returns the result, whatever its status.
@@ -91,7 +99,7 @@ class Run:
                     if plan.job.closing:
                         await talk.ask(plan.job.closing, closing=True)
                     elif plan.output:
-                        self.data = await take_data(talk, plan, plan.output)
+                        self.data = await talk.take_data(plan.output)
                         self._warn_if_incomplete()
         except BaseException as fault:
             status, error = self._judge(fault)
@@ -179,9 +187,7 @@ class Run:
             async with self._slots.take():
                 above.admit(f"{id}/0")
                 agent, job = find_child(self.plan, job, env, id)
-                scope = make_child_scope(
-                    above, agent, job, env, id=id, call_id=call.call.id, ahead=call.ahead
-                )
+                scope = above.child(agent, job, env, id=id, call_id=call.call.id, ahead=call.ahead)
                 try:
                     scope.clock.check()
                     plan = await make_plan(scope, job)

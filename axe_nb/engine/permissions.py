@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.agent_tables import Mode
+from axe_nb.agents.agent_tables import MODES, Mode
 from axe_nb.agents.names import ANY, is_allowed
 from axe_nb.agents.trust import COMMANDS, NEXT_STEP
 from axe_nb.engine.toolbox import REGISTRY
@@ -41,6 +41,17 @@ class PermissionPolicy:
     mode_by: Literal["call", "option"] | None = None
     """The source of a mode that is not the parent's: the call that started the run, or an option of
     the root's run; None = the file of `agent`."""
+
+    def child(
+        self, agent: Agent, wish: Mode | None = None, *, is_copy: bool = False
+    ) -> PermissionPolicy:
+        """The policy of a child: the strictest of this mode, its own and `wish` (D-47)."""
+        is_stricter = agent.mode == "plan" or agent.is_restricted
+        inherits = self.agent.sub_agents_config.inherit_mode and not is_stricter
+        own = self.mode if inherits else min(self.mode, agent.mode, key=MODES.index)
+        mode = min(own, wish or own, key=MODES.index)
+        owner = self.agent if is_copy else agent
+        return PermissionPolicy(owner, mode, self, None if mode == own else "call")
 
     def decide(self, tool: Tool, guard: Guard | None = None) -> tuple[Verdict, str]:
         """The verdict for a tool or one call and, for a denial, the reason with the key to change.

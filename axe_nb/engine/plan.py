@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -25,13 +25,13 @@ from axe_nb.agents.prompt import (
 from axe_nb.agents.provider_table import SEARCH, SERVER_TOOLS
 from axe_nb.agents.trust import COMMANDS
 from axe_nb.engine.make_provider import Keyless
-from axe_nb.engine.pictures import PictureRoom
 from axe_nb.engine.scope import Env, RunScope
 from axe_nb.engine.toolbox import Toolset, find_tools
 from axe_nb.errors import ConfigError
 from axe_nb.mcp_servers.servers import ServerTools, find_servers
-from axe_nb.messages import ToolSpec
-from axe_nb.pictures.picture import Illustrated, Picture
+from axe_nb.messages import Message, ToolSpec
+from axe_nb.pictures.picture import Illustrated, Picture, format_bytes
+from axe_nb.pictures.scaled import fit
 from axe_nb.providers.prices import make_price_error
 from axe_nb.providers.protocol import Provider
 from axe_nb.providers.server_tools import make_entry
@@ -40,7 +40,7 @@ from axe_nb.scripting.rules import ScriptNotFound
 from axe_nb.text import quote
 from axe_nb.threads import in_thread
 from axe_nb.tools.output_form import Output, make_output
-from axe_nb.tools.tool import Guard, Job, Tool
+from axe_nb.tools.tool import Guard, Job, Tool, ToolOutput
 
 MAX_CHECKED = 100
 """Maximum number of sub-agents checked before a run, as a search for similar names takes
@@ -49,6 +49,100 @@ milliseconds."""
 
 WRONG_MODEL = 1
 """Exit code of a mistake in the model's name; other errors are about settings and keys (D-22)."""
+
+
+IN_REQUEST = 4
+"""Size limit for all pictures in one request, as a multiple of that for one picture."""
+
+MAX_COUNT = 500
+"""Maximum number of pictures in one request; servers accept about as many."""
+
+OF_PROTOCOL = {"anthropic": 3_900_000}
+"""Protocol → maximum bytes of a picture in its API: 5 MiB in base64."""
+
+
+@dataclass(slots=True)
+class PictureRoom:
+    """The room that is left for pictures in the requests of one run."""
+
+    limit: int
+    """Maximum bytes of one picture, from `limits.max_picture_bytes`; 0 = no limit."""
+    protocol: str
+    used: int = 0
+    count: int = 0
+
+    def use(self, messages: Iterable[Message]) -> None:
+        """Counts the pictures of a conversation."""
+        sizes = [one.size for message in messages for one in message.all_pictures()]
+        self.used += sum(sizes)
+        self.count += len(sizes)
+
+    async def admit(self, pictures: Iterable[Picture]) -> tuple[Picture, ...]:
+        """Counts pictures, and returns them as they are sent: scaled down if necessary.
+
+        Raises ConfigError if one of them is too large, or all of them are, or they are too many.
+        """
+        fitted: list[Picture] = []
+        used, count = self.used, self.count
+        limits = (self.limit, OF_PROTOCOL.get(self.protocol, 0))
+        most = min(filter(None, limits), default=0)
+        for picture in pictures:  # one by one: a run that is stopped leaves no more than one
+            fitted.append(await in_thread(fit, picture, most))
+            used, count = used + fitted[-1].size, count + 1
+            if 0 < IN_REQUEST * self.limit < used:
+                limit = format_bytes(IN_REQUEST * self.limit)
+                problem = f"more than {limit}, four times limits.max_picture_bytes"
+            elif count > MAX_COUNT:
+                problem = f"more than {MAX_COUNT}"
+            else:
+                continue
+            raise ConfigError(
+                f"the pictures in one request would be {problem}",
+                hint="send fewer, or start a new conversation",
+            )
+        self.used, self.count = used, count
+        return tuple(fitted)
+
+    async def admit_prompt(
+        self, prompt: str, pictures: Sequence[Picture], files: Sequence[tuple[str, Picture]]
+    ) -> Illustrated:
+        """Returns a prompt with its pictures, scaled down if necessary.
+
+        The marks of `pictures` are in it; those of `files`, (path, picture), are listed below it.
+        """
+        if not (pictures or files):
+            return Illustrated(prompt)
+        own = await self.admit(pictures)
+        added = await self.admit(picture for _, picture in files)
+        text = _with_marks(prompt, pictures, own)
+        if not files:
+            return Illustrated(text, own)
+        lines = (
+            f"{path}: {picture.mark(number)}"
+            for number, ((path, _), picture) in enumerate(
+                zip(files, added, strict=True), len(own) + 1
+            )
+        )
+        return Illustrated("\n".join([text, "", *lines]), (*own, *added))
+
+    async def admit_output(self, output: ToolOutput) -> ToolOutput:
+        """Returns the output of a tool, pictures scaled down; an error if they are too large."""
+        if not output.pictures:
+            return output
+        try:
+            fitted = await self.admit(output.pictures)
+        except ConfigError as error:
+            return ToolOutput(f"Error: {error.message}; {error.hint}", is_error=True)
+        content = _with_marks(output.content, output.pictures, fitted)
+        return replace(output, content=content, pictures=fitted)
+
+
+def _with_marks(text: str, before: Sequence[Picture], after: Sequence[Picture]) -> str:
+    """Returns the text with marks that match the scaled pictures."""
+    for number, (old, new) in enumerate(zip(before, after, strict=True), 1):
+        if new is not old:
+            text = text.replace(old.mark(number), new.mark(number), 1)
+    return text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -330,3 +424,21 @@ def _find_missing(scope: RunScope, toolset: Toolset) -> Iterator[str]:
         except ConfigError as error:
             cause = "; ".join(filter(None, (error.message, error.hint)))
             yield f"sub-agent {quote(name)} cannot be called: {cause}"
+
+
+def find_child(parent: Plan, job: Job, env: Env, id: str) -> tuple[Agent, Job]:
+    """Returns the agent and the job of a child, as they are in this tree; raises ConfigError."""
+    try:
+        agent = env.agents.load(job.agent) if isinstance(job.agent, str) else job.agent
+    except ConfigError as error:
+        name = quote(f"{job.agent}")
+        raise ConfigError(f"failed to load agent {name}: {error}") from None
+    agent = env.as_child(agent)
+    if env.fork:
+        agent, job = env.fork.adapt(id, agent, job)
+    agent = confine(agent, parent.briefing.workdir, env.workdir, env.defined)
+    try:
+        parse_model(agent.model)
+    except ConfigError as error:
+        raise ConfigError(f"invalid model for agent {quote(agent.name)}: {error}") from None
+    return agent, job

@@ -12,8 +12,7 @@ from typing import Any, Protocol
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_tables import McpServer
 from axe_nb.agents.prompt import Briefing, Definitions
-from axe_nb.engine.clock import Clock
-from axe_nb.engine.meter import Budget, InFlight, UsageMeter
+from axe_nb.engine.limits import Budget, Clock, InFlight, UsageMeter
 from axe_nb.engine.permissions import PermissionPolicy
 from axe_nb.engine.person import AskPerson, Decision, Question, Step, Stepper
 from axe_nb.engine.replay import AskedPlace, ForkedTree, Replay
@@ -44,6 +43,11 @@ class DepthLimit:
     def of(self, tool: Tool) -> int:
         """The lowest depth at which a delegation tool may no longer be used (A-9.3)."""
         return min(self.root or tool.default_depth, self.lowest)
+
+    def below(self, agent: Agent) -> DepthLimit:
+        """The limit below an agent."""
+        own = agent.sub_agents_config.max_depth or HARD_DEPTH
+        return replace(self, lowest=min(self.lowest, own))
 
 
 class Recorder(Protocol):
@@ -363,4 +367,24 @@ class RunScope:
             meter=UsageMeter(name_run(agent.name, agent.model), agent.limits, above, agent.path),
             in_flight=in_flight.below(most) if in_flight else InFlight(most),
             depth_limit=DepthLimit(root=agent.sub_agents_config.max_depth), clock=clock,
+        )  # fmt: skip
+
+    def child(
+        self, agent: Agent, job: Job, env: Env, *, id: str, call_id: str, ahead: float
+    ) -> RunScope:
+        """The scope of a child that was admitted; its clock starts now.
+
+        Nothing in it is laxer than in this one: limits, time, caps, depth and permissions (D-1,
+        D-3, D-10, D-19, D-47). `agents.prompt.confine` does so for its folder (D-53).
+        """
+        limits = job.limits.within(self.limits)
+        clock = Clock(limits.seconds, self.clock.deadline, ahead, id)
+        return RunScope(
+            env=env, agent=agent, limits=limits,
+            policy=self.policy.child(agent, job.mode, is_copy=job.is_copy),
+            meter=self.meter.child(name_run(agent.name, agent.model), agent.limits, agent.path),
+            in_flight=self.in_flight.below(agent.limits.max_in_flight),
+            depth_limit=self.depth_limit.below(agent), clock=clock, id=id, parent=self.id,
+            call_id=call_id, depth=self.depth + 1,
+            began=self.began + clock.started - self.clock.started,
         )  # fmt: skip

@@ -33,7 +33,7 @@ from itertools import islice
 from typing import Any, TypeAlias
 
 from axe_nb.conversion.own_text import shown_value
-from axe_nb.engine.meter import OverBudget
+from axe_nb.engine.limits import OverBudget
 from axe_nb.errors import AxeError, ConfigError, interrupted
 from axe_nb.events import discard
 from axe_nb.exploring.map_batch import Batch, Ended, Tally, Task

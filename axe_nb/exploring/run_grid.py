@@ -18,7 +18,7 @@ from axe_nb.agents.files import expand_home
 from axe_nb.cell_display.front_end import find_variable, make_table
 from axe_nb.conversion.interpolation import interpolate
 from axe_nb.conversion.own_text import shown_value
-from axe_nb.engine.nested_runs import refuse_in_tool
+from axe_nb.engine.call import refuse_in_tool
 from axe_nb.errors import ConfigError, ExpectationError, interrupted, words
 from axe_nb.expectations import check
 from axe_nb.exploring.executors import make_runs
@@ -195,7 +195,7 @@ class GridRunner:
     @property
     def forecast(self) -> str:
         """The number of requests that the grid needs, in words, with the assumptions."""
-        plans = [asking.plan for asking in self._batch.askings if asking.plan]
+        plans = [asking.plan for asking in self._batch.askings]
         is_exact = not any(plan.toolset.offered or plan.asks_at_end for plan in plans)
         fewest = plural(len(self._jobs) * (1 if self._batch.judge is None else 2), "request")
         has_results = self._batch.file is not None and self._batch.file.has_results
@@ -204,7 +204,7 @@ class GridRunner:
 
     @property
     def warnings(self) -> list[str]:
-        plans = [asking.plan for asking in self._batch.askings if asking.plan]
+        plans = [asking.plan for asking in self._batch.askings]
         return list(dict.fromkeys(warning for plan in plans for warning in plan.warnings))
 
     def close(self) -> None:

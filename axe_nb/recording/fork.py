@@ -55,6 +55,7 @@ class RecordedRun:
         self.clean = clean
         """Removes secrets before requests are compared."""
         self.exchanges = {(one.turn, one.attempt): one for one in result.exchanges}
+        self.turns = {turn.number: turn for turn in result.log}
         self.sent = {one.turn: one.sent for one in reversed(result.exchanges)}
         """Turn → number of messages in its request."""
         self.last = max(self.sent, default=0)
@@ -91,37 +92,24 @@ class RecordedRun:
                     self._asked[number] = describer.describe(request, model)
         return self._asked[turn]
 
-    def find_reply(self, turn: int) -> Message | None:
-        """Returns the message of a turn's reply; None = there is none."""
-        reply = next(iter(self.result.messages[self.sent.get(turn, 0) :]), None)
-        return reply if reply is not None and reply.role == "assistant" else None
-
     def list_calls(self, turn: int) -> tuple[ToolCall, ...]:
         """Returns the calls of a turn's reply."""
-        reply = self.find_reply(turn)
-        if reply is not None and reply.tool_calls:
-            return reply.tool_calls
-        answers = [one.response for (at, _), one in self.exchanges.items() if at == turn]
-        return answers[-1].tool_calls if answers and answers[-1] else ()
+        return self.turns[turn].calls if turn in self.turns else ()
 
     def find_results(self, turn: int) -> dict[str, ToolResult]:
         """Returns call id → result, for the calls of a turn that have one."""
-        after = self.result.messages[self.sent.get(turn, 0) + 1 :][:1]
-        found = after[0].tool_results if self.find_reply(turn) and after else ()
-        own = {call.id for call in self.list_calls(turn)}
-        return {one.call_id: one for one in found if one.call_id in own}
+        found = self.turns[turn].results if turn in self.turns else ()
+        return {one.call_id: one for one in found}
 
     def open_turn(self, turn: int) -> Opening:
         """Returns the conversation before a turn, which may be the one after the last."""
-        sent = self.result.messages[: self.sent.get(min(turn, self.last), 0)]
+        sent, messages = self.sent.get(min(turn, self.last), 0), self.result.messages
         if turn <= self.last:
-            logged = (one for one in self.result.log if one.number == turn and not one.asked)
-            return Opening(messages=sent, said=next((one.question for one in logged), ""))
-        reply = self.find_reply(self.last)
-        if reply is None:
-            return Opening(messages=sent)
+            logged = self.turns.get(turn)
+            said = logged.question if logged and not logged.asked else ""
+            return Opening(messages=messages[:sent], said=said)
         results = Message("tool", tool_results=tuple(self.find_results(self.last).values()))
-        return Opening(messages=close_open_calls([*sent, reply, results]))
+        return Opening(messages=close_open_calls([*messages[: sent + 1], results]))
 
 
 CHANGES = ("prompt", "system_prompt", "reply", "results")

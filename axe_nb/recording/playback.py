@@ -118,7 +118,6 @@ class RootTape:
 
     @property
     def _records(self) -> Mapping[Key, Record]:
-        """The records that may be replayed."""
         return self._source.records if self._plays and self._source else {}
 
     def holds(self, place: str, has_cap: Callable[[str], bool]) -> bool:
@@ -162,7 +161,6 @@ class RootTape:
         return self._plays and any(_is_step(one) for _, one in records)
 
     def _find_turn(self, asked: AskedTurn) -> KeptTurn | None:
-        """Returns the recorded attempts of a turn."""
         request = asked.request
         self._steps += 1
         if below := [miss for miss in self._misses if is_below(miss[0], request.place)]:
@@ -183,7 +181,6 @@ class RootTape:
         return None
 
     def _describe_miss(self, request: Request, asked: Description) -> str:
-        """Returns the reason that a request has no record."""
         assert self._source is not None
         model = asked.get("model") or request.model
         name = f"agent {request.agent}" if request.agent else f"model {model}"
@@ -238,7 +235,6 @@ class RootTape:
         return attempts
 
     def _find_refusal(self, place: str, attempt: int) -> RunStopped | None:
-        """Returns the cap that refused an attempt when it was recorded."""
         record = self._records.get(("cap", place, attempt))
         if record is None:
             return None
@@ -474,7 +470,6 @@ class RootTape:
 
 
 def _is_step(record: Record) -> bool:
-    """True for a decision about a step."""
     return record.kind == "person" and isinstance(record.asked, dict) and "step" in record.asked
 
 

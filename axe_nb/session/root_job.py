@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from axe_nb.agents.agent import Agent, NoAgent, has_agent_file
 from axe_nb.agents.prompt import confine, find_names
-from axe_nb.engine.inheritance import make_child_scope
 from axe_nb.engine.plan import make_plan
 from axe_nb.engine.scope import Env, RunScope
 from axe_nb.errors import ConfigError
@@ -194,8 +193,8 @@ class BeginningFork:
         agent, job = self._adapt(agent, Job(agent, run.task, run.prompt, pictures=run.pictures))
         env = scope.env
         agent = confine(env.as_child(agent), Path(env.workdir), env.workdir, env.defined)
-        below = make_child_scope(
-            scope, agent, job, env, id="0.check", call_id=run.call_id, ahead=scope.clock.ahead
+        below = scope.child(
+            agent, job, env, id="0.check", call_id=run.call_id, ahead=scope.clock.ahead
         )
         try:
             await make_plan(below, job)

@@ -20,9 +20,8 @@ from axe_nb.agents.names import check_name
 from axe_nb.agents.prompt import find_workdir
 from axe_nb.agents.user_config import Config
 from axe_nb.conversion.own_text import shown_value
-from axe_nb.engine.clock import Clock
+from axe_nb.engine.limits import Budget, Clock, InFlight, UsageMeter
 from axe_nb.engine.make_provider import Needed, provider_for
-from axe_nb.engine.meter import Budget, InFlight, UsageMeter
 from axe_nb.engine.person import AskPerson, make_stepper
 from axe_nb.engine.plan import Plan, make_plan
 from axe_nb.engine.scope import Env, RunScope

@@ -15,7 +15,6 @@ from itertools import islice
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_tables import names_of_servers
 from axe_nb.conversion.jsonable import jsonable
-from axe_nb.engine.inheritance import lower_depth
 from axe_nb.engine.permissions import PermissionPolicy
 from axe_nb.engine.scope import DepthLimit
 from axe_nb.engine.toolbox import REGISTRY, find_tools
@@ -167,7 +166,7 @@ def _list_below(
         except ConfigError as error:
             yield f"{indent}{branch}{name}  {LOOKS['error'].sign} {error}"
             continue
-        lower, note = lower_depth(limit, child), ""
+        lower, note = limit.below(child), ""
         deepest, is_enabled = _find_deepest(child, lower), child.sub_agents_config.enabled
         if is_enabled and (child.sub_agents or _find_copying_tools(child)):
             if name in path:

@@ -12,7 +12,6 @@ import pytest
 
 from axe_nb import Agent
 from axe_nb.agents.agent_tables import MODES, Mode, SubAgentsConfig
-from axe_nb.engine.inheritance import make_child_policy
 from axe_nb.engine.permissions import PermissionPolicy
 from axe_nb.tools.tool import VERDICTS, Effect, Guard, Tool
 from tests.delegation.copies import tool
@@ -72,9 +71,9 @@ def chains(
     """(root, child, grandchild), each a policy; the first two of the given agents."""
     for root_agent, child_agent in itertools.product(above, above):
         root = PermissionPolicy(root_agent, root_agent.mode)
-        child = make_child_policy(root, child_agent)
+        child = root.child(child_agent)
         for leaf in leaves(hosts):
-            yield root, child, make_child_policy(child, leaf)
+            yield root, child, child.child(leaf)
 
 
 def check(effect: Effect, chain: tuple[PermissionPolicy, ...], seen: Counter[str]) -> None:
@@ -130,7 +129,7 @@ def test_no_mode_that_a_call_or_a_file_asks_for_is_laxer_than_the_callers(is_cop
     above = members()
     for root_agent, child_agent, wish in itertools.product(above, above, (None, *MODES)):
         root = PermissionPolicy(root_agent, root_agent.mode)
-        child = make_child_policy(root, child_agent, wish, is_copy=is_copy)
+        child = root.child(child_agent, wish, is_copy=is_copy)
         assert MODES.index(child.mode) <= MODES.index(root.mode)
         for effect in ("read", "user", "network", "write"):
             own, parents = (p.decide(one(effect), GUARDS["allow"])[0] for p in (child, root))

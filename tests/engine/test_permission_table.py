@@ -9,7 +9,6 @@ import pytest
 
 from axe_nb import Agent
 from axe_nb.agents.agent_tables import MODES, Mode, SubAgentsConfig
-from axe_nb.engine.inheritance import make_child_policy
 from axe_nb.engine.permissions import PermissionPolicy
 from axe_nb.tools.tool import Effect, Guard, Verdict
 from tests.delegation.copies import tool
@@ -100,7 +99,7 @@ def test_a_way_to_delegate_that_reads_only_is_allowed_in_plan_mode() -> None:
 @pytest.mark.parametrize(("above", "own"), BELOW)
 def test_the_verdict_of_a_child(above: Verdict, own: Verdict, may_ask: bool) -> None:
     parent = policy("ask", above, ask="person" if may_ask else "deny")
-    child = make_child_policy(parent, policy("ask", own).agent)
+    child = parent.child(policy("ask", own).agent)
     verdict, reason = child.decide(tool("it"))
     expected = BELOW[above, own]
     assert verdict == ("deny" if expected == "ask" and not may_ask else expected)
@@ -113,5 +112,5 @@ def test_a_child_below_auto_asks_only_before_it_sends_something_from_plan_mode()
     for effect, mode, verdict in (
         ("write", "ask", "allow"), ("network", "ask", "allow"), ("network", "plan", "ask"),
     ):  # fmt: skip
-        child = make_child_policy(parent, policy(mode, None).agent)  # type: ignore[arg-type]
+        child = parent.child(policy(mode, None).agent)  # type: ignore[arg-type]
         assert child.decide(tool("it", effect), Guard(host=HOST))[0] == verdict  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ import pytest
 
 import axe_nb
 from axe_nb import Request
-from axe_nb.engine.partial_reply import EVERY, Partial
+from axe_nb.engine.attempts import EVERY, Partial
 from axe_nb.events import Event, RunFinished, TextDelta
 from axe_nb.messages import Delta
 from axe_nb.session.overrides import Overrides

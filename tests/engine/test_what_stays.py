@@ -165,7 +165,7 @@ def writes(text: str, then: Any) -> Any:
 
 def with_provider(provider: Any, timeout: float | None = None, **fields: Any) -> Any:
     """(result, events) of an agent whose provider it is."""
-    from axe_nb.engine.clock import Clock
+    from axe_nb.engine.limits import Clock
     from axe_nb.engine.loop import Run
     from axe_nb.engine.plan import make_plan
     from axe_nb.engine.scope import AgentSource, Env, RunScope

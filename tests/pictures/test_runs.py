@@ -25,7 +25,7 @@ from axe_nb.views.html import twin
 from axe_nb.views.outline import as_text
 from tests.pictures.samples import FIRST, JPEG, PDF, PNG, SECOND, Shown, claimed_png, png
 from tests.protocols import PROTOCOLS, provider_of
-from tests.run_history.rows import read_text
+from tests.run_history.test_kept_runs import read_text
 from tests.views.test_html import Page
 
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)

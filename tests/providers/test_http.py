@@ -67,25 +67,6 @@ def test_connections_close_when_the_loop_ends(server: Replay) -> None:
     assert server.closed.acquire(timeout=30)
 
 
-@pytest.mark.req("D-8")
-def test_cancelling_one_request_leaves_the_others_alone(server: Replay) -> None:
-    async def both() -> str:
-        waiting = asyncio.create_task(OpenAI(server.url("silence"), KEY).send(ask()))
-        while not server.log("silence"):  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-        waiting.cancel()
-        answers = await asyncio.gather(
-            *(OpenAI(server.url("hello"), KEY).send(ask()) for _ in range(5)),
-            waiting,
-            return_exceptions=True,
-        )
-        assert isinstance(answers.pop(), asyncio.CancelledError)
-        return "".join(a.content for a in answers if not isinstance(a, BaseException))
-
-    assert asyncio.run(both()) == "hello" * 5
-    assert server.left.acquire(timeout=30)
-
-
 @pytest.mark.req("D-5", "D-25")
 def test_200_requests_wait_for_their_answers_side_by_side() -> None:
     """A barrier that only opens when all are there: a cap on connections would hang this test."""

@@ -315,54 +315,6 @@ def test_openai_reasoning_is_shown_once_and_echoed(
     assert outcome.response.echo["openai"].items() >= echoed.items()
 
 
-def anthropic(*events: Mapping[str, Any], stop: str = "end_turn") -> Outcome:
-    start = {"type": "message_start", "message": {"id": "m", "content": [], "usage": {}}}
-    end = {"type": "message_delta", "delta": {"stop_reason": stop}, "usage": {"output_tokens": 7}}
-    return read_stream(
-        "anthropic", [sse(start, *events, end, {"type": "message_stop"}, named=True)]
-    )
-
-
-def begin(index: int, **block: Any) -> dict[str, Any]:
-    return {"type": "content_block_start", "index": index, "content_block": block}
-
-
-def more(index: int, kind: str, **fields: Any) -> dict[str, Any]:
-    delta = {"type": f"{kind}_delta", **fields}
-    return {"type": "content_block_delta", "index": index, "delta": delta}
-
-
-def test_anthropic_blocks_go_back_as_they_came() -> None:
-    outcome = anthropic(
-        begin(0, type="thinking", thinking="", signature=""),
-        more(0, "thinking", thinking="let "),
-        more(0, "thinking", thinking="me"),
-        more(0, "signature", signature="sig"),
-        begin(1, type="redacted_thinking", data="xyz"),
-        begin(2, type="text", text="a"),
-        more(2, "text", text="b"),
-        begin(3, type="tool_use", id="t1", name="f", input={}),
-        more(3, "input_json", partial_json=""),
-        more(3, "input_json", partial_json='{"a": '),
-        more(3, "input_json", partial_json="1}"),
-        begin(4, type="tool_use", id="t2", name="g", input={"b": 2}),
-        begin(5, type="tool_use", id="t3", name="h", input={}),
-    )
-    assert outcome.response
-    assert outcome.response.content == "ab"
-    assert [(c.id, c.arguments) for c in outcome.response.tool_calls] == [
-        ("t1", {"a": 1}), ("t2", {"b": 2}), ("t3", {}),
-    ]  # fmt: skip
-    assert outcome.response.echo["anthropic"][:3] == [
-        {"type": "thinking", "thinking": "let me", "signature": "sig"},
-        {"type": "redacted_thinking", "data": "xyz"},
-        {"type": "text", "text": "ab"},
-    ]
-    assert [json.loads(outcome.joined("arguments", n) or "{}") for n in range(3)] == [
-        {"a": 1}, {"b": 2}, {},
-    ]  # fmt: skip
-
-
 END = chunk(finish_reason="stop")
 
 

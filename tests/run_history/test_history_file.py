@@ -10,7 +10,7 @@ import time
 import zlib
 from base64 import b64encode
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,7 @@ from axe_nb.recording.history_recorder import (
     history_path,
 )
 from axe_nb.recording.history_store import Store
-from tests.run_history.rows import read_text
+from tests.run_history.test_kept_runs import read_text
 
 NOT_WRITTEN = "history cannot be written: "
 
@@ -65,18 +65,8 @@ def start(code: str, *words: str) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
-class Killer:
-    """Kills a process when it is closed, as nothing else ends it."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.close = process.kill
-
-
 def run_echo(prompt: str = "Hello") -> RunResult:
-    @script("echo")
-    def echo(request: Request) -> str:
-        return f"You said: {request.last}"
-
+    script("echo")(lambda request: f"You said: {request.last}")
     return axe_nb.run(Agent(name="echo", model="script/echo"), prompt)
 
 
@@ -102,7 +92,8 @@ def problems(result: RunResult) -> list[str]:
 
 
 def test_a_killed_process_loses_nothing_that_was_answered(kept: Path) -> None:
-    with start(KILLED) as process, closing(Killer(process)):
+    with start(KILLED) as process, ExitStack() as stack:
+        stack.callback(process.kill)  # nothing else ends it
         assert process.stdout
         assert process.stdout.readline() == "waiting\n", process.communicate()[1]
         wait_for_parts(kept, 10)  # all that happened before the tool that waits
