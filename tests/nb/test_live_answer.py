@@ -11,7 +11,7 @@ from axe_nb.views.html import page
 from axe_nb.views.markdown import render
 from axe_nb.views.transcript import Transcript
 from tests.views.runs import done
-from tests.views.test_draft import begun, delta
+from tests.views.test_live import begun, delta
 
 
 def told(transcript: Transcript) -> tuple[str, bool]:
