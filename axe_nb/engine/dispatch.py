@@ -34,9 +34,6 @@ from axe_nb.tools.tool import (
     output_of,
 )
 
-MAX_EDIT = 4096
-"""Maximum bytes of arguments edited by the person that the model is shown."""
-
 USED_UP = "the budget of tool calls is used up"
 
 LATER = "make the other calls in later replies"
@@ -55,10 +52,9 @@ class Dispatch:
         self.scope = plan.scope
         self.workdir = plan.briefing.workdir
         self.pictures = plan.make_room()
-        """The room for pictures in the run's conversation."""
         self.file_log = FileLog(kept=plan.scope.env.kept)
         self.count = 0
-        """Number of calls executed so far."""
+        """Number of calls that were made."""
         self.authorizer = Authorizer(plan.scope, self.workdir, self.run_tool)
         self.answer: RunCall = self.authorizer.run
         """The first link of a call."""
@@ -79,16 +75,14 @@ class Dispatch:
         Raises RunStopped if there were more than the run may make; the others are answered.
         """
         scope, clock, limit = self.scope, self.scope.clock, self.scope.limits.tool_calls
-        most, (cap, reached) = len(calls), scope.meter.cap_reply()
-        why = ""
+        most, (cap, reached), why = len(calls), scope.meter.cap_reply(), ""
         if cap is not None and cap < most:
             most, why = cap, f"{reached}; {LATER}"
         is_over = limit is not None and self.count + len(calls) > limit
         if limit is not None and limit - self.count <= most and is_over:
             most, why = limit - self.count, USED_UP
         for index, call in enumerate(calls[most:], most):
-            text = f"Error: not run: {why}"
-            results[index] = ToolResult(call.id, text, is_error=True, name=call.name)
+            results[index] = _make_error(call, f"Error: not run: {why}")
         scope.begin_calls(turn, calls)
         first, ahead = self.count + 1, clock.ahead
         parallel = scope.agent.sub_agents_config.parallel and most > 1
@@ -120,8 +114,7 @@ class Dispatch:
         scope.env.emit(ToolStarted(scope.id, asked))
         tool = self._toolset.find(asked.name)
         if tool is None:
-            content = f"Unknown tool: {quote(asked.name)}"
-            result = ToolResult(asked.id, content, is_error=True, name=asked.name)
+            result = _make_error(asked, f"Unknown tool: {quote(asked.name)}")
         else:
             call.tool, has_ended = tool, False
             try:
@@ -152,7 +145,7 @@ class Dispatch:
         output = await self.pictures.admit_output(limit_output(call.tool, output))
         content = output.content
         if call.edited is not None:
-            edited = cut_bytes(dump(dict(call.edited)).decode(), MAX_EDIT, "…")
+            edited = cut_bytes(dump(dict(call.edited)).decode(), 4096, "…")
             content += f"\n(The user changed the arguments of this call to {edited})"
         note = " · ".join(filter(None, (call.note, output.note)))
         return ToolResult(
@@ -191,6 +184,10 @@ class Dispatch:
             allows_host=partial(authorizer.allows_host, call.tool),
             sources=frozenset(scope.env.sources), above=scope.policy.agents[1:],
         )  # fmt: skip
+
+
+def _make_error(call: ToolCall, text: str) -> ToolResult:
+    return ToolResult(call.id, text, is_error=True, name=call.name)
 
 
 def describe_failure(error: BaseException) -> ToolOutput:
