@@ -145,7 +145,6 @@ class RemoteRuns(Runs):
         if self._shared:
             return
         for asking in self._batch.askings:
-            assert asking.plan is not None
             workdir = str(asking.plan.briefing.workdir)
             asking.overrides = replace(asking.overrides, workdir=workdir)
             await asking.prepare(self._batch.session)
@@ -349,7 +348,7 @@ def make_shared_part(batch: Batch) -> SharedPart:
     """Returns the common part of a map whose configuration was checked."""
     assert batch.session.settings is not None
     config, snapshot = batch.session.settings
-    plans = [asking.plan for asking in batch.askings if asking.plan]
+    plans = [asking.plan for asking in batch.askings]
     agents = [plan.agent for plan in plans]
     for plan in plans:
         agents += [below[0] for below in plan.scope.env.walk_below((plan.agent,))]

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
+from datetime import timedelta
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
@@ -100,9 +101,8 @@ class Tally:
         self.from_file += is_from_file
         self.statuses[result.status] += 1
         self.tokens += result.total_usage.total
-        cost = result.total_cost
-        self.is_priced = self.is_priced and cost is not None
-        self.dollars += cost or 0.0
+        self.is_priced = self.is_priced and result.total_cost is not None
+        self.dollars += result.total_cost or 0.0
 
     def format_live(self) -> str:
         parts = [*filter(None, [self.forecast]), self._format_counts(), *self._format_usage()]
@@ -112,11 +112,9 @@ class Tally:
             parts.append(f"{self.from_file:,} from the file")
         if rate:
             parts.append(f"{rate:.1f}/s" if rate >= 1 else f"{60 * rate:.1f}/min")
-            if self.total is not None:
-                minutes, seconds = divmod(round((self.total - self.done) / rate), 60)
-                hours, minutes = divmod(minutes, 60)
-                rest = f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
-                parts.append(f"about {f'{hours} h {minutes} min' if hours else rest} left")
+        if rate and self.total is not None:
+            left = timedelta(seconds=round((self.total - self.done) / rate))
+            parts.append(f"about {left} left")
         return " · ".join(parts)
 
     def format_end(self) -> str:
@@ -233,7 +231,7 @@ class Asking:
     """Expectations that the caller checks; None = those of the options."""
     output: Mapping[str, Any] | None = None
     """Form of the answer of an agent that has none of its own; None = text."""
-    plan: Plan | None = None
+    plan: Plan = field(init=False, repr=False)
     """Plan of a run with a blank prompt, which has shown that the configuration is valid."""
     common: bytes = field(default=b"", repr=False)
     """Hash of the settings that its runs have in common, for the resume file."""
@@ -327,7 +325,7 @@ class Batch:
         kept = self.file.take(task.key) if self.file else None
         if kept is None:
             return False
-        output = self._find_plan(task).output
+        output = self.askings[task.asking].plan.output
         if output is not None and kept.data is not None:
             with suppress(WrongOutput):
                 kept = replace(kept, data=output.read(kept.text).value)
@@ -348,7 +346,7 @@ class Batch:
 
     def make_failed(self, task: Task, error: BaseException, status: Status = "error") -> RunResult:
         """Returns the result of a run that could not begin, or was lost."""
-        agent = self._find_plan(task).agent
+        agent = self.askings[task.asking].plan.agent
         hint = error.hint if isinstance(error, AxeError) else ""
         why = "; ".join(filter(None, (words(error), hint)))
         return RunResult(
@@ -408,11 +406,6 @@ class Batch:
     def release_all(self) -> None:
         for task in list(self._held.values()):
             self.release(task)
-
-    def _find_plan(self, task: Task) -> Plan:
-        plan = self.askings[task.asking].plan
-        assert plan is not None
-        return plan
 
 
 def write_case(prompt: str, answer: str) -> str:

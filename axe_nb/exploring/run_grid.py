@@ -195,7 +195,7 @@ class GridRunner:
     @property
     def forecast(self) -> str:
         """The number of requests that the grid needs, in words, with the assumptions."""
-        plans = [asking.plan for asking in self._batch.askings if asking.plan]
+        plans = [asking.plan for asking in self._batch.askings]
         is_exact = not any(plan.toolset.offered or plan.asks_at_end for plan in plans)
         fewest = plural(len(self._jobs) * (1 if self._batch.judge is None else 2), "request")
         has_results = self._batch.file is not None and self._batch.file.has_results
@@ -204,7 +204,7 @@ class GridRunner:
 
     @property
     def warnings(self) -> list[str]:
-        plans = [asking.plan for asking in self._batch.askings if asking.plan]
+        plans = [asking.plan for asking in self._batch.askings]
         return list(dict.fromkeys(warning for plan in plans for warning in plan.warnings))
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ import os
 import sys
 import time
 import warnings
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
 from typing import Any
 
@@ -32,9 +32,12 @@ def measure(executor: Any, concurrency: int) -> float:
     assert all(r.ok for r in axe_nb.map(AGENT, prompts[:40], **options))
     began = time.perf_counter()
     found = list(axe_nb.map(AGENT, prompts, **options))
-    seconds = time.perf_counter() - began
     assert all(r.ok for r in found)
-    return 1000 * seconds / RUNS
+    return 1000 * (time.perf_counter() - began) / RUNS
+
+
+def make_pool(workers: int = 2) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"))
 
 
 def compute(request: axe_nb.Request) -> str:
@@ -48,7 +51,7 @@ def compare_workers(number: int = 400) -> None:
     agent = axe_nb.Agent(name="one", model="script/compute")
     took = []
     for workers in (1, 2, 1, 2):
-        with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+        with make_pool(workers) as pool:
             options = {"executor": pool, "concurrency": 4 * workers, "display": False}
             list(axe_nb.map(agent, ["first"] * 8 * workers, **options))
             began = time.perf_counter()
@@ -62,16 +65,14 @@ def compare_workers(number: int = 400) -> None:
 
 def measure_driver(number: int = 2000) -> None:
     """Tells the CPU that the driving process needs for each run, which bounds all workers."""
-    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+    with make_pool() as pool:
         for concurrency in (2, 20, 200):
             options = {"executor": pool, "concurrency": concurrency, "display": False}
             list(axe_nb.map(AGENT, ["first"] * concurrency, **options))
             cpu = time.process_time()
             assert all(r.ok for r in axe_nb.map(AGENT, ["p"] * number, **options))
             each = (time.process_time() - cpu) / number
-            print(
-                f"{concurrency // 2:4} prompts in a job: {1e6 * each:.0f} µs of the driver per run"
-            )
+            print(f"{concurrency // 2} prompts in a job: {1e6 * each:.0f} µs of the driver per run")
 
 
 def main() -> None:
@@ -80,9 +81,7 @@ def main() -> None:
     os.environ["AXE_NB_HISTORY"] = "0"
     kinds = {
         "none: this process": nullcontext,
-        "threads": lambda: ThreadPoolExecutor(2),
-        "processes, fork": lambda: ProcessPoolExecutor(2, multiprocessing.get_context("fork")),
-        "processes, spawn": lambda: ProcessPoolExecutor(2, multiprocessing.get_context("spawn")),
+        "processes": make_pool,
         "dask LocalCluster": dask,
         "ipyparallel Cluster": engines,
     }

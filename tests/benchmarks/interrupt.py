@@ -14,7 +14,9 @@ import os
 import signal
 import sys
 import time
+from typing import ClassVar
 
+from tests.benchmarks.goals import row
 from tests.benchmarks.http_server import HttpServer
 from tests.providers.dialects import DIALECTS, Dialect
 
@@ -26,7 +28,7 @@ class Model(HttpServer):
     """Has the lead make eight calls, and leaves every child waiting."""
 
     reply = b""
-    waiting: set[HttpServer]
+    waiting: ClassVar[set[HttpServer]] = set()
     all_wait: asyncio.Event
     none_waits: asyncio.Event
     closed_at = 0.0
@@ -58,7 +60,7 @@ async def measure(dialect: Dialect) -> None:
         (f"call_{n}", "call_agent", {"agent": "child", "task": "wait"}) for n in range(CHILDREN)
     ]
     Model.reply = json.dumps(dialect.reply("", calls, dialect.calling)).encode()
-    Model.waiting, Model.all_wait, Model.none_waits = set(), asyncio.Event(), asyncio.Event()
+    Model.all_wait, Model.none_waits = asyncio.Event(), asyncio.Event()
     listening = await asyncio.get_running_loop().create_server(Model, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
     name = dialect.name.upper()
@@ -80,10 +82,8 @@ async def measure(dialect: Dialect) -> None:
     await process.wait()
     listening.close()
     back, closed = (max(column) for column in zip(*rounds, strict=True))
-    print(
-        f"{dialect.name:10} interrupt, {CHILDREN} children: control back after {back:.2f} s, "
-        f"every socket closed after {closed:.2f} s"
-    )
+    shown = f"{back:.2f} s, every socket closed after {closed:.2f} s"
+    row(f"interrupt, {dialect.name}", shown, back, 1, 0.5, " s")
 
 
 def ask(name: str) -> None:

@@ -1,20 +1,21 @@
 """`python -m tests.benchmarks.live_view`: the live tree in a real JupyterLab, and saved sizes.
 
-Prints rows of goals.md: 50 turns of 20 children over 30 s, four changes a child; the same with 40
-children, and with 20 whose answers arrive in pieces of 8 characters, 50 a second each. The lag of
-an update is the time from the kernel's own stamp on its message to the first frame that shows it.
+Prints rows of goals.md: the size of a saved notebook; 50 turns of 20 children over 30 s, four
+changes a child, the same with 40 children, and with 20 whose answers arrive in pieces of 8
+characters, 50 a second each; the time from the first piece of a reply to the frame that shows it;
+and a tree of 10,000 sub-agents: the time from an action of the reader to the first frame that shows
+what came of it. The lag of an update is the time from the kernel's own stamp on its message.
 """
 
 from __future__ import annotations
 
 import statistics
-import sys
 import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from playwright.sync_api import CDPSession
-
+from tests.benchmarks.goals import row
 from tests.browser.lab import Lab, server, started
 from tests.conftest import CHROMIUM
 from tests.views.runs import code, long_run, saved_size
@@ -62,7 +63,6 @@ ANSWER = "An answer of a child, about as long as a paragraph is. " * 7
 ONE_CHILD = CallTraits(delegates=True, is_one_child=True)
 END = {"status": "completed", "model": "script/x"}
 view, began, events = RunView(live=True), time.monotonic(), 0
-cpu = time.process_time()
 pause = SECONDS / TURNS / (CHILDREN * 4)
 going = {}  # run → characters of its answer so far
 
@@ -110,80 +110,160 @@ for _ in range(60):
     time.sleep(0.05)
     view.tick()
 view.finish(RunResult(**END, text="Done.", agent="lead"))
-with open("cpu", "w") as file:
-    file.write(str(time.process_time() - cpu))
+"""
+
+WIDE_CELL = """
+import time
+from pathlib import Path
+from axe_nb.cell_display.display import RunView
+from axe_nb.events import RunFinished, RunStarted, ToolFinished, ToolStarted, TurnFinished
+from axe_nb.events import TurnStarted
+from axe_nb.messages import CallTraits, ToolCall, ToolResult, Usage
+from axe_nb.results import RunResult
+
+traits = CallTraits(delegates=True, is_one_child=True)
+view = RunView(live=True)
+view.event(RunStarted("0", "", "", "lead", "script/lead", 0, "Do it", "Do it"))
+for turn in range(1, TURNS + 1):
+    calls = tuple(ToolCall(f"{turn}-{n}", "call_agent", {}, traits=traits) for n in range(CHILDREN))
+    view.event(TurnStarted("0", turn, 1, 0))
+    view.event(TurnFinished("0", turn, "", calls, "tool_use", Usage(10, 10), True))
+    for n, call in enumerate(calls):
+        run, state = "0." + call.id, "error" if n == 50 else "completed"
+        view.event(ToolStarted("0", call))
+        view.event(RunStarted(run, "0", call.id, "child", "script/c", 1, f"Part {run}", "A part"))
+        view.event(TurnStarted(run, 1, 1, 0))
+        view.event(TurnFinished(run, 1, "Well.", (), "end", Usage(10, 10), True))
+        ended = RunResult(status=state, model="script/c", text="Well.", agent="child", id=run)
+        view.event(RunFinished(run, ended))
+        view.event(ToolFinished("0", ToolResult(call.id, "Well."), 0.1))
+    view.tick()
+while not Path("over").exists():
+    time.sleep(0.05)
+    view.tick()
+"""
+
+ACT = """
+async ([selector, word]) => {
+  const element = [...document.querySelectorAll(selector)].find((e) =>
+    word === null || e.matches("input") || e.textContent === word);
+  const frame = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+  await frame();
+  const began = performance.now();
+  if (element.matches("input")) {
+    element.value = word;
+    element.dispatchEvent(new Event("input", { bubbles: true }));
+  } else element.click();
+  await frame();
+  return performance.now() - began;
+}
+"""
+
+ACTIONS = {
+    "a turn of 100 is opened": (".axe-nb-row .axe-nb-row > summary", None),
+    "a word is searched": (".axe-nb-search", "0.37-42"),
+    "all words are shown again": (".axe-nb-search", ""),
+    "the failed ones": (".axe-nb-chip", "failed"),
+    "all again": (".axe-nb-chip", "all"),
+}
+"""Action → the element, and the word typed or the text of the element."""
+
+FIRST_PIECES = """
+import asyncio, random, time
+import axe_nb
+
+@axe_nb.script("stamp")
+async def stamp(request):
+    await asyncio.sleep(0.3 + random.random() / 10)
+    yield f"stamp {time.time() * 1000:.3f} end "
+    await asyncio.sleep(0.5)
+    yield "and the rest"
+
+for _ in range(20):
+    axe_nb.run(axe_nb.Agent("stamp", "script/stamp"), "go")
+"""
+
+LAGS = """
+window.lags = new Map();
+new MutationObserver(() => {
+  for (const {textContent} of document.querySelectorAll(".axe-nb-writing")) {
+    const stamp = textContent.match(/stamp ([0-9.]+) end/)?.[1];
+    if (!stamp || window.lags.has(stamp)) continue;
+    window.lags.set(stamp, null);
+    requestAnimationFrame(() => window.lags.set(
+      stamp, performance.timeOrigin + performance.now() - Number(stamp)));
+  }
+}).observe(document, {subtree: true, childList: true, characterData: true});
 """
 
 
-def live(folder: Path, children: int, *, streams: bool) -> dict[str, Any]:
-    """What the page saw of the run."""
+@contextmanager
+def opened(cell: str, scripts: str = "") -> Iterator[Lab]:
+    """A notebook in a lab of its own, whose cell has begun."""
     assert CHROMIUM, "there is no chromium"
-    given = f"TURNS, CHILDREN, SECONDS, STREAMS = {TURNS}, {children}, {SECONDS}, {streams}"
-    with server(folder) as jupyter, started(CHROMIUM) as browser:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        server(Path(folder) / "lab") as jupyter,
+        started(CHROMIUM) as browser,
+    ):
         context = browser.new_context(viewport={"width": 1280, "height": 900})
-        context.add_init_script(WATCH)
+        context.add_init_script(scripts)
         lab = Lab(jupyter, context)
-        tools = context.new_cdp_session(lab.page)
-        tools.send("Performance.enable", {"timeDomain": "threadTicks"})
-        lab.open(code(given + CELL))
-        before = _cpu_seconds(tools)
+        lab.open(code(cell))
         lab.run_all(wait=False)
-        rows = TURNS * (children + 1) + 1
-        lab.page.wait_for_selector(".axe-nb-tree")
-        lab.page.wait_for_timeout(SECONDS * 1000)
-        seen = f"() => document.querySelectorAll('.axe-nb-tree .axe-nb-good').length >= {rows - 1}"
-        lab.page.wait_for_function(seen, timeout=20_000, polling=500)
-        measured: dict[str, Any] = lab.page.evaluate("() => window.axe")
-        measured["nodes"] = lab.page.evaluate(
-            "() => document.querySelectorAll('.axe-nb-tree *').length"
-        )
+        yield lab
+
+
+def tell_lags(what: str, given: Sequence[float], gate: float, goal: float) -> None:
+    lags = sorted(given)
+    p95 = lags[int(len(lags) * 0.95)]
+    shown = f"median {statistics.median(lags):.0f} ms, p95 {p95:.0f} ms, max {lags[-1]:.0f} ms"
+    row(what, shown, p95, gate, goal, " ms")
+
+
+def show_live(children: int, *, streams: bool) -> None:
+    given = f"TURNS, CHILDREN, SECONDS, STREAMS = {TURNS}, {children}, {SECONDS}, {streams}"
+    with opened(given + CELL, WATCH) as lab:
+        rows = TURNS * (children + 1)
+        seen = f"() => document.querySelectorAll('.axe-nb-tree .axe-nb-good').length >= {rows}"
+        lab.page.wait_for_function(seen, timeout=20_000 + SECONDS * 1000, polling=500)
+        measured = lab.page.evaluate("() => window.axe")
         lab.finished()
         lab.page.wait_for_selector(".jp-OutputArea details")
-        measured["cpu"] = [
-            now - then for now, then in zip(_cpu_seconds(tools), before, strict=True)
-        ]
-        measured["kernel"] = float((jupyter.folder / "cpu").read_text())
-        measured["left"] = lab.page.locator(".axe-nb-tree").count()
-        return measured
+        left = lab.page.locator(".axe-nb-tree").count()
+    what = f"{TURNS} turns x {children} children{', streamed' if streams else ''}"
+    updates, size = measured["frames"] / SECONDS, measured["bytes"] / 1e6
+    row(what, f"{updates:.1f} updates/s", updates, 10, 10, "/s")
+    tell_lags("  lag", measured["lags"], 100, 25)
+    print(f"  {size:.2f} MB sent; every row was there at the end; left over: {left}")
 
 
-PARTS = ("TaskDuration", "ScriptDuration", "RecalcStyleDuration", "LayoutDuration")
+def show_first_pieces() -> None:
+    with opened(FIRST_PIECES, LAGS) as lab:
+        lab.finished(120)
+        lags = lab.page.evaluate("() => [...window.lags.values()]")
+    tell_lags("first piece on screen", list(filter(None, lags)), 150, 100)
 
 
-def _cpu_seconds(tools: CDPSession) -> list[float]:
-    """CPU seconds of the page: in all, for scripts, styles and layout."""
-    metrics = tools.send("Performance.getMetrics")["metrics"]
-    found = {metric["name"]: metric["value"] for metric in metrics}
-    return [found[part] for part in PARTS]
-
-
-def main() -> None:
-    size = saved_size(long_run())
-    print(f"saved notebook, 30 turns x 1.5 kB with 4 children: {size:,} bytes, 0 widget models")
-    for children, streams in ((20, False), (40, False), (20, True)):
-        with tempfile.TemporaryDirectory() as folder:
-            seen = live(Path(folder) / "lab", children, streams=streams)
-        _print(children, streams, seen)
-
-
-def _print(children: int, streams: bool, seen: dict[str, Any]) -> None:
-    lags = sorted(seen["lags"])
-    streamed = ", streamed" if streams else ""
-    print(f"live view, {TURNS} turns x {children} children over {SECONDS} s{streamed}:")
-    print(f"  {seen['frames'] / SECONDS:.1f} updates/s, {seen['bytes'] / 1e6:.2f} MB sent")
-    print(
-        f"  lag: median {statistics.median(lags):.0f} ms, "
-        f"p95 {lags[int(len(lags) * 0.95)]:.0f} ms, max {lags[-1]:.0f} ms"
-    )
-    page, scripts, styles, layout = seen["cpu"]
-    print(
-        f"  CPU: kernel {seen['kernel']:.1f} s; page {page:.1f} s, of which scripts {scripts:.1f}, "
-        f"styles {styles:.1f}, layout {layout:.1f}"
-    )
-    print(
-        f"  every row was there at the end, in {seen['nodes']:,} nodes; left over: {seen['left']}"
-    )
+def show_rows(turns: int = 100, children: int = 100) -> None:
+    took: dict[str, list[float]] = {what: [] for what in ACTIONS}
+    with opened(f"TURNS, CHILDREN = {turns}, {children}\n{WIDE_CELL}") as lab:
+        rows = f"document.querySelectorAll('.axe-nb-row').length > {turns * children}"
+        lab.page.wait_for_function(rows, timeout=120_000, polling=500)
+        for _ in range(7):
+            for what, action in ACTIONS.items():
+                took[what].append(lab.page.evaluate(ACT, action))
+        (lab.server.folder / "over").touch()
+        lab.finished()
+    for what, times in took.items():
+        typical = statistics.median(times)
+        row(f"10,000 rows: {what}", f"{typical:.0f} ms", typical, 150, 50, " ms")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    size = saved_size(long_run()) / 1000
+    row("saved: 30 turns x 1.5 kB", f"{size:.1f} kB, 0 widget models", size, 50, 30, " kB")
+    for children, streams in ((20, False), (40, False), (20, True)):
+        show_live(children, streams=streams)
+    show_first_pieces()
+    show_rows()

@@ -2,8 +2,8 @@
 
 The model is a server of OpenAI's protocol in a process of its own, which counts its answers. Prints
 the row of goals.md, the same with a resume file, and what happens when the map is killed at half
-and begun again. `python -m tests.benchmarks.map 2000` asks fewer, `… map slow` only measures 1 % of
-slow prompts, `… map scale` 100,000 prompts at 0 ms and a file with a million results.
+and begun again. `python -m tests.benchmarks.map 2000` asks fewer,
+`… map scale` 100,000 prompts at 0 ms and a file with a million results.
 """
 
 from __future__ import annotations
@@ -220,8 +220,5 @@ if __name__ == "__main__":
         case ["scale"]:
             os.environ["AXE_NB_HISTORY"] = "0"
             scale()
-        case ["slow"]:
-            with model(0.05):
-                compare_orders()
         case numbers:
             main(int(numbers[0]) if numbers else PROMPTS)

@@ -11,59 +11,44 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import axe_nb
-from axe_nb import RunResult, script_server
-from axe_nb.scripting.wire import Protocol
+from axe_nb import script_server
+from tests.benchmarks.goals import row
 from tests.recording.runs import without_times
 from tests.recording.test_cassettes import define_scripts, define_tree
 
-REPLAYS = 1000
+
+def run(path: Path, mode: Any) -> Any:
+    """What one run did, without its times."""
+    with axe_nb.cassette(path, mode):
+        result = axe_nb.run("lead", "Compare", display=False)
+    return without_times(result), [one.messages for one in result.walk()]
 
 
-def record(protocol: Protocol, path: Path) -> RunResult:
-    with script_server(protocol), axe_nb.cassette(path, "record"):
-        return axe_nb.run("lead", "Compare", display=False)
-
-
-def replay(path: Path) -> RunResult:
-    with axe_nb.cassette(path, "replay"):
-        return axe_nb.run("lead", "Compare", display=False)
-
-
-def measure(protocol: Protocol, replays: int, folder: Path) -> str:
+def measure(protocol: Any, replays: int, folder: Path) -> None:
     define_tree(protocol)
     path = folder / f"{protocol}.axe"
-    wanted = shape(record(protocol, path))
+    with script_server(protocol):
+        wanted = run(path, "record")
     seconds: list[float] = []
     equal = 0
     for _ in range(replays):
         began = time.perf_counter()
-        result = replay(path)
-        seconds.append(time.perf_counter() - began)
-        equal += shape(result) == wanted
-    seconds.sort()
-    middle = seconds[len(seconds) // 2] * 1000
-    return f"{protocol:9} {equal} of {replays} equal, median {middle:5.1f} ms, " + (
-        f"slowest {seconds[-1] * 1000:5.1f} ms, file {path.stat().st_size / 1000:.1f} kB"
-    )
+        equal += run(path, "replay") == wanted
+        seconds.append(1000 * (time.perf_counter() - began))
+    typical = median(seconds)
+    shown = f"{typical:.1f} ms, {equal} of {replays} equal, {path.stat().st_size / 1000:.1f} kB"
+    row(f"replay, {protocol}", shown, typical, 30, 10, " ms")
 
 
-def shape(result: RunResult) -> Any:
-    return without_times(result), [one.messages for one in result.walk()]
-
-
-def main() -> None:
-    replays = int(sys.argv[1]) if len(sys.argv) > 1 else REPLAYS
+if __name__ == "__main__":
     os.environ["AXE_NB_HISTORY"] = "0"
     define_scripts()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         for protocol in ("anthropic", "openai", "ollama"):
-            print(measure(protocol, replays, Path(folder)))  # type: ignore[arg-type]
+            measure(protocol, int(sys.argv[1]) if len(sys.argv) > 1 else 1000, Path(folder))
         os.chdir("/")
-
-
-if __name__ == "__main__":
-    main()

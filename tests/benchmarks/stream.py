@@ -13,6 +13,7 @@ import tracemalloc
 from collections.abc import AsyncIterator, Iterator
 
 from axe_nb.providers.streaming import StreamedReply
+from tests.benchmarks.goals import row
 from tests.providers.dialects import MODULES
 from tests.providers.streams import FORMS, Answer
 
@@ -42,7 +43,7 @@ def read(protocol: str, stream: bytes) -> float:
     return time.process_time() - started
 
 
-def main() -> None:
+if __name__ == "__main__":
     for protocol, (make, _) in FORMS.items():
         costs = []
         for characters in (CHARACTERS // 10, CHARACTERS):
@@ -54,12 +55,5 @@ def main() -> None:
         read(protocol, stream)
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-        print(
-            f"{protocol}: {large:.2f} µs a piece of {CHARACTERS:,} characters, "
-            f"{large / small:.2f} × that of a tenth; "
-            f"{most / CHARACTERS:.1f} bytes of memory a character"
-        )
-
-
-if __name__ == "__main__":
-    main()
+        shown = f"{large:.2f} µs, {large / small:.2f} x a tenth, {most / CHARACTERS:.1f} bytes each"
+        row(f"a piece, {protocol}", shown, large, 10, 10, " µs")

@@ -9,10 +9,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
-from typing import NamedTuple
+from typing import TypeAlias
 
-from tests.benchmarks.peers.run import Comparison, Sample, compare
+from tests.benchmarks.peers.run import Sample, compare
 from tests.benchmarks.peers.table import AT_ONCE, CHAIN, CONTENDERS, MANY, TASKS, Task
 from tests.bootstrap import say
 
@@ -20,22 +19,19 @@ KEPT_RUNS = 40
 ONE_RUN = Task("fan_out_10", "fan_out", (10, 0), 12, 1, 1)
 
 
-class Bound(NamedTuple):
-    """Least and most of a count."""
-
-    least: int
-    most: int
+Bound: TypeAlias = tuple[int, int]
+"""Least and most of a count."""
 
 
 def exactly(count: int) -> Bound:
-    return Bound(count, count)
+    return count, count
 
 
 def at_most(count: int) -> Bound:
-    return Bound(0, count)
+    return 0, count
 
 
-BOUNDS: Mapping[str, Mapping[str, Bound]] = MappingProxyType({
+BOUNDS: Mapping[str, Mapping[str, Bound]] = {
     "first": {
         "requests": exactly(1), "connections": exactly(1), "bytes": at_most(70),
         "import_modules": at_most(45),  # reached: 40; httpx alone is 200
@@ -57,7 +53,7 @@ BOUNDS: Mapping[str, Mapping[str, Bound]] = MappingProxyType({
     },
     "before": {"connections": at_most(100 + AT_ONCE)},  # on the caller's loop, on that of map
     "kept": {"objects": at_most(6_000)},  # 380 of each run, were all of them kept
-})  # fmt: skip
+}  # fmt: skip
 """Row → what is counted in a round by a warm process (`first`: a new one) → its bounds. `before`:
 all rounds that warmed it up; `kept`: objects that are there after KEPT_RUNS more fan-outs of 10."""
 
@@ -71,13 +67,9 @@ def count() -> Iterator[tuple[str, Sample]]:
             opened += comparison.warm(ours, task)["connections"]
             yield task.name, comparison.warm(ours, task)
         yield "before", {"connections": opened}
-        yield "kept", {"objects": count_kept(comparison)}
-
-
-def count_kept(comparison: Comparison) -> int:
-    """Objects that more runs leave behind; the least of ten counts, as runs wait to be written."""
-    found = [comparison.warm(CONTENDERS[0], ONE_RUN)["objects"] for _ in range(KEPT_RUNS + 10)]
-    return max(0, int(min(found[-10:]) - min(found[:10])))
+        found = [comparison.warm(ours, ONE_RUN)["objects"] for _ in range(KEPT_RUNS + 10)]
+        # the least of ten counts, as runs wait to be written
+        yield "kept", {"objects": max(0, int(min(found[-10:]) - min(found[:10])))}
 
 
 def check(row: str, sample: Sample, bounds: Mapping[str, Bound]) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +10,7 @@ import pytest
 import axe_nb
 from axe_nb import Agent, ProviderError, Request, Retry, RunResult, call, script, script_server
 
-
-@pytest.fixture(autouse=True)
-def in_project(project: Path) -> None:
-    """Each test has a folder of its own."""
+pytestmark = pytest.mark.usefixtures("project")
 
 
 class Town:

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
@@ -22,10 +22,6 @@ from tests.bootstrap import ROOT, environment, say
 HERE = Path(__file__).parent
 LONGEST = 120.0
 """Seconds; a round that takes longer hangs."""
-LEAST = 3
-"""Rounds, also when the time of a task is over."""
-SLOW = 5.0
-"""Seconds; a round that takes longer is not repeated."""
 
 Sample = dict[str, Any]
 Samples = dict[str, list[Sample]]
@@ -61,22 +57,18 @@ class Peer:
         )  # fmt: skip
 
     def run(self, function: str, arguments: Iterable[float]) -> Sample:
-        """One round.
-
-        Raises:
-            Failed: it ended, answered wrong, or took longer than LONGEST.
-        """
+        """One round. Raises Failed: it ended, answered wrong, or took longer than LONGEST."""
         assert self._process.stdin
         assert self._process.stdout
-        try:
+        with suppress(BrokenPipeError):
             self._process.stdin.write(json.dumps([function, [*arguments]]).encode() + b"\n")
             self._process.stdin.flush()
-        except BrokenPipeError:
-            raise Failed(self._last_words()) from None
-        ready, _, _ = select.select([self._process.stdout], [], [], LONGEST)
-        line = self._process.stdout.readline() if ready else b""
+        if not select.select([self._process.stdout], [], [], LONGEST)[0]:
+            raise Failed(f"took longer than {LONGEST:.0f} s")
+        line = self._process.stdout.readline()
         if not line:
-            raise Failed(self._last_words() if ready else f"took longer than {LONGEST:.0f} s")
+            self._process.wait(10)
+            raise Failed(read_last_line(self._printed))
         found: Sample = json.loads(line)
         return found
 
@@ -84,10 +76,6 @@ class Peer:
         self._process.kill()
         self._process.communicate()
         self._printed.close()
-
-    def _last_words(self) -> str:
-        self._process.wait(10)
-        return read_last_line(self._printed)
 
 
 @dataclass
@@ -200,15 +188,13 @@ def in_turns(
     seconds: float,
     *,
     warm_up: int = 1,
-    least: int = LEAST,
-    slow: float = SLOW,
+    least: int = 3,
+    slow: float = 5.0,
 ) -> Samples:
     """What each round of each contender took, A-B-A-B, so that what disturbs one disturbs all.
 
-    Args:
-        measure: one round; a contender for which it raises Failed is left out.
-        rounds: at most, beside those that warm up and are not kept.
-        seconds: after these no more rounds, but `least`.
+    There are at most `rounds`, beside those that warm up and are not kept, and after `seconds` no
+    more than `least`. A contender for which `measure` raises Failed is left out.
     """
     samples: Samples = {}
     waiting, ends = list(contenders), 0.0
@@ -234,11 +220,7 @@ def in_turns(
 
 
 def measure_first(contender: Contender, python: Path, environ: Mapping[str, str]) -> Sample:
-    """A new process to its first answer: its time, memory at most, and what the import cost.
-
-    Raises:
-        Failed: there was none.
-    """
+    """A new process to its first answer: its time, memory at most, and what the import cost."""
     words = [python, HERE / "first_answer.py", contender.module, contender.first_line]
     with tempfile.TemporaryFile("w+") as printed:
         began = time.perf_counter()

@@ -39,17 +39,7 @@ CONTENDERS = (
         ("langgraph==1.2.22", "langchain==1.4.7", "langchain-openai==1.7.3"),
         "from langchain.agents import create_agent",
     ),
-    Contender(
-        "inspect_ai", ("inspect-ai==0.3.285", "openai==3.54.0"), "from inspect_ai import Task, eval"
-    ),
     Contender("chatlas", ("chatlas==0.23.0",), "from chatlas import ChatOpenAI", is_parallel=False),
-    Contender(
-        "claudette",
-        # the newest SDK has no `temperature`, which claudette 0.3.15 passes
-        ("claudette==0.3.15", "anthropic==0.125.0"),
-        "from claudette import Chat",
-        is_parallel=False,
-    ),
     Contender(
         "jupyter-ai",
         ("jupyter-ai[magics]==3.2.0",),
