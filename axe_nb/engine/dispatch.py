@@ -10,12 +10,12 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
+from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from axe_nb.conversion.json_schema import clean_schema
-from axe_nb.conversion.jsonable import copy_json
 from axe_nb.delegation.spawn_agent import delegate
 from axe_nb.engine.call import CallChildren, PendingCall, RunCall, StartChild, run_call
 from axe_nb.engine.person import ApprovalRequest
@@ -77,10 +77,10 @@ class Authorizer:
 
     async def run(self, call: PendingCall) -> ToolOutput:
         """A link: see `RunCall`."""
-        call.arguments = copy_json(call.arguments)  # history keeps its own
+        call.arguments = deepcopy(dict(call.arguments))  # history keeps its own
         await self.authorize(call)
         if call.is_edited:
-            call.edited = copy_json(call.arguments)
+            call.edited = deepcopy(call.arguments)
         return await self.next(call)
 
     async def authorize(self, call: PendingCall) -> None:
