@@ -29,7 +29,7 @@ QUICK = (
     "tests/providers/test_streaming.py", "tests/test_cli.py", "tests/test_public.py",
     "tests/test_results.py", "tests/test_starter.py",
     "tests/tools",
-    "tests/views/test_code.py", "tests/views/test_html.py", "tests/views/test_markdown.py",
+    "tests/views/test_html.py", "tests/views/test_markdown.py",
     "tests/nb/test_magics.py",
 )  # fmt: skip
 """Tests that depend on the version of Python or of a library more than others do."""
