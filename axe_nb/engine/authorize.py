@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from axe_nb.conversion.json_schema import clean_schema
-from axe_nb.conversion.jsonable import copy_json
 from axe_nb.engine.call import PendingCall, RunCall
 from axe_nb.engine.person import ApprovalRequest
 from axe_nb.engine.scope import RunScope
@@ -42,10 +42,10 @@ class Authorizer:
 
     async def run(self, call: PendingCall) -> ToolOutput:
         """A link: see `RunCall`."""
-        call.arguments = copy_json(call.arguments)  # history keeps its own
+        call.arguments = copy.deepcopy(dict(call.arguments))  # history keeps its own
         await self.authorize(call)
         if call.is_edited:
-            call.edited = copy_json(call.arguments)
+            call.edited = copy.deepcopy(call.arguments)
         return await self.next(call)
 
     async def authorize(self, call: PendingCall) -> None:

@@ -354,7 +354,7 @@ def _make_toolset(
         spec = tool.spec
         if tool.by_server:
             model, prices = scope.agent.model, scope.env.prices
-            is_priced = scope.env.cassette or prices.knows_call(model, tool.name)
+            is_priced = scope.env.cassette or prices.knows(model, tool.name)
             if scope.meter.caps_cost and not is_priced:
                 problem = f"limits.max_cost cannot be enforced with {tool.name}"
                 raise make_price_error(model, problem)

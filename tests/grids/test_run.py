@@ -65,25 +65,13 @@ def test_each_variant_is_asked_about_each_input(asked: list[tuple[str, str]]) ->
     assert [summary.passed for summary in grid.summary] == [4, 2]
     assert grid["France", "bad"][0].reason == "score returned False"
     assert axe_nb.last() is None
-
-
-def test_models_parameters_and_prompts_are_variants(asked: list[tuple[str, str]]) -> None:
     seen: list[Any] = []
-
-    @axe_nb.script("other")
-    def other(request: Request) -> str:
-        seen.append((dict(request.params), request.messages[-1].content))
-        return "x"
-
-    grid = axe_nb.grid(
+    axe_nb.script("other")(lambda request: seen.append((request.params["top_k"], request.last)))
+    axe_nb.grid(
         "good", {"short": "{{ a }}?", "long": "What is {{ a }}?"},
         inputs=[{"a": 1}], models=["script/other"], params=[{"top_k": 1}, {"top_k": 2}],
     )  # fmt: skip
-    assert len(grid.variants) == 4
-    assert sorted(seen, key=str) == [
-        ({"top_k": 1}, "1?"), ({"top_k": 1}, "What is 1?"),
-        ({"top_k": 2}, "1?"), ({"top_k": 2}, "What is 1?"),
-    ]  # fmt: skip
+    assert sorted(seen) == [(1, "1?"), (1, "What is 1?"), (2, "1?"), (2, "What is 1?")]
 
 
 def test_a_judge_scores_each_run_and_its_tokens_are_counted_apart(
@@ -93,8 +81,7 @@ def test_a_judge_scores_each_run_and_its_tokens_are_counted_apart(
     assert [run.score for run in grid.runs] == [0.9, 0.9, 0.9, 0.1]
     assert grid["France", "bad"][0].reason == "as the atlas says"
     cases = [prompt for agent, prompt in asked if agent == "judge"]
-    assert len(cases) == 4
-    assert all("<task>\nThe capital of" in case for case in cases)
+    assert ["<task>\nThe capital of" in case for case in cases] == [True] * 4
     [good, _] = grid.summary
     assert good.tokens == sum(grid[n, 0][0].result.total_usage.total for n in (0, 1))
     assert good.judge_tokens > 0
@@ -124,22 +111,21 @@ def test_a_score_that_crashes_is_no_verdict_and_is_told_before_the_table(
     tmp_path: Path,
 ) -> None:
     grid = axe_nb.grid(["good", "bad"], ASK, inputs=COUNTRIES, score=broken)
-    count = len(COUNTRIES)
     [first, _] = grid.summary
-    assert (first.passed, first.share, first.unjudged) == (0, None, count)
+    assert (first.passed, first.share, first.unjudged) == (0, None, 2)
     assert "score failed: KeyError" in grid[0, 0][0].reason
-    assert len(grid.failures) == 2 * count
+    assert len(grid.failures) == 4
     head, *_ = str(grid).partition("   variant")
-    assert f"score failed on {2 * count} runs; the first: " in head
+    assert "score failed on 4 runs; the first: " in head
     assert "better" not in head
     html = grid._repr_mimebundle_()[0]["text/html"]
     assert html.index("score failed on") < html.index("<table>")
-    assert list(grid.to_frame()["passed"]) == [None] * 2 * count
+    assert list(grid.to_frame()["passed"]) == [None] * 4
     grid.save(tmp_path / "g.jsonl")
     assert str(axe_nb.load(tmp_path / "g.jsonl")) == str(grid)
 
 
-def test_runs_that_were_not_scored_are_in_no_share_and_the_judge_does_not_fill_in() -> None:
+def test_runs_not_scored_are_in_no_share_and_reasons_stay_beside_a_failed_expectation() -> None:
     axe_nb.script("grader")(lambda request: '{"score": 0.4, "reason": "half of it is missing"}')
     judge = Agent(name="grader", model="script/grader")
 
@@ -155,19 +141,13 @@ def test_runs_that_were_not_scored_are_in_no_share_and_the_judge_does_not_fill_i
     assert summary.score == 10
     assert "2 of 2" in str(grid)
     assert [square.share for square in grid.column(0)] == [1.0, None, 1.0]
-
-
-def test_an_expectation_that_is_not_met_decides_and_other_reasons_are_kept_beside_it() -> None:
-    axe_nb.script("grader")(lambda request: '{"score": 0.4, "reason": "half of it is missing"}')
-    judge, expect = Agent(name="grader", model="script/grader"), "text contains 'nowhere'"
-    for score, points in ((None, 0.4), (broken, None)):
-        grid = axe_nb.grid("good", "Hi", expect=expect, score=score, judge=judge)
-        [run] = grid.runs
-        assert (run.passed, run.score, run.result.ok) == (False, points, True)
+    expect = "text contains 'nowhere'"
+    for scores, score in ((None, 0.4), (broken, None)):
+        [run] = axe_nb.grid("good", "Hi", expect=expect, score=scores, judge=judge).runs
+        assert (run.passed, run.score, run.result.ok) == (False, score, True)
         assert run.reason.startswith("expectation not met: text contains 'nowhere'")
         assert "half of it is missing" in run.reason
     assert "score failed: KeyError" in run.reason
-    assert grid.summary[0].unjudged == 1
 
 
 @pytest.mark.req("E-6")
@@ -189,9 +169,7 @@ def test_runs_that_the_budget_of_the_grid_cut_are_no_verdict_on_their_variant() 
     def look_up(word: str) -> str:
         return word
 
-    @axe_nb.script("quick")
-    def quick(request: Request) -> str:
-        return "fine"
+    axe_nb.script("quick")(lambda request: "fine")
 
     @axe_nb.script("thorough")
     async def thorough(request: Request) -> Any:
