@@ -17,7 +17,6 @@ TREE = {
     "lead": """
 name = "lead"
 model = "script/lead"
-description = "Leads."
 sub_agents = ["helper"]
 """,
     "helper": 'name = "helper"\nmodel = "script/helper"\n',
@@ -206,16 +205,6 @@ def test_a_run_can_be_expected_to_end_otherwise(tree: Path, axe) -> None:
     ran = axe("run", "lead", "--skill", "gone.md", "--raises", "config")
     assert (ran.code, ran.out) == (0, "ConfigError: skill not found: gone.md\n")
     assert axe("run", "lead", "--skill", "gone.md", "--raises", "provider").code == 2
-
-
-def test_agents_are_listed_with_what_they_are_for(tree: Path, axe) -> None:
-    put("axe/agents/broken.toml", "nmae = 1")
-    ran = axe("agents", "list")
-    assert (ran.code, ran.err) == (0, "")
-    assert [line.split("  axe/")[0].split() for line in ran.out.splitlines()] == [
-        ["broken", "✗", "unknown", "key", '"nmae"', "(line", "1)"],
-        ["echo", "script/echo"], ["helper", "script/helper"], ["lead", "script/lead", "Leads."],
-    ]  # fmt: skip
 
 
 @pytest.mark.req("B-12", "A-5.6")

@@ -187,34 +187,25 @@ def test_the_help_pages_are_written_from_the_tables(cells: Kernel) -> None:
         "%%axe?": ("{{ expr }} in the body", "usage: %%axe", "-m P/M, --model P/M", "--bg"),
         "%%axe_agent?": ("usage: %%axe_agent [--save] [--dir D] NAME",),
         "%%axe_grid?": ("--repeats N",),
-        "%axe?": ("\n  reset ",),
+        "%axe?": ("\n  reset ", "\n  doctor "),
     }.items():
         cells.run(line)
         assert [part for part in parts if part not in cells.page()] == [], line
-    said = text(cells.run("%axe help"))
-    assert said == text(cells.run("%axe"))
-    assert "\n  doctor " in said
+    assert text(cells.run("%axe help")) == text(cells.run("%axe"))
     about = text(cells.run("%axe help request"))
     assert about.startswith("usage: %axe request [--protocol P] [R@PLACE]\n")
     assert "\n  %axe request review@0.2/3\n" in about
-    [error] = cells.run("%axe help requset")
-    assert 'did you mean "request"' in "\n".join(error["traceback"])
+    assert 'did you mean "request"' in text(cells.run("%axe help requset"))
 
 
-@pytest.mark.req("D-60", "D-61")
-def test_keys_are_read_from_a_file_and_runs_are_in_the_history(
-    project: Path, cells: Kernel
-) -> None:
+@pytest.mark.req("D-60")
+def test_keys_are_read_from_a_file(project: Path, cells: Kernel) -> None:
     (project / ".env").write_text("OPENAI_API_KEY='sk-12345678'\nPATH=/evil\n", "utf-8")
     said = text(cells.run("%axe env .env"))
     assert said.startswith("set: OPENAI_API_KEY\nrefused, because a file sets only keys and ")
     assert said.endswith("use %env NAME=VALUE, or set it before the kernel starts\n")
     assert "OPENAI_API_KEY     set\n" in text(cells.run("%axe env"))
-    cells.run("import os; os.environ['AXE_NB_HISTORY'] = '1'")
-    cells.run("%%axe -m script/echo -q\nfirst words")
-    assert "first words" in text(cells.run("%axe history"))
-    assert text(cells.run("%axe history --delete 1")) == "run 1 deleted from the history\n"
-    assert "first words" not in text(cells.run("%axe history"))
+    assert "sk-12345678" not in text(cells.run("%axe env"))
 
 
 @pytest.mark.req("D-81")

@@ -118,18 +118,11 @@ def test_json_verbose_dry_run_and_quiet_print_text(cells: Kernel) -> None:
     [line] = cells.run("%%axe lead --json\nhi")
     assert json.loads(line["text"])["content"] == "Both have been asked."
     said = text(cells.run("%%axe lead -v\nhi"))
-    for wanted in (
-        "Model:    script/lead",
-        "[turn 1] Sending request (1 messages, 0 tool calls pending)",
-        '[sub-agent] Calling "echo" (depth 1) with task: one\n',
-        '[sub-agent] "broken" failed: overloaded: the server is too busy (Overloaded)',
-        "[turn 2] Sending request (3 messages, 2 tool calls pending)",
-        "(cumulative)",
-    ):
-        assert wanted in said
+    assert "[turn 1] Sending request (1 messages, 0 tool calls pending)" in said
+    assert '[sub-agent] "broken" failed: overloaded: the server is too busy (Overloaded)' in said
+    assert "(cumulative)" in said
     assert "=== Dry Run ===" in text(cells.run("%%axe lead --dry-run\nhi"))
-    [quiet] = cells.run("%%axe lead -q\nhi")
-    assert quiet["data"]["text/plain"] == "Both have been asked."
+    assert text(cells.run("%%axe lead -q\nhi")) == "Both have been asked."
     blank = text(cells.run("%%axe echo\n   "))
     assert "You said: Execute the task described in your instructions." in blank
 
