@@ -62,10 +62,7 @@ def environment(name: str, *packages: str, root: Path = ROOT) -> Path:
     """The Python of the environment `name` with what `packages` asks of pip.
 
     Both are kept from one call to the next until `pyproject.toml`, Python or the folder changes.
-
-    Raises:
-        SystemExit: Python is too old, the environment is a link, or something could not be
-            installed; says what to do.
+    Raises SystemExit, which says what to do.
     """
     if sys.version_info < OLDEST:
         raise SystemExit(
@@ -140,11 +137,7 @@ def fetch_packages(folder: Path, npm: Path, lock: Path = LOCK) -> str:
 
 
 def without_settings(environ: Mapping[str, str], home: Path) -> dict[str, str]:
-    """The environment variables without keys, proxies or a person's own settings.
-
-    Args:
-        home: where Axe and IPython look for settings instead; it need not exist.
-    """
+    """The variables without keys, proxies or settings, which are looked for in `home` instead."""
     kept = {
         name: value
         for name, value in environ.items()

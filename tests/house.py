@@ -18,34 +18,15 @@ ROOT = Path(__file__).resolve().parent.parent
 
 SAFETY: Mapping[str, tuple[str, ...]] = {
     "sandbox": ("sandbox/",),
-    "protected names and paths": (
-        "agents/protected.py", "protected.py", "protected_names.py", "links.py", "descriptors.py",
-        "paths.py", "builtin/file_guard.py", "builtin/paths.py", "imports.py",
-    ),
-    "trust": (
-        "agents/trust.py", "agents/hosts.py", "agents/env_files.py", "agents/unusual.py",
-        "agents/workdir.py", "engine/confine.py",
-    ),
-    "permissions": (
-        "engine/authorize.py", "engine/permissions.py", "engine/ask_person.py",
-        "engine/questions.py",
-    ),
-    "guards": (
-        "builtin/command_guard.py", "builtin/shell_words.py", "builtin/public_ip.py",
-        "invisible.py",
-    ),
-    "masks": ("secrets.py", "redaction.py", "providers/protocol.py"),
-}  # fmt: skip
+    "protected names and paths": ("agents/protected.py", "paths.py", "builtin/paths.py"),
+    "trust": ("agents/trust.py",),
+    "permissions": ("engine/authorize.py", "engine/permissions.py"),
+    "masks": ("secrets.py", "providers/protocol.py"),
+}
 """Group → the modules and rooms of the package whose only purpose is safety.
 
-Without the tools themselves (`builtin/shell.py`, `builtin/web.py` with its rules for addresses) and
-what is kept for undo. Some are the names of older commits. Since 27 November 2026, hosts are in
-`agents/names.py`, workdirs in `agents/prompt.py` and `.env` files in `agents/user_config.py`: about
-220 lines, not counted. Until then, `engine/questions.py` also held the pauses of stepping (about
-150 lines). Its other 49 lines are now in `engine/person.py`, beside the decisions of steps, and not
-counted; nor are the 55 of `engine/ask_person.py`, which are `RunScope.ask` now.
-What was `invisible.py` (77 lines) are now 40 lines of `text.py`, not counted either.
-The guard of commands (120 lines) is in `builtin/shell.py`, not counted either.
+Without the tools themselves (`builtin/shell.py` with its guard, `builtin/web.py` with its rules for
+addresses), what is kept for undo, and some 400 lines in modules that have other purposes too.
 """
 
 Sources = Mapping[PurePosixPath, str]

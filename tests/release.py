@@ -176,11 +176,7 @@ def read_version(root: Path) -> str:
 
 
 def try_wheel(wheel: Path, folder: Path) -> None:
-    """Installs a wheel into an empty environment below the folder, and uses it.
-
-    Raises:
-        SystemExit: something does not work.
-    """
+    """Installs a wheel into an empty environment below the folder, and uses it."""
     environ = without_settings(os.environ, folder / "home")
     python = interpreter(ALONE, folder)
     run([sys.executable, "-m", "venv", str(folder / ALONE)], environ)
@@ -205,17 +201,9 @@ def run(
     command: str | list[str], environ: Mapping[str, str], folder: Path = ROOT, *,
     contains: str = "", fails: bool = False,
 ) -> None:  # fmt: skip
-    """Runs a command, and says how long it took.
+    """Runs words, or a line for the shell, and says how long it took.
 
-    Args:
-        command: words, or a line for the shell.
-        environ: its environment variables.
-        folder: its current folder.
-        contains: what its output has to contain.
-        fails: if true, it has to fail.
-
-    Raises:
-        SystemExit: it did something else.
+    Raises SystemExit unless it succeeds (if `fails`: fails) and prints what `contains` says.
     """
     began = time.monotonic()
     shown = command if isinstance(command, str) else " ".join(command)

@@ -35,20 +35,20 @@ def started(run: str, agent: str) -> RunStarted:
     return RunStarted(run, parent, "2" if depth else "", agent, "p/m", depth, "task", "prompt")
 
 
-def line_after(*agents: str) -> tuple[StatusLine, Terminal]:
+def line_after(*agents: str) -> Terminal:
     """A status line that has just been drawn, with these agents at work below the first."""
     terminal = Terminal()
     status = StatusLine(terminal, 0.0)
-    status.event(started("0", agents[0]))
-    status.event(TurnStarted("0", 1, 1, 0))
-    status.event(TextDelta("0", 1, 1, "text"))
-    status.event(TurnFinished("0", 1, "text", LOOKS, "tool_calls", Usage(), True))
-    for call in LOOKS:
-        status.event(ToolStarted("0", call))
-    for number, agent in enumerate(agents[1:], 1):
-        status.event(started(f"0.2-{number}", agent))
+    for event in (
+        started("0", agents[0]),
+        TurnStarted("0", 1, 1, 0),
+        TurnFinished("0", 1, "text", LOOKS, "tool_calls", Usage(), True),
+        *(ToolStarted("0", call) for call in LOOKS),
+        *(started(f"0.2-{number}", agent) for number, agent in enumerate(agents[1:], 1)),
+    ):
+        status.event(event)
     status.tick()
-    return status, terminal
+    return terminal
 
 
 def untimed(terminal: Terminal) -> str:
@@ -57,26 +57,13 @@ def untimed(terminal: Terminal) -> str:
 
 
 def test_the_line_shows_the_tree_at_work_and_counts() -> None:
-    _, terminal = line_after("lead", "a", "b")
+    terminal = line_after("lead", "a", "b")
     assert untimed(terminal) == "\rlead › a, b · 1 turn · 2 calls · 0s"
 
 
 def test_the_line_is_no_wider_than_the_terminal_and_cannot_command_it() -> None:
-    _, terminal = line_after("le\x1bad\n" + "x" * 200)
+    terminal = line_after("le\x1bad\n" + "x" * 200)
     assert terminal.getvalue() == "\r" + ("le�ad " + "x" * 200)[:78] + "…"
-
-
-def drawn_while(*pieces: TextDelta) -> str:
-    """The line, while a reply is being written."""
-    terminal = Terminal()
-    status = StatusLine(terminal, 0.0)
-    assert status.streams
-    status.event(started("0", "lead"))
-    status.event(TurnStarted("0", 1, 1, 0))
-    for piece in pieces:
-        status.event(piece)
-    status.tick()
-    return untimed(terminal)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +76,12 @@ def drawn_while(*pieces: TextDelta) -> str:
     ],
 )
 def test_the_line_ends_in_the_last_words_of_the_model(piece: TextDelta, words: str) -> None:
-    assert drawn_while(piece) == f"\rlead · 1 turn · 0 calls · 0s · {words}"
+    terminal = Terminal()
+    status = StatusLine(terminal, 0.0)
+    for event in (started("0", "lead"), TurnStarted("0", 1, 1, 0), piece):
+        status.event(event)
+    status.tick()
+    assert untimed(terminal) == f"\rlead · 1 turn · 0 calls · 0s · {words}"
 
 
 @pytest.mark.parametrize("verbose", [True, False])

@@ -100,46 +100,36 @@ def test_calls_left_open_are_answered_as_interrupted(rest: list[Message]) -> Non
     assert closed[3:] == rest
 
 
-ONE, TWO = (ToolCall(id, "look") for id in ("one", "two"))
-FIRST, SECOND = (ToolResult(id, f"result of {id}") for id in ("one", "two"))
-
-
 @pytest.mark.req("D-32")
 @pytest.mark.parametrize(
     "brought",
     [
-        [Message("tool", tool_results=(SECOND, FIRST))],
-        [Message("tool", tool_results=(FIRST, SECOND, ToolResult("other", "stray")))],
-        [Message("tool", tool_results=(FIRST, SECOND, SECOND))],
-        [Message("tool", tool_results=(FIRST, SECOND)), Message("tool", tool_results=(FIRST,))],
+        [(RESULT_B, RESULT_A)],
+        [(RESULT_A, RESULT_B, ToolResult("other", "stray"))],
+        [(RESULT_A, RESULT_B, RESULT_B)],
+        [(RESULT_A, RESULT_B), (RESULT_A,)],
     ],
     ids=["other order", "stray", "twice", "twice in two messages"],
 )
-def test_each_call_of_a_history_has_one_result_in_order(brought: list[Message]) -> None:
-    start = [Message("user", "x"), Message("assistant", tool_calls=(ONE, TWO))]
-    whole = [*start, Message("tool", tool_results=(FIRST, SECOND))]
-    assert close_open_calls([*start, *brought]) == whole
+def test_each_call_of_a_history_has_one_result_in_order(
+    brought: list[tuple[ToolResult, ...]],
+) -> None:
+    start = [Message("user", "x"), Message("assistant", tool_calls=(A, B))]
+    whole = [*start, Message("tool", tool_results=(RESULT_A, RESULT_B))]
+    results = [Message("tool", tool_results=one) for one in brought]
+    assert close_open_calls([*start, *results]) == whole
 
 
-messages = st.lists(
-    st.sampled_from(
-        [
-            Message("user", "u"),
-            Message("assistant", "text"),
-            Message("assistant", ""),
-            Message("assistant", "", (A, B)),
-            Message("assistant", "", (A,)),
-            Message("tool", tool_results=(RESULT_A,)),
-            Message("tool", tool_results=(RESULT_A, RESULT_B)),
-        ]
-    ),
-    max_size=8,
-)
+KINDS = [
+    Message("user", "u"), Message("assistant", "text"), Message("assistant", ""),
+    Message("assistant", "", (A, B)), Message("assistant", "", (A,)),
+    Message("tool", tool_results=(RESULT_A,)), Message("tool", tool_results=(RESULT_A, RESULT_B)),
+]  # fmt: skip
 
 
 @pytest.mark.req("D-32")
 @settings(deadline=None)
-@given(messages)
+@given(st.lists(st.sampled_from(KINDS), max_size=8))
 def test_every_call_has_its_result_right_after_it_whatever_came_before(
     conversation: list[Message],
 ) -> None:

@@ -19,7 +19,6 @@ from axe_nb.agents.user_config import Config, config_path
 from axe_nb.engine.person import ApprovalRequest, Decision
 from axe_nb.messages import Response, Usage
 from axe_nb.providers.prices import Prices
-from axe_nb.recording.history_recorder import find_writer, history_path
 from axe_nb.session.session import Session, session
 from axe_nb.text import format_dollars
 from axe_nb.views.axe_text import verbose_footer
@@ -98,18 +97,6 @@ def serving(*protocols: str, more: str = "", monkeypatch: pytest.MonkeyPatch) ->
         yield server
 
 
-@pytest.fixture
-def history(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A history that runs of this test are written to."""
-    monkeypatch.setenv("AXE_NB_HISTORY", "1")
-    yield
-    find_writer(history_path()).flush()
-
-
-def said(text: str, usage: Usage) -> Response:
-    return Response(text, (), "stop", usage)
-
-
 @pytest.mark.parametrize("protocol", BODIES)
 def test_a_reply_costs_what_a_hand_made_sum_says(
     protocol: str, project: Path, monkeypatch: pytest.MonkeyPatch
@@ -175,10 +162,10 @@ def tree() -> None:
     def model(request: Request) -> Any:
         if request.turn == 1:
             return Response("", (ask("child"), ask("child")), "tool_use", Usage(1000, 50))
-        return said("done", Usage(4000, 10, cached_tokens=3000))
+        return Response("done", usage=Usage(4000, 10, cached_tokens=3000))
 
     axe_nb.define(agent("lead", model, sub_agents=("child",)))
-    axe_nb.define(agent("child", lambda _: said("ok", next(replies))))
+    axe_nb.define(agent("child", lambda _: Response("ok", usage=next(replies))))
 
 
 BY_HAND = (
@@ -188,8 +175,9 @@ BY_HAND = (
 
 
 def test_a_recorded_tree_costs_the_hand_made_sum_whatever_prices_become(
-    project: Path, history: None
+    project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("AXE_NB_HISTORY", "1")
     settings(price("script/lead", "script/child"))
     tree()
     with axe_nb.cassette("tree.axe", "record"):
@@ -229,21 +217,22 @@ def test_prices_show_the_digits_that_count(dollars: float, shown: str) -> None:
     assert format_dollars(dollars) == shown
 
 
-def again(**limits: Any) -> Agent:
-    """An agent that never comes to an end; each turn costs $0.0045."""
+def spender(turns: int = 0, **limits: Any) -> Agent:
+    """An agent that answers at that turn, 0 = at none; each costs $0.0045."""
 
     def model(request: Request) -> Response:
-        return Response("", (call("list_dir", path="."),), "tool_use", Usage(1000, 100))
+        more = () if request.turn == turns else (call("list_dir", path="."),)
+        return Response("done", more, "stop", Usage(1000, 100))
 
-    return agent("again", model, tools=("list_dir",), limits=TreeLimits(**limits))
+    return agent("spender", model, tools=("list_dir",), limits=TreeLimits(**limits))
 
 
 @pytest.mark.req("D-64")
 def test_max_cost_ends_a_run_and_names_the_key(project: Path) -> None:
-    settings(price("script/again"))
-    result = axe_nb.run(again(max_cost=0.01), "go")
+    settings(price("script/spender"))
+    result = axe_nb.run(spender(max_cost=0.01), "go")
     assert (result.status, result.turns) == ("error", 3)
-    assert result.error == "limits.max_cost ($0.010) of again reached: again $0.013"
+    assert result.error == "limits.max_cost ($0.010) of spender reached: spender $0.013"
 
 
 @pytest.mark.req("D-64")
@@ -261,36 +250,22 @@ def test_max_cost_without_a_price_is_an_error_before_anything_is_sent(
     assert '[prices."script/one"]' in raised.value.hint
 
 
-def run_within(
-    amount: float, answers: list[Decision] | None, one: Agent
-) -> tuple[RunResult, Session, list[ApprovalRequest]]:
-    """A run in a session with that budget, and what the person was asked."""
+def run_within(one: Agent, *answers: Decision) -> tuple[RunResult, Session, list[ApprovalRequest]]:
+    """A run in a session with a budget of one cent, and what the person was asked."""
     asked: list[ApprovalRequest] = []
-    left = list(answers or ())
 
     async def person(request: ApprovalRequest) -> Decision:
         asked.append(request)
-        return left.pop(0)
+        return answers[len(asked) - 1]
 
-    own = Session()
-    own.budget.set(amount)
-    work = ask_session(own, one, "go", ask_person=person if answers is not None else None)
-    return asyncio.run(work), own, asked
-
-
-def count(turns: int) -> Agent:
-    """An agent that answers at that turn; each costs $0.0045."""
-
-    def model(request: Request) -> Response:
-        more = () if request.turn == turns else (call("list_dir", path="."),)
-        return Response("done", more, "stop", Usage(1000, 100))
-
-    return agent("count", model, tools=("list_dir",))
+    own = Session(agents=dict(session.agents))
+    own.budget.set(0.01)
+    return asyncio.run(ask_session(own, one, "go", ask_person=person)), own, asked
 
 
 def test_the_person_is_asked_before_the_budget_is_passed(project: Path) -> None:
-    settings(price("script/count"))
-    result, own, asked = run_within(0.01, [Decision("yes"), Decision("yes")], count(5))
+    settings(price("script/spender"))
+    result, own, asked = run_within(spender(5), Decision("yes"), Decision("yes"))
     assert result.ok
     assert own.budget.spent == pytest.approx(5 * 0.0045)
     assert own.budget.amount == pytest.approx(0.03)
@@ -302,18 +277,10 @@ def test_the_person_is_asked_before_the_budget_is_passed(project: Path) -> None:
 
 
 def test_a_no_ends_the_run_and_is_not_asked_again_in_its_tree(project: Path) -> None:
-    settings(price("script/count", "script/lead"))
-    axe_nb.define(count(9))
-    root = lead(ask("count"), ask("count"), parallel=False)
-    own = Session(agents={"count": session.agents["count"]})
-    asked: list[ApprovalRequest] = []
-
-    async def person(request: ApprovalRequest) -> Decision:
-        asked.append(request)
-        return Decision("no")
-
-    own.budget.set(0.01)
-    result = asyncio.run(ask_session(own, root, "go", ask_person=person))
+    settings(price("script/spender", "script/lead"))
+    axe_nb.define(spender(9))
+    root = lead(ask("spender"), ask("spender"), parallel=False)
+    result, own, asked = run_within(root, Decision("no"))
     assert result.status == "error"
     assert "the budget of this session ($0.010) would be exceeded" in str(result.error)
     assert len(asked) == 1

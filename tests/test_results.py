@@ -10,7 +10,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,7 @@ from hypothesis import HealthCheck, given, settings
 
 import axe_nb
 from axe_nb import Agent, ConfigError, ProviderError, RunResult
-from axe_nb.messages import (
-    CallTraits,
-    Message,
-    ToolCall,
-    ToolResult,
-    Usage,
-)
+from axe_nb.messages import CallTraits, Message, ToolCall, ToolResult, Usage
 from axe_nb.results import Turn
 from axe_nb.views import html
 from tests.random_results import facts, results
@@ -65,9 +59,6 @@ def through_pickle(result: RunResult) -> RunResult:
     return pickle.loads(pickle.dumps(result))  # type: ignore[no-any-return]
 
 
-# ------------------------------------------------------------------------------------- lossless
-
-
 @pytest.mark.req("D-61")
 @OFTEN
 @given(results())
@@ -103,18 +94,6 @@ def test_a_result_has_all_its_methods_in_a_process_that_has_run_nothing() -> Non
         [sys.executable, "-c", ELSEWHERE], input=data, capture_output=True, timeout=60
     )
     assert told.stdout.decode() == "0/1 RunDiff(no differences) else\n", told.stderr.decode()
-
-
-@dataclass(frozen=True)
-class Piece:
-    data: bytes
-    parts: tuple[bytes, ...] = ()
-    size: float = 0
-    inner: Piece | None = None
-    named: dict[str, int] = field(default_factory=dict)
-
-
-# ---------------------------------------------------------------------------------------- files
 
 
 def test_a_file_begins_with_its_header_and_reads_well(tmp_path: Path) -> None:
@@ -164,10 +143,7 @@ VALID = '{"status": "completed", "text": "x", "agent": "a", "model": "m"'
         ("axe_nb run 2.0\n" + '{"a":' * 100_000, "nested too deeply"),
         (f"axe_nb run 2.0\n{VALID}, " + '"children": [{' * 100_000, "nested too deeply"),
         (f'axe_nb run 2.0\n{VALID}, "turns": {"9" * 5000}}}', "Exceeds the limit"),
-        (
-            f'axe_nb run 2.0\n{VALID}, "turns": 1e999}}',
-            '"turns" must be an integer, not an unsupported float',
-        ),
+        (f'axe_nb run 2.0\n{VALID}, "turns": 1e999}}', '"turns" must be an integer, not an unsu'),
         (f'axe_nb run 2.0\n{VALID}, "turns": true}}', '"turns" must be an integer, not true'),
         (f'axe_nb run 2.0\n{VALID}, "text": {{"|": 3}}}}', '"|" must be a list of strings'),
         (f'axe_nb run 2.0\n{VALID}, "status": "odd"}}', 'must be one of "completed", "max_turns"'),

@@ -6,7 +6,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from pygments.token import Name, Token
 
 import axe_nb
 
@@ -44,29 +43,6 @@ def test_the_page_of_names_is_made_of_the_docstrings_and_has_each_name_once() ->
     assert [name for _, name in shown] == grouped
     assert ("class", "RunResult") in shown
     assert ("function", "run") in shown
-
-
-@pytest.mark.usefixtures("at_docs")
-@pytest.mark.parametrize(
-    ("cell", "first"),
-    [
-        ("%%axe lead -o x\nWhat?", (Name.Decorator, "%%axe lead -o x")),
-        ('%%axe_agent lead\nmodel = "a/b"', (Name.Decorator, "%%axe_agent lead")),
-        ("import os", (Token.Keyword.Namespace, "import")),
-    ],
-)
-def test_cells_of_the_magics_are_coloured_by_what_they_hold(
-    cell: str, first: tuple[object, str]
-) -> None:
-    from cells import CellLexer
-
-    found = list(CellLexer().get_tokens_unprocessed(cell))
-    assert "".join(text for _, _, text in found) == cell
-    assert [at for at, _, _ in found] == [
-        sum(len(text) for _, _, text in found[:n]) for n in range(len(found))
-    ]
-    assert found[0][1:] == first
-    assert not [text for _, kind, text in found if kind in Token.Error]
 
 
 def test_the_site_loads_nothing_from_elsewhere_and_is_no_burden_of_the_tests() -> None:

@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from tests.bootstrap import ROOT, environment, list_oldest, say, without_settings
@@ -30,7 +29,7 @@ QUICK = (
     "tests/providers/test_streaming.py", "tests/test_cli.py", "tests/test_public.py",
     "tests/test_results.py", "tests/test_starter.py",
     "tests/tools",
-    "tests/views/test_code.py", "tests/views/test_html.py", "tests/views/test_markdown.py",
+    "tests/views/test_html.py", "tests/views/test_markdown.py",
     "tests/nb/test_magics.py",
 )  # fmt: skip
 """Tests that depend on the version of Python or of a library more than others do."""
@@ -95,26 +94,18 @@ def list_supported() -> list[str]:
 
 def find_python(name: str) -> str | None:
     """Returns the path of a Python that starts, of that version or with that path."""
-    for path in _list_candidates(name):
+    folders = (".pyenv/versions", ".local/share/uv/python")
+    installed = (Path.home().glob(f"{folder}/*{name}.*/bin/python{name}") for folder in folders)
+    found = [shutil.which(f"python{name}"), *(str(path) for paths in installed for path in paths)]
+    for path in [name] if os.sep in name else filter(None, found):
         asked = [path, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
         try:
             done = subprocess.run(asked, capture_output=True, encoding="utf-8", timeout=60)
-        except OSError:
+        except OSError:  # a stand-in of pyenv may not start
             continue
         if done.stdout.strip() in (name, *list_supported()) and not done.returncode:
             return path
     return None
-
-
-def _list_candidates(name: str) -> Iterator[str]:
-    """Yields paths: the one given, what PATH has, then what pyenv and uv have installed."""
-    if os.sep in name:
-        yield name
-        return
-    if found := shutil.which(f"python{name}"):
-        yield found  # a stand-in of pyenv may not start
-    for folder in (".pyenv/versions", ".local/share/uv/python"):
-        yield from map(str, sorted(Path.home().glob(f"{folder}/*{name}.*/bin/python{name}")))
 
 
 if __name__ == "__main__":

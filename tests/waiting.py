@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 
 def eventually(is_so: Callable[[], bool], seconds: float = 30) -> bool:
@@ -14,3 +15,9 @@ def eventually(is_so: Callable[[], bool], seconds: float = 30) -> bool:
             return False
         time.sleep(0.01)
     return True
+
+
+def open_files() -> int:
+    """Number of files that this process has open; 0 where no list of them exists."""
+    folder = Path("/proc/self/fd")
+    return len(list(folder.iterdir())) if folder.exists() else 0

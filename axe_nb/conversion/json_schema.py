@@ -28,12 +28,6 @@ MAX_NESTING = 60
 MAX_SECONDS = 1.0
 """Maximum seconds for checking one answer, as a schema can make a check endless."""
 
-MAX_PATTERN_SECONDS = 0.2
-"""Longest search for one pattern in one text."""
-
-UNBOUNDED = ("$dynamicRef", "$recursiveRef", "unevaluatedItems", "unevaluatedProperties")
-"""Keywords whose time cannot be limited from outside."""
-
 DEFINITIONS = ("$defs", "definitions")
 """Top-level keys whose schemas `$ref` may refer to."""
 
@@ -49,9 +43,6 @@ LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
 TABLES = (*DEFINITIONS, "dependentSchemas", "patternProperties", "properties")
 """Keywords whose value has a schema for each name."""
 
-AT_ROOT = ("$schema", "$id")
-"""Keywords that tell where a schema comes from; removed from its root, refused elsewhere."""
-
 Keyword: TypeAlias = Callable[[Any, Any, Any, Any], Iterable[Any]]
 """(validator, the keyword's value, data, its schema) → mistakes."""
 
@@ -66,7 +57,7 @@ def clean_schema(given: Mapping[str, Any], where: str) -> dict[str, Any]:
     Raises ConfigError: it is not a JSON Schema (2020-12), too large, or refers to another place;
     `where` says in the message what it is: `[output]`.
     """
-    schema = {key: value for key, value in given.items() if key not in AT_ROOT}
+    schema = {key: value for key, value in given.items() if key not in ("$schema", "$id")}
     if not all(isinstance(key, str) for key in schema):
         raise _make_error(where, "its keys are not all strings")
     try:
@@ -149,7 +140,13 @@ def _list_problems(schema: Mapping[str, Any]) -> Iterator[str]:
         if level > MAX_NESTING:
             yield f"it is nested deeper than {MAX_NESTING} levels"
         elif isinstance(part, Mapping):
-            for key in UNBOUNDED:
+            # their time cannot be limited from outside
+            for key in (
+                "$dynamicRef",
+                "$recursiveRef",
+                "unevaluatedItems",
+                "unevaluatedProperties",
+            ):
                 if key in part:
                     yield f"{key} is not supported"
             if isinstance(part.get("$id"), str):
@@ -195,7 +192,7 @@ def _make_validator(schema: Mapping[str, Any], deadline: float) -> Any:
 
     def matches(pattern: str, text: str) -> bool:
         try:
-            return compile_pattern(pattern).search(text, timeout=MAX_PATTERN_SECONDS) is not None
+            return compile_pattern(pattern).search(text, timeout=0.2) is not None
         except TimeoutError:
             raise TooSlow from None
 

@@ -116,10 +116,8 @@ def note(mistakes: Mistakes, text: str) -> None:
 
 
 def note_wrong(mistakes: Mistakes, at: str, wanted: str, value: object) -> None:
-    if len(mistakes) > MAX_MISTAKES:
-        return
-    shown = dump(value).decode()
-    note(mistakes, f'"{at}" must be {wanted}, not {cut_chars(shown, MAX_SHOWN, "…")}')
+    shown = cut_chars(dump(value).decode(), MAX_SHOWN, "…")
+    note(mistakes, f'"{at}" must be {wanted}, not {shown}')
 
 
 def fields(

@@ -53,19 +53,6 @@ def jsonable(value: object) -> Any:
     return own_text(value)
 
 
-def copy_json(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Copies JSON values deeply without recursion."""
-    copy = dict(arguments)
-    open_ends: list[dict[str, Any] | list[Any]] = [copy]
-    while open_ends:
-        holder: Any = open_ends.pop()
-        for key, item in holder.items() if isinstance(holder, dict) else enumerate(holder):
-            if isinstance(item, dict | list):
-                holder[key] = item.copy()
-                open_ends.append(holder[key])
-    return copy
-
-
 def change_texts(value: Any, change: Callable[[str], str], *, also_keys: bool = False) -> Any:
     """Returns nested JSON data with all its texts changed."""
     if isinstance(value, str):
@@ -102,13 +89,6 @@ def as_number(value: object) -> object:
     if isinstance(value, Integral):
         return int(value)
     return float(value) if isinstance(value, Real) else value
-
-
-def as_count(value: object) -> int | None:
-    """Returns a value as a positive integer; None if it is not one."""
-    number = as_number(value)
-    is_count = isinstance(number, int) and not isinstance(number, bool) and number > 0
-    return number if is_count else None  # type: ignore[return-value]
 
 
 def make_frame(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Any:

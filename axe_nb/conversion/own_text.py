@@ -13,14 +13,6 @@ MAX_SHOWN = 60
 LONGEST_NAME = 80
 """Maximum characters of a type's name."""
 
-_AT = re.compile(r"(?<!\s)\s+at 0x[0-9a-fA-F]+")
-"""Matches a memory address; looks at each blank only once, as a text may have very many."""
-
-_HEXADECIMAL = re.compile(r"\b0[xX][0-9a-fA-F]{6,}")
-
-_LONG_NUMBER = re.compile(r"\b\d{12,}\b")
-"""The decimal address in texts such as `<Thread(worker, started 140239187752512)>`."""
-
 
 def describe(value: object) -> str:
     """The kind of an object, as in `<Lock object>`; for a module, its name."""
@@ -48,9 +40,11 @@ def own_text(value: object) -> str:
 
 def remove_addresses(text: str, value: object) -> str:
     """The text without numbers that are, or may be, an address in memory."""
-    text = _HEXADECIMAL.sub("0x…", _AT.sub("", text))
+    # looks at each blank only once, as a text may have very many
+    text = re.sub(r"(?<!\s)\s+at 0x[0-9a-fA-F]+", "", text)
+    text = re.sub(r"\b0[xX][0-9a-fA-F]{6,}", "0x…", text)
     if text.startswith("<") and text.endswith(">"):
-        text = _LONG_NUMBER.sub("…", text)
+        text = re.sub(r"\b\d{12,}\b", "…", text)  # <Thread(worker, started 140239187752512)>
     for address in (str(id(value)), f"{id(value):x}", f"{id(value):X}"):
         text = text.replace(address, "…")
     return text

@@ -369,10 +369,8 @@ def _is_table(value: object) -> bool:
     return isinstance(value, (dict, Mapping)) and _are_texts(value)
 
 
-_TEXT = ("a string", lambda v: isinstance(v, str))
-
 _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
-    **dict.fromkeys(("str", "Mode", "Ask"), _TEXT),
+    **dict.fromkeys(("str", "Mode", "Ask"), ("a string", lambda v: isinstance(v, str))),
     "bool": ("true or false", lambda v: isinstance(v, bool)),
     "int": ("a whole number", is_whole),
     "int | None": ("a whole number", lambda v: v is None or is_whole(v)),

@@ -38,15 +38,10 @@ a set are sorted."""
 MAX_DEPTH = 100
 """Maximum nesting; deeper values are left out."""
 
-MOST_NAMED = 3
-"""Maximum number of left-out entries that a note lists."""
-
 NOTE = 300
 """Bytes reserved for the note about omitted data."""
 
 _SPECIAL = re.compile(r'[",\n\r]|^\s|\s$|^$')
-
-_LINE_IS_OVER = re.compile(r"[ \t]*(\n|\Z)")
 
 _NO_DATA = (
     type, ModuleType, FunctionType, BuiltinFunctionType, MethodType, Iterator, AsyncIterator
@@ -140,7 +135,7 @@ class _Conversion:
             self._left -= len(name) + (6 if converted else 4)
             converted[name] = self.convert(pair[1], depth)
         if missing := entries.size - len(converted):
-            pairs = islice(iter(lambda: _take(entries.pairs), _END), MOST_NAMED)
+            pairs = islice(iter(lambda: _take(entries.pairs), _END), 3)
             names = [one_line(_make_name(key, converted), 20) for key, _ in pairs]
             note = f"{missing:,} of {entries.size:,} entries left out"
             note += f": {', '.join(names)}" if names else ""
@@ -322,5 +317,5 @@ def append_value(pieces: list[str], before: str, value: Written, text: str, end:
         last = before or next((piece for piece in reversed(pieces) if piece), "\n")
         before += "" if last.endswith("\n") else "\n"
     pieces += [before, value.text]
-    if value.is_block and not _LINE_IS_OVER.match(text, end):
+    if value.is_block and text[end:].partition("\n")[0].strip():
         pieces.append("\n")

@@ -58,13 +58,12 @@ class Partial:
         self.failed = ""
         """The text that came with the failure of the latest request."""
         self._run, self._emit, self._is_streamed = run, emit, is_streamed
-        self._place = 0, 0
-        """Turn and attempt of the current reply."""
+        self._turn_and_attempt = 0, 0
         self._passed_on = 0
         """Number of deltas that were passed on."""
         self._timer: asyncio.TimerHandle | None = None
         self._next_at = 0.0
-        """Time of the next delta, on the monotonic clock."""
+        """Time of the next event, on the monotonic clock."""
 
     @property
     def text(self) -> str:
@@ -74,7 +73,7 @@ class Partial:
     def begin(self, request: Request) -> OnDelta | None:
         """Begins a new attempt; returns the receiver of its pieces, None if it is not streamed."""
         self.clear()
-        self._place, self._next_at = (turn_of(request.place), request.attempt), 0.0
+        self._turn_and_attempt, self._next_at = (turn_of(request.place), request.attempt), 0.0
         return self.add if self._is_streamed else None
 
     def add(self, delta: Delta) -> None:
@@ -98,7 +97,8 @@ class Partial:
             self._passed_on = len(self.deltas)
             self._next_at = time.monotonic() + EVERY
             first, text = waiting[0], "".join(delta.text for delta in waiting)
-            self._emit(TextDelta(self._run, *self._place, text, first.kind, first.call, first.name))
+            place = self._run, *self._turn_and_attempt
+            self._emit(TextDelta(*place, text, first.kind, first.call, first.name))
 
     def clear(self) -> None:
         """Forgets the text, as the reply is complete or has not begun to arrive."""
@@ -115,7 +115,6 @@ class Retries:
     next: Send
 
     async def send(self, request: Request) -> Response:
-        """A link: see `Send`."""
         began, turn = self.scope.seconds, turn_of(request.place)
         try:
             while True:
@@ -152,8 +151,6 @@ class Retries:
 
 @dataclass(slots=True)
 class Attempt:
-    """An attempt in progress."""
-
     request: Request
     on_delta: OnDelta | None
     response: Response | None = None
@@ -167,10 +164,8 @@ class Attempts:
     provider: Provider
     partial: Partial
     keeps_replies: bool
-    """True if a cassette records the bytes of the replies."""
 
     async def send(self, request: Request) -> Response:
-        """A link: see `Send`."""
         scope, budget, model = self.scope, self.scope.env.budget, self.scope.agent.model
         async with scope.in_flight.requests.take():
             scope.env.halt.check()
@@ -196,10 +191,10 @@ class Attempts:
                 )  # fmt: skip
 
     async def _hold(self, request: Request) -> float:
-        """Reserves the minimum cost of a request within the session's budget; returns that cost.
+        """Holds the least that a request costs: like the previous reply, or else its prompt.
 
-        That is the price of the previous reply; for the first request, that of its prompt. The
-        person is asked before the budget would be exceeded; without approval, the tree ends.
+        The person is asked before the session's budget would be exceeded; without approval, the
+        tree ends.
         """
         scope, budget = self.scope, self.scope.env.budget
         costs = (one.cost for one in reversed(self.partial.exchanges))
@@ -209,17 +204,16 @@ class Attempts:
             dollars = await scope.env.prices.find_cost(scope.agent.model, usage) or 0.0
         while not budget.try_hold(dollars):
             higher = budget.find_next(dollars)
-            problem = budget.describe_end(dollars)
-            if scope.env.ask_person is None:
-                why = f"{problem}; raise it with %axe budget {higher:.6g}"
-                raise scope.env.halt.end_tree(OverBudget("error", why))
-            question = ApprovalRequest(
-                scope.id, scope.agent.name, "", {}, reason=problem, raises=format_dollars(higher)
-            )
-            answer = await scope.ask(question, lambda: budget.has_room(dollars))
-            if answer.choice != "yes":
-                why = f"{problem}; it was not raised"
-                raise scope.env.halt.end_tree(OverBudget("error", why))
+            why = budget.describe_end(dollars)
+            step, is_raised = f"raise it with %axe budget {higher:.6g}", False
+            if scope.env.ask_person is not None:
+                question = ApprovalRequest(
+                    scope.id, scope.agent.name, "", {}, reason=why, raises=format_dollars(higher)
+                )
+                answer = await scope.ask(question, lambda: budget.has_room(dollars))
+                step, is_raised = "it was not raised", answer.choice == "yes"
+            if not is_raised:
+                raise scope.env.halt.end_tree(OverBudget("error", f"{why}; {step}"))
             if not budget.has_room(dollars):
                 budget.amount = max(budget.amount, higher)
         return dollars
@@ -297,7 +291,6 @@ def tell_retry(
 
 
 def make_last_error(error: ProviderError, attempts: int) -> ProviderError:
-    """Returns the error of the last attempt that was allowed."""
     hint = error.hint or "try again later, or allow more retries with --retries"
     return _change(error, f" ({attempts} attempts)" if attempts > 1 else "", hint)
 

@@ -27,8 +27,8 @@ from axe_nb.results import RunResult
 from axe_nb.text import quote
 from axe_nb.tools.tool import Guard, Job, Tool, ToolContext, ToolError, ToolOutput
 
-TASK = "axe_nb "
-"""Prefix of the name of a tool's task, before the names of tool and agent."""
+TASK = "axe_nb: "
+"""Prefix of the name of a tool's task."""
 
 GRACE = 0.1
 """Seconds that a cancelled tool has to finish on its own."""
@@ -52,18 +52,16 @@ class PendingCall:
     ahead: float = 0.0
     """Virtual seconds elapsed."""
     arguments: Mapping[str, Any] = field(init=False)
-    """The arguments that the tool runs with."""
+    """The arguments that the tool runs with, which the person may have changed."""
     tool: Tool = field(init=False)
     slot: AsyncExitStack = field(init=False)
     """Its slot among the calls in progress; released when it starts a child, which may need it."""
     keys: set[str] = field(default_factory=set)
     """Keys of its children."""
     guard: Guard = field(default_factory=Guard)
-    """The guard of the call with its current arguments."""
     is_edited: bool = False
-    """True if the person has changed the arguments."""
     edited: Mapping[str, Any] | None = None
-    """The arguments that ran instead of the model's; None = its own, or it was not authorised."""
+    """The changed arguments, once they are authorised."""
     note: str = ""
     """Note on the person's approval, for display."""
     is_skipped: bool = False
@@ -107,7 +105,6 @@ class Caller:
 
     context: ToolContext
     env: Env
-    """Dependencies of its run."""
     start: Callable[[Job, Env], Coroutine[Any, Any, RunResult]]
     """(job, dependencies of the child and its descendants) → the child's result; may be awaited on
     any event loop."""
@@ -139,11 +136,8 @@ def calling() -> Caller | None:
 def refuse_in_tool(name: str) -> None:
     """Raises AxeError in a tool: a run of that function would be no part of the tool's tree."""
     if calling() is not None:
-        raise AxeError(
-            f"axe_nb.{name} was called inside a tool",
-            hint="use `await ctx.delegate(…)` or `await axe_nb.arun(…)`, which the run's views "
-            "show",
-        )
+        step = "use `await ctx.delegate(…)` or `await axe_nb.arun(…)`, which the run's views show"
+        raise AxeError(f"axe_nb.{name} was called inside a tool", hint=step)
 
 
 @contextmanager
@@ -155,9 +149,6 @@ def inside_run(caller: Caller | None = None) -> Iterator[None]:
     finally:
         _caller.reset(before)
 
-
-LOOK_EVERY = 1.0
-"""Seconds after which a thread waiting for a child checks that the loop still exists."""
 
 ENDED = "this call has ended and can no longer start a sub-agent"
 
@@ -198,7 +189,7 @@ class CallChildren:
             work.close()
             raise ToolError(ENDED) from None
         try:
-            while not (await asyncio.wait({waiting}, timeout=LOOK_EVERY))[0]:
+            while not (await asyncio.wait({waiting}, timeout=1.0))[0]:
                 if self._loop.is_closed():
                     work.close()
                     raise ToolError(ENDED)
@@ -225,11 +216,8 @@ class CallChildren:
 def blocking_call(loop: asyncio.AbstractEventLoop) -> str:
     """The tool call that blocks an event loop, for display; empty if it is not a tool call."""
     task = asyncio.current_task(loop)
-    name = task.get_name() if task is not None else ""
-    if not name.startswith(TASK):
-        return ""
-    tool, _, agent = name.removeprefix(TASK).partition("\n")
-    return f"tool {quote(tool)} of agent {quote(agent)}"
+    name = task.get_name() if task else ""
+    return name.removeprefix(TASK) if name.startswith(TASK) else ""
 
 
 async def run_call(tool: Tool, context: ToolContext, children: CallChildren, env: Env) -> object:
@@ -241,16 +229,16 @@ async def run_call(tool: Tool, context: ToolContext, children: CallChildren, env
     ended = asyncio.get_running_loop().create_future()
 
     async def work() -> None:
-        outcome: tuple[object, BaseException | None]
+        answer, fault = None, None
         try:
             with inside_run(Caller(context=context, env=env, start=children.start)):
-                outcome = await tool.fn(context, context.call.arguments), None
+                answer = await tool.fn(context, context.call.arguments)
         except BaseException as error:  # which could otherwise stop the event loop
-            outcome = None, error
+            fault = error
         if not ended.done():
-            ended.set_result(outcome)
+            ended.set_result((answer, fault))
 
-    name = f"{TASK}{context.call.name}\n{context.agent.name}"
+    name = f"{TASK}tool {quote(context.call.name)} of agent {quote(context.agent.name)}"
     task = asyncio.create_task(work(), name=name)
     try:
         answer, fault = await ended  # the task itself would be cancelled, and waited for

@@ -31,9 +31,6 @@ from axe_nb.text import one_line
 from axe_nb.threads import in_thread
 from axe_nb.tools.output_form import Output, WrongOutput
 
-MAX_MISTAKES = 1000
-"""Maximum characters of the mistakes in an answer that an error lists."""
-
 
 class Conversation:
     """The messages between one agent and its model, and the log of their turns."""
@@ -43,6 +40,7 @@ class Conversation:
         self._plan, self._scope = plan, plan.scope
         emit = plan.scope.env.emit if plan.streams else discard
         self._partial = Partial(plan.scope.id, emit, is_streamed=plan.is_streamed)
+        self.exchanges: Sequence[Exchange] = self._partial.exchanges
         self._send = _connect_model(plan, self._partial)
         self._encoded: dict[object, object] = {}
         self._ids: CallIds | None = None
@@ -50,13 +48,11 @@ class Conversation:
         self._last_text = ""
         self.messages = close_open_calls(plan.job.history)
         self.tools: Sequence[ToolSpec] = plan.toolset.offered
-        """The tools that may be offered."""
         self.log: list[Turn] = []
         """The finished turns."""
         self.last: Turn | None = None
         """The latest answered turn, without the results of its calls while they run."""
         self.response = Response("")
-        """The latest response."""
         self.turns = 0
         """Number of answered requests."""
         self.usage = Usage()
@@ -69,11 +65,6 @@ class Conversation:
     @text.setter
     def text(self, text: str) -> None:
         self._last_text = text
-
-    @property
-    def exchanges(self) -> Sequence[Exchange]:
-        """Every request so far, with its outcome."""
-        return self._partial.exchanges
 
     def say(self, prompt: str, pictures: tuple[Picture, ...] = ()) -> None:
         """Adds a user message, after marking calls without a result as interrupted."""
@@ -212,7 +203,7 @@ class Conversation:
             await self.ask(question, asked="repair")
             data, mistakes = await self._read_answer(output)
         if mistakes:
-            reason = one_line(mistakes.replace("\n", "; "), MAX_MISTAKES)
+            reason = one_line(mistakes.replace("\n", "; "), 1000)
             raise RunError(
                 f"the answer does not match its schema ({when}): {reason}",
                 exit_code=1,

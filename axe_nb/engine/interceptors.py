@@ -22,9 +22,8 @@ from axe_nb.engine.attempts import (
     make_late_error,
     tell_retry,
 )
-from axe_nb.engine.authorize import find_schema
 from axe_nb.engine.call import PendingCall, RunCall
-from axe_nb.engine.dispatch import Dispatch, describe_failure
+from axe_nb.engine.dispatch import Dispatch, describe_failure, find_schema
 from axe_nb.engine.make_provider import find_player
 from axe_nb.engine.person import Decision, Step, Stepper, make_decided
 from axe_nb.engine.replay import AskedCall, AskedTurn, KeptCall, KeptTurn, Replay, turn_of

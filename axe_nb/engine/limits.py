@@ -101,7 +101,6 @@ class Clock:
         self.ahead = ahead
         """Virtual seconds taken so far by script models on the virtual clock."""
         self.started = self.now()
-        """Value of `now` at the start."""
         self.deadline = above
         """The nearest deadline; None = no limit."""
         self.timeout: AbstractAsyncContextManager[object] = nullcontext()
@@ -112,12 +111,10 @@ class Clock:
             self.deadline = Deadline(at, seconds, timeout, run, above, ahead)
 
     def now(self) -> float:
-        """Seconds on the loop's clock, virtual time included."""
         return self._loop.time() + self.ahead
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the start, virtual time included."""
         return self.now() - self.started
 
     @property
@@ -145,7 +142,7 @@ class Clock:
         return max(0.0, now + self.ahead - deadline.at)
 
     def check(self) -> None:
-        """Raises TimeIsUp if the time is up, for work that never awaits."""
+        """Raises TimeIsUp, for work that never awaits."""
         if self.is_late:
             raise TimeIsUp
 
@@ -168,21 +165,17 @@ class Clock:
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Stops the time, here and above, within the block, while the user is prompted."""
-        deadline = self.deadline
-        if deadline is None:
-            yield
-            return
-        deadline.pause()
+        if self.deadline is not None:
+            self.deadline.pause()
         try:
             yield
         finally:
-            deadline.resume()
+            if self.deadline is not None:
+                self.deadline.resume()
 
 
 @dataclass(slots=True)
 class Spent:
-    """The share of one agent in the usage of a tree."""
-
     requests: int = 0
     tokens: int = 0
     dollars: float = 0.0
@@ -292,15 +285,13 @@ class UsageMeter:
     def describe_overshoots(self) -> Iterator[str]:
         """Yields a line for each cap of this run that its last replies passed."""
         tokens, dollars = self.limits.max_total_tokens, self.limits.max_cost
-        if tokens and self.tokens > tokens:
-            yield self._describe_overshoot("max_total_tokens", tokens, f"{self.tokens} tokens")
-        if dollars and self.dollars > dollars:
-            cost = format_dollars(self.dollars)
-            yield self._describe_overshoot("max_cost", format_dollars(dollars), cost)
-
-    def _describe_overshoot(self, key: str, most: int | str, used: str) -> str:
         late = "what a request takes is known only when it is answered"
-        return f"limits.{key} ({most}) of {self.agent} exceeded: {used}; {late}"
+        if tokens and self.tokens > tokens:
+            cap = f"limits.max_total_tokens ({tokens}) of {self.agent} exceeded"
+            yield f"{cap}: {self.tokens} tokens; {late}"
+        if dollars and self.dollars > dollars:
+            cap = f"limits.max_cost ({format_dollars(dollars)}) of {self.agent} exceeded"
+            yield f"{cap}: {format_dollars(self.dollars)}; {late}"
 
     def _make_stop(self, status: Status, key: str, most: int | str, unit: str) -> RunStopped:
         """Returns the error for a reached cap, with the usage of each agent."""
@@ -348,7 +339,6 @@ class Budget:
         self.amount = self.step = amount
 
     def has_room(self, dollars: float) -> bool:
-        """True if a request of that price fits."""
         return not self.amount or self.spent + self.held + dollars <= self.amount
 
     def try_hold(self, dollars: float) -> bool:
@@ -371,7 +361,6 @@ class Budget:
                 self.unpriced[model] = self.unpriced.get(model, 0) + 1
 
     def describe_end(self, dollars: float) -> str:
-        """Returns why a request of that price does not fit."""
         about = f" and {format_dollars(self.held)} in progress" if self.held else ""
         return (
             f"the budget of this session ({format_dollars(self.amount)}) would be exceeded: "
@@ -407,7 +396,6 @@ class InFlight:
     """
 
     def __init__(self, most: int, above: InFlight | None = None) -> None:
-        """Creates the slots; 0 = no limit."""
         self.most = most
         self.requests: SlotPool = SlotPool(most, above.requests if above else None)
         self.calls: SlotPool = SlotPool(most, above.calls if above else None)

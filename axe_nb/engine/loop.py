@@ -26,7 +26,7 @@ from axe_nb.text import one_line
 from axe_nb.tools.tool import Job, ToolError
 
 MAX_ERROR = 2000
-"""Maximum characters of a run's error, which models and people read."""
+"""Maximum characters of a run's error."""
 
 _settling = threading.Lock()
 """Held while a run gets its result, possibly from another thread that abandons the run."""
@@ -52,7 +52,6 @@ class Run:
         """Slots for children."""
         self.warnings = list(plan.warnings)
         self.data: Any = None
-        """The answer as data."""
         self._has_begun = False
         self._task = plan.job.task or plan.prompt
         self.conversation.say(plan.prompt, plan.pictures)
@@ -147,8 +146,8 @@ class Run:
         """Checks that the calls of a response may be run."""
         talk, limits = self.conversation, self.scope.limits
         if response.is_cut:
-            when = " before its tool calls were complete"
-            raise RunStopped("max_tokens", format_cut(response, when))
+            cut = format_cut(response, " before its tool calls were complete")
+            raise RunStopped("max_tokens", cut)
         if talk.turns >= limits.turns:
             turns = f"agent exceeded maximum conversation turns ({limits.turns})"
             raise RunStopped("max_turns", turns)
@@ -207,7 +206,7 @@ class Run:
                 call.keys.discard(key)
 
     def adopt(self, child: RunResult) -> None:
-        """Takes over a finished child, with everything below it."""
+        """Takes over a finished child run from the forked tree."""
         self._children[order_child(child.id)] = child
         for event in events_of(child, self.scope.id, self.scope.depth + 1):
             self.scope.env.emit(event)
@@ -244,7 +243,7 @@ class Run:
         return self._settle(result, scope.env.emit)
 
     def _settle(self, result: RunResult, emit: Emit) -> RunResult:
-        """Returns the run's only result: the first one, if two threads end it at once."""
+        """Returns the run's only result: the first, if two threads end it at once."""
         with _settling:
             if self.result is not None:
                 return self.result

@@ -113,7 +113,8 @@ def provider_for(
     def find(name: str, model: str) -> Provider:
         api = ""
         with suppress(ConfigError, ValueError):  # which `make` reports, if it matters
-            api = config.provider(name).choose_api(config.base_url(name), model).module
+            if (info := config.provider(name)).has_server:
+                api = info.choose_api(config.base_url(name), model).module
         key = name, api
         if key not in made:
             made[key] = make(name, config, scripts, model=model, needs=needs)

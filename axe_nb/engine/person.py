@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any, Literal, TypeAlias, get_args
@@ -348,11 +348,3 @@ class Stepper:
         for one in () if self.is_over else self.breaks:
             if one not in self._reached:
                 yield f"the run never reached --break {one}"
-
-
-def make_stepper(step: bool | StepFunction | None, breaks: Iterable[str] | None) -> Stepper | None:
-    """Makes the stepper of a tree, at the places of `--break` if any; None = no pauses."""
-    places = tuple(map(Breakpoint.parse, breaks or ()))
-    if not step and not places:
-        return None
-    return Stepper(places, step if callable(step) else None)

@@ -47,10 +47,6 @@ MAX_CHECKED = 100
 milliseconds."""
 
 
-WRONG_MODEL = 1
-"""Exit code of a mistake in the model's name; other errors are about settings and keys (D-22)."""
-
-
 IN_REQUEST = 4
 """Size limit for all pictures in one request, as a multiple of that for one picture."""
 
@@ -114,16 +110,10 @@ class PictureRoom:
             return Illustrated(prompt)
         own = await self.admit(pictures)
         added = await self.admit(picture for _, picture in files)
-        text = _with_marks(prompt, pictures, own)
-        if not files:
-            return Illustrated(text, own)
-        lines = (
-            f"{path}: {picture.mark(number)}"
-            for number, ((path, _), picture) in enumerate(
-                zip(files, added, strict=True), len(own) + 1
-            )
-        )
-        return Illustrated("\n".join([text, "", *lines]), (*own, *added))
+        lines = [_with_marks(prompt, pictures, own), *([""] if files else [])]
+        for (path, _), picture in zip(files, added, strict=True):
+            lines.append(f"{path}: {picture.mark(len(own) + len(lines) - 1)}")
+        return Illustrated("\n".join(lines), (*own, *added))
 
     async def admit_output(self, output: ToolOutput) -> ToolOutput:
         """Returns the output of a tool, pictures scaled down; an error if they are too large."""
@@ -167,7 +157,6 @@ class Plan:
 
     @property
     def agent(self) -> Agent:
-        """The agent to run."""
         return self.scope.agent
 
     @property
@@ -190,12 +179,10 @@ class Plan:
 
     @property
     def prompt(self) -> str:
-        """The text of the complete prompt."""
         return self.asked.text
 
     @property
     def pictures(self) -> tuple[Picture, ...]:
-        """The pictures of the prompt."""
         return self.asked.pictures
 
     def make_room(self) -> PictureRoom:
@@ -222,7 +209,7 @@ async def make_plan(scope: RunScope, job: Job) -> Plan:
         name, model = parse_model(agent.model)
         provider = env.agents.provider_for(name, model)
     except ConfigError as error:
-        if isinstance(error, ScriptNotFound) or error.exit_code == WRONG_MODEL:
+        if isinstance(error, ScriptNotFound) or error.exit_code == 1:  # the name is wrong (D-22)
             error.place = error.place or find_place(agent, "model", agent.model)
         raise
     check_agent_thinking(agent, provider)
@@ -354,7 +341,7 @@ def _make_toolset(
         spec = tool.spec
         if tool.by_server:
             model, prices = scope.agent.model, scope.env.prices
-            is_priced = scope.env.cassette or prices.knows_call(model, tool.name)
+            is_priced = scope.env.cassette or prices.knows(model, tool.name)
             if scope.meter.caps_cost and not is_priced:
                 problem = f"limits.max_cost cannot be enforced with {tool.name}"
                 raise make_price_error(model, problem)

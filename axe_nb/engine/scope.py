@@ -53,8 +53,7 @@ class DepthLimit:
 class Recorder(Protocol):
     """Records one root run with its tree; neither blocks nor raises."""
 
-    def event(self, event: Event) -> None:
-        """Takes an event of the tree."""
+    def event(self, event: Event) -> None: ...
 
     def problem(self) -> str:
         """Returns the reason that the run was not recorded, once, at its end; empty = it was."""
@@ -68,7 +67,6 @@ class Halt:
     """Stop signal of a tree: set at once from any thread; cancellation reaches runs later."""
 
     is_set: bool = False
-    """True if no further request may be sent."""
     stop: RunStopped | None = None
     """The error that ends every run of the tree, as the person stopped it at a prompt or a step
     function failed."""
@@ -81,7 +79,6 @@ class Halt:
         return self.stop
 
     def check(self) -> None:
-        """Raises RunStopped if the tree has been stopped."""
         if self.stop is not None:
             raise RunStopped(self.stop.status, str(self.stop))
         if self.is_set:
@@ -141,28 +138,20 @@ class Env:
     recorded_hosts: set[str] = field(default_factory=set)
     """Hosts that recorded answers allow; only for this tree."""
     servers: Servers = field(default_factory=Servers)
-    """The MCP servers of the session."""
     server_tables: Mapping[str, McpServer] = field(default_factory=dict)
     """Name → table of the MCP servers in the settings, as they were when the root started."""
     streams: bool = False
     """True if replies are shown as they arrive: someone watches the tree, and its root does not
     forbid it."""
     wants_whole: bool = False
-    """True if the root requests whole replies."""
     cassette: Replay | None = None
-    """Records the tree's exchanges and decisions, or plays recorded ones; None = neither."""
     fork: ForkedTree | None = None
-    """The run that the tree forks; None = the tree is not a fork."""
     recorder: Recorder | None = None
-    """Records the tree in the history; None = it is not recorded."""
+    """Records the tree in the history."""
     kept: KeptFiles = field(default_factory=KeptFiles)
-    """Keeps the files that tools of the tree change."""
     prices: Prices = field(default_factory=Prices)
-    """The prices of models."""
     budget: Budget = field(default_factory=Budget)
-    """Counts the session's spending."""
     halt: Halt = field(default_factory=Halt)
-    """Stops the tree's requests."""
     sources: set[Path] = field(default_factory=set)
     """Real files and folders that the tree was loaded from; plans add to it (D-83)."""
 
@@ -229,7 +218,7 @@ class RunScope:
     parent: str = ""
     """Id of the parent run; empty for a root."""
     call_id: str = ""
-    """Id of the parent's call that started the run; empty for a root."""
+    """Id of the parent's call that started the run."""
     depth: int = 0
     began: float = 0.0
     """Seconds since the root began."""
@@ -256,7 +245,6 @@ class RunScope:
 
     @property
     def retries(self) -> int:
-        """Retries of each request of the run after a temporary failure."""
         if self.env.retries is not None:
             return self.env.retries
         own = self.agent.retry.max_retries
@@ -292,10 +280,9 @@ class RunScope:
     ) -> Decision:
         """Returns the answer to a question of the run, from the recording or else from the person.
 
-        The answer is yes if `is_covered`: the answer to another question has allowed the same
-        meanwhile. The time of the run and of all above it stands still, also while it waits for its
-        turn. Raises RunStopped if the person stopped the tree, or no one can be asked;
-        CassetteMiss.
+        It is yes if `is_covered`: another answer has allowed the same meanwhile. The time of the
+        run and of all above it stands still. Raises RunStopped if the person stopped the tree, or
+        no one can be asked; CassetteMiss.
         """
         env, began = self.env, self.seconds
         is_asked = not (isinstance(question, Step) and env.stepper and env.stepper.function)
@@ -344,7 +331,6 @@ class RunScope:
 
     @property
     def name(self) -> str:
-        """The run's name, for people."""
         return name_run(self.agent.name, self.agent.model)
 
     @classmethod

@@ -12,8 +12,9 @@ from typing import Any, Unpack
 
 from axe_nb.agents.agent import Agent
 from axe_nb.cell_display.front_end import make_line
-from axe_nb.conversion.jsonable import as_count
+from axe_nb.conversion.jsonable import as_number
 from axe_nb.conversion.own_text import shown_value
+from axe_nb.conversion.toml_tables import is_whole
 from axe_nb.engine.call import refuse_in_tool
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.exploring.executors import make_runs
@@ -239,10 +240,10 @@ class RunMap:
 
 
 def read_count(name: str, number: object) -> int:
-    found = as_count(number)
-    if found is None:
+    found: Any = as_number(number)
+    if not is_whole(found, 1):
         raise ConfigError(f"{name} takes a positive whole number, not {shown_value(number)}")
-    return found
+    return int(found)
 
 
 def in_order(

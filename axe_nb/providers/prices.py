@@ -67,14 +67,10 @@ class Prices:
             return None
         return float(found.total_price)
 
-    def knows(self, model: str) -> bool:
-        """True if the model has a price, after `load`."""
-        return self.cost_of(model, Usage(1, 1)) is not None
-
-    def knows_call(self, model: str, tool: str) -> bool:
-        """True if a call of a tool of the model's server has a price, after `load`."""
+    def knows(self, model: str, tool: str = "") -> bool:
+        """True if the model, or a call of a tool of its server, has a price, after `load`."""
         usage = Usage(1, 1, searches=1 if tool == SEARCH else 0)
-        return tool in COUNTED and self.cost_of(model, usage) is not None
+        return (not tool or tool in COUNTED) and self.cost_of(model, usage) is not None
 
     def _find_address(self, model: str) -> str:
         """Returns the address of the server that sells a model; empty if none sets a price."""

@@ -303,14 +303,14 @@ class Recorder:
                 row.turns += 1
                 row.tokens += event.usage.total
             case RunFinished(run="0", result=result):
-                self.is_over = row.replaces = True
+                self.is_over = True
                 row.status, row.seconds = result.status, result.duration_ms / 1000
                 row.turns = sum(one.turns for one in result.walk())
                 row.tokens = result.total_usage.total
                 row.cost = result.total_cost
         if (part := self._tree.add(event, at, clean)) is not None:
-            if row.replaces:
-                row.parts, row.bytes = [], 0
+            if self.is_over:
+                row.parts, row.bytes, row.replaces = [], 0, True
             row.parts.append(part)
             row.bytes += len(part)
 

@@ -67,45 +67,41 @@ def list_bubblewrap() -> Iterator[Method]:
 
 
 def _wrap_bubblewrap(start: Sequence[str], words: Sequence[str], view: View) -> Launch:
-    network = ["--share-net"] if view.network else []
-    mounts = _list_mounts(start, view)
-    is_shared = view.network or view.workdir == view.home  # with sockets of other programs
-    families = seccomp.INTERNET if is_shared else (seccomp.UNIX, *seccomp.INTERNET)
-    return Launch(
-        words=[*start, *network, *mounts, "--chdir", str(view.workdir), "--", *words],
-        environment={"TMPDIR": "/tmp"},
-        filter=seccomp.make_filter({**seccomp.KEYRINGS, **seccomp.allow_sockets(families)}),
-    )
-
-
-def _list_mounts(start: Sequence[str], view: View) -> Iterator[str]:
-    """Yields the mounts of a command's file system; anything else does not exist there."""
+    """Starts a command in a file system of its own: what is not mounted does not exist there."""
+    mounts: list[str] = ["--share-net"] if view.network else []
     empty = ["--size", str(SIZE), "--tmpfs"] if NO_NESTING in start else ["--tmpfs"]
     for name in SYSTEM:
         if Path(name).is_symlink():
-            yield from ("--symlink", os.readlink(name), name)  # noqa: PTH115 - as written
+            mounts += ("--symlink", os.readlink(name), name)  # noqa: PTH115 - as written
         elif Path(name).is_dir():
-            yield from ("--ro-bind", name, name)
+            mounts += ("--ro-bind", name, name)
     for name in SETTINGS:
         if (path := Path("/etc", name)).exists():
-            yield from ("--ro-bind", str(path), str(path))
+            mounts += ("--ro-bind", str(path), str(path))
     # else root may set what the whole machine sees: kernel settings, and modes even of a new /proc
-    yield from ("--proc", "/proc", "--remount-ro", "/proc")
-    yield from ("--dev", "/dev", *empty, "/dev/shm", "--remount-ro", "/dev")
+    mounts += ("--proc", "/proc", "--remount-ro", "/proc")
+    mounts += ("--dev", "/dev", *empty, "/dev/shm", "--remount-ro", "/dev")
     for name in ("/tmp", "/run", "/var/tmp"):
-        yield from (*empty, name)
+        mounts += (*empty, name)
     if view.home != Path(view.home.anchor):
-        yield from (*empty, str(view.home))
+        mounts += (*empty, str(view.home))
     for path in view.readable:
-        yield from ("--ro-bind", str(path), str(path))
+        mounts += ("--ro-bind", str(path), str(path))
     for path in (view.workdir, *view.anchored):
-        yield from ("--bind", str(path), str(path))
+        mounts += ("--bind", str(path), str(path))
     for path, seen in view.closed.items():
         if seen:
-            yield from ("--ro-bind", str(seen), str(path))
+            mounts += ("--ro-bind", str(seen), str(path))
         else:
-            yield from (*empty, str(path), "--remount-ro", str(path))
-    yield from ("--remount-ro", "/")
+            mounts += (*empty, str(path), "--remount-ro", str(path))
+    mounts += ("--remount-ro", "/", "--chdir", str(view.workdir))
+    is_shared = view.network or view.workdir == view.home  # with sockets of other programs
+    families = seccomp.INTERNET if is_shared else (seccomp.UNIX, *seccomp.INTERNET)
+    return Launch(
+        words=[*start, *mounts, "--", *words],
+        environment={"TMPDIR": "/tmp"},
+        filter=seccomp.make_filter({**seccomp.KEYRINGS, **seccomp.allow_sockets(families)}),
+    )
 
 
 SANDBOX_EXEC = "/usr/bin/sandbox-exec"

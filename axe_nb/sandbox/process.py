@@ -188,14 +188,30 @@ class Process:
                 self._ender = subprocess.Popen(self._end, stdout=nowhere, stderr=nowhere)
 
     def _keep(self, words: Sequence[str], environment: Mapping[str, str]) -> None:
+        method = self._method
         try:
-            if self._method.protection == "none":
-                self._run(words, environment)
-            else:
-                with cover(self._view, self._method.protection) as self._view:
+            with cover(self._view, method.protection) as self._view:
+                if method.protection != "none":
                     self._seen = look(self._view)
-                    self._run(words, environment)
-                    self.notes = self.list_changes()
+                launch = prepare(method, self._view, words)
+                with self._lock:
+                    if self._is_killed:
+                        return
+                    self._end = launch.end
+                    self._popen = spawn(launch, self._view, environment, self._files)
+                self._close_files()  # else its end would not be noticed
+                if hasattr(os, "waitid"):  # its number is not reused until it is waited for
+                    with contextlib.suppress(ChildProcessError):
+                        os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT)
+                else:
+                    self._popen.wait()
+                with self._lock:
+                    if method.ending == "group":
+                        kill_group(self._popen)
+                    code = self._popen.wait()
+                is_wrapped = method.ending != "group"  # then 128 + the number of a signal ends it
+                self.code = 128 - code if is_wrapped and 128 < code <= 192 else code
+                self.notes = self.list_changes()
         except Exception as error:  # whatever a command may have made to make a look fail
             what = "start it" if self._popen is None else "compare protected files after it"
             reason = getattr(error, "strerror", "") or str(error) or type(error).__name__
@@ -212,26 +228,6 @@ class Process:
             return ()
         self._seen = look(self._view)
         return compare(before, self._seen, self._view.workdir)
-
-    def _run(self, words: Sequence[str], environment: Mapping[str, str]) -> None:
-        launch = prepare(self._method, self._view, words)
-        with self._lock:
-            if self._is_killed:
-                return
-            self._end = launch.end
-            self._popen = spawn(launch, self._view, environment, self._files)
-        self._close_files()  # else its end would not be noticed
-        if hasattr(os, "waitid"):  # the number of the process is not reused until it is waited for
-            with contextlib.suppress(ChildProcessError):
-                os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT)
-        else:
-            self._popen.wait()
-        with self._lock:
-            if self._method.ending == "group":
-                kill_group(self._popen)
-            code = self._popen.wait()
-        is_wrapped = self._method.ending != "group"  # then 128 + the number of a signal ends it
-        self.code = 128 - code if is_wrapped and 128 < code <= 192 else code
 
     def _close_files(self) -> None:
         for number in {*self._files}:

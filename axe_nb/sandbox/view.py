@@ -232,6 +232,9 @@ def cover(view: View, protection: Protection) -> Iterator[View]:
 
     They stay until no other command of this or another process needs them.
     """
+    if protection == "none":
+        yield view
+        return
     if protection != "mounts":
         view = fill_view(view)
         yield replace(view, closed={}) if protection == "notes" else view

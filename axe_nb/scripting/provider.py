@@ -109,8 +109,27 @@ class ScriptProvider:
                 match piece:
                     case Response():
                         return piece
+                    case Fault(message, status) if status:  # as a real provider reads it
+                        body = dump({"error": {"message": message}}) if message else b""
+                        read_reply(PROVIDERS["script"], status, {}, body)
+                    case Fault("timeout"):
+                        problem = f"no answer from script/{request.model} in time"
+                        raise ProviderError("timeout", problem)
+                    case Fault() if not has_begun:
+                        raise ProviderError(
+                            "server",
+                            f"connection refused: script/{request.model} behaves as if no server "
+                            "were running",
+                        )
+                    case Fault("refused"):
+                        closed = f"the connection to script/{request.model} was closed"
+                        raise ProviderError("server", f"{closed} in the middle of its answer")
                     case Fault():
-                        raise _make_error(request.model, piece, has_begun=has_begun)
+                        raise ProviderError(
+                            "server",
+                            "the stream ended before the answer was complete",
+                            hint="try again, or allow more retries with --retries",
+                        )
                     case Delta() if on_delta and streams:
                         has_begun = True
                         on_delta(piece)
@@ -186,25 +205,6 @@ def _cut_call(call: ToolCall, number: int, small: bool) -> Iterator[Played]:
     size = ARGUMENTS if small else len(text)
     for at in range(0, len(text), size):
         yield Delta(text[at : at + size], "arguments", number, call.name if at == 0 else "")
-
-
-def _make_error(name: str, fault: Fault, *, has_begun: bool) -> ProviderError:
-    """Makes the error that a real provider would raise, before or during the reply."""
-    if fault.status:
-        body = dump({"error": {"message": fault.message}}) if fault.message else b""
-        try:
-            read_reply(PROVIDERS["script"], fault.status, {}, body)
-        except ProviderError as error:
-            return error
-    if fault.message == "timeout":
-        return ProviderError("timeout", f"no answer from script/{name} in time")
-    problem, hint = f"connection refused: script/{name} behaves as if no server were running", ""
-    if has_begun and fault.message == "refused":
-        problem = f"the connection to script/{name} was closed in the middle of its answer"
-    elif has_begun:
-        problem = "the stream ended before the answer was complete"
-        hint = "try again, or allow more retries with --retries"
-    return ProviderError("server", problem, hint=hint)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from axe_nb.agents.agent_tables import COMMON_PARAMS, MODES, Mode
 from axe_nb.conversion.jsonable import as_number, to_plain
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.conversion.toml_tables import is_number, is_whole
-from axe_nb.engine.person import StepFunction, make_stepper
+from axe_nb.engine.person import Breakpoint, StepFunction, Stepper
 from axe_nb.errors import ConfigError
 from axe_nb.text import nearest, quote, suggestion
 from axe_nb.tools.python_tool import tool_of
@@ -118,7 +118,14 @@ class Overrides:
             from axe_nb.expectations import parse
 
             parse(self.expect)
-        make_stepper(self.step, self.break_at)
+        self.make_stepper()
+
+    def make_stepper(self) -> Stepper | None:
+        """Makes the stepper of a tree; None = it runs without pauses. Raises ConfigError."""
+        if not self.step and not self.break_at:
+            return None
+        places = tuple(map(Breakpoint.parse, self.break_at or ()))
+        return Stepper(places, self.step if callable(self.step) else None)
 
     @classmethod
     def of(

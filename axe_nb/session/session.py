@@ -22,7 +22,7 @@ from axe_nb.agents.user_config import Config
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.limits import Budget, Clock, InFlight, UsageMeter
 from axe_nb.engine.make_provider import Needed, provider_for
-from axe_nb.engine.person import AskPerson, make_stepper
+from axe_nb.engine.person import AskPerson
 from axe_nb.engine.plan import Plan, make_plan
 from axe_nb.engine.scope import Env, RunScope
 from axe_nb.engine.toolbox import SESSION
@@ -179,7 +179,7 @@ class Session:
             agents=describe_agents(snapshot, options), defined=snapshot.defined, tools=self.handed,
             emit=record, recorder=recorder, describe=describe,
             ask_person=ask_person if tape is None or tape.may_ask else None,
-            stepper=make_stepper(options.step, options.break_at), cassette=tape, nest=self._nest,
+            stepper=options.make_stepper(), cassette=tape, nest=self._nest,
             default_retries=config.retries, requires_sandbox=config.requires_sandbox,
             hosts=self.hosts, prices=snapshot.prices, budget=self.budget,
             servers=self.servers, server_tables=config.mcp_servers,
@@ -266,7 +266,7 @@ class Session:
             snapshot.defined = dict(env.defined)  # those of the start, not of now
             env = replace(env, agents=snapshot.source)
         below = adapt(env, request.overrides)
-        stepper = make_stepper(request.overrides.step, request.overrides.break_at)
+        stepper = request.overrides.make_stepper()
         if below.stepper is None and stepper is not None:
             below = replace(below, stepper=stepper)
             below.check_can_step()

@@ -163,8 +163,8 @@ def mark_submissions(
     `lesson` has the check cells, and the files that it uses beside it; `table` is a CSV file for
     the table too.
     """
-    book, place, name = read_notebook(lesson), expand_home(folder), display_path(lesson)
-    exercises = find_exercises(book, name)
+    place, name = expand_home(folder), display_path(lesson)
+    exercises = find_exercises(read_notebook(lesson), name)
     if not exercises:
         raise ConfigError(f"{name} has no exercises", hint=TAG_CHECKS)
     if not place.is_dir():
@@ -175,7 +175,7 @@ def mark_submissions(
     for path in find_notebooks([folder]):
         name = one_line(path.relative_to(place).with_suffix("").as_posix(), 80)
         try:
-            marks = mark_submission(lesson, book, path, place, limit, sandbox)
+            marks = mark_submission(lesson, exercises, path, place, limit, sandbox)
         except ValueError as error:
             marks = dict.fromkeys(exercises, f"not reached: {one_line(str(error), 300)}")
         marked.append((name, marks))
@@ -186,13 +186,17 @@ def mark_submissions(
 
 
 def mark_submission(
-    lesson: Path, book: Book, path: Path, others: Path, timeout: float, sandbox: Sandbox
+    lesson: Path,
+    exercises: Mapping[str, Any],
+    path: Path,
+    others: Path,
+    timeout: float,
+    sandbox: Sandbox,
 ) -> Marks:
     """Runs a submission in a copy of the lesson's folder, without the others; returns its marks.
 
     Raises ValueError if it cannot be marked.
     """
-    exercises = find_exercises(book, display_path(lesson))
     try:
         if path.stat().st_size > 32 << 20:
             raise ValueError("it is larger than 32 MiB")
@@ -200,7 +204,7 @@ def mark_submission(
     except (ConfigError, OSError) as error:
         raise ValueError(str(error)) from None
     end = secrets.token_hex(16)
-    merged = merge(book, submitted, exercises, end)
+    merged = merge(submitted, exercises, end)
     home = tempfile.mkdtemp(prefix="axe-nb-")
     try:
         copy = Path(home).resolve() / "lesson" / lesson.name
@@ -230,31 +234,24 @@ def copy_folder(lesson: Path, target: Path, without: Path) -> None:
         raise ConfigError(f"cannot copy the folder of {display_path(lesson)}: {why}") from None
 
 
-def merge(lesson: Book, submitted: Book, exercises: Mapping[str, Any], end: str) -> Book:
-    """Returns a submission with the check cells of the lesson. Pure.
+def merge(submitted: Book, exercises: Mapping[str, Any], end: str) -> Book:
+    """Returns a submission with the check cells of the lesson, which print `end` on passing. Pure.
 
-    A check stands where the submission has a cell of its id; one that is not there, after the
-    cells that it follows in the lesson. Each prints `end` once it has passed.
+    A check stands where the submission has a cell of its id; one that is not there, at the end.
     """
     merged = deepcopy(submitted)
-    checks = {cell.id: deepcopy(cell) for cell in exercises.values()}
-    for cell in checks.values():
+    left = {cell.id: deepcopy(cell) for cell in exercises.values()}
+    ids = set(left)
+    for cell in left.values():
         cell.metadata, cell.outputs = load("nbformat").NotebookNode(), []
         cell.source += f"\nprint({end!r})"
     placed: list[Any] = []
-    left = dict(checks)
     for cell in merged.cells:
-        if id_of(cell) not in checks:
+        if id_of(cell) not in ids:
             placed.append(cell)
         elif id_of(cell) in left:  # once; a second one is left out
             placed.append(left.pop(id_of(cell)))
-    before: set[str] = set()
-    for cell in lesson.cells:
-        if id_of(cell) in left:
-            after = [at for at, one in enumerate(placed, 1) if id_of(one) in before]
-            placed.insert(max(after, default=len(placed)), left[id_of(cell)])
-        before |= {id_of(cell)} - {""}
-    merged.cells = placed
+    merged.cells = [*placed, *left.values()]
     return merged
 
 

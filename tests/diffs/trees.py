@@ -27,7 +27,7 @@ class Mutation(NamedTuple):
     """A tree, and what differs in it from the one that it was made of."""
 
     tree: RunResult
-    changes: Sequence[Change]
+    change: Change
 
 
 def text(chance: random.Random, count: int) -> str:
@@ -109,35 +109,29 @@ def renumber(run: RunResult, id: str = "0", ids: str = "") -> RunResult:
     return replace(run, id=id, log=tuple(log), children=tuple(children), exchanges=exchanges)
 
 
-def edit(tree: RunResult, id: str, change: Callable[[RunResult], RunResult]) -> RunResult:
+def edit(tree: RunResult, id: str, **fields: Any) -> RunResult:
     """The tree with another run at a place; its caller is told its new answer."""
     if tree.id == id:
-        return change(tree)
-    children, log = [], tree.log
+        return replace(tree, **fields)
+    children, log = [], list(tree.log)
     for child in tree.children:
-        new = edit(child, id, change)
+        new = edit(child, id, **fields)
         if (new.text, new.error) != (child.text, child.error):
-            heard = new.error or new.text
-            log = tuple(
-                replace(
-                    turn,
-                    results=tuple(
-                        replace(r, content=heard, is_error=bool(new.error))
-                        if r.call_id == child.call_id
-                        else r
-                        for r in turn.results
-                    ),
-                )
-                for turn in log
-            )
+            heard = {"content": new.error or new.text, "is_error": bool(new.error)}
+            for number, turn in enumerate(log):
+                results = [
+                    replace(result, **heard) if result.call_id == child.call_id else result
+                    for result in turn.results
+                ]
+                log[number] = replace(turn, results=tuple(results))
         children.append(new)
-    return replace(tree, children=tuple(children), log=log)
+    return replace(tree, children=tuple(children), log=tuple(log))
 
 
-def edit_turn(run: RunResult, index: int, **fields: Any) -> RunResult:
-    log = list(run.log)
-    log[index] = replace(log[index], **fields)
-    return replace(run, log=tuple(log))
+def put(items: Sequence[Any], at: int, item: Any) -> tuple[Any, ...]:
+    changed = list(items)
+    changed[at] = item
+    return tuple(changed)
 
 
 class Mutator:
@@ -146,152 +140,129 @@ class Mutator:
     def __init__(self, tree: RunResult, seed: int) -> None:
         self.chance = random.Random(seed)
         self.tree = tree
-        self.run = self.chance.choice(list(tree.walk()))
-        self.turns = [n for n, turn in enumerate(self.run.log) if turn.calls]
+        self.choose(lambda run: True)
 
     def mutate(self, kind: str) -> Mutation:
         """A tree in which one thing of the kind is different, with other ids of calls."""
-        new, changes = MUTATIONS[kind](self)
-        return Mutation(renumber(new, ids="x"), changes)
+        new, change = MUTATIONS[kind](self)
+        return Mutation(renumber(new, ids="x"), change)
 
-    def at(self, index: int) -> str:
-        return f"{self.run.id}/{index + 1}"
-
-    def needs(self, is_fit: Callable[[RunResult], Any]) -> RunResult:
-        """Another run, if the one at hand does not fit."""
-        while not is_fit(self.run):
-            self.run = self.chance.choice(list(self.tree.walk()))
+    def choose(self, is_fit: Callable[[RunResult], Any]) -> RunResult:
+        """Another run, which fits, and the positions of its turns with calls."""
+        self.run = self.chance.choice([run for run in self.tree.walk() if is_fit(run)])
         self.turns = [n for n, turn in enumerate(self.run.log) if turn.calls]
         return self.run
 
-    def replace_run(self, **fields: Any) -> RunResult:
-        return edit(self.tree, self.run.id, lambda run: replace(run, **fields))
+    def place(self, index: int) -> str:
+        return f"{self.run.id}/{index + 1}"
 
-    def replace_turn(self, index: int, **fields: Any) -> RunResult:
-        return edit(self.tree, self.run.id, lambda run: edit_turn(run, index, **fields))
+    def tell(self, kind: str, index: int, **fields: Any) -> Mutation:
+        """Another run, with the change at a turn; negative = from its end."""
+        place = self.place(index % len(self.run.log))
+        return Mutation(edit(self.tree, self.run.id, **fields), (kind, place, place))
 
-    def replace_exchanges(self, **fields: Any) -> RunResult:
-        return self.replace_run(exchanges=tuple(replace(e, **fields) for e in self.run.exchanges))
+    def tell_turn(self, kind: str, index: int, **fields: Any) -> Mutation:
+        """Another turn, with the change there."""
+        log = put(self.run.log, index, replace(self.run.log[index], **fields))
+        return self.tell(kind, index, log=log)
 
     def some_call(self) -> tuple[int, int]:
         """Positions of a turn and of a call in it that is not a child."""
-        self.needs(lambda run: len(run.log) > 1)
+        self.choose(lambda run: len(run.log) > 1)
         index = self.chance.choice(self.turns)
         calls = self.run.log[index].calls
         return index, self.chance.choice([n for n, c in enumerate(calls) if c.name != "call_agent"])
 
 
-def put(items: Sequence[Any], at: int, item: Any) -> tuple[Any, ...]:
-    return (*items[:at], item, *items[at + 1 :])
-
-
 def said(m: Mutator) -> Mutation:
-    m.needs(lambda run: len(run.log) > 1)
-    index = m.chance.choice(m.turns)
-    new = m.replace_turn(index, text=m.run.log[index].text.replace(" ", " quite ", 1))
-    return Mutation(new, [("said", m.at(index), m.at(index))])
+    index, _ = m.some_call()
+    return m.tell_turn("said", index, text=m.run.log[index].text.replace(" ", " quite ", 1))
 
 
 def arguments(m: Mutator) -> Mutation:
     index, at = m.some_call()
     calls = m.run.log[index].calls
     call = replace(calls[at], arguments={"path": "elsewhere.md", "depth": 3})
-    new = m.replace_turn(index, calls=put(calls, at, call))
-    return Mutation(new, [("arguments", m.at(index), m.at(index))])
+    return m.tell_turn("arguments", index, calls=put(calls, at, call))
 
 
 def result(m: Mutator) -> Mutation:
     index, at = m.some_call()
     results = m.run.log[index].results
     other = replace(results[at], content=results[at].content + " and so on")
-    new = m.replace_turn(index, results=put(results, at, other))
-    return Mutation(new, [("result", m.at(index), m.at(index))])
+    return m.tell_turn("result", index, results=put(results, at, other))
+
+
+NEW = ToolCall("new", "web_search", {"query": "weather tomorrow"})
 
 
 def more_calls(m: Mutator) -> Mutation:
     index, at = m.some_call()
     turn = m.run.log[index]
-    call = ToolCall("new", "web_search", {"query": "weather tomorrow"})
-    new = m.replace_turn(
-        index, calls=(*turn.calls[:at], call, *turn.calls[at:]),
+    return m.tell_turn(
+        "call", index, calls=(*turn.calls[:at], NEW, *turn.calls[at:]),
         results=(*turn.results[:at], ToolResult("new", "rain"), *turn.results[at:]),
     )  # fmt: skip
-    return Mutation(new, [("call", m.at(index), m.at(index))])
 
 
 def more_turns(m: Mutator) -> Mutation:
     index = m.chance.randrange(len(m.run.log))
-    call = ToolCall("new", "web_search", {"query": "weather tomorrow"})
-    turn = Turn(0, "Let me look.", (call,), (ToolResult("new", "rain"),), "", Usage())
+    turn = Turn(0, "Let me look.", (NEW,), (ToolResult("new", "rain"),), "", Usage())
     log = (*m.run.log[:index], turn, *m.run.log[index:])
-    exchanges = (*m.run.exchanges, m.run.exchanges[-1])
-    return Mutation(m.replace_run(log=log, exchanges=exchanges), [("turn", None, m.at(index))])
+    made = m.tell("turn", index, log=log, exchanges=(*m.run.exchanges, m.run.exchanges[-1]))
+    return made._replace(change=("turn", None, m.place(index)))
 
 
 def fewer_turns(m: Mutator) -> Mutation:
-    m.needs(lambda run: len(run.log) > 1)
-    index = m.chance.choice(m.turns)
+    index, _ = m.some_call()
     ids = {call.id for call in m.run.log[index].calls}
-    new = m.replace_run(
-        log=m.run.log[:index] + m.run.log[index + 1 :], exchanges=m.run.exchanges[:-1],
+    made = m.tell(
+        "turn", index, log=m.run.log[:index] + m.run.log[index + 1 :],
+        exchanges=m.run.exchanges[:-1],
         children=tuple(c for c in m.run.children if c.call_id not in ids),
     )  # fmt: skip
-    return Mutation(new, [("turn", m.at(index), None)])
+    return made._replace(change=("turn", m.place(index), None))
 
 
 def order(m: Mutator) -> Mutation:
-    m.needs(lambda run: any(len(turn.calls) > 1 for turn in run.log))
+    m.choose(lambda run: any(len(turn.calls) > 1 for turn in run.log))
     index = m.chance.choice([n for n in m.turns if len(m.run.log[n].calls) > 1])
     turn = m.run.log[index]
-    new = m.replace_turn(
-        index, calls=(*turn.calls[1:], turn.calls[0]), results=(*turn.results[1:], turn.results[0])
-    )
-    return Mutation(new, [("order", m.at(index), m.at(index))])
+    calls, results = (*turn.calls[1:], turn.calls[0]), (*turn.results[1:], turn.results[0])
+    return m.tell_turn("order", index, calls=calls, results=results)
 
 
 def of_request(kind: str, **fields: Any) -> Callable[[Mutator], Mutation]:
-    return lambda m: Mutation(m.replace_exchanges(**fields), [(kind, m.at(0), m.at(0))])
+    return lambda m: m.tell(
+        kind, 0, exchanges=tuple(replace(one, **fields) for one in m.run.exchanges)
+    )
 
 
-def of_run(kind: str, **fields: Any) -> Callable[[Mutator], Mutation]:
-    def mutate(m: Mutator) -> Mutation:
-        return Mutation(m.replace_run(**fields), [(kind, m.at(0), m.at(0))])
-
-    return mutate
-
-
-def at_end(kind: str, **fields: Any) -> Callable[[Mutator], Mutation]:
-    def mutate(m: Mutator) -> Mutation:
-        place = m.at(len(m.run.log) - 1)
-        return Mutation(m.replace_run(**fields), [(kind, place, place)])
-
-    return mutate
+def at_turn(index: int, kind: str, **fields: Any) -> Callable[[Mutator], Mutation]:
+    return lambda m: m.tell(kind, index, **fields)
 
 
 def answer(m: Mutator) -> Mutation:
-    m.needs(lambda run: run.id != "0")
-    index = len(m.run.log) - 1
-    run = edit_turn(replace(m.run, text="Nothing at all"), index, text="Nothing at all")
-    new = edit(m.tree, m.run.id, lambda _: run)
-    return Mutation(new, [("answer", m.at(index), m.at(index))])
+    m.choose(lambda run: run.id != "0")
+    log = put(m.run.log, -1, replace(m.run.log[-1], text="Nothing at all"))
+    return m.tell("answer", -1, text="Nothing at all", log=log)
 
 
 def task(m: Mutator) -> Mutation:
-    child = m.needs(lambda run: run.id != "0")
-    id, told = child.id.rpartition(".")[0], f"{child.task} and hurry"
-    tree = m.replace_run(task=told, prompt=f"Task: {told}")
-    parent = next(run for run in tree.walk() if run.id == id)
+    child = m.choose(lambda run: run.id != "0")
+    told = f"{child.task} and hurry"
+    m.tree, _ = m.tell("prompt", 0, task=told, prompt=f"Task: {told}")
+    parent = child.id.rpartition(".")[0]
+    m.run = next(run for run in m.tree.walk() if run.id == parent)
     [(index, at)] = [
         (n, k)
-        for n, turn in enumerate(parent.log)
+        for n, turn in enumerate(m.run.log)
         for k, call in enumerate(turn.calls)
         if call.id == child.call_id
     ]
-    calls = parent.log[index].calls
+    calls = m.run.log[index].calls
     call = replace(calls[at], arguments={**calls[at].arguments, "task": told})
-    new = edit(tree, id, lambda run: edit_turn(run, index, calls=put(calls, at, call)))
-    place = f"{id}/{index + 1}"
-    return Mutation(new, [("arguments", place, place)])
+    return m.tell_turn("arguments", index, calls=put(calls, at, call))
 
 
 MUTATIONS: Mapping[str, Callable[[Mutator], Mutation]] = {
@@ -306,14 +277,14 @@ MUTATIONS: Mapping[str, Callable[[Mutator], Mutation]] = {
     "params": of_request("params", params={"temperature": 0.9, "max_tokens": 900}),
     "tools": of_request("tools", tools=TOOLS[:2]),
     "output": of_request("output", output={"type": "object"}),
-    "agent": of_run("agent", agent="stranger"),
-    "model": of_run("model", model="script/y"),
-    "prompt": of_run("prompt", prompt="Something else"),
-    "pictures": of_run("pictures", pictures=(FIRST,)),
+    "agent": at_turn(0, "agent", agent="stranger"),
+    "model": at_turn(0, "model", model="script/y"),
+    "prompt": at_turn(0, "prompt", prompt="Something else"),
+    "pictures": at_turn(0, "pictures", pictures=(FIRST,)),
     "task": task,
     "answer": answer,
-    "data": at_end("data", data={"total": 3}),
-    "status": at_end("status", status="timeout", error="timeout after 2s"),
-    "warnings": at_end("warnings", warnings=("the token limit cut the reply",)),
+    "data": at_turn(-1, "data", data={"total": 3}),
+    "status": at_turn(-1, "status", status="timeout", error="timeout after 2s"),
+    "warnings": at_turn(-1, "warnings", warnings=("the token limit cut the reply",)),
 }
 """Name → what makes it."""

@@ -25,9 +25,7 @@ pytestmark = pytest.mark.req("E-5")
 RIGHT, WRONG = "right", "no"
 
 
-def make_grid(
-    answers: Mapping[str, Sequence[str]], inputs: Any, right: str = "right", repeats: int = 1
-) -> Grid:
+def make_grid(answers: Mapping[str, Sequence[str]], inputs: Any, repeats: int = 1) -> Grid:
     """A grid whose variants answer each input, and each repeat of it, as their list says."""
     for name, said in answers.items():
         left = list(said)
@@ -42,7 +40,7 @@ def make_grid(
     for repeat, row, column in product(range(repeats), range(len(rows)), range(len(answers))):
         variant = grid.choices[column]
         result = axe_nb.run(variant.agent, f"Do {rows[row]['input']}", display=False)
-        passed = right in result.text
+        passed = RIGHT in result.text
         run = GridRun(
             input=grid.inputs[row], variant=variant.label, repeat=repeat + 1, result=result,
             passed=passed, score=float(passed),
@@ -54,14 +52,9 @@ def make_grid(
 @pytest.fixture
 def grid() -> Grid:
     """Two variants on three inputs, twice."""
-    return make_grid(
-        {
-            "old": [RIGHT, WRONG, WRONG, RIGHT, RIGHT, WRONG],
-            "new": [RIGHT, RIGHT, WRONG, WRONG, RIGHT, WRONG],
-        },
-        ["a", "b", "c"],
-        repeats=2,
-    )
+    old = [RIGHT, WRONG, WRONG, RIGHT, RIGHT, WRONG]
+    new = [RIGHT, RIGHT, WRONG, WRONG, RIGHT, WRONG]
+    return make_grid({"old": old, "new": new}, ["a", "b", "c"], repeats=2)
 
 
 def test_a_square_is_found_by_numbers_and_labels(grid: Grid) -> None:
@@ -146,12 +139,9 @@ def test_the_page_says_what_passed_and_opens_each_run(grid: Grid) -> None:
     assert page["text/html"].count("<details") >= 3 + 12
     assert show_grid(grid) == page
     assert str(grid) == page["text/plain"]
-
-
-def test_a_grid_that_still_runs_says_nothing_of_which_is_better(grid: Grid) -> None:
-    page = show_grid(grid, note="3 of 12 runs")
-    assert page["text/plain"].startswith("3 of 12 runs\n   variant")
-    assert "better" not in page["text/html"]
+    running = show_grid(grid, note="3 of 12 runs")  # says nothing of which is better
+    assert running["text/plain"].startswith("3 of 12 runs\n   variant")
+    assert "better" not in running["text/html"]
 
 
 def test_incomplete_runs_have_a_column_and_the_first_failure_its_place() -> None:
@@ -242,7 +232,9 @@ def test_a_file_that_is_no_grid_is_told(tmp_path: Path, line: str, told: str) ->
         axe_nb.load(tmp_path / "g.jsonl")
 
 
-def test_secrets_are_not_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_are_neither_saved_nor_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MY_API_KEY", "sk-very-secret-12345")
     grid = make_grid({"one": ["sk-very-secret-12345"]}, ["sk-very-secret-12345"])
     grid.save(tmp_path / "g.jsonl")

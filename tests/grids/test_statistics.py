@@ -94,9 +94,6 @@ def test_the_interval_of_a_share_holds_that_of_new_inputs_however_often_each_is_
         held += low <= share <= high
     assert held >= 0.92 * 500
 
-
-def test_repeats_are_no_inputs_and_tell_of_a_single_input_alone() -> None:
-    assert summarize("a", [_repeat(True, 50)] * 2).interval == find_share_interval(2, 2)
     assert summarize("a", [_repeat(True, 50)]).interval == find_share_interval(50, 50)
 
 

@@ -49,15 +49,10 @@ class Kernel:
     ) -> list[Output]:
         """The cell's outputs in order: message type and content of each.
 
-        Args:
-            code: the cell.
-            live: whether a person sits in front of it, who could answer `input()`.
-            interrupt_after: seconds after which the kernel is interrupted; twice where the cell
-                goes on for five seconds more.
-            answers: what the person types, one after another, where the cell asks.
+        If it is `live`, a person sits in front of it, who types `answers`. The kernel is
+        interrupted after so many seconds, and again where the cell goes on for five more.
         """
-        typed = iter(answers)
-        self.asked: list[str] = []
+        typed, self.asked = iter(answers), list[str]()
         self.cell = asked = self._client.execute(code, allow_stdin=live)
         outputs: list[Output] = []
         started = time.monotonic()
@@ -68,8 +63,11 @@ class Kernel:
                 interrupt_after = late + 5.0
                 self.interrupted_at = self.interrupted_at or time.monotonic()
                 self._manager.interrupt_kernel()
-            if live:
-                self._answer(typed)
+            if live:  # the next answer, if the cell has asked and there is one
+                with contextlib.suppress(queue.Empty, StopIteration):
+                    question = self._client.get_stdin_msg(timeout=0)
+                    self.asked.append(question["content"]["prompt"])
+                    self._client.input(next(typed))
             try:
                 message = self._client.get_iopub_msg(timeout=0.02)
             except queue.Empty:
@@ -81,17 +79,12 @@ class Kernel:
                 self.idle_at = time.monotonic()
                 self.payload = self._reply(asked).get("payload", [])
                 return outputs
-            if kind not in ("status", "execute_input"):
-                _append(outputs, {"type": kind, **content})
+            last = outputs[-1] if outputs else {}
+            if kind == last.get("type") == "stream" and content["name"] == last["name"]:
+                last["text"] += content["text"]  # as front ends do
+            elif kind not in ("status", "execute_input"):
+                outputs.append({"type": kind, **content})
         raise TimeoutError(f"the cell did not end within {LONGEST_CELL} s: {code[:80]}")
-
-    def _answer(self, typed: Iterator[str]) -> None:
-        """Types the next answer, if the cell has asked and there is one."""
-        with contextlib.suppress(queue.Empty):
-            question = self._client.get_stdin_msg(timeout=0)
-            self.asked.append(question["content"]["prompt"])
-            with contextlib.suppress(StopIteration):
-                self._client.input(next(typed))
 
     def later(self, seconds: float) -> list[Output]:
         """What comes on its own within the time, each with the cell that it is said of."""
@@ -123,23 +116,11 @@ class Kernel:
         return "\n".join(texts)
 
     def complete(self, code: str, at: int | None = None) -> list[str]:
-        """What Tab offers at the end of the code, or after `at` characters of it.
-
-        Each offer is the text up to the cursor with the offered word in its place.
-        """
+        """The text up to the cursor (default: the end) with each word that Tab offers there."""
         at = len(code) if at is None else at
         content = self._reply(self._client.complete(code, at))
         start = content["cursor_start"]
         return [code[:start] + match for match in content["matches"]]
-
-
-def _append(outputs: list[Output], new: Output) -> None:
-    """Adds an output as a front end does: what goes on writing to a stream is one text."""
-    last = outputs[-1] if outputs else {}
-    if new["type"] == last.get("type") == "stream" and new["name"] == last["name"]:
-        last["text"] += new["text"]
-    else:
-        outputs.append(new)
 
 
 UNLOAD = """\

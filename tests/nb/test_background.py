@@ -87,13 +87,9 @@ def test_cancelling_keeps_what_was_done(watched: Kernel) -> None:
     watched.run("%%axe never --bg -o job\ngo")
     # ipykernel 6 says of updates in the background that they belong to the latest cell
     *_, error = watched.run("job.result(timeout=0.1)")
-    assert (error["ename"], error["evalue"]) == (
-        "TimeoutError", "never is still running; .cancel() stops it",
-    )  # fmt: skip
-    assert printed(watched.run("job.cancel(); r = job.result(60); print(r.status, job.done)")) == (
-        "cancelled True\n"
-    )
-    assert printed(watched.run("job.cancel(); print(job)")).startswith("<never: cancelled;")
+    assert error["evalue"] == "never is still running; .cancel() stops it"
+    stopped = watched.run("job.cancel(); r = job.result(60); print(r.status, job.done, job)")
+    assert printed(stopped).startswith("cancelled True <never: cancelled;")
     watched.run("%%axe never -c -m script/echo -o again\nand now?")
     assert text(watched.run("print(again.text)")) == "You said: and now?\n"
 
@@ -103,9 +99,7 @@ def test_what_is_wrong_beforehand_is_an_error_of_the_cell(watched: Kernel) -> No
         ("%%axe nobody --bg\nhi", "agent config not found: nobody"),
         ("%%axe echo --bg\n{{ nobody }}", 'unknown name "nobody" in {{ nobody }} (line 2)'),
         ("%%axe echo --bg -c\nhi", 'nothing to continue: agent "echo" has not run in this session'),
-        ("%%axe echo --bg --json\nhi", "--bg and --json cannot be combined"),
         ("%%axe echo --bg -v\nhi", "--bg and --verbose cannot be combined"),
-        ("%%axe echo --bg -q\nhi", "--bg and --quiet cannot be combined"),
         ("%%axe echo --bg --raises error\nhi", "--bg and --raises cannot be combined"),
     ):
         [error] = watched.run(cell)
@@ -115,11 +109,8 @@ def test_what_is_wrong_beforehand_is_an_error_of_the_cell(watched: Kernel) -> No
 def test_headless_it_runs_in_the_foreground_with_the_same_handle(cells: Kernel) -> None:
     [plain] = cells.run("%%axe echo\nhi")
     [shown] = cells.run("%%axe echo --bg -o job\nhi")
-    assert shown["type"] == "display_data"
-    assert shown["data"] == plain["data"]
+    assert (shown["type"], shown["data"]) == ("display_data", plain["data"])
     assert text(cells.run("print(job.done, job.result().text)")) == "True You said: hi\n"
-    [error] = cells.run("%%axe nobody --bg\nhi")
-    assert error["evalue"] == "agent config not found: nobody"
     *_, error = cells.run("%%axe never --bg -o job\nhi", interrupt_after=1.5)
     assert error["ename"] == "KeyboardInterrupt"
     assert cells.run("%axe run echo --bg -o job -p hi")[0]["data"] == plain["data"]

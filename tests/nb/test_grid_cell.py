@@ -95,16 +95,13 @@ def test_a_cell_takes_budgets_and_executors_as_maps_do(cells: Kernel) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("line", "told"),
-    [
-        ("hasty --inputs citys", 'no variable "citys"\ndid you mean "cities"?'),
-        ("hasty --inputs cities --score wrong", '--score: no variable "wrong"'),
-        ("--inputs cities", "no agent: name one, or name models with -m"),
-        ("hasty --inputs cities --repeats 0", "repeats takes a positive whole number, not 0"),
-        ("hasty --inputs words", "not a .csv or .jsonl file"),
-    ],
-)
-def test_a_mistake_is_told(cells: Kernel, line: str, told: str) -> None:
-    [error] = cells.run(f"%%axe_grid {line}\nOf {{{{ city }}}}")
-    assert told in text([error])
+def test_a_mistake_is_told(cells: Kernel) -> None:
+    for line, told in {
+        "hasty --inputs citys": 'no variable "citys"\ndid you mean "cities"?',
+        "hasty --inputs cities --score wrong": '--score: no variable "wrong"',
+        "--inputs cities": "no agent: name one, or name models with -m",
+        "hasty --inputs cities --repeats 0": "repeats takes a positive whole number, not 0",
+        "hasty --inputs words": "not a .csv or .jsonl file",
+    }.items():
+        [error] = cells.run(f"%%axe_grid {line}\nOf {{{{ city }}}}")
+        assert told in text([error])

@@ -136,14 +136,9 @@ def test_a_mistake_is_an_error_of_the_cell_with_what_was_meant(cells: Kernel) ->
         ("%axe lits", "UsageError", 'did you mean "list"?'),
         ("%axe nonsense", "UsageError", "known commands: run, list, show, init, edit, tools, tru"),
         ("%axe echo hi", "UsageError", "start a cell with %%axe echo and put the prompt below it"),
-        ("%axe start", "UsageError", "it is a terminal command: axe-nb start"),
-        ("%axe budget x", "UsageError", "takes US dollars, as in 0.40, not"),
-        ("%axe history --delete last", "UsageError", "takes a whole number, as in 2, not"),
         ("%axe env nothing", "ConfigError", 'cannot read "nothing": No such file'),
-        ("%axe show", "UsageError", "usage: %axe show [--agents-dir D] NAME"),
         ("%axe reset --agent", "UsageError", "did you mean --agents?"),
         ("%axe run", "UsageError", "usage: %axe run "),
-        ("%axe run nobody -p x", "ConfigError", "agent config not found: nobody"),
         ("%axe show 'x", "UsageError", "no closing quotation"),
     ):
         [error] = cells.run(line)
@@ -157,10 +152,7 @@ def test_config_sets_what_holds_where_nothing_is_said_in_cells_and_in_python(
 ) -> None:
     (project / "more").mkdir()
     (project / "more" / "there.toml").write_text('name = "there"\nmodel = "script/echo"\n', "utf-8")
-    cells.run(
-        "import axe_nb\n@axe_nb.script('tools')\n"
-        "def tools(request): return str([t.name for t in request.tools])"
-    )
+    cells.run("import axe_nb")
 
     def said(agent: str = "echo", more: str = "") -> list[str]:
         """What a cell, a line and Python are answered, or the error of the run."""
@@ -186,9 +178,6 @@ def test_config_sets_what_holds_where_nothing_is_said_in_cells_and_in_python(
     cells.run("%config AxeMagics.mode = 'plan'")
     dry = text(cells.run("%%axe lead --dry-run --tools write_file,grep\nhi"))
     assert "--- Tools ---\ngrep\n" in dry
-    streamed = "axe_nb.stream('echo', 'x', model='script/tools', tools=['write_file', 'grep'])"
-    cells.run(f"events = [event async for event in {streamed}]")
-    assert text(cells.run("print(events[-1].result.text)")) == "['grep']\n"
     wrong = text(cells.run("%config AxeMagics.mode = 'yolo'"))
     assert "any of ['', 'plan', 'ask', 'auto']" in wrong
 
@@ -198,37 +187,25 @@ def test_the_help_pages_are_written_from_the_tables(cells: Kernel) -> None:
         "%%axe?": ("{{ expr }} in the body", "usage: %%axe", "-m P/M, --model P/M", "--bg"),
         "%%axe_agent?": ("usage: %%axe_agent [--save] [--dir D] NAME",),
         "%%axe_grid?": ("--repeats N",),
-        "%axe?": ("\n  reset ",),
+        "%axe?": ("\n  reset ", "\n  doctor "),
     }.items():
         cells.run(line)
         assert [part for part in parts if part not in cells.page()] == [], line
-    said = text(cells.run("%axe help"))
-    assert said == text(cells.run("%axe"))
-    assert "\n  doctor " in said
+    assert text(cells.run("%axe help")) == text(cells.run("%axe"))
     about = text(cells.run("%axe help request"))
     assert about.startswith("usage: %axe request [--protocol P] [R@PLACE]\n")
     assert "\n  %axe request review@0.2/3\n" in about
-    [error] = cells.run("%axe help requset")
-    assert 'did you mean "request"' in "\n".join(error["traceback"])
+    assert 'did you mean "request"' in text(cells.run("%axe help requset"))
 
 
-@pytest.mark.req("D-60", "D-61")
-def test_keys_are_read_from_a_file_and_runs_are_in_the_history(
-    project: Path, cells: Kernel
-) -> None:
+@pytest.mark.req("D-60")
+def test_keys_are_read_from_a_file(project: Path, cells: Kernel) -> None:
     (project / ".env").write_text("OPENAI_API_KEY='sk-12345678'\nPATH=/evil\n", "utf-8")
     said = text(cells.run("%axe env .env"))
     assert said.startswith("set: OPENAI_API_KEY\nrefused, because a file sets only keys and ")
     assert said.endswith("use %env NAME=VALUE, or set it before the kernel starts\n")
     assert "OPENAI_API_KEY     set\n" in text(cells.run("%axe env"))
-    cells.run("import os; os.environ['AXE_NB_HISTORY'] = '1'")
-    for prompt in ("first words", "second words"):
-        cells.run(f"%%axe -m script/echo -q\n{prompt}")
-    assert "first words" in text(cells.run("%axe history"))
-    assert text(cells.run("%axe history --delete 1")) == "run 1 deleted from the history\n"
-    left = text(cells.run("%axe history"))
-    assert "second words" in left
-    assert "first words" not in left
+    assert "sk-12345678" not in text(cells.run("%axe env"))
 
 
 @pytest.mark.req("D-81")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from axe_nb.cell_display.answer import PACE, LiveAnswer
+from axe_nb.cell_display.answer import LiveAnswer
 from axe_nb.events import RetryScheduled, RunFinished, RunStarted, TurnFinished, TurnStarted
 from axe_nb.messages import ToolCall, Usage
 from axe_nb.views.html import page
 from axe_nb.views.markdown import render
 from axe_nb.views.transcript import Transcript
 from tests.views.runs import done
-from tests.views.test_draft import begun, delta
+from tests.views.test_live import begun, delta
 
 
 def told(transcript: Transcript) -> tuple[str, bool]:
@@ -57,36 +57,6 @@ def test_of_a_long_answer_the_page_has_what_stands_there_at_the_end_and_its_last
     assert len(end) <= 500 + 50
     transcript.apply(finished(text), 0.0)
     assert "".join(blocks) in page(transcript.whole, "r")["text/html"]
-
-
-def test_a_long_answer_is_rendered_less_and_less_often_and_at_last_whole() -> None:
-    transcript = begun(delta("A list:\n"))
-    answer, read, now = LiveAnswer(transcript.whole), 0, 0.0
-    for number in range(400):
-        transcript.apply(delta(f"- item {number} of a long list, all of it one block\n"), now)
-        now += 0.1
-        before = answer.blocks
-        answer.update(now)
-        shown = transcript.whole.turns[0].text_so_far[:20_000]
-        read += len(shown) if answer.blocks != before else 0
-    assert read <= PACE * now * 1.1
-    assert answer.owes(now + 1)
-    assert not answer.owes(0.0)
-    text = str(transcript.whole.turns[0].draft.text)  # type: ignore[union-attr]
-    answer.update(now, is_over=True)
-    assert "".join(answer.blocks).startswith(render(text[:20_000].strip("\n")))
-    assert not answer.owes(now + 1)
-
-
-@pytest.mark.parametrize("text", ["Half of *an* answ", ""])
-def test_the_text_of_a_turn_that_failed_is_what_the_run_says_at_its_end(text: str) -> None:
-    transcript = begun(delta("Half of *an* answ"))
-    answer = LiveAnswer(transcript.whole)
-    answer.update(0.0)
-    result = done(status="error", text=text, error="server: gone")
-    transcript.apply(RunFinished("0", result), 0.0)
-    answer.update(0.1, is_over=True)
-    assert "".join(answer.blocks) == (render(text) if text else "")
 
 
 @pytest.mark.req("D-65")

@@ -65,10 +65,9 @@ def test_a_failure_is_a_real_error_of_at_most_three_lines(cells: Kernel) -> None
         ("%%axe nobody\nhi", "ConfigError", "agent config not found: nobody"),
         ("%%axe typo\nhi", "ConfigError", 'unknown key "system_promt" (line 3)'),
         ("%%axe echo hi there\nx", "UsageError", "the prompt is the body of the cell"),
-        ("%%axe echo --timeout none\nhi", "UsageError", "argument --timeout: takes seconds"),
-        ("%%axe\nhi", "UsageError", "AGENT"),
-        ("%%axe echo --colour red\nhi", "UsageError", "--colour"),
-        ("%%axe echo -m nowhere\nhi", "ConfigError", 'invalid model format "nowhere"'),
+        ("%%axe\nhi", "UsageError", "required: AGENT, or -m for a model without an agent"),
+        ("%axe run {''} -p hello -m script/echo", "ConfigError", 'invalid agent name ""'),
+        ("%%axe What -m script/echo\nis this?", "ConfigError", "agent config not found: What"),
         ("%%axe echo -m openai/gpt\nhi", "ConfigError", "OPENAI_API_KEY"),
         (
             "%%axe echo\n{{ nobody }}",
@@ -94,13 +93,11 @@ def test_the_tree_stays_above_the_error_of_a_failed_run(cells: Kernel) -> None:
 
 
 def test_raises_makes_the_expected_end_a_success(cells: Kernel) -> None:
-    [shown] = cells.run("%%axe broken --raises error\nhi")
-    assert shown["type"] == "display_data"
-    assert [o["type"] for o in cells.run("%%axe broken --raises provider\nhi")] == ["display_data"]
-    [said] = cells.run("%%axe nobody --raises config\nhi")
-    assert said == {
-        "type": "stream", "name": "stdout", "text": "ConfigError: agent config not found: nobody\n",
-    }  # fmt: skip
+    for status in ("error", "provider"):
+        [shown] = cells.run(f"%%axe broken --raises {status}\nhi")
+        assert shown["type"] == "display_data"
+    said = text(cells.run("%%axe nobody --raises config\nhi"))
+    assert said == "ConfigError: agent config not found: nobody\n"
     *_, error = cells.run("%%axe echo --raises timeout\nhi")
     assert error["evalue"] == "the run ended with status completed, expected timeout (--raises)"
 
@@ -121,18 +118,11 @@ def test_json_verbose_dry_run_and_quiet_print_text(cells: Kernel) -> None:
     [line] = cells.run("%%axe lead --json\nhi")
     assert json.loads(line["text"])["content"] == "Both have been asked."
     said = text(cells.run("%%axe lead -v\nhi"))
-    for wanted in (
-        "Model:    script/lead",
-        "[turn 1] Sending request (1 messages, 0 tool calls pending)",
-        '[sub-agent] Calling "echo" (depth 1) with task: one\n',
-        '[sub-agent] "broken" failed: overloaded: the server is too busy (Overloaded)',
-        "[turn 2] Sending request (3 messages, 2 tool calls pending)",
-        "(cumulative)",
-    ):
-        assert wanted in said
+    assert "[turn 1] Sending request (1 messages, 0 tool calls pending)" in said
+    assert '[sub-agent] "broken" failed: overloaded: the server is too busy (Overloaded)' in said
+    assert "(cumulative)" in said
     assert "=== Dry Run ===" in text(cells.run("%%axe lead --dry-run\nhi"))
-    [quiet] = cells.run("%%axe lead -q\nhi")
-    assert quiet["data"]["text/plain"] == "Both have been asked."
+    assert text(cells.run("%%axe lead -q\nhi")) == "Both have been asked."
     blank = text(cells.run("%%axe echo\n   "))
     assert "You said: Execute the task described in your instructions." in blank
 
@@ -186,33 +176,22 @@ def test_the_magics_are_there_once_the_package_is_imported(
         assert text(cells.run("%%axe -m script/mirror -q\nhi")) == "It mirrors"
 
 
-def test_neither_agent_nor_model_is_an_error_with_the_usage(cells: Kernel) -> None:
-    said = text(cells.run("%%axe -q\nhello"))
-    assert "required: AGENT, or -m for a model without an agent" in said
-    assert "%%axe" in said
-    assert "[AGENT]" in said
-    said = text(cells.run("name = ''\n%axe run {name} -p hello -m script/echo"))
-    assert 'invalid agent name ""' in said
-    said = text(cells.run("%%axe What -m script/echo\nis this?"))
-    assert "to ask the model without an agent, give the prompt as -p TEXT, as the body of" in said
-
-
 def test_a_cell_defines_an_agent_with_variables_and_another_sets_them(cells: Kernel) -> None:
-    toml = (
+    cells.run("language = 'WRONG'\nimport axe_nb")
+    cells.run("system = axe_nb.script('system')(lambda r: r.system)")
+    cells.run(
         "%%axe_agent poet --save\nmodel = 'script/system'\n"
         "system_prompt = 'In {{ language }} about {{ topic }}.'\n[vars]\nlanguage = 'English'\n"
         "topic = 'rain'"
     )
-    cells.run("language = 'WRONG'\nimport axe_nb")
-    cells.run("system = axe_nb.script('system')(lambda r: r.system)")
-    assert "poet: script/system" in text(cells.run(toml))
     assert "{{ language }}" in Path("axe/agents/poet.toml").read_text("utf-8")
-    assert text(cells.run("%%axe poet -q\nx")) == "In English about rain."
     cells.run('topic = "the {{ sea }}, it\'s -c deep"')
-    said = text(cells.run("%%axe poet -q --var language=French topic=snow\nx"))
-    assert said == "In French about snow."
-    said = text(cells.run("%%axe poet -q --var topic={topic} --var language=Latin\nx"))
-    assert said == "In Latin about the {{ sea }}, it's -c deep."
+    for options, said in {
+        "": "In English about rain.",
+        "--var language=French topic=snow": "In French about snow.",
+        "--var topic={topic} --var language=Latin": "In Latin about the {{ sea }}, it's -c deep.",
+    }.items():
+        assert text(cells.run(f"%%axe poet -q {options}\nx")) == said
     assert "language=English, topic=rain" in text(cells.run("%axe show poet"))
 
 

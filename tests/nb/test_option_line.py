@@ -90,18 +90,16 @@ def cells(kernel: Kernel) -> Kernel:
     return kernel
 
 
-@pytest.mark.parametrize(
-    "cell",
-    [
+def test_a_models_text_sets_no_options_in_a_kernel(cells: Kernel) -> None:
+    for cell in (
         '%axe run second -o s -p "{r.text}"',
         '%axe run second -o s "$r.text"',
         "def f(value):\n    %axe run second -o s {value}\nf(r.text);",
         "get_ipython().run_line_magic('axe', 'run second -o s -p \"{r.text}\"');",
-    ],
-)
-def test_a_models_text_sets_no_options_in_a_kernel(cells: Kernel, cell: str) -> None:
-    cells.run(cell)
-    assert text(cells.run("print(s.text)")) == 'x" --mode auto --tools run_command "y []\n'
+    ):
+        cells.run(cell)
+        said = text(cells.run("print(s.text); del s"))
+        assert said == 'x" --mode auto --tools run_command "y []\n'
 
 
 def test_cell_magics_split_their_lines_first_too(cells: Kernel) -> None:

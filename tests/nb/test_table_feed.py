@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.nb.kernels import WIDGET, Kernel, Output, kinds, shown, text
+from tests.nb.kernels import WIDGET, Kernel, Output, shown
 
 pytestmark = pytest.mark.req("E-5")
 
@@ -77,23 +77,6 @@ def test_only_what_changed_is_sent_and_all_again_now_and_then(cells: Kernel) -> 
     cells.run("table.time = real")
 
 
-def test_under_a_jupyter_server_the_output_is_a_readable_table(served: Kernel) -> None:
-    outputs = served.run(FEED)
-    [mark] = [
-        o["data"]["state"]["mark"]
-        for o in outputs
-        if o["type"] == "comm_open" and "mark" in o["data"]["state"]
-    ]
-    marked = {"text/html": f"<div class='{mark}'><b>whole</b></div>", "text/plain": "whole"}
-    assert shown(outputs) == [marked]
-    outputs = served.run("update(0.1, 'head 2', 'one', 'two')\nupdate(1.6, 'head 3', 'one', 'two')")
-    assert told(outputs) == [{"0": "head 2"}, ["head 3", "one", "two"]]
-    assert shown(outputs) == [marked], "what is saved or loaded anew is of now"
-    assert shown(served.run("feed.finish(''); table.time = real")) == [
-        {"text/html": "<b>whole</b>", "text/plain": "twin"}
-    ]
-
-
 GRID = """
 import asyncio, axe_nb
 
@@ -126,21 +109,3 @@ def test_a_grid_that_fills_is_fed_by_rows_and_ends_as_one_that_no_one_watched(
     cells.run("os.environ['AXE_NB_DISPLAY'] = 'static'")
     [headless] = cells.run(GRID, live=True)
     assert shown(outputs)[-1] == headless["data"]
-
-
-FAILS = f"""
-import ipywidgets
-
-def fail(*args, **kwargs):
-    raise RuntimeError("no front end")
-
-kept, ipywidgets.Widget.send = ipywidgets.Widget.send, fail
-{GRID}
-ipywidgets.Widget.send = kept
-"""
-
-
-def test_a_front_end_that_fails_does_not_touch_the_grid(cells: Kernel) -> None:
-    outputs = cells.run(FAILS, live=True)
-    assert "error" not in kinds(outputs), text(outputs)
-    assert "4 inputs × 1 variant" in shown(outputs)[-1]["text/plain"]

@@ -12,7 +12,6 @@ from typing import Any
 import nbformat
 import pytest
 
-from axe_nb.cli import main
 from axe_nb.testing.check import find_failure, find_problems, make_environment, run_headless
 from axe_nb.testing.lesson import exercise_of
 from tests.lessons import FOLDER, SOLVED
@@ -143,24 +142,3 @@ def test_one_line_has_a_model_behind_a_server_answer_the_whole_course(folder: Pa
         ]
         skipped += "".join(printed).count("not checked, as openai/tutor chooses its own words")
     assert skipped >= 10
-
-
-def test_a_solved_and_an_unsolved_submission_of_a_lesson_are_marked(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COURSE_MODEL", "openai/gpt-5")  # marking keeps the scripts
-    lesson = folder / "10_capstone.ipynb"
-    unsolved = nbformat.read(lesson, 4)
-    sources = {cell.id: cell.source for cell in nbformat.read(SOLVED[9], 4).cells}
-    solved = deepcopy(unsolved)
-    for cell in solved.cells:
-        cell.source = sources[cell.id]
-    (folder.parent / "all").mkdir()
-    nbformat.write(solved, folder.parent / "all" / "ada.ipynb")
-    nbformat.write(unsolved, folder.parent / "all" / "ben.ipynb")
-    assert main(["lesson", str(lesson), "--check", str(folder.parent / "all")]) == 0
-    shown = capsys.readouterr().out
-    ada, ben = (line.split() for line in shown.splitlines()[1:3])
-    assert ada == ["ada", *["passed"] * 6, "6", "of", "6"]
-    assert ben == ["ben", *["failed"] * 6, "0", "of", "6"]
-    assert "ben, lead: it may call []: name the purser, under sub_agents" in shown

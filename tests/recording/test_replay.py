@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import threading
 import time
@@ -16,7 +15,7 @@ import pytest
 import axe_nb
 from axe_nb import Agent, ProviderError, Request, Retry, RunResult, call, script, script_server
 from axe_nb.engine.person import ApprovalRequest, Decision
-from axe_nb.events import Event, TextDelta
+from axe_nb.events import RunFinished, TextDelta
 from axe_nb.recording.cassette import Cassette
 from axe_nb.scripting.rules import Fault
 from axe_nb.scripting.wire import Protocol
@@ -124,31 +123,25 @@ def test_an_interrupted_tree_replays_as_it_was() -> None:
 
     define()
     axe_nb.define(Agent(name="lead", model="openai/lead", sub_agents=("one",)))
-    with script_server("openai"), axe_nb.cassette("one.axe", "record"):
+
+    async def run(*, interrupts: bool) -> RunResult:
         handle = session.start(RunRequest(agent="lead", prompt="go"))
-
-        def stop() -> None:
-            waiting.wait(10)
-            time.sleep(0.2)
+        task = asyncio.create_task(handle.execute(lambda event: None))
+        if interrupts:
+            await asyncio.to_thread(waiting.wait, 10)
+            await asyncio.sleep(0.2)
             handle.cancel()
+        await asyncio.wait([task])
+        assert handle.finished
+        return handle.finished
 
-        thread = threading.Thread(target=stop)
-        thread.start()
-        first = asyncio.run(_settle(handle))
-        thread.join()
+    with script_server("openai"), axe_nb.cassette("one.axe", "record"):
+        first = asyncio.run(run(interrupts=True))
     assert first.status == "cancelled"
     with axe_nb.cassette("one.axe", "replay"):
-        handle = session.start(RunRequest(agent="lead", prompt="go"))
-        again = asyncio.run(_settle(handle))
+        again = asyncio.run(run(interrupts=False))
     assert without_times(again) == without_times(first)
     assert again.messages == first.messages
-
-
-async def _settle(handle: Any) -> RunResult:
-    with contextlib.suppress(asyncio.CancelledError):
-        await handle.execute(lambda event: None)
-    result: RunResult = handle.finished
-    return result
 
 
 @every_protocol
@@ -164,19 +157,18 @@ def test_a_stream_replays_piece_by_piece(is_cut: bool, protocol: Protocol) -> No
 
     define(protocol)
 
-    async def watch() -> list[Event]:
-        return [event async for event in axe_nb.stream("one", "go")]
+    async def watch() -> tuple[str, RunResult]:
+        events = [event async for event in axe_nb.stream("one", "go")]
+        assert isinstance(events[-1], RunFinished)
+        return "".join(e.text for e in events if isinstance(e, TextDelta)), events[-1].result
 
     with script_server(protocol), axe_nb.cassette("one.axe", "record"):
-        first = asyncio.run(watch())
+        said, first = asyncio.run(watch())
     with axe_nb.cassette("one.axe", "replay"):
-        again = asyncio.run(watch())
-    said = [
-        "".join(e.text for e in events if isinstance(e, TextDelta)) for events in (first, again)
-    ]
-    assert said == ["Ganz schön viel 🌍"] * 2
-    assert without_times(again[-1].result) == without_times(first[-1].result)  # type: ignore[union-attr]
-    assert first[-1].result.ok is not is_cut  # type: ignore[union-attr]
+        said_again, again = asyncio.run(watch())
+    assert said == said_again == "Ganz schön viel 🌍"
+    assert without_times(again) == without_times(first)
+    assert first.ok is not is_cut
 
 
 @pytest.mark.req("D-48")

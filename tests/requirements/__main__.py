@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from tests.requirements import Coverage, coverage
+from tests.requirements import coverage
 
 FAMILIES = {
     "A": "call_agent and the core (seed 000)",
@@ -24,19 +24,14 @@ def main(ids: list[str]) -> int:
     """Exit code: 1 where a mark names no row."""
     now = coverage()
     for row in ids:
-        print(
-            f"{row} ({now.rows.get(row, 'no row')}):", *now.named.get(row, ["no test"]), sep="\n   "
-        )
-    return 0 if ids else report(now)
-
-
-def report(now: Coverage) -> int:
+        print(f"{row} ({now.rows.get(row, 'no row')}):")
+        print(*(f"   {place}" for place in now.named.get(row, ["no test"])), sep="\n")
+    if ids:
+        return 0
     for family, title in FAMILIES.items():
-        of_family = [row for row in now.rows if row[0] == family]
+        total = sum(row[0] == family for row in now.rows)
         missing = now.missing(family)
-        print(
-            f"{family}  {title}: {len(of_family) - len(missing)} of {len(of_family)} accounted for"
-        )
+        print(f"{family}  {title}: {total - len(missing)} of {total} accounted for")
         if missing:
             print(f"   named by no test: {' '.join(missing)}")
     for kind, rows in now.exempt.items():

@@ -17,7 +17,7 @@ from axe_nb import ProviderError, Request, Response, RunResult, call
 from axe_nb.agents.user_config import Config
 from axe_nb.engine.make_provider import make
 from axe_nb.events import Event, RunFinished, TextDelta
-from axe_nb.messages import CallIds, Delta, Message, ToolCall, ToolParameter, ToolResult, ToolSpec
+from axe_nb.messages import Delta, Message, ToolCall, ToolParameter, ToolResult, ToolSpec
 from axe_nb.scripting.rules import Fault, functions
 from axe_nb.scripting.server import script_server
 from axe_nb.scripting.wire import Protocol
@@ -171,21 +171,6 @@ def test_a_functions_answer_is_the_same_too(protocol: Protocol) -> None:
     assert seen[0] == seen[1]
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_every_call_of_a_conversation_has_an_id_of_its_own(protocol: Protocol) -> None:
-    axe_nb.script("lead")(lambda request: [axe_nb.call("look"), axe_nb.call("look")])
-    ids, messages = CallIds(), [Message("user", "go")]
-    with script_server(protocol):
-        for _ in range(3):
-            response = send(protocol, Request("lead", tuple(messages), tools=TOOLS))
-            calls = ids.settle(protocol, response.tool_calls)
-            if protocol != "ollama":
-                assert calls == response.tool_calls, "the server's own ids are unique"
-            results = tuple(ToolResult(call.id, "x", name="look") for call in calls)
-            messages += [Message("assistant", "", calls), Message("tool", tool_results=results)]
-    assert len({call.id for message in messages for call in message.tool_calls}) == 6
-
-
 FAULTS = {
     'status = 400\nerror = "bad"': "bad_request: bad",
     'status = 401\nerror = "who are you"': "auth: who are you",
@@ -248,25 +233,6 @@ def test_what_no_script_answers_is_the_same_bad_request(project: Path, protocol:
         assert str(over_the_wire) == str(in_process)
         assert over_the_wire.category == ("rate_limit" if name == "slow" else "bad_request")
         assert over_the_wire.retry_after == in_process.retry_after
-
-
-@pytest.mark.req("D-8")
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_cancelled_request_is_aborted_on_the_wire(project: Path, protocol: Protocol) -> None:
-    (project / "axe" / "scripts" / "slow.toml").write_text('[[rule]]\nerror = "timeout"', "utf-8")
-
-    async def cancelled() -> None:
-        provider = make(provider_of(protocol), Config.load())
-        task = asyncio.create_task(provider.send(Request("slow", (Message("user", "go"),))))
-        assert await asyncio.to_thread(eventually, lambda: server.open_requests == 1)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert await asyncio.to_thread(eventually, lambda: server.aborted == 1)
-
-    with script_server(protocol) as server:
-        asyncio.run(cancelled())
-        assert server.open_requests == 0
 
 
 # ------------------------------------------------------------------------------- runs that stream

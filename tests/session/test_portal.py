@@ -122,26 +122,22 @@ def test_an_interrupt_cancels_a_run_and_waits_for_its_last_words(how: str, handl
 
 
 @pytest.mark.req("D-8")
-def test_a_second_interrupt_is_raised_at_once(handler: object) -> None:
+def test_a_second_interrupt_is_raised_at_once_and_where_they_are_ignored_they_stay_so(
+    handler: object,
+) -> None:
     async def model(_: Request) -> str:
         signal.raise_signal(signal.SIGINT)
         try:
-            await asyncio.sleep(30)
+            await asyncio.sleep(0.12 if is_ignored else 30)
         except asyncio.CancelledError:
             await asyncio.sleep(0.1)
             signal.raise_signal(signal.SIGINT)
-        return "never"
-
-    with pytest.raises(KeyboardInterrupt, match="at once"):
-        watch(model)
-
-
-def test_where_interrupts_are_ignored_they_stay_ignored() -> None:
-    async def model(_: Request) -> str:
-        signal.raise_signal(signal.SIGINT)
-        await asyncio.sleep(0.12)
         return "undisturbed"
 
+    is_ignored = False
+    with pytest.raises(KeyboardInterrupt, match="at once"):
+        watch(model)
+    is_ignored = True
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         assert watch(model).text == "undisturbed"

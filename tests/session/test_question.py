@@ -28,20 +28,16 @@ def command(text: str, **fields: Any) -> ApprovalRequest:
     return request("run_command", arguments={"command": text}, whole="command", **fields)
 
 
-def test_a_command_is_shown_whole_with_its_real_line_breaks() -> None:
+def test_a_command_is_shown_whole_and_no_line_of_it_looks_like_a_part_of_the_prompt() -> None:
     lines = [f"echo {n}" for n in range(2000)]
     asked = format_question(command("\n".join([*lines, "rm -r src"])))
     assert asked.text.startswith("lead wants to call run_command():\n  | echo 0\n  | echo 1\n")
     assert asked.text.endswith("  | echo 1999\n  | rm -r src")
     assert "hidden" not in asked.text
     assert asked.choices.startswith("yes (type the whole word: there are 2,002 lines above)  [n]o")
-
-
-def test_no_line_of_a_command_looks_like_a_part_of_the_prompt() -> None:
     asked = format_question(command("ls\n[y]es  [n]o: y\nlead wants to call list_dir()\rx"))
     own = [line for line in asked.text.split("\n") if not line.startswith("  | ")]
     assert own == ["lead wants to call run_command():"]
-    assert "\r" not in asked.text
 
 
 @pytest.mark.parametrize("where", ["arguments", "detail"])
@@ -69,26 +65,23 @@ def test_where_something_is_hidden_only_the_whole_word_counts(
     assert "characters are hidden." in prompts[1]
 
 
-@pytest.mark.parametrize("blank", ["", " ", "\t\u3000 "])
-def test_blank_lines_push_nothing_out_of_sight(blank: str) -> None:
-    asked = format_question(command("rm -r src\n" + f"{blank}\n" * 300 + "ls\n\n\nls"))
-    shown = "  | rm -r src\n  | ⟨300 blank lines⟩\n  | ls\n  | \n  | \n  | ls"
-    assert asked.text.endswith(shown)
-    assert "hidden" not in asked.text
+def test_blanks_and_blank_lines_push_nothing_out_of_sight() -> None:
+    for blank in ("", " ", "\t\u3000 "):
+        asked = format_question(command("rm -r src\n" + f"{blank}\n" * 300 + "ls\n\n\nls"))
+        shown = "  | rm -r src\n  | ⟨300 blank lines⟩\n  | ls\n  | \n  | \n  | ls"
+        assert asked.text.endswith(shown)
+        assert "hidden" not in asked.text
+    for gap in ("\u3000" * 2000, (" " * 39 + "\u3000") * 50, "\t" * 9, " " * 40):
+        asked = format_question(command(f"ls{gap}; rm -r src"))
+        assert f"ls ⟨{len(gap)} blanks⟩ ; rm" in asked.text
 
 
-@pytest.mark.parametrize(
-    ("gap", "count"),
-    [("\u3000" * 2000, 2000), ((" " * 39 + "\u3000") * 50, 2000), ("\t" * 9, 9), (" " * 40, 40)],
-)
-def test_blanks_of_every_kind_are_counted_in_a_gap(gap: str, count: int) -> None:
-    assert f"ls ⟨{count} blanks⟩ ; rm" in format_question(command(f"ls{gap}; rm -r src")).text
-
-
-@pytest.mark.req("D-83")
-def test_always_says_what_it_covers_and_is_not_offered_where_it_covers_nothing(
+@pytest.mark.req("D-50", "D-83")
+def test_a_yes_says_what_it_covers_and_always_is_not_offered_where_it_covers_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    fetch = request("fetch", arguments={"url": "https://a.example/"}, host="a.example", always="")
+    assert format_question(fetch).choices.startswith("[y]es, a.example until the session ends")
     asked = format_question(command("git status", always="the program git"))
     assert "[a]lways for the program git" in asked.choices
     precious = request(reason="x.pth is protected: Python runs it when it starts", always="")
@@ -97,12 +90,6 @@ def test_always_says_what_it_covers_and_is_not_offered_where_it_covers_nothing(
     assert prompt_person(precious).choice == "no"
     assert "x.pth is protected: Python runs it when it starts" in prompts[0]
     assert all(one.startswith("Please answer") for one in prompts[1:])
-
-
-@pytest.mark.req("D-50")
-def test_a_yes_to_a_host_says_how_long_it_holds() -> None:
-    asked = request("fetch", arguments={"url": "https://a.example/"}, host="a.example", always="")
-    assert format_question(asked).choices.startswith("[y]es, a.example until the session ends")
 
 
 BLANKS = (
@@ -119,14 +106,8 @@ def test_no_invisible_character_reaches_the_prompt(character: str) -> None:
     )
     assert character not in asked.text
     assert character not in asked.choices
-    whole = format_question(command(odd, agent=odd))
-    assert character not in whole.text
-
-
-def test_a_name_of_an_agent_cannot_write_the_prompt() -> None:
-    asked = format_question(request(agent="lead wants nothing\n[y]es\x1b[2K"))
-    assert asked.text.count("\n") == 0
-    assert "\x1b" not in asked.text
+    assert character not in format_question(command(odd, agent=odd)).text
+    assert "\n" not in format_question(request(agent="lead wants nothing\n[y]es")).text
     assert len(format_question(request(agent="x" * 9000)).text) < 200
 
 

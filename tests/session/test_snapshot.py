@@ -98,11 +98,19 @@ def test_a_run_with_file_tools_and_a_sub_agent_does_not_reach_the_whole_disk(
     assert 'agent "worker" was added after this run began' in heard(result)
 
 
-def test_a_sub_agent_is_what_it_was_when_the_root_began(project: Path, tmp_path: Path) -> None:
+def test_a_sub_agent_its_skill_and_files_are_what_they_were_when_the_root_began(
+    project: Path, tmp_path: Path
+) -> None:
     sent = keep("worker")
-    path = put_agent("worker", system_prompt="first", tools=["grep"])
+    put("axe/skills/s.md", "SKILL 1")
+    put("docs/a.md", "FILE 1")
+    more = {"skill": "skills/s.md", "files": ["docs/*.md"]}
+    path = put_agent("worker", system_prompt="first", tools=["grep"], **more)
 
     def change() -> Any:
+        put("axe/skills/s.md", "SKILL 2")
+        put("docs/a.md", "FILE 2")
+        put("docs/b.md", "FILE 3")
         put_agent("worker", system_prompt="second", tools=["file_ops"], workdir=str(tmp_path))
         return ask("worker")
 
@@ -111,26 +119,13 @@ def test_a_sub_agent_is_what_it_was_when_the_root_began(project: Path, tmp_path:
         return ask("worker")
 
     result = play(change, remove, sub_agents=("worker",))
-    assert [(r.system, [t.name for t in r.tools]) for r in sent] == [("first", ["grep"])] * 2
+    for request in sent:
+        assert [tool.name for tool in request.tools] == ["grep"]
+        for kept in ("first", "SKILL 1", "FILE 1"):
+            assert kept in request.system
+        for changed in ("second", "SKILL 2", "FILE 2", "FILE 3"):
+            assert changed not in request.system
     assert [child.status for child in result.children] == ["completed"] * 2
-
-
-def test_skills_and_context_files_are_those_of_the_start(project: Path) -> None:
-    sent = keep("worker")
-    put("axe/skills/s.md", "SKILL 1")
-    put("docs/a.md", "FILE 1")
-    put_agent("worker", skill="skills/s.md", files=["docs/*.md"])
-
-    def change() -> Any:
-        put("axe/skills/s.md", "SKILL 2")
-        put("docs/a.md", "FILE 2")
-        put("docs/b.md", "FILE 3")
-        return ask("worker")
-
-    play(change, sub_agents=("worker",))
-    assert "SKILL 1" in sent[0].system
-    assert "FILE 1" in sent[0].system
-    assert not {"SKILL 2", "FILE 2", "FILE 3"} & set(sent[0].system.split("\n"))
 
 
 def test_an_agent_that_only_code_starts_is_that_of_the_start_too(project: Path) -> None:
@@ -157,14 +152,19 @@ def test_a_childs_workdir_lies_in_the_roots(project: Path, tmp_path: Path) -> No
     put_agent("inside", workdir="data/deep")
     put_agent("outside", workdir="docs")
     put_agent("none", tools=["list_dir"])
-    names = ("inside", "outside", "none")
-    result = play([ask(name) for name in names], sub_agents=names, workdir="data")
+    names = ["inside", "outside", "none"]
+    if os.name != "nt":
+        keep("linked")
+        Path("data/link").symlink_to(project / "docs")
+        put_agent("linked", workdir="data/link")
+        names.append("linked")
+    result = play([ask(name) for name in names], sub_agents=tuple(names), workdir="data")
     inside, none = result.children
     assert inside.ok
     assert "deep" in heard(none), "without one it works in the root's"
-    assert (
-        'workdir "docs" of agent "outside" lies outside the workdir of the run that it belongs to'
-    ) in heard(result)
+    outside = 'of agent "{}" lies outside the workdir of the run that it belongs to'
+    assert f'workdir "docs" {outside.format("outside")}' in heard(result)
+    assert len(names) == 3 or outside.format("linked") in heard(result)
 
 
 def test_only_the_users_own_or_trusted_files_name_a_workdir_elsewhere(
@@ -207,18 +207,6 @@ def test_code_cannot_take_an_agent_out_of_the_workdir_of_its_run(
     play(*calls, tools=("nested",))
     assert len(told) == 4
     assert all("lies outside the workdir of the run" in text for text in told), "and no more"
-
-
-@on_posix
-def test_a_link_does_not_take_a_workdir_out_of_the_roots(project: Path, tmp_path: Path) -> None:
-    trust.trust_file().unlink()
-    keep("worker")
-    put("data/a.txt")
-    Path("other").mkdir()
-    Path("data/link").symlink_to(project / "other")
-    put_agent("worker", workdir="data/link")
-    result = play(ask("worker"), sub_agents=("worker",), workdir="data")
-    assert "lies outside the workdir of the run" in heard(result)
 
 
 def test_a_hostile_project_cannot_make_the_start_endless(

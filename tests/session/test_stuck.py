@@ -26,7 +26,7 @@ from axe_nb.session.portal import portal
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session
 from tests.engine.in_process import agent
-from tests.waiting import eventually
+from tests.waiting import eventually, open_files
 
 pytestmark = pytest.mark.req("D-58", "D-8")
 
@@ -49,25 +49,12 @@ def let_go() -> Any:
     over.set()
 
 
-def blocking(over: threading.Event) -> None:
+def test_a_tool_that_blocks_the_loop_does_not_defeat_the_timeout(let_go: threading.Event) -> None:
     @axe_nb.tool
     async def block() -> str:
-        over.wait(LONG)
+        let_go.wait(LONG)
         return "late"
 
-
-def stubborn() -> None:
-    @axe_nb.tool
-    async def stay() -> str:
-        end = time.monotonic() + LONG
-        while time.monotonic() < end:
-            with contextlib.suppress(BaseException):
-                await asyncio.sleep(LONG)
-        return "late"
-
-
-def test_a_tool_that_blocks_the_loop_does_not_defeat_the_timeout(let_go: threading.Event) -> None:
-    blocking(let_go)
     began = time.monotonic()
     result = axe_nb.run(boss("block"), "go", timeout=0.3)
     assert time.monotonic() - began < LONG - 2
@@ -84,7 +71,14 @@ def test_a_tool_that_blocks_the_loop_does_not_defeat_the_timeout(let_go: threadi
 
 @pytest.mark.parametrize("how", ["timeout", "cancel"])
 def test_a_tool_that_swallows_its_cancelling_is_left_behind(how: str) -> None:
-    stubborn()
+    @axe_nb.tool
+    async def stay() -> str:
+        end = time.monotonic() + LONG
+        while time.monotonic() < end:
+            with contextlib.suppress(BaseException):
+                await asyncio.sleep(LONG)
+        return "late"
+
     session, seen = Session(), []
 
     async def work() -> Any:
@@ -107,11 +101,6 @@ def test_a_tool_that_swallows_its_cancelling_is_left_behind(how: str) -> None:
     for task in asyncio.all_tasks(runner.get_loop()):
         task._log_destroy_pending = False  # type: ignore[attr-defined]  # it is meant to stay
     runner.get_loop().close()
-
-
-def open_files() -> int:
-    folder = Path("/proc/self/fd")
-    return len(list(folder.iterdir())) if folder.exists() else 0
 
 
 @pytest.mark.parametrize("what", ["tool", "task", "generator"])

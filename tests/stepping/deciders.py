@@ -48,3 +48,40 @@ class Decider:
     def seen(self) -> list[str]:
         """The steps in words: `0/1 request`, `0/1 call measure`."""
         return [f"{s.place} {s.kind} {s.tool}".strip() for s in self.steps]
+
+
+def _edit_reply(step: Step) -> Any:
+    if step.kind == "request":
+        return step.edit()
+    return step.edit("mine") if step.kind == "reply" and step.turn == 2 else None
+
+
+ROME, OSLO = "Rome has 4 letters", "Oslo has 4 letters"
+
+DECISIONS: dict[str, tuple[Callable[[Step], Any], str, str]] = {
+    "edited": (
+        lambda s: s.edit({"town": "Trondheim"}) if s.number == 1 else None,
+        "Trondheim has 9 letters\n(The user changed the arguments of this call to "
+        f'{{"town":"Trondheim"}}); {OSLO}', '(edited by the user) {"town": "Trondheim"}',
+    ),
+    "given": (
+        lambda s: s.result({"letters": 7}) if s.number == 2 else None,
+        f'{ROME}; {{"letters": 7}}', "given by the user",
+    ),
+    "skipped": (
+        lambda s: "skip" if s.number == 1 else None,
+        f"Error: skipped by the user; the call was not made; {OSLO}", "skipped by the user",
+    ),
+    "reply given": (lambda s: s.result("I say so") if s.turn == 2 else None, "I say so", "given"),
+    "first reply given": (
+        lambda s: (
+            s.result(call("measure", town="Bergen")) if s.place == "0/1" and not s.tool else None
+        ),
+        "Bergen has 6 letters", "given",
+    ),
+    "reply edited": (_edit_reply, "mine", "edited"),
+    "request skipped": (lambda s: "skip" if s.turn == 2 else None, "", "skipped"),
+    "run to the end": (lambda s: "end" if s.number == 2 else None, f"{ROME}; {OSLO}", "Rome"),
+    "stopped": (lambda s: "stop" if s.turn == 2 else None, "", "stopped by the user"),
+}  # fmt: skip
+"""Name → what decides, the answer, and a part of the run as text."""

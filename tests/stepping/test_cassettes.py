@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from axe_nb import CassetteMiss, ConfigError, RunResult, Step, call
+from axe_nb import CassetteMiss, ConfigError, RunResult, Step
 from axe_nb.engine.person import AskPerson, Decision, Question
 from axe_nb.recording.cassette import Cassette
 from axe_nb.session.overrides import Overrides
 from axe_nb.views.outline import as_text
 from tests.engine.in_process import Stage, ask, ask_session, lead, stage
-from tests.stepping.deciders import MEASURE, Decider, surveyor
+from tests.stepping.deciders import DECISIONS, MEASURE, Decider, surveyor
 
 
 def play(
@@ -30,44 +29,22 @@ def play(
     return asyncio.run(ask_session(made.session, made.root, prompt, overrides, ask_person=person))
 
 
-def tape(path: Path, mode: Any) -> Cassette:
-    """A cassette in one mode, as a new session opens it."""
-    return Cassette(path, mode)
-
-
 def record(path: Path, step: Any, **more: Any) -> RunResult:
-    cassette = tape(path, "record")
+    cassette = Cassette(path, "record")
     result = play(cassette, step, **more)
     cassette.save()
     return result
 
 
-DECISIONS: dict[str, Callable[[Step], Any]] = {
-    "edited": lambda s: s.edit({"town": "Trondheim"}) if s.number == 1 else None,
-    "given": lambda s: s.result("seven") if s.number == 2 else None,
-    "skipped": lambda s: "skip" if s.number == 1 else None,
-    "reply given": lambda s: s.result("I say so") if s.turn == 2 else None,
-    "first reply given": lambda s: (
-        s.result(call("measure", town="Bergen")) if s.place == "0/1" and not s.tool else None
-    ),
-    "reply edited": lambda s: (
-        s.edit() if s.kind == "request" else s.edit("mine") if s.turn == 2 else None
-    ),
-    "request skipped": lambda s: "skip" if s.turn == 2 else None,
-    "run to the end": lambda s: "end" if s.number == 2 else None,
-    "stopped": lambda s: "stop" if s.turn == 2 else None,
-}
-
-
 @pytest.mark.parametrize("name", DECISIONS)
 def test_a_replay_makes_the_same_decisions_without_anybody(name: str, tmp_path: Path) -> None:
-    first = record(tmp_path / "c", DECISIONS[name])
+    first = record(tmp_path / "c", DECISIONS[name][0])
     asked: list[Step] = []
-    again = play(tape(tmp_path / "c", "replay"))
+    again = play(Cassette(tmp_path / "c", "replay"))
     assert as_text(again) == as_text(first)
     assert again.messages == first.messages
     assert (again.status, again.error) == (first.status, first.error)
-    other = play(tape(tmp_path / "c", "replay"), asked.append)
+    other = play(Cassette(tmp_path / "c", "replay"), asked.append)
     assert as_text(other) == as_text(first)
     assert asked == []
 
@@ -77,10 +54,10 @@ def test_decisions_of_a_person_and_of_a_function_are_the_same(tmp_path: Path) ->
         assert isinstance(question, Step)
         return Decision("result", "seven") if question.number == 2 else Decision("go")
 
-    cassette = tape(tmp_path / "a", "record")
+    cassette = Cassette(tmp_path / "a", "record")
     play(cassette, person=person)
     cassette.save()
-    record(tmp_path / "b", DECISIONS["given"])
+    record(tmp_path / "b", lambda s: s.result("seven") if s.number == 2 else None)
     texts = [(tmp_path / name).read_text() for name in "ab"]
     assert texts[0] == texts[1]
     assert '"step":"call"' in texts[0].replace(" ", "")
@@ -97,22 +74,22 @@ def test_parallel_children_replay_their_own_decisions_in_any_timing(tmp_path: Pa
 
     first = record(tmp_path / "c", decide, made=made())
     assert first.text == "by hand in 0.1\nby hand in 0.2\nby hand in 0.3"
-    assert play(tape(tmp_path / "c", "replay"), made=made()).text == first.text
+    assert play(Cassette(tmp_path / "c", "replay"), made=made()).text == first.text
     ended = record(tmp_path / "d", lambda s: "end" if s.run == "0.2" else None, made=made())
-    assert play(tape(tmp_path / "d", "replay"), made=made()).text == ended.text
+    assert play(Cassette(tmp_path / "d", "replay"), made=made()).text == ended.text
 
 
 def test_a_cassette_without_decisions_is_an_error_before_anything_is_sent(tmp_path: Path) -> None:
-    cassette = tape(tmp_path / "c", "record")
+    cassette = Cassette(tmp_path / "c", "record")
     play(cassette, None)
     cassette.save()
     with pytest.raises(ConfigError, match="no one can be prompted here, and no decision"):
-        play(tape(tmp_path / "c", "replay"))
+        play(Cassette(tmp_path / "c", "replay"))
 
 
 def test_a_decision_that_is_missing_is_a_miss_that_names_its_place(tmp_path: Path) -> None:
     record(tmp_path / "c", Decider(), break_at="turn")
-    result = play(tape(tmp_path / "c", "replay"))
+    result = play(Cassette(tmp_path / "c", "replay"))
     assert isinstance(result.cause, CassetteMiss)
     assert "lacks the person's decision before call 1, measure (agent lead, at 0)" in str(
         result.error
@@ -128,15 +105,15 @@ def test_a_decision_that_no_longer_fits_says_what_changed(tmp_path: Path) -> Non
         if one.get("asked", {}).get("call") == 2:
             one["asked"]["arguments"]["town"] = "Bonn"
     (tmp_path / "c").write_text(f"{header}\n{json.dumps(data)}")
-    result = play(tape(tmp_path / "c", "replay"))
+    result = play(Cassette(tmp_path / "c", "replay"))
     assert "before call 2, measure: its arguments changed in town: " in str(result.error)
     assert "Bonn" in str(result.error)
 
 
 def test_a_run_that_was_stopped_may_go_on_where_someone_can_be_asked(tmp_path: Path) -> None:
-    record(tmp_path / "c", DECISIONS["stopped"])
+    record(tmp_path / "c", DECISIONS["stopped"][0])
     decider = Decider()
-    assert play(tape(tmp_path / "c", "auto"), decider).text.startswith("Rome has 4")
+    assert play(Cassette(tmp_path / "c", "auto"), decider).text.startswith("Rome has 4")
     assert decider.seen == ["0/2 request"]
 
 

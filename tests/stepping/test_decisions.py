@@ -10,7 +10,10 @@ import axe_nb
 from axe_nb import RunResult, Step
 from axe_nb.views.outline import as_text
 from tests.engine.in_process import heard, stage
-from tests.stepping.deciders import MEASURE, Decider, surveyor
+from tests.stepping.deciders import DECISIONS, MEASURE, Decider, surveyor
+
+SKIP: Any = lambda step: "skip"  # noqa: E731
+EDIT: Any = lambda step: step.edit({"town": "Trondheim"})  # noqa: E731
 
 
 def run(decider: Any, *towns: str, **options: Any) -> RunResult:
@@ -32,13 +35,6 @@ def test_each_request_and_call_is_a_step_that_tells_what_comes() -> None:
     assert "step" not in as_text(result)
 
 
-def test_edited_arguments_run_and_are_told_to_the_model() -> None:
-    result = run(Decider(call1=lambda step: step.edit({"town": "Trondheim"})))
-    assert "Trondheim has 9 letters" in result.text
-    assert heard(result)[0].edited == {"town": "Trondheim"}
-    assert '(edited by the user) {"town": "Trondheim"}' in as_text(result)
-
-
 @pytest.mark.parametrize("arguments", [{"town": 4}, {}])
 def test_edited_arguments_that_do_not_fit_the_schema_end_the_run_with_the_place(
     arguments: dict[str, Any],
@@ -51,50 +47,27 @@ def test_edited_arguments_that_do_not_fit_the_schema_end_the_run_with_the_place(
     assert "town" in str(result.error)
 
 
-def test_a_given_result_takes_the_place_of_the_call() -> None:
-    result = run(Decider(call1=lambda step: step.result({"letters": 7})))
-    assert result.text == '{"letters": 7}'
-    assert heard(result)[0].note == "given by the user"
-    assert "given by the user" in as_text(result)
+@pytest.mark.parametrize("name", DECISIONS)
+def test_a_decision_changes_the_run_and_is_told_in_its_tree(name: str) -> None:
+    decide, text, told = DECISIONS[name]
+    result = run(decide, "Rome", "Oslo")
+    assert result.text == text
+    assert told in as_text(result)
 
 
-def test_a_skipped_call_is_not_made_and_the_model_is_told() -> None:
-    result = run(Decider(call1=lambda _: "skip"))
-    [skipped] = heard(result)
+def test_what_was_changed_is_in_the_result_and_what_was_not_asked_costs_nothing() -> None:
+    skipped, edited = heard(run(Decider(call1=SKIP, call2=EDIT), "Oslo", "Rome"))
+    assert edited.edited == {"town": "Trondheim"}
     assert (skipped.is_error, skipped.is_skipped) == (True, True)
-    assert skipped.content == "Error: skipped by the user; the call was not made"
-    text = as_text(result)
-    assert "skipped by the user" in text
-    assert "failed" not in text
-    axe_nb.expect(result, "no measure; failed == 0")
-
-
-def test_a_given_reply_takes_the_place_of_the_request() -> None:
-    result = run(Decider(request2=lambda step: step.result("I say so.")))
-    assert result.text == "I say so."
-    assert [turn.source for turn in result.log] == ["", "given"]
-    assert result.log[1].usage.total == 0
-    assert "given" in as_text(result)
-
-
-def test_a_skipped_request_is_not_sent_and_the_run_ends_with_an_empty_answer() -> None:
-    result = run(Decider(request2=lambda _: "skip"))
-    assert (result.status, result.text, result.turns) == ("completed", "", 2)
-    assert result.log[1].source == "skipped"
-    assert "skipped" in as_text(result)
-
-
-def test_an_edited_reply_was_asked_for_and_is_paid() -> None:
-    decider = Decider(
-        request2=lambda step: step.edit(),
-        reply2=lambda step: step.edit(step.text.upper()),
-    )
-    result = run(decider)
-    assert result.text == "ROME HAS 4 LETTERS"
-    assert result.log[1].source == "edited"
-    assert result.log[1].usage.total > 0
-    assert result.messages[-1].content == result.text
-    assert decider.seen[-1] == "0/2 reply"
+    axe_nb.expect(run(Decider(call1=SKIP)), "no measure; failed == 0")
+    assert heard(run(Decider(call1=lambda step: step.result("x"))))[0].note == "given by the user"
+    for source, decider in {
+        "given": Decider(request2=lambda step: step.result("I say so.")),
+        "skipped": Decider(request2=SKIP),
+        "edited": Decider(request2=lambda step: step.edit(), reply2=lambda step: step.edit("x")),
+    }.items():
+        last = run(decider).log[1]
+        assert (last.source, last.usage.total > 0) == (source, source == "edited")
 
 
 def test_run_to_the_end_makes_no_further_pause() -> None:

@@ -59,16 +59,12 @@ def step(view: Seen, may_end: threading.Event, seconds: float) -> list[bool]:
     return shown
 
 
-def test_a_live_view_goes_on_while_the_prompt_is_open() -> None:
-    view = Seen(is_live=True)
-    assert step(view, threading.Event(), 20) == [True]
-    assert len(view.threads) == 2
-
-
-def test_a_terminal_is_left_alone_while_the_prompt_is_open() -> None:
-    view = Seen(is_live=False)
-    assert step(view, threading.Event(), 0.3) == [False]
-    assert view.threads == {threading.current_thread()}
+def test_a_live_view_goes_on_while_the_prompt_is_open_and_a_terminal_is_left_alone() -> None:
+    live, terminal = Seen(is_live=True), Seen(is_live=False)
+    assert step(live, threading.Event(), 20) == [True]
+    assert len(live.threads) == 2
+    assert step(terminal, threading.Event(), 0.3) == [False]
+    assert terminal.threads == {threading.current_thread()}
 
 
 def test_a_view_that_fails_meanwhile_ends_the_run() -> None:

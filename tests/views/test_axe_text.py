@@ -10,18 +10,12 @@ import pytest
 
 from axe_nb import Agent, ProviderError, Response, call
 from axe_nb.agents.agent_tables import SubAgentsConfig, TreeLimits
-from axe_nb.events import RunFinished
 from axe_nb.messages import Usage
 from axe_nb.results import RunResult
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session
-from axe_nb.views.axe_text import (
-    VerboseLines,
-    dry_run,
-    preview,
-    verbose_header,
-)
+from axe_nb.views.axe_text import VerboseLines, dry_run, preview, verbose_header
 from tests.engine.in_process import agent, ask, lead, stage
 
 
@@ -41,27 +35,10 @@ def block(text: str, title: str) -> str:
 def test_the_dry_run_of_a_bare_agent_has_every_block_and_none_in_each(project: Path) -> None:
     one = agent("bare", "hi", sub_agents_config=SubAgentsConfig(max_depth=2))
     assert dry(one) == (
-        "=== Dry Run ===\n"
-        "\n"
-        "Model:    script/bare\n"
-        "Workdir:  .\n"
-        "Timeout:  120s\n"
-        "Params:   temperature=0, max_tokens=0\n"
-        "\n"
-        "--- System Prompt ---\n"
-        "(none)\n"
-        "\n"
-        "--- Skill ---\n"
-        "(none)\n"
-        "\n"
-        "--- Files (0) ---\n"
-        "(none)\n"
-        "\n"
-        "--- Stdin ---\n"
-        "(none)\n"
-        "\n"
-        "--- Sub-Agents ---\n"
-        "(none)"
+        "=== Dry Run ===\n\nModel:    script/bare\nWorkdir:  .\nTimeout:  120s\n"
+        "Params:   temperature=0, max_tokens=0\n\n"
+        "--- System Prompt ---\n(none)\n\n--- Skill ---\n(none)\n\n--- Files (0) ---\n(none)\n\n"
+        "--- Stdin ---\n(none)\n\n--- Sub-Agents ---\n(none)"
     )
 
 
@@ -76,31 +53,11 @@ def test_the_dry_run_shows_all_that_would_be_sent(project: Path) -> None:
         sub_agents_config=SubAgentsConfig(max_depth=4, parallel=False, timeout=30),
     )  # fmt: skip
     assert dry(one, "What changed?\n", timeout=60.0) == (
-        "=== Dry Run ===\n"
-        "\n"
-        "Model:    script/full\n"
-        "Workdir:  work\n"
-        "Timeout:  60s\n"
-        "Params:   temperature=0.2, max_tokens=0, top_p=0.5\n"
-        "\n"
-        "--- System Prompt ---\n"
-        "You lead.\n"
-        "\n"
-        "--- Skill ---\n"
-        "Be kind.\n"
-        "\n"
-        "--- Files (2) ---\n"
-        "b.md\n"
-        "d/a.md\n"
-        "\n"
-        "--- Stdin ---\n"
-        "What changed?\n"
-        "\n"
-        "--- Sub-Agents ---\n"
-        "a, b\n"
-        "Max Depth: 4\n"
-        "Parallel:  no\n"
-        "Timeout:   30s"
+        "=== Dry Run ===\n\nModel:    script/full\nWorkdir:  work\nTimeout:  60s\n"
+        "Params:   temperature=0.2, max_tokens=0, top_p=0.5\n\n"
+        "--- System Prompt ---\nYou lead.\n\n--- Skill ---\nBe kind.\n\n"
+        "--- Files (2) ---\nb.md\nd/a.md\n\n--- Stdin ---\nWhat changed?\n\n"
+        "--- Sub-Agents ---\na, b\nMax Depth: 4\nParallel:  no\nTimeout:   30s"
     )
 
 
@@ -235,13 +192,8 @@ def test_the_verbose_header_and_footer_are_as_laid_down(project: Path) -> None:
     one = agent("noisy", "hi", skill="s.md", files=("*.md",), params={"temperature": 1})
     run = asyncio.run(Session().plan(RunRequest(agent=one)))
     assert verbose_header(run, piped=True) == (
-        "Model:    script/noisy\n"
-        "Workdir:  .\n"
-        "Skill:    s.md\n"
-        "Files:    1 file(s)\n"
-        "Stdin:    yes\n"
-        "Timeout:  120s\n"
-        "Params:   temperature=1, max_tokens=0"
+        "Model:    script/noisy\nWorkdir:  .\nSkill:    s.md\nFiles:    1 file(s)\nStdin:    yes\n"
+        "Timeout:  120s\nParams:   temperature=1, max_tokens=0"
     )
     quick = RunRequest(agent=agent("noisy", "hi"), overrides=Overrides(timeout=0.5))
     header = verbose_header(asyncio.run(Session().plan(quick)), piped=False).split("\n")
@@ -257,11 +209,7 @@ def counted(turns: int) -> RunResult:
         calls = (call("nothing"),) * 2 if request.turn < turns else ()
         return Response("end", calls, "stop", Usage(10, 1))
 
-    played = stage(agent("counter", model, sub_agents=("a",)))
-    played.play()
-    last = played.events[-1]
-    assert isinstance(last, RunFinished)
-    return last.result
+    return stage(agent("counter", model, sub_agents=("a",))).play()
 
 
 @pytest.mark.req("B-9", "A-8.6", "A-8.8", "A-D5")

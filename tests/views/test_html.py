@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterator
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 
+import axe_nb
+from axe_nb import Agent, RunResult
 from axe_nb.errors import ProviderError
-from axe_nb.messages import ToolCall, ToolResult, Usage
+from axe_nb.messages import Delta, Request, ToolCall, ToolResult, Usage, call
 from axe_nb.results import Status, Turn
-from axe_nb.views.html import answer, twin
-from axe_nb.views.markdown import render
+from axe_nb.views.html import ROOM, answer, twin
 from tests.views.runs import PAYLOADS, TEXT, ask, done, hostile_run, long_run, saved_size, turn
 
 TREE = {"details", "summary", "blockquote", "div", "bdi", "b", "i", "small", "span", "code", "pre"}
@@ -60,8 +63,21 @@ class Page(HTMLParser):
         return [value for _, key, value in self.attributes if key == name]
 
 
-def html(**fields: object) -> str:
+FOLD = "<summary><small style=opacity:.7>{}</small> "
+
+HEBREW = "שלום, שמונה פריטים."
+
+
+def html(**fields: Any) -> str:
     return twin(done(**fields), name="r")["text/html"]
+
+
+def looked_up(answer: str, result: str) -> dict[str, Any]:
+    """The fields of a run with a sub-agent's answer and a tool's result."""
+    calls = (ask("a", "reader", "look"), ToolCall("b", "grep", {"pattern": "x"}))
+    child = done(agent="reader", id="0.1", call_id="a", text=answer, log=(turn(1, text=answer),))
+    log = (turn(1, *calls, results=[answer, result]), turn(2, text="ok"))
+    return {"log": log, "children": (child,)}
 
 
 def test_the_answer_stands_first_as_markdown_and_the_tree_is_folded() -> None:
@@ -94,21 +110,6 @@ def test_hostile_text_is_text_wherever_it_comes_from(number: int) -> None:
     assert not any("url(" in style or "position" in style for style in page.values("style"))
     assert all(re.match("https?://|mailto:", link) for link in page.values("href"))
     assert page.open == page.unbalanced == []
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["[a](javascript:x)", "[a](data:text/html,x)", "[a](//x)", "[a](x.html)", "<file:///etc>"],
-)
-def test_links_that_are_not_plain_addresses_stay_text(text: str) -> None:
-    assert "href" not in render(text)
-
-
-def test_markdown_has_tables_and_neither_images_nor_raw_html() -> None:
-    page = render("| a |\n|---|\n| b |\n\n![x](https://a.example/p.png) <b>no</b>")
-    assert "<table>" in page
-    assert "<img" not in page
-    assert "&lt;b&gt;no&lt;/b&gt;" in page
 
 
 @pytest.mark.parametrize(
@@ -173,11 +174,109 @@ def test_no_path_of_this_machine_and_no_time_is_in_a_twin() -> None:
     assert twin(run) == twin(later)
 
 
-def test_thirty_turns_of_long_texts_are_saved_in_forty_kilobytes() -> None:
+def test_thirty_turns_of_long_texts_are_saved_in_forty_kilobytes_with_whole_answers() -> None:
     assert len(TEXT) == 1500
     assert saved_size(long_run()) <= 40_000
     page = twin(long_run())["text/html"]
-    assert page.count("1,500 characters</small></summary>") > 3, "some of them are whole"
+    assert page.count("1,500 characters</small></summary>") > 3
+    assert page.count(FOLD.format("answered")) == 4
+
+
+def test_a_long_text_is_whole_in_a_fold_below_its_beginning() -> None:
+    answer = "\n".join(f"line {n} <b>" for n in range(200))
+    page = html(**looked_up(answer, "short"))
+    assert f"{FOLD.format('answered')}line 0 &lt;b&gt; line 1 &lt;b&gt;" in page
+    assert f"<small style=opacity:.7>{len(answer):,} characters</small></summary>" in page
+    assert answer.replace("<b>", "&lt;b&gt;") in page
+    assert "more characters" not in page, "a pointer is not needed"
+
+
+def test_where_room_is_short_answers_come_before_results_and_short_texts_still_fit() -> None:
+    answer, result = "a " * (ROOM // 3), "r " * (ROOM // 3)
+    page = html(**looked_up(answer, result))
+    assert page.count(FOLD.format("answered")) == 1
+    assert page.count(FOLD.format("result")) == 0
+    assert answer.strip() in page
+    assert ": r.log[0].results[1].content" in page, "the rest has a pointer"
+    page = html(**looked_up("a " * ROOM, "r " * 2000))
+    assert "4,000 characters</small></summary>" in page
+    assert ": r.children[0].text" in page
+
+
+def test_forty_answers_of_200_characters_are_whole_without_folds_and_in_50_kilobytes() -> None:
+    answer = TEXT[:200]
+    calls = tuple(ask(f"c{n}", "reader", "look") for n in range(40))
+    children = tuple(
+        done(agent="reader", id=f"0.{n}", call_id=one.id, text=answer, log=(turn(1, text=answer),))
+        for n, one in enumerate(calls, 1)
+    )
+    page = html(log=(turn(1, *calls, results=[answer] * 40), turn(2, text="ok")), children=children)
+    assert page.count(f"{answer}</pre>") == 40
+    assert FOLD.format("answered") not in page
+    assert len(page) < 50_000
+
+
+def test_each_turn_names_the_cell_that_goes_on_from_it_if_the_result_has_a_name() -> None:
+    page = html(**looked_up("yes", "no"))
+    places = [f"<code>%%axe --from r@{place}</code>" for place in ("0/1", "0.1/1", "0/2")]
+    assert [page.count(place) for place in places] == [1, 1, 1]
+    for name in ("axe_nb.last()", "runs[0]"):
+        assert "--from" not in twin(done(**looked_up("yes", "no")), name=name)["text/html"]
+
+
+def think(thought: str) -> RunResult:
+    """A run whose model thinks before each of two turns."""
+
+    @axe_nb.tool
+    def look() -> str:
+        return "a map"
+
+    @axe_nb.script("thinker")
+    def thinker(request: Request) -> Iterator[object]:
+        yield Delta(thought, "reasoning")
+        yield "Three." if request.results else call("look")
+
+    return axe_nb.run(Agent("a", "script/thinker", tools=[look]), "How many?", display=False)
+
+
+def test_a_thought_is_a_fold_in_the_saved_tree_and_not_in_the_text() -> None:
+    result = think("First the <b>towns</b>, then the rivers.\nThere are three.")
+    bundle = twin(result)
+    assert bundle["text/html"].count(">thought</small> </summary><pre") == 2
+    assert "First the &lt;b&gt;towns&lt;/b&gt;" in bundle["text/html"]
+    assert "thought" not in bundle["text/plain"]
+    assert "towns" not in bundle["text/plain"]
+    assert bundle == twin(RunResult.from_dict(result.to_dict(full=True)))
+    long = think("word " * 10_000)
+    page = twin(long, name="r")["text/html"]
+    assert len(page) < 7000
+    assert "r.exchanges[0].response.reasoning" in page
+    assert long.exchanges[0].response
+    assert long.exchanges[0].response.reasoning == "word " * 10_000
+
+
+def test_texts_from_right_to_left_take_their_own_direction() -> None:
+    page = html(text=f"# {HEBREW}\n\n- {HEBREW}", log=(turn(1, text=HEBREW), turn(2)))
+    assert f'<h1 dir="auto">{HEBREW}</h1>' in page
+    assert f"<code dir=auto style=background:#8881>{HEBREW}</code>" in page
+    assert "dir" not in html(text="plain äöü", log=(turn(1, text="said"), turn(2)))
+
+
+@pytest.mark.req("D-65")
+def test_an_answer_that_does_not_fit_is_no_success_in_its_row() -> None:
+    @axe_nb.script("misfit")
+    def misfit(request: Request) -> str:
+        fits = request.turn > 1 and "never" not in request.messages[0].content
+        return "{}" if fits else '{"name": 1}'
+
+    agent = Agent("guide", "script/misfit")
+    schema = {"type": "object", "properties": {"name": {"type": "string"}}}
+    text = twin(axe_nb.run(agent, "once", output=schema))["text/plain"]
+    assert "✓ guide · script/misfit · completed · 2 turns · 1 repair · " in text
+    assert "✗ turn 1 · answers, does not fit the schema · " in text
+    assert "✓ turn 2 · repairs its answer · " in text
+    text = twin(axe_nb.run(agent, "never", output=schema))["text/plain"]
+    assert "✗ turn 2 · repairs its answer, still does not fit · " in text
 
 
 def test_the_states_of_all_sub_agents_are_a_strip_of_at_least_two_stops() -> None:
@@ -195,6 +294,11 @@ def test_the_states_of_all_sub_agents_are_a_strip_of_at_least_two_stops() -> Non
     mixed = strip("completed", "error", "error")
     assert mixed == ["#393 0em 0.5em,#d33 0.5em 1.5em,#d33 0"]
     assert strip("completed") == strip(*["completed"] * 61) == []
+
+
+def test_the_head_of_a_run_without_an_agent_names_the_model_once() -> None:
+    text = twin(done(agent="", model="script/x", text="yes"))["text/plain"]
+    assert "✓ script/x · completed" in text
 
 
 def test_the_quiet_bundle_is_the_answer_alone() -> None:

@@ -1,8 +1,11 @@
-"""What `result.request` tells of a request: places, what changed, what fills the context."""
+"""Requests as `result.request` and `--dry-run --full` show them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,10 +13,80 @@ from typing import Any
 import pytest
 
 import axe_nb
-from axe_nb import Agent, ConfigError, Request, Response, RunResult, Usage, call, script
-from axe_nb.messages import ToolCall
+from axe_nb import (
+    Agent,
+    ConfigError,
+    ProviderError,
+    Request,
+    Response,
+    Retry,
+    RunResult,
+    Usage,
+    call,
+    cli,
+    script,
+    script_server,
+    tool,
+)
+from axe_nb.events import RunFinished
+from axe_nb.messages import Delta, ToolCall
+from axe_nb.scripting.wire import Protocol
 from axe_nb.views.request import MAX_TEXT, SentRequest
-from tests.views.requests import define_tree, look_up, run
+from tests.protocols import PROTOCOLS, provider_of
+
+LONG = "You lead a group of guides, each of whom knows one town.\n" * 100
+"""Long enough for Anthropic's prompt cache."""
+
+
+@tool(read_only=True)
+def look_up(town: str) -> str:
+    """Looks a town up."""
+    return f'{town}: "Größe"\n\tunknown '
+
+
+def define_tree(protocol: str, **fields: Any) -> None:
+    """A lead that thinks, uses a tool, asks a guide, and has a copy of itself explore."""
+    fields = {"system_prompt": LONG, "params": {"temperature": 0.5, "max_tokens": 900}, **fields}
+    axe_nb.define(
+        Agent(
+            name="lead", model=f"{provider_of(protocol)}/lead", sub_agents=("guide",),
+            tools=(look_up, "subagent"), retry=Retry(max_retries=2), **fields,
+        )
+    )  # fmt: skip
+    axe_nb.define(
+        Agent(name="guide", model=f"{provider_of(protocol)}/guide", system_prompt="You know Rome.")
+    )
+    failures = iter([ProviderError("rate_limit", "wait", status=429, retry_after=0.01)])
+
+    @script("lead")
+    async def lead(request: Request) -> AsyncIterator[Any]:
+        if "Explore" in str(request.messages[0].content):
+            yield "explored" if request.turn > 1 else call("look_up", town="Riga")
+        elif request.turn == 1:
+            yield Delta("Whom shall I ask?", "reasoning")
+            yield "Let me ask."
+            yield call("look_up", town="Bonn")
+            yield call("call_agent", agent="guide", task="About Rome")
+        elif request.turn == 2:
+            for error in failures:
+                raise error
+            yield call("subagent", label="explore", task_prompt="Explore")
+        else:
+            yield request.last
+
+    script("guide")(lambda request: f"{request.last}: a fine town")
+
+
+async def _watch(*arguments: Any, **options: Any) -> RunResult:
+    async with aclosing(axe_nb.stream(*arguments, **options)) as events:
+        return [e.result async for e in events if isinstance(e, RunFinished)][-1]
+
+
+def run(*arguments: Any, streams: bool = False, **options: Any) -> RunResult:
+    """A run whose replies stream, or arrive whole."""
+    if streams:
+        return asyncio.run(_watch(*arguments, **options))
+    return axe_nb.run(*arguments, **options)
 
 
 @pytest.fixture
@@ -139,3 +212,175 @@ def test_the_text_has_bars_changes_and_a_body_that_is_cut(project: Path) -> None
     assert f"{5000 - MAX_TEXT:,} more characters" in str(request)
     assert "Rome " * 1000 in request.format(whole=True)
     assert repr(request) == "SentRequest(a, 0/2, openai, 900 tokens)"
+
+
+every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
+
+
+def bodies_of(result: RunResult) -> list[Any]:
+    """The bodies of all requests of a tree, those that were sent again too."""
+    return [
+        result.request(f"{run.id}/{exchange.turn}").body
+        for run in result.walk()
+        for exchange in run.exchanges
+    ]
+
+
+@every_protocol
+@pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed"])
+@pytest.mark.req("D-62")
+def test_bodies_are_those_that_the_server_received(
+    protocol: Protocol, streams: bool, project: Path
+) -> None:
+    define_tree(protocol)
+    with script_server(protocol) as server:
+        result = run("lead", "Compare", streams=streams)
+        assert [one.status for one in result.walk()] == ["completed"] * 3
+        assert result.retries == 1
+        assert len(server.requests) == 8  # 3 and a retry, the guide's, 3 of the copy
+        assert sorted(map(json.dumps, bodies_of(result))) == sorted(
+            map(json.dumps, server.requests)
+        )
+        again = run("lead", "And now?", streams=streams, continue_from=result)
+    assert result.request("0/2").attempt == 2
+    sent = again.request().body
+    assert sent == server.requests[-1]
+    assert sent.get("stream", False) is streams
+    body = json.dumps(result.request("0/3").body)
+    if protocol == "anthropic":
+        assert body.count("cache_control") == 4
+        assert result.request("0.3/3").body["tool_choice"] == {"type": "none"}
+    assert "Whom shall I ask?" in body or protocol == "openai"
+
+
+def test_a_field_that_the_server_refused_is_not_in_the_body(project: Path) -> None:
+    axe_nb.define(Agent(name="old", model="openai/old"))
+    refusals = iter([ProviderError("bad_request", "unknown field: stream_options", status=400)])
+
+    @script("old")
+    def old(request: Request) -> str:
+        for error in refusals:
+            raise error
+        return "fine"
+
+    with script_server("openai") as server:
+        result = run("old", "Go", streams=True)
+    assert result.ok
+    assert "stream_options" in server.requests[0]
+    assert result.request().body == server.requests[1]
+    assert result.request().body["stream"] is True
+
+
+@every_protocol
+def test_another_protocol_gives_the_body_that_it_would_have_sent(
+    protocol: Protocol, project: Path
+) -> None:
+    bodies = {}
+    for own in ("openai", protocol):
+        define_tree(own)
+        with script_server(own) as server:
+            result = run("lead", "Compare", model=f"{provider_of(own)}/lead")
+            bodies[own] = server.requests[0]
+        if own == "openai":
+            asked = result.request("0/1", protocol)
+    assert asked.body == bodies[protocol]
+    if protocol == "openai":
+        assert asked.note == ""
+    else:
+        assert asked.note == f"as it would be sent over {protocol}; it was sent over openai"
+        assert asked.context.is_estimate
+
+
+def test_an_unknown_protocol_is_an_error(project: Path) -> None:
+    define_tree("script")
+    with pytest.raises(axe_nb.ConfigError) as error:
+        run("lead", "Compare").request(protocol="soap")
+    assert error.value.lines() == [
+        'unknown protocol "soap"', "one of anthropic, openai, responses, ollama",
+    ]  # fmt: skip
+
+
+def test_the_body_has_secrets_and_what_is_shown_has_none(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_API_KEY", "s3cr3t-v4lue-here")
+    axe_nb.define(Agent(name="a", model="script/a"))
+    script("a")(lambda request: "fine")
+    request = run("a", "Use s3cr3t-v4lue-here, \x1b[31m</pre><script>alert(1)</script>").request()
+    assert "s3cr3t-v4lue-here" in request.raw.decode()
+    shown = request._repr_mimebundle_()
+    for text in (str(request), *shown.values()):
+        assert "s3cr3t" not in text
+        assert "***" in text
+        assert "\x1b" not in text
+    assert "<script>" not in shown["text/html"]
+    assert shown == request._repr_mimebundle_()
+
+
+@pytest.mark.req("D-60")
+def test_a_secret_that_a_text_is_cut_in_does_not_show_its_beginning(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_API_KEY", "s3cr3t-v4lue-here")
+    axe_nb.define(Agent(name="a", model="script/a"))
+    script("a")(lambda request: "fine")
+    for before in (45, 995):
+        request = run("a", "x" * before + "s3cr3t-v4lue-here" + "y" * 2000).request()
+        assert "s3c" not in str(request)
+        assert "s3c" not in repr(request.changed)
+
+
+AGENT = """\
+name = "lead"
+model = "{provider}/lead"
+system_prompt = "Lead {long} them."
+tools = ["list_directory"]
+[params]
+temperature = 0.5
+"""
+
+
+@every_protocol
+@pytest.mark.req("D-62", "B-10")
+def test_it_is_the_body_that_is_sent_then(
+    protocol: Protocol, project: Path, capsys: pytest.CaptureFixture[str], piped: object
+) -> None:
+    agent = AGENT.format(provider=provider_of(protocol), long=LONG.replace("\n", " "))
+    (project / "axe" / "agents" / "lead.toml").write_text(agent)
+    script("lead")(lambda request: "fine")
+    words = ["run", "lead", "-p", "Who is there?", "--workdir", str(project)]
+    with script_server(protocol) as server:
+        assert cli.main([*words, "--dry-run"]) == 0
+        letters = capsys.readouterr().out
+        assert cli.main([*words, "--dry-run", "--full"]) == 0
+        shown = capsys.readouterr().out
+        assert server.requests == []
+        assert cli.main(words) == 0
+    assert shown.startswith(letters)
+    head, _, body = shown.removeprefix(letters).partition(" bytes):\n")
+    assert json.loads(body) == server.requests[0]
+    lines = head.splitlines()
+    assert lines[:2] == ["", "--- Request ---"]
+    assert lines[2].startswith(f"lead · {provider_of(protocol)}/lead · 0/1 · about 1,")
+    assert lines[2].endswith(" tokens · nothing was sent")
+    assert [line.split("  ")[0] for line in lines[3:6]] == [
+        "system prompt", "tool schemas", "prompt",
+    ]  # fmt: skip
+
+
+@pytest.mark.req("D-62", "B-10")
+@pytest.mark.parametrize("provider", ["anthropic", "openai"])
+def test_no_key_is_needed_where_nothing_is_sent(
+    provider: str, project: Path, capsys: pytest.CaptureFixture[str], piped: object
+) -> None:
+    agent = AGENT.format(provider=provider, long=LONG.replace("\n", " "))
+    (project / "axe" / "agents" / "lead.toml").write_text(agent)
+    words = ["run", "lead", "-p", "Who is there?"]
+    for more in ["--dry-run"], ["--dry-run", "--full"]:
+        assert cli.main([*words, *more]) == 0
+        shown = capsys.readouterr()
+        assert shown.out.startswith(f"=== Dry Run ===\n\nModel:    {provider}/lead\n")
+        assert shown.err.startswith(f'warning: no API key for provider "{provider}": set ')
+        assert shown.err.count("\n") == 1
+    assert cli.main(words) == 3
+    assert capsys.readouterr().err.startswith(f'error: no API key for provider "{provider}"')

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from axe_nb.secrets import find_filter
 from axe_nb.views.html import answer, twin
 from axe_nb.views.outline import as_text
 from tests.views.runs import PAYLOADS, done
+from tests.views.test_html import Page as Parsed
 
 PAGES = tuple(Page(f"Page {n}", f"https://p{n}.example.org/x?a=1&b={n}") for n in range(1, 4))
 
@@ -28,22 +28,6 @@ def searched(*calls: ServerCall, sources: tuple[Page, ...] = (), **fields: Any) 
     """A run of one turn with these calls of the server."""
     last = Turn(1, "828 m.", (), (), "end_turn", Usage(5, 7), server_calls=calls, sources=sources)
     return done(**{"text": "828 m.", "log": (last,), **fields})
-
-
-class Links(HTMLParser):
-    """The links of a page, and every tag of it."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.links: list[str] = []
-        self.tags: set[str] = set()
-        self.attributes: set[str] = set()
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
-        self.attributes |= {name for name, _ in attrs}
-        self.links += [value or "" for name, value in attrs if name == "href"]
 
 
 def test_the_text_twin_lists_the_cited_pages_and_the_searches() -> None:
@@ -73,31 +57,27 @@ def test_a_search_that_failed_has_a_row_and_no_part_in_the_runs_trouble() -> Non
 
 def test_the_page_has_links_below_the_answer_and_in_the_fold_of_the_search() -> None:
     html = twin(searched(SEARCH, sources=PAGES[:2]))["text/html"]
-    assert Links(html).links == [page.url for page in (*PAGES[:2], *PAGES)]
+    assert Parsed(html).values("href") == [page.url for page in (*PAGES[:2], *PAGES)]
     assert html.index("828 m.") < html.index("Sources") < html.index("<details")
     assert html.count("<ol") == 2
     bundle = answer(searched(SEARCH, sources=PAGES[:1]))
-    assert Links(bundle["text/html"]).links == [PAGES[0].url]
+    assert Parsed(bundle["text/html"]).values("href") == [PAGES[0].url]
     assert bundle["text/plain"].endswith(
         "\n\nSources:\n1. Page 1 — https://p1.example.org/x?a=1&b=1"
     )
 
 
-HOSTILE = tuple(
-    Page(payload, f"https://h{number}.example.org/") for number, payload in enumerate(PAYLOADS)
-)
-
-
 def test_hostile_titles_and_queries_are_text() -> None:
-    for page in HOSTILE:
+    for number, payload in enumerate(PAYLOADS):
+        page = Page(payload, f"https://h{number}.example.org/")
         call = ServerCall(page.title, {"query": page.title}, (page,), page.title)
         result = searched(call, sources=(page,))
-        html = twin(result)["text/html"]
-        found = Links(html)
-        plain = Links(twin(searched(SEARCH, sources=PAGES[:1]))["text/html"])
-        assert found.tags <= plain.tags | {"pre", "code"}
-        assert found.attributes <= plain.attributes | {"dir"}
-        assert set(found.links) == {page.url}
+        found = Parsed(twin(result)["text/html"])
+        plain = Parsed(twin(searched(SEARCH, sources=PAGES[:1]))["text/html"])
+        assert set(found.tags) <= {*plain.tags, "pre", "code"}
+        names = {name for _, name, _ in plain.attributes}
+        assert {name for _, name, _ in found.attributes} <= {*names, "dir"}
+        assert set(found.values("href")) == {page.url}
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069]", as_text(result))
 
 
@@ -106,7 +86,7 @@ def test_of_a_damaged_file_no_address_is_a_link_that_is_none() -> None:
     result = searched(replace(SEARCH, sources=evil), sources=evil)
     loaded = RunResult.from_dict(json.loads(json.dumps(result.to_dict(full=True))))
     html = twin(loaded)["text/html"]
-    assert set(Links(html).links) == {PAGES[0].url}
+    assert set(Parsed(html).values("href")) == {PAGES[0].url}
     assert "javascript" not in html
     assert "javascript" not in as_text(loaded)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,13 @@ from axe_nb.events import (
     TurnStarted,
 )
 from axe_nb.messages import ToolCall, ToolResult
-from axe_nb.results import Turn
 from axe_nb.scripting.rules import functions
 from axe_nb.views.html import twin
 from axe_nb.views.outline import Outline, as_lines, as_text
 from axe_nb.views.transcript import Node, Transcript, row_of
 from tests.engine.in_process import Stage, agent, ask, lead, stage
-from tests.views.runs import ONE_CHILD
+from tests.views.runs import ask as delegate
+from tests.views.runs import done, turn
 
 
 @pytest.fixture(autouse=True)
@@ -42,14 +43,7 @@ def folded(events: list[Event]) -> Node:
     transcript = Transcript()
     for second, event in enumerate(events):
         transcript.apply(event, float(second))
-    assert transcript.root
-    return transcript.root
-
-
-def of(result: RunResult) -> Node:
-    root = Transcript.of(result).root
-    assert root
-    return root
+    return transcript.whole
 
 
 def slow(name: str, seconds: float, text: str = "late") -> Agent:
@@ -173,9 +167,8 @@ def test_a_cancelled_run_keeps_what_was_finished(project: Path) -> None:
 
 def test_the_seconds_that_spawn_agent_tells_its_model_are_masked() -> None:
     block = "3 tool calls, 1.2s\n\nAll is well."
-    calls = (ToolCall("c", "spawn_agent", {"task": "look"}),)
-    result = done(log=(Turn(1, "", calls, (ToolResult("c", block),), "", Usage()), LAST))
-    text = as_text(result)
+    spawned = ToolCall("c", "spawn_agent", {"task": "look"})
+    text = as_text(done(log=(turn(1, spawned, results=[block]), LAST)))
     assert "3 tool calls, …s" in text
     assert "1.2s" not in text
 
@@ -183,35 +176,21 @@ def test_the_seconds_that_spawn_agent_tells_its_model_are_masked() -> None:
 def test_what_is_shown_is_what_was_said_to_the_letter() -> None:
     own = "It took 2 tool calls, 3.5s, after 3 tool calls, 1.2s; 3.5s."
     block = "3 tool calls, 1.2s\n\nI made 2 tool calls, 3.5s."
-    calls = (ToolCall("c", "spawn_agent", {"task": "2 tool calls, 3.5s"}),)
-    log = (Turn(1, own, calls, (ToolResult("c", block),), "", Usage()), LAST)
+    spawned = ToolCall("c", "spawn_agent", {"task": "2 tool calls, 3.5s"})
+    log = (turn(1, spawned, text=own, results=[block]), LAST)
     text = as_text(done(text=own, log=log))
     assert text.startswith("It took 2 tool calls, 3.5s, after 3 tool calls, …s; 3.5s.\n")
     assert "I made 2 tool calls, 3.5s." in text
     assert 'spawn_agent {"task": "2 tool calls, 3.5s"}' in text
 
 
-def done(**fields: Any) -> RunResult:
-    """A finished run made by hand."""
-    return RunResult(
-        **{"status": "completed", "text": "ok", "agent": "lead", "model": "script/x", **fields}
-    )
-
-
-LAST = Turn(2, "ok", (), (), "end", Usage())
+LAST = turn(2, text="ok")
 
 
 def of_texts(*texts: str) -> RunResult:
     """A run whose tools gave back the texts, one a turn."""
     log = [
-        Turn(
-            number,
-            "",
-            (ToolCall(f"c{number}", "read_file", {"path": "a"}),),
-            (ToolResult(f"c{number}", text),),
-            "",
-            Usage(),
-        )
+        turn(number, ToolCall(f"c{number}", "read_file", {"path": "a"}), results=[text])
         for number, text in enumerate(texts, 1)
     ]
     return done(log=(*log, LAST))
@@ -245,10 +224,9 @@ def test_a_long_run_points_to_what_its_calls_gave_back_and_quotes_the_rest() -> 
     text = as_text(of_texts(*["x" * 2000] * 40))
     assert "xxx" not in text
     assert len(text) < 4000
-    failing = of_texts(*["fine " * 400] * 40)
-    turn = failing.log[3]
-    bad = Turn(4, "", turn.calls, (ToolResult("c4", "Error: gone", is_error=True),), "", Usage())
-    shown = as_text(done(log=(*failing.log[:3], bad, *failing.log[4:])))
+    log = of_texts(*["fine " * 400] * 40).log
+    bad = replace(log[3], results=(ToolResult("c4", "Error: gone", is_error=True),))
+    shown = as_text(done(log=(*log[:3], bad, *log[4:])))
     assert "  ✗ turn 4 · read_file" in shown
     assert "    error: Error: gone" in shown
 
@@ -273,9 +251,8 @@ def test_a_childs_metadata_and_files_are_shown() -> None:
         },
         files_read=("a.md", "b.md"), files_modified=("c.md",),
     )  # fmt: skip
-    calls = (ToolCall("c", "subagent", {"label": "scout", "task_prompt": "look"}),)
-    turn = Turn(1, "", calls, (ToolResult("c", "ok"),), "", Usage())
-    text = as_text(done(log=(turn, LAST), children=(child,)))
+    asked = ToolCall("c", "subagent", {"label": "scout", "task_prompt": "look"})
+    text = as_text(done(log=(turn(1, asked, results=["ok"]), LAST), children=(child,)))
     assert "noted: subagent_label scout · completion_status complete\n" in text
     assert "read: a.md, b.md\n" in text
     assert "changed: c.md\n" in text
@@ -283,7 +260,7 @@ def test_a_childs_metadata_and_files_are_shown() -> None:
 
 def test_a_child_is_one_row_with_its_call(project: Path) -> None:
     made = stage(lead(ask("one"), ask("two"), then="done"), agent("one", "1"), agent("two", "2"))
-    root = of(made.play())
+    root = Transcript.of(made.play()).whole
     one = root.turns[0].calls[0]
     assert one.child
     assert row_of(one.child) is one
@@ -334,12 +311,11 @@ def test_nothing_runs_on_below_a_run_that_has_ended() -> None:
 
 def child_with(refused: ToolResult) -> RunResult:
     """A completed run whose child went on after a call that did not succeed."""
-    write = ToolCall("w", "write_file", {"path": "a"})
-    log = (Turn(1, "", (write,), (refused,), "", Usage()), LAST)
+    write = turn(1, ToolCall("w", "write_file", {"path": "a"}))
+    log = (replace(write, results=(refused,)), LAST)
     child = done(agent="scout", id="0.1", call_id="c", log=log)
-    asked = (ToolCall("c", "call_agent", {"agent": "scout"}, traits=ONE_CHILD),)
-    turn = Turn(1, "", asked, (ToolResult("c", "ok"),), "", Usage())
-    return done(log=(turn, LAST), children=(child,))
+    asked = turn(1, delegate("c", "scout", "x"), results=["ok"])
+    return done(log=(asked, LAST), children=(child,))
 
 
 @pytest.mark.req("D-56")

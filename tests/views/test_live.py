@@ -1,4 +1,4 @@
-"""A reply while it is being written."""
+"""A run that goes on: the reply that is being written, the segments of its bars."""
 
 from __future__ import annotations
 
@@ -6,14 +6,27 @@ from typing import Any
 
 import pytest
 
-from axe_nb.events import RunStarted, TextDelta, TurnFinished, TurnStarted
-from axe_nb.messages import ToolCall, Usage
+from axe_nb.cell_display.live_tree import MAX_SEGMENTS, list_segments
+from axe_nb.events import (
+    PersonAnswered,
+    PersonAsked,
+    RetryScheduled,
+    RunStarted,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+    TurnFinished,
+    TurnStarted,
+)
+from axe_nb.messages import ToolCall, ToolResult, Usage
 from axe_nb.views.outline import Outline
 from axe_nb.views.rows import draft_line, make_row
 from axe_nb.views.transcript import Draft, Node, Transcript, row_of
 from tests.views.runs import ONE_CHILD
 
 TALE = "Once upon a time " * 20
+
+CALLS = (ToolCall("a", "grep", {}), ToolCall("b", "grep", {}))
 
 
 def delta(text: str, run: str = "0", **fields: Any) -> TextDelta:
@@ -38,14 +51,12 @@ def below(*events: Any) -> Node:
         TurnStarted("0.1", 1, 1, 0),
         *events,
     )
-    assert transcript.root
-    [child] = transcript.root.below()
+    [child] = transcript.whole.below()
     return child
 
 
 def row(transcript: Transcript) -> str:
-    assert transcript.root
-    return make_row(transcript.root.turns[-1]).asked
+    return make_row(transcript.whole.turns[-1]).asked
 
 
 def test_a_turn_says_that_it_thinks_then_writes_then_calls() -> None:
@@ -60,8 +71,7 @@ def test_a_turn_says_that_it_thinks_then_writes_then_calls() -> None:
     assert row(transcript) == "calls write_file"
     transcript.apply(delta("{", kind="arguments", call=1), 0.0)
     assert row(transcript) == "calls write_file, a tool"
-    assert transcript.root
-    assert transcript.root.text == "I shall "
+    assert transcript.whole.text == "I shall "
 
 
 def test_the_row_of_a_child_shows_the_last_words_that_it_writes() -> None:
@@ -84,14 +94,13 @@ def test_the_texts_of_a_turn_show_the_end_of_each_part() -> None:
         delta("The answer. "),
         delta('{"a": 1', kind="arguments", name="write_file"),
     )
-    assert transcript.root
-    _, after = Outline(transcript.root, max_chars=30).blocks(transcript.root.turns[0])
+    _, after = Outline(transcript.whole, max_chars=30).blocks(transcript.whole.turns[0])
     assert [(block.label, block.text, block.rest) for block in after] == [
         ("thinks", TALE, ""),
         ("arguments", '{"a": 1', ""),
     ]
     transcript.apply(delta(TALE * 4, kind="reasoning"), 0.0)
-    _, after = Outline(transcript.root, max_chars=30).blocks(transcript.root.turns[0])
+    _, after = Outline(transcript.whole, max_chars=30).blocks(transcript.whole.turns[0])
     assert after[0].text.startswith("… ")
     assert TALE in after[0].text
     assert len(after[0].text) < 1005
@@ -107,11 +116,10 @@ def test_a_retry_after_half_a_reply_shows_its_text_once() -> None:
         delta("hm", kind="reasoning"), delta("One tw"), delta("{", kind="arguments", name="x"),
         delta("One ", attempt=2),
     )  # fmt: skip
-    assert transcript.root
-    assert transcript.root.text == "One "
+    assert transcript.whole.text == "One "
     transcript.apply(delta("two.", attempt=2), 0.0)
-    assert transcript.root.text == "One two."
-    _, after = Outline(transcript.root).blocks(transcript.root.turns[0])
+    assert transcript.whole.text == "One two."
+    _, after = Outline(transcript.whole).blocks(transcript.whole.turns[0])
     assert after == ()
 
 
@@ -124,3 +132,36 @@ def test_the_line_of_a_draft_is_bounded_and_cannot_command_a_terminal(size: int)
     assert len(line) <= size
     assert "\x1b" not in line
     assert "\n" not in line
+
+
+def test_a_wait_before_a_retry_is_a_segment_of_its_own() -> None:
+    transcript = begun()
+    transcript.apply(RetryScheduled("0", 1, 2, 2.0, "429", "slow down"), 1.0)
+    assert list_segments(transcript.whole) == [
+        ("model", 0.0, 1.0), ("retry", 1.0, 3.0), ("model", 3.0, None),
+    ]  # fmt: skip
+
+
+def test_a_wait_for_the_person_is_a_segment_of_its_own() -> None:
+    transcript = begun()
+    transcript.apply(TurnFinished("0", 1, "", CALLS[:1], "", Usage(), True), 1.0)
+    transcript.apply(ToolStarted("0", CALLS[0]), 1.0)
+    transcript.apply(PersonAsked("0", "a"), 1.0)
+    assert list_segments(transcript.whole) == [("model", 0.0, 1.0), ("person", 1.0, None)]
+    transcript.apply(PersonAnswered("0", "a", "yes"), 5.0)
+    assert list_segments(transcript.whole)[1:] == [("person", 1.0, 5.0), ("tool", 5.0, None)]
+
+
+def test_a_long_run_has_a_bounded_number_of_segments_the_latest() -> None:
+    transcript = begun()
+    for number in range(1, 201):  # of one second, with calls of one and two seconds at once
+        at = 3.0 * number
+        transcript.apply(TurnStarted("0", number, 1, 0), at)
+        transcript.apply(TurnFinished("0", number, "", CALLS, "", Usage(), True), at + 1)
+        for seconds, call in enumerate(CALLS, 1):
+            transcript.apply(ToolStarted("0", call), at + 1)
+            done = ToolFinished("0", ToolResult(call.id, "ok"), seconds)
+            transcript.apply(done, at + 1 + seconds)
+    segments = list_segments(transcript.whole)
+    assert len(segments) == MAX_SEGMENTS
+    assert segments[-1] == ("tool", 601.0, 603.0)

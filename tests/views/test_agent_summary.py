@@ -1,4 +1,4 @@
-"""Who may call whom, drawn."""
+"""An agent on one page: its card as text and as HTML, and who may call whom, drawn."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import pytest
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_tables import SubAgentsConfig
 from axe_nb.session.session import Session
-from axe_nb.views.agent_summary import draw_graph
-
-NO_DELEGATION = SubAgentsConfig(enabled=False)
+from axe_nb.views.agent_summary import AgentCard, draw_graph
+from tests.views.runs import PAYLOADS
 
 
 def drawn(root: str, *agents: Agent) -> list[str]:
@@ -79,7 +78,7 @@ def test_copies_and_those_who_may_not_delegate_are_told() -> None:
         "├─ copies of itself, by subagent",
         "└─ copies of itself, by delegate_task",
     ]
-    off = agent("a", "b", sub_agents_config=NO_DELEGATION)
+    off = agent("a", "b", sub_agents_config=SubAgentsConfig(enabled=False))
     assert drawn("a", off) == ["a  (cannot delegate: sub_agents_config.enabled is false)"]
     assert drawn("c", agent("c", "a"), off) == ["c  (depth 0, max_depth 3)", "└─ a"]
 
@@ -89,3 +88,40 @@ def test_a_graph_that_would_explode_is_cut_at_once() -> None:
     lines = drawn("n0", *(agent(name, *everybody) for name in everybody))
     assert len(lines) == 42
     assert lines[-1] == "…  and more"
+
+
+def card(text: str) -> AgentCard:
+    """A card with the text wherever something from outside may stand."""
+    return AgentCard(text, (text,), (("Allowed", text),), text, (text,), (text,))
+
+
+def test_text_and_html_have_the_same_parts() -> None:
+    rows = (("Allowed", "grep, call_agent"), ("Requests", "at most 5 in the whole tree"))
+    facts = ("script/x", "mode ask")
+    made = AgentCard("lead", facts, rows, "lead\n└─ echo", ("no file matches",), ("unchanged",))
+    bundle = made.to_bundle()
+    assert bundle["text/plain"] == (
+        "lead: script/x, mode ask\n"
+        "Allowed:        grep, call_agent\n"
+        "Requests:       at most 5 in the whole tree\n"
+        "lead\n└─ echo\n! no file matches\nunchanged"
+    )
+    html = bundle["text/html"]
+    for part in ("<strong>lead</strong>", "script/x · mode ask", ">grep, call_agent<", "└─ echo"):
+        assert part in html
+    assert html.index("no file matches") < html.index("unchanged")
+
+
+def test_what_an_agent_lacks_is_left_out() -> None:
+    bundle = AgentCard("a", ("script/x",), (), "", (), ()).to_bundle()
+    assert bundle["text/plain"] == "a: script/x"
+    assert "<table" not in bundle["text/html"]
+    assert "<pre" not in bundle["text/html"]
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_nothing_of_an_agent_is_markup_or_moves_a_cursor(payload: str) -> None:
+    plain = card("x").to_bundle()["text/html"]
+    bundle = card(payload).to_bundle()
+    assert bundle["text/html"].count("<") == plain.count("<")
+    assert "\x1b" not in "".join(bundle.values())
