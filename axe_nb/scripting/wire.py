@@ -431,10 +431,10 @@ WIRES: Mapping[Protocol, type[Wire]] = {
 }  # fmt: skip
 
 
-def read_request(body: Json) -> Request:
+def read_request(body: Json, *, splits_texts: bool = False) -> Request:
     """Parses a request of any protocol: the protocols' names for parts never clash.
 
-    Raises Malformed.
+    If the client joins messages of the same role, each text is one of its own. Raises Malformed.
     """
     key = "input" if "input" in body else "messages"
     entries = body.get(key)
@@ -470,7 +470,7 @@ def read_request(body: Json) -> Request:
                 own = [{"image": image} for image in (images if isinstance(images, list) else ())]
                 pictures = _read_pictures([*blocks, *own])
                 texts = [_join_text([block]) for block in blocks if block.get("type") in TEXTS]
-                if pictures:
+                if pictures or not splits_texts:
                     texts = ["".join(texts)]
                 if pictures or any(texts) or not results:
                     messages += [Message("user", said, pictures=pictures) for said in texts or [""]]
