@@ -7,10 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import axe_nb
-from axe_nb.errors import ProviderError
 
 
 def test_an_uncaught_error_ends_with_its_next_step(project: Path) -> None:
@@ -26,15 +23,3 @@ def test_an_uncaught_error_ends_with_its_next_step(project: Path) -> None:
         "axe_nb.errors.ConfigError: agent config not found: critik",
         'did you mean "critic"?',
     ]
-
-
-@pytest.mark.req("B-5")
-@pytest.mark.parametrize(
-    "said", ["Overloaded", "overloaded.", "overloaded_error", "Overloaded error"]
-)
-def test_a_server_that_only_repeats_the_category_is_put_in_words(said: str) -> None:
-    error = ProviderError("overloaded", said)
-    assert str(error) == f"overloaded: the server is too busy ({said})"
-    assert error.detail == said
-    assert str(ProviderError("overloaded", "busy")) == "overloaded: busy"
-    assert str(ProviderError("server", "")) == "server: "

@@ -1,10 +1,9 @@
-"""The first notebook's agents once more over each wire, and what its saved form converts to."""
+"""What the saved notebooks of the course show, and what the first converts to."""
 
 from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,61 +11,10 @@ from pathlib import Path
 import nbformat
 import pytest
 
-import axe_nb
-from axe_nb.scripting.rules import functions
-from axe_nb.session.session import session
-from axe_nb.views.outline import as_text
-from tests.protocols import PROTOCOLS, provider_of
-
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 FIRST = NOTEBOOKS / "01_first_run.ipynb"
 SAVED = sorted([*NOTEBOOKS.glob("*.ipynb"), *NOTEBOOKS.glob("solutions/*.ipynb")])
 PRIVATE = re.compile(r"/(?:home|root|Users|tmp|work)/\w|[A-Z]:\\\\")
-CHILDREN = ("outliner", "storekeeper", "indexer")
-
-
-@pytest.fixture
-def lesson(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the notebook's folder, current, with the models of its cells registered."""
-    folder = tmp_path / "notebooks"
-    shutil.copytree(NOTEBOOKS, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.chdir(folder)
-    before = dict(functions)
-    cells = [c.source for c in nbformat.read(FIRST, as_version=4).cells if c.cell_type == "code"]
-    scripts = "\n\n".join(source for source in cells if "@axe_nb.script" in source)
-    exec(compile(scripts, str(FIRST), "exec"), {"axe_nb": axe_nb})
-    yield folder
-    functions.clear()
-    functions.update(before)
-    session.agents.clear()
-
-
-def survey(folder: Path, protocol: str) -> str:
-    """The text of the tree that the lead and its children come to over a protocol."""
-    agents = folder / protocol / "agents"
-    shutil.copytree(folder / "axe" / "agents", agents)
-    for path in agents.glob("*.toml"):
-        path.write_text(
-            path.read_text("utf-8").replace('"script/', f'"{provider_of(protocol)}/'), "utf-8"
-        )
-    result = axe_nb.run("lead", "Survey this project.", agents_dir=str(agents))
-    assert {r.model for r in result.walk()} == {
-        f"{provider_of(protocol)}/{n}" for n in ("lead", *CHILDREN)
-    }
-    return as_text(result).replace(f"{provider_of(protocol)}/", "script/")
-
-
-@pytest.mark.req("D-24")
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_the_lead_and_its_children_come_to_the_same_tree_over_each_wire(
-    lesson: Path, protocol: str
-) -> None:
-    in_process = as_text(axe_nb.run("lead", "Survey this project."))
-    assert "has 7 headings in 962 characters" in in_process
-    with axe_nb.script_server(protocol) as server:
-        over_the_wire = survey(lesson, protocol)
-    assert over_the_wire == in_process
-    assert len(server.requests) == 5, "two of the lead, one of each child"
 
 
 CONVERT = """

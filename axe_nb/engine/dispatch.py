@@ -10,7 +10,6 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
-from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -73,10 +72,10 @@ class Authorizer:
         self._prompt_lock = asyncio.Lock()
 
     async def run(self, call: PendingCall) -> ToolOutput:
-        call.arguments = deepcopy(dict(call.arguments))  # history keeps its own
+        call.arguments = _copy(call.arguments)  # history keeps its own
         await self.authorize(call)
         if call.is_edited:
-            call.edited = deepcopy(call.arguments)
+            call.edited = _copy(call.arguments)
         return await self.next(call)
 
     async def authorize(self, call: PendingCall) -> None:
@@ -346,3 +345,16 @@ def find_schema(tool: Tool) -> Mapping[str, Any]:
 
 def _make_denial(tool: Tool, reason: str) -> PermissionDenied:
     return PermissionDenied(f"permission denied for {tool.name}: {reason}")
+
+
+def _copy(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Copies JSON values deeply without recursion, as a model may nest them without end."""
+    copied = dict(arguments)
+    left: list[Any] = [copied]
+    while left:
+        holder = left.pop()
+        for key, item in holder.items() if isinstance(holder, dict) else enumerate(holder):
+            if isinstance(item, dict | list):
+                holder[key] = item.copy()
+                left.append(holder[key])
+    return copied

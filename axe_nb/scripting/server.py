@@ -210,7 +210,7 @@ class ScriptServer:
         self.requests.append(body)
         retry_after = None
         try:
-            request = read_request(body)
+            request = read_request(body, splits_texts=self.protocol == "anthropic")
             if request.model.endswith(".toml"):
                 return self.make_error(404, "a script server serves scripts by name, not by path")
             pieces, _ = await answer(request, Scripts())

@@ -260,6 +260,11 @@ class Lab:
             timeout=seconds * 1000,
         )
 
+    def ended(self, state: str = "completed") -> None:
+        """Waits until the cells are done, and the saved tree of a run says so."""
+        self.finished()
+        self.page.wait_for_selector(f".jp-OutputArea summary >> text={state}")
+
     def theme(self, name: str) -> None:
         """JupyterLab Light or JupyterLab Dark."""
         self.page.evaluate(

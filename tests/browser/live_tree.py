@@ -5,18 +5,14 @@ from __future__ import annotations
 from tests.browser.lab import Lab
 from tests.views.runs import code
 
-RESEARCH = (
-    "import axe_nb; from tests.browser.browser_runs import *; r = axe_nb.run(research(), 'Check.')"
-)
+RUNS = "import axe_nb; from tests.browser.browser_runs import *"
 
-BACKGROUND = (
-    "%load_ext axe_nb\nimport axe_nb; from tests.browser.browser_runs import *\n"
-    "agent = axe_nb.define(research())"
-)
+RESEARCH = f"{RUNS}; r = axe_nb.run(research(), 'Check.')"
+
+BACKGROUND = f"%load_ext axe_nb\n{RUNS}\nagent = axe_nb.define(research())"
 """The cell before one that runs `lead` in the background."""
 
-BUDGET = """\
-import axe_nb; from tests.browser.browser_runs import *; from axe_nb.session.session import session
+BUDGET = f"""{RUNS}; from axe_nb.session.session import session
 session.budget.set(0.05)
 r = axe_nb.run(spender(), "Go.")"""
 """A run that asks for more than the budget."""
@@ -32,3 +28,9 @@ def start(lab: Lab, source: str) -> None:
 def row(lab: Lab, name: str) -> str:
     """A selector of the row of that name."""
     return f"details.axe-nb-row:has(> summary b:text-is('{name}'))"
+
+
+def answer(lab: Lab, name: str) -> None:
+    """Lets the agent of that name answer, and waits until its row says that it has."""
+    lab.gate(name)
+    lab.page.wait_for_selector(f"{row(lab, name)}.axe-nb-good", state="attached")

@@ -18,7 +18,7 @@ from pathlib import Path
 from playwright.sync_api import Browser
 
 from tests.browser.lab import LIGHT, Lab, server, started
-from tests.browser.live_tree import BACKGROUND, BUDGET, RESEARCH, start
+from tests.browser.live_tree import BACKGROUND, BUDGET, RESEARCH, RUNS, start
 from tests.conftest import CHROMIUM
 from tests.views.runs import code
 
@@ -27,7 +27,6 @@ WIDTHS = (1280, 640)
 HEIGHT = 900
 """Pixels."""
 
-RUNS = "import axe_nb; from tests.browser.browser_runs import *"
 CROWD = RUNS + "; r = axe_nb.run(crowd({count}), 'Check the documentation.')"
 QUESTION = RUNS + "; r = axe_nb.run(editor('Tuesday: calm, 3 visitors'), 'Go.')"
 STEP = RUNS + "; r = axe_nb.run(research(), 'Check.', step=True)"
@@ -72,15 +71,13 @@ def show_stream(lab: Lab) -> None:
 def show_failure(lab: Lab) -> None:
     """A child that was stopped after its time; the run went on."""
     start(lab, FAILURE)
-    lab.finished()
-    lab.page.wait_for_selector(".jp-OutputArea summary >> text=completed")
+    lab.ended()
 
 
 def show_interrupt(lab: Lab) -> None:
     show_crowd(lab, 8)
     lab.command("notebook:interrupt-kernel")
-    lab.finished()
-    lab.page.wait_for_selector(".jp-OutputArea summary >> text=cancelled")
+    lab.ended("cancelled")
 
 
 def show_reload(lab: Lab) -> None:
@@ -117,8 +114,7 @@ def save_run(lab: Lab) -> str:
     """A notebook with a finished run of three agents, without what the browser trusts."""
     start(lab, RESEARCH)
     lab.gate("researcher", "counter", "critic")
-    lab.finished()
-    lab.page.wait_for_selector(".jp-OutputArea summary >> text=completed")
+    lab.ended()
     notebook = lab.save()
     notebook.metadata.pop("signature", None)
     notebook.cells[0].metadata.pop("trusted", None)

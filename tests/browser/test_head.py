@@ -10,11 +10,11 @@ from playwright.sync_api import expect
 from axe_nb.cell_display.live_tree import draw_axis
 from axe_nb.views.appearance import SEGMENTS
 from tests.browser.lab import Lab
-from tests.browser.live_tree import RESEARCH, row, start
+from tests.browser.live_tree import RESEARCH, RUNS, row, start
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
-CROWD = "import axe_nb; from tests.browser.browser_runs import *; r = axe_nb.run(crowd(), 'Go.')"
+CROWD = f"{RUNS}; r = axe_nb.run(crowd(), 'Go.')"
 
 
 def test_forty_rows_are_found_by_state_and_by_word(lab: Lab) -> None:

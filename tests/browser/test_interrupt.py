@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.lab import Lab
-from tests.browser.live_tree import BACKGROUND, RESEARCH, row, start
+from tests.browser.live_tree import BACKGROUND, RESEARCH, answer, start
 from tests.views.runs import code
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
@@ -18,8 +18,7 @@ TOPS = "lines => lines.map(line => Math.round(line.getBoundingClientRect().top))
 @pytest.mark.req("D-8")
 def test_stop_ends_the_cell_in_one_line_and_keeps_what_was_done(lab: Lab) -> None:
     start(lab, RESEARCH)
-    lab.gate("counter")
-    lab.page.wait_for_selector(f"{row(lab, 'counter')}.axe-nb-good")
+    answer(lab, "counter")
     lab.command("notebook:interrupt-kernel")
     lab.page.wait_for_selector(".jp-OutputArea-output >> text=KeyboardInterrupt: stopped")
     lab.page.wait_for_selector(".jp-OutputArea summary >> text=cancelled")
@@ -36,8 +35,7 @@ def test_stop_ends_the_cell_in_one_line_and_keeps_what_was_done(lab: Lab) -> Non
 def test_a_run_in_the_background_is_stopped_by_its_button_with_keys_alone(lab: Lab) -> None:
     lab.open(code(BACKGROUND, "%%axe lead --bg -o job\nCheck."))
     lab.run_all()
-    lab.gate("counter")
-    lab.page.wait_for_selector(f"{row(lab, 'counter')}.axe-nb-good")
+    answer(lab, "counter")
     button = lab.page.get_by_role("button", name="Stop (run of lead)")
     expect(button).to_be_visible()
     first, second = lab.page.locator(".jp-Cell:nth-of-type(2) .cm-line").evaluate_all(TOPS)

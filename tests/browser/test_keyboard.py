@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from tests.browser.browser_runs import TASKS
 from tests.browser.lab import Lab
-from tests.browser.live_tree import RESEARCH, row, start
+from tests.browser.live_tree import RESEARCH, answer, row, start
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
@@ -55,8 +55,7 @@ def test_the_tree_is_one_tab_stop_and_arrows_go_through_its_rows(lab: Lab) -> No
     press(lab, "ArrowLeft", "researcher")
     press(lab, "Enter", "researcher")
     expect(lab.page.locator(row(lab, "researcher"))).to_have_attribute("aria-expanded", "false")
-    lab.gate("counter")
-    lab.page.wait_for_selector(f"{row(lab, 'counter')}.axe-nb-good")
+    answer(lab, "counter")
     assert lab.page.evaluate(FOCUSED) == "researcher", "updates leave the focus alone"
     press(lab, "ArrowDown", "counter")
     assert tree.evaluate(STOPS) == 1
@@ -68,8 +67,7 @@ def test_the_tree_is_one_tab_stop_and_arrows_go_through_its_rows(lab: Lab) -> No
     press(lab, "ArrowUp", "lead")
     index = "() => jupyterapp.shell.currentWidget.content.activeCellIndex"
     assert lab.page.evaluate(index) == active, "the keys went to the tree, not to the notebook"
-    lab.gate("researcher")
-    lab.page.wait_for_selector(f"{row(lab, 'researcher')}.axe-nb-good", state="attached")
+    answer(lab, "researcher")
     copy_texts(lab)
     assert tree.evaluate(STOPS) == 1
     assert lab.page.evaluate(index) == active
@@ -107,8 +105,7 @@ def copy_texts(lab: Lab) -> None:
 def test_a_screen_reader_is_told_names_states_and_levels(lab: Lab) -> None:
     start(lab, RESEARCH)
     lab.page.wait_for_selector(f"{row(lab, 'researcher')} >> text=2 turns")
-    lab.gate("counter")
-    lab.page.wait_for_selector(f"{row(lab, 'counter')}.axe-nb-good")
+    answer(lab, "counter")
     tree = lab.page.get_by_role("tree", name="Run")
     assert tell(lab) == [
         ("running lead", 1, True),

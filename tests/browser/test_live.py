@@ -6,14 +6,12 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.lab import Lab
-from tests.browser.live_tree import RESEARCH, row, start
+from tests.browser.live_tree import RESEARCH, RUNS, answer, row, start
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
 GOOD = "document.querySelectorAll('.axe-nb-good').length"
-CHAIN = (
-    "import axe_nb; from tests.browser.browser_runs import *; r = axe_nb.run(chain(3), 'Go on.')"
-)
+CHAIN = f"{RUNS}; r = axe_nb.run(chain(3), 'Go on.')"
 
 
 def test_the_tree_grows_and_at_the_end_its_twin_stands_there_alone(lab: Lab) -> None:
@@ -28,8 +26,7 @@ def test_the_tree_grows_and_at_the_end_its_twin_stands_there_alone(lab: Lab) -> 
     lab.page.wait_for_selector(f"{row(lab, 'counter')}.axe-nb-good >> text=1 turn · 310 tokens")
     assert lab.page.locator(f"{row(lab, 'critic')}.axe-nb-running").count() == 1
     lab.gate("researcher", "critic")
-    lab.finished()
-    lab.page.wait_for_selector(".jp-OutputArea summary >> text=completed")
+    lab.ended()
     assert lab.page.locator(".axe-nb-tree").count() == 0
     assert lab.page.locator(".jp-OutputArea strong >> text=27 keys").is_visible()
     saved = lab.save()
@@ -46,15 +43,13 @@ def test_while_a_step_waits_for_the_person_the_tree_goes_on_and_says_who_waits(l
     summary = lab.page.locator(".axe-nb-scroll > details > summary")
     expect(summary).to_contain_text("counter waits for you")
     expect(lab.page.locator(f"{row(lab, 'counter')} > summary")).to_contain_text("waits for you")
-    lab.gate("researcher")
-    lab.page.wait_for_selector(f"{row(lab, 'researcher')}.axe-nb-good", state="attached")
-    answer = lab.page.locator("input.jp-Stdin-input")
-    answer.fill("n")
-    answer.press("Enter")
+    answer(lab, "researcher")
+    box = lab.page.locator("input.jp-Stdin-input")
+    box.fill("n")
+    box.press("Enter")
     expect(summary).not_to_contain_text("waits for you")
     lab.gate("counter", "critic")
-    lab.finished()
-    lab.page.wait_for_selector(".jp-OutputArea summary >> text=completed")
+    lab.ended()
 
 
 LAID_OUT = """
@@ -73,10 +68,7 @@ LAID_OUT = """
 def test_a_reply_is_shown_while_it_is_written_and_its_thoughts_are_folded_at_the_end(
     lab: Lab,
 ) -> None:
-    start(
-        lab,
-        "import axe_nb; from tests.browser.browser_runs import *; r = axe_nb.run(writer(), 'Go.')",
-    )
+    start(lab, f"{RUNS}; r = axe_nb.run(writer(), 'Go.')")
     turn = lab.page.locator(row(lab, "turn 1"))
     asked = turn.locator("> summary bdi")
     expect(asked).to_have_text("thinks: … then. <b>Who</b> reads them?")
@@ -93,8 +85,7 @@ def test_a_reply_is_shown_while_it_is_written_and_its_thoughts_are_folded_at_the
     live = lab.page.evaluate(LAID_OUT)
     expect(asked).to_have_text("writes")
     lab.gate("end")
-    lab.finished()
-    lab.page.wait_for_selector(".jp-OutputArea summary >> text=completed")
+    lab.ended()
     shown = lab.page.locator(".jp-OutputArea").first.inner_text()
     assert "27</i> keys, 3 of them required." in shown
     assert live == lab.page.evaluate(LAID_OUT), "nothing jumps, and nothing looks different"
@@ -104,12 +95,9 @@ def test_a_reply_is_shown_while_it_is_written_and_its_thoughts_are_folded_at_the
     assert "Keys and defaults, then. &lt;b&gt;Who&lt;/b&gt; reads them?" in saved
 
 
-CUT_OFF = RESEARCH.replace("research(), 'Check.'", "cut_off(), 'Go.'")
-
-
 @pytest.mark.req("D-23")
 def test_of_an_attempt_that_broke_off_nothing_is_left_beside_the_next_one(lab: Lab) -> None:
-    start(lab, CUT_OFF)
+    start(lab, f"{RUNS}; r = axe_nb.run(cut_off(), 'Go.')")
     tree = lab.page.locator(".axe-nb-tree")
     written = lab.page.locator(".axe-nb-writing")
     expect(written.locator("h1")).to_have_text("First")
@@ -127,8 +115,7 @@ def test_of_an_attempt_that_broke_off_nothing_is_left_beside_the_next_one(lab: L
     expect(tree).not_to_contain_text("first thought")
     assert written.locator("h1, table, img").count() == 0
     lab.gate("end")
-    lab.finished()
-    lab.page.wait_for_selector(".jp-OutputArea summary >> text=completed")
+    lab.ended()
     shown = lab.page.locator(".jp-OutputArea").first
     assert shown.inner_text().count("The second one is whole.") == 1
     assert "First" not in str(lab.save().cells[0].outputs)
@@ -142,14 +129,12 @@ def test_rows_stay_as_the_reader_left_them_while_updates_arrive(lab: Lab) -> Non
     lab.page.keyboard.press("Enter")
     told = researcher.locator(".axe-nb-text >> text=Task: List every TOML key")
     told.first.wait_for(state="visible")
-    lab.gate("counter")
-    lab.page.wait_for_selector(f"{row(lab, 'counter')}.axe-nb-good")
+    answer(lab, "counter")
     assert researcher.evaluate("e => e.open") is True
     first = lab.page.locator(row(lab, "turn 1")).first
     first.locator("> summary").click()
     assert first.evaluate("e => e.open") is False
-    lab.gate("researcher")
-    lab.page.wait_for_selector(f"{row(lab, 'researcher')}.axe-nb-good", state="attached")
+    answer(lab, "researcher")
     assert first.evaluate("e => e.open") is False
     assert researcher.evaluate("e => e.open") is True
     lab.gate("critic")
@@ -238,13 +223,11 @@ def test_what_was_lost_on_the_way_is_shown_all_the_same(new_lab: Lab) -> None:
 def test_text_has_enough_contrast_in_either_theme(lab: Lab, theme: str) -> None:
     start(lab, RESEARCH)
     lab.theme(theme)
-    lab.gate("counter")
-    lab.page.wait_for_selector(f"{row(lab, 'counter')}.axe-nb-good")
+    answer(lab, "counter")
     lab.page.locator(f"{row(lab, 'counter')} > summary").click()
     live = lab.contrasts(".axe-nb-tree")
     lab.gate("researcher", "critic")
-    lab.finished()
-    lab.page.wait_for_selector(".jp-OutputArea summary >> text=completed")
+    lab.ended()
     lab.unfold()
     twin = lab.contrasts(".jp-OutputArea-output")
     for found in (live, twin):

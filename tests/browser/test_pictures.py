@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from playwright.sync_api import Locator
 
 from tests.browser.lab import Lab
 from tests.browser.live_tree import row, start
@@ -34,6 +35,13 @@ HEIGHTS = (
 )
 
 
+def check(images: Locator) -> None:
+    for is_there, width, height in images.evaluate_all(HEIGHTS):
+        assert is_there
+        assert width
+        assert 50 < height <= 96
+
+
 def test_pictures_are_small_in_the_tree_and_in_its_twin_without_trust(lab: Lab) -> None:
     start(lab, RUN)
     chart = lab.page.locator(row(lab, "chart")).first
@@ -41,13 +49,9 @@ def test_pictures_are_small_in_the_tree_and_in_its_twin_without_trust(lab: Lab) 
     lab.unfold()
     images = lab.page.locator(".axe-nb-tree img")
     images.nth(1).wait_for()
-    for is_there, width, height in images.evaluate_all(HEIGHTS):
-        assert is_there
-        assert width
-        assert 50 < height <= 96
+    check(images)
     lab.gate("go")
-    lab.finished()
-    lab.page.wait_for_selector(".jp-OutputArea summary >> text=completed")
+    lab.ended()
     saved = lab.save()
     assert str(saved.cells[0].outputs).count("<img ") == 2  # three were sent, two of them equal
     lab.tidy()
@@ -58,7 +62,4 @@ def test_pictures_are_small_in_the_tree_and_in_its_twin_without_trust(lab: Lab) 
     lab.unfold()
     twins = lab.page.locator(".jp-OutputArea-output details img")
     twins.nth(1).wait_for()
-    for is_there, width, height in twins.evaluate_all(HEIGHTS):
-        assert is_there
-        assert width
-        assert 50 < height <= 96
+    check(twins)

@@ -51,8 +51,7 @@ def test_a_button_answers_its_question_and_the_decision_stays_in_the_row(lab: La
     decided = lab.page.locator(".axe-nb-tree summary small", has_text="allowed by the user")
     expect(decided).to_have_count(1)
     lab.gate("counter")
-    lab.finished()
-    lab.page.wait_for_selector(".jp-OutputArea summary >> text=completed")
+    lab.ended()
     outputs = lab.save().cells[0].outputs
     [twin] = [output for output in outputs if output.output_type == "display_data"]
     assert "allowed by the user" in twin.data["text/html"]
@@ -70,8 +69,7 @@ def test_the_budget_is_raised_by_a_button_in_the_row_that_waits_for_it(lab: Lab)
     buttons = question.locator("button")
     expect(buttons).to_have_text(["Raise y", "Refuse n", "Stop s"])
     buttons.first.click()
-    lab.finished()
-    lab.page.wait_for_selector(".jp-OutputArea summary >> text=completed")
+    lab.ended()
 
 
 @pytest.mark.req("D-48")

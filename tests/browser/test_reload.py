@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.lab import Lab
-from tests.browser.live_tree import RESEARCH, row, start
+from tests.browser.live_tree import RESEARCH, answer, row, start
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 
@@ -32,8 +32,7 @@ OUTPUTS = "() => document.querySelector('.jp-Cell-outputArea').innerText"
 def stop_at_one_done(lab: Lab) -> nbformat.NotebookNode:
     """Starts a run, and returns the notebook as it is saved after one of three is done."""
     start(lab, PID + RESEARCH)
-    lab.gate("counter")
-    lab.page.wait_for_selector(f"{row(lab, 'counter')}.axe-nb-good")
+    answer(lab, "counter")
     lab.page.wait_for_function(TOLD)
     return lab.save()
 

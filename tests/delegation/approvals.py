@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from typing import Any
 
-from axe_nb import call
+from axe_nb import Agent, RunResult, call
 from axe_nb.engine.person import ApprovalRequest, Decision
 from axe_nb.messages import ToolCall
+from axe_nb.session.overrides import Overrides
+from axe_nb.session.session import Session
 from axe_nb.tools.tool import Effect, Tool, ToolContext
 from tests.delegation.copies import tool
+from tests.engine.in_process import ask_session, stage
 
 EFFECTS: tuple[Effect, ...] = ("read", "user", "write")
 MODES = ("plan", "ask", "auto")
@@ -48,3 +53,18 @@ class Person:
         await asyncio.sleep(self.seconds)
         self.asking -= 1
         return self.answers.pop(0)
+
+
+def run_with(
+    person: Person | None,
+    lead: Agent,
+    *others: Agent,
+    tools: Sequence[Any] = (),
+    session: Session | None = None,
+    **options: Any,
+) -> RunResult:
+    """The result of an agent with these tools beside its own; None = nobody can be asked."""
+    overrides = Overrides(tools=(*tools, *lead.tools), **options)
+    own = session or stage(lead, *others).session
+    ask_person: Any = person.ask_person if person else None
+    return asyncio.run(ask_session(own, lead, "level 0", overrides, ask_person=ask_person))

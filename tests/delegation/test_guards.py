@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,11 +11,10 @@ from axe_nb import Agent, Request, RunResult, call
 from axe_nb.agents.agent_tables import SubAgentsConfig
 from axe_nb.engine.person import ApprovalRequest, Decision
 from axe_nb.messages import ToolCall, ToolParameter
-from axe_nb.session.overrides import Overrides
 from axe_nb.tools.tool import CallSite, Effect, Guard, Tool, ToolContext, ToolError
-from tests.delegation.approvals import MODES, Person
+from tests.delegation.approvals import MODES, Person, run_with
 from tests.delegation.copies import said, told, tool
-from tests.engine.in_process import agent, ask_session, stage
+from tests.engine.in_process import agent
 
 FLOORS: Mapping[str, Guard] = {
     "free": Guard(covers="free things"),
@@ -59,10 +57,7 @@ def attempt(
 
 
 def run(*agents: Agent, touching: Touch, person: Person | None = None) -> RunResult:
-    tools = Overrides(tools=(touching.tool, *agents[0].tools))
-    ask_person = person.ask_person if person else None
-    session = stage(*agents).session
-    return asyncio.run(ask_session(session, agents[0], "go", tools, ask_person=ask_person))
+    return run_with(person, *agents, tools=(touching.tool,))
 
 
 @pytest.mark.req("D-83", "D-19")
@@ -145,12 +140,6 @@ def tree(
     ask: Any = "person", below: Any = "person", **config: Any
 ) -> tuple[RunResult, list[ApprovalRequest]]:
     """lead → middle → low, whose tool needs approval; a person who says yes, late."""
-    asked: list[ApprovalRequest] = []
-
-    async def person(question: ApprovalRequest) -> Decision:
-        asked.append(question)
-        await asyncio.sleep(THINKS)
-        return Decision("yes")
 
     def make(name: str, first: ToolCall, *calls: str, **fields: Any) -> Agent:
         def model(request: Request) -> Any:
@@ -165,12 +154,9 @@ def tree(
              sub_agents_config=SubAgentsConfig(ask=below)),
         make("low", call("write_it")),
     )  # fmt: skip
-    made = stage(*agents)
-    overrides = Overrides(tools=(tool("write_it", "write"), "write_it"), timeout=THINKS / 2)
-    result = asyncio.run(
-        ask_session(made.session, agents[0], "go", overrides, made.events.append, ask_person=person)
-    )
-    return result, asked
+    person = Person(Decision("yes"), seconds=THINKS)
+    result = run_with(person, *agents, tools=(tool("write_it", "write"),), timeout=THINKS / 2)
+    return result, person.questions
 
 
 @pytest.mark.req("D-48", "D-56")

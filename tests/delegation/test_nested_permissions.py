@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,12 +12,11 @@ import pytest
 from axe_nb import Agent, Request, RunResult, call
 from axe_nb.agents.agent_tables import SubAgentsConfig
 from axe_nb.engine.person import Decision
-from axe_nb.session.overrides import Overrides
 from axe_nb.tools.tool import Effect
-from tests.delegation.approvals import EFFECTS, MODES, Person, tools, uses
+from tests.delegation.approvals import EFFECTS, MODES, Person, run_with, tools, uses
 from tests.delegation.chains import WAYS, by, last_heard, level_of
 from tests.delegation.copies import told
-from tests.engine.in_process import agent, ask_session, check_history, heard, stage
+from tests.engine.in_process import agent, check_history, heard
 
 DELEGATION = ("subagent", "spawn_agent", "delegate_task")
 
@@ -55,12 +53,7 @@ class Family:
         names = (*(one.name for one in mine), *DELEGATION, "ask_user")
         lead = agent("lead", self.model, sub_agents=("helper",), tools=names, **fields)
         helper = Agent("helper", lead.model, sub_agents=("helper",), tools=names, **self.helper)
-        made = stage(lead, helper)
-        overrides = Overrides(tools=(*mine, *names))
-        ask_person = person.ask_person if person else None
-        result = asyncio.run(
-            ask_session(made.session, lead, "level 0", overrides, ask_person=ask_person)
-        )
+        result = run_with(person, lead, helper, tools=mine)
         for one in result.walk():
             check_history(one.messages)
         return result

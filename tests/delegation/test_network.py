@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -14,12 +13,11 @@ from axe_nb.agents.agent_tables import SubAgentsConfig
 from axe_nb.builtin.web import TOOLS
 from axe_nb.engine.person import Decision
 from axe_nb.messages import ToolCall
-from axe_nb.session.overrides import Overrides
 from axe_nb.session.session import Session
 from axe_nb.tools.tool import ToolContext
-from tests.delegation.approvals import MODES, Person
+from tests.delegation.approvals import MODES, Person, run_with
 from tests.delegation.copies import said, told
-from tests.engine.in_process import agent, ask_session, stage
+from tests.engine.in_process import agent, stage
 
 YES = Decision("yes")
 
@@ -44,14 +42,10 @@ def reader(*calls: ToolCall, **fields: Any) -> Agent:
     return agent("lead", said(list(calls), "done"), tools=("fetch",), **fields)
 
 
-def run(web: Web, session: Session, lead: Agent, person: Person | None = None) -> Any:
-    overrides = Overrides(tools=(web.tool, *lead.tools))
-    ask_person = person.ask_person if person else None
-    return asyncio.run(ask_session(session, lead, "go", overrides, ask_person=ask_person))
-
-
-def attempt(web: Web, lead: Agent, *others: Agent, person: Person | None = None) -> Any:
-    return run(web, stage(lead, *others).session, lead, person)
+def attempt(
+    web: Web, *agents: Agent, person: Person | None = None, session: Session | None = None
+) -> Any:
+    return run_with(person, *agents, tools=(web.tool,), session=session)
 
 
 @pytest.mark.req("D-50")
@@ -81,13 +75,14 @@ def test_a_yes_holds_for_the_host_until_the_session_ends(mode: Any) -> None:
     web, person = Web(), Person(YES, Decision("no"))
     lead = reader(fetch("a.example"), fetch("a.example", "2"), fetch("b.example"), mode=mode)
     session = stage(lead).session
-    run(web, session, lead, person)
+    attempt(web, lead, person=person, session=session)
     assert web.sent == ["https://a.example/", "https://a.example/2"]
     assert [q.host for q in person.questions] == ["a.example", "b.example"]
-    run(web, session, lead, again := Person(Decision("no")))
+    attempt(web, lead, person=(again := Person(Decision("no"))), session=session)
     assert [q.host for q in again.questions] == ["b.example"]
     session.hosts.clear()
-    run(web, session, lead, last := Person(Decision("no"), Decision("no"), Decision("no")))
+    last = Person(*[Decision("no")] * 3)
+    attempt(web, lead, person=last, session=session)
     assert len(last.questions) == 3
 
 

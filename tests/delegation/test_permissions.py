@@ -13,12 +13,11 @@ import axe_nb
 from axe_nb import Agent, ConfigError, Request, Response, RunResult, call, script
 from axe_nb.agents.agent_tables import SubAgentsConfig
 from axe_nb.engine.person import Decision
-from axe_nb.session.overrides import Overrides
 from axe_nb.tools.tool import Effect, Tool, ToolContext
-from tests.delegation.approvals import Person, tools, uses
+from tests.delegation.approvals import Person, run_with, tools, uses
 from tests.delegation.chains import by
 from tests.delegation.copies import boss, offered, play, recorded, results, said, told, tool
-from tests.engine.in_process import ask_session, heard, stage, texts
+from tests.engine.in_process import heard, stage, texts
 
 
 def attempt(effect: Effect, option: Any = None, **fields: Any) -> RunResult:
@@ -111,14 +110,7 @@ def test_in_plan_mode_only_harmless_tools_are_offered_and_others_denied() -> Non
 def asking(
     person: Person, lead: Agent, mine: Sequence[Tool] = (), timeout: float = 20.0
 ) -> RunResult:
-    """The agent's run, with a person at hand."""
-    made = stage(lead)
-    overrides = Overrides(tools=(*mine, *lead.tools), timeout=timeout)
-    return asyncio.run(
-        ask_session(
-            made.session, lead, "go", overrides, made.events.append, ask_person=person.ask_person
-        )
-    )
+    return run_with(person, lead, tools=mine, timeout=timeout)
 
 
 def write_once(then: Any = results) -> dict[str, Any]:

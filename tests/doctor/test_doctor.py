@@ -217,31 +217,33 @@ def test_what_a_model_or_its_server_does_not_take_is_told_without_a_key() -> Non
 
 
 @pytest.mark.req("D-19", "D-20")
-def test_the_page_says_what_an_agent_may_do() -> None:
-    def may(**fields: Any) -> list[str]:
-        agent = Agent("x", "script/echo", **fields)
-        return agent_summary.abilities(agent, Session().find).splitlines()
-
-    assert may() == []
-    tools = ("file_ops", "grep")
-    assert may(tools=tools, permissions={"grep": "deny"}) == [
-        "Allowed:        read_file, list_dir, find_files",
-        "Asks first:     write_file, edit_file",
-        "Denied:         grep",
-    ]
-    assert may(tools=tools, mode="plan")[-1] == "Denied:         write_file, edit_file"
-    assert may(tools=tools, mode="auto") == [
-        "Allowed:        read_file, list_dir, find_files, write_file, edit_file, grep"
-    ]
-    assert may(limits=TreeLimits(max_requests=7, max_total_tokens=1000)) == [
-        "Requests:       at most 7 in the whole tree",
-        "Tokens:         at most 1000 in the whole tree",
-    ]
-    assert may(tools=("subagent",)) == [
-        "Allowed:        subagent",
-        "x  (depth 0, max_depth 3)",
-        "└─ copies of itself, by subagent",
-    ]
+@pytest.mark.parametrize(
+    ("fields", "lines"),
+    [
+        ({}, []),
+        ({"permissions": {"grep": "deny"}}, [
+            "Allowed:        read_file, list_dir, find_files",
+            "Asks first:     write_file, edit_file",
+            "Denied:         grep",
+        ]),
+        ({"mode": "auto"}, [
+            "Allowed:        read_file, list_dir, find_files, write_file, edit_file, grep",
+        ]),
+        ({"tools": (), "limits": TreeLimits(max_requests=7, max_total_tokens=1000)}, [
+            "Requests:       at most 7 in the whole tree",
+            "Tokens:         at most 1000 in the whole tree",
+        ]),
+        ({"tools": ("subagent",)}, [
+            "Allowed:        subagent",
+            "x  (depth 0, max_depth 3)",
+            "└─ copies of itself, by subagent",
+        ]),
+    ],
+)  # fmt: skip
+def test_the_page_says_what_an_agent_may_do(fields: dict[str, Any], lines: list[str]) -> None:
+    tools = ("file_ops", "grep") if fields else ()
+    agent = Agent(**{"name": "x", "model": "script/echo", "tools": tools, **fields})
+    assert agent_summary.abilities(agent, Session().find).splitlines() == lines
 
 
 @pytest.mark.req("D-64")

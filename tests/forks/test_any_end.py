@@ -17,7 +17,7 @@ from axe_nb import Agent, ProviderError, Request, RunResult, call, script, tool
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
-from tests.forks.trees import counted_tree, fork, list_sources
+from tests.forks.trees import counted_tree, fork, list_sources, play
 
 
 def make_note(ran: list[str]) -> Any:
@@ -53,7 +53,7 @@ def test_a_failed_request_is_tried_again_where_it_failed() -> None:
     )
     ran: list[str] = []
     agent = Agent("a", "script/m", tools=(make_note(ran),))
-    run = axe_nb.run(agent, "go", display=False)
+    run = play(agent)
     assert run.status == "error"
     again = fork(run, "0/2")
     assert (again.status, again.text) == ("completed", "after noted x")
@@ -66,7 +66,7 @@ def test_an_error_elsewhere_is_what_it_was() -> None:
     say("boss", [call("call_agent", agent="w", task="a")], lambda r: f"heard {r.last}")
     asked = say("w", ProviderError("server", "down", status=500))
     axe_nb.define(Agent("w", "script/w", retry={"max_retries": 1}))  # type: ignore[arg-type]
-    run = axe_nb.run(Agent("boss", "script/boss", sub_agents=("w",)), "go", display=False)
+    run = play(Agent("boss", "script/boss", sub_agents=("w",)))
     assert asked == [1, 1]
     again = fork(run, "0/1")
     assert asked == [1, 1], "the child is asked the same: its error, and its retry, are recorded"
@@ -91,7 +91,7 @@ def test_a_run_that_timed_out_goes_on_with_a_new_deadline() -> None:
         return f"after {request.last}"
 
     agent = Agent("a", "script/m", tools=(make_note([]),))
-    run = axe_nb.run(agent, "go", timeout=0.4, display=False)
+    run = play(agent, timeout=0.4)
     assert run.status == "timeout"
     assert fork(run).text == "after noted x"
     assert asked == [1, 2, 2]

@@ -9,7 +9,7 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, Request, ToolContext, call, script, tool
-from tests.forks.trees import fork, list_sources
+from tests.forks.trees import fork, list_sources, play
 
 
 def define_boss(tasks: Callable[[str], str], **fields: Any) -> tuple[Agent, list[str]]:
@@ -44,7 +44,7 @@ def test_children_that_are_asked_the_same_are_what_they_were_wherever_they_are_n
     tasks: str, live: str, parallel: bool
 ) -> None:
     boss, asked = define_boss(lambda system: system, sub_agents_config={"parallel": parallel})
-    run = axe_nb.run(boss, "go", display=False)
+    run = play(boss)
     asked.clear()
     again = fork(run, "0/1", system_prompt=tasks)
     assert sorted(asked) == sorted(live)
@@ -76,7 +76,7 @@ def test_the_tree_below_a_child_moves_with_it() -> None:
     axe_nb.define(Agent("mid", "script/mid", sub_agents=("leaf",)))
     axe_nb.define(Agent("leaf", "script/leaf"))
     agent = Agent("boss", "script/boss", sub_agents=("mid", "leaf"), system_prompt="mid")
-    run = axe_nb.run(agent, "go", display=False)
+    run = play(agent)
     asked.clear()
     again = fork(run, "0/1", system_prompt="leaf mid")
     assert asked == ["leaf"], "only the new one"
@@ -109,7 +109,7 @@ def test_a_tool_of_the_user_runs_again_only_where_one_of_its_children_is_forked(
         return f"{request.last}!"
 
     axe_nb.define(Agent("w", "script/w"))
-    run = axe_nb.run(Agent("boss", "script/boss", tools=(survey,)), "go", display=False)
+    run = play(Agent("boss", "script/boss", tools=(survey,)))
     ran.clear()
     asked.clear()
     again = fork(run, "0.1-two/1", reply="new")
@@ -139,7 +139,7 @@ def test_every_way_to_delegate_is_forked_in_its_children(how: str) -> None:
             return call(how, **arguments) if request.turn == 1 else request.last
         return f"{request.turn}: {request.system[-4:]}"
 
-    run = axe_nb.run(Agent("boss", "script/m", tools=(how,)), "go", display=False)
+    run = play(Agent("boss", "script/m", tools=(how,)))
     assert run.ok
     asked.clear()
     last = len(run.children[0].log)
@@ -176,7 +176,7 @@ def test_a_fork_without_a_change_is_the_same_tree_at_every_place() -> None:
         below = (f"a{depth + 1}",) if depth < 2 else ()
         axe_nb.define(Agent(f"a{depth}", "script/m", tools=(note,), sub_agents=below))
     root = Agent("a0", "script/m", tools=(note,), sub_agents=("a1",))
-    run = axe_nb.run(root, "go", display=False)
+    run = play(root)
     places = [f"{one.id}/{turn.number}" for one in run.walk() for turn in one.log]
     assert len(places) == 13
     for place in places:
@@ -203,7 +203,7 @@ def test_secrets_of_a_saved_run_do_not_make_it_another(
     monkeypatch.setenv("MY_API_KEY", "sk-very-secret-value-123456")
     boss, asked = define_boss(lambda _: ["key sk-very-secret-value-123456"])  # type: ignore[arg-type,return-value]
     axe_nb.define(boss)
-    run = axe_nb.run("boss", "go", display=False)
+    run = play("boss")
     run.save(tmp_path / "run.axe")
     assert "very-secret" not in (tmp_path / "run.axe").read_text()
     asked.clear()
@@ -221,7 +221,7 @@ def test_a_prompt_for_a_child_is_its_new_task_in_the_words_of_the_tool(
     script("lead")(lambda r: "done" if r.turn > 1 else call("call_agent", **arguments))
     script("child")(lambda request: f"did {request.last}")
     axe_nb.define(Agent("child", "script/child"))
-    first = axe_nb.run(Agent("lead", "script/lead", sub_agents=["child"]), "go", display=False)
+    first = play(Agent("lead", "script/lead", sub_agents=["child"]))
     forked = fork(first, "0.1/1", prompt=f"{prefix}another task")
     had, now = first.children[0].prompt, forked.children[0].prompt
     assert had.startswith("Task: Task")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from copy import deepcopy
 from functools import reduce
 from pathlib import Path
@@ -18,13 +18,14 @@ from axe_nb.agents import trust
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.session import session
 from axe_nb.views.outline import as_text
-from tests.forks.trees import counted_tree, fork, list_sources
+from tests.engine.in_process import agent, ask, lead
+from tests.forks.trees import counted_tree, fork, list_sources, play
 
 
-def write_a_file() -> None:
-    @script("m")
-    def model(request: Request) -> Any:
-        return call("write_file", path="x", content="y") if request.turn == 1 else request.last
+def writer(**fields: Any) -> Agent:
+    return lead(call("write_file", path="x", content="y"), name="a").but(
+        tools=("write_file",), **fields
+    )
 
 
 class Wordless:
@@ -85,8 +86,7 @@ def test_a_part_of_a_tree_is_forked_by_its_root() -> None:
 
 @pytest.mark.req("D-66")
 def test_calls_that_were_not_run_are_not_gone_on_from() -> None:
-    script("m")(lambda request: call("find_files", pattern="*"))
-    run = axe_nb.run(Agent("m", "script/m", tools=("find_files",)), "go", display=False)
+    run = play(agent("m", lambda r: call("find_files", pattern="*"), tools=("find_files",)))
     assert run.status == "max_turns"
     with pytest.raises(ConfigError, match="were not run: agent exceeded maximum"):
         fork(run, f"0/{run.turns + 1}")
@@ -134,7 +134,7 @@ def test_texts_of_files_are_those_of_the_recording(project: Path) -> None:
         'name = "reader"\nmodel = "script/reader"\nfiles = ["facts.md"]\n'
     )
     script("reader")(lambda request: request.system[-24:])
-    run = axe_nb.run("reader", "go", display=False)
+    run = play("reader")
     Path("facts.md").write_text("Rome is young.")
     again = fork(run)
     assert again.text == run.text
@@ -156,10 +156,8 @@ def test_a_saved_run_of_a_stranger_brings_no_rights(project: Path, harm: str) ->
         "sandbox": {"sandbox": "off"},
         "server": {"mcp_servers": {"x": {"command": ["touch", "harm"]}}},
     }[harm]
-    script("m")(lambda request: "x")
-    axe_nb.define(Agent("a", "script/m"))
-    run = axe_nb.run("a", "go", display=False)
-    run.save("run.axe")
+    axe_nb.define(agent("a", "x"))
+    play("a").save("run.axe")
     header, _, text = Path("run.axe").read_text().partition("\n")
     forged = json.loads(text)
     for one in (forged["definitions"]["root"], forged["definitions"]["agents"]["a"]):
@@ -176,10 +174,8 @@ def test_a_saved_run_of_a_stranger_brings_no_rights(project: Path, harm: str) ->
 def test_the_agent_of_a_saved_run_that_is_the_users_own_may_do_what_it_could(
     project: Path,
 ) -> None:
-    write_a_file()
-    axe_nb.define(Agent("a", "script/m", mode="auto", tools=("write_file",), sandbox="off"))
-    run = axe_nb.run("a", "go", display=False).raise_for_status()
-    run.save("run.axe")
+    axe_nb.define(writer(mode="auto", sandbox="off"))
+    play("a").raise_for_status().save("run.axe")
     Path("x").unlink()
     again = fork(axe_nb.load("./run.axe"), "0/1").raise_for_status()
     assert Path("x").read_text() == "y"
@@ -199,14 +195,14 @@ def test_what_is_taken_over_counts_in_the_result_and_is_not_paid_again() -> None
 
 @pytest.mark.req("D-66", "D-51")
 def test_caps_count_what_is_sent() -> None:
-    script("m")(lambda request: call("look") if request.turn < 4 else "end")
-
     @tool(read_only=True)
     def look() -> str:
         return "seen"
 
-    agent = Agent("a", "script/m", tools=(look,), limits=TreeLimits(max_requests=2))
-    run = axe_nb.run(agent, "go", display=False)
+    def model(request: Request) -> Any:
+        return call("look") if request.turn < 4 else "end"
+
+    run = play(agent("a", model, tools=(look,), limits=TreeLimits(max_requests=2)))
     assert (run.status, run.turns) == ("error", 2)
     again = fork(run, "0/3")
     assert (again.status, again.text, again.turns) == ("completed", "end", 4)
@@ -215,9 +211,7 @@ def test_caps_count_what_is_sent() -> None:
 
 @pytest.mark.req("D-66", "D-19")
 def test_calls_that_are_taken_over_need_no_approval(project: Path) -> None:
-    write_a_file()
-    agent = Agent("a", "script/m", tools=("write_file",))
-    run = axe_nb.run(agent, "go", mode="auto", display=False).raise_for_status()
+    run = play(writer(), mode="auto").raise_for_status()
     Path("x").unlink()
     again = fork(run, "0/2", mode="ask")
     assert again.text == run.text
@@ -245,12 +239,11 @@ def test_changed_tools_are_those_of_the_run_at_the_place() -> None:
 
 @pytest.mark.req("D-66")
 def test_the_form_of_the_answer_is_that_of_the_recording_and_may_be_changed() -> None:
-    script("m")(lambda request: {"value": [1, 2]} if request.output else "text")
-    run = axe_nb.run(Agent("a", "script/m"), "go", output=list[int], display=False)
+    one = agent("a", lambda request: {"value": [1, 2]} if request.output else "text")
+    run = play(one, output=list[int])
     assert run.data == [1, 2]
     assert fork(run, prompt="more").data == [1, 2]
-    plain = axe_nb.run(Agent("a", "script/m"), "go", display=False)
-    assert fork(plain, output=list[int]).data == [1, 2]
+    assert fork(play(one), output=list[int]).data == [1, 2]
 
 
 @pytest.mark.req("D-66")
@@ -278,10 +271,8 @@ def test_a_place_that_is_not_reached_is_a_warning() -> None:
         went.append(1)
         return (await ctx.delegate("x", agent="w")).text if len(went) == 1 else "no"
 
-    script("m")(lambda request: call("survey") if request.turn == 1 else request.last)
-    script("w")(lambda request: "w")
-    axe_nb.define(Agent("w", "script/w"))
-    run = axe_nb.run(Agent("a", "script/m", tools=(survey,)), "go", display=False)
+    axe_nb.define(agent("w", "w"))
+    run = play(lead(call("survey")).but(tools=(survey,)))
     again = fork(run, "0.1/1", reply="z")
     assert again.text == "no"
     assert again.warnings == (
@@ -292,47 +283,33 @@ def test_a_place_that_is_not_reached_is_a_warning() -> None:
 
 @pytest.mark.req("D-66", "D-48")
 def test_a_fork_is_recorded_in_a_cassette_and_replayed(tmp_path: Path) -> None:
-    def play(mode: Any) -> tuple[str, list[str], dict[str, str]]:
+    def record(mode: Any) -> tuple[str, list[str], dict[str, str]]:
         with axe_nb.cassette(tmp_path / "c.axe", mode):
-            run = run_tree()
+            run = play(boss)
             asked.clear()
             again = fork(run, "0.2/1", prompt="Task: Riga")
         return again.text, list(asked), list_sources(again)
 
     asked: list[str] = []
-    run_tree = _define_counted(asked)
-    text, live, sources = play("record")
-    assert sorted(live) == ["lead 2", "town 1"]
-    assert play("replay") == (text, [], sources)
-    assert play("auto") == (text, [], sources)
+    boss = lead(*(ask("town", name) for name in ("x", "Rome", "Oslo")))
 
-
-def _define_counted(asked: list[str]) -> Callable[[], RunResult]:
-    @script("lead")
-    def lead(request: Request) -> Any:
-        asked.append(f"lead {request.turn}")
-        if request.turn == 1:
-            return [call("call_agent", agent="town", task=name) for name in ("x", "Rome", "Oslo")]
-        return request.last
-
-    @script("town")
     def town(request: Request) -> str:
-        asked.append("town 1")
+        asked.append(request.last)
         return f"{request.last}!"
 
-    axe_nb.define(Agent("town", "script/town"))
-    agent = Agent("lead", "script/lead", sub_agents=("town",))
-    return lambda: axe_nb.run(agent, "go", display=False)
+    axe_nb.define(agent("town", town))
+    text, live, sources = record("record")
+    assert live == ["Task: Riga"]
+    assert record("replay") == (text, [], sources)
+    assert record("auto") == (text, [], sources)
 
 
 @pytest.mark.req("D-66", "D-81")
 def test_an_untrusted_agent_of_the_project_is_not_trusted_for_a_saved_run(project: Path) -> None:
     trust.trust_file().unlink()
-    script("m")(lambda request: "x")
-    agent = Agent("a", "script/m", mode="auto", tools=("run_command",))
-    run = axe_nb.run(agent, "go", display=False)
-    run.save("run.axe")
-    Path("axe/agents/a.toml").write_text(agent.to_toml())
+    one = agent("a", "x", mode="auto", tools=("run_command",))
+    play(one).save("run.axe")
+    Path("axe/agents/a.toml").write_text(one.to_toml())
     again = fork(axe_nb.load("./run.axe"))
     assert any('left out mode = "auto", run_command;' in warning for warning in again.warnings)
 
@@ -342,8 +319,7 @@ def test_a_run_of_the_users_own_history_keeps_its_rights(
     monkeypatch: pytest.MonkeyPatch, project: Path
 ) -> None:
     monkeypatch.setenv("AXE_NB_HISTORY", "1")
-    script("m")(lambda request: "x")
-    axe_nb.run(Agent("a", "script/m", mode="auto", sandbox="off"), "go", display=False)
+    play(agent("a", "x", mode="auto", sandbox="off"))
     kept = axe_nb.load(axe_nb.history()[0].id)
     assert fork(kept).ok
     kept.save("run.axe")
@@ -354,14 +330,11 @@ def test_a_run_of_the_users_own_history_keeps_its_rights(
 def test_an_agent_of_a_saved_run_names_no_workdir_outside_that_of_its_root(project: Path) -> None:
     for folder in ("data", "docs"):
         Path(folder).mkdir()
-    script("w")(lambda request: "done")
-    script("lead")(lambda r: call("call_agent", agent="w", task="x") if r.turn == 1 else r.last)
-    axe_nb.define(Agent("w", "script/w", workdir="docs"))
-    lead = Agent("lead", "script/lead", sub_agents=("w",), workdir="data")
-    run = axe_nb.run(lead, "go", display=False)
+    axe_nb.define(agent("w", "done", workdir="docs"))
+    run = play(lead(ask("w", "x")).but(workdir="data"))
     assert run.children[0].ok
     run.save("run.axe")
-    axe_nb.define(Agent("w", "script/w", workdir="data"))
+    axe_nb.define(agent("w", "done", workdir="data"))
     with pytest.raises(axe_nb.ConfigError, match='workdir "docs" of agent "w" lies outside'):
         fork(axe_nb.load("./run.axe"), "0.1/1", reply="y")
 

@@ -113,3 +113,7 @@ def list_sources(result: RunResult) -> dict[str, str]:
 
 def fork(run: RunResult, place: Any = None, **changes: Any) -> RunResult:
     return run.fork(place, display=False, **changes)
+
+
+def play(agent: Agent | str, **options: Any) -> RunResult:
+    return axe_nb.run(agent, "go", display=False, **options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from axe_nb.cell_display.answer import LiveAnswer
+from axe_nb.cell_display.live_tree import LiveAnswer
 from axe_nb.events import RetryScheduled, RunFinished, RunStarted, TurnFinished, TurnStarted
 from axe_nb.messages import ToolCall, Usage
 from axe_nb.views.html import page
@@ -57,17 +57,6 @@ def test_of_a_long_answer_the_page_has_what_stands_there_at_the_end_and_its_last
     assert len(end) <= 500 + 50
     transcript.apply(finished(text), 0.0)
     assert "".join(blocks) in page(transcript.whole, "r")["text/html"]
-
-
-@pytest.mark.parametrize("text", ["Half of *an* answ", ""])
-def test_the_text_of_a_turn_that_failed_is_what_the_run_says_at_its_end(text: str) -> None:
-    transcript = begun(delta("Half of *an* answ"))
-    answer = LiveAnswer(transcript.whole)
-    answer.update(0.0)
-    result = done(status="error", text=text, error="server: gone")
-    transcript.apply(RunFinished("0", result), 0.0)
-    answer.update(0.1, is_over=True)
-    assert "".join(answer.blocks) == (render(text) if text else "")
 
 
 @pytest.mark.req("D-65")

@@ -1,4 +1,4 @@
-"""Structured output in runs: over each protocol, with tools and sub-agents, repaired, recorded."""
+"""Structured output in runs: over each protocol, refused, with tools, repaired, recorded."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 import axe_nb
 from axe_nb import Agent, CassetteMiss, ConfigError, Request, RunResult, call, script, script_server
 from axe_nb.cli import main
+from axe_nb.errors import ProviderError
 from axe_nb.scripting.wire import Protocol
 from axe_nb.views.outline import as_text
 from tests.protocols import PROTOCOLS, address_of, provider_of
@@ -42,12 +43,31 @@ SCHEMA = {
 }
 
 GOOD = '{"name": "Ulm", "people": 3}'
+ULM = {"name": "Ulm", "people": 3}
+
+
+class Server:
+    """A server that sends given replies, one after another, and keeps the requests."""
+
+    def __init__(self, replay: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._replay, self._monkeypatch = replay, monkeypatch
+
+    def connect(self, protocol: str, *replies: Any) -> Agent:
+        """An agent whose requests go to this server."""
+        self._replay.replies = {"x": {"sequence": [*replies]}}
+        for variable, value in address_of(protocol, self._replay.url("x")).items():
+            self._monkeypatch.setenv(variable, value)
+        return Agent("a", f"{provider_of(protocol)}/m")
+
+    @property
+    def bodies(self) -> list[dict[str, Any]]:
+        return [asked.body for asked in self._replay.log("x")]
 
 
 @pytest.fixture
-def server() -> Iterator[Replay]:
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     with Replay({}) as replay:
-        yield replay
+        yield Server(replay, monkeypatch)
 
 
 def asked_of(result: RunResult) -> list[str]:
@@ -83,32 +103,25 @@ FORMS = {
 }  # fmt: skip
 
 
-def connect(monkeypatch: pytest.MonkeyPatch, protocol: str, server: Replay, *replies: Any) -> Agent:
-    """An agent whose server sends these replies, one after another."""
-    server.replies = {"x": {"sequence": [*replies]}}
-    for variable, value in address_of(protocol, server.url("x")).items():
-        monkeypatch.setenv(variable, value)
-    return Agent("a", f"{provider_of(protocol)}/m")
-
-
 def said(protocol: str, text: str, *calls: Any) -> dict[str, Any]:
     dialect = BY_NAME[protocol]
     stop = dialect.calling if calls else dialect.done
     return {"status": 200, "body": dialect.reply(text, calls, stop)}
 
 
-def bodies(server: Replay) -> list[dict[str, Any]]:
-    return [asked.body for asked in server.log("x")]
+def refuse(message: str, status: int = 400) -> dict[str, Any]:
+    return {"status": status, "body": {"error": {"message": message}}}
+
+
+ANSWER = said("openai", "", ("c1", "give_answer", ULM))
 
 
 @every_protocol
-def test_each_protocol_has_its_own_form(
-    protocol: Protocol, server: Replay, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    agent = connect(monkeypatch, protocol, server, said(protocol, GOOD))
+def test_each_protocol_has_its_own_form(protocol: Protocol, server: Server) -> None:
+    agent = server.connect(protocol, said(protocol, GOOD))
     result = axe_nb.run(agent, "hi", output=SCHEMA)
-    assert result.data == {"name": "Ulm", "people": 3}
-    assert FORMS[protocol].items() <= bodies(server)[0].items()
+    assert result.data == ULM
+    assert FORMS[protocol].items() <= server.bodies[0].items()
     assert result.request().body.items() >= FORMS[protocol].items()
 
 
@@ -125,17 +138,17 @@ REFUSALS = {
 
 @every_protocol
 def test_a_server_without_a_form_gets_a_tool_for_the_answer(
-    protocol: Protocol, server: Replay, monkeypatch: pytest.MonkeyPatch
+    protocol: Protocol, server: Server
 ) -> None:
-    refusal = {"status": 400, "body": {"error": {"message": REFUSALS[protocol]}}}
-    answer = said(protocol, "", ("call_1", "give_answer", {"name": "Ulm", "people": 3}))
-    agent = connect(monkeypatch, protocol, server, refusal, answer)
+    refusal = refuse(REFUSALS[protocol])
+    answer = said(protocol, "", ("call_1", "give_answer", ULM))
+    agent = server.connect(protocol, refusal, answer)
     result = axe_nb.run(agent, "hi", output=SCHEMA)
-    assert (result.status, result.data) == ("completed", {"name": "Ulm", "people": 3})
+    assert (result.status, result.data) == ("completed", ULM)
     assert result.turns == 1
     assert result.tool_calls == 0
     assert result.messages[-1].content == '{"name":"Ulm","people":3}'
-    sent = bodies(server)
+    sent = server.bodies
     assert len(sent) == 2
     assert not FORMS[protocol].keys() & sent[1].keys()
     [tool] = sent[1]["tools"]
@@ -154,34 +167,33 @@ def test_a_server_without_a_form_gets_a_tool_for_the_answer(
 
 @pytest.mark.parametrize("protocol", ["openai", "anthropic"])
 def test_the_tool_is_offered_but_not_forced_beside_other_tools(
-    protocol: str, server: Replay, monkeypatch: pytest.MonkeyPatch, project: Path
+    protocol: str, server: Server, project: Path
 ) -> None:
-    refusal = {"status": 400, "body": {"error": {"message": REFUSALS[protocol]}}}
+    refusal = refuse(REFUSALS[protocol])
     early = ("call_1", "give_answer", {"name": "early", "people": 0})
-    agent = connect(
-        monkeypatch, protocol, server, refusal,
+    agent = server.connect(protocol, refusal,
         said(protocol, "", early, ("call_2", "list_dir", {"path": "."})),
-        said(protocol, "", ("call_3", "give_answer", {"name": "Ulm", "people": 3})),
+        said(protocol, "", ("call_3", "give_answer", ULM)),
     ).but(tools=("list_dir",))  # fmt: skip
     result = axe_nb.run(agent, "hi", output=SCHEMA)
-    assert (result.data, result.turns, result.tool_calls) == ({"name": "Ulm", "people": 3}, 2, 1)
+    assert (result.data, result.turns, result.tool_calls) == (ULM, 2, 1)
     assert [c.name for c in result.log[0].calls] == ["list_dir"], "an answer beside calls is early"
-    assert all("tool_choice" not in body for body in bodies(server))
+    assert all("tool_choice" not in body for body in server.bodies)
 
 
 @pytest.mark.req("D-65")
 def test_ollama_is_asked_for_the_form_on_the_closing_turn_only(
-    server: Replay, monkeypatch: pytest.MonkeyPatch, project: Path
+    server: Server, project: Path
 ) -> None:
     replies = [
         said("ollama", "", (None, "list_dir", {"path": "."})),
         said("ollama", "It is Ulm."), said("ollama", GOOD),
     ]  # fmt: skip
-    agent = connect(monkeypatch, "ollama", server, *replies).but(tools=("list_dir",))
+    agent = server.connect("ollama", *replies).but(tools=("list_dir",))
     result = axe_nb.run(agent, "hi", output=SCHEMA)
-    assert (result.data, asked_of(result)) == ({"name": "Ulm", "people": 3}, ["", "", "output"])
-    assert ["format" in body for body in bodies(server)] == [False, False, True]
-    assert "tools" not in bodies(server)[2]
+    assert (result.data, asked_of(result)) == (ULM, ["", "", "output"])
+    assert ["format" in body for body in server.bodies] == [False, False, True]
+    assert "tools" not in server.bodies[2]
     assert "gives its answer as JSON" in as_text(result)
 
 
@@ -192,7 +204,7 @@ def test_one_repair_is_asked_for_counted_and_shown(project: Path) -> None:
 
     result = axe_nb.run(Agent("a", "script/m", tools=("list_dir",)), "hi", output=SCHEMA)
     assert (result.data, result.turns, asked_of(result)) == (
-        {"name": "Ulm", "people": 3}, 2, ["", "repair"]
+        ULM, 2, ["", "repair"]
     )  # fmt: skip
     assert result.usage.output_tokens == sum(t.usage.output_tokens for t in result.log)
     assert "data.people: 'many' is not of type 'integer'" in result.log[1].question
@@ -217,9 +229,9 @@ def test_what_is_still_wrong_is_a_failed_run_that_keeps_the_text(project: Path) 
 
 def test_a_cut_answer_is_not_repaired(server: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
     cut = BY_NAME["openai"].reply('{"name": "U', (), "length")
-    agent = connect(monkeypatch, "openai", server, {"status": 200, "body": cut})
+    agent = server.connect("openai", {"status": 200, "body": cut})
     result = axe_nb.run(agent, "hi", output=SCHEMA)
-    assert (result.status, len(bodies(server))) == ("error", 1)
+    assert (result.status, len(server.bodies)) == ("error", 1)
     assert "raise params.max_tokens" in (result.error or "")
     assert result.warnings == (), "the error has said it"
 
@@ -239,14 +251,14 @@ def test_a_sub_agent_with_an_output_gives_its_parent_json(
     def town(request: Request) -> Any:
         if "two" in request.last and request.turn == 1:
             return "```json\n{}\n```"
-        return {"name": "Ulm", "people": 3}
+        return ULM
 
     axe_nb.define(Agent("lead", f"{provider_of(protocol)}/lead", sub_agents=("town",)))
     axe_nb.define(Agent("town", f"{provider_of(protocol)}/town", output=SCHEMA))
     with script_server(protocol):
         result = axe_nb.run("lead", "hi", output=int)
     assert (result.data, result.ok) == (6, True)
-    assert [child.data for child in result.children] == [{"name": "Ulm", "people": 3}] * 2
+    assert [child.data for child in result.children] == [ULM] * 2
     assert [asked_of(child) for child in result.children] == [[""], ["", "repair"]]
 
 
@@ -255,8 +267,8 @@ def test_an_agent_file_names_a_schema_beside_it(project: Path) -> None:
     (folder / "town.json").write_text(json.dumps(SCHEMA))
     text = 'name = "t"\nmodel = "script/m"\n[output]\nschema = "town.json"\n'
     (folder / "t.toml").write_text(text)
-    script("m")(lambda request: {"name": "Ulm", "people": 3})
-    assert axe_nb.run("t", "hi").data == {"name": "Ulm", "people": 3}
+    script("m")(lambda request: ULM)
+    assert axe_nb.run("t", "hi").data == ULM
 
 
 @pytest.mark.parametrize(
@@ -296,7 +308,7 @@ def test_data_is_recorded_replayed_and_kept(protocol: Protocol, project: Path) -
     @script("m")
     def m(request: Request) -> Any:
         turns.append(request.turn)
-        return "{}" if request.turn == 1 else {"name": "Ulm", "people": 3}
+        return "{}" if request.turn == 1 else ULM
 
     agent = Agent("a", f"{provider_of(protocol)}/m", output=SCHEMA)
     with script_server(protocol), axe_nb.cassette("c.axe", "record"):
@@ -306,7 +318,7 @@ def test_data_is_recorded_replayed_and_kept(protocol: Protocol, project: Path) -
     with axe_nb.cassette("c.axe", "replay"):
         changed = {**SCHEMA, "required": ["name"]}
         other = axe_nb.run(agent.but(output=changed), "hi")
-    assert first.data == again.data == {"name": "Ulm", "people": 3}
+    assert first.data == again.data == ULM
     assert isinstance(other.cause, CassetteMiss)
     assert "output" in str(other.cause)
     again.save("r.axe")
@@ -334,8 +346,107 @@ def test_the_command_line_reads_a_schema_from_a_file(
     (project / "axe" / "agents" / "t.toml").write_text('name = "t"\nmodel = "script/m"\n')
     asked = ["run", "t", "-p", "hi", "--output"]
     assert main([*asked, "town.json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"name": "Ulm", "people": 3}
+    assert json.loads(capsys.readouterr().out) == ULM
     assert main([*asked, "nothing.json"]) == 2
     assert "nothing.json" in capsys.readouterr().err
     assert main([*asked, "town.json", "--dry-run"]) == 0
     assert "--- Output ---" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("message", "status"),
+    [
+        ("Failed to parse grammar", 500),
+        ("Failed to initialize samplers: failed to parse grammar", 400),
+        ("invalid JSON schema in format", 500),
+        ("The provided JSON schema contains features not supported by xgrammar.", 400),
+        ("guided_json is not supported", 400),
+        ("json mode cannot be combined with tool/function calling", 400),
+        ("Function calling with a response mime type: 'application/json' is unsupported", 400),
+        ("GenerateContentRequest.generation_config.response_schema: should be non-empty", 400),
+        ('Invalid JSON payload received. Unknown name "response_format": Cannot find field.', 400),
+        ("Unsupported JSON schema fields: {'pattern'}", 422),
+        ("No endpoints found that support the requested structured outputs", 404),
+    ],
+)
+def test_a_refusal_in_a_servers_own_words_leads_to_the_tool(
+    message: str, status: int, server: Server
+) -> None:
+    agent = server.connect("openai", refuse(message, status), ANSWER)
+    result = axe_nb.run(agent, "hi", output=SCHEMA)
+    assert (result.data, len(server.bodies)) == (ULM, 2)
+
+
+def test_a_server_that_cannot_be_made_to_call_is_only_offered_the_tool(server: Server) -> None:
+    first = refuse("response_format is not supported")
+    second = refuse("the model does not support this tool_choice in thinking mode")
+    agent = server.connect("openai", first, second, ANSWER)
+    result = axe_nb.run(agent, "hi", output=SCHEMA)
+    assert result.data == ULM
+    assert ["tool_choice" in body for body in server.bodies] == [False, True, False]
+    assert result.request().body == server.bodies[2]
+
+
+@pytest.mark.req("D-65")
+@pytest.mark.parametrize(
+    ("params", "is_forced"),
+    [
+        ({}, True),
+        ({"reasoning_effort": "none"}, True),
+        ({"thinking": {"type": "disabled"}}, True),
+        ({"reasoning": {"effort": "none", "summary": "auto"}}, True),
+        ({"reasoning": {"enabled": False, "exclude": True}}, True),
+        ({"reasoning_effort": "low"}, False),
+        ({"thinking": {"type": "enabled"}}, False),
+        ({"reasoning": {"effort": "low", "enabled": True}}, False),
+        ({"reasoning": {"max_tokens": 2000}}, False),
+        ({"enable_thinking": True}, False),
+        ({"chat_template_kwargs": {"enable_thinking": True}}, False),
+    ],
+)
+def test_where_the_model_is_told_to_think_the_tool_is_never_forced(
+    params: dict[str, Any], is_forced: bool, server: Server
+) -> None:
+    replies = refuse("response_format is not supported"), ANSWER
+    agent = server.connect("openai", *replies).but(params=params)
+    assert axe_nb.run(agent, "hi", output=SCHEMA).data == ULM
+    assert ("tool_choice" in server.bodies[1]) is is_forced
+
+
+def test_a_server_that_refuses_both_is_an_error_of_one_line(server: Server) -> None:
+    replies = [refuse("response_format is not supported"), refuse("tools are not supported")]
+    agent = server.connect("openai", *replies, said("openai", GOOD))
+    result = axe_nb.run(agent, "hi", output=SCHEMA)
+    assert "tools are not supported" in (result.error or "")
+    assert "\n" not in (result.error or "")
+    assert isinstance(result.cause, ProviderError)
+    assert "structured output from this model needs a tool" in result.cause.hint
+    assert axe_nb.run(agent, "hi", output=SCHEMA).ok, "the form is tried again"
+
+
+def test_a_cut_that_left_valid_data_is_a_warning(server: Server) -> None:
+    reply = said("openai", GOOD)
+    reply["body"]["choices"][0]["finish_reason"] = "length"
+    result = axe_nb.run(server.connect("openai", reply), "hi", output=SCHEMA)
+    assert result.ok
+    assert "raise params.max_tokens" in "".join(result.warnings)
+
+
+def test_an_empty_repair_keeps_the_text_before(project: Path) -> None:
+    script("m")(lambda request: "no JSON" if request.turn == 1 else " ")
+    result = axe_nb.run(Agent("a", "script/m"), "hi", output=SCHEMA)
+    assert (result.status, result.text) == ("error", "no JSON")
+    assert "it is empty" in (result.error or "")
+
+
+def test_a_server_that_ignores_the_form_in_silence_is_offered_a_tool_in_the_next_request(
+    server: Server,
+) -> None:
+    """Third-party servers of Anthropic's protocol take `output_config`, and do nothing with it."""
+    called = said("anthropic", "", ("t", "give_answer", ULM))
+    replies = said("anthropic", "It is Ulm."), called
+    result = axe_nb.run(server.connect("anthropic", *replies), "hi", output=SCHEMA)
+    assert (result.data, result.error) == (ULM, None)
+    first, second = server.bodies
+    assert ("output_config" in first, "output_config" in second) == (True, False)
+    assert second["tool_choice"] == {"type": "tool", "name": "give_answer"}

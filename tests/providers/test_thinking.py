@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -161,15 +162,10 @@ def servers() -> Iterator[Replay]:
 @pytest.fixture
 def agent(protocol: Protocol, servers: Replay, monkeypatch: pytest.MonkeyPatch) -> Agent:
     """An agent whose model thinks, and has been asked once."""
-    reply = {"status": 200, "body": REPLIES[protocol]}
-    servers.replies = {name: {"sequence": [reply] * 3} for name in ("here", "there")}
-    move_to("here", protocol, servers, monkeypatch)
-    return Agent("a", f"{provider_of(protocol)}/m")
-
-
-def move_to(place: str, protocol: str, servers: Replay, monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable, value in address_of(protocol, servers.url(place)).items():
+    servers.replies = {"here": {"body": REPLIES[protocol]}}
+    for variable, value in address_of(protocol, servers.url("here")).items():
         monkeypatch.setenv(variable, value)
+    return Agent("a", f"{provider_of(protocol)}/m")
 
 
 def say(agent: Agent, prompt: str, **options: Any) -> RunResult:
@@ -178,8 +174,8 @@ def say(agent: Agent, prompt: str, **options: Any) -> RunResult:
     return result
 
 
-def last_body(servers: Replay, place: str = "here") -> dict[str, Any]:
-    body: dict[str, Any] = servers.log(place)[-1].body
+def last_body(servers: Replay) -> dict[str, Any]:
+    body: dict[str, Any] = servers.log("here")[-1].body
     return body
 
 
@@ -193,7 +189,6 @@ def test_a_saved_run_goes_on_with_it_and_a_fork_to_another_model_without(
     loaded = axe_nb.load(tmp_path / "run.axe")
     say(agent, "Really?", continue_from=loaded)
     assert str(last_body(servers)).count(THOUGHT) == 2
-    servers.replies["here"]["sequence"] *= 2
     forked = loaded.fork("0/1", model=f"{provider_of(protocol)}/other", display=False)
     assert forked.text == "Three."
     assert THOUGHT not in str(last_body(servers))
@@ -207,12 +202,9 @@ def test_what_looks_like_a_key_in_it_is_not_sent_back_in_part_by_a_saved_run(
 ) -> None:
     sealed = f"gAAAA-hf_{'x1' * 20}"
     name = "signature" if protocol == "anthropic" else "encrypted_content"
-    items = [
-        dict(item) for item in REPLIES[protocol]["content" if name == "signature" else "output"]
-    ]
-    items[0][name] = sealed
-    body = {**REPLIES[protocol], ("content" if name == "signature" else "output"): items}
-    servers.replies["here"]["sequence"] = [{"status": 200, "body": body}] * 3
+    body = copy.deepcopy(REPLIES[protocol])
+    (body.get("content") or body["output"])[0][name] = sealed
+    servers.replies = {"here": {"body": body}}
     first = say(agent, "How many?")
     say(agent, "Sure?", continue_from=first)
     assert sealed in str(last_body(servers))

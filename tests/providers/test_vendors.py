@@ -21,7 +21,7 @@ import axe_nb
 from axe_nb import Agent
 from axe_nb.agents.user_config import Config, config_path
 from tests.providers.dialects import BY_NAME, KEY
-from tests.providers.streams import chunk, sse
+from tests.providers.streams import Answer, write_stream, write_whole
 from tests.wire.replay import Asked, Replay
 
 Json = dict[str, Any]
@@ -60,86 +60,44 @@ class Vendor:
     model: str
     """The name of its model in requests; empty if it takes any."""
     key_header: str = "authorization"
-    needs_key: bool = True
+    """Empty if it needs no key."""
     find_fault: Callable[[Json], str] = nothing
     """body of a request → what is wrong with it."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """Other headers that a request must have."""
-    in_replies: Mapping[str, Any] = field(default_factory=dict)
-    """What it adds to a reply and to the pieces of a stream."""
-    in_calls: Mapping[str, Any] = field(default_factory=dict)
-    """What it adds to calls."""
-    before_pieces: str = ""
-    """Lines before each piece of a stream."""
-    first_piece: Json | None = None
+    signs_calls: bool = False
 
     def accepts(self, headers: Mapping[str, str]) -> bool:
-        if not self.needs_key:
-            return "authorization" not in headers
-        if self.key_header != "authorization":
-            return headers.get(self.key_header) == KEY and "authorization" not in headers
-        return headers.get("authorization") == f"Bearer {KEY}"
+        keys = {"authorization": f"Bearer {KEY}", "api-key": KEY}
+        given = {name: headers[name] for name in keys if name in headers}
+        return given == {name: keys[name] for name in keys if name == self.key_header}
 
 
-GOOGLE = {
-    "find_fault": wants_signatures,
-    "in_calls": {"extra_content": SIGNATURE},
-}
+OPENAI = "/openai/v1/chat/completions"
+CHAT = "/v1/chat/completions"
 
 VENDORS: Mapping[str, Vendor] = {
-    "Azure OpenAI": Vendor(
-        "/openai/v1/chat/completions", "DEPLOYMENT", "api-key",
-        in_replies={"prompt_filter_results": []},
-        first_piece={"id": "", "object": "", "choices": [], "prompt_filter_results": []},
-    ),
+    "Azure OpenAI": Vendor(OPENAI, "DEPLOYMENT", "api-key"),
     "Vertex AI": Vendor(
         "/v1/projects/PROJECT/locations/global/endpoints/openapi/chat/completions",
-        "google/gemini-3.8-flash", **GOOGLE,
+        "google/gemini-3.8-flash", find_fault=wants_signatures, signs_calls=True,
     ),
-    "Amazon Bedrock": Vendor(
-        "/openai/v1/chat/completions", "openai.gpt-oss-120b-1:0",
-    ),
+    "Amazon Bedrock": Vendor(OPENAI, "openai.gpt-oss-120b-1:0"),
     "Gemini": Vendor(
-        "/v1beta/openai/chat/completions", "gemini-3.8-flash", **GOOGLE,
+        "/v1beta/openai/chat/completions", "gemini-3.8-flash",
+        find_fault=wants_signatures, signs_calls=True,
     ),
-    "Groq": Vendor(
-        "/openai/v1/chat/completions", "llama-3.3-70b-versatile", find_fault=groq_refuses,
-        in_replies={"x_groq": {"id": "req_1"}},
-    ),
+    "Groq": Vendor(OPENAI, "llama-3.3-70b-versatile", find_fault=groq_refuses),
     "OpenRouter": Vendor(
         "/api/v1/chat/completions", "anthropic/claude-sonnet-5.5",
         headers={"http-referer": "https://example.org", "x-title": "My notebooks"},
-        in_replies={"provider": "Anthropic"}, before_pieces=": OPENROUTER PROCESSING\n\n",
     ),
-    "LM Studio": Vendor(
-        "/v1/chat/completions", "qwen2.5-7b-instruct", needs_key=False,
-        find_fault=lm_studio_refuses, in_replies={"stats": {}},
-    ),
-    "vLLM": Vendor(
-        "/v1/chat/completions", "Qwen/Qwen2.5-7B-Instruct", needs_key=False,
-        in_replies={"prompt_logprobs": None, "kv_transfer_params": None},
-    ),
-    "llama.cpp": Vendor(
-        "/v1/chat/completions", "", needs_key=False, in_replies={"timings": {"prompt_n": 5}},
-    ),
-    "LiteLLM": Vendor("/v1/chat/completions", "MODEL"),
+    "LM Studio": Vendor(CHAT, "qwen2.5-7b-instruct", "", find_fault=lm_studio_refuses),
+    "vLLM": Vendor(CHAT, "Qwen/Qwen2.5-7B-Instruct", ""),
+    "llama.cpp": Vendor(CHAT, "", ""),
+    "LiteLLM": Vendor(CHAT, "MODEL"),
 }  # fmt: skip
 """Heading of docs/providers.md → its server."""
-
-
-def reply_to(vendor: Vendor, body: Json) -> Json:
-    """The message: a call if there are tools and none was called yet, else text."""
-    message: Json = {"role": "assistant", "content": "hello"}
-    if body.get("tools") and body["messages"][-1]["role"] != "tool":
-        arguments = json.dumps({"agent": "helper", "task": "look"})
-        function = {"name": "call_agent", "arguments": arguments}
-        call = {"id": "call_1", "type": "function", "function": function, **vendor.in_calls}
-        message = {"role": "assistant", "content": None, "tool_calls": [call]}
-    elif body["messages"][-1]["role"] == "tool":
-        message["content"] = "looked"
-    elif body.get("response_format"):
-        message["content"] = '{"n": 3}'
-    return message
 
 
 class VendorServer(Replay):
@@ -153,56 +111,40 @@ class VendorServer(Replay):
         self.answered: list[str] = []
         """The paths of the requests that it answered."""
 
-    def refuse(self, status: int, message: str) -> Json:
-        self.refused.append(message)
-        return {"status": status, "body": {"error": {"message": message}}}
+    def find_fault(self, path: str, asked: Asked) -> str:
+        vendor, body = self.vendor, asked.body
+        if not vendor.accepts(asked.headers):
+            return "Invalid API key"
+        if path.endswith("/responses"):
+            return ""
+        if path != vendor.path or vendor.model not in ("", body["model"]):
+            return f"not found: {path}, {body['model']}"
+        missing = vendor.headers.items() - asked.headers.items()
+        return f"missing: {missing}" if missing else vendor.find_fault(body)
 
     def reply_to(self, name: str, asked: Asked) -> Json:
-        vendor, path = self.vendor, f"/{name}{asked.path}"
-        if not vendor.accepts(asked.headers):
-            return self.refuse(401, "Invalid API key")
-        if path.endswith("/responses"):
-            self.answered.append(path)
-            return {"body": BY_NAME["responses"].reply("hello", (), "stop")}
-        if path != vendor.path:
-            return self.refuse(404, f"no such path: {path}")
-        body = asked.body
-        if vendor.model not in ("", body["model"]):
-            return self.refuse(404, f"no model {body['model']}")
-        if missing := vendor.headers.items() - asked.headers.items():
-            return self.refuse(400, f"missing: {missing}")
-        if fault := vendor.find_fault(body):
-            return self.refuse(400, fault)
+        path, body = f"/{name}{asked.path}", asked.body
+        if fault := self.find_fault(path, asked):
+            self.refused.append(fault)
+            return {"status": 400, "body": {"error": {"message": fault}}}
         self.answered.append(path)
-        message = reply_to(vendor, body)
-        if not body.get("stream"):
-            return {"body": whole(vendor, body, message)}
-        events = "".join(stream(vendor, body, message))
-        return {"body": events, "headers": {"content-type": "text/event-stream"}}
-
-
-USAGE = {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}
-
-
-def whole(vendor: Vendor, body: Json, message: Json) -> Json:
-    reason = "tool_calls" if message.get("tool_calls") else "stop"
-    choice = {"index": 0, "message": message, "finish_reason": reason}
-    return {"model": body["model"], "choices": [choice], "usage": USAGE, **vendor.in_replies}
-
-
-def stream(vendor: Vendor, body: Json, message: Json) -> Iterator[str]:
-    deltas: list[Json] = [{"role": "assistant", "content": ""}]
-    if calls := message.get("tool_calls"):
-        deltas.append({"tool_calls": [{"index": 0, **calls[0]}]})
-    else:
-        deltas += [{"content": message["content"][:2]}, {"content": message["content"][2:]}]
-    pieces = [vendor.first_piece] if vendor.first_piece else []
-    pieces += [{**chunk(delta), **vendor.in_replies} for delta in deltas]
-    pieces.append({**chunk(finish_reason="tool_calls" if calls else "stop"), **vendor.in_replies})
-    if (body.get("stream_options") or {}).get("include_usage"):
-        pieces.append({"choices": [], "usage": USAGE})
-    for piece in (*pieces, "[DONE]"):
-        yield vendor.before_pieces + sse(piece).decode()
+        if path.endswith("/responses"):
+            return {"body": BY_NAME["responses"].reply("hello", (), "stop")}
+        text = '{"n": 3}' if body.get("response_format") else "hello"
+        if body["messages"][-1]["role"] == "tool":
+            text = "looked"
+        answer = Answer(text=[text[:2], text[2:]])
+        if body.get("tools") and text != "looked":
+            arguments = json.dumps({"agent": "helper", "task": "look"})
+            answer = Answer(calls=[("call_1", "call_agent", [arguments])], stop="tool_calls")
+        said, headers = json.dumps(write_whole("openai", answer)), {}
+        if body.get("stream"):
+            said = write_stream("openai", answer).decode()
+            headers = {"content-type": "text/event-stream"}
+        if self.vendor.signs_calls:
+            signed = f'"id": "call_1", "extra_content": {json.dumps(SIGNATURE)}'
+            said = said.replace('"id": "call_1"', signed)
+        return {"body": said, "headers": headers}
 
 
 pytestmark = pytest.mark.req("B-3")
@@ -239,7 +181,7 @@ def model(
         file.write_text(f'name = "{name}"\n{line}\nsub_agents = {sub_agents}\n', "utf-8")
     found = Agent.from_file("lead").model
     info = Config.load().provider(found.partition("/")[0])
-    if VENDORS[heading].needs_key and "key_command" not in block:
+    if VENDORS[heading].key_header and "key_command" not in block:
         assert info.key_variable in SECTIONS[heading], "the page does not say which variable to set"
         monkeypatch.setenv(info.key_variable, KEY)
     program = tmp_path / "bin" / "gcloud"
@@ -288,29 +230,6 @@ def test_azures_block_works_over_responses_too(
     assert server.answered == ["/openai/v1/responses"]
 
 
-REFUSAL = "Anthropic expects the `tools=` param to be passed in when messages contain tool calls"
-
-
-class Gateway(Replay):
-    """Its model calls the first tool once, then answers with data that does not fit, then fits."""
-
-    def reply_to(self, name: str, asked: Asked) -> Mapping[str, Any]:
-        super().reply_to(name, asked)
-        body = asked.body
-        has_calls = any("tool_calls" in message for message in body["messages"])
-        if has_calls and not body.get("tools"):
-            error = {"message": REFUSAL, "type": "invalid_request_error"}
-            return {"status": 400, "body": {"error": error}}
-        message: dict[str, Any] = {"role": "assistant", "content": '{"n": "many"}'}
-        if body.get("tool_choice") == "none":
-            message["content"] = '{"n": 3}'
-        elif not has_calls:
-            function = {"name": body["tools"][0]["function"]["name"], "arguments": "{}"}
-            call = {"id": "c", "type": "function", "function": function}
-            message = {"role": "assistant", "content": None, "tool_calls": [call]}
-        return {"body": {"choices": [{"finish_reason": "stop", "message": message}]}}
-
-
 @axe_nb.tool
 def look() -> str:
     """Looks at the map."""
@@ -318,10 +237,14 @@ def look() -> str:
 
 
 def test_a_repair_keeps_the_tools_and_forbids_their_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gateways to Claude refuse calls in the history of a request without tools."""
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     agent = Agent("a", "openai/anthropic/claude-sonnet-5-5", tools=[look], output=schema)
     monkeypatch.setenv("OPENAI_API_KEY", "k")
-    with Gateway({"x": {}}) as gateway:
+    said = BY_NAME["openai"].reply
+    replies = [said("", [("c", "look", {})], "tool_calls"), said('{"n": "many"}', (), "stop"),
+               said('{"n": 3}', (), "stop")]  # fmt: skip
+    with Replay({"x": {"sequence": [{"body": one} for one in replies]}}) as gateway:
         monkeypatch.setenv("AXE_OPENAI_BASE_URL", gateway.url("x"))
         result = axe_nb.run(agent, "How many?", display=False)
         bodies = [asked.body for asked in gateway.log("x")]

@@ -25,24 +25,20 @@ from axe_nb.sandbox.view import View, cover, fill_view, make_view
 from axe_nb.tools.tool import CallSite, Guard, ToolError
 from axe_nb.views.outline import as_text
 from tests.calls import context
-from tests.delegation.approvals import Person
+from tests.delegation.approvals import Person, run_with
 from tests.delegation.copies import said, told
 from tests.doctor.test_doctor import found, of
-from tests.engine.in_process import agent, ask_session, stage
+from tests.engine.in_process import agent
 from tests.sandbox.cages import find_method
 
 pytestmark = pytest.mark.req("D-82")
 
 
-def ask(
-    *agents: Agent, person: Person | None = None, command: str = "echo hi", **fields: Any
-) -> RunResult:
+def ask(person: Person | None = None, command: str = "echo hi", **fields: Any) -> RunResult:
     lead = agent(
         "lead", said(call("run_command", command=command), "done"), tools=("run_command",), **fields
     )
-    ask_person = person.ask_person if person else None
-    session = stage(lead, *agents).session
-    return asyncio.run(ask_session(session, lead, "go", ask_person=ask_person))
+    return run_with(person, lead)
 
 
 @pytest.fixture
@@ -354,7 +350,7 @@ def test_always_covers_the_same_level_only(
     command = call("run_command", command="echo hi")
     person = Person(Decision("always"), Decision("no"))
     lead = agent("lead", said(command, command, weaken, "done"), tools=("run_command",), mode="ask")
-    asyncio.run(ask_session(stage(lead).session, lead, "go", ask_person=person.ask_person))
+    run_with(person, lead)
     assert [q.always for q in person.questions] == [
         f"the program echo, in a sandbox ({level}), no network",
         "the program echo, no sandbox here",
