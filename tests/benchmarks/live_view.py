@@ -51,25 +51,47 @@ new MutationObserver((changes) => {
 }).observe(document, {subtree: true, childList: true, characterData: true, attributes: true});
 """
 
-CELL = """
+EVENTS = """
 import time
+from pathlib import Path
+from axe_nb.cell_display.display import RunView
 from axe_nb.events import RunFinished, RunStarted, TextDelta, ToolFinished, ToolStarted
 from axe_nb.events import TurnFinished, TurnStarted
-from axe_nb.results import RunResult
 from axe_nb.messages import CallTraits, ToolCall, ToolResult, Usage
-from axe_nb.cell_display.display import RunView
+from axe_nb.results import RunResult
 
-ANSWER = "An answer of a child, about as long as a paragraph is. " * 7
 ONE_CHILD = CallTraits(delegates=True, is_one_child=True)
-END = {"status": "completed", "model": "script/x"}
-view, began, events = RunView(live=True), time.monotonic(), 0
+view = RunView(live=True)
+
+def call_all(turn):
+    calls = tuple(ToolCall(f"{turn}-{n}", "call_agent", {}, traits=ONE_CHILD)
+                  for n in range(CHILDREN))
+    view.event(TurnStarted("0", turn, 1, 0))
+    view.event(TurnFinished("0", turn, "", calls, "tool_use", Usage(10, 10), True))
+    return calls
+
+def begin(call):
+    run = "0." + call.id
+    view.event(ToolStarted("0", call))
+    view.event(RunStarted(run, "0", call.id, "child", "script/c", 1, f"Part {run}", "A part"))
+    view.event(TurnStarted(run, 1, 1, 0))
+    return run
+
+def end(call, text, state="completed"):
+    run = "0." + call.id
+    ended = RunResult(status=state, model="script/c", text=text, agent="child", id=run)
+    view.event(TurnFinished(run, 1, text, (), "end", Usage(10, 10), True))
+    view.event(RunFinished(run, ended))
+    view.event(ToolFinished("0", ToolResult(call.id, text), 0.1))
+
+view.event(RunStarted("0", "", "", "lead", "script/lead", 0, "Do it", "Do it"))
+"""
+
+CELL = """
+ANSWER = "An answer of a child, about as long as a paragraph is. " * 7
+began, events = time.monotonic(), 0
 pause = SECONDS / TURNS / (CHILDREN * 4)
 going = {}  # run → characters of its answer so far
-
-def tell(*news):
-    for event in news:
-        view.event(event)
-    view.tick()
 
 def wait():
     global events
@@ -81,62 +103,31 @@ def wait():
             view.event(TextDelta(run, 1, 1, ANSWER[at - 8 : at]))
         view.tick()
 
-tell(RunStarted("0", "", "", "lead", "script/lead", 0, "Do it", "Do it"))
 for turn in range(1, TURNS + 1):
-    calls = tuple(ToolCall(f"{turn}-{i}", "call_agent", {}, traits=ONE_CHILD)
-                  for i in range(CHILDREN))
-    tell(TurnStarted("0", turn, 1, 0),
-         TurnFinished("0", turn, "", calls, "tool_use", Usage(10, 10), True))
+    calls = call_all(turn)
     for call in calls:
-        run = "0." + call.id
-        tell(ToolStarted("0", call),
-             RunStarted(run, "0", call.id, "child", "script/c", 1, f"Part {run}", "Task: a part"),
-             TurnStarted(run, 1, 1, 0))
-        going[run] = 0
+        going[begin(call)] = 0
         wait()
     for words in (ANSWER[:100], ANSWER[100:]):
         for call in calls:
             if not STREAMS:
-                tell(TextDelta("0." + call.id, 1, 1, words))
+                view.event(TextDelta("0." + call.id, 1, 1, words))
             wait()
     for call in calls:
-        run = "0." + call.id
-        going.pop(run)
-        tell(TurnFinished(run, 1, ANSWER, (), "end", Usage(10, 10), True),
-             RunFinished(run, RunResult(**END, text=ANSWER, agent="child", id=run)),
-             ToolFinished("0", ToolResult(call.id, ANSWER), 0.1))
+        going.pop("0." + call.id)
+        end(call, ANSWER)
         wait()
 for _ in range(60):
     time.sleep(0.05)
     view.tick()
-view.finish(RunResult(**END, text="Done.", agent="lead"))
+view.finish(RunResult(status="completed", model="script/x", text="Done.", agent="lead"))
 """
 
 WIDE_CELL = """
-import time
-from pathlib import Path
-from axe_nb.cell_display.display import RunView
-from axe_nb.events import RunFinished, RunStarted, ToolFinished, ToolStarted, TurnFinished
-from axe_nb.events import TurnStarted
-from axe_nb.messages import CallTraits, ToolCall, ToolResult, Usage
-from axe_nb.results import RunResult
-
-traits = CallTraits(delegates=True, is_one_child=True)
-view = RunView(live=True)
-view.event(RunStarted("0", "", "", "lead", "script/lead", 0, "Do it", "Do it"))
 for turn in range(1, TURNS + 1):
-    calls = tuple(ToolCall(f"{turn}-{n}", "call_agent", {}, traits=traits) for n in range(CHILDREN))
-    view.event(TurnStarted("0", turn, 1, 0))
-    view.event(TurnFinished("0", turn, "", calls, "tool_use", Usage(10, 10), True))
-    for n, call in enumerate(calls):
-        run, state = "0." + call.id, "error" if n == 50 else "completed"
-        view.event(ToolStarted("0", call))
-        view.event(RunStarted(run, "0", call.id, "child", "script/c", 1, f"Part {run}", "A part"))
-        view.event(TurnStarted(run, 1, 1, 0))
-        view.event(TurnFinished(run, 1, "Well.", (), "end", Usage(10, 10), True))
-        ended = RunResult(status=state, model="script/c", text="Well.", agent="child", id=run)
-        view.event(RunFinished(run, ended))
-        view.event(ToolFinished("0", ToolResult(call.id, "Well."), 0.1))
+    for n, call in enumerate(call_all(turn)):
+        begin(call)
+        end(call, "Well.", "error" if n == 50 else "completed")
     view.tick()
 while not Path("over").exists():
     time.sleep(0.05)
@@ -223,7 +214,7 @@ def tell_lags(what: str, given: Sequence[float], gate: float, goal: float) -> No
 
 def show_live(children: int, *, streams: bool) -> None:
     given = f"TURNS, CHILDREN, SECONDS, STREAMS = {TURNS}, {children}, {SECONDS}, {streams}"
-    with opened(given + CELL, WATCH) as lab:
+    with opened(given + EVENTS + CELL, WATCH) as lab:
         rows = TURNS * (children + 1)
         seen = f"() => document.querySelectorAll('.axe-nb-tree .axe-nb-good').length >= {rows}"
         lab.page.wait_for_function(seen, timeout=20_000 + SECONDS * 1000, polling=500)
@@ -247,7 +238,7 @@ def show_first_pieces() -> None:
 
 def show_rows(turns: int = 100, children: int = 100) -> None:
     took: dict[str, list[float]] = {what: [] for what in ACTIONS}
-    with opened(f"TURNS, CHILDREN = {turns}, {children}\n{WIDE_CELL}") as lab:
+    with opened(f"TURNS, CHILDREN = {turns}, {children}{EVENTS}{WIDE_CELL}") as lab:
         rows = f"document.querySelectorAll('.axe-nb-row').length > {turns * children}"
         lab.page.wait_for_function(rows, timeout=120_000, polling=500)
         for _ in range(7):

@@ -1,8 +1,7 @@
 """`python -m tests.benchmarks.map`: 10,000 prompts through a map, a model that takes a second.
 
-The model is a server of OpenAI's protocol in a process of its own, which counts its answers. Prints
-the row of goals.md, the same with a resume file, and what happens when the map is killed at half
-and begun again. `python -m tests.benchmarks.map 2000` asks fewer,
+The model is a server of OpenAI's protocol in a process of its own. Prints the rows of goals.md:
+these prompts, the same with a resume file, and 1 % of slow prompts. `… map 2000` asks fewer, and
 `… map scale` 100,000 prompts at 0 ms and a file with a million results.
 """
 
@@ -13,15 +12,13 @@ import contextlib
 import json
 import os
 import resource
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from tests.benchmarks.goals import row
 from tests.benchmarks.http_server import HttpServer, own_process, serve
@@ -35,39 +32,22 @@ SLOWER = 100
 
 
 class Model(HttpServer):
-    """Answers after `seconds`; the prompt `how many?` is answered with the counts at once."""
+    """Answers after `seconds`."""
 
     seconds = SECONDS
-    most = sys.maxsize
-    """Answers that are given; further requests wait for ever."""
-    answered: ClassVar[Counter[str]] = Counter()
 
     def answer(self, head: bytes, body: bytes) -> None:
         prompt = json.loads(body)["messages"][-1]["content"]
-        if prompt == "go on":
-            Model.most = sys.maxsize
-            self.tell(prompt, "yes")
-        elif prompt == "how many?":
-            self.tell(prompt, json.dumps(Counter(Model.answered.values())))
-        else:
-            seconds = self.seconds * (SLOWER if prompt.startswith("slow") else 1)
-            asyncio.get_running_loop().call_later(seconds, self.tell, prompt, "done")
-
-    def tell(self, prompt: str, text: str) -> None:
-        is_held = text == "done" and Model.answered.total() >= Model.most
-        if self.transport.is_closing() or is_held:
-            return
+        seconds = self.seconds * (SLOWER if prompt.startswith("slow") else 1)
         usage = {"prompt_tokens": 9, "completion_tokens": 9}
-        if text == "done":
-            Model.answered[prompt] += 1
-        reply = {"choices": [{"message": {"content": text}}], "usage": usage}
-        self.send(json.dumps(reply).encode())
+        reply = {"choices": [{"message": {"content": "done"}}], "usage": usage}
+        asyncio.get_running_loop().call_later(seconds, self.send, json.dumps(reply).encode())
 
 
 @contextlib.contextmanager
-def model(seconds: float, most: int = sys.maxsize) -> Iterator[None]:
-    """A model in a process of its own, as OpenAI, which holds back answers after so many."""
-    with own_process(__spec__.name, "serve", str(seconds), str(most)) as url:
+def model(seconds: float) -> Iterator[None]:
+    """A model in a process of its own, as OpenAI."""
+    with own_process(__spec__.name, "serve", str(seconds)) as url:
         os.environ |= {"AXE_OPENAI_BASE_URL": url, "OPENAI_API_KEY": "none"}
         yield
 
@@ -77,18 +57,22 @@ def make_prompts(number: int) -> Iterator[str]:
     return (f"{n}: {'what changed since yesterday? ' * 4}" for n in range(number))
 
 
-def ask(number: int, **options: Any) -> dict[str, Any]:
+def ask(number: int, model: str = "openai/one", **options: Any) -> dict[str, float]:
     """Seconds, and peak memory in megabytes, of a map over so many prompts."""
     import axe_nb
 
-    agent = axe_nb.Agent(name="one", model="openai/one")
-    list(axe_nb.map(agent, ["warm up"], display=False))
+    axe_nb.script("echo")(lambda request: "done")
+    agent = axe_nb.Agent(name="one", model=model)
+    if not model.startswith("script"):
+        list(axe_nb.map(agent, ["warm up"], display=False))
     began, cpu = time.perf_counter(), time.process_time()
-    results = list(axe_nb.map(agent, make_prompts(number), display=False, **options))
-    seconds = time.perf_counter() - began
-    assert [result.text for result in results] == ["done"] * number, results
+    results = iter(axe_nb.map(agent, make_prompts(number), display=False, **options))
+    assert next(results).text == "done"
+    first = time.perf_counter() - began
+    assert sum(result.text == "done" for result in results) == number - 1
+    seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {"seconds": seconds, "cpu": time.process_time() - cpu, "peak": peak}
+    return {"seconds": seconds, "cpu": cpu, "first": first, "peak": peak}
 
 
 def compare_orders(number: int = 1000, at_once: int = 20, seconds: float = 0.05) -> None:
@@ -116,64 +100,30 @@ def compare_orders(number: int = 1000, at_once: int = 20, seconds: float = 0.05)
     row("1 % slow prompts, `for`", shown, took / ideal, 1.3, 1.1, " x")
 
 
-def apart(number: int, command: str = "ask", **options: Any) -> dict[str, Any]:
-    """`ask` or `ask_script`, in a process of its own."""
-    words = [sys.executable, "-m", __spec__.name, command, str(number), json.dumps(options)]
+def apart(number: int, **options: Any) -> dict[str, float]:
+    """`ask`, in a process of its own."""
+    words = [sys.executable, "-m", __spec__.name, "ask", str(number), json.dumps(options)]
     done = subprocess.run(words, stdout=subprocess.PIPE, check=True)
-    found: dict[str, Any] = json.loads(done.stdout)
+    found: dict[str, float] = json.loads(done.stdout)
     return found
 
 
-def kill_and_resume(number: int, path: Path) -> None:
-    """Kills a map when half of its results are in the file, and begins it again.
-
-    If the model does not hold back then, answers that are on their way to the map are lost. The
-    prompt that warms up is answered each time.
-    """
-    import axe_nb
-
-    options = {"concurrency": CONCURRENCY, "resume": str(path)}
-    words = [sys.executable, "-m", __spec__.name, "ask", str(number), json.dumps(options)]
-    with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
-        while not path.exists() or path.read_bytes().count(b"\n") <= number // 2:
-            time.sleep(0.01)
-        process.send_signal(signal.SIGKILL)
-    kept = path.read_bytes().count(b"\n") - 1
-    axe_nb.run(None, "go on", model="openai/x")
-    again = apart(number, **options)
-    counts = axe_nb.run(None, "how many?", model="openai/x").text
-    print(f"{kept} of {number} in the file, then {again['seconds']:.1f} s more")
-    print(f"prompts by number of answers: {counts}")
-
-
-def ask_script(number: int, path: str) -> dict[str, float]:
-    """Seconds, and peak memory in megabytes, of prompts that a script answers at once."""
-    import axe_nb
-
-    axe_nb.script("echo")(lambda request: "done")
-    agent = axe_nb.Agent(name="one", model="script/echo")
-    began, cpu = time.perf_counter(), time.process_time()
-    options: dict[str, Any] = {"keep": "nothing", "display": False, "resume": path}
-    results = iter(axe_nb.map(agent, make_prompts(number), **options))
-    assert next(results).text == "done"
-    first = time.perf_counter() - began
-    assert sum(result.text == "done" for result in results) == number - 1
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    cpu = time.process_time() - cpu
-    return {"seconds": time.perf_counter() - began, "cpu": cpu, "first": first, "peak": peak}
+def ask_script(number: int, path: Path) -> dict[str, float]:
+    """Prompts that a script answers at once."""
+    return apart(number, model="script/echo", keep="nothing", resume=str(path))
 
 
 def scale(number: int = 100_000) -> None:
     """Asks so many prompts at 0 ms, a tenth of them for comparison, and all of them once more."""
     with tempfile.TemporaryDirectory() as folder:
-        few = apart(number // 10, command="script", path=f"{folder}/few")
+        few = ask_script(number // 10, Path(folder, "few"))
         path = Path(folder, "runs.jsonl")
-        many = apart(number, command="script", path=str(path))
+        many = ask_script(number, path)
         ratio = many["cpu"] / few["cpu"] / 10
         shown = f"{many['seconds']:.1f} s (CPU {many['cpu']:.1f} s, {ratio:.2f} x linear)"
         row(f"{number} at 0 ms", shown, ratio, 1.2, 1.1, " x linear")
         row("peak memory", f"{many['peak']:.0f} MB", many["peak"], 300, 150, " MB")
-        again = apart(number, command="script", path=str(path))
+        again = ask_script(number, path)
         shown = f"{again['first']:.1f} s, all {again['seconds']:.1f} s, {again['peak']:.0f} MB"
         row("resumed once: first result", shown, again["first"], 10, 10, " s")
         with path.open("r+") as file:
@@ -184,7 +134,7 @@ def scale(number: int = 100_000) -> None:
             for n in range(1_000_000):
                 line = lines[1 + n % (len(lines) - 1)]
                 file.write(f'{{"key":"{n:032x}{line[line.index(chr(34) + ",") :]}')
-        took = apart(1, command="script", path=str(path))
+        took = ask_script(1, path)
         shown = f"{took['first']:.1f} s, {path.stat().st_size >> 20} MB, peak {took['peak']:.0f} MB"
         row("a million results: first result", shown, took["first"], 10, 10, " s")
 
@@ -202,21 +152,15 @@ def main(number: int) -> None:
             row("with a resume file", shown, took["seconds"], 16, 11, " s")
     with model(0.05):
         compare_orders()
-    for most, what in ((number // 2 + 1, "held back"), (sys.maxsize, "going on")):
-        with model(SECONDS, most), tempfile.TemporaryDirectory() as folder:
-            print(f"killed at half, the model {what}:", end=" ")
-            kill_and_resume(number, Path(folder, "runs.jsonl"))
 
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case ["serve", seconds, most]:
-            Model.seconds, Model.most = float(seconds), int(most)
+        case ["serve", seconds]:
+            Model.seconds = float(seconds)
             asyncio.run(serve(Model))
         case ["ask", number, options]:
             print(json.dumps(ask(int(number), **json.loads(options))))
-        case ["script", number, options]:
-            print(json.dumps(ask_script(int(number), **json.loads(options))))
         case ["scale"]:
             os.environ["AXE_NB_HISTORY"] = "0"
             scale()

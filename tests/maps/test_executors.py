@@ -15,14 +15,10 @@ import threading
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import (
-    BrokenExecutor,
-    Executor,
-    Future,
-    ProcessPoolExecutor,
-)
+from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from contextlib import ExitStack
+from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -48,17 +44,8 @@ def make_pool() -> ProcessPoolExecutor:
     return ProcessPoolExecutor(2, multiprocessing.get_context("spawn"))
 
 
-class Clusters(dict[str, Any]):
-    """Kind → its executor, started when a test first needs it."""
-
-    def __init__(self, ends: ExitStack) -> None:
-        super().__init__()
-        self._ends = ends
-
-    def __missing__(self, kind: str) -> Any:
-        make: Any = {"processes": make_pool, "dask": dask, "ipyparallel": engines}[kind]
-        self[kind] = self._ends.enter_context(make())
-        return self[kind]
+Start = Callable[[str], Any]
+"""Kind → its executor, started when a test first needs it."""
 
 
 @pytest.fixture(autouse=True)
@@ -67,20 +54,26 @@ def known() -> None:
 
 
 @pytest.fixture(scope="module")
-def clusters() -> Iterator[Clusters]:
+def start() -> Iterator[Start]:
+    kinds: dict[str, Any] = {"processes": make_pool, "dask": dask, "ipyparallel": engines}
     with pytest.MonkeyPatch.context() as patch, ExitStack() as ends, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         patch.setenv("CLUSTER_KEY_API_KEY", "s3cret-of-workers")
         # distributed sets it whenever it starts a worker again, also in the middle of a later test
         patch.setenv("__DASK_PARENT_PID", str(os.getpid()))
-        yield Clusters(ends)
+        yield cache(lambda kind: ends.enter_context(kinds[kind]()))
+
+
+@pytest.fixture
+def pool(start: Start) -> Any:
+    return start("processes")
 
 
 @pytest.fixture(params=["processes", "dask", "ipyparallel"])
-def executor(request: pytest.FixtureRequest, clusters: Clusters) -> Iterator[Any]:
+def executor(request: pytest.FixtureRequest, start: Start) -> Iterator[Any]:
     warnings.simplefilter("ignore")  # of the clusters' own threads
     before = dict(os.environ)
-    yield clusters[request.param]
+    yield start(request.param)
     os.environ.clear()  # distributed sets variables when it starts a worker
     os.environ.update(before)
 
@@ -158,7 +151,7 @@ def test_a_key_that_workers_lack_is_told_before_the_first_job_and_none_travels(
 
 
 def test_a_worker_uses_the_keys_of_its_own_environment_and_the_settings_of_the_map(
-    clusters: Clusters, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = tmp_path / "config" / "axe" / "config.toml"
     config.parent.mkdir(parents=True)
@@ -168,16 +161,15 @@ def test_a_worker_uses_the_keys_of_its_own_environment_and_the_settings_of_the_m
             f'base_url = "{os.environ["AXE_OPENAI_BASE_URL"]}"\n'
         )
         monkeypatch.setenv("CLUSTER_KEY_API_KEY", "s3cret-of-workers")
-        pool = clusters["processes"]
         found = axe_nb.map(Agent(name="one", model="mine/one"), ["a", "b", "c"], executor=pool)
         assert [r.text for r in found] == ["done"] * 3
         assert model.answered == Counter("abc")
 
 
 def test_a_large_common_part_travels_once_for_each_worker(
-    clusters: Clusters, monkeypatch: pytest.MonkeyPatch
+    pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pool, sizes = clusters["processes"], []
+    sizes: list[int] = []
     submit = pool.submit
     monkeypatch.setattr(
         pool, "submit", lambda function, job: sizes.append(len(job)) or submit(function, job)
@@ -246,8 +238,8 @@ def test_a_prompt_that_kills_its_worker_twice_fails_alone(tmp_path: Path) -> Non
     assert sorted(kept) == ["completed"] * 3 + ["error"]
 
 
-def test_an_interrupt_leaves_running_jobs_behind(clusters: Clusters) -> None:
-    found = axe_nb.map(AGENT, ["a", "b", "c"], executor=clusters["processes"], concurrency=2)
+def test_an_interrupt_leaves_running_jobs_behind(pool: Any) -> None:
+    found = axe_nb.map(AGENT, ["a", "b", "c"], executor=pool, concurrency=2)
     results = iter(found)
     assert next(results).text == "a: 2"
     began = time.monotonic()
@@ -257,8 +249,7 @@ def test_an_interrupt_leaves_running_jobs_behind(clusters: Clusters) -> None:
     assert found.done
 
 
-def test_with_a_cassette_the_runs_are_in_this_process(clusters: Clusters, tmp_path: Path) -> None:
-    pool = clusters["processes"]
+def test_with_a_cassette_the_runs_are_in_this_process(pool: Any, tmp_path: Path) -> None:
     prompts = ["a", "b", "a"]
     with axe_nb.cassette(tmp_path / "c", mode="record"):
         recorded = axe_nb.map(AGENT, prompts, executor=pool)
@@ -283,10 +274,9 @@ def test_a_grid_with_a_judge_is_the_same_on_each_executor(executor: Any) -> None
     there = axe_nb.grid(agents, "{{ input }}", score=score, executor=executor, **options)
     assert here.runs[0].judgement is not None
     assert show_grid(there) == show_grid(here)
-    assert [run.reason for run in there.runs] == [run.reason for run in here.runs]
-    assert [run.judgement and run.judgement.text for run in there.runs] == [
-        run.judgement and run.judgement.text for run in here.runs
-    ]
+    for one, other in zip(here.runs, there.runs, strict=True):
+        judged = [run.judgement and run.judgement.text for run in (one, other)]
+        assert (one.reason, judged[0]) == (other.reason, judged[1])
 
 
 @pytest.mark.req("E-4", "E-2")

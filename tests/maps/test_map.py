@@ -194,16 +194,12 @@ def test_a_mistake_that_all_runs_share_is_raised_before_the_first(
     assert taken == echo.asked == []
 
 
-FRAME = pandas.DataFrame({"question": ["a", "b"]})
-
-
-@pytest.mark.parametrize("prompts", ["one text", {"a": 1}, 5, None, FRAME])
-def test_what_is_no_iterable_of_prompts_is_refused(prompts: Any, echo: Echo) -> None:
-    with pytest.raises(
-        ConfigError, match=r"prompts takes an iterable[\s\S]* one column of a table"
-    ):
-        axe_nb.map(echo.agent, prompts)
-    assert texts(axe_nb.map(echo.agent, FRAME["question"])) == ["A", "B"]
+def test_what_is_no_iterable_of_prompts_is_refused(echo: Echo) -> None:
+    frame, told = pandas.DataFrame({"question": ["a", "b"]}), "prompts takes an iterable"
+    for prompts in ("one text", {"a": 1}, 5, None, frame):
+        with pytest.raises(ConfigError, match=rf"{told}[\s\S]* one column of a table"):
+            axe_nb.map(echo.agent, prompts)  # type: ignore[arg-type]
+    assert texts(axe_nb.map(echo.agent, frame["question"])) == ["A", "B"]
 
 
 def test_agents_are_read_once_and_only_the_usage_of_the_session_is_written(
@@ -235,20 +231,13 @@ def test_a_map_inside_a_tool_is_refused(echo: Echo) -> None:
     assert "axe_nb.map was called inside a tool" in result.text
 
 
-def test_leaving_a_loop_early_stops_the_runs_and_is_the_reason(echo: Echo) -> None:
+def test_leaving_a_loop_another_thread_or_the_task_that_awaits_it_stops_a_map(echo: Echo) -> None:
     echo.hangs = {"never"}
-    found = axe_nb.map(echo.agent, ["a", "never", "never", "d"], concurrency=3)
-    for result in found:
-        assert result.text == "A"
-        break
-    assert found.done
-    assert found.stopped == "the loop over it was left"
-    assert echo.at_once == 0
-    assert set(statuses(found.results[1:])) <= {"cancelled", "completed"}
-
-
-def test_another_thread_or_the_task_that_awaits_a_map_cancels_its_runs(echo: Echo) -> None:
-    echo.hangs = {"never"}
+    left = axe_nb.map(echo.agent, ["a", "never", "never", "d"], concurrency=3)
+    assert next(iter(left)).text == "A"
+    gc.collect()
+    assert (left.done, left.stopped, echo.at_once) == (True, "the loop over it was left", 0)
+    assert set(statuses(left.results[1:])) <= {"cancelled", "completed"}
     found = axe_nb.map(echo.agent, ["a", "never", "c", "d"], concurrency=2)
     threading.Timer(0.2, found.cancel).start()
     assert statuses(found) == ["completed", "cancelled", "completed", "completed"]
@@ -337,17 +326,14 @@ def priced(tmp_path: Path) -> None:
 @pytest.mark.parametrize("whose", ["map", "session"])
 def test_a_budget_in_dollars_stops_the_map(whose: str, echo: Echo) -> None:
     if whose == "session":
-        session.budget.set(2.0)
+        session.budget.set(3.0)
     budget = 3.0 if whose == "map" else None
     found = axe_nb.map(echo.agent, ["word"] * 20, budget=budget, concurrency=1)
     results = list(found)
-    assert 0 < len(results) < 20
-    if whose == "map":
-        assert sum(r.cost or 0 for r in results) >= 3.0
-        assert "max_cost" in found.stopped
-    else:
+    assert 3 <= len(results) < 20
+    assert found.stopped.startswith(f"the budget of this {whose} was reached")
+    if whose == "session":
         assert results[-1].status == "cancelled", "so that a resume file has it asked again"
-        assert found.stopped == "the budget of this session was reached"
 
 
 @pytest.mark.usefixtures("priced")
@@ -364,17 +350,12 @@ def test_a_last_run_that_passes_the_budget_is_told(
     assert "budget" not in str(axe_nb.grid(echo.agent, "word", budget=1.0))
 
 
-def test_what_is_kept_of_results(echo: Echo) -> None:
-    (whole,) = axe_nb.map(echo.agent, ["a"])
-    assert whole.exchanges
+def test_memory_is_bounded_where_nothing_is_kept(echo: Echo) -> None:
     once = axe_nb.map(echo.agent, ["a"], keep="nothing")
-    assert texts(once) == ["A"]
-    assert once.results == []
+    assert (texts(once), once.results) == (["A"], [])
     with pytest.raises(ConfigError, match="not kept"):
         list(once)
 
-
-def test_memory_is_bounded_where_nothing_is_kept(echo: Echo) -> None:
     def grow(number: int) -> int:
         for _ in axe_nb.map(echo.agent, (f"p{n}" for n in range(number)), keep="nothing"):
             echo.asked.clear()
@@ -491,19 +472,14 @@ def test_equal_prompts_replay_their_own_answers_in_any_timing(
 def test_a_grid_replays_equal_cases_of_its_judge_in_any_timing(tmp_path: Path) -> None:
     numbers = count(1)
 
-    @axe_nb.script("grader")
-    async def grade(request: Request) -> Any:
-        await asyncio.sleep(random.random() / 50)
-        return {"score": next(numbers), "reason": "so"}
-
     @axe_nb.script("same")
-    async def answer(request: Request) -> str:
+    async def answer(request: Request) -> Any:
         await asyncio.sleep(random.random() / 50)
         if "fail" in request.last:
             raise axe_nb.ProviderError("bad_request", "no", status=400)
-        return "the same"
+        return {"score": next(numbers), "reason": "so"} if request.agent == "judge" else "the same"
 
-    agent, judge = Agent("same", "script/same"), Agent("judge", "script/grader")
+    agent, judge = Agent("same", "script/same"), Agent("judge", "script/same")
 
     def compare(mode: Any, concurrency: int) -> list[float | None]:
         with axe_nb.cassette(tmp_path / "c", mode=mode):
@@ -515,8 +491,7 @@ def test_a_grid_replays_equal_cases_of_its_judge_in_any_timing(tmp_path: Path) -
 
     recorded = compare("record", 6)
     assert sorted(filter(None, recorded)) == [1, 2, 3, 4, 5, 6]
-    for concurrency in (1, 4, 6):
-        assert compare("replay", concurrency) == recorded
+    assert compare("replay", 1) == compare("replay", 4) == recorded
 
 
 @pytest.mark.req("D-59")
@@ -525,13 +500,11 @@ def test_the_cassette_of_the_environment_records_maps_and_a_miss_is_the_result_o
 ) -> None:
     monkeypatch.setenv("AXE_CASSETTE", str(tmp_path / "c"))
     monkeypatch.setenv("AXE_CASSETTE_MODE", "record")
-    try:
-        ask(echo.agent)
-        axe_nb.run(echo.agent, "same")
-        assert session.cassette is not None
-        assert session.cassette.recorded == len(PROMPTS) + 1
-    finally:
-        session.use_cassette(None)
+    ask(echo.agent)
+    axe_nb.run(echo.agent, "same")
+    assert session.cassette is not None
+    assert session.cassette.recorded == len(PROMPTS) + 1
+    session.use_cassette(None)
     with axe_nb.cassette(tmp_path / "c", mode="replay"):
         first, second = axe_nb.map(echo.agent, ["other", "new"])
     assert first.ok

@@ -179,11 +179,9 @@ def test_a_line_that_was_cut_is_asked_again_and_costs_no_other(echo: Echo, path:
         assert echo.counts[f"header {size}"] == 1
 
 
-OTHERS = [b"prompt,answer\n1,2\n", b"axe_nb run 2.0\n{}", b"axe_nb runs 3.0\n", b"\0" * 100]
-
-
 def test_another_file_is_refused_and_not_changed(echo: Echo, path: Path, tmp_path: Path) -> None:
-    for content in (*OTHERS, b"x" * 5000):
+    others = (b"prompt,answer\n1,2\n", b"axe_nb run 2.0\n{}", b"axe_nb runs 3.0\n", b"\0" * 100)
+    for content in (*others, b"x" * 5000):
         path.write_bytes(content)
         with pytest.raises(ConfigError, match=r"runs\.jsonl"):
             axe_nb.map(echo.agent, ["a"], resume=path)

@@ -97,9 +97,27 @@ class Comparison:
         return {**kept, **dict.fromkeys(names, self.folder), "MODEL_URL": self.url, **ours}
 
     def first(self, contender: Contender) -> Sample:
+        """A new process to its first answer: its time, memory at most, and what the import cost."""
         take_counts(self.url)
-        python = self.pythons[contender.name]
-        return measure_first(contender, python, self.environ(contender)) | self.counts()
+        python, environ = self.pythons[contender.name], self.environ(contender)
+        words = [python, HERE / "first_answer.py", contender.module, contender.first_line]
+        with tempfile.TemporaryFile("w+") as printed:
+            began = time.perf_counter()
+            process = subprocess.Popen(
+                words, stdout=subprocess.PIPE, stderr=printed, stdin=subprocess.DEVNULL,
+                env=environ, cwd=environ["TMPDIR"], encoding="utf-8",
+            )  # fmt: skip
+            assert process.stdout
+            answer = process.stdout.read()
+            _, status, used = os.wait4(process.pid, 0)
+            seconds = time.perf_counter() - began
+            process.returncode = os.waitstatus_to_exitcode(status)
+            process.stdout.close()
+            if process.returncode:
+                raise Failed(read_last_line(printed))
+        found: Sample = json.loads(answer.splitlines()[-1])
+        cpu = used.ru_utime + used.ru_stime
+        return {**found, "seconds": seconds, "cpu": cpu, **asdict(take_counts(self.url))}
 
     def warm(self, contender: Contender, task: Task) -> Sample:
         """A round of a task in the contender's process, which is started first if there is none."""
@@ -107,7 +125,7 @@ class Comparison:
         self.peers[contender.name] = peer
         take_counts(self.url)
         try:
-            sample = peer.run(task.function, task.arguments) | self.counts()
+            sample = peer.run(task.function, task.arguments) | asdict(take_counts(self.url))
             if sample["requests"] != task.requests:
                 raise Failed(f"{task.name}: {sample['requests']} requests, not {task.requests}")
             return sample
@@ -126,9 +144,6 @@ class Comparison:
 
     def start(self, contender: Contender) -> Peer:
         return Peer(contender, self.pythons[contender.name], self.environ(contender))
-
-    def counts(self) -> dict[str, int]:
-        return asdict(take_counts(self.url))
 
 
 @contextmanager
@@ -217,27 +232,6 @@ def in_turns(
                     waiting.remove(contender)
         waiting = waiting[1:] + waiting[:1]  # none is always first
     return samples
-
-
-def measure_first(contender: Contender, python: Path, environ: Mapping[str, str]) -> Sample:
-    """A new process to its first answer: its time, memory at most, and what the import cost."""
-    words = [python, HERE / "first_answer.py", contender.module, contender.first_line]
-    with tempfile.TemporaryFile("w+") as printed:
-        began = time.perf_counter()
-        process = subprocess.Popen(
-            words, stdout=subprocess.PIPE, stderr=printed, stdin=subprocess.DEVNULL,
-            env=environ, cwd=environ["TMPDIR"], encoding="utf-8",
-        )  # fmt: skip
-        assert process.stdout
-        answer = process.stdout.read()
-        _, status, used = os.wait4(process.pid, 0)
-        seconds = time.perf_counter() - began
-        process.returncode = os.waitstatus_to_exitcode(status)
-        process.stdout.close()
-        if process.returncode:
-            raise Failed(read_last_line(printed))
-    found: Sample = json.loads(answer.splitlines()[-1])
-    return found | {"seconds": seconds, "cpu": used.ru_utime + used.ru_stime}
 
 
 def read_last_line(printed: IO[str]) -> str:
