@@ -20,8 +20,7 @@ from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.call import Caller, calling, is_inside, refuse_in_tool
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.events import Event
-from axe_nb.pictures.found import split_prompt
-from axe_nb.pictures.picture import Illustrated
+from axe_nb.pictures.picture import Illustrated, split_prompt
 from axe_nb.results import RunResult
 from axe_nb.session.drive import drive, drive_here
 from axe_nb.session.overrides import (

@@ -158,9 +158,8 @@ def kernel_python(request: pytest.FixtureRequest) -> Path:
     """The Python whose kernel a test is to start, for each line of ipykernel."""
     python = KERNELS[request.param]
     if not python.exists():
-        not_run(
-            f"{request.param}: {python.parent.parent.name} is not there; `python3 tests` makes it"
-        )
+        folder = python.parent.parent.name
+        not_run(f"{request.param}: {folder} is not there; `python3 tests` makes it")
     return python
 
 
@@ -171,12 +170,8 @@ def chromium() -> str | None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--shuffle",
-        type=int,
-        metavar="SEED",
-        help="run files and their tests in an order by chance",
-    )
+    told = "run files and their tests in an order by chance"
+    parser.addoption("--shuffle", type=int, metavar="SEED", help=told)
 
 
 def pytest_collection() -> None:

@@ -30,7 +30,6 @@ class ByFile(LoadScopeScheduling):
 
 
 def long_first(items: list[pytest.Item]) -> None:
-    """Sorts tests by how long their folders take; otherwise they stay as they are."""
     items.sort(key=lambda item: not item.nodeid.startswith(LONG))
 
 

@@ -54,12 +54,11 @@ for cell in sys.argv[1:]:
 
 
 class Block(NamedTuple):
-    """A fenced block of a page."""
+    """A fenced block of a page, and the text of the `text` block directly below it, if any."""
 
     language: str
     code: str
     output: str
-    """Text of the `text` block directly below it; empty = there is none."""
 
 
 def id_of(page: Path) -> str:
@@ -104,19 +103,14 @@ def run_toml(code: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(code, "utf-8")
     elif "[providers." in code or "[prices." in code:
-        settings = axe_config()
+        settings = Path(finish("-m", "axe_nb", "config", "path").strip()).expanduser()
+        settings.parent.mkdir(parents=True, exist_ok=True)
         settings.write_text(re.sub(r"^# (?=\[|\w+ = )", "", code, flags=re.MULTILINE), "utf-8")
         Config.load()
         settings.unlink()
     else:
         agent = axe_nb.Agent.from_toml(f'name = "x"\nmodel = "script/x"\n{code}')
         assert not agent.warnings
-
-
-def axe_config() -> Path:
-    path = Path(finish("-m", "axe_nb", "config", "path").strip()).expanduser()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return path
 
 
 def run_console(code: str) -> None:
@@ -127,13 +121,6 @@ def run_console(code: str) -> None:
         assert (prompt, program) == ("$", "axe-nb"), f"run it, or say why not in NOT_RUN: {line}"
         opens = words == ["start"]  # JupyterLab does not end
         finish("-m", "axe_nb", *words, *(["--no-open"] if opens else []))
-
-
-def check_sub_agents() -> None:
-    """Raises ConfigError if an agent of the project names one that is not there."""
-    for file in Path("axe/agents").glob("*.toml"):
-        for name in axe_nb.Agent.from_file(file.stem).sub_agents:
-            axe_nb.Agent.from_file(name)
 
 
 @pytest.mark.timeout(120)
@@ -150,7 +137,9 @@ def test_the_examples_of_a_page_run_in_an_empty_project(page: Path, empty_projec
             case "python":
                 printed = finish("-W", "error", "-c", block.code)
                 assert block.output in ("", printed)
-    check_sub_agents()
+    for file in Path("axe/agents").glob("*.toml"):
+        for name in axe_nb.Agent.from_file(file.stem).sub_agents:
+            axe_nb.Agent.from_file(name)  # which is there too
     if cells := [block.code for block in blocks(page) if block.language == "ipython"]:
         finish("-c", SHELL, *cells)
 
@@ -176,17 +165,13 @@ def read_package() -> Iterator[tuple[str, str]]:
         yield file.relative_to(ROOT).as_posix(), file.read_text("utf-8")
 
 
-def test_every_cited_rule_is_on_the_page_of_decisions() -> None:
+def test_the_code_cites_only_rules_and_pages_that_the_project_has() -> None:
     rule = re.compile(r"\b([ABDOPX]-(?:[A-Z]?\d+))")
-    known = set(rule.findall((ROOT / "docs" / "decisions.md").read_text("utf-8")))
-    cited = {(one, name) for name, text in read_package() for one in rule.findall(text)}
-    assert {one for one in cited if one[0] not in known} == set()
-
-
-def test_no_docstring_cites_a_page_that_the_project_does_not_have() -> None:
     pages = re.compile(r"\b(seed \d|issue \d|second form|goals\.md|product\.md|[a-z-]+-facts\.md)")
-    cited = {(found[0], name) for name, text in read_package() for found in pages.finditer(text)}
-    assert cited == set()
+    known = set(rule.findall((ROOT / "docs" / "decisions.md").read_text("utf-8")))
+    for name, text in read_package():
+        assert set(rule.findall(text)) <= known, name
+        assert not pages.findall(text), name
 
 
 def list_texts(tree: ast.AST) -> Iterator[str]:

@@ -56,6 +56,9 @@ TREES = {
 }
 """Module → its syntax."""
 
+NODES = [(module, node) for module, tree in TREES.items() for node in ast.walk(tree)]
+"""Every node of the package, with its module."""
+
 
 def room_of(module: str) -> str:
     return module.partition("/")[0]
@@ -184,10 +187,9 @@ def test_no_providers_own_kit_is_used() -> None:
 def test_only_the_notebook_and_the_command_print() -> None:
     printing = {
         f"{module}:{node.lineno} {ast.unparse(node)}"
-        for module, tree in TREES.items()
+        for module, node in NODES
         if room_of(module) not in ("notebook", "cli", "cell_display")
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Name | ast.Attribute)
+        and isinstance(node, ast.Name | ast.Attribute)
         and ast.unparse(node) in ("print", "sys.stdout", "sys.stderr")
     }
     assert printing == set()
@@ -207,8 +209,7 @@ def test_an_import_loads_nothing_heavy(module: str) -> None:
 def test_no_function_is_over_60_lines() -> None:
     lines = {
         f"{module}.{node.name}": (node.end_lineno or 0) - node.lineno + 1
-        for module, tree in TREES.items()
-        for node in ast.walk(tree)
+        for module, node in NODES
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
     assert {name: count for name, count in lines.items() if count > 60} == {}
@@ -216,14 +217,13 @@ def test_no_function_is_over_60_lines() -> None:
 
 @pytest.mark.req("D-63")
 def test_no_docstring_begins_with_a_question_word() -> None:
+    question = re.compile(r"(What|Whether|Where|Who|Whom|Whose)\b")
     odd = {
         f"{module}:{node.lineno} {node.value.value[:40]!r}"
-        for module, tree in TREES.items()
-        for node in ast.walk(tree)
+        for module, node in NODES
         if isinstance(node, ast.Expr)
         and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, str)
-        and re.match(r"(What|Whether|Where|Who|Whom|Whose)\b", node.value.value)
+        and question.match(str(node.value.value))
     }
     assert odd == set()
 
@@ -241,8 +241,7 @@ TRANSLATED = re.compile(
 def test_no_text_of_the_package_uses_a_phrase_that_sounds_translated() -> None:
     odd = {
         f"{module}:{node.lineno} {found[0]!r}"
-        for module, tree in TREES.items()
-        for node in ast.walk(tree)
+        for module, node in NODES
         if isinstance(node, ast.Constant)
         and isinstance(node.value, str)
         and (found := TRANSLATED.search(node.value))

@@ -11,7 +11,7 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ProviderError, Request, RunResult, call, script
-from axe_nb.cell_display.answer import LiveAnswer
+from axe_nb.cell_display.live_tree import LiveAnswer
 from axe_nb.cli import main
 from axe_nb.events import TextDelta, TurnStarted
 from axe_nb.messages import Usage

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from itertools import takewhile
@@ -33,7 +33,6 @@ NEXT_STEP = "run `%axe trust`, or `axe-nb trust` in a shell"
 
 
 def trusts_all() -> bool:
-    """True if the environment trusts every folder, as in CI."""
     return os.environ.get(VARIABLE, "").strip() == "1"
 
 
@@ -120,24 +119,10 @@ def restrict(table: dict[str, Any], path: Path) -> str:
     provider, _, model = _read_text(table, "model").partition("/")
     if provider == "script" and model:
         is_path = model.endswith(".toml")
-        name = f"{model}.toml"
-        script = expand_home(model) if is_path else path.parent.parent / "scripts" / name
+        beside = path.parent.parent / "scripts" / f"{model}.toml"
+        script = expand_home(model) if is_path else beside
         if (is_path or os.path.lexists(script)) and is_outside(path, script):
             raise _make_error(path, "uses a script outside its project")
-    left_out = []
-    for holder, key, name in [*_find_refused(table, path)]:
-        holder.remove(key) if isinstance(holder, list) else holder.pop(key)
-        left_out.append(printable(one_line(name, 60)))
-    if not left_out:
-        return ""
-    return (
-        f"restricted, because you have not trusted {quote(find_project(path).name)}: "
-        f"left out {list_some([*dict.fromkeys(left_out)], 8)}; to trust it, {NEXT_STEP}"
-    )
-
-
-def _find_refused(table: dict[str, Any], path: Path) -> Iterator[tuple[Any, str, str]]:
-    """Yields the entries that need trust: the table or list, its key or entry, and its name."""
     workdir, skill = _read_text(table, "workdir"), _read_text(table, "skill")
     places = skill_paths(skill, str(path))
     place = next(filter(os.path.lexists, places), places[0])
@@ -149,12 +134,14 @@ def _find_refused(table: dict[str, Any], path: Path) -> Iterator[tuple[Any, str,
         "workdir": bool(workdir) and is_outside(path, expand_home(workdir)),
         "skill": bool(skill) and is_outside(path, place),
     }
+    left_out = []
     for key in filter(is_refused.get, is_refused):
-        yield table, key, 'mode = "auto"' if key == "mode" else key
+        del table[key]
+        left_out.append('mode = "auto"' if key == "mode" else key)
     most = {key: limit for key, limit in asdict(DEFAULT_LIMITS).items() if limit}
     for name in ("permissions", "params", "limits"):
-        entries = table.get(name)
-        for key, value in entries.items() if isinstance(entries, dict) else ():
+        entries: Any = table.get(name)
+        for key, value in [*entries.items()] if isinstance(entries, dict) else ():
             if name == "permissions":
                 needs_trust = value == "allow"
             elif name == "params":
@@ -162,11 +149,20 @@ def _find_refused(table: dict[str, Any], path: Path) -> Iterator[tuple[Any, str,
             else:
                 needs_trust = key in most and isinstance(value, int) and not 0 < value <= most[key]
             if needs_trust:
-                yield entries, key, f"{name}.{key}"
-    tools = table.get("tools")
-    for tool in tools if isinstance(tools, list) else ():
+                del entries[key]
+                left_out.append(f"{name}.{key}")
+    tools: Any = table.get("tools")
+    for tool in [*tools] if isinstance(tools, list) else ():
         if isinstance(tool, str) and (tool in COMMANDS or "__" in tool):  # of an MCP server
-            yield tools, tool, tool
+            tools.remove(tool)
+            left_out.append(tool)
+    if not left_out:
+        return ""
+    names = dict.fromkeys(printable(one_line(name, 60)) for name in left_out)
+    return (
+        f"restricted, because you have not trusted {quote(find_project(path).name)}: "
+        f"left out {list_some([*names], 8)}; to trust it, {NEXT_STEP}"
+    )
 
 
 def _make_error(path: Path, problem: str) -> ConfigError:
@@ -203,7 +199,6 @@ def _list_folders(path: Path) -> list[Path]:
 
 
 def _holds_home(folder: Path) -> bool:
-    """True for the home folder and those above it."""
     return Path(os.path.realpath(expand_home("~"))).is_relative_to(folder)
 
 

@@ -15,7 +15,7 @@ import shlex
 import shutil
 import subprocess
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -210,11 +210,7 @@ async def _run(sandbox: Sandbox, command: str, seconds: float) -> tuple[Process,
 def choose_sandbox(
     agents: Sequence[Agent], workdir: Path, sources: Collection[Path] = ()
 ) -> Sandbox:
-    """Returns the sandbox for the commands of the first agent; the first command tries it out.
-
-    The other agents are those above it; the sandbox is as strict as each of them demands. Raises
-    ConfigError if a sandbox that one of them sets does not work here, or not in this workdir.
-    """
+    """Returns the sandbox for the first agent's commands; agents above it can make it stricter."""
     is_off = all(agent.sandbox == "off" for agent in agents)
     containers = (agent.sandbox for agent in agents if agent.sandbox not in ("auto", "off"))
     setting = "off" if is_off else next(containers, "auto")
@@ -377,8 +373,18 @@ def refusal(command: str, workdir: Path) -> str:
         words = list(lexer)
     except ValueError:
         return "a quote is not closed, or a backslash ends the command"
-    for place in _find_outside(text, words):
-        shown = quote(cut_chars(place, 100))
+    outside = [*(found[0] for found in ELSEWHERE.finditer(text)), *({"/", "/*", "~"} & {*words})]
+    for part in re.split(f"[{SEPARATORS}]", "\n".join(words)):
+        path = re.sub(r"^-[A-Za-z]", "", part)
+        first, *names = path.split("/")
+        # where the machine has no such folder, it is an expression, as in sed '/x/d'
+        is_there = not first and any(names[:1]) and os.path.lexists(f"/{names[0]}")
+        if ".." in (first, *names):
+            outside.append("..")
+        elif re.match(r"~[\w.+-]*(/|(?<!~)$)", path) or (is_there and names[0] != "."):
+            outside.append(path)
+    if outside:
+        shown = quote(cut_chars(outside[0], 100))
         return f"{shown} is outside the workdir; use relative paths inside the workdir"
     for found in SUBSTITUTION.finditer(text):
         if problem := refusal(found[1] or found[2] or ":", workdir):
@@ -397,23 +403,7 @@ def refusal(command: str, workdir: Path) -> str:
     return ""
 
 
-def _find_outside(command: str, words: Sequence[str]) -> Iterator[str]:
-    """Yields the places outside the workdir that occur in a command."""
-    yield from (found[0] for found in ELSEWHERE.finditer(command))
-    yield from {"/", "/*", "~"} & {*words}
-    for part in re.split(f"[{SEPARATORS}]", "\n".join(words)):
-        path = re.sub(r"^-[A-Za-z]", "", part)
-        first, *names = path.split("/")
-        if ".." in (first, *names):
-            yield ".."
-        # where the machine has no such folder, it is an expression, as in sed '/x/d'
-        is_there = not first and any(names[:1]) and os.path.lexists(f"/{names[0]}")
-        if re.match(r"~[\w.+-]*(/|(?<!~)$)", path) or (is_there and names[0] != "."):
-            yield path
-
-
 def _check_simple(source: str, program: str, arguments: Sequence[str], workdir: Path) -> str:
-    """Returns the reason to refuse a simple command; empty if it may run."""
     if program in DANGEROUS:
         return f'"{program}" {DANGEROUS[program]}; avoid it, or ask the user to run it'
     is_script = program in SHELLS and any(re.match(r"-\w*c", a) for a in arguments)

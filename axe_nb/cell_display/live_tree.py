@@ -2,7 +2,8 @@
 
 A row is that of the saved tree, with a clock and a bar in seconds. The bar has segments for the
 model, tools, and waits before retries or for the person; a growing bar ends at the time `--now` of
-its row. `static/live.js` puts the fragments of HTML in place.
+its row. Above the rows, the answer grows as it will look at the end. `static/live.js` puts the
+fragments of HTML in place.
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ from collections.abc import Callable, Iterable, Iterator
 from html import escape
 from typing import Any, TypeAlias
 
-from axe_nb.cell_display.answer import LiveAnswer
 from axe_nb.cell_display.feed import Feed, News, pack_parts
 from axe_nb.events import Event
 from axe_nb.results import RunResult
+from axe_nb.text import clean, plural
 from axe_nb.views import html
 from axe_nb.views.appearance import SEGMENTS, TRACK, gradient
-from axe_nb.views.outline import Block, Outline
-from axe_nb.views.rows import Row, make_row, progress_of, question_of
+from axe_nb.views.markdown import render_blocks
+from axe_nb.views.outline import ANSWER, Block, Outline
+from axe_nb.views.rows import Row, cut_end, indent_json, make_row, progress_of, question_of
 from axe_nb.views.transcript import (
     CallNode,
     Node,
@@ -36,6 +38,12 @@ EVERY = 0.1
 
 MAX_SEGMENTS = 60
 """Segments of one bar; of a longer run, the latest are drawn."""
+
+PACE = 50_000
+"""Characters that may be rendered each second: a long answer grows in larger steps."""
+
+END = 500
+"""Characters shown from the end of an answer that is too long to show in full."""
 
 Segment: TypeAlias = tuple[str, float, float | None]
 """Use of the time, start and end in seconds; None = it has not ended."""
@@ -291,3 +299,74 @@ def _split(kind: str, work: TurnNode | CallNode) -> Iterator[Segment]:
         if pause.ended is None:
             return
         at = pause.ended
+
+
+class LiveAnswer:
+    """The answer above a live tree."""
+
+    def __init__(self, root: Node) -> None:
+        self._root = root
+        self.blocks: list[str] = []
+        """HTML of the answer's blocks, and of the placeholder for the omitted part of a long
+        one."""
+        self._seen: tuple[object, ...] = ()
+        """Turn, attempt and size of the text at the last update."""
+        self._next_at = 0.0
+
+    @property
+    def is_earlier(self) -> bool:
+        """True if the text precedes calls that are still running."""
+        turn = _find_turn(self._root)
+        return self._root.result is None and turn is not None and not turn.is_last
+
+    def owes(self, now: float) -> bool:
+        return now >= self._next_at and self._look() != self._seen
+
+    def update(self, now: float, *, is_over: bool = False) -> None:
+        """Brings the blocks up to date; the last update is never put off."""
+        turn, seen = _find_turn(self._root), self._look()
+        is_written = turn is not None and turn.draft is not None
+        if seen != self._seen and (is_over or now >= self._next_at or not is_written):
+            self._seen = seen
+            self._next_at = now + self._draw(turn) / PACE
+
+    def _look(self) -> tuple[object, ...]:
+        if self._root.result:
+            return ("the end",)
+        turn = _find_turn(self._root)
+        if turn is None:
+            return ()
+        draft = turn.draft
+        return (turn.key, draft.attempt, draft.text.size) if draft else (turn.key, len(turn.text))
+
+    def _draw(self, turn: TurnNode | None) -> int:
+        """Renders the answer; returns the number of characters that this took."""
+        result = self._root.result
+        draft = turn.draft if turn and not result else None
+        text = self._root.text if draft is None else draft.text.show_beginning(ANSWER)
+        size = draft.text.size if draft else len(text)
+        is_json = text.lstrip()[:1] in ("{", "[")  # words before calls are none
+        is_data = result.data is not None if result else bool(turn and turn.data and is_json)
+        rest = []
+        if size > ANSWER:
+            end = draft.text.show_end(END + 1) if draft else text[-END - 1 :]
+            end = html.safe(cut_end(end, END))
+            more = plural(size - ANSWER, "more character")
+            rest = [f"<p>… {more}</p>", f"<pre class=axe-nb-end>{end}</pre>"]
+        elif result and is_data:
+            text = indent_json(text)
+        shown = clean(text[:ANSWER]).strip("\n")
+        blocks = render_blocks(shown)
+        if is_data and shown:
+            blocks = [html.format_data(shown)]
+        sources = self._root.turns[-1].sources if result and self._root.turns else ()
+        self.blocks = [*blocks, *rest, *filter(None, [html.format_sources(sources)])]
+        return len(shown)
+
+
+def _find_turn(root: Node) -> TurnNode | None:
+    """The turn whose text would be the answer if the run ended now; None if there is none."""
+    for turn in reversed(root.turns):
+        if turn.text or (turn.draft and turn.draft.text.size):
+            return turn
+    return None

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from pathlib import Path
 
-from axe_nb.agents.agent import Agent, check_agents_dir, creation_step, find_agent_file, list_agents
+from axe_nb.agents.agent import Agent, check_agents_dir, creation_step, list_agents
 from axe_nb.agents.files import display_path, expand_home
 from axe_nb.agents.prompt import all_warnings, find_workdir
 from axe_nb.agents.trust import VARIABLE, find_project, is_trusted, remember_trust
@@ -87,13 +86,20 @@ def trust(
     write: Callable[[str], object],
     ask: Callable[[str], str] | None,
 ) -> bool:
-    """Shows the entries of a project's agents that need trust, and asks the user for it.
+    """Shows what a project's agents need trust for, and asks for it; returns True if it is trusted.
 
-    `target` is a folder of the project or a file in it; None = that of the agents found here.
-    `ask` prompts the person; None = no one can be prompted. Returns True if the project is trusted
-    now. Raises ConfigError: there is no such folder.
+    `target` is the project's folder; None = that of the agents found here. `ask` prompts the
+    person; None = no one can be prompted. Raises ConfigError: the folder has no agents.
     """
-    files = _find_project_files(target, agents_dir)
+    if target is None:
+        files = [path for path in list_agents(agents_dir).values() if not is_own(path)]
+    else:
+        folder = expand_home(target)
+        below = folder / PROJECT_AGENTS
+        files = sorted((below if below.is_dir() else folder).glob("*.toml"))
+    if not files:
+        where = "found here" if target is None else f"in {quote(target)}"
+        raise ConfigError(f"no agents of a project {where}", hint="give the project's folder")
     project = find_project(files[0])
     shown = quote(display_path(project))
     if all(map(is_trusted, files)):
@@ -122,20 +128,3 @@ def trust(
     remember_trust(str(project))
     write(f"{shown} is trusted")
     return True
-
-
-def _find_project_files(target: str | None, agents_dir: str | None) -> list[Path]:
-    if target is None:
-        found = [path for path in list_agents(agents_dir).values() if not is_own(path)]
-        if not found:
-            raise ConfigError("this project has no agents", hint="give its folder")
-        return found
-    path = expand_home(target)
-    if path.is_file():
-        return [path]
-    folder = path / PROJECT_AGENTS if (path / PROJECT_AGENTS).is_dir() else path
-    if files := sorted(folder.glob("*.toml")):
-        return files
-    if path.is_dir():
-        raise ConfigError(f"no agents in {quote(target)}")
-    return [find_agent_file(target, agents_dir)]

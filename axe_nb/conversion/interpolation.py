@@ -15,8 +15,7 @@ from typing import Any
 from axe_nb.conversion.own_text import remove_addresses
 from axe_nb.conversion.value_text import NoText, Written, append_value, format_value, write_value
 from axe_nb.errors import ConfigError, words
-from axe_nb.pictures.found import find_parts
-from axe_nb.pictures.picture import NoPicture, Picture
+from axe_nb.pictures.picture import NoPicture, Picture, find_parts
 from axe_nb.text import nearest, one_line, quote
 
 LEFT_OUT = re.compile(

@@ -17,8 +17,7 @@ from types import NoneType, SimpleNamespace
 from typing import Any, NamedTuple, TypeAlias
 
 from axe_nb.conversion.own_text import describe, own_text, remove_addresses, type_name
-from axe_nb.pictures.found import METHODS, find_figure
-from axe_nb.pictures.picture import find_format
+from axe_nb.pictures.picture import METHODS, find_figure, find_format
 from axe_nb.text import plural
 
 MOST_BITS = 13_000

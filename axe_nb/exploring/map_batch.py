@@ -29,8 +29,7 @@ from axe_nb.engine.plan import Plan
 from axe_nb.errors import AxeError, ConfigError, ExpectationError, words
 from axe_nb.expectations import check
 from axe_nb.exploring.resume_file import ResumeFile, compute_digest, compute_key
-from axe_nb.pictures.found import split_prompt
-from axe_nb.pictures.picture import Picture
+from axe_nb.pictures.picture import Picture, split_prompt
 from axe_nb.results import RunResult, RunStopped, Status, name_run
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.runs import RunRequest

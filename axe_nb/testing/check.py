@@ -115,11 +115,7 @@ def freeze(targets: Iterable[str], timeout: float | None, write: Callable[[str],
 
 
 def freeze_notebook(path: Path, timeout: float | None, write: Callable[[str], None]) -> bool:
-    """Records missing exchanges, verifies that two more runs agree, and writes the notebook.
-
-    The two runs replay the cassette with the network closed. The notebook is written only if they
-    agree; the cassette keeps what the models answered in any case. Returns True if it was written.
-    """
+    """Records missing exchanges; writes the notebook, and returns True, if two replays agree."""
     book = read_notebook(path)
     runs: list[HeadlessRun] = []
     modes: tuple[Mode, ...] = ("auto", "replay", "replay")
@@ -401,12 +397,10 @@ def prepare(book: Book) -> Book:
 
 
 def make_environment(path: Path, mode: Mode) -> Mapping[str, str]:
-    """Returns the variables that mark a process as running a test of a notebook (D-68).
-
-    Without a cassette there is nothing to replay: models that are scripts are run.
-    """
+    """Returns the variables that mark a process as running a test of a notebook (D-68)."""
     cassette = path.with_suffix(".axe")
     return {
+        # without one there is nothing to replay: models that are scripts are run
         "AXE_CASSETTE": cassette.name if mode != "replay" or cassette.exists() else "",
         MODE: mode,
         "AXE_NB_TEST": "1",

@@ -26,8 +26,14 @@ from axe_nb.conversion.own_text import remove_addresses
 from axe_nb.conversion.value_text import NoText, write_json
 from axe_nb.errors import AxeError, ConfigError, words
 from axe_nb.messages import CallTraits, Message, ToolCall, ToolParameter, ToolSpec, dump
-from axe_nb.pictures.found import close_figure, find_parts
-from axe_nb.pictures.picture import Illustrated, NoPicture, Picture, join_parts
+from axe_nb.pictures.picture import (
+    Illustrated,
+    NoPicture,
+    Picture,
+    close_figure,
+    find_parts,
+    join_parts,
+)
 from axe_nb.results import RunResult
 from axe_nb.text import cut_bytes, nearest
 from axe_nb.tools.kept_files import KeptFiles

@@ -27,7 +27,7 @@ display(twin(hostile_run()), raw=True)
 LIVE = """
 import time
 from pathlib import Path
-from axe_nb.cell_display import answer, feed, live_tree
+from axe_nb.cell_display import feed, live_tree
 from axe_nb.cell_display.display import RunView
 from axe_nb.events import TextDelta, TurnFinished
 from axe_nb.views.transcript import events_of
@@ -35,7 +35,7 @@ from tests.views.runs import hostile_run
 view, result = RunView(live=True), hostile_run()
 *events, last = events_of(result)
 live_tree.EVERY = feed.AGAIN = 0.0  # each piece is an update of its own
-answer.PACE = 1e9
+live_tree.PACE = 1e9
 for event in events:
     if isinstance(event, TurnFinished) and event.run == "0":
         text = result.text if event.turn == 1 else event.text

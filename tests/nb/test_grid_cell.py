@@ -1,12 +1,14 @@
-"""`%%axe_grid`: a cell is a template, run by every variant on every input."""
+"""`%%axe_grid`: a template, run by every variant on every input, and its table while it fills."""
 
 from __future__ import annotations
 
+import json
 import re
+from typing import Any
 
 import pytest
 
-from tests.nb.kernels import Kernel, text
+from tests.nb.kernels import WIDGET, Kernel, Output, shown, text
 
 pytestmark = pytest.mark.req("E-5")
 
@@ -80,19 +82,15 @@ def test_pointers_into_a_grid_name_its_variable(cells: Kernel) -> None:
 @pytest.mark.req("E-2", "E-4")
 def test_a_cell_takes_budgets_and_executors_as_maps_do(cells: Kernel) -> None:
     cells.run("from concurrent.futures import ThreadPoolExecutor\npool = ThreadPoolExecutor(2)")
-    cell = "%%axe_grid hasty --inputs cities --concurrency 1 --executor pool {}\nOf {{{{ city }}}}"
-    outputs = cells.run(cell.format("--budget max_requests=1,max_total_tokens=1000 -o g"))
-    assert "1 of 2 runs, the budget of this grid was reached: max_requests = 1" in text(outputs)
-    for budget, told in (
-        ("max_turns=1", 'unknown key "max_turns" in budget'),
-        ("max_requests=x", "takes US dollars or KEY=NUMBER, as in 0.40 or max_requests=100"),
-        ("max_requests=inf", "budget takes dollars or positive caps"),
-        ("much", "takes US dollars"),
-    ):
-        assert told in text(cells.run(cell.format(f"--budget {budget}")))
-    assert '--executor: no variable "pol"' in text(
-        cells.run(cell.format("").replace("pool", "pol"))
-    )
+    begin = "%%axe_grid hasty --inputs cities --concurrency 1 --executor"
+    for options, told in {
+        "pool --budget max_requests=1": "budget of this grid was reached: max_requests = 1",
+        "pool --budget max_turns=1": 'unknown key "max_turns" in budget',
+        "pool --budget x=y": "takes US dollars or KEY=NUMBER, as in 0.40 or max_requests=100",
+        "pool --budget max_requests=inf": "budget takes dollars or positive caps",
+        "pol": '--executor: no variable "pol"',
+    }.items():
+        assert told in text(cells.run(f"{begin} {options}\nOf {{{{ city }}}}"))
 
 
 def test_a_mistake_is_told(cells: Kernel) -> None:
@@ -105,3 +103,55 @@ def test_a_mistake_is_told(cells: Kernel) -> None:
     }.items():
         [error] = cells.run(f"%%axe_grid {line}\nOf {{{{ city }}}}")
         assert told in text([error])
+
+
+def told(outputs: list[Output]) -> list[Any]:
+    """What the widget was told: all parts as a list, or some by their number."""
+    news = list[Any]()
+    for output in outputs:
+        if output["type"] not in ("comm_open", "comm_msg"):
+            continue
+        data = output["data"]
+        state = data.get("state", {})
+        if "snapshot" in state:
+            news.append(list(json.loads(state["snapshot"])["parts"].values()))
+        elif data.get("method") == "custom":
+            news.append(data["content"]["parts"])
+    return json.loads(re.sub("</?div>", "", json.dumps(news)))  # type: ignore[no-any-return]
+
+
+GRID = """
+import asyncio, axe_nb
+
+@axe_nb.script("slow")
+async def slow(request):
+    await asyncio.sleep(0.25)
+    return "done"
+
+axe_nb.define(axe_nb.Agent("slow", "script/slow"))
+names = ["Rome", "<img src=x onerror=alert(1)>", "Paris", "Oslo"]
+g = axe_nb.grid("slow", "Of {{ input }}", inputs=names, concurrency=1)
+"""
+
+
+def test_a_grid_that_fills_is_fed_by_rows_and_ends_as_one_that_no_one_watched(
+    watched_kernel: Kernel,
+) -> None:
+    cells = watched_kernel
+    outputs = cells.run(GRID, live=True)
+    assert set(shown(outputs)[0]) == {WIDGET, "text/html", "text/plain"}
+    parts, *news = told(outputs)
+    assert len(parts) == 2 + 4 + 1
+    for each in news:
+        if isinstance(each, dict):  # only what changed; now and then all again
+            assert all(parts[int(at)] != html for at, html in each.items())
+            assert len(each) < len(parts)
+        fresh = each if isinstance(each, dict) else dict(enumerate(each))
+        for at, html in fresh.items():
+            parts[int(at)] = html
+    assert all("✓" in row for row in parts[2:6]), "the last news has all"
+    assert "<img" not in json.dumps(told(outputs))
+    assert outputs[-1]["type"] == "comm_close"
+    cells.run("os.environ['AXE_NB_DISPLAY'] = 'static'")
+    [headless] = cells.run(GRID, live=True)
+    assert shown(outputs)[-1] == headless["data"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from axe_nb.cell_display.answer import LiveAnswer
+from axe_nb.cell_display.live_tree import LiveAnswer
 from axe_nb.events import RetryScheduled, RunFinished, RunStarted, TurnFinished, TurnStarted
 from axe_nb.messages import ToolCall, Usage
 from axe_nb.views.html import page

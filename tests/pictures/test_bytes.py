@@ -11,8 +11,16 @@ import pytest
 
 from axe_nb.conversion.interpolation import prompt_of
 from axe_nb.errors import ConfigError
-from axe_nb.pictures.found import find_parts, find_picture, split_prompt
-from axe_nb.pictures.picture import MAX_PIXELS, NoPicture, Picture, join_parts, split_parts
+from axe_nb.pictures.picture import (
+    MAX_PIXELS,
+    NoPicture,
+    Picture,
+    find_parts,
+    find_picture,
+    join_parts,
+    split_parts,
+    split_prompt,
+)
 from axe_nb.pictures.scaled import SMALL, fit, make_thumbnail
 from tests.pictures.samples import (
     FIRST,
