@@ -340,14 +340,14 @@ def test_a_budget_in_dollars_stops_the_map(whose: str, echo: Echo) -> None:
 def test_a_last_run_that_passes_the_budget_is_told(
     echo: Echo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = "the budget of this {} was exceeded: max_cost = $0.50, used $1.00"
+    told = "limits.max_cost ($0.50) of this {} exceeded: $1.00"
     monkeypatch.setattr("sys.stderr", terminal := Terminal())
     found = axe_nb.map(echo.agent, ["word"], budget=0.5)
     assert statuses(found) == ["completed"]
     assert found.stopped == "", "nothing was left to ask"
     assert told.format("map") in terminal.getvalue()
     assert told.format("grid") in str(axe_nb.grid(echo.agent, "word", budget=0.5))
-    assert "budget" not in str(axe_nb.grid(echo.agent, "word", budget=1.0))
+    assert "exceeded" not in str(axe_nb.grid(echo.agent, "word", budget=1.0))
 
 
 def test_memory_is_bounded_where_nothing_is_kept(echo: Echo) -> None:
