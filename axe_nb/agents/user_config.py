@@ -82,6 +82,16 @@ SCAFFOLD = """\
 """
 
 
+def is_test() -> bool:
+    """True if this process belongs to a test run, as its environment says (D-68).
+
+    AXE_NB_TEST is the variable of `axe-nb freeze` and `axe-nb check`.
+    """
+    return not os.environ.keys().isdisjoint(
+        ("PYTEST_VERSION", "PYTEST_CURRENT_TEST", "AXE_NB_TEST")
+    )
+
+
 def config_dir() -> Path:
     """Returns `$XDG_CONFIG_HOME/axe`, by default `~/.config/axe`; it need not exist.
 
