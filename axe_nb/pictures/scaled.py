@@ -11,8 +11,6 @@ from typing import Any
 
 from axe_nb.pictures.picture import NoPicture, Picture, format_bytes
 
-INSTALL = "pip install 'axe-nb[images]'"
-
 MAX_SIDE = 8000
 """Maximum pixels of a side that servers accept."""
 
@@ -22,9 +20,8 @@ THUMBNAIL = 96
 SMALL = 20_000
 """Maximum bytes of a picture that is its own thumbnail."""
 
-ROOM, PIXELS_PER_BYTE = 250_000, 1000
-"""Bytes available for the thumbnails of one page; pixels to unpack per available byte, as even a
-tiny picture may take a second."""
+ROOM = 250_000
+"""Bytes available for the thumbnails of one page; 1000 pixels to unpack take one of them, too."""
 
 
 def fit(picture: Picture, limit: int) -> Picture:
@@ -41,7 +38,9 @@ def fit(picture: Picture, limit: int) -> Picture:
     if picture.is_document:
         raise NoPicture(what, hint="send fewer pages, or raise limits.max_picture_bytes")
     if find_spec("PIL") is None:
-        raise NoPicture(what, hint=f"make it smaller, or have it scaled down: {INSTALL}")
+        raise NoPicture(
+            what, hint="make it smaller, or have it scaled down: pip install 'axe-nb[images]'"
+        )
     share = sqrt(limit / picture.size) if limit else 1.0
     side = int(min(MAX_SIDE, longest, longest * share))
     while side >= THUMBNAIL:
@@ -69,7 +68,7 @@ class Thumbnails:
     def find(self, picture: Picture) -> str:
         """Returns a small copy as a data URL; empty if there is none, or no room for it."""
         if picture not in self:
-            effort = picture.width * picture.height // PIXELS_PER_BYTE
+            effort = picture.width * picture.height // 1000
             url = make_thumbnail(picture) if effort <= self._room else ""
             if len(url) > self._room:
                 url = ""
