@@ -22,18 +22,7 @@ from axe_nb.pictures.picture import (
     split_prompt,
 )
 from axe_nb.pictures.scaled import SMALL, fit, make_thumbnail
-from tests.pictures.samples import (
-    FIRST,
-    GIF,
-    JPEG,
-    PDF,
-    PNG,
-    SECOND,
-    WEBP,
-    Shown,
-    claimed_png,
-    png,
-)  # fmt: skip
+from tests.pictures.samples import FIRST, GIF, JPEG, PDF, PNG, SECOND, WEBP, Shown, claimed_png, png
 
 
 @pytest.mark.parametrize(
