@@ -14,21 +14,10 @@ from axe_nb.results import RunResult, Status, Turn
 
 PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
-WORDS = st.sampled_from(
-    [
-        "",
-        "a",
-        "two\nlines",
-        "\n",
-        "|",
-        "é語😀\u202e",
-        "\ud83d",
-        "\udc80",
-        "\0\x7f\u2028",
-        '"\\/',
-        "***",
-    ]
-)
+WORDS = st.sampled_from([
+    "", "a", "two\nlines", "\n", "|", "é語😀\u202e", "\ud83d", "\udc80", "\0\x7f\u2028", '"\\/',
+    "***",
+])  # fmt: skip
 
 TEXTS = WORDS | st.text(max_size=8, alphabet=st.characters()).filter(lambda t: not PAIR.search(t))
 """Half characters too, but no two halves of one: JSON cannot tell them from the whole."""

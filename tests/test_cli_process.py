@@ -204,3 +204,12 @@ def test_what_a_model_answers_cannot_command_the_terminal(tree: Path) -> None:
     _, _, shown = on_terminal("run", "echo", "-p", "x", "-q", whole=True)
     assert shown.decode() == "a�]0;title�b\tc\r\nd\r\n"
     assert axe("run", "echo", "-p", "x").stdout == b"a\x1b]0;title\x07b\tc\nd\n"
+
+
+def test_an_error_that_a_script_does_not_catch_ends_with_its_next_step(tree: Path) -> None:
+    code = "import axe_nb; axe_nb.run('ecko', 'x')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-2:] == [
+        "axe_nb.errors.ConfigError: agent config not found: ecko",
+        'did you mean "echo"?',
+    ]

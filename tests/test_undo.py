@@ -13,6 +13,7 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, Request, RunResult, ToolCall, builtin, call, script
+from axe_nb.agents.user_config import state_dir
 from axe_nb.tools import kept_files
 from axe_nb.tools.tool import FileLog, Guard
 from tests.calls import context
@@ -202,3 +203,11 @@ def test_a_protected_file_is_restored_without_being_shown(folder: Path) -> None:
     assert result.undo(dry=True).diff == ""
     assert result.undo().diff == ""
     assert (folder / ".env").read_text() == "PASSWORD=abc\n"
+
+
+def test_tools_cannot_read_what_was_kept(do: Callable[..., RunResult], tmp_path: Path) -> None:
+    do(write("a.txt", "x"))
+    index = next((state_dir() / "undo").rglob("index")).relative_to(tmp_path)
+    look = call("read_file", path=index.as_posix())
+    result = do(look, workdir=str(tmp_path))
+    assert result.log[0].results[0].is_denied

@@ -175,7 +175,6 @@ class Retry:
 
 
 def check_params(params: Mapping[str, Any]) -> None:
-    """Rejects parameters that cannot be sent: raises WrongValue with the key."""
     for name, value in params.items():
         try:
             json.dumps(value, allow_nan=False)

@@ -38,11 +38,7 @@ _UNSEEN = re.compile(rf"[\x7f-\x9f\u2028\u2029]|{INVISIBLE.pattern}")
 
 
 def write_data(path: Path, kind: Kind, data: T, form: Callable[[T], str] | None = None) -> None:
-    """Writes data to a file, as a whole or not at all; a new file is the user's alone.
-
-    `form` makes the text; None = `format_data`, for JSON data. Raises ConfigError if the file
-    cannot be written; an existing one is unchanged.
-    """
+    """Writes data to a file, as a whole or not at all; `form` makes the text (None = JSON)."""
     path = expand_home(path)
     try:
         text = f"{format_header(kind)}{(form or format_data)(data)}\n"
@@ -61,12 +57,7 @@ def write_data(path: Path, kind: Kind, data: T, form: Callable[[T], str] | None 
 def read_data(
     path: Path, kind: Kind, make: Callable[[Any], T], parse: Callable[[str], Any] | None = None
 ) -> T:
-    """Reads a file of this kind and returns its contents.
-
-    `parse` turns the text into data (None = JSON), `make` the data into the contents; it
-    raises ConfigError if the data is wrong. Raises ConfigError if the file cannot be read, is not
-    of this kind, or of another major version.
-    """
+    """Reads a file of this kind; `parse` (None = JSON) and then `make` turn its text into T."""
     path = expand_home(path)
     text = ""
     try:

@@ -80,10 +80,7 @@ def find_workdir(agent: Agent) -> Path:
 
 
 def _leaves_by_link(agent: Agent, real: Path, root: Path) -> bool:
-    """True if an agent's workdir below `root`, a real path, leads elsewhere through a link.
-
-    A command could have put it there. Files of a trusted project may name the project's links.
-    """
+    """True if a workdir below `root` leads elsewhere by a link that a command may have made."""
     if real.is_relative_to(root):
         return False
     names = follow_links(expand_home(agent.workdir.strip()).absolute())
@@ -354,7 +351,6 @@ def add_files(
 
 
 def all_warnings(agent: Agent) -> tuple[str, ...]:
-    """Returns warnings about the agent's file and its context, as a run would show them."""
     try:
         return (*agent.warnings, *brief(agent).warnings)
     except ConfigError:  # reported when it stops a run
@@ -380,8 +376,6 @@ def _join_parts(
 
 
 class UnknownVariable(ConfigError):
-    """A system prompt uses a variable that has no value."""
-
     def __init__(self, agent: Agent, name: str) -> None:
         near = nearest(name, agent.vars)
         suggested = f"; did you mean {near}?" if near else ""
@@ -396,12 +390,7 @@ class UnknownVariable(ConfigError):
 
 
 def fill_in(agent: Agent) -> str:
-    """Returns the system prompt of an agent with the values of its variables.
-
-    Values are not expanded again. The text of an agent without variables is returned unchanged,
-    whatever braces it has. Raises ConfigError if a name has no value, a value has no text form, or
-    the whole text is too long.
-    """
+    """Returns the system prompt with the values of its variables, which are not expanded again."""
     if not agent.vars:
         return agent.system_prompt
     prompt = agent.system_prompt

@@ -33,7 +33,6 @@ NEXT_STEP = "run `%axe trust`, or `axe-nb trust` in a shell"
 
 
 def trusts_all() -> bool:
-    """True if the environment trusts every folder, as in CI."""
     return os.environ.get(VARIABLE, "").strip() == "1"
 
 
@@ -200,7 +199,6 @@ def _list_folders(path: Path) -> list[Path]:
 
 
 def _holds_home(folder: Path) -> bool:
-    """True for the home folder and those above it."""
     return Path(os.path.realpath(expand_home("~"))).is_relative_to(folder)
 
 

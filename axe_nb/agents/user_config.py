@@ -92,7 +92,6 @@ def config_dir() -> Path:
 
 
 def config_path() -> Path:
-    """Returns the path of the global settings file; it need not exist."""
     return config_dir() / "config.toml"
 
 
@@ -288,7 +287,6 @@ class Config:
 
     @cached_property
     def known(self) -> Mapping[str, ProviderInfo]:
-        """Name → provider: the built-in ones, then those of the file."""
         found = (describe_provider(name, table) for name, table in self.providers.items())
         return {**PROVIDERS, **{info.name: info for info in found if info}}
 

@@ -173,7 +173,6 @@ def missing(spot: Spot) -> str:
 
 @contextmanager
 def errors_for_model(path: str) -> Iterator[None]:
-    """Turns operating system errors in the block into tool errors."""
     try:
         yield
     except OSError as error:
@@ -212,7 +211,6 @@ def check_write(names: Names, ctx: ToolContext) -> None:
 
 
 def check_read(names: Names) -> None:
-    """Raises PermissionDenied for a file that may hold keys."""
     if reason := _find_reason(names, find_read_protection):
         raise PermissionDenied(
             f"permission denied: tools cannot read {printable(names.path)}: {reason}. Ask the user "

@@ -210,11 +210,7 @@ async def _run(sandbox: Sandbox, command: str, seconds: float) -> tuple[Process,
 def choose_sandbox(
     agents: Sequence[Agent], workdir: Path, sources: Collection[Path] = ()
 ) -> Sandbox:
-    """Returns the sandbox for the commands of the first agent; the first command tries it out.
-
-    The other agents are those above it; the sandbox is as strict as each of them demands. Raises
-    ConfigError if a sandbox that one of them sets does not work here, or not in this workdir.
-    """
+    """Returns the sandbox for the first agent's commands; agents above it can make it stricter."""
     is_off = all(agent.sandbox == "off" for agent in agents)
     containers = (agent.sandbox for agent in agents if agent.sandbox not in ("auto", "off"))
     setting = "off" if is_off else next(containers, "auto")
@@ -408,7 +404,6 @@ def refusal(command: str, workdir: Path) -> str:
 
 
 def _check_simple(source: str, program: str, arguments: Sequence[str], workdir: Path) -> str:
-    """Returns the reason to refuse a simple command; empty if it may run."""
     if program in DANGEROUS:
         return f'"{program}" {DANGEROUS[program]}; avoid it, or ask the user to run it'
     is_script = program in SHELLS and any(re.match(r"-\w*c", a) for a in arguments)

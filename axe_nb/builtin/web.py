@@ -134,20 +134,7 @@ class Fetcher:
 
         first = host_of(url)
         for _ in range(MAX_REDIRECTS + 1):
-            host, port = url.raw_host.decode("ascii"), url.port or DEFAULT_PORTS[url.scheme]
-            own = literal(host)
-            try:
-                addresses = [own] if own else await in_thread(self.resolve, host, port)
-            except (OSError, UnicodeError) as error:
-                reason = getattr(error, "strerror", None) or error
-                raise ToolError(f"{url}: cannot resolve {host}: {reason}. Check the URL") from None
-            for address in addresses:
-                why = refusal_reason(address)
-                if why and f"{address}:{port}" not in self.allowed:
-                    raise ToolError(
-                        f"blocked: {url} resolves to {address}, which is not public ({why}). "
-                        "Only public addresses can be fetched"
-                    )
+            addresses = await self._resolve_public(url)
             verify = await in_thread(httpx.create_ssl_context) if url.scheme == "https" else False
             transport = httpx.AsyncHTTPTransport(verify=verify, trust_env=False)
             try:
@@ -171,6 +158,24 @@ class Fetcher:
                 )
             url = target
         raise ToolError(f"{url}: more than {MAX_REDIRECTS} redirects. Try another page")
+
+    async def _resolve_public(self, url: httpx.URL) -> Sequence[Address]:
+        """Resolves a URL's host; raises ToolError unless all its addresses are public."""
+        host, port = url.raw_host.decode("ascii"), url.port or DEFAULT_PORTS[url.scheme]
+        own = literal(host)
+        try:
+            addresses = [own] if own else await in_thread(self.resolve, host, port)
+        except (OSError, UnicodeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise ToolError(f"{url}: cannot resolve {host}: {reason}. Check the URL") from None
+        for address in addresses:
+            why = refusal_reason(address)
+            if why and f"{address}:{port}" not in self.allowed:
+                raise ToolError(
+                    f"blocked: {url} resolves to {address}, which is not public ({why}). "
+                    "Only public addresses can be fetched"
+                )
+        return addresses
 
 
 def check_url(given: str, base: httpx.URL | None = None) -> httpx.URL:

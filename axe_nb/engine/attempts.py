@@ -283,7 +283,6 @@ def compute_wait(error: ProviderError, attempt: int) -> float:
 def tell_retry(
     scope: RunScope, error: ProviderError, turn: int, attempt: int, seconds: float
 ) -> None:
-    """Tells the views that a request will be sent again."""
     reason = str(error.status or error.category)
     scope.env.emit(
         RetryScheduled(scope.id, turn, attempt, seconds, reason, error.message, scope.retries)

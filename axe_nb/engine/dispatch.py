@@ -52,9 +52,6 @@ def is_refused(result: ToolResult) -> bool:
     return result.is_error and result.content.endswith((USED_UP, LATER))
 
 
-NO_NEEDS = Guard(covers="this tool")
-"""The guard of calls to a tool that has none of its own."""
-
 ALLOWED = {"yes": "allowed by the user", "always": "always allowed by the user"}
 DENIED = "denied by the user"
 """Notes on calls that the person was asked to approve."""
@@ -75,7 +72,6 @@ class Authorizer:
         self._prompt_lock = asyncio.Lock()
 
     async def run(self, call: PendingCall) -> ToolOutput:
-        """A link: see `RunCall`."""
         call.arguments = _copy(call.arguments)  # history keeps its own
         await self.authorize(call)
         if call.is_edited:
@@ -115,7 +111,6 @@ class Authorizer:
         return verdict == "allow" or (verdict == "ask" and self._is_allowed(host))
 
     def _is_allowed(self, host: str) -> bool:
-        """True if an answer has allowed a host, in this session or in a recording of this tree."""
         env = self._scope.env
         return host in env.hosts or host in env.recorded_hosts
 
@@ -126,17 +121,14 @@ class Authorizer:
         return (await scope.ask(request)).text
 
     async def _find_needs(self, call: PendingCall) -> Guard:
-        if call.tool.guard is None:
-            return NO_NEEDS
-        site = CallSite(
-            agents=self._scope.policy.agents,
-            workdir=self._workdir,
-            sources=frozenset(self._scope.env.sources),
-        )
-        return await in_thread(call.tool.guard, call.arguments, site) or NO_NEEDS  # reads files
+        scope, guard = self._scope, None
+        if call.tool.guard is not None:  # it reads files
+            sources = frozenset(scope.env.sources)
+            site = CallSite(agents=scope.policy.agents, workdir=self._workdir, sources=sources)
+            guard = await in_thread(call.tool.guard, call.arguments, site)
+        return guard or Guard(covers="this tool")
 
     def _needs_approval(self, call: PendingCall) -> bool:
-        """True if a call needs the person's approval."""
         policy, tool, guard = self._scope.policy, call.tool, call.guard
         verdict, reason = policy.decide(tool, guard)
         if verdict == "ask" and self._is_covered(call):

@@ -40,9 +40,6 @@ from axe_nb.tools.tool import ToolOutput
 
 SKIPPED = "skipped by the user"
 
-GIVEN = "given by the user"
-"""Note on a call whose result the person gave."""
-
 
 @dataclass(slots=True)
 class ForkReplay:
@@ -56,7 +53,6 @@ class ForkReplay:
     next: Send
 
     async def send(self, request: Request) -> Response:
-        """A link: see `Send`."""
         asked = AskedTurn(request, self.scope.agent.model)
         found = await self.fork.find(asked)
         if not isinstance(found, KeptTurn):
@@ -83,11 +79,9 @@ class CassetteReplay:
     cassette: Replay
     attempts: Attempts
     is_virtual: bool
-    """True if the model is a script on the virtual clock (D-36)."""
     next: Send
 
     async def send(self, request: Request) -> Response:
-        """A link: see `Send`."""
         asked = AskedTurn(request, self.scope.agent.model)
         found = await self.cassette.find(asked)
         if isinstance(found, KeptTurn):
@@ -143,7 +137,6 @@ class _Player:
     name: str
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
-        """See `Provider`."""
         for delta in self.recorded.deltas:
             if on_delta:
                 on_delta(delta)
@@ -191,11 +184,9 @@ class ForkCalls:
     calls: Dispatch
     fork: Replay
     adopt: Callable[[RunResult], None]
-    """Takes over a child run."""
     next: Callable[[PendingCall], Awaitable[ToolResult]]
 
     async def run(self, call: PendingCall) -> ToolResult:
-        """Returns the result of a call, which is made if the forked run has none."""
         calls, scope = self.calls, self.calls.scope
         kept = await self.fork.find(make_asked(scope, call, call.call.name))
         if not isinstance(kept, KeptCall):
@@ -220,7 +211,6 @@ class CassetteCalls:
     next: RunCall
 
     async def run(self, call: PendingCall) -> ToolOutput:
-        """A link: see `RunCall`."""
         if not call.tool.record:
             return await self.next(call)
         asked = make_asked(self.scope, call, call.tool.name)
@@ -239,7 +229,6 @@ class CassetteCalls:
 
 
 def make_asked(scope: RunScope, call: PendingCall, tool: str) -> AskedCall:
-    """Returns the form of a call that replays search for."""
     return AskedCall(
         run=scope.id, number=call.number, turn=call.turn, index=call.index, count=call.count,
         call_id=call.call.id, tool=tool, arguments=call.arguments,
@@ -258,7 +247,6 @@ class Steps:
     next: Send
 
     async def send(self, request: Request) -> Response:
-        """A link: see `Send`."""
         scope, made = self.scope, self.partial.exchanges
         step = Step(
             kind="request", agent=scope.name, run=scope.id, turn=turn_of(request.place),
@@ -299,7 +287,6 @@ class StepCalls:
     next: RunCall
 
     async def run(self, call: PendingCall) -> ToolOutput:
-        """A link: see `RunCall`."""
         scope, tool = self.scope, call.tool
         step = Step(
             kind="call", agent=scope.name, run=scope.id, turn=call.turn, model=scope.agent.model,
@@ -315,7 +302,7 @@ class StepCalls:
             text = f"Error: {SKIPPED}; the call was not made"
             return ToolOutput(text, is_error=True, note=SKIPPED)
         if decision.choice == "result":
-            return ToolOutput(decision.text, note=GIVEN)
+            return ToolOutput(decision.text, note="given by the user")
         if decision.choice == "edit":
             given = dict(decision.arguments)
             mistakes = await in_thread(find_mistakes, step.schema, given) if step.schema else []

@@ -205,7 +205,6 @@ class UsageMeter:
 
     @property
     def caps_cost(self) -> bool:
-        """True if `max_cost` of this run or of one above it holds."""
         return any(meter.limits.max_cost for meter in self._walk_up())
 
     def check(self, *, is_child: bool = False) -> None:
@@ -230,7 +229,6 @@ class UsageMeter:
                 raise RunStopped("error", why)
 
     def child(self, agent: str, limits: TreeLimits, path: str = "") -> UsageMeter:
-        """The meter of a child, which will send at least one request."""
         for meter in self._walk_up():
             meter.expected += 1
         return UsageMeter(agent, limits, self, path, is_expected=True)
@@ -252,7 +250,6 @@ class UsageMeter:
         )
 
     def request(self, agent: str) -> None:
-        """Counts a request that is about to be sent."""
         self.settle()
         for meter in self._walk_up():
             meter.requests += 1
@@ -335,7 +332,6 @@ class Budget:
     """Held while counts change: the loops of several threads may run a session's runs."""
 
     def set(self, amount: float) -> None:
-        """Sets what may be spent in all; 0 = there is no budget any more."""
         self.amount = self.step = amount
 
     def has_room(self, dollars: float) -> bool:

@@ -35,11 +35,8 @@ def make(
 ) -> Provider:
     """Makes the provider of that name, with its key and base URL; raises ConfigError.
 
-    Args:
-        name: the part of a model before the slash; lower case.
-        model: the part after it, which may decide about the API.
-        scripts: folders to look script models up in first.
-        needs: what has to be set up; the rest is an error of the first request that is sent.
+    `model` may decide about the API; `scripts` are folders to look script models up in first. What
+    is not set up and not needed is an error of the first request that is sent.
     """
     try:
         info = config.provider(name)
@@ -77,10 +74,7 @@ class Keyless:
 
 
 def find_player(provider: Provider, protocol: str) -> Provider:
-    """Returns the provider for recorded replies: another one if they came over another protocol.
-
-    A model may have got another API, or base URL, when they were recorded, or be unknown here.
-    """
+    """Returns the provider for recorded replies: another one if they came over another protocol."""
     if provider.name in (protocol, "script") or protocol not in PROTOCOLS:
         return provider
     info = PROTOCOLS[protocol]
@@ -101,10 +95,9 @@ def provider_for(
     needs: Needed = "key",
     sent: Mapping[str, ScriptFunction | Script] | None = None,
 ) -> Callable[[str, str], Provider]:
-    """Returns a function that makes providers, one per API, and also rejects missing scripts.
+    """Returns a function (provider, model) → the provider, one per API; rejects missing scripts.
 
-    It takes provider and model. Arguments are those of `make`, and `sent`: scripts that came with a
-    job from another process.
+    `sent` are scripts that came with a job from another process.
     """
     made: dict[tuple[str, str], Provider] = {}
     if sent:

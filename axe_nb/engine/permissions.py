@@ -140,7 +140,6 @@ class PermissionPolicy:
         return f"{mode}{place} or {allow} in {here}"
 
     def _find_mode_source(self) -> PermissionPolicy:
-        """The policy whose mode it is: this one, or one above with the same mode."""
         if self.above is None or self.mode != self.above.mode:
             return self
         return self.above._find_mode_source()

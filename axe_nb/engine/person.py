@@ -37,8 +37,8 @@ class Decision:
 
     choice: Choice
     text: str = ""
-    """For `text`: the answer to a model's question. For `no` and `stop`: the reason, if given.
-    For `result`: the result of the call."""
+    """For `text`: the answer to a model's question. For `no` and `stop`: the reason. For `result`:
+    the result of the call."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """For `edit`: the arguments to run instead."""
     reply: Response | None = None
@@ -162,10 +162,10 @@ class Step:
         """
         if self.kind == "request":
             if value is not None:
+                later = 'return step.edit() here and step.edit(reply) at the step of kind "reply"'
                 raise ConfigError(
                     "a reply can be edited only after it has arrived",
-                    hint="return step.edit() here and step.edit(reply) at the step of kind "
-                    '"reply", or step.result(reply) to send nothing',
+                    hint=f"{later}, or step.result(reply) to send nothing",
                 )
             return Decision("edit")
         if self.kind == "reply":
@@ -205,11 +205,9 @@ OF_SCRIPTS = "openai"
 def _check_reply(value: Any) -> Response:
     reply = make_reply(value)
     if reply is None:
-        kind = type(value).__name__
-        raise ConfigError(
-            f"a reply must be text, calls or a Response, not {kind}",
-            hint='for example step.result("42"), or step.result(axe_nb.call("grep", pattern="x"))',
-        )
+        problem = f"a reply must be text, calls or a Response, not {type(value).__name__}"
+        step = 'for example step.result("42"), or step.result(axe_nb.call("grep", pattern="x"))'
+        raise ConfigError(problem, hint=step)
     calls = reply.tool_calls
     return Response(reply.content, calls, reply.stop_reason or stop_reason(calls))
 
@@ -267,7 +265,6 @@ class Breakpoint:
         return f"{self.kind}:{self.value}" if self.value else self.kind
 
     def matches(self, step: Step) -> bool:
-        """True if a pause is at this place."""
         match self.kind:
             case "tool":
                 return step.kind == "call" and step.tool in REGISTRY.expand(self.value)
@@ -309,11 +306,9 @@ class Stepper:
 
     @property
     def flag(self) -> str:
-        """The option that turned the pauses on."""
         return "--break" if self.breaks else "--step"
 
     def pauses_at(self, step: Step) -> bool:
-        """True if the run pauses at a step."""
         met = [one for one in self.breaks if one.matches(step)]
         self._reached.update(met)
         return not self.is_over and bool(met or not self.breaks)

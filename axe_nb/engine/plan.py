@@ -251,12 +251,9 @@ async def make_plan(scope: RunScope, job: Job) -> Plan:
 
 
 def _find_output(agent: Agent, job: Job) -> Output | None:
-    """The form of the answer; a copy answers its own task, not that of its caller's file."""
     given: Output | None = job.output
-    if given is not None or job.is_copy:
+    if given is not None or job.is_copy or not agent.output:  # a copy answers its own task
         return given
-    if not agent.output:
-        return None
     try:
         return make_output(agent.output, "[output]")
     except ConfigError as error:
@@ -266,7 +263,6 @@ def _find_output(agent: Agent, job: Job) -> Output | None:
 
 
 def check_agent_thinking(agent: Agent, provider: Provider) -> None:
-    """Raises ConfigError if the model does not take the value of `[params] thinking`."""
     try:
         check_thinking(provider.name, parse_model(agent.model)[1], agent.params)
     except ConfigError as error:
@@ -300,24 +296,22 @@ def _require_sandbox(env: Env, agents: tuple[Agent, ...], workdir: Path) -> None
     tables = find_servers(agent, env.server_tables).items()
     off = [name for name, table in tables if table.command and table.sandbox == "off"]
     key = f"mcp_servers.{off[0]}.sandbox" if off else "sandbox"
-    problem = f'{key} = "off" of agent {quote(agent.name)} is not allowed' if off else ""
-    if not off and not COMMANDS.isdisjoint(agent.tools):
+    is_off = bool(off)
+    if not off:
+        if COMMANDS.isdisjoint(agent.tools):
+            return
         from axe_nb.builtin.shell import choose_sandbox  # few runs need it
 
         found = choose_sandbox(agents, workdir, env.sources)
-        if found.level == "none":
-            problem = (
-                f'sandbox = "off" of agent {quote(agent.name)} is not allowed'
-                if found.is_off
-                else f"agent {quote(agent.name)} has run_command, and no sandbox works here"
-            )
-    if problem:
-        raise ConfigError(
-            f"a sandbox is required, but {problem}",
-            hint="install bubblewrap, or unset AXE_NB_SANDBOX and `sandbox` in config.toml"
-            if problem.endswith("here")
-            else f"remove the key {key}",
-        )
+        if found.level != "none":
+            return
+        is_off = found.is_off
+    problem = f"agent {quote(agent.name)} has run_command, and no sandbox works here"
+    step = "install bubblewrap, or unset AXE_NB_SANDBOX and `sandbox` in config.toml"
+    if is_off:
+        problem = f'{key} = "off" of agent {quote(agent.name)} is not allowed'
+        step = f"remove the key {key}"
+    raise ConfigError(f"a sandbox is required, but {problem}", hint=step)
 
 
 def _make_toolset(

@@ -20,9 +20,6 @@ from axe_nb.tools.tool import Job, ToolOutput
 
 _PLACE = re.compile(r"0(?:\.\d{1,9}(?:-[A-Za-z0-9_]{1,40})?){0,100}/\d{1,9}")
 
-LAST = 1_000_000
-"""Sort position of children with named keys: after the numbered ones, in order of key."""
-
 CallOrder: TypeAlias = "tuple[int, int, str]"
 """Sort key of a child among those of its parent: number of the call, position there, key."""
 
@@ -31,17 +28,14 @@ Order: TypeAlias = "tuple[tuple[CallOrder, ...], int]"
 
 
 def is_place(text: str) -> bool:
-    """True if a text is a place."""
     return _PLACE.fullmatch(text) is not None
 
 
 def run_of(place: str) -> str:
-    """Returns the id of the run of a place."""
     return place.partition("/")[0]
 
 
 def turn_of(place: str) -> int:
-    """Returns the turn of a place."""
     return int(place.rpartition("/")[2])
 
 
@@ -59,7 +53,8 @@ def order_of(place: str) -> Order:
 def order_child(run: str) -> CallOrder:
     """Returns the sort key of a run among the children of its parent."""
     number, _, key = run.rpartition(".")[2].partition("-")  # of an id in a file, too
-    position = int(key) if key.isdecimal() and len(key) < 7 else LAST if key else 0
+    named = 1_000_000 if key else 0  # after the numbered ones, in order of key
+    position = int(key) if key.isdecimal() and len(key) < 7 else named
     return int(number) if number.isdecimal() and len(number) < 10 else 0, position, key
 
 
@@ -77,7 +72,6 @@ class AskedCall:
     """A call that is about to be made."""
 
     run: str
-    """Id of the run."""
     number: int
     """Number of the call in the run, from 1."""
     turn: int
@@ -132,21 +126,15 @@ class Replay(Protocol):
     """A recording of one tree of runs; used on its event loop only."""
 
     def holds(self, place: str, has_cap: Callable[[str], bool]) -> bool:
-        """True if a turn is recorded, so that no cap refuses it.
+        """True if a turn is recorded, or with turn 0 a child to start, so that no cap refuses it.
 
-        Args:
-            place: that of the turn; with turn 0 that of a child that is to start.
-            has_cap: true for the words of a cap that applies now.
-
-        Raises:
-            RunStopped: a cap that still applies refused it.
+        Raises RunStopped if a cap refused it whose words `has_cap` finds among those of now.
         """
 
     async def find(self, asked: Asked) -> Outcome | None:
         """Returns the recorded outcome; None = there is none, and a live one may be requested.
 
-        Raises:
-            CassetteMiss: none is recorded, and nothing may be asked.
+        Raises CassetteMiss if it may not.
         """
 
     def keep(self, asked: Asked, outcome: Outcome) -> None:

@@ -67,11 +67,8 @@ def find_tools(
 ) -> dict[str, Tool]:
     """Returns the tools of an agent, by name; raises ConfigError if one of them is unknown.
 
-    Args:
-        agent: the agent.
-        handed: tools passed to the run as objects.
-        of_servers: tools of the agent's MCP servers; None = these have not been started.
-        describe: name of another agent → its description; empty = it has none.
+    `handed` are tools passed to the run as objects, `of_servers` those of its MCP servers, None if
+    these have not been started; `describe` takes the name of another agent.
     """
     own = {name: tool_of(thing) for name, thing in agent.own_tools.items()}
     registry = REGISTRY.with_tools({**{tool.name: tool for tool in handed}, **own})

@@ -31,7 +31,6 @@ from urllib.parse import urlsplit
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.names import parse_model
-from axe_nb.agents.prompt import Context
 from axe_nb.agents.user_config import Config
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.own_text import shown_value
@@ -48,7 +47,7 @@ from axe_nb.secrets import SECRET_HEADERS, find_filter, is_secret_name
 from axe_nb.session.drive import NoLine
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.portal import run_and_wait
-from axe_nb.session.snapshot import Key, Snapshot
+from axe_nb.session.snapshot import Read, Snapshot
 from axe_nb.threads import in_thread
 from axe_nb.tools.tool import Tool
 
@@ -335,7 +334,7 @@ class SharedPart:
     """Agents, with the options of their runs."""
     defined: Mapping[str, Agent]
     """The agents of the session that the tree can reach."""
-    read: tuple[Mapping[str, Agent | ConfigError], Mapping[Key, Context | ConfigError]]
+    read: Read
     config: Config
     lacks: Mapping[str, tuple[str, ...]]
     """Provider → secret settings that a worker needs of its own: `base_url`, names of headers."""
@@ -367,7 +366,7 @@ def make_shared_part(batch: Batch) -> SharedPart:
     return SharedPart(
         askings=tuple((asking.agent, asking.overrides) for asking in batch.askings),
         defined={name: agent for name, agent in snapshot.defined.items() if name in needed},
-        read=snapshot.list_read(),
+        read=snapshot.read,
         config=replace(config, providers=providers, key_commands={}), lacks=lacks,
         tools=tuple(tool for name in sorted(tools) if (tool := batch.session.tools.find(name))),
         scripts=scripts, version=_find_version(),
@@ -489,8 +488,7 @@ def _make_batch(shared: SharedPart) -> Batch:
     askings = [Asking(agent, overrides) for agent, overrides in shared.askings]
     provider = provider_for(config, sent=shared.scripts)
     agents_dir = askings[0].overrides.agents_dir
-    snapshot = Snapshot(shared.defined, agents_dir, provider, Prices(config))
-    snapshot.add_read(*shared.read)
+    snapshot = Snapshot(shared.defined, agents_dir, provider, Prices(config), shared.read)
     session = MapSession(
         agents=dict(shared.defined), handed=shared.tools, keeps_history=False,
         settings=(config, snapshot),

@@ -15,7 +15,6 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
-from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from axe_nb.agents.agent import Agent
@@ -33,8 +32,8 @@ from axe_nb.exploring.resume_file import ResumeFile, compute_digest, compute_key
 from axe_nb.pictures.picture import Picture, split_prompt
 from axe_nb.results import RunResult, RunStopped, Status, name_run
 from axe_nb.session.overrides import Overrides
-from axe_nb.session.runs import RunHandle, RunRequest
-from axe_nb.session.session import Session, find_context, session
+from axe_nb.session.runs import RunRequest
+from axe_nb.session.session import Session, session
 from axe_nb.session.snapshot import Snapshot
 from axe_nb.text import clean, format_dollars, one_line, plural, quote, suggestion
 from axe_nb.tools.output_form import WrongOutput
@@ -140,11 +139,8 @@ class MapMeter(UsageMeter):
     """The usage of all runs of a map. A run that its budget ends is cancelled, not failed."""
 
     def _make_stop(self, status: Status, key: str, most: int | str, unit: str) -> RunStopped:
-        why = f"the budget of this {self.agent} was reached: {key} = {most}"
+        why = f"the budget of {self.agent} was reached: {key} = {most}"
         return RunStopped("cancelled", why)
-
-    def _describe_overshoot(self, key: str, most: int | str, used: str) -> str:
-        return f"the budget of this {self.agent} was exceeded: {key} = {most}, used {used}"
 
     def add(self, result: RunResult) -> None:
         """Counts a run that another process has counted alone."""
@@ -175,7 +171,7 @@ def make_meter(budget: BudgetOption, what: str) -> MapMeter | None:
                 hint='for example budget=0.5, or budget={"max_requests": 1000}',
             )
         caps[key] = value if key == "max_cost" else int(value)
-    return MapMeter(what, TreeLimits(**caps))
+    return MapMeter(f"this {what}", TreeLimits(**caps))
 
 
 @dataclass
@@ -184,11 +180,6 @@ class MapSession(Session):
 
     is_dry: bool = False
     settings: tuple[Config, Snapshot] | None = None
-
-    def start(self, request: RunRequest, on_claim: Callable[[], None] | None = None) -> RunHandle:
-        """Creates the handle of a run; `on_claim` is called once the cassette knows the run."""
-        make_plan = partial(self.plan, traced_in=find_context(), on_claim=on_claim)
-        return RunHandle(request, make_plan, self.remember)
 
     def _read_settings(self, agents_dir: str | None, needs: Needed) -> tuple[Config, Snapshot]:
         if self.settings is None:

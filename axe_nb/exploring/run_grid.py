@@ -25,7 +25,7 @@ from axe_nb.exploring.executors import make_runs
 from axe_nb.exploring.grid import Grid
 from axe_nb.exploring.grid_page import NAME, list_parts, show_grid
 from axe_nb.exploring.grid_squares import MAX_NAMED, GridRun
-from axe_nb.exploring.grid_variants import Row, Variant, make_variants, read_inputs
+from axe_nb.exploring.grid_variants import Row, make_variants, read_inputs
 from axe_nb.exploring.map_batch import (
     Asking,
     Batch,
@@ -163,10 +163,18 @@ class GridRunner:
         self._tasks: list[Task] = []
         if is_dry and isinstance(resume, str | os.PathLike):  # it makes no file
             resume = resume if Path(expand_home(os.fspath(resume))).exists() else None
+        askings = []
+        for variant in variants:
+            own: dict[str, Any] = {"model": variant.model} if variant.model is not None else {}
+            if variant.params:
+                own["params"] = {**(common.get("params") or {}), **variant.params}
+            askings.append(Asking(variant.agent, Overrides.of({**common, **own}), expect=expect))
+        if judge is not None:
+            own = {key: common[key] for key in ("timeout", "agents_dir") if key in common}
+            askings.append(Asking(judge, Overrides.of(own), output=VERDICT))
         meter = make_meter(budget, "grid")
         self._batch = Batch(
-            askings=_list_askings(variants, judge, common, expect),
-            session=open_session(meter, is_dry=is_dry), meter=meter,
+            askings=askings, session=open_session(meter, is_dry=is_dry), meter=meter,
             tally=Tally("grid", len(self._jobs)), resume=resume,
             judge=None if judge is None else len(variants),
         )  # fmt: skip
@@ -285,22 +293,6 @@ class GridRunner:
             judgement=ended.judgement,
         )  # fmt: skip
         grid.add(input, variant, run)
-
-
-def _list_askings(
-    variants: Sequence[Variant], judge: str | Agent | None, common: Mapping[str, Any],
-    expect: str | None,
-) -> list[Asking]:  # fmt: skip
-    askings = []
-    for variant in variants:
-        own: dict[str, Any] = {"model": variant.model} if variant.model is not None else {}
-        if variant.params:
-            own["params"] = {**(common.get("params") or {}), **variant.params}
-        askings.append(Asking(variant.agent, Overrides.of({**common, **own}), expect=expect))
-    if judge is not None:
-        own = {key: common[key] for key in ("timeout", "agents_dir") if key in common}
-        askings.append(Asking(judge, Overrides.of(own), output=VERDICT))
-    return askings
 
 
 def _compute(score: Score, result: RunResult, row: Row) -> float | bool | str:

@@ -15,7 +15,6 @@ from axe_nb.agents.agent_tables import McpServer
 from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.agents.user_config import Config
 from axe_nb.commands.command_table import Option, commands_of
-from axe_nb.conversion.interpolation import LONGEST_EXPRESSION
 from axe_nb.conversion.toml_tables import nested_table, toml_fields
 from axe_nb.engine.toolbox import REGISTRY
 from axe_nb.errors import ConfigError
@@ -24,10 +23,9 @@ from axe_nb.scripting.rules import known
 from axe_nb.session.runs import RunHandle
 from axe_nb.session.session import session
 
-BODY = re.compile(
-    r"(?:[ \t]*\n|%%(?!axe)\w.*\n)*%%(?P<magic>axe_agent|axe_grid|axe)\b(?P<rest>.*)\n"
-)
-"""Matches the beginning of a cell up to its body; other magics and blank lines may come first."""
+BODY = re.compile(r"(?:[ \t]*\n|%%(?!axe)\w.*\n)*%%axe_agent\b.*\n")
+"""Matches the beginning of a cell up to an agent's TOML; other magics, blank lines may come first.
+"""
 
 LINE = re.compile(r"\s*(?P<magic>%%axe_agent|%%axe_grid|%%axe|%axe)\s+(?P<rest>.*)", re.DOTALL)
 
@@ -37,9 +35,6 @@ OTHER = re.compile(r"\s*\Z|%%(?!axe\b|axe_agent\b|axe_grid\b)")
 ACTIVE = re.compile(r"[\s{}$'\"\\]")
 """Characters that would make a name more than one word, or that IPython expands: the name of a file
 may be hostile."""
-
-IN_BRACES = re.compile(r"(?<!\\)\{\{(?:(?!\}\})[^\n])*?(?P<word>[^\W\d][\w.]*)?\Z")
-"""An expression whose braces are open at the end of a text."""
 
 HEADER = re.compile(r"^[ \t]*\[+([\w.-]+)\].*$", re.MULTILINE)
 
@@ -53,20 +48,7 @@ def list_offers(above: Sequence[str], line: str, cell: str) -> Offers | None:
         return _complete_line(found["magic"], found["rest"])
     text = "\n".join([*above, line])
     body = BODY.match(text)
-    if body is None:
-        return None
-    if body["magic"] == "axe_agent":
-        return _complete_toml(text[body.end() :], cell[len(text) :])
-    # a name that is being written in `{{ }}`: IPython reads a prompt as Python
-    found = IN_BRACES.search(text, max(0, len(text) - LONGEST_EXPRESSION))
-    shell = get_ipython()
-    if found is None or shell is None or "--raw" in body["rest"].split():
-        return None
-    word = found["word"] or ""
-    if not word:
-        return word, list_variables()
-    matches = shell.Completer.attr_matches if "." in word else shell.Completer.global_matches
-    return word, list(matches(word))
+    return _complete_toml(text[body.end() :], cell[len(text) :]) if body else None
 
 
 def _complete_line(magic: str, line: str) -> Offers | None:

@@ -15,7 +15,7 @@ from axe_nb.providers.decompression import CODINGS, DecompressionError, decompre
 from axe_nb.providers.key_command import fill_in_key, forget_key
 from axe_nb.providers.protocol import OnDelta, Server, find_secrets
 from axe_nb.providers.reply_errors import read_reply
-from axe_nb.providers.streaming import StreamedReply, WireProtocol, is_stream
+from axe_nb.providers.streaming import StreamedReply, WireProtocol
 
 if TYPE_CHECKING:
     import httpx
@@ -171,17 +171,8 @@ async def _read(
     on_delta: OnDelta | None,
 ) -> bytes:
     """Returns the body of a reply, or that of the equivalent unstreamed reply."""
-
-    async def cut(reply: bytes) -> AsyncIterator[bytes]:
-        for start in range(0, len(reply), 65_536):
-            yield reply[start : start + 65_536]
-            await asyncio.sleep(0)
-
-    if protocol is None or on_delta is None or not 200 <= status < 300:
-        reply = b"".join([piece async for piece in pieces])
-        if protocol is None or not 200 <= status < 300 or not is_stream(reply):
-            return reply
-        pieces = cut(reply)  # a stream that was not asked for
+    if protocol is None or not 200 <= status < 300:
+        return b"".join([piece async for piece in pieces])
     stream = StreamedReply(protocol, on_delta or (lambda delta: None))
     try:
         return await stream.read(pieces)

@@ -239,16 +239,6 @@ class WireProtocol:
     """Digest of the prefix that parts of the reply are bound to; empty = none (D-78)."""
 
 
-def is_stream(body: bytes) -> bool:
-    """True if the body of a reply is a stream: server-sent events, or several lines of JSON."""
-    return b"}\n{" in body or _begins_events(body)
-
-
-def _begins_events(body: bytes) -> bool:
-    starts = (b":", b"data", b"event", b"id", b"retry", b"error:")
-    return body.lstrip(b" \r\n\t" + BOM).startswith(starts)
-
-
 class StreamedReply:
     """One reply while it arrives, which may turn out to be unstreamed."""
 
@@ -331,7 +321,9 @@ class StreamedReply:
     def _finish(self) -> bytes:
         if self._raw is not None:
             body = b"".join(self._raw)
-            if self._is_whole or self._ignored or not _begins_events(body):
+            starts = (b":", b"data", b"event", b"id", b"retry", b"error:")
+            begins_events = body.lstrip(b" \r\n\t" + BOM).startswith(starts)
+            if self._is_whole or self._ignored or not begins_events:
                 return body
         if not self._assembly.has_ended and (event := self._decoder.rest()):
             with suppress(ValueError):  # JSON that is not a whole object was cut

@@ -148,11 +148,17 @@ def _read_record(value: Any) -> tuple[int, Record]:
     full = place if kind in AT_TURN else f"{place}/0"
     if not (isinstance(full, str) and is_place(full)):
         raise ValueError(f"invalid place: {place!r}"[:100])
+    asked = value.pop("asked", None)
+    if not (asked is None or isinstance(asked, dict)):
+        raise ValueError("its request is malformed")
+    for entries in [asked.get(name, []) for name in ("messages", "tools")] if asked else ():
+        # the form that `list_changes` expects
+        if not _is_table(entries) or not all(_is_table(one.get("results", [])) for one in entries):
+            raise ValueError("its request is malformed")
     record = Record(
         kind=kind, place=str(place), number=number, agent=str(value.pop("agent", "")),
-        asked=value.pop("asked", None), outcome=value,
+        asked=asked, outcome=value,
     )  # fmt: skip
-    _check_asked(record.asked)
     match kind:  # raises now, not in the middle of a run
         case "person":
             from_json(Decision, value.get("decision"))
@@ -166,18 +172,8 @@ def _read_record(value: Any) -> tuple[int, Record]:
     return root, record
 
 
-def _check_asked(asked: Any) -> None:
-    """Checks that messages and tools have the form that `is_same` expects. Raises ValueError."""
-    if asked is None:
-        return
-    lists = [asked.get(name, []) for name in ("messages", "tools")] if type(asked) is dict else [0]
-    for entries in lists:
-        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-            raise ValueError("its request is malformed")
-        for entry in entries:
-            results = entry.get("results", [])
-            if not isinstance(results, list) or not all(isinstance(one, dict) for one in results):
-                raise ValueError("its request is malformed")
+def _is_table(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(one, dict) for one in value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +220,7 @@ def encode(exchange: Exchange, clean: Filter) -> dict[str, Any]:
             check_nesting(body)
             parsed = body if isinstance(body, dict) else None
     if reply and parsed is None:
-        before, after = map(_parse_events, (reply.text, clean.text(reply.text)))
+        before, after = _parse_events(reply.text), _parse_events(clean.text(reply.text))
         if len(before) != len(after) or _spells_secret(after, clean):
             reply = None
     if _spells_secret([{f"{one.kind} {one.call}": one.text} for one in deltas], clean):

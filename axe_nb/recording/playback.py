@@ -132,10 +132,22 @@ class RootTape:
         match asked:
             case AskedTurn():
                 return self._find_turn(asked)
-            case AskedCall():
-                return self._find_output(asked)
             case ApprovalRequest() | Step():
                 return self._find_decision(asked)
+            case AskedCall():  # only tools with `record=True` have one
+                self._steps += 1
+                record = self._records.get(("tool", asked.run, asked.number))
+                if record and is_same(record.asked, self._describe_call(asked)):
+                    self._use(record)
+                    kept = self._clean.restore(dict(record.outcome["output"]))
+                    return from_json(ToolOutput, kept)
+                if not self.may_ask and (end := self._records.get(END)):
+                    self._use(end)
+                    cut = end.outcome["cut"]
+                    raise RunStopped(cut, f"{cut}, as it was recorded")
+                if not self.may_ask:
+                    what = f"the result of {asked.tool}, which a replay does not run"
+                    raise self._miss_other(asked.run, "", what)
         return None
 
     def keep(self, asked: Asked, outcome: Outcome) -> None:
@@ -172,7 +184,7 @@ class RootTape:
             refused = request.place, len(attempts) + 1
             if refusal := self._find_refusal(*refused):
                 self._use(self._records["cap", *refused])
-            return KeptTurn(attempts, refusal, self._wait_until_quiet)
+            return KeptTurn(attempts, refusal, self.wait_until_quiet)
         run.changed_at = run.changed_at or turn_of(request.place)
         self.cassette.misses += 1
         if not self.may_ask:
@@ -327,25 +339,11 @@ class RootTape:
             with contextlib.suppress(ConfigError):  # then the person is asked again
                 remember_trust(self._fingerprint(question, said))
 
-    def _find_output(self, asked: AskedCall) -> ToolOutput | None:
-        """Returns the recorded output of a tool call; only tools with `record=True` have one."""
-        self._steps += 1
-        record = self._records.get(("tool", asked.run, asked.number))
-        if record is None or not is_same(record.asked, self._describe_call(asked)):
-            if self.may_ask:
-                return None
-            if end := self._records.get(END):
-                self._use(end)
-                raise RunStopped(end.outcome["cut"], f"{end.outcome['cut']}, as it was recorded")
-            what = f"the result of {asked.tool}, which a replay does not run"
-            raise self._miss_other(asked.run, "", what)
-        self._use(record)
-        return from_json(ToolOutput, self._clean.restore(dict(record.outcome["output"])))
-
     def _describe_call(self, asked: AskedCall) -> dict[str, Any]:
         return {"tool": asked.tool, "arguments": self._clean.json(jsonable(asked.arguments))}
 
-    async def _wait_until_quiet(self, run: str) -> None:
+    async def wait_until_quiet(self, run: str) -> None:
+        """See `KeptTurn`."""
         steps, since, has_more = -1, 0.0, True
         while steps != self._steps or (has_more and since < PATIENCE):
             since = since + QUIET if steps == self._steps else 0.0

@@ -279,10 +279,11 @@ class _Responses(Wire):
         reason = words.get(response.stop_reason, response.stop_reason)
         is_whole = reason not in ("max_output_tokens", "content_filter")
         status = "completed" if is_whole else "incomplete"
-        output = [self._make_reasoning(response.reasoning)] if response.reasoning else []
-        output += [self._make_message(response.content, status)] if response.content else []
-        for number, call in enumerate(response.tool_calls):
-            output.append(self._make_call(number, call, _write_arguments(call)))
+        said = {"reasoning": response.reasoning, "text": response.content}
+        output = [self._make_item(kind, 0, text, status) for kind, text in said.items() if text]
+        self.calls = [*response.tool_calls]
+        for number, call in enumerate(self.calls):
+            output.append(self._make_item("arguments", number, _write_arguments(call)))
         usage = response.usage
         return {
             **self._head(status),
@@ -304,45 +305,25 @@ class _Responses(Wire):
         head = {"id": f"resp_script_{self.request.turn}", "object": "response", "created_at": 0}
         return {**head, "status": status, "model": self.request.model, "output": [], "tools": []}
 
-    def _make_message(self, text: str, status: str = "completed") -> Json:
-        return {
-            "type": "message",
-            "id": f"msg_script_{self.request.turn}",
-            "role": "assistant",
-            "status": status,
-            "content": [{"type": "output_text", "text": text, "annotations": []}] if text else [],
-        }
-
-    def _make_reasoning(self, text: str) -> Json:
-        return {
-            "type": "reasoning",
-            "id": f"rs_script_{self.request.turn}",
-            "summary": [{"type": "summary_text", "text": text}] if text else [],
-            "encrypted_content": SIGNATURE if text else "",
-        }
-
-    def _make_call(self, number: int, call: ToolCall, arguments: str) -> Json:
-        return {
-            "type": "function_call",
-            "id": f"fc_script_{self.request.turn}_{number}",
-            "call_id": self.id_of(number, call),
-            "name": call.name,
-            "arguments": arguments,
-            "status": "completed",
-        }
+    def _make_item(self, kind: str, number: int, text: str, status: str = "completed") -> Json:
+        own = f"script_{self.request.turn}"
+        if kind == "text":
+            content = [{"type": "output_text", "text": text, "annotations": []}] if text else []
+            head = {"type": "message", "id": f"msg_{own}", "role": "assistant"}
+            return {**head, "status": status, "content": content}
+        if kind == "reasoning":
+            summary = [{"type": "summary_text", "text": text}] if text else []
+            kept = {"encrypted_content": SIGNATURE if text else ""}
+            return {"type": "reasoning", "id": f"rs_{own}", "summary": summary, **kept}
+        call = self.calls[number]
+        called = {"call_id": self.id_of(number, call), "name": call.name, "arguments": text}
+        return {"type": "function_call", "id": f"fc_{own}_{number}", **called, "status": status}
 
     def begin(self) -> Iterator[Json]:
         yield {"type": "response.created", "response": self._head("in_progress")}
 
-    def _make_item(self, kind: str, number: int, text: str) -> Json:
-        if kind == "text":
-            return self._make_message(text)
-        if kind == "reasoning":
-            return self._make_reasoning(text)
-        return self._make_call(number, self.calls[number], text)
-
     def start(self, kind: str, number: int, index: int) -> Iterator[Json]:
-        item = {**self._make_item(kind, number, ""), "status": "in_progress"}
+        item = self._make_item(kind, number, "", "in_progress")
         yield {"type": "response.output_item.added", "output_index": index, "item": item}
         if kind == "text":
             part = {"type": "output_text", "text": "", "annotations": []}
@@ -361,9 +342,8 @@ class _Responses(Wire):
     def end(self, response: Response) -> Iterator[Json]:
         whole = self.whole(response)
         for index, ((kind, number), said) in enumerate(self.items.items()):
-            item = self._make_item(kind, number, said)
-            if kind == "text":
-                item["status"] = whole["status"]
+            status = whole["status"] if kind == "text" else "completed"
+            item = self._make_item(kind, number, said, status)
             yield {"type": "response.output_item.done", "output_index": index, "item": item}
         yield {"type": f"response.{whole['status']}", "response": whole}
 

@@ -141,8 +141,10 @@ class Session:
             self.use_cassette(Cassette(path))
         return self.cassette
 
-    def start(self, request: RunRequest) -> RunHandle:
-        return RunHandle(request, partial(self.plan, traced_in=find_context()), self.remember)
+    def start(self, request: RunRequest, on_claim: Callable[[], None] | None = None) -> RunHandle:
+        """Creates the handle of a run; `on_claim` is called once the cassette knows the run."""
+        make_plan = partial(self.plan, traced_in=find_context(), on_claim=on_claim)
+        return RunHandle(request, make_plan, self.remember)
 
     async def plan(
         self,
@@ -153,7 +155,7 @@ class Session:
         *,
         traced_in: Context | None = None,
         is_dry: bool = False,
-        on_claim: Callable[[], None] | None = None,  # when its records in a cassette are claimed
+        on_claim: Callable[[], None] | None = None,
     ) -> Plan:
         """Resolves a run without sending anything; a dry run, shown to the user, needs no key."""
         options = request.overrides

@@ -48,6 +48,9 @@ MAX_TEXT = 64 * 1024 * 1024
 Key: TypeAlias = "tuple[str | tuple[str, ...], ...]"
 """The fields of an agent that its context depends on."""
 
+Read: TypeAlias = "tuple[dict[str, Agent | ConfigError], dict[Key, Context | ConfigError]]"
+"""The agents and texts that were read from files."""
+
 
 class Snapshot:
     """The agents that one tree of runs can reach, with the texts that they refer to."""
@@ -58,18 +61,19 @@ class Snapshot:
         agents_dir: str | None,
         provider_for: Callable[[str, str], Provider],
         prices: Prices,
+        read: Read | None = None,
     ) -> None:
+        """With `read`, by another process, nothing is read here any more."""
         self.prices = prices
         self.defined = dict(defined)
         """Name → agent that the session had when the root started."""
         self._agents_dir = agents_dir
         self.provider_for = provider_for
-        self._agents: dict[str, Agent | ConfigError] = {}
-        self._contexts: dict[Key, Context | ConfigError] = {}
+        self.read: Read = read or ({}, {})
+        self._agents, self._contexts = self.read
         self._size = 0
         self.loaded: dict[str, Agent] = {}
-        self._is_taken = False
-        self._is_sent = False
+        self._is_taken = self._is_sent = read is not None
         self._roots: set[tuple[Key, bool]] = set()
         """(root, true if it can start any agent) for roots whose sub-agents have been read."""
         self._check: Callable[[], None] = lambda: None
@@ -80,20 +84,6 @@ class Snapshot:
         return AgentSource(
             load=self.load, knows=self.knows, provider_for=self.provider_for, brief=self.brief
         )
-
-    def list_read(self) -> tuple[dict[str, Agent | ConfigError], dict[Key, Context | ConfigError]]:
-        """Returns the agents and texts that were read from files, to be sent to another process."""
-        return dict(self._agents), dict(self._contexts)
-
-    def add_read(
-        self,
-        agents: Mapping[str, Agent | ConfigError],
-        contexts: Mapping[Key, Context | ConfigError],
-    ) -> None:
-        """Adds the agents and texts read by another process; nothing is read here any more."""
-        self._agents.update(agents)
-        self._contexts.update(contexts)
-        self._is_taken = self._is_sent = True
 
     def share(self) -> Snapshot:
         """Returns the same agents and texts for another tree, whose root may not be read yet."""
@@ -124,9 +114,10 @@ class Snapshot:
         self.loaded.update(agents)
         self._contexts.update({_make_key(agent): context for agent, context in contexts})
 
-    def find_context(self, agent: Agent) -> Context | None:
+    def define(self, agent: Agent) -> Definition:
+        """Describes an agent for later forks, with its texts if they have been read."""
         found = self._contexts.get(_make_key(agent))
-        return found if isinstance(found, Context) else None
+        return Definition.of(agent, found if isinstance(found, Context) else None)
 
     async def brief(self, agent: Agent) -> Briefing:
         """Assembles the system prompt of an agent; its skill and files are read once."""
@@ -236,9 +227,7 @@ def describe_agents(
     output = options.output or find_output(forked)
 
     def describe(root: Agent) -> Definitions:
-        def define(agent: Agent) -> Definition:
-            return Definition.of(agent, snapshot.find_context(agent))
-
+        define = snapshot.define
         made = Definitions(
             root=define(root),
             agents={name: define(agent) for name, agent in snapshot.loaded.items()},

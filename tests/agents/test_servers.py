@@ -11,6 +11,8 @@ pytestmark = pytest.mark.req("D-46")
 
 START = 'name = "a"\nmodel = "script/a"\n'
 
+BEARER = {"Authorization": "Bearer ${T}"}
+
 FORMS = {
     "names": ('mcp_servers = ["files", "web"]\n', {"files": None, "web": None}),
     "tables": (
@@ -20,13 +22,7 @@ FORMS = {
     "the Axe command line": (
         '[[mcp_servers]]\nname = "web"\nurl = "https://x.example/mcp"\n'
         'transport = "sse"\nheaders = { Authorization = "Bearer ${T}" }\n',
-        {
-            "web": McpServer(
-                url="https://x.example/mcp",
-                transport="sse",
-                headers={"Authorization": "Bearer ${T}"},
-            )
-        },
+        {"web": McpServer(url="https://x.example/mcp", transport="sse", headers=BEARER)},
     ),
 }
 

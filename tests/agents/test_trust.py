@@ -485,3 +485,10 @@ def test_a_key_of_thousands_of_parts_is_refused_before_it_takes_memory(
     with pytest.raises(ConfigError, match="a key with more than 32 parts") as caught:
         axe_nb.run("worker", "go")
     assert "line 3" in str(caught.value)
+
+
+def test_an_agent_added_to_a_clone_does_not_make_it_the_users_own(clone: Path) -> None:
+    put_agent(mode="auto")
+    init_agent("other")
+    Agent("third", "script/worker").save()
+    assert left_out() == 'mode = "auto"'

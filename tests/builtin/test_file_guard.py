@@ -234,3 +234,14 @@ def test_an_agent_cannot_write_itself_a_helper_that_reaches_further(project: Pat
 def test_a_tool_that_is_denied_is_denied_before_its_guard_looks_at_anything(project: Path) -> None:
     [result] = attempt(write("../outside"), mode="plan")
     assert "it is not allowed in plan mode" in result
+
+
+@pytest.mark.req("D-83")
+def test_the_settings_with_the_keys_are_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "config" / "axe"
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text("[providers.openai]\napi_key = 'secret'\n")
+    told = failure(tool("read_file"), tmp_path, path="config/axe/config.toml")
+    assert "tools cannot read " in told

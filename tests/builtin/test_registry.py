@@ -16,31 +16,27 @@ from axe_nb.engine.toolbox import BUILT_IN
 from axe_nb.tools.tool import ToolError
 from tests.calls import run, tool
 
+TOOLS = {
+    "read_file": (["path"], ["offset", "limit"], "read"), "list_dir": ([], ["path"], "read"),
+    "find_files": (["pattern"], ["path"], "read"),
+    "grep": (["pattern"], ["path", "glob", "context"], "read"),
+    "write_file": (["path", "content"], [], "write"),
+    "edit_file": (["path", "old_text", "new_text"], ["replace_all"], "write"),
+    "run_command": (["command"], ["timeout"], "write"), "fetch": (["url"], [], "network"),
+}  # fmt: skip
+"""Name → required and optional parameters, effect."""
+
 
 @pytest.mark.req("D-19", "D-20")
-@pytest.mark.parametrize(
-    ("name", "required", "optional", "effect"),
-    [
-        ("read_file", ["path"], ["offset", "limit"], "read"),
-        ("list_dir", [], ["path"], "read"),
-        ("find_files", ["pattern"], ["path"], "read"),
-        ("grep", ["pattern"], ["path", "glob", "context"], "read"),
-        ("write_file", ["path", "content"], [], "write"),
-        ("edit_file", ["path", "old_text", "new_text"], ["replace_all"], "write"),
-        ("run_command", ["command"], ["timeout"], "write"),
-        ("fetch", ["url"], [], "network"),
-    ],
-)
-def test_names_parameters_and_effects(
-    name: str, required: list[str], optional: list[str], effect: str
-) -> None:
+@pytest.mark.parametrize("name", TOOLS)
+def test_names_parameters_and_effects(name: str) -> None:
+    required, optional, effect = TOOLS[name]
     found = tool(name)
-    assert found.name == name
+    assert (found.name, found.effect) == (name, effect)
     assert list(found.parameters) == required + optional
     assert [p for p, spec in found.parameters.items() if spec.required] == required
     assert all(spec.description and spec.type for spec in found.parameters.values())
     assert found.description
-    assert found.effect == effect
 
 
 @pytest.mark.req("D-20")

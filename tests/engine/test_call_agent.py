@@ -14,17 +14,7 @@ from axe_nb import Agent, ProviderError, Request, Response, Usage, call
 from axe_nb.delegation import call_agent
 from axe_nb.messages import ToolCall
 from axe_nb.tools.tool import ToolContext
-from tests.engine.in_process import (
-    agent,
-    ask,
-    check_events,
-    heard,
-    lead,
-    play,
-    stage,
-    texts,
-    tool,
-)
+from tests.engine.in_process import agent, ask, check_events, heard, lead, play, stage, texts, tool
 
 NOT_LISTED = "is not in this agent's sub_agents list"
 
@@ -196,16 +186,8 @@ def test_a_child_is_a_run_like_any_other() -> None:
     played = stage(lead(ask("middle")), middle, leaf)
     result = played.play()
     [child] = result.children
-    for field in (
-        "status",
-        "text",
-        "turns",
-        "tool_calls",
-        "usage",
-        "model",
-        "agent",
-        "stop_reason",
-    ):
+    fields = ("status", "text", "turns", "tool_calls", "usage", "model", "agent", "stop_reason")
+    for field in fields:
         assert getattr(child, field) == getattr(alone, field), field
     assert [t.text for t in child.log] == [t.text for t in alone.log]
     assert [c.text for c in child.children] == [c.text for c in alone.children] == ["leaf"]
@@ -251,69 +233,44 @@ def test_a_call_that_cannot_be_meant_is_refused(arguments: dict[str, Any], told:
     assert result.children == ()
 
 
-@pytest.mark.req("A-7.3-6", "A-E7.1", "A-E2.4", "A-13.2", "A-13.3", "D-7", "A-XN")
-def test_an_agent_that_is_not_there_is_a_fault_of_the_call_only(project: Path) -> None:
-    result = play(lead(ask("ghost"), then="alone"))
-    [answer] = heard(result)
-    assert answer.is_error
-    assert answer.content == failed(
-        "ghost", 'failed to load agent "ghost": agent config not found: ghost'
-    )
-    assert (result.text, result.exit_code) == ("alone", 0)
-
-
-@pytest.mark.req("A-7.3-7", "A-E7.2", "A-13.2")
+@pytest.mark.req("A-7.3-6", "A-7.3-7", "A-7.3-10", "A-E7.1", "A-E7.2", "A-E7.3", "A-E2.4",
+                 "A-13.2", "A-13.3", "D-7", "A-XN")  # fmt: skip
 @pytest.mark.parametrize(
     ("model", "why"),
     [
-        ("gpt", 'invalid model format "gpt": expected provider/model-name'),
-        ("/gpt", 'invalid model format "/gpt": empty provider'),
-        ("openai/", 'invalid model format "openai/": empty model name'),
-    ],
-)
-def test_a_childs_bad_model_is_a_fault_of_the_call_only(model: str, why: str) -> None:
-    child = Agent("child", model)
-    assert texts(play(lead(ask("child")), child)) == [
-        failed("child", f'invalid model for agent "child": {why}')
-    ]
-
-
-@pytest.mark.req("A-E7.3", "A-13.2", "A-7.3-10")
-@pytest.mark.parametrize(
-    ("model", "why"),
-    [
+        ("", 'failed to load agent "child": agent config not found: child. You may retry'),
+        ("gpt", 'invalid model for agent "child": invalid model format "gpt": expected '
+         "provider/model-name. You may retry"),
+        ("/gpt", 'invalid model for agent "child": invalid model format "/gpt": empty provider.'),
+        ("openai/", 'invalid model for agent "child": invalid model format "openai/": empty model '
+         "name. You"),
         ("openai/gpt", 'no API key for provider "openai": set OPENAI_API_KEY, or api_key under '),
         ("acme/gpt", 'unsupported provider "acme": supported providers are anthropic, '),
         ("script/nothing of that name", "script not found: nothing of that name"),
     ],
 )  # fmt: skip
-def test_a_child_whose_provider_cannot_be_made_is_a_fault_of_the_call_only(
-    model: str, why: str
+def test_a_child_that_cannot_be_made_is_a_fault_of_the_call_only(
+    model: str, why: str, project: Path
 ) -> None:
-    [answer] = heard(play(lead(ask("child")), Agent("child", model)))
+    children = [Agent("child", model)] if model else []
+    result = play(lead(ask("child"), then="alone"), *children)
+    [answer] = heard(result)
     assert answer.is_error
     assert answer.content.startswith(f'Error: sub-agent "child" failed - {why}')
+    assert (result.text, result.exit_code) == ("alone", 0)
 
 
 @pytest.mark.req(
     "A-7.4", "A-13.2", "A-13.3", "A-13.4", "A-E7.4", "A-E7.5", "P-8", "P-9", "D-7", "A-C3"
 )
 @pytest.mark.parametrize(
-    ("error", "why"),
-    [
-        (ProviderError("auth", "invalid x-api-key"), "auth: invalid x-api-key"),
-        (ProviderError("rate_limit", "slow down"), "rate_limit: slow down"),
-        (ProviderError("server", "boom"), "server: boom"),
-        (ProviderError("overloaded", "busy"), "overloaded: busy"),
-        (ProviderError("bad_request", "what?"), "bad_request: what?"),
-        (ProviderError("timeout", "API timeout"), "timeout: API timeout"),
-    ],
-)  # fmt: skip
-def test_a_childs_failing_model_is_told_to_the_parent_and_not_tried_again(
-    error: ProviderError, why: str
-) -> None:
+    "category", ["auth", "rate_limit", "server", "overloaded", "bad_request", "timeout"]
+)
+def test_a_childs_failing_model_is_told_to_the_parent_and_not_tried_again(category: Any) -> None:
+    why = f"{category}: a reason"
+
     def fail(_: Request) -> str:
-        raise error
+        raise ProviderError(category, "a reason")
 
     sent, child = keeping("child", fail)
     result = play(lead(ask("child"), then="without"), child)

@@ -152,12 +152,8 @@ def test_a_child_delegated_from_another_event_loop_ends_with_its_call() -> None:
 # ------------------------------------------------------------------ axe_nb.run and arun in a tool
 
 
-def nested(fn: Any, **config: Any) -> tuple[RunResult, list[Any]]:
+def nested(fn: Any) -> tuple[RunResult, list[Any]]:
     made, _ = scene(fn)
-    if config:
-        from dataclasses import replace
-
-        made.root = replace(made.root, **config)
     return made.play(), made.events
 
 
@@ -212,21 +208,17 @@ def test_a_run_in_a_tool_counts_as_a_level() -> None:
     assert "maximum sub-agent depth (3) reached; raise" in deepest.text
 
 
-def test_run_in_an_async_tool_names_the_other_two() -> None:
+@pytest.mark.parametrize("name", ["run", "stream"])
+def test_what_starts_no_child_in_an_async_tool_names_what_does(name: str) -> None:
     async def both() -> str:
-        return axe_nb.run("quick", "hello").text
-
-    result, _ = nested(both)
-    assert "axe_nb.arun" in texts(result)[0]
-    assert "ctx.delegate" in texts(result)[0]
-
-
-def test_stream_in_a_tool_names_the_way() -> None:
-    async def both() -> str:
+        if name == "run":
+            return axe_nb.run("quick", "hello").text
         return str([event async for event in axe_nb.stream("quick", "hello")])
 
-    result, _ = nested(both)
-    assert "axe_nb.stream was called inside a tool; use" in texts(result)[0]
+    [told] = texts(nested(both)[0])
+    assert f"axe_nb.{name} was called inside " in told
+    assert "axe_nb.arun" in told
+    assert "ctx.delegate" in told
 
 
 def write_agents(folder: Path) -> None:

@@ -95,14 +95,9 @@ os._exit(0)
 
 @pytest.mark.req("D-57")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
-def test_a_process_that_a_tool_forks_runs_agents_of_its_own() -> None:
+def test_a_process_that_a_tool_forks_runs_agents_of_its_own_but_no_child_of_the_call() -> None:
     assert ask_forked(start_by_run) == "from the child"
     assert ask_forked(start_by_arun) == "from the child"
-
-
-@pytest.mark.req("D-57")
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
-def test_a_process_that_a_tool_forks_can_start_no_child_of_the_call() -> None:
     assert ask_forked(start_by_delegate) == (
         "a forked process can start no sub-agent of this call; use a thread"
     )

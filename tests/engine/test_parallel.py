@@ -9,17 +9,7 @@ import pytest
 
 from axe_nb import ProviderError, Request, RunResult, call
 from axe_nb.events import RunFinished, RunStarted
-from tests.engine.in_process import (
-    agent,
-    ask,
-    check_events,
-    heard,
-    lead,
-    play,
-    stage,
-    texts,
-    tool,
-)
+from tests.engine.in_process import agent, ask, check_events, heard, lead, play, stage, texts, tool
 
 
 class Crowd:
@@ -52,10 +42,13 @@ def crowd(size: int, together: int, **config: Any) -> tuple[Crowd, RunResult]:
 
 
 @pytest.mark.req("A-11.1", "A-8.2a", "A-E5.2", "D-5", "P-7", "A-D2")
-def test_all_children_of_one_response_are_at_work_at_once() -> None:
-    model, result = crowd(20, together=20)
-    assert model.most == 20
-    assert texts(result) == [f"Task: t{n}" for n in range(20)]
+@pytest.mark.parametrize(("size", "together", "cap"), [(20, 20, 0), (9, 1, 1), (9, 3, 3)])
+def test_all_children_of_one_response_are_at_work_at_once_up_to_max_concurrent(
+    size: int, together: int, cap: int
+) -> None:
+    model, result = crowd(size, together, max_concurrent=cap)
+    assert model.most == together
+    assert texts(result) == [f"Task: t{n}" for n in range(size)]
 
 
 @pytest.mark.req("A-11.5", "A-8.2a", "A-E5.3", "D-5")
@@ -71,14 +64,6 @@ def test_without_parallel_one_ends_before_the_next_begins() -> None:
     assert runs == [(kind, f"0.{n}") for n in range(1, 5) for kind in ("RunStarted", "RunFinished")]
     assert texts(result) == [f"Task: t{n}" for n in range(4)]
     assert not result.log[0].parallel
-
-
-@pytest.mark.req("D-5")
-@pytest.mark.parametrize("cap", [1, 3])
-def test_max_concurrent_caps_the_children_of_a_run(cap: int) -> None:
-    model, result = crowd(9, together=cap, max_concurrent=cap)
-    assert model.most == cap
-    assert texts(result) == [f"Task: t{n}" for n in range(9)]
 
 
 @pytest.mark.req("A-11.3", "A-E5.2")

@@ -35,13 +35,10 @@ def one(effect: Effect) -> Tool:
 @cache
 def member(mode: Mode, written: str | None, ask: Any, inherit: bool, host: bool) -> Agent:
     return Agent(
-        "a",
-        "script/a",
-        mode=mode,
-        permissions={"it": written} if written else {},
+        "a", "script/a", mode=mode, permissions={"it": written} if written else {},
         allowed_hosts=(HOST,) if host else (),
         sub_agents_config=SubAgentsConfig(ask=ask, inherit_mode=inherit),
-    )
+    )  # fmt: skip
 
 
 def members(

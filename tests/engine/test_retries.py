@@ -8,9 +8,9 @@ import pytest
 
 from axe_nb import Agent, ProviderError, Request
 from axe_nb.agents.agent_tables import Retry
-from axe_nb.events import Event, RetryScheduled, RunFinished, TextDelta, TurnStarted
+from axe_nb.events import Event, RetryScheduled, RunFinished
 from axe_nb.views.rows import facts_of, make_row
-from axe_nb.views.transcript import Node, Transcript
+from axe_nb.views.transcript import Transcript
 from tests.engine.in_process import Stage, agent, ask, lead, stage
 
 SLOW_DOWN = ProviderError("rate_limit", "slow down", status=429, retry_after=0.01)
@@ -112,24 +112,6 @@ def test_a_wait_beyond_the_runs_time_ends_it_at_once(asked: float | None, told: 
     assert error.message == "rate_limit: slow down"
 
 
-def played_root(transcript: Transcript) -> Node:
-    assert transcript.root
-    return transcript.root
-
-
-def shown(*more: Event) -> tuple[Transcript, Node]:
-    """The tree of a run whose first attempt failed after some text."""
-    transcript = Transcript()
-    played = stage(failing(0, SLOW_DOWN))
-    played.play()
-    started = played.events[0]
-    retry = RetryScheduled("0", 1, 2, 2.93, "429", "rate_limit: slow down")
-    for event in (started, TurnStarted("0", 1, 1, 0), TextDelta("0", 1, 1, "Hel"), retry, *more):
-        transcript.apply(event, 0.0)
-    assert transcript.root
-    return transcript, transcript.root
-
-
 @pytest.mark.req("D-23")
 def test_the_row_of_a_child_shows_its_wait() -> None:
     played = stage(lead(ask("failing")), failing(1, SLOW_DOWN))
@@ -142,4 +124,4 @@ def test_the_row_of_a_child_shows_its_wait() -> None:
             [call] = transcript.root.turns[0].calls
             assert make_row(call).asked.startswith("retries in 0.1 s (429)")
     assert [child.retries for child in result.children] == [1]
-    assert "1 retry" in map(str, facts_of(played_root(transcript)))
+    assert "1 retry" in map(str, facts_of(transcript.root))

@@ -68,9 +68,7 @@ def test_what_a_way_to_delegate_reports_is_not_cut() -> None:
 
 
 def test_an_answer_that_cannot_be_written_is_an_error_for_the_model() -> None:
-    result = outcome(raw(b"\0\1"))
-    [told] = heard(result)
-    assert result.status == "completed"
+    [told] = heard(outcome(raw(b"\0\1")))
     assert told.is_error
     assert told.content.startswith("Error: ")
     assert "which cannot be converted to text" in told.content

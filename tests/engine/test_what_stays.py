@@ -17,7 +17,7 @@ import pytest
 import axe_nb
 from axe_nb import Agent, Request, RunResult, call, script_server
 from axe_nb.agents.prompt import Briefing, brief
-from axe_nb.errors import AxeError, ConfigError, ProviderError, RunError
+from axe_nb.errors import ProviderError
 from axe_nb.events import TextDelta, TurnStarted
 from tests.engine.in_process import agent, lead, play, stage, tool
 from tests.protocols import PROTOCOLS, provider_of
@@ -109,14 +109,6 @@ def test_every_result_pickles_copies_and_travels_through_a_process_pool() -> Non
                 assert str(other.cause) == str(result.cause)
                 assert type(other.cause) is type(result.cause)
             assert pool.submit(seen_elsewhere, result).result() == seen_elsewhere(result)
-
-
-ERRORS = (
-    AxeError("a", hint="h"),
-    ConfigError("c", hint="h", exit_code=3),
-    ProviderError("auth", "p", hint="h", status=401, retry_after=1.5, partial_text="so far"),
-    RunError("r", exit_code=130, hint="h"),
-)
 
 
 def test_a_failed_result_keeps_no_engine_alive() -> None:
@@ -278,11 +270,12 @@ def test_whatever_a_provider_raises_ends_the_run_with_a_result(fault: BaseExcept
     assert events[-1].result is result
 
 
-@pytest.mark.req("D-2", "X-30")
+@pytest.mark.req("D-2", "X-30", "A-13.1", "X-37")
 @pytest.mark.parametrize(
     "fault",
     [
         Strange("odd"), SystemExit(3), asyncio.CancelledError("x"), GeneratorExit(), Mute(),
+        ValueError("bad n"), KeyError("k"), StopIteration(), ProviderError("auth", "not yours"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("kind", ["plain", "async", "raw"])
@@ -299,13 +292,18 @@ def test_whatever_a_tool_raises_is_told_to_the_model(fault: BaseException, kind:
     mine = {"plain": plain, "async": slow}.get(kind)
     if mine:
         axe_nb.tool(name="odd")(mine)
+    calls = [call("odd"), call("nothing")]
     result = play(
-        agent("boss", lambda r: call("odd") if r.turn == 1 else r.results[0].content,
+        agent("boss", lambda r: calls if r.turn == 1 else r.results[0].content,
               tools=("odd",) if mine else ()),
         **({} if mine else {"tools": (tool("odd", raw),)}),
     )  # fmt: skip
     assert result.ok
+    assert result.log[0].results[0].is_error
+    assert len(result.log[0].results) == 2
+    assert result.text.startswith("Error: ")
     assert type(fault).__name__ in result.text
+    assert isinstance(fault, Mute) or str(fault) in result.text
 
 
 @pytest.mark.req("D-8")

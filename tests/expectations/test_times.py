@@ -62,11 +62,9 @@ def test_what_a_fork_took_over_is_not_parallel_to_what_it_ran_again() -> None:
 def test_children_that_one_tool_starts_are_judged_by_their_times(together: bool) -> None:
     @axe_nb.tool
     async def work(ctx: ToolContext) -> str:
-        if together:
-            await asyncio.gather(*(ctx.delegate(word, agent="child") for word in ("one", "two")))
-            return "did"
-        for word in ("one", "two"):
-            await ctx.delegate(word, agent="child")
+        first = asyncio.ensure_future(ctx.delegate("one", agent="child"))
+        await asyncio.wait([first], timeout=0 if together else None)
+        await asyncio.gather(first, ctx.delegate("two", agent="child"))
         return "did"
 
     script("lead")(lambda request: "done" if request.turn > 1 else call("work"))

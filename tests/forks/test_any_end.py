@@ -17,6 +17,7 @@ from axe_nb import Agent, ProviderError, Request, RunResult, call, script, tool
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
+from tests.engine.in_process import agent, ask, lead
 from tests.forks.trees import counted_tree, fork, list_sources, play
 
 
@@ -52,8 +53,7 @@ def test_a_failed_request_is_tried_again_where_it_failed() -> None:
         "m", call("note", what="x"), lambda r: failures.pop() if failures else f"after {r.last}"
     )
     ran: list[str] = []
-    agent = Agent("a", "script/m", tools=(make_note(ran),))
-    run = play(agent)
+    run = play(Agent("a", "script/m", tools=(make_note(ran),)))
     assert run.status == "error"
     again = fork(run, "0/2")
     assert (again.status, again.text) == ("completed", "after noted x")
@@ -63,10 +63,9 @@ def test_a_failed_request_is_tried_again_where_it_failed() -> None:
 
 @pytest.mark.req("D-66")
 def test_an_error_elsewhere_is_what_it_was() -> None:
-    say("boss", [call("call_agent", agent="w", task="a")], lambda r: f"heard {r.last}")
     asked = say("w", ProviderError("server", "down", status=500))
     axe_nb.define(Agent("w", "script/w", retry={"max_retries": 1}))  # type: ignore[arg-type]
-    run = play(Agent("boss", "script/boss", sub_agents=("w",)))
+    run = play(lead(ask("w", "a")))
     assert asked == [1, 1]
     again = fork(run, "0/1")
     assert asked == [1, 1], "the child is asked the same: its error, and its retry, are recorded"
@@ -82,7 +81,6 @@ def test_a_run_that_timed_out_goes_on_with_a_new_deadline() -> None:
 
     asked: list[int] = []
 
-    @script("m")
     async def model(request: Request) -> Any:
         asked.append(request.turn)
         if request.turn == 1:
@@ -90,8 +88,7 @@ def test_a_run_that_timed_out_goes_on_with_a_new_deadline() -> None:
         await asyncio.sleep(slow.pop() if slow else 0)
         return f"after {request.last}"
 
-    agent = Agent("a", "script/m", tools=(make_note([]),))
-    run = play(agent, timeout=0.4)
+    run = play(agent("a", model, tools=(make_note([]),)), timeout=0.4)
     assert run.status == "timeout"
     assert fork(run).text == "after noted x"
     assert asked == [1, 2, 2]
@@ -117,31 +114,26 @@ def test_an_interrupted_run_goes_on_from_the_results_that_there_are() -> None:
     )  # fmt: skip
 
     @tool(read_only=True)
-    async def note(what: str) -> str:
-        ran.append("note")
-        return f"noted {what}"
-
-    @tool(read_only=True)
     async def wait() -> str:
         ran.append("wait")
         await asyncio.sleep(60 if ran.count("wait") == 1 else 0)
         return "waited"
 
-    agent = Agent("a", "script/m", tools=(note, wait))
-    run = run_and_wait(interrupt(agent, lambda: "wait" in ran and "note" in ran))
+    one = Agent("a", "script/m", tools=(make_note(ran), wait))
+    run = run_and_wait(interrupt(one, lambda: "wait" in ran and "x" in ran))
     assert run.status == "cancelled"
     on = fork(run, "0/2")
     assert on.text == "noted x | Error: interrupted before this call had a result."
-    assert sorted(ran) == ["note", "wait"], "nothing before the place runs again"
+    assert sorted(ran) == ["wait", "x"], "nothing before the place runs again"
     given = fork(run, "0/1", results={2: "never mind"})
     assert given.text == "noted x | never mind"
     missing = fork(run, "0/1", results={})
     assert missing.text == "noted x | waited", "what has no result is run"
-    assert sorted(ran) == ["note", "wait", "wait"]
+    assert sorted(ran) == ["wait", "wait", "x"]
     assert asked == [1, 2, 2, 2]
     anew = fork(run, "0/1")
     assert anew.ok
-    assert sorted(ran) == ["note", "note", "wait", "wait", "wait"]
+    assert sorted(ran) == ["wait", "wait", "wait", "x", "x"]
 
 
 @pytest.mark.req("D-66")
@@ -154,9 +146,7 @@ def test_turns_and_tools_of_a_child_that_was_interrupted_are_not_repeated_if_it_
     asked: list[str] = []
     ran: list[str] = []
     slow: list[int] = []
-    say("boss", [call("call_agent", agent="w", task=t) for t in "ab"], lambda r: r.last)
 
-    @script("w")
     async def worker(request: Request) -> Any:
         who = request.messages[0].content[-1]
         asked.append(f"{who} {request.turn}")
@@ -172,9 +162,8 @@ def test_turns_and_tools_of_a_child_that_was_interrupted_are_not_repeated_if_it_
         ran.append(what)
         return f"paid {what}"
 
-    axe_nb.define(Agent("w", "script/w", tools=(pay,)))
-    boss = Agent("boss", "script/boss", sub_agents=("w",))
-    run = run_and_wait(interrupt(boss, lambda: bool(slow)))
+    axe_nb.define(agent("w", worker, tools=(pay,)))
+    run = run_and_wait(interrupt(lead(ask("w", "a"), ask("w", "b")), lambda: bool(slow)))
     asked.clear()
     ran.clear()
     again = fork(run, place, **changes)
@@ -248,10 +237,9 @@ def test_what_an_earlier_fork_replaced_stays_replaced() -> None:
 @pytest.mark.req("D-66")
 def test_a_conversation_that_was_continued_keeps_its_beginning() -> None:
     say("m", "one", lambda r: f"two of {len(r.messages)}")
-    agent = Agent("a", "script/m")
-    first = axe_nb.run(agent, "first", display=False)
-    second = axe_nb.run(agent, "second", continue_from=first, display=False)
+    one = Agent("a", "script/m")
+    second = axe_nb.run(one, "second", continue_from=play(one), display=False)
     again = fork(second, "0/1", prompt="instead")
     assert [message.content for message in again.messages] == [
-        "first", "one", "instead", "two of 3",
+        "go", "one", "instead", "two of 3",
     ]  # fmt: skip

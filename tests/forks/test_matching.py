@@ -9,6 +9,7 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, Request, ToolContext, call, script, tool
+from tests.engine.in_process import agent, ask, lead
 from tests.forks.trees import fork, list_sources, play
 
 
@@ -19,19 +20,16 @@ def define_boss(tasks: Callable[[str], str], **fields: Any) -> tuple[Agent, list
     """
     asked: list[str] = []
 
-    @script("boss")
     def boss(request: Request) -> Any:
-        calls = [call("call_agent", agent="w", task=t) for t in tasks(request.system)]
+        calls = [ask("w", task) for task in tasks(request.system)]
         return calls if request.turn == 1 else request.last
 
-    @script("w")
     def worker(request: Request) -> str:
         asked.append(request.last.removeprefix("Task: "))
         return f"{request.last.removeprefix('Task: ')}#{len(asked)}"
 
-    axe_nb.define(Agent("w", "script/w"))
-    agent = Agent("boss", "script/boss", sub_agents=("w",), system_prompt="abc", **fields)
-    return agent, asked
+    axe_nb.define(agent("w", worker))
+    return agent("boss", boss, sub_agents=("w",), system_prompt="abc", **fields), asked
 
 
 @pytest.mark.req("D-66")
@@ -58,25 +56,21 @@ def test_children_that_are_asked_the_same_are_what_they_were_wherever_they_are_n
 def test_the_tree_below_a_child_moves_with_it() -> None:
     asked: list[str] = []
 
-    @script("boss")
     def boss(request: Request) -> Any:
-        calls = [call("call_agent", agent=name, task="x") for name in request.system.split()]
+        calls = [ask(name, "x") for name in request.system.split()]
         return calls if request.turn == 1 else request.last
 
-    @script("mid")
     def mid(request: Request) -> Any:
         asked.append(f"mid {request.turn}")
-        return call("call_agent", agent="leaf", task="y") if request.turn == 1 else request.last
+        return ask("leaf", "y") if request.turn == 1 else request.last
 
-    @script("leaf")
     def leaf(request: Request) -> str:
         asked.append("leaf")
         return "leaf!"
 
-    axe_nb.define(Agent("mid", "script/mid", sub_agents=("leaf",)))
-    axe_nb.define(Agent("leaf", "script/leaf"))
-    agent = Agent("boss", "script/boss", sub_agents=("mid", "leaf"), system_prompt="mid")
-    run = play(agent)
+    axe_nb.define(agent("mid", mid, sub_agents=("leaf",)))
+    axe_nb.define(agent("leaf", leaf))
+    run = play(agent("boss", boss, sub_agents=("mid", "leaf"), system_prompt="mid"))
     asked.clear()
     again = fork(run, "0/1", system_prompt="leaf mid")
     assert asked == ["leaf"], "only the new one"
@@ -98,23 +92,18 @@ def test_a_tool_of_the_user_runs_again_only_where_one_of_its_children_is_forked(
         two = await ctx.delegate(f"{what} two", agent="w", key="two")
         return f"{one.text}, {two.text}"
 
-    @script("boss")
-    def boss(request: Request) -> Any:
-        calls = [call("survey", what="a"), call("survey", what="b")]
-        return calls if request.turn == 1 else request.last
-
-    @script("w")
     def worker(request: Request) -> str:
         asked.append(request.last)
         return f"{request.last}!"
 
-    axe_nb.define(Agent("w", "script/w"))
-    run = play(Agent("boss", "script/boss", tools=(survey,)))
+    axe_nb.define(agent("w", worker))
+    boss = lead(call("survey", what="a"), call("survey", what="b"), then="")
+    run = play(boss.but(tools=(survey,)))
     ran.clear()
     asked.clear()
     again = fork(run, "0.1-two/1", reply="new")
     assert (ran, asked) == (["a"], [])
-    assert again.text == "Task: a one!, new\n\nTask: b one!, Task: b two!"
+    assert again.text == "Task: a one!, new\nTask: b one!, Task: b two!"
     assert again.warnings == (
         'tool "survey" was run again because it starts 0.1-two, on the way to 0.1-two/1',
     )
@@ -131,7 +120,6 @@ def test_every_way_to_delegate_is_forked_in_its_children(how: str) -> None:
     }[how]
     asked: list[tuple[str, int]] = []
 
-    @script("m")
     def model(request: Request) -> Any:
         first = str(request.messages[0].content)
         asked.append((first[:4], request.turn))
@@ -139,7 +127,7 @@ def test_every_way_to_delegate_is_forked_in_its_children(how: str) -> None:
             return call(how, **arguments) if request.turn == 1 else request.last
         return f"{request.turn}: {request.system[-4:]}"
 
-    run = play(Agent("boss", "script/m", tools=(how,)))
+    run = play(agent("boss", model, tools=(how,)))
     assert run.ok
     asked.clear()
     last = len(run.children[0].log)
@@ -218,10 +206,8 @@ def test_a_prompt_for_a_child_is_its_new_task_in_the_words_of_the_tool(
     context: str, prefix: str
 ) -> None:
     arguments = {"agent": "child", "task": "Task", **({"context": context} if context else {})}
-    script("lead")(lambda r: "done" if r.turn > 1 else call("call_agent", **arguments))
-    script("child")(lambda request: f"did {request.last}")
-    axe_nb.define(Agent("child", "script/child"))
-    first = play(Agent("lead", "script/lead", sub_agents=["child"]))
+    axe_nb.define(agent("child", lambda request: f"did {request.last}"))
+    first = play(lead(call("call_agent", **arguments), then="done"))
     forked = fork(first, "0.1/1", prompt=f"{prefix}another task")
     had, now = first.children[0].prompt, forked.children[0].prompt
     assert had.startswith("Task: Task")

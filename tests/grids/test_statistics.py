@@ -188,12 +188,10 @@ def test_means_that_are_equal_in_decimals_are_equal() -> None:
     grid = fill(a=[0.1] * 10, b=[0.2] * 10)
     again = Grid(grid.rows, grid.choices, 3)
     for (row, column, _), run in grid.list_places():
-        for repeat in range(3):
-            score = ((0.1, 0.2, 0.3)[repeat], 0.2)[column]
-            again.add(row, column, replace(run, repeat=repeat + 1, score=score))
-    assert write_verdicts(again) == [
-        "score: no difference: all variants scored the same on each of 10 inputs"
-    ]
+        for repeat, score in enumerate(((0.1, 0.2, 0.3), (0.2,) * 3)[column], 1):
+            again.add(row, column, replace(run, repeat=repeat, score=score))
+    told = "score: no difference: all variants scored the same on each of 10 inputs"
+    assert write_verdicts(again) == [told]
     assert again.diff("a", "b").score == 0
 
 

@@ -197,12 +197,12 @@ def connect_anew(executor: Any) -> tuple[Any, Any]:
     if isinstance(executor, Executor):
         pool = make_pool()
         return pool, lambda: pool.shutdown(wait=False, cancel_futures=True)
-    if hasattr(executor, "scheduler"):
-        from distributed import Client
-
-        client: Any = Client(executor.scheduler.address)
-    else:
-        client = executor.cluster.connect_client_sync()
+    is_dask = hasattr(executor, "scheduler")
+    client: Any = (
+        type(executor)(executor.scheduler.address)
+        if is_dask
+        else executor.cluster.connect_client_sync()
+    )
     return client, client.close
 
 

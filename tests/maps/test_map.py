@@ -47,17 +47,18 @@ def statuses(results: Any) -> list[str]:
     return [result.status for result in results]
 
 
+async def wait(found: Any) -> None:
+    await found
+
+
 def test_for_and_await_give_the_order_of_the_prompts_and_async_for_that_of_the_ends(
     echo: Echo,
 ) -> None:
-    async def end(found: Any) -> list[str]:
-        return [result.text async for result in found]
-
-    async def wait(found: Any) -> list[str]:
-        return texts(await found)
-
-    async def block(found: Any) -> list[str]:  # inside a running loop, as in a notebook
-        return texts(found)
+    async def ask(make: Any) -> None:
+        ended = [result.text async for result in make(echo.agent, prompts)]
+        assert ended == ["B", "SLOW", "SLOW SLOW"]
+        assert texts(await make(echo.agent, prompts)) == ordered
+        assert texts(make(echo.agent, iter(prompts))) == ordered  # as in a notebook
 
     prompts, ordered = ["slow slow", "b", "slow"], ["SLOW SLOW", "B", "SLOW"]
     found = axe_nb.map(echo.agent, prompts)
@@ -65,9 +66,7 @@ def test_for_and_await_give_the_order_of_the_prompts_and_async_for_that_of_the_e
         assert texts(found) == texts(found.results) == ordered
     assert len(echo.asked) == 3
     for make in (axe_nb.map, axe_nb.amap):
-        assert asyncio.run(end(make(echo.agent, prompts))) == ["B", "SLOW", "SLOW SLOW"]
-        assert asyncio.run(wait(make(echo.agent, prompts))) == ordered
-        assert asyncio.run(block(make(echo.agent, iter(prompts)))) == ordered
+        asyncio.run(ask(make))
     assert list(axe_nb.map(echo.agent, [])) == []
 
 
@@ -98,13 +97,11 @@ def test_prompts_are_taken_when_they_can_be_asked_and_plain_ones_in_the_callers_
 @pytest.mark.parametrize("keep", ["results", "nothing"])
 @pytest.mark.parametrize("given", [list, iter])
 def test_the_others_go_on_behind_a_slow_run(given: Any, keep: Any) -> None:
-    asked: list[str] = []
-    all_asked = asyncio.Event()
+    all_asked, numbers = asyncio.Event(), count(1)
 
     @axe_nb.script("first_is_slow")
     async def model(request: Request) -> str:
-        asked.append(request.last)
-        if len(asked) == len(prompts):
+        if next(numbers) == len(prompts):
             all_asked.set()
         if request.last == "first":
             await all_asked.wait()
@@ -127,12 +124,8 @@ def test_an_error_of_the_prompts_ends_the_map_and_keeps_what_was_done(
         raise LookupError("no more rows")
 
     found = axe_nb.map(echo.agent, prompts(), concurrency=1)
-
-    async def ask() -> None:
-        await found
-
     with pytest.raises(LookupError, match="no more rows"):
-        list(found) if blocks else asyncio.run(ask())
+        list(found) if blocks else asyncio.run(wait(found))
     assert texts(found.results) == ["A"]
 
 
@@ -185,12 +178,8 @@ def test_a_mistake_that_all_runs_share_is_raised_before_the_first(
     prompts = (taken.append(prompt) or prompt for prompt in "abc")  # type: ignore[func-returns-value]
     with pytest.raises(ConfigError, match=problem):
         axe_nb.map(agent, prompts, **options)
-
-    async def ask() -> None:
-        await axe_nb.amap(agent, prompts, **options)
-
     with pytest.raises(ConfigError, match=problem):
-        asyncio.run(ask())
+        asyncio.run(wait(axe_nb.amap(agent, prompts, **options)))
     assert taken == echo.asked == []
 
 
@@ -224,9 +213,7 @@ def test_a_map_inside_a_tool_is_refused(echo: Echo) -> None:
     def look() -> str:
         return str(list(axe_nb.map(echo.agent, ["a"])))
 
-    axe_nb.script("caller")(
-        lambda request: axe_nb.call("look") if request.turn == 1 else request.results[0].content
-    )
+    axe_nb.script("caller")(lambda r: axe_nb.call("look") if r.turn == 1 else r.results[0].content)
     result = axe_nb.run(Agent(name="caller", model="script/caller", tools=(look,)), "go")
     assert "axe_nb.map was called inside a tool" in result.text
 
@@ -242,13 +229,8 @@ def test_leaving_a_loop_another_thread_or_the_task_that_awaits_it_stops_a_map(ec
     threading.Timer(0.2, found.cancel).start()
     assert statuses(found) == ["completed", "cancelled", "completed", "completed"]
     awaited = axe_nb.amap(echo.agent, ["a", "never"])
-
-    async def ask() -> None:
-        async with asyncio.timeout(0.2):
-            await awaited
-
     with pytest.raises(TimeoutError):
-        asyncio.run(ask())
+        asyncio.run(asyncio.wait_for(wait(awaited), 0.2))
     assert statuses(awaited.results) == ["completed", "cancelled"]
     assert found.stopped == awaited.stopped == "cancelled"
     assert echo.at_once == 0
@@ -340,14 +322,14 @@ def test_a_budget_in_dollars_stops_the_map(whose: str, echo: Echo) -> None:
 def test_a_last_run_that_passes_the_budget_is_told(
     echo: Echo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = "the budget of this {} was exceeded: max_cost = $0.50, used $1.00"
+    told = "limits.max_cost ($0.50) of this {} exceeded: $1.00"
     monkeypatch.setattr("sys.stderr", terminal := Terminal())
     found = axe_nb.map(echo.agent, ["word"], budget=0.5)
     assert statuses(found) == ["completed"]
     assert found.stopped == "", "nothing was left to ask"
     assert told.format("map") in terminal.getvalue()
     assert told.format("grid") in str(axe_nb.grid(echo.agent, "word", budget=0.5))
-    assert "budget" not in str(axe_nb.grid(echo.agent, "word", budget=1.0))
+    assert "exceeded" not in str(axe_nb.grid(echo.agent, "word", budget=1.0))
 
 
 def test_memory_is_bounded_where_nothing_is_kept(echo: Echo) -> None:
@@ -408,8 +390,7 @@ def test_the_live_line_has_rate_and_forecast_and_the_line_that_is_kept_neither(
 def test_a_terminal_has_one_line_that_is_rewritten(
     echo: Echo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    terminal = Terminal()
-    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setattr("sys.stderr", terminal := Terminal())
     list(axe_nb.map(echo.agent, [f"slow {n}" for n in range(8)], concurrency=2))
     lines = terminal.getvalue().split("\r")
     assert len(lines) > 2

@@ -244,19 +244,19 @@ def test_a_file_that_cannot_be_written_any_more_is_told_and_stops_no_run(
     assert "runs.jsonl is missing results" in grid.note
 
 
-MAP = """
+AGENTS = """
 import sys, axe_nb
-agent = axe_nb.Agent(name="one", model="openai/one")
-prompts = (f"n{n}" for n in range(60))
-results = list(axe_nb.map(agent, prompts, resume=sys.argv[1], concurrency=20))
+agents = [axe_nb.Agent(name=name, model="openai/one") for name in ("one", "two")]
+options = {"resume": sys.argv[1], "concurrency": 20}
+"""
+
+MAP = """
+results = list(axe_nb.map(agents[0], (f"n{n}" for n in range(60)), **options))
 print(len(results), sum(r.text == "done" for r in results))
 """
 
 GRID = """
-import sys, axe_nb
-agents = [axe_nb.Agent(name=name, model="openai/one") for name in ("one", "two")]
-inputs = [f"n{n}" for n in range(30)]
-grid = axe_nb.grid(agents, "{{ input }}", inputs=inputs, resume=sys.argv[1], concurrency=20)
+grid = axe_nb.grid(agents, "{{ input }}", inputs=[f"n{n}" for n in range(30)], **options)
 print(len(grid), sum(run.passed for run in grid.runs))
 """
 
@@ -267,7 +267,7 @@ def test_a_process_killed_at_half_and_begun_again_asks_each_prompt_exactly_once(
 ) -> None:
     """The server answers half of the prompts, and no more until the process was killed."""
     with counting_model(most=30) as model:
-        words = [sys.executable, "-c", code, str(path)]
+        words = [sys.executable, "-c", AGENTS + code, str(path)]
         with subprocess.Popen(words) as process:
             assert eventually(lambda: path.exists() and path.read_bytes().count(b"\n") > 30, 60)
             process.kill()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -212,52 +211,41 @@ def turns(count: int) -> list[Message]:
     return said
 
 
-def cached(count: int = 0, **more: Any) -> dict[str, Any]:
-    more = {"tools": (CALL_AGENT, CALL_AGENT), "system": LONG, **more}
-    data: dict[str, Any] = json.loads(body(ask(*turns(count), **more)))
-    sdk.takes("anthropic", copy.deepcopy(data))
-    return data
-
-
-def marked(data: dict[str, Any]) -> list[tuple[Any, ...]]:
-    """The places of the marks."""
-    places: list[tuple[Any, ...]] = []
-
-    def walk(value: Any, path: tuple[Any, ...]) -> None:
-        items = value.items() if isinstance(value, dict) else enumerate(value)
-        for key, entry in items:
-            if key == "cache_control":
-                places.append(path)
-            elif isinstance(entry, (dict, list)):
-                walk(entry, (*path, key))
-
-    walk(data, ())
-    return places
-
-
-def test_tools_system_prompt_and_history_are_marked_in_at_most_four_places() -> None:
-    assert marked(cached()) == [("system", 0), ("tools", 1), ("messages", 0, "content", 0)]
-    assert marked(cached(3)) == [
-        ("system", 0), ("tools", 1), ("messages", 4, "content", 0), ("messages", 6, "content", 0),
-    ]  # fmt: skip
+PAUSED = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
 
 
 @pytest.mark.parametrize(
-    "more",
-    [{"tools": ()}, {"system": "short"}, {"params": {"cache_control": {"type": "ephemeral"}}}],
+    ("said", "more", "places"),
+    [
+        (turns(0), {}, [("system", 0), ("tools", 1), ("messages", 0)]),
+        (turns(3), {}, [("system", 0), ("tools", 1), ("messages", 4), ("messages", 6)]),
+        # what would not pay, or is marked by the user
+        (turns(0), {"tools": ()}, []),
+        (turns(0), {"system": "short"}, []),
+        (turns(0), {"params": {"cache_control": {"type": "ephemeral"}}}, []),
+        # without tools
+        (
+            [Message("user", LONG), Message("assistant", "yes"), Message("user", "and?")],
+            {"tools": (), "system": ""},
+            [("messages", 0), ("messages", 2)],
+        ),
+        # after a reply that was paused, which may end in blocks that take no mark
+        (
+            [*turns(1), Message("assistant", echo={"anthropic": [PAUSED]})],
+            {},
+            [("system", 0), ("tools", 1), ("messages", 2)],
+        ),
+    ],
 )
-def test_what_would_not_pay_or_is_marked_by_the_user_gets_none(more: dict[str, Any]) -> None:
-    assert [place for place in marked(cached(**more)) if place] == []
-
-
-def test_a_conversation_that_goes_on_without_tools_is_marked() -> None:
-    said = [Message("user", LONG), Message("assistant", "yes"), Message("user", "and?")]
-    data = json.loads(body(ask(*said)))
-    assert marked(data) == [("messages", 0, "content", 0), ("messages", 2, "content", 0)]
-
-
-def test_a_history_that_ends_in_the_models_words_is_marked_before_them() -> None:
-    """As after a reply that was paused, which may end in blocks that take no mark."""
-    paused = Message("assistant", echo={"anthropic": [{"type": "server_tool_use", "id": "s"}]})
-    data = json.loads(body(ask(*turns(1), paused, tools=(CALL_AGENT,), system=LONG)))
-    assert [place[1] for place in marked(data) if place[0] == "messages"] == [2]
+def test_tools_system_prompt_and_history_are_marked_for_the_cache(
+    said: list[Message], more: dict[str, Any], places: list[tuple[str, int]]
+) -> None:
+    tools = (CALL_AGENT, CALL_AGENT)
+    data = json.loads(body(ask(*said, **{"tools": tools, "system": LONG, **more})))
+    parts = [
+        (key, n, part) for key in ("system", "tools") for n, part in enumerate(data.get(key, ()))
+    ]
+    for number, message in enumerate(data["messages"]):
+        parts += [("messages", number, block) for block in message["content"]]
+    assert [(key, n) for key, n, part in parts if "cache_control" in part] == places
+    sdk.takes("anthropic", data)

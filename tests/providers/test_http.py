@@ -35,16 +35,12 @@ HELLO = {"status": 200, "body": OPENAI.reply("hello", (), "stop")}
 def server() -> Iterator[Replay]:
     replies = {
         "hello": HELLO,
-        "again": HELLO,
-        "silence": {"network": "silence"},
         "closed": {"network": "close_before_headers"},
         "refused": {"status": 401, "body": {"error": {"message": f"no such key: {KEY}"}}},
         "page": {"status": 200, "body": "<html>"},
         "failed": {"status": 500, "body": "oh"},
         "huge": {"status": 200, "body": b" " * (MAX_REPLY + 1)},
-        "idle": HELLO | {"network": "close_after"},
         "short": HELLO | {"network": "short_body"},
-        "cut": {"status": 200, "stream": ["{"], "network": "cut_chunked"},
         "moved": {"status": 308, "headers": {"location": "/hello/v1/chat/completions"}},
     }
     with Replay(replies) as replay:

@@ -90,23 +90,6 @@ def test_a_run_replays_as_it_was_without_its_waits(model: Any, protocol: Protoco
     assert len(asked) == sent
 
 
-@every_protocol
-def test_a_timeout_replays_at_once(protocol: Protocol) -> None:
-    @script("one")
-    async def one(_: Request) -> str:
-        await asyncio.sleep(5)
-        return "late"
-
-    define(protocol)
-    first = record(protocol=protocol, timeout=0.3)
-    assert first.status == "timeout"
-    began = time.monotonic()
-    again = replay(timeout=60)
-    assert time.monotonic() - began < 2
-    assert again.status == "timeout"
-    assert again.error == "timeout after 60s"
-
-
 def test_an_interrupted_tree_replays_as_it_was() -> None:
     waiting = threading.Event()
 

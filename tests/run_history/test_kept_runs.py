@@ -25,7 +25,6 @@ from axe_nb import (
     Request,
     Response,
     RunResult,
-    Usage,
     call,
     script,
     script_server,
@@ -35,6 +34,7 @@ from axe_nb.recording.history import delete_run
 from axe_nb.recording.history_recorder import find_writer
 from axe_nb.scripting.wire import Protocol
 from axe_nb.session.session import session
+from tests.engine.in_process import agent, ask, lead
 from tests.protocols import BRIEF, PROTOCOLS, provider_of
 
 
@@ -53,23 +53,13 @@ def read_text(path: Path, run: int) -> str:
 def define_tree() -> None:
     """A lead that asks two guides, of which one fails."""
 
-    @script("lead")
-    def lead(request: Request) -> Any:
-        if request.turn == 1:
-            calls = tuple(call("call_agent", agent="guide", task=town) for town in ("Rome", "Oslo"))
-            return Response("Let me ask.", calls, "tool_use", Usage(100, 20, cached_tokens=7))
-        return "Compared.\n" + "\n".join(result.content for result in request.results)
-
-    @script("guide")
     def guide(request: Request) -> str:
         if "Oslo" in request.last:
             raise axe_nb.ProviderError("server", "out of order")
         return "Rome: a fine town 🏛"
 
-    axe_nb.define(
-        Agent(name="lead", model="script/lead", system_prompt="You lead.", sub_agents=("guide",))
-    )
-    axe_nb.define(Agent(name="guide", model="script/guide"))
+    axe_nb.define(lead(ask("guide", "Rome"), ask("guide", "Oslo")).but(system_prompt="You lead."))
+    axe_nb.define(agent("guide", guide))
 
 
 def define_echo(text: str = "You said: {last}") -> None:
@@ -306,11 +296,11 @@ def run_chain(protocol: Protocol, *, streams: bool) -> RunResult:
         if request.turn < TURNS:
             yield call("look", what=f"turn {request.turn}")
 
-    agent = Agent(
+    one = Agent(
         name="chain", model=f"{provider_of(protocol)}/chain", system_prompt=TEXT, tools=("look",)
     )
     with script_server(protocol):
-        return axe_nb.run(agent, "Go", stream=streams)
+        return axe_nb.run(one, "Go", stream=streams)
 
 
 def count_text(result: RunResult) -> int:
@@ -369,9 +359,9 @@ def test_short_streams_take_less_than_twice_their_texts(protocol: Protocol, kept
         if request.turn < 12:
             yield call("look", what=str(request.turn))
 
-    agent = Agent(name="talker", model=f"{provider_of(protocol)}/talker", tools=("look",))
+    talkative = Agent(name="talker", model=f"{provider_of(protocol)}/talker", tools=("look",))
     with script_server(protocol):
-        result = axe_nb.run(agent, "Talk", stream=True)
+        result = axe_nb.run(talkative, "Talk", stream=True)
     assert axe_nb.load(1).to_dict(full=True) == result.to_dict(full=True)
     assert sum(map(len, read_rows(kept, 1))) < 2 * count_text(result)
 
@@ -389,11 +379,11 @@ def test_what_a_model_thought_is_in_a_cassette_a_file_and_the_history(
         yield Delta(SAID, "reasoning")
         yield "Three."
 
-    agent = Agent("a", f"{provider_of(protocol)}/thinker")
+    one = Agent("a", f"{provider_of(protocol)}/thinker")
     with script_server(protocol), axe_nb.cassette(tmp_path / "c.axe", mode="record"):
-        ran = axe_nb.run(agent, "How many?", stream=stream, display=False)
+        ran = axe_nb.run(one, "How many?", stream=stream, display=False)
     with axe_nb.cassette(tmp_path / "c.axe", mode="replay"):
-        again = axe_nb.run(agent, "How many?", display=False)
+        again = axe_nb.run(one, "How many?", display=False)
     ran.save(tmp_path / "r.axe")
     for result in (ran, again, axe_nb.load(tmp_path / "r.axe"), axe_nb.load(1)):
         assert [one.response and one.response.reasoning for one in result.exchanges] == [SAID]

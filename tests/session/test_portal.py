@@ -20,7 +20,7 @@ import pytest
 from axe_nb import Request, RunResult
 from axe_nb.events import Event, TextDelta
 from axe_nb.session.drive import NullView, drive
-from axe_nb.session.portal import Portal, run_and_wait
+from axe_nb.session.portal import run_and_wait
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session
 from tests.engine.in_process import agent
@@ -165,35 +165,6 @@ def test_nothing_that_work_raises_ends_the_loop(kind: type[BaseException]) -> No
         run_and_wait(exits())
     thread.join(5)
     assert results == ["unharmed"]
-
-
-def test_closing_stops_what_runs_and_the_next_use_begins_anew() -> None:
-    own = Portal()
-    stopped, begun = threading.Event(), threading.Event()
-
-    async def generator() -> Any:
-        try:
-            yield
-        finally:
-            stopped.set()
-
-    async def work() -> None:
-        async for _ in generator():
-            begun.set()
-            await asyncio.sleep(30)
-
-    running = own.begin(work())[0]
-    assert begun.wait(30)
-    own.close()
-    assert stopped.is_set()
-    assert running.cancelled()
-
-    async def again() -> str:
-        return "again"
-
-    assert own.begin(again())[0].result(30) == "again"
-    own.close()
-    own.close()
 
 
 LEFT = """

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 import axe_nb
-from axe_nb import Agent, Request, call
+from axe_nb import Agent, call
 from axe_nb.events import RunFinished
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.portal import portal
@@ -34,11 +34,8 @@ LONG = 8.0
 """Seconds that a tool blocks; what is asserted is that nobody waits for it."""
 
 
-def boss(*tools: str) -> Agent:
-    def model(request: Request) -> Any:
-        return call(tools[0]) if request.turn == 1 else "done"
-
-    return agent("boss", model, tools=tools)
+def boss(tool: str) -> Agent:
+    return agent("boss", lambda r: call(tool) if r.turn == 1 else "done", tools=(tool,))
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,8 @@ import pytest
 import axe_nb
 from axe_nb import ConfigError, Request, RunResult, Step, call
 from axe_nb.engine.person import Decision, Question
-from axe_nb.events import PersonAnswered, PersonAsked
+from axe_nb.events import Event, PersonAnswered, PersonAsked, RunFinished
+from axe_nb.session.drive import Approver, NullView, drive
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session
@@ -86,7 +88,7 @@ def parallel(*, parallel: bool = True) -> Stage:
 
 
 def test_steps_of_children_at_once_come_one_at_a_time_while_others_go_on() -> None:
-    open_now, most, went_on = 0, 0, []
+    open_now, most = 0, 0
 
     async def decide(step: Step) -> None:
         nonlocal open_now, most
@@ -94,7 +96,6 @@ def test_steps_of_children_at_once_come_one_at_a_time_while_others_go_on() -> No
         most = max(open_now, most)
         if step.run == "0.1":
             await waiting.wait()
-        went_on.append(step.run)
         open_now -= 1
 
     made = parallel()
@@ -105,9 +106,7 @@ def test_steps_of_children_at_once_come_one_at_a_time_while_others_go_on() -> No
         return "done"
 
     axe_nb.script("c1")(model)
-    result = made.play(step=decide, break_at="agent:c0", tools=(MEASURE, "measure"))
-    assert result.ok
-    assert set(went_on) == {"0.1"}
+    assert made.play(step=decide, break_at="agent:c0", tools=(MEASURE, "measure")).ok
     assert parallel().play(step=decide, tools=(MEASURE, "measure")).ok
     assert most == 1
 
@@ -227,3 +226,61 @@ def test_an_interrupt_while_a_step_is_open_cancels_the_run() -> None:
         return handle.finished
 
     assert getattr(asyncio.run(work()), "status", "") == "cancelled"
+
+
+class Seen(NullView):
+    """A view that notes who waits, and when the other child has ended."""
+
+    def __init__(self, *, is_live: bool) -> None:
+        self.is_live = is_live
+        self.other_ended = threading.Event()
+        self.asked: list[str] = []
+        self.threads: set[threading.Thread] = set()
+
+    def event(self, event: Event) -> None:
+        self.threads.add(threading.current_thread())
+        if isinstance(event, PersonAsked):
+            self.asked.append(event.run)
+        if isinstance(event, RunFinished) and event.run == "0.2":
+            self.other_ended.set()
+
+
+def step(view: Seen, seconds: float) -> list[bool]:
+    """Steps through the first of two children; whether the end of the other was shown meanwhile."""
+    shown: list[bool] = []
+    may_end = threading.Event()
+
+    def answer(question: Question) -> Decision:
+        may_end.set()
+        shown.append(view.other_ended.wait(seconds))
+        return Decision("go")
+
+    def other(_: object) -> str:
+        may_end.wait(20)
+        return "done"
+
+    made = stage(lead(ask("first"), ask("other")), agent("first", "x"), agent("other", other))
+    overrides = Overrides(step=True, break_at=("agent:first",))
+    handle = made.session.start(RunRequest(agent="lead", prompt="go", overrides=overrides))
+    assert drive(handle, view, Approver(answer)).ok
+    assert view.asked == ["0.1"]
+    return shown
+
+
+def test_a_live_view_goes_on_while_the_prompt_is_open_and_a_terminal_is_left_alone() -> None:
+    live, terminal = Seen(is_live=True), Seen(is_live=False)
+    assert step(live, 20) == [True]
+    assert len(live.threads) == 2
+    assert step(terminal, 0.3) == [False]
+    assert terminal.threads == {threading.current_thread()}
+
+
+def test_a_view_that_fails_meanwhile_ends_the_run() -> None:
+    class Broken(Seen):
+        def event(self, event: Event) -> None:
+            super().event(event)
+            if self.other_ended.is_set():
+                raise LookupError("broken view")
+
+    with pytest.raises(LookupError, match="broken view"):
+        step(Broken(is_live=True), 20)
