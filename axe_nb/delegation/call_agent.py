@@ -17,11 +17,7 @@ MAX_DESCRIPTION = 300
 
 
 def tool(agents: Sequence[str], describe: Describe = lambda _: "") -> Tool:
-    """Returns the tool for an agent that may call `agents`, which may be empty (A-6.4).
-
-    Args:
-        describe: name -> description of that agent; empty = it has none.
-    """
+    """Returns the tool for an agent that may call `agents`, which may be empty (A-6.4)."""
     names = ", ".join(agents)
     described = {name: one_line(describe(name), MAX_DESCRIPTION) for name in agents}
     lines = [f"\n- {name}: {about}" for name, about in described.items() if about]

@@ -51,47 +51,89 @@ def rule(agent: str, turn: int, text: str = "", **call: Any) -> str:
     return "\n".join(lines) + "\n"
 
 
-@pytest.mark.req("X-42", "X-21", "X-20", "X-1")
-def test_1_basic_a_labelled_subagent_researches_and_its_summary_is_used(sources: Path) -> None:
-    rules = (
+SCENARIOS: dict[str, tuple[str, str, str, list[list[str]], str]] = {
+    "basic": (
+        'Use a subagent to research async. Label it "async_research".',
         rule("lead", 1, tool="subagent", label="async_research",
              task_prompt="Research async functions in src",
              summary_prompt="Summarize your findings concisely")
         + rule("lead", 2, "As found: {results}")
         + rule("async_research", 1, tool="grep", pattern="async fn", path="src")
         + rule("async_research", 2, "The matches are: {results}")
-        + rule("async_research", 3, "Two files hold async functions.")
-    )  # fmt: skip
-    result = run(sources, rules, 'Use a subagent to research async. Label it "async_research".')
-    assert result.text == "As found: Two files hold async functions."
-    child = result.children[0]
-    assert child.agent == "async_research"
-    assert "src/main.rs" in texts(child)[0]
-    assert child.metadata["completion_status"] == "complete"
-
-
-@pytest.mark.req("X-42", "X-13")
-def test_2_filter_a_subagent_with_grep_alone_finds_what_it_is_to_find(sources: Path) -> None:
-    rules = (
+        + rule("async_research", 3, "Two files hold async functions."),
+        "As found: Two files hold async functions.",
+        [["src/main.rs"]], "complete",
+    ),
+    "filter": (
+        "Use a subagent with ONLY the grep tool",
         rule("lead", 1, tool="subagent", label="grepper", task_prompt="Search src",
              allowed_tools=["grep"])
         + rule("lead", 2, "{results}")
         + rule("grepper", 1, tool="grep", pattern="async fn", path="src")
         + rule("grepper", 2, tool="read_file", path="src/main.rs")
         + rule("grepper", 3, "done")
-        + rule("grepper", 4, "main.rs and net.rs")
-    )  # fmt: skip
-    result = run(sources, rules, "Use a subagent with ONLY the grep tool")
-    found, refused = texts(result.children[0]), texts(result.children[0], 1)
-    assert "src/main.rs" in found[0]
-    assert "src/net.rs" in found[0]
-    assert "notes.rs" not in found[0]
-    assert refused == ['Unknown tool: "read_file"'], "what was filtered out is not there"
-    assert result.text == "main.rs and net.rs"
+        + rule("grepper", 4, "main.rs and net.rs"),
+        "main.rs and net.rs",
+        [["src/main.rs", "src/net.rs"], ['Unknown tool: "read_file"']], "complete",
+    ),
+    "summary": (
+        "Use a subagent to analyze errors in logs, as bullet points",
+        rule("lead", 1, tool="subagent", label="analyst", task_prompt="Analyze the errors in logs",
+             summary_prompt="Summarize as bullet points")
+        + rule("lead", 2, "{results}")
+        + rule("analyst", 1, tool="grep", pattern="ERROR", path="logs")
+        + rule("analyst", 2, "There are two errors, and it is a long story.")
+        + '[[rule]]\nwhen = "^Summarize as bullet points$"\n'
+        + 'text = "- timeout on /login\\n- disk full"\n',
+        "- timeout on /login\n- disk full",
+        [["disk full"]], "complete",
+    ),
+    "recovery": (
+        "Find the configuration",
+        rule("lead", 1, tool="subagent", label="find_config", max_turns=5,
+             task_prompt="Find and read config.yaml",
+             allowed_tools=["file_ops_readonly", "grep"])
+        + rule("lead", 2, "{results}")
+        + rule("find_config", 1, tool="read_file", path="config.yaml")
+        + '[[rule]]\nwhen = { agent = "find_config", turn = 2, last = "^Error: " }\n'
+        + 'calls = [{ tool = "grep", arguments = { pattern = "port", glob = "*.yaml" } }]\n'
+        + rule("find_config", 3, tool="read_file", path="config/config.yaml")
+        + rule("find_config", 4, "Read it: {results}")
+        + rule("find_config", 5, "Found config at config/config.yaml: port 8080"),
+        "Found config at config/config.yaml: port 8080",
+        [["Error: ", "config.yaml"], ["config/config.yaml"], ["port: 8080"]], "complete",
+    ),
+    "partial": (
+        "Use a subagent with max_turns=2 to analyze all Rust files",
+        rule("lead", 1, tool="subagent", label="analyst", max_turns=2,
+             task_prompt="Analyze all Rust files")
+        + rule("lead", 2, "{results}")
+        + rule("analyst", 1, tool="read_file", path="src/main.rs")
+        + rule("analyst", 2, tool="read_file", path="src/net.rs")
+        + rule("analyst", 3, "Only main.rs was read so far."),
+        "Only main.rs was read so far.",
+        [["net::serve()"]], "incomplete",
+    ),
+}  # fmt: skip
+"""Name → the prompt, the rules, the answer, what the child's calls came to, and its status."""
+
+
+@pytest.mark.req("X-42", "X-1", "X-13", "X-20", "X-21", "X-22", "X-24", "X-30", "X-37", "X-44")
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_subagent_works_on_real_files_and_its_summary_is_used(sources: Path, name: str) -> None:
+    prompt, rules, answer, hears, status = SCENARIOS[name]
+    result = run(sources, rules, prompt)
+    assert result.text == answer
+    assert not heard(result)[0].is_error
+    [child] = result.children
+    assert child.metadata["completion_status"] == status
+    for turn, parts in enumerate(hears):
+        [came] = texts(child, turn)
+        assert all(part in came for part in parts)
 
 
 @pytest.mark.req("X-42", "X-6", "X-17", "X-28")
-def test_3_recursion_ends_with_a_graceful_error(sources: Path) -> None:
+def test_recursion_ends_with_a_graceful_error(sources: Path) -> None:
     rules = "".join(
         rule(name, 1, tool="subagent", label="sub", task_prompt="Create one more")
         for name in ("lead", "sub")
@@ -102,69 +144,6 @@ def test_3_recursion_ends_with_a_graceful_error(sources: Path) -> None:
     assert len(chain) == 4
     assert told(chain[-1]).startswith("Error: Maximum subagent recursion depth (3) exceeded")
     assert result.ok
-
-
-@pytest.mark.req("X-42", "X-21")
-def test_4_summary_the_wanted_form_is_asked_for_and_kept(sources: Path) -> None:
-    rules = (
-        rule("lead", 1, tool="subagent", label="analyst", task_prompt="Analyze the errors in logs",
-             summary_prompt="Summarize as bullet points")
-        + rule("lead", 2, "{results}")
-        + rule("analyst", 1, tool="grep", pattern="ERROR", path="logs")
-        + rule("analyst", 2, "There are two errors, and it is a long story.")
-        + '[[rule]]\nwhen = "^Summarize as bullet points$"\n'
-        + 'text = "- timeout on /login\\n- disk full"\n'
-    )  # fmt: skip
-    result = run(sources, rules, "Use a subagent to analyze errors in logs, as bullet points")
-    assert result.text == "- timeout on /login\n- disk full"
-    assert "disk full" in texts(result.children[0])[0]
-
-
-@pytest.mark.req("X-42", "X-44", "X-30", "X-37", "X-22")
-def test_5_recovery_a_failed_read_is_heard_and_another_way_is_found(sources: Path) -> None:
-    rules = (
-        rule("lead", 1, tool="subagent", label="find_config", max_turns=5,
-             task_prompt="Find and read config.yaml",
-             allowed_tools=["file_ops_readonly", "grep"])
-        + rule("lead", 2, "{results}")
-        + rule("find_config", 1, tool="read_file", path="config.yaml")
-        + '[[rule]]\nwhen = { agent = "find_config", turn = 2, last = "^Error: " }\n'
-        + 'calls = [{ tool = "grep", arguments = { pattern = "port", glob = "*.yaml" } }]\n'
-        + rule("find_config", 3, tool="read_file", path="config/config.yaml")
-        + rule("find_config", 4, "Read it: {results}")
-        + rule("find_config", 5, "Found config at config/config.yaml: port 8080")
-    )  # fmt: skip
-    result = run(sources, rules, "Find the configuration")
-    child = result.children[0]
-    missing, search, read = (heard(child, turn)[0] for turn in range(3))
-    assert missing.is_error
-    assert "config.yaml" in missing.content
-    assert not search.is_error
-    assert "config/config.yaml" in search.content
-    assert "port: 8080" in read.content
-    assert child.metadata["completion_status"] == "complete"
-    assert child.metadata["turns_used"] == "4"
-    assert child.files_read == ("config/config.yaml",)
-    assert result.text == "Found config at config/config.yaml: port 8080"
-    assert not heard(result)[0].is_error
-
-
-@pytest.mark.req("X-42", "X-23", "X-24", "D-17")
-def test_6_partial_two_turns_are_not_enough_and_what_was_found_is_told(sources: Path) -> None:
-    rules = (
-        rule("lead", 1, tool="subagent", label="analyst", max_turns=2,
-             task_prompt="Analyze all Rust files")
-        + rule("lead", 2, "{results}")
-        + rule("analyst", 1, tool="read_file", path="src/main.rs")
-        + rule("analyst", 2, tool="read_file", path="src/net.rs")
-        + rule("analyst", 3, "Only main.rs was read so far.")
-    )  # fmt: skip
-    result = run(sources, rules, "Use a subagent with max_turns=2 to analyze all Rust files")
-    child = result.children[0]
-    assert child.metadata["completion_status"] == "incomplete"
-    assert child.files_read == ("src/main.rs",)
-    assert result.text == "Only main.rs was read so far."
-    assert not heard(result)[0].is_error
 
 
 @pytest.mark.req("O-24", "O-43", "D-6")
