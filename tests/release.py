@@ -46,7 +46,7 @@ EXTRAS = {
     "images": """
         import struct, zlib
         from axe_nb.pictures.picture import Picture
-        from axe_nb.pictures.scaled import fit
+        from axe_nb.pictures.picture import fit
         def chunk(kind, data):
             check = struct.pack(">I", zlib.crc32(kind + data))
             return struct.pack(">I", len(data)) + kind + data + check

@@ -17,7 +17,7 @@ from axe_nb import Agent, ConfigError, run, script
 from axe_nb.providers.prices import make_price_error
 from axe_nb.testing.check import load
 from axe_nb.pictures.picture import Picture
-from axe_nb.pictures.scaled import fit
+from axe_nb.pictures.picture import fit
 from tests.pictures.samples import png
 
 @script("a")

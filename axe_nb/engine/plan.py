@@ -30,8 +30,7 @@ from axe_nb.engine.toolbox import Toolset, find_tools
 from axe_nb.errors import ConfigError
 from axe_nb.mcp_servers.servers import ServerTools, find_servers
 from axe_nb.messages import Message, ToolSpec
-from axe_nb.pictures.picture import Illustrated, Picture, format_bytes
-from axe_nb.pictures.scaled import fit
+from axe_nb.pictures.picture import Illustrated, Picture, fit, format_bytes
 from axe_nb.providers.prices import make_price_error
 from axe_nb.providers.protocol import Provider
 from axe_nb.providers.server_tools import make_entry

@@ -16,7 +16,7 @@ from IPython.display import display
 from axe_nb.agents.agent import find_agent_file, init_agent
 from axe_nb.agents.files import read_real_text, reason
 from axe_nb.agents.trust import check_link
-from axe_nb.agents.user_config import Config, format_path_or_name, load_env
+from axe_nb.agents.user_config import Config, format_path_or_name, is_test, load_env
 from axe_nb.api import load
 from axe_nb.cell_display.display import can_ask, describe_display
 from axe_nb.commands import actions
@@ -36,7 +36,6 @@ from axe_nb.notebook.option_line import read_words
 from axe_nb.notebook.run_cell import find_place, find_result, find_tree, run_cell
 from axe_nb.pictures.picture import Illustrated
 from axe_nb.recording.cassette import Cassette
-from axe_nb.recording.modes import is_test
 from axe_nb.results import NO_AGENT, RunResult
 from axe_nb.session.session import Spent, session
 from axe_nb.session.undo import undo

@@ -2,7 +2,8 @@
 
 Names and declared types may lie, so that format and size are read from the bytes alone. A mark in a
 text is the place of a picture; one that somebody else has written moves a picture at most. Pictures
-are found among values without importing the libraries that made them.
+are found among values without importing the libraries that made them. Pillow, if it is installed,
+makes them smaller.
 """
 
 from __future__ import annotations
@@ -12,9 +13,13 @@ import hashlib
 import io
 import os
 import sys
+import warnings
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
+from math import sqrt
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -323,3 +328,106 @@ def split_prompt(prompt: object) -> Illustrated:
                 hint="pass text, bytes, a pathlib.Path, a figure or an image",
             )
     return join_parts(parts, "\n\n")
+
+
+INSTALL = "pip install 'axe-nb[images]'"
+
+MAX_SIDE = 8000
+"""Maximum pixels of a side that servers accept."""
+
+THUMBNAIL = 96
+"""Height of a thumbnail in CSS pixels."""
+
+SMALL = 20_000
+"""Maximum bytes of a picture that is its own thumbnail."""
+
+ROOM, PIXELS_PER_BYTE = 250_000, 1000
+"""Bytes available for the thumbnails of one page; pixels to unpack per available byte, as even a
+tiny picture may take a second."""
+
+
+def fit(picture: Picture, limit: int) -> Picture:
+    """Returns the picture, scaled down to at most `limit` bytes (0 = any) and a server's pixels.
+
+    Raises NoPicture if it cannot be scaled down.
+    """
+    longest = max(picture.width, picture.height)
+    if longest <= MAX_SIDE and not 0 < limit < picture.size:
+        return picture
+    most = f"{MAX_SIDE} pixels on a side" if longest > MAX_SIDE else format_bytes(limit)
+    kind = "document" if picture.is_document else "picture"
+    what = f"the {kind} ({picture.shown}) is too large: at most {most}"
+    if picture.is_document:
+        raise NoPicture(what, hint="send fewer pages, or raise limits.max_picture_bytes")
+    if find_spec("PIL") is None:
+        raise NoPicture(what, hint=f"make it smaller, or have it scaled down: {INSTALL}")
+    share = sqrt(limit / picture.size) if limit else 1.0
+    side = int(min(MAX_SIDE, longest, longest * share))
+    while side >= THUMBNAIL:
+        data = _resize(picture, (side, side), "JPEG" if picture.format == "JPEG" else "PNG")
+        if data is None:
+            raise NoPicture(f"{what}; it cannot be unpacked", hint="convert it to PNG or JPEG")
+        picture = Picture(data)  # the next copy is made of this one, which takes less time
+        if not limit or picture.size <= limit:
+            return picture
+        side = int(side * 0.8)
+    raise NoPicture(what, hint="make it smaller")
+
+
+class Thumbnails:
+    """The thumbnails of one page, as many as fit into its room and time."""
+
+    def __init__(self) -> None:
+        self._room = ROOM
+        self._urls: dict[str, str] = {}
+        """Digest → data URL; empty if there was no room."""
+
+    def __contains__(self, picture: Picture) -> bool:
+        return picture.digest in self._urls
+
+    def find(self, picture: Picture) -> str:
+        """Returns a small copy as a data URL; empty if there is none, or no room for it."""
+        if picture not in self:
+            effort = picture.width * picture.height // PIXELS_PER_BYTE
+            url = make_thumbnail(picture) if effort <= self._room else ""
+            if len(url) > self._room:
+                url = ""
+            else:
+                self._room -= max(len(url), effort)
+            self._urls[picture.digest] = url
+        return self._urls[picture.digest]
+
+
+def make_thumbnail(picture: Picture) -> str:
+    """Returns a small copy as a data URL; empty if there is none."""
+    if picture.is_document:
+        return ""
+    if picture.size > SMALL // 4 and find_spec("PIL"):
+        height = 2 * THUMBNAIL  # good screens have two pixels for one of CSS
+        data = _resize(picture, (4 * height, height), "WEBP")
+        if data is not None and len(data) < min(picture.size, SMALL):
+            return Picture(data).url
+    is_light = picture.width * picture.height <= 4_000_000  # for the browser to unpack
+    return picture.url if picture.size <= SMALL and is_light else ""
+
+
+def _resize(picture: Picture, box: tuple[int, int], format: str) -> bytes | None:
+    """Returns a copy that fits into the box; None if the picture cannot be unpacked."""
+    file = io.BytesIO()
+    try:
+        image: Any = import_module("PIL.Image")
+        turned: Any = import_module("PIL.ImageOps").exif_transpose
+        with (
+            warnings.catch_warnings(action="ignore"),
+            image.open(io.BytesIO(picture.data), formats=(picture.format.upper(),)) as opened,
+        ):
+            opened.draft("RGB", box)
+            small = turned(opened)
+            small.thumbnail(box)
+            is_plain = format == "JPEG" or small.mode not in ("RGB", "RGBA", "L", "LA")
+            clear = "A" in small.getbands() or "transparency" in small.info
+            mode = "RGBA" if clear and format != "JPEG" else "RGB"
+            (small.convert(mode) if is_plain else small).save(file, format, quality=80)
+    except Exception:  # a damaged picture has many ways to fail
+        return None
+    return file.getvalue()

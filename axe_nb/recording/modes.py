@@ -9,6 +9,7 @@ import os
 import sys
 from typing import Literal, get_args
 
+from axe_nb.agents.user_config import is_test
 from axe_nb.errors import ConfigError
 from axe_nb.text import quote
 
@@ -18,15 +19,6 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 
 MODE = "AXE_CASSETTE_MODE"
 """Environment variable with the mode of cassettes that are opened without one."""
-
-
-TEST_VARIABLES = {"PYTEST_VERSION", "PYTEST_CURRENT_TEST", "AXE_NB_TEST"}
-"""Environment variables of tests; the last one is that of `axe-nb freeze` and `axe-nb check`."""
-
-
-def is_test() -> bool:
-    """True if this process belongs to a test run, as its environment says (D-68)."""
-    return not TEST_VARIABLES.isdisjoint(os.environ)
 
 
 def find_mode(given: Mode | None, *, can_ask: bool) -> Mode:

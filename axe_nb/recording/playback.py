@@ -20,6 +20,7 @@ from itertools import count, takewhile
 from typing import Any, Literal
 
 from axe_nb.agents.trust import VARIABLE, load_trusted, remember_trust, trusts_all
+from axe_nb.agents.user_config import is_test
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.records import from_json, to_json
 from axe_nb.engine.person import ApprovalRequest, Decision, Question, Step, make_decided
@@ -50,7 +51,7 @@ from axe_nb.recording.cassette import (
     has_failed,
     list_failed,
 )
-from axe_nb.recording.modes import Mode, is_test
+from axe_nb.recording.modes import Mode
 from axe_nb.recording.same_request import (
     Describer,
     Description,

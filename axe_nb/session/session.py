@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from axe_nb.agents.agent import DEFAULTS, DEFINED, Agent, check_agents_dir
 from axe_nb.agents.names import check_name
 from axe_nb.agents.prompt import find_workdir
-from axe_nb.agents.user_config import Config
+from axe_nb.agents.user_config import Config, is_test
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.limits import Budget, Clock, InFlight, UsageMeter
 from axe_nb.engine.make_provider import Needed, provider_for
@@ -34,7 +34,6 @@ from axe_nb.messages.exchanges import ASKED_NOW
 from axe_nb.providers.prices import Prices
 from axe_nb.providers.protocol import Provider
 from axe_nb.recording.history_recorder import begin_recorder
-from axe_nb.recording.modes import is_test
 from axe_nb.results import RunResult
 from axe_nb.scripting.rules import ScriptFunction, functions
 from axe_nb.session.prompts import describe

@@ -16,7 +16,7 @@ from itertools import groupby
 
 from axe_nb.events import PersonAsked
 from axe_nb.messages import Page
-from axe_nb.pictures.scaled import THUMBNAIL, Thumbnails
+from axe_nb.pictures.picture import THUMBNAIL, Thumbnails
 from axe_nb.results import RunResult
 from axe_nb.text import clean, one_line, plural
 from axe_nb.views.appearance import (

@@ -13,15 +13,17 @@ from axe_nb.conversion.interpolation import prompt_of
 from axe_nb.errors import ConfigError
 from axe_nb.pictures.picture import (
     MAX_PIXELS,
+    SMALL,
     NoPicture,
     Picture,
     find_parts,
     find_picture,
+    fit,
     join_parts,
+    make_thumbnail,
     split_parts,
     split_prompt,
 )
-from axe_nb.pictures.scaled import SMALL, fit, make_thumbnail
 from tests.pictures.samples import (
     FIRST,
     GIF,
