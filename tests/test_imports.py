@@ -31,25 +31,19 @@ def test_other_libraries_find_the_modules_of_the_current_folder(tmp_path: Path, 
     assert done.stdout.startswith("found <"), done.stderr
 
 
-def test_importing_it_changes_nothing_of_how_modules_are_found(tmp_path: Path) -> None:
+def test_importing_it_changes_nothing_of_how_modules_are_found_and_loads_no_prices(
+    tmp_path: Path,
+) -> None:
     code = (
-        "import sys; before = list(sys.meta_path), list(sys.path), list(sys.path_hooks)\n"
+        "import os, sys; before = list(sys.meta_path), list(sys.path), list(sys.path_hooks)\n"
         "import axe_nb; axe_nb.script('a')(lambda request: 'done')\n"
-        "print(axe_nb.run(None, 'go', model='script/a').text)\n"
-        "print(before == (sys.meta_path, sys.path, sys.path_hooks))"
-    )
-    assert run_python(tmp_path, "-c", code).stdout.split() == ["done", "True"]
-
-
-def test_a_run_whose_server_has_no_price_loads_no_table_of_prices(tmp_path: Path) -> None:
-    code = (
-        "import os, sys, axe_nb; axe_nb.script('a')(lambda request: 'done')\n"
         "with axe_nb.script_server('openai') as server:\n"
         "    os.environ['AXE_OPENAI_BASE_URL'] = server.base_url\n"
         "    print(axe_nb.run(None, 'go', model='openai/a').text)\n"
+        "print(before == (sys.meta_path, sys.path, sys.path_hooks))\n"
         "print({'genai_prices', 'pydantic'} & {*sys.modules})"
     )
-    assert run_python(tmp_path, "-c", code).stdout.split() == ["done", "set()"]
+    assert run_python(tmp_path, "-c", code).stdout.split() == ["done", "True", "set()"]
 
 
 PLANTED = ("stringprep", "httpx", "idna", "regex", "argparse", "json", "sqlite3", "tomllib", "uuid")

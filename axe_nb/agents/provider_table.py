@@ -282,10 +282,11 @@ def describe_provider(name: str, table: Mapping[str, Any]) -> ProviderInfo | Non
 
 
 def is_address(url: str) -> bool:
-    """True for a valid URL of HTTP."""
+    """True for a valid URL of HTTP without a fragment."""
     with suppress(ValueError):
         parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        has_host = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        return has_host and not parts.fragment and url.isprintable() and " " not in url
     return False
 
 

@@ -18,11 +18,13 @@ from typing import Any
 from axe_nb.agents.agent_tables import KEY, McpServer, Retry, parse_server
 from axe_nb.agents.files import display_path, expand_home, read_text, reason
 from axe_nb.agents.provider_table import (
+    NO_ADDRESS,
     PROVIDERS,
     KeyCommand,
     ProviderInfo,
     check_table,
     describe_provider,
+    is_address,
 )
 from axe_nb.conversion.toml_tables import (
     Source,
@@ -350,12 +352,12 @@ class Config:
         """Returns the URL of the provider's server; errors omit it, as it may be a key."""
         info = self.provider(provider)
         url = os.environ.get(info.url_variable, "").strip() or info.base_url
-        address, mark, query = url.partition("?")
-        if not address.startswith(("http://", "https://")):
+        if info.has_server and not is_address(url):
             raise ConfigError(
-                f'base URL of provider "{provider}" must start with http:// or https://',
+                f'base URL of provider "{provider}" {NO_ADDRESS}',
                 hint=f"set {info.url_variable} or base_url in {format_path(config_path())}",
             )
+        address, mark, query = url.partition("?")
         return address.rstrip("/") + mark + query
 
     def first_model(self) -> str:

@@ -95,14 +95,7 @@ async def examine(
     if why := find_reason_against():
         history = Finding("note", "history", f"off: {why}")
     first = [_check_versions(), settings, await in_thread(_check_sandbox), history]
-    ends = []
-    for provider, models in used.items():
-        for model, users in models.items():
-            message, step = tell_end(f"{provider}/{model}", date.today())
-            if message:
-                needed = f"{message}, needed by {_format_agents(users)}"
-                ends.append(Finding("note", f"model {provider}/{model}", needed, step))
-    return [*first, *of_agents, *ends, *(row for rows in of_providers for row in rows), *tried]
+    return [*first, *of_agents, *(row for rows in of_providers for row in rows), *tried]
 
 
 def _check_versions() -> Finding:
@@ -192,28 +185,34 @@ def _check_agents(
 
 
 async def _check_provider(info: ProviderInfo, models: Models, config: Config) -> list[Finding]:
-    """Examines a provider's key and, if the provider is in use, its server."""
+    """Examines a provider's models, its key and, if the provider is in use, its server."""
     name, variable = info.name, info.key_variable
     what, source = f"{name} key", config.key_source(name)
+    found = []
+    for model, agents in models.items():
+        message, step = tell_end(f"{name}/{model}", date.today())
+        if message:
+            needed = f"{message}, needed by {_format_agents(agents)}"
+            found.append(Finding("note", f"model {name}/{model}", needed, step))
     if not source and info.needs_key:
         unset = f"{variable} is not set"
         if not models:
             return [Finding("note", what, f"{unset}; no agent here needs it")]
         users = _format_agents(agent for named in models.values() for agent in named)
         step = f"set {variable}, or api_key under [providers.{name}] in config.toml"
-        return [Finding("wrong", what, f"{unset}, needed by {users}", step)]
+        return [*found, Finding("wrong", what, f"{unset}, needed by {users}", step)]
     try:
         asked = await fill_in_key(server(name, config))
     except (ConfigError, ProviderError) as error:
-        return [make_failed_finding(what, error)]
+        return [*found, make_failed_finding(what if source else f"{name} server", error)]
     if command := asked.info.key_command:
-        key = Finding("right", what, f"printed by {quote(command.name)} ({command.place})")
-    elif source:
-        key = Finding("right", what, f"set ({source})")
+        message = f"printed by {quote(command.name)} ({command.place})"
     else:
-        key = Finding("note", what, f"{variable} is not set; requests are sent without a key")
+        message = f"{variable} is not set; requests are sent without a key"
+        message = f"set ({source})" if source else message
+    found.append(Finding("right" if source else "note", what, message))
     if not (source or models or name not in PROVIDERS):
-        return [key]
+        return found
     what, where = f"{name} server", format_address(asked)
     try:
         names = await list_models(asked)
@@ -221,24 +220,24 @@ async def _check_provider(info: ProviderInfo, models: Models, config: Config) ->
         if error.status in (404, 405, 501):  # 404 may also mean a wrong path
             step = f"if requests fail, check {asked.info.url_setting}"
             message = f"answers at {where}, but does not list its models"
-            return [key, Finding("note", what, message, step)]
+            return [*found, Finding("note", what, message, step)]
         is_refused = error.category == "auth"
         message = f"up at {where}, but it rejects the key" if is_refused else error.detail
         at = "" if without_login(asked.base_url) in message else f" ({where})"
-        return [key, Finding("wrong", what, f"{message}{at}", error.hint or "check its base_url")]
-    findings = [key, Finding("right", what, f"up at {where}, {plural(len(names), 'model')}")]
+        step = error.hint or "check its base_url"
+        return [*found, Finding("wrong", what, f"{message}{at}", step)]
+    found.append(Finding("right", what, f"up at {where}, {plural(len(names), 'model')}"))
     for model, agents in models.items():
         # Ollama adds `:latest`, Gemini `models/`
-        if not {model, f"{model}:latest", f"models/{model}"}.isdisjoint(names):
-            continue
-        step = f"it has {list_some(names, 5)}" if names else "choose another model"
-        if pull := asked.info.pull:
-            step = f"`{pull.format(model=shlex.quote(model))}`"
-        elif near := nearest(model, names):
-            step = f"did you mean {quote(near)}?"
-        message = f"has no {quote(model)}, needed by {_format_agents(agents)}"
-        findings.append(Finding("wrong", what, message, step))
-    return findings
+        if {model, f"{model}:latest", f"models/{model}"}.isdisjoint(names):
+            step = f"it has {list_some(names, 5)}" if names else "choose another model"
+            if pull := asked.info.pull:
+                step = f"`{pull.format(model=shlex.quote(model))}`"
+            elif near := nearest(model, names):
+                step = f"did you mean {quote(near)}?"
+            message = f"has no {quote(model)}, needed by {_format_agents(agents)}"
+            found.append(Finding("wrong", what, message, step))
+    return found
 
 
 async def list_models(server: Server) -> Sequence[str]:

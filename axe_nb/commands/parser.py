@@ -13,7 +13,6 @@ import shutil
 import textwrap
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import partial
 from types import MappingProxyType
 from typing import Any, NoReturn
 
@@ -121,9 +120,18 @@ def parser(command: Command, face: Face) -> Parser:
         about, default, rest = option.help.partition(" (default")
         chosen = f": {', '.join(option.choices)}" if option.choices else ""
         group = known.get(option.group, made) if option.flags else made
+
+        def read(word: str, option: Option = option) -> Any:
+            text = word.replace(DATA, "", 1)  # without the mark of a variable
+            try:
+                return option.read(text)
+            except ValueError:
+                message = f"takes {WANTED[option.read]}, not {quote(text)}"
+                raise argparse.ArgumentTypeError(message) from None
+
         how: dict[str, Any] = {"help": f"{about}{chosen}{default}{rest}".replace("%", "%%")}
         if option.metavar:
-            how |= {"metavar": option.metavar, "type": partial(_read, option)}
+            how |= {"metavar": option.metavar, "type": read}
         if not option.flags:
             nargs = "+" if option.repeated else None if option.required else "?"
             group.add_argument(option.keyword, nargs=nargs, **how)
@@ -137,15 +145,6 @@ def parser(command: Command, face: Face) -> Parser:
     # argparse formats the usage again for intermixed arguments, so the % of `%axe` is escaped
     made.usage = made.format_usage().removeprefix("usage: ").rstrip().replace("%", "%%")
     return made
-
-
-def _read(option: Option, word: str) -> Any:
-    text = word.replace(DATA, "", 1)  # without the mark of a variable
-    try:
-        return option.read(text)
-    except ValueError:
-        message = f"takes {WANTED[option.read]}, not {quote(text)}"
-        raise argparse.ArgumentTypeError(message) from None
 
 
 def list_parser(face: Face, group: str = "") -> Parser:

@@ -9,7 +9,6 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
-from urllib.parse import urlsplit
 
 from axe_nb.agents.files import expand_home
 from axe_nb.agents.provider_table import PROTOCOLS, ProviderInfo
@@ -19,7 +18,6 @@ from axe_nb.messages import Request, Response
 from axe_nb.providers.protocol import OnDelta, Provider, Server
 from axe_nb.scripting.provider import ScriptProvider
 from axe_nb.scripting.rules import Script, ScriptFunction
-from axe_nb.text import quote
 
 Needed: TypeAlias = Literal["key", "provider", "nothing"]
 """The setting that a plan cannot do without: a dry run needs no key, a replay no provider."""
@@ -121,17 +119,6 @@ def provider_for(
 
 def _load_provider(info: ProviderInfo, config: Config, key: str, model: str = "") -> Any:
     url = config.base_url(info.name)
-    try:
-        parts = urlsplit(url)
-        is_whole = bool(parts.hostname) and parts.port != 0 and not parts.fragment
-    except ValueError:
-        is_whole = False
-    if not is_whole or not url.isprintable() or " " in url:
-        raise ConfigError(
-            f"base URL of provider {quote(info.name)} is not a valid URL",
-            hint=f"set {info.url_variable}, or base_url under [providers.{info.name}] in "
-            "config.toml, to something like http://localhost:8000",
-        )
     info = info.choose_api(url, model)
     base_url, info = info.locate(url)
     if any(info.certificates):

@@ -67,36 +67,30 @@ class ResumeFile:
         self.problem = ""
         """The reason that a result could not be appended; empty = all were."""
         try:
-            self._open()
-        except BaseException as error:
+            if self._path.exists() and not self._path.is_file():
+                raise OSError(errno.EINVAL, "it is not a file")
+            self._path.touch(0o600)
+            self._out = self._files.enter_context(self._path.open("ab", buffering=0))
+            self._file = self._files.enter_context(self._path.open("rb"))
+            kind = format_header("runs").encode()
+            first = self._file.readline(1000)
+            if first != kind[: len(first)]:  # else it is ours, or the rest was never written
+                check_header("runs", first.decode("utf-8", "replace"), self._path)
+            else:
+                self._out.write(kind[len(first) :])
+            at = self._file.seek(max(len(first), len(kind)))
+            for line in self._file:
+                start = _START.match(line)
+                self._is_torn = not line.endswith(b"\n")
+                if start and not self._is_torn and start[2].decode() not in NOT_FINISHED:
+                    self._found.setdefault(bytes.fromhex(start[1].decode()), []).append(at)
+                at += len(line)
+            for places in self._found.values():
+                places.reverse()
+        except (OSError, ValueError) as error:
             self.close()
-            if not isinstance(error, OSError | ValueError):
-                raise
             problem = f"cannot open the resume file {self._shown}: {_explain(error)}"
             raise ConfigError(problem) from None
-
-    def _open(self) -> None:
-        """Opens the file, or creates it, and notes where its results are."""
-        if self._path.exists() and not self._path.is_file():
-            raise OSError(errno.EINVAL, "it is not a file")
-        self._path.touch(0o600)
-        self._out = self._files.enter_context(self._path.open("ab", buffering=0))
-        self._file = self._files.enter_context(self._path.open("rb"))
-        kind = format_header("runs").encode()
-        first = self._file.readline(1000)
-        if first != kind[: len(first)]:  # else it is ours, or the rest was never written
-            check_header("runs", first.decode("utf-8", "replace"), self._path)
-        else:
-            self._out.write(kind[len(first) :])
-        at = self._file.seek(max(len(first), len(kind)))
-        for line in self._file:
-            start = _START.match(line)
-            self._is_torn = not line.endswith(b"\n")
-            if start and not self._is_torn and start[2].decode() not in NOT_FINISHED:
-                self._found.setdefault(bytes.fromhex(start[1].decode()), []).append(at)
-            at += len(line)
-        for places in self._found.values():
-            places.reverse()
 
     def __del__(self) -> None:
         self.close()  # of a map that was never begun

@@ -43,22 +43,19 @@ Offers: TypeAlias = tuple[str, list[str]]
 
 
 def list_offers(above: Sequence[str], line: str, cell: str) -> Offers | None:
-    """Returns the offers at the cursor; None if IPython may know better."""
-    if (found := LINE.match(line)) and (found["magic"] == "%axe" or all(map(OTHER.match, above))):
-        return _complete_line(found["magic"], found["rest"])
-    text = "\n".join([*above, line])
-    body = BODY.match(text)
-    return _complete_toml(text[body.end() :], cell[len(text) :]) if body else None
-
-
-def _complete_line(magic: str, line: str) -> Offers | None:
-    """The word at the cursor, and its completions; None for files, which IPython completes."""
-    words = line.split()
-    word = "" if line[-1:].isspace() or not words else words.pop()
+    """Returns the offers at the cursor; None if IPython may know better, as of files."""
+    found = LINE.match(line)
+    if found is None or not (found["magic"] == "%axe" or all(map(OTHER.match, above))):
+        text = "\n".join([*above, line])
+        body = BODY.match(text)
+        return _complete_toml(text[body.end() :], cell[len(text) :]) if body else None
+    words = found["rest"].split()
+    word = "" if found["rest"][-1:].isspace() or not words else words.pop()
     commands = commands_of("line")
     offered: Iterable[str] | None
-    if magic != "%axe":
-        offered = _list_words(commands_of("cell")[magic[2:]].options_of("cell"), words, word)
+    if found["magic"] != "%axe":
+        command = commands_of("cell")[found["magic"].removeprefix("%%")]
+        offered = _list_words(command.options_of("cell"), words, word)
     elif not words:
         offered = commands
     elif words[0] not in commands:

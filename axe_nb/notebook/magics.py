@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.completer import (
     CompletionContext,
@@ -32,16 +32,11 @@ if TYPE_CHECKING:
 
 OPTIONS = ("model", "model_all", "timeout", "retries", "mode", "agents_dir")
 
-F = TypeVar("F", bound=Callable[..., Any])
 
-
-def axe_magic(name: str) -> Callable[[F], F]:
-    """Gives a magic its help page for `%%axe?`, and interrupts of one line.
+def axe_magic(name: str) -> Callable[..., Any]:
+    """Gives a magic (empty = `%axe`) its help page for `%%axe?`, and interrupts of one line.
 
     IPython passes it the option line as typed, and the local variables of the caller.
-
-    Args:
-        name: the cell magic; empty = `%axe`.
     """
 
     def page() -> str:
@@ -51,7 +46,7 @@ def axe_magic(name: str) -> Callable[[F], F]:
         made = parser(commands_of("cell")[name], "cell") if name else list_parser("line")
         return made.format_help().rstrip()
 
-    def mark(function: F) -> F:
+    def mark(function: Callable[..., Any]) -> Any:
         @functools.wraps(function)
         def magic(*words: str, local_ns: Mapping[str, Any] | None = None) -> Any:
             try:
@@ -64,7 +59,7 @@ def axe_magic(name: str) -> Callable[[F], F]:
                 raise interrupted("stopped before anything was sent") from None
 
         magic.getdoc = page  # type: ignore[attr-defined]  # IPython asks for it
-        return cast(F, needs_local_scope(no_var_expand(magic)))
+        return needs_local_scope(no_var_expand(magic))
 
     return mark
 
@@ -84,9 +79,9 @@ class AxeMagics(Magics):
     shell: InteractiveShell
 
     model = Unicode("", help="Model for all runs; empty = each agent's own.").tag(config=True)
-    model_all = Unicode(
-        "", help="Model for every agent of every tree; empty = each agent's own."
-    ).tag(config=True)
+    model_all = Unicode("", help="Model for all agents of all trees; empty = their own.").tag(
+        config=True
+    )
     timeout = Float(
         120.0, allow_none=True, help="Time limit of a run in seconds; 0 or None = no limit."
     ).tag(config=True)
@@ -129,7 +124,7 @@ class AxeMagics(Magics):
 
         return run_cell(self.shell, options, prompt, _print)
 
-    @line_magic("axe")  # type: ignore[arg-type]  # IPython's own gap
+    @line_magic("axe")
     @axe_magic("")
     def axe_line(self, line: str, local_ns: Mapping[str, Any]) -> Any:
         from axe_nb.notebook.line_magic import run_command

@@ -359,25 +359,17 @@ def run_submission(book: Book, path: Path, sandbox: Sandbox, timeout: float) -> 
     if in_time and not begun:
         last = before.decode("utf-8", "replace").rstrip().rpartition("\n")[2]
         raise ValueError(f"its cells did not begin: {last}")
-    outputs = _read_outputs(said, len(cells))
-    for cell, found in zip(cells, outputs, strict=False):
-        cell.outputs = load("nbformat").from_dict(found)
-    stopped = "" if len(outputs) == len(cells) else "the kernel died"
+    try:
+        found = [json.loads(line) for line in said.split(b"\n")[:-1][: len(cells) + 1]]
+        for cell, outputs in zip(cells, found, strict=False):
+            for output in outputs:
+                check_valid(output, "output")
+            cell.outputs = load("nbformat").from_dict(outputs)
+    except Exception:  # of a stranger's data, or of nbformat, which has many classes
+        raise ValueError("it sent outputs that cannot be read") from None
+    if len(found) > len(cells) or not all(isinstance(one, list) for one in found):
+        raise ValueError("it sent outputs that cannot be read")
+    stopped = "" if len(found) == len(cells) else "the kernel died"
     if not in_time:
         stopped = f"it did not finish within {timeout:g} s"
     return HeadlessRun(book=book, stopped=stopped)
-
-
-def _read_outputs(report: bytes, most: int) -> Sequence[Any]:
-    """Returns the outputs of the cells that have run; the last line may not be complete."""
-    lines = report.split(b"\n")[:-1]
-    try:
-        found = [json.loads(line) for line in lines[: most + 1]]
-        for outputs in found:
-            for output in outputs:
-                check_valid(output, "output")
-    except Exception:  # of a stranger's data, or of nbformat, which has many classes
-        raise ValueError("it sent outputs that cannot be read") from None
-    if len(found) > most or not all(isinstance(one, list) for one in found):
-        raise ValueError("it sent outputs that cannot be read")
-    return found

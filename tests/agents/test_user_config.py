@@ -100,7 +100,7 @@ def test_what_is_no_http_address_is_refused_and_not_told(
     with pytest.raises(ConfigError) as caught:
         Config.load().base_url("ollama")
     assert str(caught.value) == (
-        'base URL of provider "ollama" must start with http:// or https://'
+        'base URL of provider "ollama" must be a valid URL that starts with http:// or https://'
     )
     assert "AXE_OLLAMA_BASE_URL" in caught.value.hint
     assert SECRET not in "\n".join(caught.value.lines())

@@ -16,10 +16,9 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import ExitStack
 from functools import cache
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -277,29 +276,6 @@ def test_a_grid_with_a_judge_is_the_same_on_each_executor(executor: Any) -> None
     for one, other in zip(here.runs, there.runs, strict=True):
         judged = [run.judgement and run.judgement.text for run in (one, other)]
         assert (one.reason, judged[0]) == (other.reason, judged[1])
-
-
-@pytest.mark.req("E-4", "E-2")
-@pytest.mark.parametrize("error", [RuntimeError, BrokenExecutor])
-def test_an_executor_that_takes_no_more_jobs_ends_the_map(error: Any, tmp_path: Path) -> None:
-    numbers = count(1)
-
-    class Closing(Executor):
-        def submit(self, function: Any, *args: Any, **kwargs: Any) -> Any:
-            if next(numbers) > 3:
-                raise error("it is shut down")
-            made: Future[Any] = Future()
-            made.set_result(function(*args))
-            return made
-
-    path = tmp_path / "runs.jsonl"
-    endless = (f"p{n}" for n in count())
-    found = axe_nb.map(AGENT, endless, executor=Closing(), concurrency=1, resume=path)
-    statuses = [r.status for r in found]
-    assert statuses == ["completed", "completed", "cancelled"], "one job was the check"
-    assert found.stopped == f"the executor accepts no more jobs: {error.__name__}: it is shut down"
-    again = axe_nb.map(AGENT, [f"p{n}" for n in range(4)], resume=path)
-    assert [r.text for r in again] == ["p0: 4", "p1: 4", "p2: 4", "p3: 4"], "none counts as asked"
 
 
 CODE = """

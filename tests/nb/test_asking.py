@@ -50,8 +50,7 @@ def test_the_person_decides_on_each_call_and_sees_what_it_would_change(
     cells.run("%%axe writer -o r\ngo", live=True, answers=["yes", "no not that one"])
     first, second = cells.asked
     assert 'writer wants to call write_file({"path": "0.txt"' in first
-    assert "-old" in first
-    assert "+new" in first
+    assert "-old\n+new" in first
     assert "[y]es  [n]o  [a]lways for files directly in the workdir  [e]dit" in second
     assert (project / "0.txt").read_text() == "new\n"
     assert not (project / "1.txt").exists()

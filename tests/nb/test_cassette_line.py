@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
 
 import axe_nb
@@ -30,55 +32,58 @@ def break_it(content: str | None) -> None:
         Path("tape.json").write_text(content)
 
 
-@pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN)
-@pytest.mark.parametrize("mode", ["", " --mode replay", " --mode auto", " --mode record"])
-def test_nothing_is_sent_where_the_cassette_cannot_be_opened(
-    project: Path, mode: str, content: str | None
-) -> None:
-    heard: list[axe_nb.Request] = []
+@pytest.fixture
+def heard() -> Iterator[list[axe_nb.Request]]:
+    """The requests to the model of agent `one`, which answers "live"."""
+    requests: list[axe_nb.Request] = []
 
     @axe_nb.script("one")
     def one(request: axe_nb.Request) -> str:
-        heard.append(request)
+        requests.append(request)
         return "live"
 
     axe_nb.define(axe_nb.Agent("one", "openai/one"))
+    yield requests
+    session.use_cassette(None)
+
+
+@pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN)
+@pytest.mark.parametrize("mode", ["", " --mode replay", " --mode auto", " --mode record"])
+def test_nothing_is_sent_where_the_cassette_cannot_be_opened(
+    project: Path, heard: list[axe_nb.Request], mode: str, content: str | None
+) -> None:
     break_it(content)
     shell: Any = None
-    try:
-        with axe_nb.script_server("openai"):
-            for command in (f"cassette tape.json{mode}", f"cassette ./tape.json{mode}"):
-                with pytest.raises(axe_nb.ConfigError, match="cannot read ") as refused:
-                    run_command(shell, command, {}, print)
-                assert str(project) not in "\n".join(refused.value.lines())
-                for ask in (axe_nb.run, axe_nb.map, axe_nb.grid):
-                    prompts: Any = "go" if ask is not axe_nb.map else ["go"]
-                    with pytest.raises(axe_nb.ConfigError) as again:
-                        [*ask("one", prompts, display=False)]  # type: ignore[operator]
-                    assert again.value.lines() == refused.value.lines()
-            assert heard == []
-            run_command(shell, "cassette --off", {}, print)
-            assert axe_nb.run("one", "go").text == "live"
-    finally:
-        session.use_cassette(None)
+    with axe_nb.script_server("openai"):
+        for command in (f"cassette tape.json{mode}", f"cassette ./tape.json{mode}"):
+            with pytest.raises(axe_nb.ConfigError, match="cannot read ") as refused:
+                run_command(shell, command, {}, print)
+            assert str(project) not in "\n".join(refused.value.lines())
+            for ask in (axe_nb.run, axe_nb.map, axe_nb.grid):
+                prompts: Any = "go" if ask is not axe_nb.map else ["go"]
+                with pytest.raises(axe_nb.ConfigError) as again:
+                    [*ask("one", prompts, display=False)]  # type: ignore[operator]
+                assert again.value.lines() == refused.value.lines()
+        assert heard == []
+        run_command(shell, "cassette --off", {}, print)
+        assert axe_nb.run("one", "go").text == "live"
 
 
 @pytest.mark.parametrize("line", ["tape.json --mod replay", '"tape.json'])
-def test_nothing_is_sent_after_a_line_with_a_mistake(project: Path, line: str) -> None:
-    axe_nb.script("one")(lambda request: "asked")
+def test_nothing_is_sent_after_a_line_with_a_mistake(
+    project: Path, heard: list[axe_nb.Request], line: str
+) -> None:
     shell: Any = None
-    try:
-        with pytest.raises(axe_nb.ConfigError) as refused:
-            run_command(shell, f"cassette {line}", {}, print)
-        with pytest.raises(axe_nb.ConfigError) as again:
-            axe_nb.run(None, "go", model="script/one")
-        assert again.value.lines()[0] == refused.value.lines()[0]
-        run_command(shell, "cassette tape.json --mode auto", {}, print)
-        with pytest.raises(axe_nb.ConfigError):
-            run_command(shell, f"cassette {line}", {}, print)
-        assert axe_nb.run(None, "go", model="script/one").text == "asked", "by the one in use"
-    finally:
-        session.use_cassette(None)
+    with pytest.raises(axe_nb.ConfigError) as refused:
+        run_command(shell, f"cassette {line}", {}, print)
+    with pytest.raises(axe_nb.ConfigError) as again:
+        axe_nb.run(None, "go", model="script/one")
+    assert again.value.lines()[0] == refused.value.lines()[0]
+    assert heard == []
+    run_command(shell, "cassette tape.json --mode auto", {}, print)
+    with pytest.raises(axe_nb.ConfigError):
+        run_command(shell, f"cassette {line}", {}, print)
+    assert axe_nb.run(None, "go", model="script/one").text == "live", "by the one in use"
 
 
 NOTEBOOK = [
@@ -90,17 +95,8 @@ NOTEBOOK = [
 
 @pytest.mark.parametrize("command", ["nbval", "check"])
 def test_a_notebook_under_test_sends_nothing_where_its_cassette_is_broken(
-    project: Path, command: str
+    project: Path, heard: list[axe_nb.Request], command: str
 ) -> None:
-    import nbformat
-
-    heard: list[axe_nb.Request] = []
-
-    @axe_nb.script("one")
-    def one(request: axe_nb.Request) -> str:
-        heard.append(request)
-        return "live"
-
     break_it(BROKEN["a merge conflict"])
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in NOTEBOOK])
     nbformat.write(book, "book.ipynb")
