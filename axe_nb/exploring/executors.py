@@ -56,11 +56,6 @@ LOOK = 3.0
 
 CLOSED = "the executor was closed, or no longer responds"
 
-DEATHS = {
-    "BrokenExecutor", "KilledWorker", "EngineError", "CommClosedError", "FutureCancelledError",
-}  # fmt: skip
-"""Classes of exceptions that are raised when a worker dies."""
-
 
 def make_runs(batch: Batch, executor: object, concurrency: int) -> Runs:
     """Returns the runs of a batch, in this process or on an executor."""
@@ -321,9 +316,12 @@ class _Gone(Exception):
 
 def _is_death(error: BaseException | None) -> bool:
     """True if a job was lost because its worker died."""
+    deaths = {
+        "BrokenExecutor", "KilledWorker", "EngineError", "CommClosedError", "FutureCancelledError",
+    }  # fmt: skip
     names = [kind.__name__ for kind in type(error).__mro__]
     names.append(getattr(error, "ename", ""))  # of an engine of ipyparallel
-    return not DEATHS.isdisjoint(names)
+    return not deaths.isdisjoint(names)
 
 
 @dataclass(frozen=True, kw_only=True)
