@@ -92,11 +92,7 @@ class Sandbox:
 
 
 def find_sandbox(setting: str, view: View) -> Sandbox:
-    """Returns the sandbox for `auto`, the strongest that works here, `off` or `docker:IMAGE`.
-
-    Raises ConfigError if the image does not work here, or the only sandbox that works cannot hide
-    the keys in this workdir.
-    """
+    """Returns the sandbox for `auto`, the strongest that works here, `off` or `docker:IMAGE`."""
     if setting == "off" or is_caged:
         return Sandbox(PLAIN, view, is_off=True)
     if setting.startswith("docker:"):

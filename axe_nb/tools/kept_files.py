@@ -145,10 +145,7 @@ def digest(data: bytes) -> str:
 
 
 def read_kept(run: str) -> list[KeptFile] | None:
-    """Returns the files that a run changed, in order of their first write; None if none are kept.
-
-    Raises ConfigError if they cannot be read.
-    """
+    """Returns the files that a run changed, in order; None if none are kept. Raises ConfigError."""
     if not ID.fullmatch(run) or not (folder := _home() / run).is_dir():
         return None
     by_file: dict[tuple[str, str], list[Write]] = {}

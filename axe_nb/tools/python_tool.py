@@ -58,10 +58,7 @@ def tool_of(thing: Tool | Callable[..., Any]) -> Tool:
 
 
 def make_tool(function: Callable[..., Any], effect: Effect, name: str = "") -> Tool:
-    """Creates a tool that checks its arguments and runs the function, in a thread if it is sync.
-
-    Raises ConfigError if it cannot be turned into a tool.
-    """
+    """Creates a tool that checks its arguments and runs the function. Raises ConfigError."""
     if not callable(function):
         raise ConfigError(
             f"{type(function).__name__} is neither a function nor a tool",

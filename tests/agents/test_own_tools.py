@@ -55,11 +55,6 @@ class Town:
         return f"{self.name}: {text}"
 
 
-class Late(Town):
-    async def __call__(self, text: str) -> str:  # type: ignore[override]
-        return f"late {text}"
-
-
 bonn = Town("Bonn")
 
 

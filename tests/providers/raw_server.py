@@ -6,12 +6,14 @@ It runs in threads, so it goes on while a test blocks its event loop.
 from __future__ import annotations
 
 import socket
+import socketserver
 import ssl
 import struct
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
 
 HELLO = b'{"choices": [{"message": {"content": "hello"}, "finish_reason": "stop"}]}'
 SECONDS = 30.0
@@ -93,44 +95,41 @@ class Peer:
         self.sock.close()
 
 
-@dataclass
-class RawServer:
+class RawServer(socketserver.ThreadingTCPServer):
     """The server; every connection is answered by `answer` in a thread, then closed."""
 
-    answer: Callable[[Peer], None]
-    listening: socket.socket
-    context: ssl.SSLContext | None = None
-    requests: list[Request] = field(default_factory=list)
-    heads: list[str] = field(default_factory=list)
-    """What came to a proxy."""
-    asked: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
-    """Released once for each request."""
-    closed: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
-    """Released once for each connection that is over."""
-    connections: int = 0
-    faults: list[BaseException] = field(default_factory=list)
-    """What went wrong in `answer`, other than that the connection broke."""
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 512
+
+    def __init__(self, answer: Callable[[Peer], None], context: ssl.SSLContext | None) -> None:
+        super().__init__(("127.0.0.1", 0), socketserver.BaseRequestHandler)
+        self.answer, self.context = answer, context
+        self.requests: list[Request] = []
+        self.heads: list[str] = []
+        """What came to a proxy."""
+        self.asked = threading.Semaphore(0)
+        """Released once for each request."""
+        self.closed = threading.Semaphore(0)
+        """Released once for each connection that is over."""
+        self.connections = 0
+        self.faults: list[BaseException] = []
+        """What went wrong in `answer`, other than that the connection broke."""
 
     @property
     def port(self) -> int:
-        return int(self.listening.getsockname()[1])
+        return int(self.server_address[1])
 
     @property
     def url(self) -> str:
-        scheme = "https" if self.context else "http"
-        host = "[::1]" if self.listening.family == socket.AF_INET6 else "127.0.0.1"
-        return f"{scheme}://{host}:{self.port}"
+        return f"{'https' if self.context else 'http'}://127.0.0.1:{self.port}"
 
-    def accept(self) -> None:
-        while True:
-            try:
-                sock, _ = self.listening.accept()
-            except OSError:  # the listening socket was closed
-                return
-            number, self.connections = self.connections, self.connections + 1
-            threading.Thread(target=self.serve, args=(sock, number), daemon=True).start()
+    def get_request(self) -> tuple[socket.socket, int]:
+        sock, _ = super().get_request()
+        self.connections += 1
+        return sock, self.connections - 1
 
-    def serve(self, sock: socket.socket, number: int) -> None:
+    def process_request_thread(self, sock: Any, number: Any) -> None:
         try:
             sock.settimeout(SECONDS)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -142,27 +141,20 @@ class RawServer:
         except BaseException as error:
             self.faults.append(error)
         finally:
-            with suppress(OSError):
-                sock.shutdown(socket.SHUT_WR)
-            sock.close()
+            self.shutdown_request(sock)
             self.closed.release()
 
 
 @contextmanager
 def raw_server(
-    answer: Callable[[Peer], None],
-    context: ssl.SSLContext | None = None,
-    family: socket.AddressFamily = socket.AF_INET,
+    answer: Callable[[Peer], None], context: ssl.SSLContext | None = None
 ) -> Iterator[RawServer]:
-    host = "::1" if family == socket.AF_INET6 else "127.0.0.1"
-    with socket.create_server((host, 0), family=family, backlog=512) as listening:
-        server = RawServer(answer, listening, context)
-        threading.Thread(target=server.accept, daemon=True).start()
+    with RawServer(answer, context) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         try:
             yield server
         finally:
-            with suppress(OSError):
-                listening.shutdown(socket.SHUT_RDWR)  # wakes accept()
+            server.shutdown()
     assert server.faults == []
 
 
