@@ -95,10 +95,7 @@ def tool(budget: ChildBudget) -> Tool:
 
 
 async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> ToolOutput:
-    """Returns the child's report block, or an error block; never raises.
-
-    The block notes what the model requested and was ignored (O-42).
-    """
+    """Returns the child's report block, or an error block; never raises (O-42)."""
     if problem := too_deep(ctx):
         return format_failure(problem)
     task, scope = text_argument(arguments, "task"), text_argument(arguments, "scope")
@@ -150,10 +147,7 @@ def job(
     tools: Sequence[str] | None = None,
     more: str = "",
 ) -> Job:
-    """Creates a job for a copy of the caller that knows only its task (O-1, O-18).
-
-    It gets `tools` of the caller; None = all of them.
-    """
+    """Creates a job for a copy of the caller that knows only its task (O-1, O-18)."""
     limits = limits.within(ctx.limits)
     focus = f"Focus on: {scope}" if scope.strip() else ""
     budget = "" if limits.tool_calls is None else f"You can make {limits.tool_calls} tool calls. "
@@ -258,10 +252,7 @@ def copy_of_caller(ctx: ToolContext, name: str, tools: Sequence[str]) -> Agent:
 
 
 def tools_of_caller(ctx: ToolContext, names: Sequence[str], problem: str) -> tuple[str, ...]:
-    """Expands names to tools of the caller; a toolset yields those that the caller has (D-20).
-
-    Raises ToolError if a name matches no tool of the caller; the text is `problem` and the name.
-    """
+    """Expands names to tools of the caller (D-20). Raises ToolError: `problem`, and the name."""
     found: dict[str, None] = {}
     for name in names:
         mine = [tool for tool in builtin.SOURCE.sets.get(name, (name,)) if tool in ctx.tools]

@@ -57,10 +57,7 @@ def tool(config: SubAgentsConfig) -> Tool:
 
 
 async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
-    """Returns the child's summary, cut to the caller's `output_limit`.
-
-    Raises ToolError if the call is invalid, or the child failed (D-7).
-    """
+    """Returns the child's summary, cut at the caller's `output_limit`. Raises ToolError (D-7)."""
     if ctx.depth >= ctx.max_depth:
         raise ToolError(
             f"Maximum subagent recursion depth ({ctx.max_depth}) exceeded. "

@@ -148,10 +148,7 @@ class Connection:
         return self._life.session is not None and not self._life.is_over
 
     async def start(self) -> None:
-        """Starts the server unless it is running, and lists its tools unless they are known.
-
-        Raises ConfigError if it did not start; the message says why, and the hint what to do.
-        """
+        """Starts the server unless it runs, and lists its tools. Raises ConfigError."""
         self._deaths = 0
         async with self._lock:
             if not self.is_running:
@@ -165,11 +162,7 @@ class Connection:
             await self._end()
 
     async def ask(self, question: Callable[[Any], Awaitable[T]]) -> T:
-        """Calls a function with the package's session, and returns its answer.
-
-        A server that has died is started again. Raises ToolError if the server refused the request,
-        or died.
-        """
+        """Asks the package's session; a server that died is started again. Raises ToolError."""
         async with self._lock:
             if not self.is_running:
                 if self._deaths >= MAX_DEATHS:

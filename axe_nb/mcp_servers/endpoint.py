@@ -99,11 +99,7 @@ class Endpoint:
 
     @asynccontextmanager
     async def open(self, lose: Callable[[], object]) -> AsyncIterator[Any]:
-        """Starts the program, or connects to the address; yields the streams of its messages.
-
-        `lose` is called on the event loop when the program, or its output, has ended. Raises
-        ConfigError if a variable that its table names is not set.
-        """
+        """Yields the streams of messages; `lose` is called on the loop when the program ends."""
         server, sandbox, self._program = self._server, self.sandbox, None
         if sandbox is None:
             headers = expand_variables(server.headers, self._name, "headers")
@@ -216,10 +212,7 @@ class Program:
             stream.close()
 
     def read(self, number: int, last: threading.Thread) -> None:
-        """Passes on the server's messages, in a thread beside the one that reads its errors.
-
-        It ends when the server does, or sends too much.
-        """
+        """Passes on the server's messages, in a thread, until it ends or sends too much."""
         import mcp_types
         from mcp.shared.message import SessionMessage
 

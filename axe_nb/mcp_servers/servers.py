@@ -74,10 +74,7 @@ class ServerTools:
 
 
 def find_servers(agent: Agent, settings: Mapping[str, McpServer]) -> Mapping[str, McpServer]:
-    """Returns name → table of the servers of an agent: its own, else those of the settings.
-
-    Raises ConfigError if there is no such server.
-    """
+    """Returns name → table of an agent's servers: its own, else the settings'."""
     found = {}
     for name, own in parse_servers(agent.mcp_servers).items():
         if own is None and name not in settings:
@@ -89,10 +86,7 @@ def find_servers(agent: Agent, settings: Mapping[str, McpServer]) -> Mapping[str
 
 
 def list_resources(agent: Agent) -> list[tuple[str, str, str]]:
-    """Returns (entry, server, URI) of the resources among an agent's `files`.
-
-    Raises ConfigError if one names no server of the agent.
-    """
+    """Returns (entry, server, URI) of the resources among an agent's `files`."""
     found = []
     for entry in agent.files:
         if entry.startswith(RESOURCE):
@@ -128,11 +122,7 @@ class Servers:
         workdir: Path,
         sources: Iterable[Path] = (),
     ) -> ServerTools:
-        """Starts the servers of an agent that are not running; returns their tools and texts.
-
-        Their programs work in `workdir`, a real folder. Raises ConfigError if a server is unknown
-        or did not start, a resource cannot be read, or a permission names no tool of its server.
-        """
+        """Starts the agent's servers in `workdir`, a real folder. Raises ConfigError."""
         tables, resources = find_servers(agent, settings), list_resources(agent)
         if not tables:
             return ServerTools()

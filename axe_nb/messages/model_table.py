@@ -63,6 +63,7 @@ _CLAUDE = re.compile(r"(?:[\w.-]*\banthropic\.)?(claude-[\w.@-]+?)(?:-v\d+(?::\d
 """A name of Anthropic's, as clouds write it."""
 
 
+@cache
 def find_facts(vendor: str, model: str) -> ModelFacts:
     """Returns the facts about a model, or `UNKNOWN`.
 

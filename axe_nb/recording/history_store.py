@@ -29,36 +29,23 @@ VERSION = 3000
 APPLICATION = 0x41584548
 """Marks the file as a history of axe_nb."""
 
+COLUMNS = {
+    "started": "REAL", "agent": "TEXT", "model": "TEXT", "prompt": "TEXT", "status": "TEXT",
+    "runs": "INTEGER", "turns": "INTEGER", "tokens": "INTEGER", "seconds": "REAL",
+    "bytes": "INTEGER", "cost": "REAL",
+}  # fmt: skip
+"""Fields of `Row` in the file → their types."""
+
 SCHEMA = f"""
 CREATE TABLE runs (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    started REAL NOT NULL,
-    agent TEXT NOT NULL,
-    model TEXT NOT NULL,
-    prompt TEXT NOT NULL,
-    status TEXT NOT NULL,
-    runs INTEGER NOT NULL,
-    turns INTEGER NOT NULL,
-    tokens INTEGER NOT NULL,
-    seconds REAL NOT NULL,
-    bytes INTEGER NOT NULL,
-    cost REAL
+    id INTEGER PRIMARY KEY AUTOINCREMENT, {", ".join(map(" ".join, COLUMNS.items()))}
 );
 CREATE INDEX runs_by_agent ON runs (agent);
-CREATE TABLE parts (
-    id INTEGER PRIMARY KEY,
-    run INTEGER NOT NULL,
-    content BLOB NOT NULL
-);
+CREATE TABLE parts (id INTEGER PRIMARY KEY, run INTEGER NOT NULL, content BLOB NOT NULL);
 CREATE INDEX parts_by_run ON parts (run);
 PRAGMA application_id = {APPLICATION};
 PRAGMA user_version = {VERSION}
 """
-
-COLUMNS = (
-    "started", "agent", "model", "prompt", "status", "runs", "turns", "tokens", "seconds", "bytes",
-    "cost",
-)  # fmt: skip
 
 INSERT = f"INSERT INTO runs ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
 

@@ -1,7 +1,4 @@
-"""The strongest level of the sandbox that works here, tried before it is trusted.
-
-Source: D-82.
-"""
+"""The strongest level of the sandbox that works here, tried before it is trusted (D-82)."""
 
 from __future__ import annotations
 
@@ -92,11 +89,7 @@ class Sandbox:
 
 
 def find_sandbox(setting: str, view: View) -> Sandbox:
-    """Returns the sandbox for `auto`, the strongest that works here, `off` or `docker:IMAGE`.
-
-    Raises ConfigError if the image does not work here, or the only sandbox that works cannot hide
-    the keys in this workdir.
-    """
+    """Returns the sandbox for `auto`, the strongest that works here, `off` or `docker:IMAGE`."""
     if setting == "off" or is_caged:
         return Sandbox(PLAIN, view, is_off=True)
     if setting.startswith("docker:"):

@@ -116,11 +116,7 @@ class View:
 
 
 def make_view(workdir: Path, *, network: bool = False, sources: Iterable[Path] = ()) -> View:
-    """Returns the view of a command in a workdir, a real path, without reading the folder.
-
-    Raises ConfigError if it contains the home folder, which could not be hidden, or was replaced by
-    a link; OSError if it does not exist.
-    """
+    """Returns the view of a command in a workdir, a real path. Raises ConfigError or OSError."""
     _check_place(workdir)
     home = Path(os.path.realpath(os.path.expanduser("~")))  # noqa: PTH111 - never raises
     is_home = workdir == home != Path(home.anchor)

@@ -47,12 +47,7 @@ _END = object()
 
 
 async def answer(request: Request, scripts: Scripts) -> tuple[AsyncGenerator[Played, None], bool]:
-    """Returns the pieces of the script's reply, and true if it streams them.
-
-    They come at their times, at the end the whole reply or its failure. Raises ProviderError, and
-    so do the pieces: no such script (status 404), a mistake in it or no rule that matches
-    (bad_request), or whatever its function raises.
-    """
+    """Returns the pieces of the script's reply, each at its time, and true if it streams them."""
     name = request.model
     try:
         found = scripts.find(name)
@@ -98,10 +93,7 @@ class ScriptProvider:
         return isinstance(script, Script) and script.virtual
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
-        """Returns the script's answer after its delay; streams it if the script streams.
-
-        Raises ProviderError: as the script says, or as in `answer`.
-        """
+        """Returns the script's answer after its delay. Raises ProviderError."""
         pieces, streams = await answer(request, self.scripts)
         has_begun = False
         async with aclosing(pieces):

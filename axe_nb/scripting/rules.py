@@ -95,10 +95,7 @@ class Script:
     """Default of `stream` for rules that do not set it."""
 
     def answer(self, name: str, request: Request) -> Reply:
-        """Returns the reply of the first rule that matches.
-
-        Raises ProviderError if none matches, or the regexes take too long (bad_request).
-        """
+        """Returns the reply of the first rule that matches. Raises ProviderError if none does."""
         ends = time.thread_time() + MAX_SECONDS
         own = {"turn": request.turn, "agent": request.agent}
         words = {
@@ -316,10 +313,7 @@ def _make_rule(table: Mapping[str, Any], place: _Place) -> Rule:
 
 
 ScriptFunction: TypeAlias = Callable[[Request], Any]
-"""(request) -> text, a tool call, several of them, a Response or a Fault; awaitable or not.
-
-Or a generator of texts, tool calls, Deltas and, at the end, a Fault.
-"""
+"""(request) -> text, calls, a Response or a Fault, awaitable or not; or a generator of pieces."""
 
 F = TypeVar("F", bound=ScriptFunction)
 
@@ -362,20 +356,12 @@ class Scripts:
         dirs: tuple[Path, ...] = (),
         sent: Mapping[str, ScriptFunction | Script] | None = None,
     ) -> None:
-        """Creates an empty collection.
-
-        `dirs` are searched before `./axe/scripts` and the config folder's `scripts`; `sent` is name
-        → script that came with a job from another process, before all others.
-        """
+        """Creates an empty collection; `dirs` come first, but for `sent`, which came with a job."""
         self._dirs, self._sent = dirs, sent or {}
         self._read: dict[str, Script] = {}
 
     def find(self, name: str) -> ScriptFunction | Script:
-        """Returns the script with this name.
-
-        Raises ScriptNotFound, with the places searched; ConfigError if its file cannot be read or
-        is invalid.
-        """
+        """Returns the script with this name. Raises ScriptNotFound or another ConfigError."""
         if found := self._sent.get(name) or functions.get(name) or self._read.get(name):
             return found
         folders = _list_folders(self._dirs)

@@ -1,7 +1,4 @@
-"""The form of an answer: a JSON Schema, and the Python value that the answer becomes.
-
-Source: D-65.
-"""
+"""The form of an answer: a JSON Schema, and the Python value that the answer becomes (D-65)."""
 
 from __future__ import annotations
 
@@ -45,10 +42,7 @@ Convert: TypeAlias = Callable[[Any, Mistakes], Any]
 
 
 def uses_pydantic(given: Any, seen: frozenset[Any] = frozenset()) -> bool:
-    """True if a type is, or contains at any depth, a model or dataclass of pydantic.
-
-    Records in `seen` are skipped, as records may contain themselves.
-    """
+    """True if a type is, or contains at any depth, a model or dataclass of pydantic."""
     if isinstance(given, type) and hasattr(given, "__pydantic_core_schema__"):
         return True
     parts, kind = [*typing.get_args(given)], typing.get_origin(given) or given
@@ -146,12 +140,7 @@ class Output:
 
 
 def make_output(given: Any, where: str = "output") -> Output:
-    """Makes the form of an answer from a JSON Schema or a type.
-
-    That is a dict, a dataclass, a TypedDict, a pydantic model, a list of one of these, or any other
-    type that a parameter of a tool may have. Raises ConfigError, which calls it `where`, if it
-    cannot be used.
-    """
+    """Makes the form of an answer from a JSON Schema or a type. Raises ConfigError."""
     if isinstance(given, Output):
         return given
     if isinstance(given, Mapping):
@@ -214,10 +203,7 @@ def _take_out(text: str) -> str:
 
 
 def find_output(given: Any) -> Output:
-    """Makes the form of an answer from a schema, a type, or the path of a schema file.
-
-    Raises ConfigError if it cannot be used; one that is not there may have been meant as a name.
-    """
+    """Makes the form of an answer from a schema, a type, or the path of a schema file."""
     if isinstance(given, os.PathLike):
         given = os.fspath(given)
     if not isinstance(given, str):

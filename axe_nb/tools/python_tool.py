@@ -58,10 +58,7 @@ def tool_of(thing: Tool | Callable[..., Any]) -> Tool:
 
 
 def make_tool(function: Callable[..., Any], effect: Effect, name: str = "") -> Tool:
-    """Creates a tool that checks its arguments and runs the function, in a thread if it is sync.
-
-    Raises ConfigError if it cannot be turned into a tool.
-    """
+    """Creates a tool that checks its arguments and runs the function. Raises ConfigError."""
     if not callable(function):
         raise ConfigError(
             f"{type(function).__name__} is neither a function nor a tool",
@@ -207,10 +204,7 @@ _output: ContextVar[CapturedOutput | None] = ContextVar("axe_nb_output", default
 
 
 class _Switch:
-    """Replaces a stream: output of a call goes to its capture, everything else to the stream.
-
-    The stream is None where Python has none, as under pythonw; then everything else is discarded.
-    """
+    """Passes the output of a call to its capture, all other to the stream; None discards it."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

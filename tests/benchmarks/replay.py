@@ -18,7 +18,7 @@ import axe_nb
 from axe_nb import script_server
 from tests.benchmarks.goals import row
 from tests.recording.runs import without_times
-from tests.recording.test_cassettes import define_scripts, define_tree
+from tests.recording.test_replay import define_scripts, define_tree
 
 
 def run(path: Path, mode: Any) -> Any:
