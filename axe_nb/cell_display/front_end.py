@@ -30,9 +30,11 @@ def make_line(display: bool) -> Line:
     if not display or is_inside():
         return NoLine()
     if is_notebook():
-        from axe_nb.cell_display.table import find_line
+        from axe_nb.cell_display.display import display_mode
+        from axe_nb.cell_display.table import CellLine
 
-        return find_line()
+        mode = display_mode()
+        return NoLine() if mode == "off" else CellLine(live=mode == "live")
     if sys.stderr is None or not sys.stderr.isatty():
         return NoLine()
     from axe_nb.commands.console import TerminalLine  # most runs need nothing of it
@@ -46,12 +48,18 @@ def make_table(
     list_parts: Callable[[str], list[str]],
     display: bool,
 ) -> Line:
-    """Returns the display of an object while it fills: a table in a notebook, else a line."""
+    """Returns the display of an object while it fills: a table in a notebook, else a line.
+
+    `draw` makes its bundle from the progress, without which it is the static twin; `list_parts` the
+    HTML of its parts, as many each time.
+    """
     if not display or is_inside() or not is_notebook():
         return make_line(display)
-    from axe_nb.cell_display.table import find_table
+    from axe_nb.cell_display.display import display_mode
+    from axe_nb.cell_display.table import Table
 
-    return find_table(thing, draw, list_parts)
+    mode = display_mode()
+    return NoLine() if mode == "off" else Table(thing, draw, list_parts, live=mode == "live")
 
 
 def find_variable(thing: object, function: str = "") -> str:

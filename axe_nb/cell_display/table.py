@@ -9,9 +9,8 @@ from IPython.core.display_functions import DisplayHandle
 from IPython.core.getipython import get_ipython
 from IPython.display import display
 
-from axe_nb.cell_display.display import display_mode, install, is_shown, remember
+from axe_nb.cell_display.display import install, is_shown, remember
 from axe_nb.cell_display.feed import Feed, pack_parts
-from axe_nb.session.drive import Line, NoLine
 
 SHARE = 20
 """Minimum time between redraws of a table, as a multiple of the time that drawing it took."""
@@ -28,7 +27,9 @@ class Table:
         *,
         live: bool,
     ) -> None:
-        """See `find_table`; without `live`, only the last state is shown."""
+        """See `make_table`; without `live`, only the last state is shown."""
+        if shell := get_ipython():
+            install(shell)  # the next cell shows the grid again
         self._thing, self._draw, self._list_parts = thing, draw, list_parts
         self._is_live = live
         self._parts: list[str] = []
@@ -79,27 +80,6 @@ class CellLine:
             self._place.update(bundle, raw=True)  # type: ignore[no-untyped-call]  # IPython's own gap
             return
         self._place = display(bundle, raw=True, display_id=self._is_live)  # type: ignore[no-untyped-call]
-
-
-def find_line() -> Line:
-    """Returns the line for a map in this cell."""
-    mode = display_mode()
-    return NoLine() if mode == "off" else CellLine(live=mode == "live")
-
-
-def find_table(
-    thing: object, draw: Callable[[str], dict[str, str]], list_parts: Callable[[str], list[str]]
-) -> Line:
-    """Returns the table for a cell that shows a thing.
-
-    `draw` makes its bundle from the progress, without which it is the static twin; `list_parts` the
-    HTML of its parts, as many each time.
-    """
-    shell, mode = get_ipython(), display_mode()
-    if shell is None or mode == "off":
-        return NoLine()
-    install(shell)  # the next cell shows the grid again
-    return Table(thing, draw, list_parts, live=mode == "live")
 
 
 def show_again(thing: object, draw: Callable[[], dict[str, str]]) -> None:

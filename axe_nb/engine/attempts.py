@@ -52,7 +52,6 @@ class Partial:
 
     def __init__(self, run: str, emit: Emit, *, is_streamed: bool) -> None:
         self.exchanges: list[Exchange] = []
-        """The requests so far, and their outcomes."""
         self.deltas: list[Delta] = []
         """Deltas of the reply that is being streamed, or was cut off, whether passed on or not."""
         self.failed = ""
@@ -60,7 +59,6 @@ class Partial:
         self._run, self._emit, self._is_streamed = run, emit, is_streamed
         self._turn_and_attempt = 0, 0
         self._passed_on = 0
-        """Number of deltas that were passed on."""
         self._timer: asyncio.TimerHandle | None = None
         self._next_at = 0.0
         """Time of the next event, on the monotonic clock."""
@@ -89,7 +87,6 @@ class Partial:
             self._timer = asyncio.get_running_loop().call_later(EVERY, self.flush)
 
     def flush(self) -> None:
-        """Passes on the waiting deltas."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -107,11 +104,8 @@ class Partial:
 
 @dataclass(slots=True)
 class Retries:
-    """Sends a request again after a temporary failure."""
-
     scope: RunScope
     is_virtual: bool
-    """True if the waits pass on the virtual clock (D-36)."""
     next: Send
 
     async def send(self, request: Request) -> Response:

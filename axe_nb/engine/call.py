@@ -28,7 +28,6 @@ from axe_nb.text import quote
 from axe_nb.tools.tool import Guard, Job, Tool, ToolContext, ToolError, ToolOutput
 
 TASK = "axe_nb: "
-"""Prefix of the name of a tool's task."""
 
 GRACE = 0.1
 """Seconds that a cancelled tool has to finish on its own."""
@@ -46,18 +45,15 @@ class PendingCall:
     """Number among all calls of the run, from 1 (D-59); 0 for a tool of the model's server."""
     turn: int = 0
     index: int = 0
-    """Position in its turn, from 0."""
     count: int = 0
     """Number of calls of the turn."""
     ahead: float = 0.0
-    """Virtual seconds elapsed."""
     arguments: Mapping[str, Any] = field(init=False)
     """The arguments that the tool runs with, which the person may have changed."""
     tool: Tool = field(init=False)
     slot: AsyncExitStack = field(init=False)
     """Its slot among the calls in progress; released when it starts a child, which may need it."""
     keys: set[str] = field(default_factory=set)
-    """Keys of its children."""
     guard: Guard = field(default_factory=Guard)
     is_edited: bool = False
     edited: Mapping[str, Any] | None = None
@@ -66,13 +62,11 @@ class PendingCall:
     """Note on the person's approval, for display."""
     is_skipped: bool = False
     has_begun: bool = False
-    """True once its tool has started."""
 
     def __post_init__(self) -> None:
         self.arguments = self.call.arguments
 
     def take_key(self, given: str | int | None) -> str:
-        """Reserves the key of a child."""
         if given is None:
             given = next(free for free in count(len(self.keys)) if f"{free}" not in self.keys)
         key = f"{given}"
@@ -101,8 +95,6 @@ or the tree may not send another request.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """A tool call in progress."""
-
     context: ToolContext
     env: Env
     start: Callable[[Job, Env], Coroutine[Any, Any, RunResult]]
@@ -154,8 +146,6 @@ ENDED = "this call has ended and can no longer start a sub-agent"
 
 
 class CallChildren:
-    """The children started by one call."""
-
     def __init__(self, call: PendingCall, env: Env, start_child: StartChild) -> None:
         self._call, self._env, self._start_child = call, env, start_child
         self._loop, self._process = asyncio.get_running_loop(), os.getpid()

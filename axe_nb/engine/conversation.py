@@ -44,17 +44,14 @@ class Conversation:
         self._send = _connect_model(plan, self._partial)
         self._encoded: dict[object, object] = {}
         self._ids: CallIds | None = None
-        """Ids of the calls; None = no call yet in this run."""
         self._last_text = ""
         self.messages = close_open_calls(plan.job.history)
         self.tools: Sequence[ToolSpec] = plan.toolset.offered
         self.log: list[Turn] = []
-        """The finished turns."""
         self.last: Turn | None = None
         """The latest answered turn, without the results of its calls while they run."""
         self.response = Response("")
         self.turns = 0
-        """Number of answered requests."""
         self.usage = Usage()
 
     @property
@@ -164,7 +161,6 @@ class Conversation:
     def make_request(
         self, tools: Sequence[ToolSpec], *, output: bool = False, asked: FinalRequest = ""
     ) -> Request:
-        """Returns the request of the next turn."""
         plan, agent = self._plan, self._scope.agent
         ignores_form = asked == "repair" and "{" not in self.text
         return Request(
@@ -225,7 +221,6 @@ class Conversation:
 
 
 def _connect_model(plan: Plan, partial: Partial) -> Send:
-    """Makes the links to the model that a run needs, and returns the first."""
     scope, env, provider = plan.scope, plan.scope.env, plan.provider
     find_virtual = getattr(provider, "is_virtual", None)
     is_virtual = bool(find_virtual and find_virtual(parse_model(scope.agent.model)[1]))

@@ -185,15 +185,12 @@ class Authorizer:
 
 
 class Dispatch:
-    """Runs the tool calls of one run, and holds their shared state."""
-
     def __init__(self, plan: Plan, start_child: StartChild) -> None:
         self.scope = plan.scope
         self.workdir = plan.briefing.workdir
         self.pictures = plan.make_room()
         self.file_log = FileLog(kept=plan.scope.env.kept)
         self.count = 0
-        """Number of calls that were made."""
         self.authorizer = Authorizer(plan.scope, self.workdir, self.run_tool)
         self.answer: RunCall = self.authorizer.run
         """The first link of a call."""

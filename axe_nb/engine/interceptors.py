@@ -242,7 +242,6 @@ class Steps:
     scope: RunScope
     stepper: Stepper
     protocol: str
-    """Protocol of the model's server."""
     partial: Partial
     next: Send
 
@@ -280,8 +279,6 @@ class Steps:
 
 @dataclass(slots=True)
 class StepCalls:
-    """Pauses before a call."""
-
     scope: RunScope
     stepper: Stepper
     next: RunCall

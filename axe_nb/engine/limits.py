@@ -39,7 +39,6 @@ class Deadline:
     timeout: asyncio.Timeout
     """Timeout context of its run; cancels that run and its descendants."""
     run: str
-    """The id of its run."""
     above: Deadline | None
     """The deadline that caps this one."""
     ahead: float
@@ -71,7 +70,6 @@ class Deadline:
             self.above.resume()
 
     def expire(self) -> None:
-        """Ends the time now, for its run and all below it."""
         if not self.timeout.expired():
             self.timeout.reschedule(0.0)
 
@@ -83,8 +81,6 @@ class Deadline:
 
 
 class Clock:
-    """Time of one run since its creation."""
-
     def __init__(
         self,
         seconds: float | None,
@@ -102,7 +98,6 @@ class Clock:
         """Virtual seconds taken so far by script models on the virtual clock."""
         self.started = self.now()
         self.deadline = above
-        """The nearest deadline; None = no limit."""
         self.timeout: AbstractAsyncContextManager[object] = nullcontext()
         """Timeout context for the run; raises TimeoutError when its own time is up."""
         if seconds is not None and (above is None or self.started + seconds <= above.at):
@@ -291,7 +286,6 @@ class UsageMeter:
             yield f"{cap}: {format_dollars(self.dollars)}; {late}"
 
     def _make_stop(self, status: Status, key: str, most: int | str, unit: str) -> RunStopped:
-        """Returns the error for a reached cap, with the usage of each agent."""
         spent = sorted(((getattr(s, unit), agent) for agent, s in self.spent.items()), reverse=True)
         shown = format_dollars if unit == "dollars" else str
         who = [f"{agent} {shown(amount)}" for amount, agent in spent[:MAX_NAMED]]
@@ -320,10 +314,8 @@ class Budget:
     """
 
     amount: float = 0.0
-    """US dollars; 0 = no budget."""
     spent: float = 0.0
     held: float = 0.0
-    """Estimated price of the requests in progress."""
     unpriced: dict[str, int] = field(default_factory=dict)
     """provider/model → number of replies whose price is unknown."""
     step: float = 0.0

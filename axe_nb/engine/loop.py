@@ -26,7 +26,6 @@ from axe_nb.text import one_line
 from axe_nb.tools.tool import Job, ToolError
 
 MAX_ERROR = 2000
-"""Maximum characters of a run's error."""
 
 _settling = threading.Lock()
 """Held while a run gets its result, possibly from another thread that abandons the run."""
@@ -35,30 +34,13 @@ log = logging.getLogger("axe_nb")
 
 
 class Run:
-    """One run of an agent."""
-
     def __init__(self, plan: Plan) -> None:
-        """Creates the run, without sending anything or emitting events."""
         self.plan = plan
         self.scope = plan.scope
         self.result: RunResult | None = None
         """Set when the run has ended, even if it was cancelled."""
         self.conversation = Conversation(plan)
         self.dispatch = Dispatch(plan, self.start_child)
-        self._connect_calls()
-        self._children: dict[CallOrder, Run | RunResult] = {}
-        """Started children; a RunResult is a finished child that was taken over."""
-        self._slots = SlotPool(plan.agent.sub_agents_config.max_concurrent)
-        """Slots for children."""
-        self.warnings = list(plan.warnings)
-        self.data: Any = None
-        self._has_begun = False
-        self._task = plan.job.task or plan.prompt
-        self.conversation.say(plan.prompt, plan.pictures)
-        self.dispatch.pictures.use(self.conversation.messages)
-
-    def _connect_calls(self) -> None:
-        """Adds the links of calls that the run needs and most runs do without."""
         calls, scope, env = self.dispatch, self.scope, self.scope.env
         if env.cassette or env.stepper or env.fork:
             from axe_nb.engine.interceptors import CassetteCalls, ForkCalls, StepCalls
@@ -69,6 +51,15 @@ class Run:
                 calls.answer = StepCalls(scope, env.stepper, calls.authorizer.run).run
             if env.fork:
                 calls.make = ForkCalls(calls, env.fork, self.adopt, calls.run).run
+        self._children: dict[CallOrder, Run | RunResult] = {}
+        """Started children; a RunResult is a finished child that was taken over."""
+        self._slots = SlotPool(plan.agent.sub_agents_config.max_concurrent)
+        self.warnings = list(plan.warnings)
+        self.data: Any = None
+        self._has_begun = False
+        self._task = plan.job.task or plan.prompt
+        self.conversation.say(plan.prompt, plan.pictures)
+        self.dispatch.pictures.use(self.conversation.messages)
 
     async def execute(self) -> RunResult:
         """Runs the agent and returns the result, whatever its status.
@@ -143,7 +134,6 @@ class Run:
         return None
 
     def _check_limits(self, response: Response) -> None:
-        """Checks that the calls of a response may be run."""
         talk, limits = self.conversation, self.scope.limits
         if response.is_cut:
             cut = format_cut(response, " before its tool calls were complete")

@@ -97,7 +97,6 @@ class PermissionPolicy:
 
     @property
     def agents(self) -> tuple[Agent, ...]:
-        """The agent and every agent above it, up to the root."""
         return (self.agent, *(self.above.agents if self.above else ()))
 
     @property

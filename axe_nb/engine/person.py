@@ -277,7 +277,6 @@ class Breakpoint:
 
     @classmethod
     def parse(cls, text: str) -> Breakpoint:
-        """Parses a place of `--break`; raises ConfigError."""
         word, _, value = (part.strip() for part in text.partition(":"))
         hint = "use tool:NAME, agent:NAME, depth:N or turn; separate several with commas"
         kind: BreakKind | None = next((one for one in get_args(BreakKind) if one == word), None)
@@ -299,7 +298,6 @@ class Stepper:
     breaks: tuple[Breakpoint, ...] = ()
     """The places of the pauses; none = before each request and call."""
     function: StepFunction | None = None
-    """Function that decides; None = the person decides."""
     is_over: bool = False
     """True once the tree is to run to its end without further pauses."""
     _reached: set[Breakpoint] = field(default_factory=set)

@@ -67,7 +67,6 @@ class PictureRoom:
     count: int = 0
 
     def use(self, messages: Iterable[Message]) -> None:
-        """Counts the pictures of a conversation."""
         sizes = [one.size for message in messages for one in message.all_pictures()]
         self.used += sum(sizes)
         self.count += len(sizes)
@@ -127,7 +126,6 @@ class PictureRoom:
 
 
 def _with_marks(text: str, before: Sequence[Picture], after: Sequence[Picture]) -> str:
-    """Returns the text with marks that match the scaled pictures."""
     for number, (old, new) in enumerate(zip(before, after, strict=True), 1):
         if new is not old:
             text = text.replace(old.mark(number), new.mark(number), 1)
@@ -136,21 +134,16 @@ def _with_marks(text: str, before: Sequence[Picture], after: Sequence[Picture]) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One run, ready to start."""
-
     scope: RunScope
     job: Job
     provider: Provider
     model: str
-    """Model name without the provider."""
     briefing: Briefing
     toolset: Toolset
     output: Output | None
-    """The form of the answer; None = text."""
     asked: Illustrated
     """The complete prompt that the agent will receive, with its pictures (B-8)."""
     missing: tuple[str, ...]
-    """Warnings about sub-agents that cannot be called."""
     to_permit: tuple[Tool, ...] = ()
     """Tools of the model's server that need approval before they are offered."""
 
@@ -185,12 +178,10 @@ class Plan:
         return self.asked.pictures
 
     def make_room(self) -> PictureRoom:
-        """Returns the room for pictures in a conversation that has none yet."""
         return PictureRoom(self.agent.limits.max_picture_bytes, self.provider.name)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Warnings found while resolving the run."""
         found = (*self.agent.warnings, *self.briefing.warnings, *self.missing)
         if self.scope.env.cassette or not isinstance(self.provider, Keyless):
             return found
@@ -290,7 +281,6 @@ async def _require_sandboxes(scope: RunScope, workdir: Path) -> None:
 
 
 def _require_sandbox(env: Env, agents: tuple[Agent, ...], workdir: Path) -> None:
-    """Checks that an agent has a sandbox for its commands and servers."""
     agent = agents[0]
     tables = find_servers(agent, env.server_tables).items()
     off = [name for name, table in tables if table.command and table.sandbox == "off"]
@@ -376,7 +366,6 @@ def check_search(agent: Agent, provider: Provider) -> None:
 
 
 def _make_server_error(agent: Agent, tool: str, provider: Provider) -> ConfigError:
-    """Makes the error for a tool that the model's server does not have."""
     listed = "tools" if tool in agent.tools else f"params.{SERVER_TOOLS}"
     name = parse_model(agent.model)[0]
     who = f"agent {quote(agent.name)}" if agent.name else f"model {quote(agent.model)}"

@@ -64,21 +64,16 @@ class AskedTurn:
 
     request: Request
     model: str
-    """provider/model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedCall:
-    """A call that is about to be made."""
-
     run: str
     number: int
     """Number of the call in the run, from 1."""
     turn: int
     index: int
-    """Position of the call in its turn, from 0."""
     count: int
-    """Number of calls of the turn."""
     call_id: str
     tool: str
     arguments: Mapping[str, Any]
@@ -112,7 +107,6 @@ class KeptCall:
 
     result: ToolResult
     children: tuple[RunResult, ...] = ()
-    """The child runs that the call had started."""
     files_read: Sequence[str] = ()
     files_modified: Sequence[str] = ()
     """The files that the tools of its run used, in all."""

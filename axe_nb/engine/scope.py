@@ -45,7 +45,6 @@ class DepthLimit:
         return min(self.root or tool.default_depth, self.lowest)
 
     def below(self, agent: Agent) -> DepthLimit:
-        """The limit below an agent."""
         own = agent.sub_agents_config.max_depth or HARD_DEPTH
         return replace(self, lowest=min(self.lowest, own))
 
@@ -147,7 +146,6 @@ class Env:
     cassette: Replay | None = None
     fork: ForkedTree | None = None
     recorder: Recorder | None = None
-    """Records the tree in the history."""
     kept: KeptFiles = field(default_factory=KeptFiles)
     prices: Prices = field(default_factory=Prices)
     budget: Budget = field(default_factory=Budget)
@@ -206,7 +204,6 @@ class RunScope:
 
     env: Env
     agent: Agent
-    """The agent to run, with this run's overrides applied."""
     limits: Limits
     policy: PermissionPolicy
     meter: UsageMeter
@@ -218,10 +215,8 @@ class RunScope:
     parent: str = ""
     """Id of the parent run; empty for a root."""
     call_id: str = ""
-    """Id of the parent's call that started the run."""
     depth: int = 0
     began: float = 0.0
-    """Seconds since the root began."""
     times: list[Lap] = field(default_factory=list)
     """Times of its requests, calls and waits that have ended."""
     calls: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -229,7 +224,6 @@ class RunScope:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the root began, virtual time included."""
         return self.began + self.clock.elapsed
 
     @property
@@ -266,7 +260,6 @@ class RunScope:
             raise
 
     def begin_calls(self, turn: int, calls: Iterable[ToolCall]) -> None:
-        """Registers the calls of a turn for `note`."""
         self.calls.clear()
         self.calls.update((call.id, (turn, n)) for n, call in enumerate(calls, 1))
 
@@ -345,7 +338,6 @@ class RunScope:
         above: UsageMeter | None = None,
         in_flight: InFlight | None = None,
     ) -> RunScope:
-        """The scope of a root run, whose clock has started."""
         most = agent.limits.max_in_flight
         return cls(
             env=env, agent=agent, limits=limits,

@@ -33,12 +33,9 @@ REGISTRY = Registry((*BUILT_IN.sources, SESSION))
 
 @dataclass(frozen=True, slots=True)
 class Toolset:
-    """The tools of one run."""
-
     tools: Mapping[str, Tool]
     """Name → tool, including tools hidden by depth, which reject calls with their own message."""
     offered: tuple[ToolSpec, ...]
-    """The tools offered to the model."""
 
     @property
     def is_needed(self) -> bool:

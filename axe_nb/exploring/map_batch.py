@@ -102,24 +102,7 @@ class Tally:
         self.is_priced = self.is_priced and result.total_cost is not None
         self.dollars += result.total_cost or 0.0
 
-    def format_live(self) -> str:
-        parts = [*filter(None, [self.forecast]), self._format_counts(), *self._format_usage()]
-        elapsed = time.monotonic() - self.began
-        rate = (self.done - self.from_file) / elapsed if elapsed > 0 else 0.0
-        if self.from_file:
-            parts.append(f"{self.from_file:,} from the file")
-        if rate:
-            parts.append(f"{rate:.1f}/s" if rate >= 1 else f"{60 * rate:.1f}/min")
-        if rate and self.total is not None:
-            left = timedelta(seconds=round((self.total - self.done) / rate))
-            parts.append(f"about {left} left")
-        return " · ".join(parts)
-
-    def format_end(self) -> str:
-        parts = [self._format_counts(), *self._format_usage()]
-        return " · ".join([*parts, *(one_line(note, 300) for note in self.notes)])
-
-    def _format_counts(self) -> str:
+    def format(self, *, is_live: bool = False) -> str:
         of = "" if self.total is None else f" of {self.total:,}"
         failed = [
             plural(count, status) if status in ("error", "timeout") else f"{count:,} {status}"
@@ -127,11 +110,25 @@ class Tally:
             if status != "completed" and count
         ]
         runs = f"{self.done:,}{of} {'run' if (self.total or self.done) == 1 else 'runs'}"
-        return f"{one_line(clean(self.name), 60)}: {runs}, {', '.join(failed) or '0 failed'}"
-
-    def _format_usage(self) -> list[str]:
-        tokens = [plural(self.tokens, "token")] if self.tokens else []
-        return tokens + ([format_dollars(self.dollars)] if self.is_priced and self.dollars else [])
+        name = one_line(clean(self.name), 60)
+        parts = [self.forecast] if self.forecast and is_live else []
+        parts.append(f"{name}: {runs}, {', '.join(failed) or '0 failed'}")
+        if self.tokens:
+            parts.append(plural(self.tokens, "token"))
+        if self.is_priced and self.dollars:
+            parts.append(format_dollars(self.dollars))
+        if not is_live:
+            return " · ".join([*parts, *(one_line(note, 300) for note in self.notes)])
+        if self.from_file:
+            parts.append(f"{self.from_file:,} from the file")
+        elapsed = time.monotonic() - self.began
+        rate = (self.done - self.from_file) / elapsed if elapsed > 0 else 0.0
+        if rate:
+            parts.append(f"{rate:.1f}/s" if rate >= 1 else f"{60 * rate:.1f}/min")
+        if rate and self.total is not None:
+            left = timedelta(seconds=round((self.total - self.done) / rate))
+            parts.append(f"about {left} left")
+        return " · ".join(parts)
 
 
 @dataclass(slots=True)

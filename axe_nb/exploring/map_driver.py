@@ -202,10 +202,10 @@ class Progress:
         now = time.monotonic()
         if now >= self._next_at:
             self._next_at = now + 0.1
-            self._line.show(self.tally.format_live())
+            self._line.show(self.tally.format(is_live=True))
 
     def finish(self) -> None:
-        self._line.finish(self.tally.format_end())
+        self._line.finish(self.tally.format())
 
 
 @contextlib.contextmanager

@@ -170,7 +170,7 @@ class RunMap:
     def __repr__(self) -> str:
         new = "not started: iterate over it, or await it"
         state = "" if self._is_over else f"; {'running' if self._driver else new}"
-        return f"<map of {self._batch.tally.format_end()}{state}>"
+        return f"<map of {self._batch.tally.format()}{state}>"
 
     def cancel(self) -> None:
         """Cancels the runs in progress and starts no more. May be called from any thread."""

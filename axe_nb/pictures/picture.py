@@ -31,6 +31,8 @@ MAX_PIXELS, MAX_LENGTH = 80_000_000, 65_535
 """Maximum pixels of a picture, as a kilobyte can hold a billion; maximum pixels of a side, as
 even short rows take time to unpack. A picture with more is refused unread."""
 
+SUPPORTED = "supported formats are PNG, JPEG, GIF, WebP and PDF"
+
 METHODS = ("_repr_png_", "_repr_jpeg_")
 """Methods by which objects show themselves as pictures in notebooks."""
 
@@ -113,10 +115,8 @@ class Picture:
     def __post_init__(self) -> None:
         name = find_format(self.data)
         if not name:
-            raise NoPicture(
-                "not a supported picture: its bytes are of another format",
-                hint="supported formats are PNG, JPEG, GIF, WebP and PDF",
-            )
+            message = "not a supported picture: its bytes are of another format"
+            raise NoPicture(message, hint=SUPPORTED)
         width, height, is_whole = _read_header(self.data, name)
         if not is_whole or (name != "PDF" and not (width and height)):
             raise NoPicture(
@@ -128,10 +128,10 @@ class Picture:
                 f"supported, {MAX_LENGTH:,} on a side",
                 hint="make it smaller",
             )
-        digest = hashlib.sha256(self.data).hexdigest()
-        values = {"digest": digest, "format": name, "width": width, "height": height}
-        for key, value in values.items():
-            object.__setattr__(self, key, value)
+        object.__setattr__(self, "digest", hashlib.sha256(self.data).hexdigest())
+        object.__setattr__(self, "format", name)
+        object.__setattr__(self, "width", width)
+        object.__setattr__(self, "height", height)
 
     def __repr__(self) -> str:
         return f"Picture({self.shown})"
@@ -270,8 +270,8 @@ def find_figure(value: object) -> Any:
 
 def close_figure(value: object) -> None:
     """Removes a figure from those that the notebook shows below the cell on its own."""
-    figure, pyplot = find_figure(value), sys.modules.get("matplotlib.pyplot")
-    if figure is not None and pyplot is not None:
+    figure = find_figure(value)
+    if figure is not None and (pyplot := sys.modules.get("matplotlib.pyplot")):
         pyplot.close(figure)
 
 
@@ -306,27 +306,23 @@ def split_prompt(prompt: object) -> Illustrated:
         )
     parts: list[str | Picture] = []
     for number, part in enumerate(prompt, 1):
+        where = f"part {number} of the prompt"
         if isinstance(part, str):
             parts.append(part)
             continue
         try:
             found = read_picture(part) if isinstance(part, os.PathLike) else find_picture(part)
         except NoPicture as error:
-            message = f"part {number} of the prompt: {error.message}"
-            raise NoPicture(message, hint=error.hint) from None
-        if found is not None:
-            parts.append(found)
-        elif isinstance(part, bytes | bytearray | memoryview):
-            raise NoPicture(
-                f"part {number} of the prompt is not a supported picture",
-                hint="supported formats are PNG, JPEG, GIF, WebP and PDF; "
-                "decode bytes that are text",
-            )
-        else:
+            raise NoPicture(f"{where}: {error.message}", hint=error.hint) from None
+        if found is None and isinstance(part, bytes | bytearray | memoryview):
+            hint = f"{SUPPORTED}; decode bytes that are text"
+            raise NoPicture(f"{where} is not a supported picture", hint=hint)
+        if found is None:
             raise ConfigError(
-                f"part {number} of the prompt is neither text nor a picture: {type(part).__name__}",
+                f"{where} is neither text nor a picture: {type(part).__name__}",
                 hint="pass text, bytes, a pathlib.Path, a figure or an image",
             )
+        parts.append(found)
     return join_parts(parts, "\n\n")
 
 

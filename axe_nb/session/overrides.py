@@ -61,29 +61,21 @@ class Overrides:
 
     model: str | None = None
     model_all: str | None = None
-    """Model of every agent of the tree; `model` takes precedence for the root."""
     skill: str | None = None
     workdir: str | None = None
     timeout: float | None = DEFAULT_TIMEOUT
     """Time limit in seconds, fractions allowed; None or 0 = no limit."""
     retries: int | None = None
-    """Retries of each request of the tree after a temporary failure; 0 = none."""
     params: Mapping[str, Any] = field(default_factory=dict)
-    """Parameters merged into `[params]`, key by key."""
     vars: Mapping[str, Any] = field(default_factory=dict)
-    """Variables merged into `[vars]`, name by name; agents below the root get those that they
-    define."""
     agents_dir: str | None = None
     tools: tuple[str | Tool, ...] | None = None
-    """Names or Tool objects that replace the agent's."""
     mode: Mode | None = None
     stream: bool | None = None
-    """If False, replies arrive whole, also those of children."""
     output: Any = None
     """Form of the answer: a JSON Schema, a type, or the path of a file with a JSON Schema."""
     expect: str | None = None
     step: StepOption | None = None
-    """True, or the function that decides at each pause; the run is stepped through."""
     break_at: tuple[str, ...] | None = None
     """The places of the pauses; None or empty = each request and call, if `step` is set."""
 

@@ -10,7 +10,7 @@ import pytest
 from nbconvert.exporters import HTMLExporter
 
 from axe_nb.messages import ToolCall, ToolResult
-from axe_nb.results import Turn
+from axe_nb.results import RunResult, Turn
 from axe_nb.views.html import twin
 from tests.browser.lab import Lab
 from tests.views.runs import ask, done, saved, turn
@@ -21,22 +21,26 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
 TWIN = ".jp-OutputArea-output details"
 
 
-def three() -> dict[str, str]:
-    """A run with three children at once, one of which failed."""
-    names = ("researcher", "counter", "critic")
+def of_children(*names: str, answer: str = "ok", late: str = "", text: str = "Done.") -> RunResult:
+    """A run with children of these names at once, each with the answer, one of them too late."""
     calls = tuple(ask(n, n, f"Do {n}") for n in names)
     children = tuple(
         done(
-            agent=n, id=f"0.{n}", call_id=n, task=f"Do {n}", prompt=f"Task: Do {n}",
-            log=(turn(1, text="ok"),), status="timeout" if n == "critic" else "completed",
-            error="timeout after 2s" if n == "critic" else None,
+            agent=n, id=f"0.{i}", call_id=n, task=f"Do {n}", prompt=f"Task: Do {n}", text=answer,
+            log=(turn(1, text=answer),), status="timeout" if n == late else "completed",
+            error="timeout after 2s" if n == late else None,
         )
-        for n in names
+        for i, n in enumerate(names, 1)
     )  # fmt: skip
-    results = tuple(ToolResult(n, "ok", is_error=n == "critic") for n in names)
+    results = tuple(ToolResult(n, "ok", is_error=n == late) for n in names)
     first = Turn(1, "Three at once.", calls, results, "", turn(1).usage)
-    run = done(text="It costs $5 or $6, **all in all**.", log=(first, turn(2, text="x")))
-    return twin(done(**{**{f: getattr(run, f) for f in ("text", "log")}, "children": children}))
+    return done(text=text, log=(first, turn(2, text="x")), children=children)
+
+
+def three() -> dict[str, str]:
+    """A run with three children at once, one of which failed."""
+    text = "It costs $5 or $6, **all in all**."
+    return twin(of_children("researcher", "counter", "critic", late="critic", text=text))
 
 
 def test_a_reopened_notebook_shows_the_folded_tree_without_being_trusted(lab: Lab) -> None:
@@ -98,28 +102,13 @@ def test_all_rows_are_on_one_grid_and_one_line_each(lab: Lab, width: int) -> Non
     assert {round(r["height"]) for r in rows} == {round(rows[0]["height"])}
 
 
-def named(agent: str, answer: str = "ok") -> dict[str, str]:
-    """A run with two children at once, the second of which has this name; both say the same."""
-    names = ("researcher", agent)
-    calls = tuple(ask(n, n, "Count the stores of both sheds") for n in names)
-    children = tuple(
-        done(
-            agent=n, id=f"0.{i}", call_id=n, task="Count the stores of both sheds",
-            prompt="Count", log=(turn(1, text=answer),), text=answer,
-        )
-        for i, n in enumerate(names, 1)
-    )  # fmt: skip
-    first = Turn(1, "", calls, tuple(ToolResult(n, "ok") for n in names), "", turn(1).usage)
-    return twin(done(text="Done.", log=(first, turn(2, text="x")), children=children))
-
-
 CUT = "all => all.map(e => [e.textContent, e.scrollWidth - e.clientWidth])"
 
 
 @pytest.mark.req("D-6")
 def test_in_a_narrow_window_thirty_characters_of_a_task_are_whole(lab: Lab) -> None:
     says = "The sheds hold 184 stores each"
-    lab.open(saved(named("counter", says)))
+    lab.open(saved(twin(of_children("researcher", "counter", answer=says))))
     lab.command("application:toggle-left-area")
     lab.page.set_viewport_size({"width": 640, "height": 900})
     lab.unfold()

@@ -378,12 +378,12 @@ def test_the_live_line_has_rate_and_forecast_and_the_line_that_is_kept_neither(
         tally.add(results[number > 97], is_from_file=number < 20)
     tally.notes.append("stopped: enough")
     now += 20
-    line = tally.format_live()
+    line = tally.format(is_live=True)
     assert line.endswith(" · 20 from the file · 4.0/s · about 0:03:45 left"), "80 in 20 s"
     assert re.search("100 of 1,000 runs, 2 errors", line)
     assert line.isprintable()
     assert len(line) < 200
-    assert tally.format_end().endswith("100 of 1,000 runs, 2 errors · stopped: enough")
+    assert tally.format().endswith("100 of 1,000 runs, 2 errors · stopped: enough")
 
 
 @pytest.mark.req("E-8")

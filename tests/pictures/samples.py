@@ -10,24 +10,22 @@ from axe_nb.pictures.picture import Picture
 
 def png(width: int = 4, height: int = 3, colour: int = 200, *, noise: bytes = b"") -> bytes:
     """A grey PNG; `noise` goes into a chunk that nobody reads, to make it large."""
-    rows = (b"\0" + bytes([colour]) * width) * height
-    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    chunks = [(b"IHDR", header), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")]
-    if noise:
-        chunks.insert(1, (b"noTe", noise))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(*chunk) for chunk in chunks)
-
-
-def _chunk(kind: bytes, data: bytes) -> bytes:
-    check = struct.pack(">I", zlib.crc32(kind + data))
-    return struct.pack(">I", len(data)) + kind + data + check
+    return _write(width, height, (b"\0" + bytes([colour]) * width) * height, noise)
 
 
 def claimed_png(width: int, height: int) -> bytes:
     """A PNG of a kilobyte that says it is that large."""
+    return _write(width, height, bytes(1000))
+
+
+def _write(width: int, height: int, rows: bytes, noise: bytes = b"") -> bytes:
     header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    chunks = [(b"IHDR", header), (b"IDAT", zlib.compress(bytes(1000))), (b"IEND", b"")]
-    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(*chunk) for chunk in chunks)
+    chunks = [(b"IHDR", header), *([(b"noTe", noise)] if noise else [])]
+    written = b"\x89PNG\r\n\x1a\n"
+    for kind, data in [*chunks, (b"IDAT", zlib.compress(rows)), (b"IEND", b"")]:
+        check = struct.pack(">I", zlib.crc32(kind + data))
+        written += struct.pack(">I", len(data)) + kind + data + check
+    return written
 
 
 JPEG = bytes.fromhex("ffd8ffe000104a46494600010100000100010000ffc0000b0801e0028001011100ffd9")

@@ -24,18 +24,7 @@ from axe_nb.pictures.picture import (
     split_parts,
     split_prompt,
 )
-from tests.pictures.samples import (
-    FIRST,
-    GIF,
-    JPEG,
-    PDF,
-    PNG,
-    SECOND,
-    WEBP,
-    Shown,
-    claimed_png,
-    png,
-)  # fmt: skip
+from tests.pictures.samples import FIRST, GIF, JPEG, PDF, PNG, SECOND, WEBP, Shown, claimed_png, png
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from axe_nb.scripting.wire import Protocol
 from axe_nb.tools.tool import ToolOutput
 from axe_nb.views.html import twin
 from axe_nb.views.outline import as_text
+from tests.delegation.copies import said
 from tests.pictures.samples import FIRST, JPEG, PDF, PNG, SECOND, Shown, claimed_png, png
 from tests.protocols import PROTOCOLS, provider_of
 from tests.run_history.test_kept_runs import read_text
@@ -99,10 +100,7 @@ def test_each_protocol_has_its_own_form() -> None:
 
 @every_protocol
 def test_a_document_is_sent_where_it_is_read(protocol: Protocol, project: Path) -> None:
-    @script("see")
-    def see(request: Request) -> str:
-        return ",".join(one.format for one in request.pictures)
-
+    script("see")(lambda request: ",".join(one.format for one in request.pictures))
     with script_server(protocol):
         result = axe_nb.run(Agent("a", f"{provider_of(protocol)}/see"), [PDF])
     if protocol == "ollama":
@@ -148,12 +146,7 @@ def test_a_result_with_too_many_pictures_is_an_error_for_the_model(project: Path
         """Takes pictures."""
         return [png(noise=bytes(800), colour=n) for n in range(count)]
 
-    @script("shoot")
-    def shoot(request: Request) -> Any:
-        if request.turn <= 3:
-            return [call("shots", count=(3, 2, 1)[request.turn - 1])]
-        return "done"
-
+    script("shoot")(said(*(call("shots", count=count) for count in (3, 2, 1)), "done"))
     agent = Agent("a", "script/shoot", tools=(shots,), limits=TreeLimits(max_picture_bytes=1000))
     result = axe_nb.run(agent, "go")
     results = [turn.results[0] for turn in result.log[:3]]
@@ -169,11 +162,7 @@ def test_no_request_has_thousands_of_tiny_pictures(project: Path) -> None:
         """Takes pictures."""
         return ToolOutput("dots", pictures=(Picture(PNG),) * count)
 
-    @script("dots")
-    def ask(request: Request) -> Any:
-        counts = (10_000, 500, 1)
-        return call("dots", count=counts[request.turn - 1]) if request.turn <= 3 else "done"
-
+    script("dots")(said(*(call("dots", count=count) for count in (10_000, 500, 1)), "done"))
     result = axe_nb.run(Agent("a", "script/dots", tools=(dots,)), "go")
     results = [turn.results[0] for turn in result.log[:3]]
     assert [len(one.pictures) for one in results] == [0, 500, 0]
@@ -240,12 +229,10 @@ def test_a_file_whose_pictures_are_damaged_is_refused_in_one_line(
     damage: str, project: Path
 ) -> None:
     data = run_look().to_dict(full=True)
-    table = data["by_digest"]
-    match damage:
-        case "missing":
-            del table[FIRST.digest[:20]]
-        case _:
-            table[FIRST.digest[:20]] = base64.b64encode(b"<svg/>").decode()
+    if damage == "missing":
+        del data["by_digest"][FIRST.digest[:20]]
+    else:
+        data["by_digest"][FIRST.digest[:20]] = base64.b64encode(b"<svg/>").decode()
     with pytest.raises(ConfigError, match="picture") as raised:
         RunResult.from_dict(data)
     assert "\n" not in raised.value.message
@@ -316,12 +303,7 @@ def test_the_tree_shows_each_picture_small_and_once(project: Path) -> None:
         """Draws the same again."""
         return FIRST
 
-    @script("twice")
-    def twice(request: Request) -> Any:
-        if request.turn == 1:
-            return [call("chart", town="Ulm"), call("repeat", town="Ulm")]
-        return "seen"
-
+    script("twice")(said([call("chart", town="Ulm"), call("repeat", town="Ulm")], "seen"))
     result = axe_nb.run(Agent("a", "script/twice", tools=(chart, repeat)), ["Look", FIRST.data])
     page = Page(twin(result)["text/html"])
     sources = page.values("src")
@@ -335,16 +317,15 @@ def test_the_tree_shows_each_picture_small_and_once(project: Path) -> None:
 
 
 def test_a_page_has_room_for_so_many_pictures(project: Path) -> None:
-    def draw(first: int, count: int) -> list[bytes]:
-        """Makes pictures that no library can unpack, so that they are their own thumbnails."""
-        return [claimed_png(60, first + n) + bytes(15_000) for n in range(count)]
+    # no library can unpack them, so that they are their own thumbnails
+    drawn = [claimed_png(60, 40 + n) + bytes(15_000) for n in range(58)]
 
     def album() -> Any:
         """Shows pictures."""
-        return draw(40, 8)
+        return drawn[:8]
 
-    script("x")(lambda request: [call("album")] if request.turn == 1 else "done")
-    result = axe_nb.run(Agent("a", "script/x", tools=(album,)), draw(100, 50))
+    script("x")(said(call("album"), "done"))
+    result = axe_nb.run(Agent("a", "script/x", tools=(album,)), drawn[8:])
     page = twin(result)["text/html"]
     assert 8 < page.count("<img ") < 16
     assert len(page) < 260_000
