@@ -66,7 +66,8 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory() as home, ThreadPoolExecutor() as side_by_side:
         environ = without_settings(os.environ, Path(home))
         newest = side_by_side.submit(environment, ".venv", "-e", ".[lab]", "--group", "dev")
-        older = side_by_side.submit(make_oldest)
+        oldest = [p for p in list_oldest("lab") if not p.startswith(("jupyterlab", "nbclient"))]
+        older = side_by_side.submit(environment, OLDER_KERNEL, "-e", ".", *oldest)
         programs = side_by_side.submit(find_programs)
         python = str(newest.result())
         if not arguments:
@@ -86,12 +87,6 @@ def main(arguments: list[str]) -> int:
     if failed:
         say(f"== FAILED: {', '.join([*failed, *(['tests'] if code else [])])}")
     return 1 if failed or code else 0
-
-
-def make_oldest() -> Path:
-    """The Python with the oldest supported version of each library, and of the kernel."""
-    wanted = [one for one in list_oldest("lab") if not one.startswith(("jupyterlab", "nbclient"))]
-    return environment(OLDER_KERNEL, "-e", ".", *wanted)
 
 
 def tests(python: str, environ: Mapping[str, str]) -> int:
@@ -134,19 +129,14 @@ def find_failed() -> list[str]:
     return sorted({i.partition("::")[0] if ".ipynb::" in i else i for i in ids})
 
 
-def find_pythons() -> list[str]:
-    """The other supported Pythons that are installed; those that are not are named."""
-    found = {one: find_python(one) for one in list_supported() if one != RUNNING}
-    for one, path in found.items():
-        if path is None:
-            say(f"no Python {one}: the tests are NOT RUN with it")
-    return [one for one, path in found.items() if path]
-
-
 def check_all(python: str, environ: Mapping[str, str]) -> dict[str, str]:
     """Name of each check that failed -> what it printed."""
-    pythons = find_pythons() if os.environ.get("CI") == "true" else []
-    failed: dict[str, str] = {}
+    failed, pythons = dict[str, str](), list[str]()
+    for version in list_supported() if os.environ.get("CI") == "true" else ():
+        if version != RUNNING and find_python(version):
+            pythons.append(version)
+        elif version != RUNNING:
+            say(f"no Python {version}: the tests are NOT RUN with it")
     steps = {name: (line, environ) for name, line in CHECKS.items()}
     if pythons:  # with the settings of pip, such as a proxy
         steps["other Pythons"] = (["-m", "tests.versions", SHORT, *pythons], os.environ)

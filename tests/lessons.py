@@ -13,7 +13,7 @@ from typing import Any
 import nbformat
 
 from axe_nb.testing.check import make_environment, run_headless
-from axe_nb.testing.lesson import make_student_copy
+from axe_nb.testing.lesson import make_student_copy, tags_of
 
 FOLDER = Path(__file__).parent.parent / "notebooks"
 SOLVED = sorted((FOLDER / "solutions").glob("*.ipynb"))
@@ -32,10 +32,6 @@ def run_and_save(book: Any, path: Path) -> None:
         raise SystemExit(f"{path}: {run.stopped}")
     run.book.metadata.language_info = {"name": "python"}
     nbformat.write(run.book, path)
-
-
-def tags_of(cell: Any) -> list[str]:
-    return list(cell.metadata.get("tags", ()))
 
 
 def main(names: list[str]) -> None:

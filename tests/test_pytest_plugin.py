@@ -67,16 +67,13 @@ def test_a_miss_is_shown_as_a_difference_in_a_few_lines(
     write(pytester, "You know all towns.")
     result = pytester.runpytest_inprocess(*PLUGIN, "-k", "Rome", "--no-header")
     result.assert_outcomes(failed=1, deselected=1)
-    result.stdout.fnmatch_lines(
-        [
-            "test_towns.py:*: in test_about",
-            "    result.raise_for_status()",
-            "E   *CassetteMiss: cassette cassettes/test_towns/test_about-Rome.axe has no answer "
-            'for agent guide at 0/1: its system prompt changed: "You know towns." → '
-            '"You know all towns."',
-            "E   record it with: pytest --axe-mode auto 'test_towns.py::test_about[[]Rome]'",
-        ]
-    )
+    result.stdout.fnmatch_lines([
+        "test_towns.py:*: in test_about",
+        "    result.raise_for_status()",
+        "E   *CassetteMiss: cassette cassettes/test_towns/test_about-Rome.axe has no answer for "
+        'agent guide at 0/1: its system prompt changed: "You know towns." → "You know all towns."',
+        "E   record it with: pytest --axe-mode auto 'test_towns.py::test_about[[]Rome]'",
+    ])  # fmt: skip
     assert "axe_nb/" not in result.stdout.str().replace("axe_nb/testing/pytest_plugin", "")
     assert len(result.outlines) < 20
 

@@ -71,6 +71,7 @@ def test_a_step_that_does_something_else_ends_the_release(tmp_path: Path) -> Non
 def test_each_extra_is_tried_before_a_release() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     assert set(release.EXTRAS) == set(versions.EXTRAS) == set(project["optional-dependencies"])
+    assert [name for name in versions.QUICK + versions.SHORTER if not (ROOT / name).exists()] == []
 
 
 def test_the_oldest_library_of_each_kind_is_the_bound_of_the_project() -> None:

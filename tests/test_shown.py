@@ -67,24 +67,20 @@ def check(shown: str, *, beside: str = "\n") -> None:
 
 
 @pytest.mark.req("D-60")
-def test_the_tree_and_its_twin_have_no_secrets_and_no_escapes(result: RunResult) -> None:
+def test_tree_twin_verbose_lines_and_reprs_have_no_secrets_and_no_escapes(
+    result: RunResult,
+) -> None:
     for name, shown in html.twin(result).items():
         check(shown, beside="\n\u2003")
         assert shown.count("***") >= 10, name
-    for shown in html.answer(result).values():
-        check(shown)
-    assert result.text == HOSTILE  # memory keeps what came
-
-
-@pytest.mark.req("D-60")
-def test_verbose_lines_and_reprs_have_none(result: RunResult) -> None:
     lines: list[str] = []
     verbose = VerboseLines(lines.append)
     for event in events_of(result):
         verbose.show(event)
     assert len(lines) > 8
-    check("".join(lines), beside="")
-    check(repr(result), beside="")
+    for shown in (*html.answer(result).values(), "\n".join(lines), repr(result)):
+        check(shown)
+    assert result.text == HOSTILE  # memory keeps what came
 
 
 @pytest.mark.req("D-60")

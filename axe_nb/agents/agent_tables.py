@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal, get_args
 
-from axe_nb.agents.provider_table import NO_ADDRESS, SERVER_TOOLS, check_headers, is_address
+from axe_nb.agents.provider_table import NO_ADDRESS, SERVER_TOOLS, check_headers, is_http_url
 from axe_nb.conversion.toml_tables import (
     Source,
     WrongValue,
@@ -285,7 +285,7 @@ def parse_server(name: str, table: Any, source: Source | None = None) -> McpServ
         raise WrongValue(at, "needs either command or url", hint=example)
     if server.command and not server.command[0].strip():
         raise WrongValue((*at, "command"), "must begin with a program")
-    if server.url and not is_address(server.url):
+    if server.url and not is_http_url(server.url):
         raise WrongValue((*at, "url"), NO_ADDRESS)
     check_choice((*at, "transport"), server.transport, ("streamable-http", "sse"))
     check_sandbox((*at, "sandbox"), server.sandbox)

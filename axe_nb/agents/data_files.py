@@ -57,7 +57,7 @@ def write_data(path: Path, kind: Kind, data: T, form: Callable[[T], str] | None 
 def read_data(
     path: Path, kind: Kind, make: Callable[[Any], T], parse: Callable[[str], Any] | None = None
 ) -> T:
-    """Reads a file of this kind; `parse` (None = JSON) and then `make` turn its text into T."""
+    """Reads a file of this kind; `parse` turns text into data (None = JSON), `make` checks it."""
     path = expand_home(path)
     text = ""
     try:

@@ -281,7 +281,7 @@ def describe_provider(name: str, table: Mapping[str, Any]) -> ProviderInfo | Non
     )
 
 
-def is_address(url: str) -> bool:
+def is_http_url(url: str) -> bool:
     """True for a valid URL of HTTP without a fragment."""
     with suppress(ValueError):
         parts = urlsplit(url)
@@ -320,7 +320,7 @@ def check_table(name: str, table: Any, source: Source) -> None:
         if (checked.protocol or name) != "openai":
             raise WrongValue((*at, "api"), 'needs protocol = "openai"')
         check_choice((*at, "api"), checked.api, ("responses", "chat"))
-    if checked.base_url.strip() and not is_address(checked.base_url.strip()):
+    if checked.base_url.strip() and not is_http_url(checked.base_url.strip()):
         raise WrongValue((*at, "base_url"), NO_ADDRESS)
     if "key_command" in table:
         if other := next((key for key in ("api_key", "api_key_env") if key in table), ""):

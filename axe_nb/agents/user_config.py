@@ -24,7 +24,7 @@ from axe_nb.agents.provider_table import (
     ProviderInfo,
     check_table,
     describe_provider,
-    is_address,
+    is_http_url,
 )
 from axe_nb.conversion.toml_tables import (
     Source,
@@ -352,7 +352,7 @@ class Config:
         """Returns the URL of the provider's server; errors omit it, as it may be a key."""
         info = self.provider(provider)
         url = os.environ.get(info.url_variable, "").strip() or info.base_url
-        if info.has_server and not is_address(url):
+        if info.has_server and not is_http_url(url):
             raise ConfigError(
                 f'base URL of provider "{provider}" {NO_ADDRESS}',
                 hint=f"set {info.url_variable} or base_url in {format_path(config_path())}",

@@ -34,7 +34,7 @@ from axe_nb.agents.names import parse_model
 from axe_nb.agents.user_config import Config
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.own_text import shown_value
-from axe_nb.engine.make_provider import provider_for
+from axe_nb.engine.plan import provider_for
 from axe_nb.errors import AxeError, ConfigError, words
 from axe_nb.exploring.map_batch import Asking, Batch, MapSession, Tally, Task
 from axe_nb.exploring.map_driver import Driver, Progress, Prompts, Runs

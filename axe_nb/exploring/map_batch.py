@@ -24,8 +24,7 @@ from axe_nb.conversion.jsonable import as_number
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.limits import InFlight, UsageMeter
 from axe_nb.engine.loop import MAX_ERROR
-from axe_nb.engine.make_provider import Needed
-from axe_nb.engine.plan import Plan
+from axe_nb.engine.plan import Needed, Plan
 from axe_nb.errors import AxeError, ConfigError, ExpectationError, words
 from axe_nb.expectations import check
 from axe_nb.exploring.resume_file import ResumeFile, compute_digest, compute_key

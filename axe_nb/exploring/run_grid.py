@@ -138,11 +138,9 @@ class GridRunner:
         first_line: int = 1,
         is_dry: bool = False,
     ) -> None:
-        """Prepares the runs; nothing is sent yet. See `grid`. Raises ConfigError.
+        """Prepares the runs of `grid`, or with `is_dry` only checks them. Raises ConfigError.
 
-        `options` are those of each run, `names` further names of the templates, behind the columns
-        of the inputs, `first_line` is the number of the template's first line in its editor. With
-        `is_dry` it is only checked, and nothing is kept.
+        `names` are further names of the templates, whose first line is `first_line` in the editor.
         """
         refuse_in_tool("grid")
         repeats, width = read_count("repeats", repeats), read_count("concurrency", concurrency)

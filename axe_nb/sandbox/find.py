@@ -1,7 +1,4 @@
-"""The strongest level of the sandbox that works here, tried before it is trusted.
-
-Source: D-82.
-"""
+"""The strongest level of the sandbox that works here, tried before it is trusted (D-82)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Level `full`: bubblewrap, macOS's sandbox-exec, and docker, with a container for each command.
-
-Source: D-82.
-"""
+"""Level `full`: bubblewrap, macOS's sandbox-exec, and docker with a container a command (D-82)."""
 
 from __future__ import annotations
 

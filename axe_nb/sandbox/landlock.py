@@ -1,7 +1,4 @@
-"""Level `files`: Landlock, through a launcher of axe_nb, where there is no bubblewrap.
-
-Source: D-82.
-"""
+"""Level `files`: Landlock, through a launcher of axe_nb, where there is no bubblewrap (D-82)."""
 
 from __future__ import annotations
 

@@ -313,10 +313,7 @@ def _make_rule(table: Mapping[str, Any], place: _Place) -> Rule:
 
 
 ScriptFunction: TypeAlias = Callable[[Request], Any]
-"""(request) -> text, a tool call, several of them, a Response or a Fault; awaitable or not.
-
-Or a generator of texts, tool calls, Deltas and, at the end, a Fault.
-"""
+"""(request) -> text, calls, a Response or a Fault, awaitable or not; or a generator of pieces."""
 
 F = TypeVar("F", bound=ScriptFunction)
 

@@ -1,7 +1,4 @@
-"""The form of an answer: a JSON Schema, and the Python value that the answer becomes.
-
-Source: D-65.
-"""
+"""The form of an answer: a JSON Schema, and the Python value that the answer becomes (D-65)."""
 
 from __future__ import annotations
 

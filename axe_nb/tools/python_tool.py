@@ -204,10 +204,7 @@ _output: ContextVar[CapturedOutput | None] = ContextVar("axe_nb_output", default
 
 
 class _Switch:
-    """Replaces a stream: output of a call goes to its capture, everything else to the stream.
-
-    The stream is None where Python has none, as under pythonw; then everything else is discarded.
-    """
+    """Passes the output of a call to its capture, all other to the stream; None discards it."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

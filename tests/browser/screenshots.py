@@ -27,27 +27,28 @@ WIDTHS = (1280, 640)
 HEIGHT = 900
 """Pixels."""
 
-CROWD = RUNS + "; r = axe_nb.run(crowd({count}), 'Check the documentation.')"
-QUESTION = RUNS + "; r = axe_nb.run(editor('Tuesday: calm, 3 visitors'), 'Go.')"
-STEP = RUNS + "; r = axe_nb.run(research(), 'Check.', step=True)"
-STREAM = RUNS + "; r = axe_nb.run(writer(), 'Go.')"
-FAILURE = RUNS + "; r = axe_nb.run(research(gated=False, timeout=1), 'Check.')"
+BUTTON = ".axe-nb-question button:enabled"
 
 
-def show_crowd(lab: Lab, count: int) -> None:
+def shows(run: str, selector: str, *gates: str) -> Callable[[Lab], None]:
+    """A state: a run that went through these gates, once the page has such an element."""
+
+    def show(lab: Lab) -> None:
+        start(lab, f"{RUNS}; r = axe_nb.run({run})")
+        lab.gate(*gates)
+        lab.page.wait_for_selector(selector, state="attached")
+
+    return show
+
+
+def show_crowd(count: int) -> Callable[[Lab], None]:
     """A lead with many agents, most of them done, two at work, one failed."""
-    start(lab, CROWD.format(count=count))
-    lab.page.wait_for_selector(".axe-nb-row.axe-nb-bad", state="attached")
-
-
-def show_question(lab: Lab) -> None:
-    start(lab, QUESTION)
-    lab.page.wait_for_selector(".axe-nb-question button:enabled")
+    return shows(f"crowd({count}), 'Check the documentation.'", ".axe-nb-row.axe-nb-bad")
 
 
 def show_budget(lab: Lab) -> None:
     start(lab, BUDGET)
-    lab.page.wait_for_selector(".axe-nb-question button:enabled")
+    lab.page.wait_for_selector(BUTTON)
 
 
 def show_background(lab: Lab) -> None:
@@ -57,32 +58,15 @@ def show_background(lab: Lab) -> None:
     lab.page.wait_for_selector(".axe-nb-stop:visible")
 
 
-def show_step(lab: Lab) -> None:
-    start(lab, STEP)
-    lab.page.wait_for_selector(".axe-nb-question button:enabled")
-
-
-def show_stream(lab: Lab) -> None:
-    start(lab, STREAM)
-    lab.gate("text")
-    lab.page.wait_for_selector("text=The loader accepts")
-
-
-def show_failure(lab: Lab) -> None:
-    """A child that was stopped after its time; the run went on."""
-    start(lab, FAILURE)
-    lab.ended()
-
-
 def show_interrupt(lab: Lab) -> None:
-    show_crowd(lab, 8)
+    show_crowd(8)(lab)
     lab.command("notebook:interrupt-kernel")
     lab.ended("cancelled")
 
 
 def show_reload(lab: Lab) -> None:
     """The page loaded anew while the run goes on."""
-    show_crowd(lab, 8)
+    show_crowd(8)(lab)
     lab.save()
     lab.is_loaded = False
     lab.show("test.ipynb", kernel=False)
@@ -122,15 +106,17 @@ def save_run(lab: Lab) -> str:
     return json.dumps(notebook)
 
 
+ENDED = ".jp-OutputArea summary >> text=completed"
+
 STATES: dict[str, Callable[[Lab], None]] = {
-    "eight": lambda lab: show_crowd(lab, 8),
-    "forty": lambda lab: show_crowd(lab, 40),
-    "question": show_question,
+    "eight": show_crowd(8),
+    "forty": show_crowd(40),
+    "question": shows("editor('Tuesday: calm, 3 visitors'), 'Go.'", BUTTON),
     "budget": show_budget,
     "background": show_background,
-    "step": show_step,
-    "stream": show_stream,
-    "failure": show_failure,
+    "step": shows("research(), 'Check.', step=True", BUTTON),
+    "stream": shows("writer(), 'Go.'", "text=The loader accepts", "text"),
+    "failure": shows("research(gated=False, timeout=1), 'Check.'", ENDED),
     "interrupt": show_interrupt,
     "reload": show_reload,
     "reopened": show_reopened,

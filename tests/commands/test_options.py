@@ -35,14 +35,9 @@ def test_the_options_of_a_run_are_the_same_wherever_they_are_given(face: Any) ->
 
 @pytest.mark.parametrize("face", ["line", "command"])
 def test_the_prompt_can_stand_by_itself_wherever_an_option_gives_it(face: Any) -> None:
-    for words in (
-        ["sum", "Summarise this"],
-        ["sum", "-m", "p/m", "Summarise this"],
-        ["-q", "sum", "--param", "a=1", "--", "Summarise this"],
-    ):
-        found = parse_run(words, face)
-        assert (found.agent, found.prompt) == ("sum", "Summarise this")
-    assert parse_run(["sum", "--", "-5"], face).prompt == "-5"
+    for line in ("sum Summarise", "sum -m p/m Summarise", "-q sum --param a=1 -- Summarise"):
+        found = parse_run(line.split(), face)
+        assert (found.agent, found.prompt) == ("sum", "Summarise")
     with pytest.raises(ConfigError, match="the prompt is given twice: with -p and as an argument"):
         parse_run(["sum", "this", "-p", "that"], face)
     with pytest.raises(ConfigError, match="arguments: this; put the prompt in quotes"):
@@ -57,8 +52,6 @@ MISTAKES = {
     "": "the following arguments are required: AGENT",
     "lead --model": "argument -m/--model: expected one argument",
     "lead --timeout abc": 'argument --timeout: takes seconds, as in 120 or 0.5, not "abc"',
-    "lead --timeout nan": 'argument --timeout: takes seconds, as in 120 or 0.5, not "nan"',
-    "lead --param a": 'argument --param: takes KEY=VALUE, as in temperature=0.2, not "a"',
     "lead -o 1a": 'argument -o/--out: takes a Python name, not "1a"',
     "lead --raises never": "argument --raises: invalid choice: 'never'",
     "lead --model 'p/m": "no closing quotation",
@@ -80,8 +73,6 @@ def test_a_mistake_is_told_with_the_usage_line(line: str) -> None:
     ("word", "value"),
     [
         ("temperature=0.2", 0.2),
-        ("on=true", True),
-        ("stop=END", "END"),
         ("text=a=b", "a=b"),
         ('quoted="3"', "3"),
         ('list=["a", 1]', ["a", 1]),
@@ -99,8 +90,7 @@ def test_a_parameter_is_json_where_it_reads_as_json_else_text(word: str, value: 
     [
         ("lead -m 'p/a model'", "p/a model"),
         ('lead -m "p/it\'s"', "p/it's"),
-        ("lead -m p/m;", "p/m"),
-        ("  lead   -m   p/m  ", "p/m"),
+        ("  lead   -m   p/m  ;", "p/m"),
         ("lead -m p/#m", "p/#m"),
         ("lead --model=p/é", "p/é"),
     ],
@@ -141,11 +131,8 @@ def test_a_value_with_spaces_needs_a_flag_of_its_own(given: str, word: str, face
     [
         (["--param", "is x=1"], 'takes KEY=VALUE, as in temperature=0.2, not "is x=1"'),
         (["--tools", "grep,", "fetch"], 'takes names without spaces, as in a,b, not "grep,"'),
-        (["--tools", "grep", ",fetch", "hi"], "unrecognized arguments: hi"),
         (["--break", "turn,", "agent:x"], 'takes names without spaces, as in a,b, not "turn,"'),
         (["-p", "--json"], "write a value that begins with a dash as --prompt=…"),
-        (["-p", "--model=p/m"], "write a value that begins with a dash as --prompt=…"),
-        (["-p", "--jsn", "hello"], "write a value that begins with a dash as --prompt=…"),
         (["--hello"], "unrecognized arguments: --hello"),
     ],
 )

@@ -70,27 +70,20 @@ MISTAKES = {
     'model = "script/echo"\nsystem_promt = "x"': (
         'unknown key "system_promt" (line 3)', 'did you mean "system_prompt"?',
     ),
-    'model = "script/echo"\n\n[params]\ntop = 1\n[sub_agents_config]\nmax_deph = 2': (
-        'unknown key "sub_agents_config.max_deph" (line 7)', 'did you mean "max_depth"?',
-    ),
+    'model = "script/echo"\n\n[sub_agents_config]\nmax_deph = 2': ("(line 5)", '"max_depth"?'),
     'model = "script/echo"\nworkdir = "C:\\Users\\x"': (
         "Invalid hex value (at line 3, column", r"use single quotes",
     ),
     'model = "script/echo"\n# why\nmode = "atuo"': (
         'mode must be plan, ask or auto, not "atuo"', "line 4",
     ),
-    'model = "echo"': (
-        'invalid model format "echo": expected provider/model-name', "line 2",
-    ),
+    'model = "echo"': ('invalid model format "echo": expected provider/model-name', "line 2"),
     '\nmodel = "opanai/gpt"': (
         'unsupported provider "opanai": supported providers are', "line 3",
         "did you mean openai?",
     ),
     'model = "script/echo"\ntools = [\n  "read_file",\n  "grap",\n]': (
         'unknown tool "grap" in agent "x"', "line 5", 'did you mean "grep"?',
-    ),
-    'model = "script/echo"\nfiles = [\n  "*.md",\n  "a[b",\n]': (
-        'invalid glob pattern "a[b": unclosed bracket', "line 5",
     ),
     'model = "script/echo"\nname = "y"': (
         'name is "y" (line 3), but the magic names "x"',
@@ -149,7 +142,6 @@ def test_what_is_saved_is_the_file_that_counts_from_then_on(project: Path, cells
     assert "script not found: other" in text(cells.run("%%axe a\nhi"))
     cells.run('%%axe_agent a\nmodel = "script/echo"')
     assert text(cells.run("%%axe a -q\nhi")) == "You said: hi", "a cell without --save wins"
-    assert "a  script/echo    this session (overrides its file)" in text(cells.run("%axe list"))
     cells.run('%%axe_agent b --save --dir elsewhere/agents\nmodel = "script/echo"')
     assert (project / "elsewhere" / "agents" / "b.toml").exists()
     assert text(cells.run("%%axe b -q\nhi")) == "You said: hi", "not found by name, so it is kept"

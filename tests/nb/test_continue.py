@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import pytest
 
 from axe_nb.scripting.server import script_server
 from axe_nb.scripting.wire import Protocol
-from tests.nb.kernels import Kernel, Kernels, text, write_agents
+from tests.nb.kernels import Kernels, text, write_agents
 from tests.protocols import PROTOCOLS, provider_of
 from tests.providers import sdk
 
@@ -48,22 +48,14 @@ SCRIPTS = {
 }
 
 
-ENDS: Mapping[str, tuple[str, Callable[[Kernel], object], str]] = {
-    "a normal end": ("plain", lambda cells: cells.run("%%axe plain -o r\nbegin"), "completed"),
-    "an interrupt": (
-        "calls",
-        lambda cells: cells.run("%%axe calls -o r\nbegin", interrupt_after=2.5),
-        "cancelled",
-    ),
-    "a timeout": (
-        "calls", lambda cells: cells.run("%%axe calls -o r --timeout 1.5\nbegin"), "timeout",
-    ),
-    "an error after a call": ("fails", lambda cells: cells.run("%%axe fails -o r\nbegin"), "error"),
-    "an error at once": (
-        "fails-at-once", lambda cells: cells.run("%%axe fails-at-once -o r\nbegin"), "error",
-    ),
-}  # fmt: skip
-"""How a run ended → (its agent, what makes it end so, its status)."""
+ENDS = {
+    "a normal end": ("plain", "completed"),
+    "an interrupt": ("calls", "cancelled"),
+    "a timeout": ("calls --timeout 1.5", "timeout"),
+    "an error after a call": ("fails", "error"),
+    "an error at once": ("fails-at-once", "error"),
+}
+"""How a run ended → (its agent, with options; its status)."""
 
 
 def calls_and_results(protocol: Protocol, body: Mapping[str, Any]) -> tuple[list[str], list[str]]:
@@ -94,8 +86,10 @@ def test_a_conversation_goes_on_after_every_end(
     with script_server(protocol) as server:
         cells = kernels.at(Path(sys.executable), project)  # with the address of the server
         assert cells.run("%load_ext axe_nb") == []
-        for end, (agent, make_it_end, status) in ENDS.items():
-            make_it_end(cells)
+        for end, (line, status) in ENDS.items():
+            after = 2.5 if status == "cancelled" else None
+            cells.run(f"%%axe {line} -o r\nbegin", interrupt_after=after)
+            agent = line.split()[0]
             assert text(cells.run("print(r.status)")).strip() == status, end
             before = len(server.requests)
             said = cells.run(f"%%axe {agent} -c -o s -m {provider_of(protocol)}/done -q\nand then?")

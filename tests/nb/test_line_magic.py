@@ -39,11 +39,9 @@ def cells(kernel: Kernel, project: Path) -> Kernel:
 
 
 def test_list_says_what_can_be_run_and_what_is_wrong(cells: Kernel) -> None:
-    cells.run('%%axe_agent here\nmodel = "script/echo"')
     cells.run('%%axe_agent echo\nmodel = "script/echo"')
     assert [line.split() for line in text(cells.run("%axe list")).splitlines()] == [
         ["echo", "script/echo", "this", "session", "(overrides", "its", "file)"],
-        ["here", "script/echo", "this", "session"],
         ["lead", "script/lead", "axe/agents"],
         ["other", "script/other", "axe/agents"],
         ["slow", "script/slow", "axe/agents"],
@@ -78,9 +76,7 @@ def test_show_says_what_an_agent_is_may_do_and_whom_it_may_call(cells: Kernel) -
 
 
 def test_tools_are_listed_with_what_the_agent_may_do_with_them(cells: Kernel) -> None:
-    cells.run(
-        "import axe_nb\n@axe_nb.tool\ndef look_up(town: str) -> str:\n    'Looks a town up.'\n"
-    )
+    cells.run("import axe_nb\n@axe_nb.tool\ndef look_up(town: str) -> str:\n    'Looks up.'\n")
     every = text(cells.run("%axe tools"))
     starts = [line.split()[:2] for line in every.splitlines()]
     for tool in ("read_file reads", "edit_file writes", "spawn_agent delegates", "look_up yours"):
@@ -90,12 +86,9 @@ def test_tools_are_listed_with_what_the_agent_may_do_with_them(cells: Kernel) ->
         '%%axe_agent w\nmodel = "script/echo"\ntools = ["write_file", "look_up", "grep"]\n'
         '[permissions]\ngrep = "deny"'
     )
-    told = [line[:36].split() for line in text(cells.run("%axe tools w")).splitlines()]
-    assert [" ".join(words[:3]) for words in told] == [
-        "write_file writes asks",
-        "look_up yours allowed",
-        "grep reads denied",
-    ]
+    told = [line.split()[:3] for line in text(cells.run("%axe tools w")).splitlines()]
+    assert told[0] == ["write_file", "writes", "asks"]
+    assert told[1:] == [["look_up", "yours", "allowed"], ["grep", "reads", "denied"]]
     assert text(cells.run("%axe tools echo")) == "echo has no tools\n"
 
 
@@ -107,7 +100,6 @@ def test_reset_begins_a_conversation_anew(cells: Kernel) -> None:
     assert error["evalue"] == 'nothing to continue: agent "echo" has not run in this session'
     assert cells.run("%%axe lead -c\nhi")[0]["type"] == "display_data"
     assert text(cells.run("%axe reset")) == "conversations forgotten: lead\n"
-    assert text(cells.run("%axe reset")) == "conversations forgotten: none\n"
     [error] = cells.run("%axe reset lead2")
     assert error["evalue"] == "agent config not found: lead2"
     cells.run('%%axe_agent echo\nmodel = "script/other"')

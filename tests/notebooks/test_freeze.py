@@ -133,7 +133,7 @@ WRITING = [
 ]
 
 
-def test_a_notebook_that_finds_files_of_its_last_run_is_not_frozen(
+def test_a_notebook_that_finds_files_of_its_last_run_is_not_frozen_and_one_that_hangs_is_stopped(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in WRITING])
@@ -142,6 +142,10 @@ def test_a_notebook_that_finds_files_of_its_last_run_is_not_frozen(
     [varies] = capsys.readouterr().out.splitlines()
     assert "writes.ipynb, cell 2: " in varies
     assert "remove in the first cell the files that a run leaves behind" in varies
+    book.cells[0].source = "while True:\n    pass"
+    nbformat.write(book, project / "slow.ipynb")
+    assert main(["check", "slow.ipynb", "--timeout", "0.5"]) == 1
+    assert "slow.ipynb, cell 1: it did not finish within 0.5 s" in capsys.readouterr().out
 
 
 def test_notebooks_are_found_in_folders(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -111,7 +111,6 @@ CHECK = ("b", "assert a", "exercise:b")
 NO_MATCH = "### BEGIN SOLUTION and ### END SOLUTION do not match"
 FAULTS = {
     "no end": ([("a", "### BEGIN SOLUTION\n1")], f"cell 1: {NO_MATCH}"),
-    "no beginning": ([("a", "1"), ("b", "### END SOLUTION")], f"cell 2: {NO_MATCH}"),
     "nested": ([("a", "### BEGIN SOLUTION\n" * 2)], f"cell 1: {NO_MATCH}"),
     "a name twice": ([CHECK, ("c", "assert a", "exercise:b")], "cell 2: it cannot be a check"),
     "no name": ([("b", "assert a", "exercise:")], "cell 1: it cannot be a check"),
@@ -135,7 +134,6 @@ def test_a_lesson_with_a_mistake_is_refused_and_nothing_is_written(
     [
         (["l.ipynb", "--check", "nowhere"], 'no such folder: "nowhere"'),
         (["l.ipynb", "--check", "empty"], 'no notebook found: "empty"'),
-        (["none.ipynb", "--check", "empty"], 'no notebook found: "none.ipynb"'),
         (["plain.ipynb", "--check", "."], "plain.ipynb has no exercises"),
         (["l.ipynb", "--csv", "a.csv"], "--csv needs --check"),
         (["l.ipynb", "--check", ".", "--to", "a"], "--to cannot be used with --check"),
@@ -197,14 +195,6 @@ def test_submissions_are_marked_by_the_checks_of_the_lesson(
         ["group/ada", "passed", "passed", "2"],
     ]
     assert Path("word.txt").read_text() == "hello"  # each runs in a copy of the folder
-
-
-def test_the_limit_of_a_cell_may_be_less_than_a_second(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    nbformat.write(make(("a", "while True:\n    pass")), project / "slow.ipynb")
-    assert main(["check", "slow.ipynb", "--timeout", "0.5"]) == 1
-    assert "slow.ipynb, cell 1: it did not finish within 0.5 s" in capsys.readouterr().out
 
 
 def test_a_check_stands_where_the_submission_has_it_once() -> None:
