@@ -74,8 +74,8 @@ class KeptFiles:
     is_used: bool = False
     """True if there is something to undo."""
     _seen: set[str] = field(default_factory=set)
-    _lost: dict[str, list[str]] = field(default_factory=dict)
-    """Reason → files whose old content was not stored."""
+    _lost: dict[str, str] = field(default_factory=dict)
+    """File whose old content was not stored → the reason."""
     _size: int = 0
     """Bytes stored so far."""
 
@@ -116,7 +116,7 @@ class KeptFiles:
                 if name in self._seen:
                     pass  # the first content is the one to go back to
                 elif data is None or self._size + len(data) > MAX_RUN:
-                    self._lose(path, f"one run keeps at most {MAX_RUN // 1_000_000} MB")
+                    self._lost[path] = f"one run keeps at most {MAX_RUN // 1_000_000} MB"
                 else:
                     write = replace(write, kept=str(len(self._seen)))
                     _append(folder / write.kept, data)
@@ -124,17 +124,13 @@ class KeptFiles:
             _append(folder / "index", json.dumps(asdict(write)).encode() + b"\n")
         except (OSError, ValueError) as error:  # the second for half characters in a name
             if not self.is_quiet:
-                self._lose(path, reason(error))
+                self._lost[path] = reason(error)
         self._seen.add(name)
-
-    def _lose(self, path: str, why: str) -> None:
-        lost = self._lost.setdefault(why, [])
-        if path not in lost[-1:]:
-            lost.append(path)
 
     def describe_lost(self) -> Iterator[str]:
         """Yields a warning for each reason that files were not stored."""
-        for why, paths in self._lost.items():
+        for why in dict.fromkeys(self._lost.values()):
+            paths = [path for path, its in self._lost.items() if its == why]
             names = list_some([one_line(printable(path), 200) for path in paths], 3)
             whose = "its" if len(paths) == 1 else "their"
             yield f"{names} cannot be undone: {whose} old content was not kept ({why})"
