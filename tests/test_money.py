@@ -4,60 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import axe_nb
-from axe_nb import Agent, ConfigError, Request, RunResult, call
+from axe_nb import Agent, ConfigError, Request, RunResult, call, script_server
 from axe_nb.agents.agent_tables import TreeLimits
-from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.agents.user_config import Config, config_path
 from axe_nb.engine.person import ApprovalRequest, Decision
 from axe_nb.messages import Response, Usage
 from axe_nb.providers.prices import Prices
+from axe_nb.scripting.wire import Protocol
 from axe_nb.session.session import Session, session
 from axe_nb.text import format_dollars
 from axe_nb.views.axe_text import verbose_footer
 from axe_nb.views.outline import as_text
 from tests.engine.in_process import agent, ask, ask_session, lead
-from tests.protocols import provider_of
-from tests.wire.replay import Replay
-
-BODIES: dict[str, dict[str, Any]] = {
-    "anthropic": {
-        "content": [{"type": "text", "text": "yes"}], "stop_reason": "end_turn",
-        "usage": {
-            "input_tokens": 1000, "cache_read_input_tokens": 8000,
-            "cache_creation_input_tokens": 2000, "output_tokens": 500,
-        },
-    },
-    "openai": {
-        "choices": [{"message": {"role": "assistant", "content": "yes"}, "finish_reason": "stop"}],
-        "usage": {
-            "prompt_tokens": 11000, "completion_tokens": 500, "total_tokens": 11500,
-            "prompt_tokens_details": {"cached_tokens": 8000},
-            "completion_tokens_details": {"reasoning_tokens": 400},
-        },
-    },
-    "responses": {
-        "status": "completed",
-        "output": [{"type": "message", "content": [{"type": "output_text", "text": "yes"}]}],
-        "usage": {
-            "input_tokens": 11000, "output_tokens": 500, "total_tokens": 11500,
-            "input_tokens_details": {"cached_tokens": 8000, "cache_write_tokens": 2000},
-            "output_tokens_details": {"reasoning_tokens": 400},
-        },
-    },
-    "ollama": {
-        "message": {"role": "assistant", "content": "yes"}, "done": True, "done_reason": "stop",
-        "prompt_eval_count": 11000, "eval_count": 500,
-    },
-}  # fmt: skip
-"""Protocol → the reply of its server."""
+from tests.protocols import PROTOCOLS, provider_of
 
 PRICE = "input = 3\noutput = 15\ncached_input = 0.3\ncache_write = 3.75\n"
 
@@ -79,42 +44,27 @@ def price(*models: str, table: str = PRICE) -> str:
     return "".join(f'[prices."{model}"]\n{table}' for model in models)
 
 
-@contextmanager
-def serving(*protocols: str, more: str = "", monkeypatch: pytest.MonkeyPatch) -> Iterator[Replay]:
-    """Servers for the built-in providers, and the settings that lead there."""
-    for info in PROVIDERS.values():
-        monkeypatch.delenv(info.url_variable, raising=False)
-        if info.key_variable:
-            monkeypatch.setenv(info.key_variable, "sk-canary-0123456789abcdef")
-    replies = {f"{name}-server": {"status": 200, "body": BODIES[name]} for name in protocols}
-    with Replay(replies) as server:
-        urls = (
-            f'[providers.{provider_of(name)}]\nbase_url = "{server.url(f"{name}-server")}"\n'
-            + ('api = "responses"\n' if name == "responses" else "")
-            for name in protocols
-        )
-        settings("".join(urls) + more)
-        yield server
+def ask_server(protocol: Protocol, model: str) -> RunResult:
+    """The run of a model whose server counts tokens of every kind."""
+    usage = Usage(11000, 500, cached_tokens=8000, cache_write_tokens=2000, reasoning_tokens=400)
+    axe_nb.script(model)(lambda request: Response("yes", (), "stop", usage))
+    with script_server(protocol):
+        return axe_nb.run(Agent("one", f"{provider_of(protocol)}/{model}"), "go")
 
 
-@pytest.mark.parametrize("protocol", BODIES)
-def test_a_reply_costs_what_a_hand_made_sum_says(
-    protocol: str, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with serving(protocol, more=price(f"{provider_of(protocol)}/m"), monkeypatch=monkeypatch):
-        result = axe_nb.run(Agent("one", f"{provider_of(protocol)}/m"), "go")
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_reply_costs_what_a_hand_made_sum_says(protocol: Protocol, project: Path) -> None:
+    settings(price(f"{provider_of(protocol)}/m"))
+    result = ask_server(protocol, "m")
     assert result.cost == pytest.approx(SUMS[protocol], rel=1e-12)
     assert result.total_cost == result.cost
     assert f" · {format_dollars(SUMS[protocol])}" in as_text(result)
     assert f"\nCost:     {format_dollars(SUMS[protocol])}\n" in verbose_footer(result)
 
 
-@pytest.mark.parametrize("protocol", BODIES)
-def test_a_model_without_a_price_is_unknown_never_free(
-    protocol: str, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with serving(protocol, monkeypatch=monkeypatch):
-        result = axe_nb.run(Agent("one", f"{provider_of(protocol)}/gpt-5"), "go")
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_model_without_a_price_is_unknown_never_free(protocol: Protocol, project: Path) -> None:
+    result = ask_server(protocol, "gpt-5")
     assert result.ok
     assert (result.cost, result.total_cost) == (None, None), "a server of another address"
     assert "$" not in as_text(result) + verbose_footer(result)

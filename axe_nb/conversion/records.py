@@ -215,9 +215,16 @@ OBJECTS = (abc.Mapping, dict)
 UNIONS = (Union, types.UnionType)
 
 
+def _split(hint: Any) -> tuple[Any, Any]:
+    """Returns a type without its arguments, and these."""
+    if isinstance(hint, type):  # most are, and the functions of `typing` take long
+        return hint, ()
+    return typing.get_origin(hint) or hint, typing.get_args(hint)
+
+
 def _write(hint: Any, value: Any, to: Writer) -> Any:
     """Returns a value of a type as JSON data."""
-    origin, arguments = typing.get_origin(hint) or hint, typing.get_args(hint)
+    origin, arguments = _split(hint)
     if origin in ANY or (origin in OBJECTS and arguments[1] in ANY):
         return to.any(value)
     if value is None:
@@ -260,7 +267,7 @@ def _write(hint: Any, value: Any, to: Writer) -> Any:
 
 def _read(hint: Any, value: Any, at: str, parts: Parts) -> Any:
     """Returns the value of a type that JSON data represents. Raises ConfigError."""
-    origin, arguments = typing.get_origin(hint) or hint, typing.get_args(hint)
+    origin, arguments = _split(hint)
     if origin in SCALARS:
         wanted, fits = SCALARS[origin]
         if not fits(value):

@@ -23,12 +23,12 @@ from axe_nb.agents.user_config import format_path, state_dir
 from axe_nb.conversion.jsonable import change_texts
 from axe_nb.conversion.records import from_json, to_json
 from axe_nb.engine.person import Decision
-from axe_nb.engine.replay import Order, is_place, order_of
 from axe_nb.errors import CassetteMiss, ConfigError
 from axe_nb.messages.exchanges import Exchange
 from axe_nb.providers.wire import check_nesting
 from axe_nb.recording.modes import Mode, check_mode, name_command
 from axe_nb.recording.same_request import Description, digest, is_same
+from axe_nb.results import Order, is_place, order_of
 from axe_nb.secrets import MASK, Filter, find_filter
 from axe_nb.text import plural
 from axe_nb.tools.tool import ToolOutput
@@ -54,6 +54,13 @@ NUMBER: Mapping[Kind, str] = {
 
 FOLDER, HOME = "⟨folder⟩", "⟨home⟩"
 """Marks that replace the paths of the notebook's folder and the user's home."""
+
+
+SHARE = 20
+"""Minimum time between writes of a file, as a multiple of the duration of the last write."""
+
+PROMPT, AGENT = ("messages",), ("model", "system", "tools")
+"""Fields of a first request by which two runs are alike: same prompt, or same agent."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -292,16 +299,6 @@ def _spells_secret(events: Sequence[Any], clean: Filter) -> bool:
     return clean.text(joined) != joined
 
 
-SHARE = 20
-"""Minimum time between writes of a file, as a multiple of the duration of the last write."""
-
-Likeness: TypeAlias = "tuple[str, ...]"
-"""Key shared by roots that are alike in some respect."""
-
-PROMPT, AGENT = ("messages",), ("model", "system", "tools")
-"""Fields of a first request by which two runs are alike: same prompt, or same agent."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CassetteStatus:
     """Counts of one session with a cassette."""
@@ -353,8 +350,8 @@ class Cassette:
         self._roots: list[Root] = []
         self._owners: dict[Root, str] = {}
         """Root → the cell of the run that uses it."""
-        self._free: dict[Likeness, dict[Root, None]] = {}
-        """Likeness → the roots that no run uses yet."""
+        self._free: dict[tuple[str, ...], dict[Root, None]] = {}
+        """Key that alike roots share → those of them that no run uses yet."""
         self._base: dict[int, tuple[Root, Mapping[Key, Record]]] = {}
         """Number in the file → root and its records, as last read or written."""
         self._stamp: tuple[int, int, int] | None = None
@@ -432,7 +429,7 @@ class Cassette:
             source = source or self._find_free(_make_likeness(asked, agent, AGENT))
             return source or target, target
 
-    def _find_free(self, likeness: Likeness) -> Root | None:
+    def _find_free(self, likeness: tuple[str, ...]) -> Root | None:
         return next(iter(self._free.get(likeness, ())), None)
 
     def count_same(self, asked: Description) -> int:
@@ -555,7 +552,7 @@ class Cassette:
             return [(root, record) for root in self._roots for record in root.records.values()]
 
 
-def _make_likeness(asked: Description, agent: str, fields: Iterable[str]) -> Likeness:
+def _make_likeness(asked: Description, agent: str, fields: Iterable[str]) -> tuple[str, ...]:
     """Returns the key of the runs whose first requests agree in some fields."""
     if fields is asked:
         return "", digest(asked)

@@ -492,3 +492,10 @@ def test_an_agent_added_to_a_clone_does_not_make_it_the_users_own(clone: Path) -
     init_agent("other")
     Agent("third", "script/worker").save()
     assert left_out() == 'mode = "auto"'
+
+
+def test_the_doctor_starts_no_server_of_a_project_without_trust(clone: Path) -> None:
+    server = '[mcp_servers.x]\ncommand = ["touch", "ran"]\n'
+    put("axe/agents/worker.toml", f'name = "worker"\nmodel = "script/worker"\n{server}')
+    assert any("left out mcp_servers" in row.message for row in actions.diagnose(None))
+    assert not Path("ran").exists()

@@ -16,6 +16,7 @@ import axe_nb
 from axe_nb import Agent, ConfigError, ProviderError, Request, RunResult, Usage, call, script
 from axe_nb.messages import ToolCall, ToolResult
 from axe_nb.results import Turn
+from tests.diffs.trees import CHILDREN, MUTATIONS, TURNS, Mutator, make_tree, renumber
 from tests.pictures.samples import FIRST, SECOND
 from tests.random_results import results
 from tests.views.runs import ask, done, turn
@@ -309,3 +310,27 @@ def test_odd_values_are_compared_without_failing() -> None:
         run = done(log=(turn(1, ToolCall("c", "odd", value)),))
         assert told(run, run) == []
         assert told(run, done(log=(turn(1, ToolCall("c", "odd", {})),))) == [("arguments", "0/1")]
+
+
+@pytest.fixture(scope="module")
+def tree() -> RunResult:
+    return make_tree()
+
+
+def test_the_same_tree_with_other_ids_of_calls_does_not_differ(tree: RunResult) -> None:
+    assert (len(tree.log), len(tree.children), len(list(tree.walk()))) == (TURNS, CHILDREN, 11)
+    diff = tree.diff(renumber(tree, ids="other"))
+    assert (diff.changes, diff.first, diff.same_path) == ((), None, True)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_one_mutation_is_one_change_of_its_kind_at_its_place(tree: RunResult, seed: int) -> None:
+    mutation = Mutator(tree, seed).mutate([*MUTATIONS][seed % len(MUTATIONS)])
+    kind, place, other = mutation.change
+    for a, b, wanted in (
+        (tree, mutation.tree, (kind, place, other)),
+        (mutation.tree, tree, (kind, other, place)),
+    ):
+        diff = a.diff(b)
+        assert [(c.kind, c.place, c.other) for c in diff.changes] == [wanted]
+        assert diff.first == (wanted[1] or wanted[2])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import axe_nb
-from axe_nb import Agent, Request, RunResult, call, script, script_server
+from axe_nb import Agent, Request, RunResult, ToolCall, script, script_server
 from axe_nb.scripting.wire import Protocol
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
@@ -27,12 +27,12 @@ def count_up() -> None:
     script("one")(lambda request: next(answers))
 
 
-def call_once(tool: str, **arguments: Any) -> None:
-    """The model calls a tool, and answers with its result."""
+def call_once(*calls: ToolCall) -> None:
+    """The model makes the calls, and answers with their results."""
 
     @script("one")
     def one(request: Request) -> Any:
-        return call(tool, **arguments) if request.turn == 1 else request.last
+        return calls if request.turn == 1 else " / ".join(r.content for r in request.results)
 
 
 def record(prompt: Any = "go", protocol: Protocol = "openai", **options: Any) -> RunResult:

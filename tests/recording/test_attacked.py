@@ -45,7 +45,7 @@ def test_a_child_that_its_tool_gave_up_on_does_not_cancel_the_replay() -> None:
         await asyncio.sleep(5)
         return "late"
 
-    call_once("race")
+    call_once(call("race"))
     define(name="slow")
     define(tools=("race",), sub_agents=("slow",))
     assert record().text == "too slow"
@@ -126,7 +126,7 @@ def test_a_recorded_tool_whose_record_is_lost_does_not_run() -> None:
         paid.append(euro)
         return "paid"
 
-    call_once("pay", euro=5)
+    call_once(call("pay", euro=5))
     define(tools=("pay",))
     record()
     header, _, text = Path("one.axe").read_text("utf-8").partition("\n")
@@ -145,19 +145,14 @@ def test_questions_that_are_asked_at_once_keep_their_answers() -> None:
         await asyncio.sleep(random.random() / 50)
         return f"{town}={await ctx.ask(f'Go to {town}?')}"  # type: ignore[misc]
 
-    @script("one")
-    def one(request: Request) -> Any:
-        if request.turn == 1:
-            return [call("where", town=town) for town in ("Rome", "Oslo", "Lima")]
-        return " ".join(result.content for result in request.results)
-
+    call_once(*(call("where", town=town) for town in ("Rome", "Oslo", "Lima")))
     define(tools=("where",), mode="auto")
 
     async def answer(question: ApprovalRequest) -> Decision:
         return Decision("text", f"sure, {question.detail[6:10]}")
 
     first = record_with(answer)
-    assert first.text == "Rome=sure, Rome Oslo=sure, Oslo Lima=sure, Lima"
+    assert first.text == "Rome=sure, Rome / Oslo=sure, Oslo / Lima=sure, Lima"
     assert {replay().text for _ in range(10)} == {first.text}
 
 
@@ -188,7 +183,7 @@ def test_a_run_that_ended_in_a_tool_ends_again() -> None:
         await asyncio.sleep(0.3 if recording else 0)
         return "waited"
 
-    call_once("wait")
+    call_once(call("wait"))
     define(tools=("wait",))
     recording = True
     assert record(timeout=0.15).status == "timeout"
@@ -203,7 +198,7 @@ def test_an_answer_from_a_recording_allows_no_host_later() -> None:
     async def answer(_: ApprovalRequest) -> Decision:
         return Decision("yes")
 
-    call_once("fetch", url="http://example.invalid/x")
+    call_once(call("fetch", url="http://example.invalid/x"))
     define(tools=("fetch",), mode="ask")
     record_with(answer)
     assert session.hosts.pop("example.invalid", 1) is None

@@ -12,15 +12,14 @@ from typing import Any
 import pytest
 
 import axe_nb
-from axe_nb import Agent, ConfigError, Request, script
+from axe_nb import Agent, ConfigError, Request, script, script_server
 from axe_nb.agents.data_files import read_data
-from axe_nb.agents.user_config import config_path, state_dir
+from axe_nb.agents.user_config import state_dir
 from axe_nb.recording import cassette
 from axe_nb.recording.cassette import Cassette
 from axe_nb.recording.modes import find_mode
+from axe_nb.scripting.server import ScriptServer
 from axe_nb.session.session import session
-from tests.providers.dialects import BY_NAME
-from tests.wire.replay import Replay
 
 
 @pytest.mark.req("D-68")
@@ -60,29 +59,23 @@ def test_a_cassette_that_is_opened_again_has_what_is_not_yet_written(
             assert (inner.hits, inner.misses) == (2, 0)
 
 
-ENDPOINT = '[providers.own]\nprotocol = "openai"\nbase_url = "{url}"\n'
-
-HELLO = {"status": 200, "body": BY_NAME["openai"].reply("hello", (), "stop")}
-
-
 @pytest.fixture
-def server(project: Path) -> Iterator[Replay]:
-    with Replay({"hello": HELLO}) as replay:
-        config_path().parent.mkdir(parents=True, exist_ok=True)
-        config_path().write_text(ENDPOINT.format(url=replay.url("hello")), "utf-8")
-        yield replay
+def server(project: Path) -> Iterator[ScriptServer]:
+    script("m")(lambda request: "hello")
+    with script_server("openai") as server:
+        yield server
 
 
 def test_where_the_environment_says_replay_nothing_is_sent_without_a_cassette(
-    server: Replay, monkeypatch: pytest.MonkeyPatch
+    server: ScriptServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def ask() -> str:
-        return axe_nb.run(None, "hi", model="own/m").raise_for_status().text
+        return axe_nb.run(None, "hi", model="openai/m").raise_for_status().text
 
     assert ask() == "hello", "without the variable, a test may ask a server"
     with axe_nb.cassette("own.axe", "record"):
         ask()
-    sent = len(server.log("hello"))
+    sent = len(server.requests)
     monkeypatch.setenv("AXE_CASSETTE_MODE", "replay")
     with pytest.raises(ConfigError) as raised:
         ask()
@@ -91,15 +84,15 @@ def test_where_the_environment_says_replay_nothing_is_sent_without_a_cassette(
         'open one with %axe cassette PATH or axe_nb.cassette("PATH"), or name it in AXE_CASSETTE',
     ]
     with pytest.raises(ConfigError, match="no cassette is in use"):
-        list(axe_nb.map(None, ["hi"], model="own/m"))
+        list(axe_nb.map(None, ["hi"], model="openai/m"))
     with pytest.raises(ConfigError, match="no cassette is in use"):
-        axe_nb.grid(None, "hi", models=["own/m"])
+        axe_nb.grid(None, "hi", models=["openai/m"])
     with axe_nb.cassette("own.axe"):
         assert ask() == "hello"
-    assert len(server.log("hello")) == sent
+    assert len(server.requests) == sent
     with axe_nb.cassette("own.axe", "live"):
         assert ask() == "hello", "as the cassette was opened to"
-    assert len(server.log("hello")) == sent + 1
+    assert len(server.requests) == sent + 1
 
 
 PATIENCE = 60

@@ -240,12 +240,7 @@ def test_a_stream_replays_piece_by_piece(is_cut: bool, protocol: Protocol) -> No
 def test_the_decisions_of_a_person_replay_without_one() -> None:
     ran = keep_notes()
 
-    @script("one")
-    def one(request: Request) -> Any:
-        if request.turn == 1:
-            return [call("keep", note="first"), call("keep", note="second")]
-        return " / ".join(result.content for result in request.results)
-
+    call_once(call("keep", note="first"), call("keep", note="second"))
     answers = [Decision("edit", arguments={"note": "edited"}), Decision("no", "not that")]
 
     async def answer(_: ApprovalRequest) -> Decision:
@@ -274,12 +269,7 @@ def test_a_tool_that_is_recorded_does_not_run_again() -> None:
         ran.append("broken")
         raise ValueError(f"at {time.time_ns()}")
 
-    @script("one")
-    def one(request: Request) -> Any:
-        if request.turn == 1:
-            return [call("clock"), call("broken")]
-        return " / ".join(result.content for result in request.results)
-
+    call_once(call("clock"), call("broken"))
     define(tools=("clock", "broken"))
     first = record()
     again = replay()
@@ -445,7 +435,7 @@ def test_a_strangers_cassette_approves_nothing(
 ) -> None:
     ran = keep_notes()
 
-    call_once("keep", note="x")
+    call_once(call("keep", note="x"))
 
     async def answer(_: ApprovalRequest) -> Decision:
         return Decision("yes")
@@ -473,7 +463,7 @@ def test_an_approval_with_a_masked_secret_fits_no_other_call(
     ran = keep_notes()
     secret, other = "ghp_" + "a1" * 12, "ghp_" + "b2" * 12
 
-    call_once("keep", note="***" if choice == "edit" else f"rm {secret} now")
+    call_once(call("keep", note="***" if choice == "edit" else f"rm {secret} now"))
 
     async def answer(_: ApprovalRequest) -> Decision:
         return Decision(choice, arguments={"note": f"rm {secret}"} if choice == "edit" else {})

@@ -6,7 +6,8 @@ import re
 import time
 from collections.abc import Iterator
 from html.parser import HTMLParser
-from typing import Any
+from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 
@@ -15,7 +16,9 @@ from axe_nb import Agent, RunResult
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Delta, Request, ToolCall, ToolResult, Usage, call
 from axe_nb.results import Status, Turn
+from axe_nb.views.appearance import COLOURS, LOOKS, css_rules
 from axe_nb.views.html import ROOM, answer, twin
+from axe_nb.views.transcript import State
 from tests.views.runs import PAYLOADS, TEXT, ask, done, hostile_run, long_run, saved_size, turn
 
 TREE = {"details", "summary", "blockquote", "div", "bdi", "b", "i", "small", "span", "code", "pre"}
@@ -316,3 +319,25 @@ def test_no_hidden_character_reaches_a_saved_notebook() -> None:
         assert not set(hidden) & set(text)
         assert "\ufffd" * 7 in text
     assert hidden in run.text, "the result keeps the true text"
+
+
+def test_every_state_has_a_sign_and_a_colour() -> None:
+    status, others = get_args(State)
+    assert status == Status
+    assert set(LOOKS) == {*get_args(status), *get_args(others)}
+    assert {look.tone for look in LOOKS.values()} == set(COLOURS)
+
+
+def test_the_style_sheet_uses_what_is_declared_and_nothing_else() -> None:
+    room = Path(axe_nb.__file__).parent / "cell_display"
+    sheet, script, tree = (
+        (room / name).read_text("utf-8")
+        for name in ("static/live.css", "static/live.js", "live_tree.py")
+    )
+    rules = css_rules() + sheet
+    declared = set(re.findall(r"--([\w-]+): ", rules))
+    declared |= set(re.findall(r"""setProperty\("--([\w-]+)""", script))
+    used = {name for name in re.findall(r"var\(--([\w-]+)", rules) if not name.startswith("jp-")}
+    used |= set(re.findall(r"var\(--([\w-]+)", tree))
+    assert used == declared
+    assert {tone for tone in COLOURS if f".axe-nb-{tone} {{" in rules} == set(COLOURS)

@@ -17,7 +17,6 @@ from axe_nb.errors import ConfigError
 from axe_nb.events import Event, TextDelta, TurnFinished
 from axe_nb.messages import Usage
 from axe_nb.providers.prices import Prices
-from axe_nb.session.overrides import Overrides
 from axe_nb.session.session import Session
 from tests.engine.in_process import ask_session
 from tests.providers.dialects import KEY
@@ -56,21 +55,20 @@ def run(
     session: Session | None = None,
     asked: list[ApprovalRequest] | None = None,
     events: list[Event] | None = None,
-    **options: Any,
 ) -> RunResult:
     left = list(answers or ())
-    log: list[ApprovalRequest] = [] if asked is None else asked
 
     async def person(question: Any) -> Decision:
-        log.append(question)
+        if asked is not None:
+            asked.append(question)
         return left.pop(0)
 
-    work = ask_session(
-        session or Session(), agent, prompt, Overrides(**options),
-        (events if events is not None else []).append,
-        ask_person=person if answers is not None else None, streams=streams,
+    return asyncio.run(
+        ask_session(
+            session or Session(), agent, prompt, emit=([] if events is None else events).append,
+            ask_person=None if answers is None else person, streams=streams,
+        )
     )  # fmt: skip
-    return asyncio.run(work)
 
 
 @each
