@@ -99,11 +99,6 @@ async def examine(
     history = Finding("right", "history", f"runs are kept in {format_path(history_path())}")
     if why := find_reason_against():
         history = Finding("note", "history", f"off: {why}")
-    first = [_check_versions(), settings, await in_thread(_check_sandbox), history]
-    return [*first, *of_agents, *(row for rows in of_providers for row in rows), *tried]
-
-
-def _check_versions() -> Finding:
     listed, missing = [f"Python {platform.python_version()}"], []
     # not every environment has the packages of the notebook
     for name in ("axe-nb", "ipython", "ipykernel", "ipywidgets", "anywidget", "httpx"):
@@ -113,7 +108,9 @@ def _check_versions() -> Finding:
             listed.append(f"{name} (not installed)")
             missing.append(name)
     step = f"to use notebooks: pip install {' '.join(missing)}" if missing else ""
-    return Finding("note" if missing else "right", "versions", ", ".join(listed), step)
+    versions = Finding("note" if missing else "right", "versions", ", ".join(listed), step)
+    first = [versions, settings, await in_thread(_check_sandbox), history]
+    return [*first, *of_agents, *(row for rows in of_providers for row in rows), *tried]
 
 
 def _check_sandbox() -> Finding:
