@@ -12,9 +12,8 @@ import axe_nb
 from axe_nb import Agent, ConfigError, Request
 from axe_nb.session.drive import NullView, drive, drive_here
 from axe_nb.session.overrides import Overrides
-from axe_nb.session.root_job import apply_overrides
 from axe_nb.session.runs import RunRequest
-from axe_nb.session.session import Session
+from axe_nb.session.session import Session, apply_overrides
 from tests.engine.in_process import agent, ask_session
 
 
