@@ -101,14 +101,7 @@ def _act(name: str, chosen: argparse.Namespace) -> int:
 
 
 def _run(options: Options) -> int:
-    from axe_nb.commands.console import (
-        StatusLine,
-        TextView,
-        check_end,
-        is_expected,
-        request_of,
-        show_dry_run,
-    )
+    from axe_nb.commands import console
     from axe_nb.session.drive import Approver, drive, prompt_person
     from axe_nb.session.session import session
 
@@ -117,16 +110,16 @@ def _run(options: Options) -> int:
     piped = sys.stdin.buffer.read().decode("utf-8-sig", errors="replace") if is_read else ""
     given = "" if is_stdin else options.prompt or ""
     prompt = "\n\n".join(filter(str.strip, [given, piped]))
-    status = StatusLine(None if options.quiet else sys.stderr)
+    status = console.StatusLine(None if options.quiet else sys.stderr)
     try:
-        request = request_of(options, prompt)
+        request = console.request_of(options, prompt)
         if options.dry_run:
             streams = status.streams and not options.verbose
             write = _write_exactly if options.full else _write
-            show_dry_run(request, options, write, _print_note, streams=streams)
+            console.show_dry_run(request, options, write, _print_note, streams=streams)
             return 0
         handle = session.start(request)
-        view = TextView(handle, options, _write_exactly, _print_note, status, bool(piped))
+        view = console.TextView(handle, options, _write_exactly, _print_note, status, bool(piped))
 
         def ask(question: Question) -> Decision:
             status.clear()
@@ -135,11 +128,11 @@ def _run(options: Options) -> int:
 
         result = drive(handle, view, Approver(ask) if _can_prompt() else None)
     except AxeError as error:
-        if not is_expected(error, options.raises):
+        if not console.is_expected(error, options.raises):
             raise
         _write(f"{type(error).__name__}: {error}")
         return 0
-    check_end(result, options, "")
+    console.check_end(result, options, "")
     return 0
 
 

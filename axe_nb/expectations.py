@@ -148,7 +148,6 @@ _CLAUSE = re.compile(
 )
 _STEP = re.compile(r"""\.?([^.\[\]]+)|\[(\d+)\]|\["([^"]*)"\]""")
 _WORD = re.compile(r"\w[\w./:-]*")
-_CONSTANTS = {"true": True, "false": False, "null": None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +238,8 @@ def _read_value(sign: str, written: str, kind: Kind) -> Any:
         raise ConfigError("expected a number", hint="write it without a unit, as in 5000")
     if not _WORD.fullmatch(written):
         raise ConfigError("expected a value", hint="put a text in quotes")
-    return _CONSTANTS.get(written, written) if kind == "data" else written
+    constants = {"true": True, "false": False, "null": None} if kind == "data" else {}
+    return constants.get(written, written)
 
 
 def _unquote(text: str) -> str:

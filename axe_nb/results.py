@@ -8,13 +8,14 @@ from __future__ import annotations
 import copyreg
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from axe_nb.agents.data_files import write_data
 from axe_nb.agents.prompt import Definitions
@@ -383,3 +384,45 @@ class RunResult:
             "tool_calls": self.tool_calls,
         }
         return json.dumps(line, ensure_ascii=False)
+
+
+# Places: `0.2/3` is the third turn of run `0.2`, the child of the root's second call.
+
+_PLACE = re.compile(r"0(?:\.\d{1,9}(?:-[A-Za-z0-9_]{1,40})?){0,100}/\d{1,9}")
+
+CallOrder: TypeAlias = "tuple[int, int, str]"
+"""Sort key of a child among those of its parent: number of the call, position there, key."""
+
+Order: TypeAlias = "tuple[tuple[CallOrder, ...], int]"
+"""Sort key of a place: the calls and keys on the way to its run, then the turn."""
+
+
+def is_place(text: str) -> bool:
+    return _PLACE.fullmatch(text) is not None
+
+
+def run_of(place: str) -> str:
+    return place.partition("/")[0]
+
+
+def turn_of(place: str) -> int:
+    return int(place.rpartition("/")[2])
+
+
+def is_below(place: str, other: str) -> bool:
+    """True if a place is in the same run as another, or in a descendant of it."""
+    return f"{run_of(place)}.".startswith(f"{run_of(other)}.")
+
+
+def order_of(place: str) -> Order:
+    """Returns the sort key of a place: runs in the order of their calls, parents first."""
+    run, _, turn = place.partition("/")
+    return tuple(map(order_child, run.split("."))), int(turn or 0)
+
+
+def order_child(run: str) -> CallOrder:
+    """Returns the sort key of a run among the children of its parent."""
+    number, _, key = run.rpartition(".")[2].partition("-")  # of an id in a file, too
+    named = 1_000_000 if key else 0  # after the numbered ones, in order of key
+    position = int(key) if key.isdecimal() and len(key) < 7 else named
+    return int(number) if number.isdecimal() and len(number) < 10 else 0, position, key

@@ -145,7 +145,7 @@ PROVIDER = """
 import asyncio
 from axe_nb import Agent
 from axe_nb.agents.user_config import Config
-from axe_nb.engine.make_provider import make
+from axe_nb.engine.plan import make_provider
 from axe_nb.commands.doctor import examine
 from axe_nb.session.session import session
 
@@ -153,7 +153,7 @@ print(axe_nb.run(Agent("a", "parrot/polly"), "Hello?").text)
 session.define(Agent("parrot", "parrot/x"))
 print(*asyncio.run(examine(None, session.agents, session.find)), sep="\\n")
 try:
-    make("parott", Config())
+    make_provider("parott", Config())
 except axe_nb.ConfigError as error:
     print(error, error.hint)
 print(tab("%%axe first -m par"))

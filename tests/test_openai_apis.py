@@ -12,7 +12,7 @@ import pytest
 import axe_nb
 from axe_nb import Agent, RunResult, tool
 from axe_nb.agents.user_config import Config
-from axe_nb.engine.make_provider import make
+from axe_nb.engine.plan import make_provider
 from axe_nb.views.html import twin
 from axe_nb.views.outline import as_text
 from tests.providers.dialects import KEY
@@ -104,7 +104,7 @@ def test_the_address_the_setting_and_the_model_decide_about_the_api(
         f'[providers.mine]\nprotocol = "openai"\nbase_url = "{url}"\n{chosen}'
     )
     for name in ("openai", "mine"):
-        assert make(name, Config.load(), model=model).name == protocol
+        assert make_provider(name, Config.load(), model=model).name == protocol
 
 
 def test_a_recording_is_played_whatever_api_the_model_gets_today(

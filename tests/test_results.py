@@ -55,28 +55,20 @@ def through_dict(result: RunResult) -> RunResult:
     return RunResult.from_dict(json.loads(json.dumps(result.to_dict(full=True))))
 
 
-def through_pickle(result: RunResult) -> RunResult:
-    return pickle.loads(pickle.dumps(result))  # type: ignore[no-any-return]
-
-
 @pytest.mark.req("D-61")
 @OFTEN
-@given(results())
-def test_any_result_is_the_same_after_its_dict_and_its_pickle(result: RunResult) -> None:
-    for again in (through_dict(result), through_pickle(result)):
-        assert again == result
-        assert facts(again) == facts(result)
-
-
-@OFTEN
 @given(result=results())
-def test_any_result_without_secrets_is_the_same_after_a_file(
+def test_any_result_is_the_same_after_its_dict_its_pickle_and_its_file(
     result: RunResult, tmp_path: Path
 ) -> None:
     result.save(tmp_path / "r.axe")
-    again = axe_nb.load(tmp_path / "r.axe")
-    assert again == result
-    assert facts(again) == facts(result)
+    for again in (
+        through_dict(result),
+        pickle.loads(pickle.dumps(result)),
+        axe_nb.load(tmp_path / "r.axe"),
+    ):
+        assert again == result
+        assert facts(again) == facts(result)
 
 
 ELSEWHERE = """

@@ -26,8 +26,13 @@ from axe_nb.agents.names import parse_model
 from axe_nb.agents.prompt import all_warnings, brief, fill_in
 from axe_nb.agents.provider_table import PROVIDERS, SEARCH, ProviderInfo
 from axe_nb.agents.user_config import Config, config_path, format_path
-from axe_nb.engine.make_provider import make, provider_for, server
-from axe_nb.engine.plan import check_agent_thinking, check_search
+from axe_nb.engine.plan import (
+    check_agent_thinking,
+    check_search,
+    make_provider,
+    make_server,
+    provider_for,
+)
 from axe_nb.engine.toolbox import find_tools
 from axe_nb.errors import AxeError, ConfigError, ProviderError
 from axe_nb.mcp_servers.servers import Servers
@@ -94,11 +99,6 @@ async def examine(
     history = Finding("right", "history", f"runs are kept in {format_path(history_path())}")
     if why := find_reason_against():
         history = Finding("note", "history", f"off: {why}")
-    first = [_check_versions(), settings, await in_thread(_check_sandbox), history]
-    return [*first, *of_agents, *(row for rows in of_providers for row in rows), *tried]
-
-
-def _check_versions() -> Finding:
     listed, missing = [f"Python {platform.python_version()}"], []
     # not every environment has the packages of the notebook
     for name in ("axe-nb", "ipython", "ipykernel", "ipywidgets", "anywidget", "httpx"):
@@ -108,7 +108,9 @@ def _check_versions() -> Finding:
             listed.append(f"{name} (not installed)")
             missing.append(name)
     step = f"to use notebooks: pip install {' '.join(missing)}" if missing else ""
-    return Finding("note" if missing else "right", "versions", ", ".join(listed), step)
+    versions = Finding("note" if missing else "right", "versions", ", ".join(listed), step)
+    first = [versions, settings, await in_thread(_check_sandbox), history]
+    return [*first, *of_agents, *(row for rows in of_providers for row in rows), *tried]
 
 
 def _check_sandbox() -> Finding:
@@ -202,7 +204,7 @@ async def _check_provider(info: ProviderInfo, models: Models, config: Config) ->
         step = f"set {variable}, or api_key under [providers.{name}] in config.toml"
         return [*found, Finding("wrong", what, f"{unset}, needed by {users}", step)]
     try:
-        asked = await fill_in_key(server(name, config))
+        asked = await fill_in_key(make_server(name, config))
     except (ConfigError, ProviderError) as error:
         return [*found, make_failed_finding(what if source else f"{name} server", error)]
     if command := asked.info.key_command:
@@ -325,7 +327,7 @@ def problems(
 
     def check_model(run: Callable[[Agent, Provider], None]) -> None:
         try:
-            made = make(provider, Config.load(), model=name, needs="provider")
+            made = make_provider(provider, Config.load(), model=name, needs="provider")
         except ConfigError:  # an unknown server has a row of its own
             return
         run(agent, made)

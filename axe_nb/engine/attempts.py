@@ -16,7 +16,6 @@ from typing import TypeAlias
 
 from axe_nb.engine.limits import OverBudget, estimate_tokens
 from axe_nb.engine.person import ApprovalRequest
-from axe_nb.engine.replay import turn_of
 from axe_nb.engine.scope import RunScope
 from axe_nb.errors import ProviderError
 from axe_nb.events import Emit, RetryScheduled, TextDelta
@@ -24,6 +23,7 @@ from axe_nb.messages import Delta, Request, Response, Usage, WireLog
 from axe_nb.messages.exchanges import Cut, Exchange
 from axe_nb.providers.prices import COUNTED
 from axe_nb.providers.protocol import OnDelta, Provider
+from axe_nb.results import turn_of
 from axe_nb.text import format_dollars, format_seconds
 
 FIRST_WAIT = 0.5

@@ -24,16 +24,16 @@ from axe_nb.engine.attempts import (
 )
 from axe_nb.engine.call import PendingCall, RunCall
 from axe_nb.engine.dispatch import Dispatch, describe_failure, find_schema
-from axe_nb.engine.make_provider import find_player
 from axe_nb.engine.person import Decision, Step, Stepper, make_decided
-from axe_nb.engine.replay import AskedCall, AskedTurn, KeptCall, KeptTurn, Replay, turn_of
+from axe_nb.engine.plan import find_player
+from axe_nb.engine.replay import AskedCall, AskedTurn, KeptCall, KeptTurn, Replay
 from axe_nb.engine.scope import RunScope
 from axe_nb.errors import ProviderError
 from axe_nb.events import ToolFinished, ToolStarted
 from axe_nb.messages import Message, Request, Response, ToolResult
 from axe_nb.messages.exchanges import Cut, Exchange
 from axe_nb.providers.protocol import OnDelta
-from axe_nb.results import RunResult, RunStopped
+from axe_nb.results import RunResult, RunStopped, turn_of
 from axe_nb.text import quote
 from axe_nb.threads import in_thread
 from axe_nb.tools.tool import ToolOutput

@@ -15,13 +15,12 @@ from axe_nb.engine.conversation import Conversation, format_cut, tell_incomplete
 from axe_nb.engine.dispatch import Dispatch
 from axe_nb.engine.limits import SlotPool, TimeIsUp
 from axe_nb.engine.plan import Plan, find_child, make_plan
-from axe_nb.engine.replay import CallOrder, order_child
 from axe_nb.engine.scope import Env
 from axe_nb.errors import AxeError, words
 from axe_nb.events import Emit, RunFinished, RunStarted, events_of
 from axe_nb.messages import Response, ToolResult
 from axe_nb.messages.exchanges import Lap
-from axe_nb.results import RunResult, RunStopped, Status, make_metadata
+from axe_nb.results import CallOrder, RunResult, RunStopped, Status, make_metadata, order_child
 from axe_nb.text import one_line
 from axe_nb.tools.tool import Job, ToolError
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, replace
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from axe_nb.agents.agent import Agent, find_place
+from axe_nb.agents.files import expand_home
 from axe_nb.agents.names import ANY, is_address, parse_model
 from axe_nb.agents.prompt import (
     NO_PROMPT,
+    RESOURCE,
     Briefing,
     Context,
     add_files,
@@ -22,20 +26,21 @@ from axe_nb.agents.prompt import (
     fill_in,
     find_workdir,
 )
-from axe_nb.agents.provider_table import SEARCH, SERVER_TOOLS
+from axe_nb.agents.provider_table import PROTOCOLS, SEARCH, SERVER_TOOLS, ProviderInfo
 from axe_nb.agents.trust import COMMANDS
-from axe_nb.engine.make_provider import Keyless
+from axe_nb.agents.user_config import Config, config_dir
 from axe_nb.engine.scope import Env, RunScope
 from axe_nb.engine.toolbox import Toolset, find_tools
 from axe_nb.errors import ConfigError
 from axe_nb.mcp_servers.servers import ServerTools, find_servers
-from axe_nb.messages import Message, ToolSpec
+from axe_nb.messages import Message, Request, Response, ToolSpec
 from axe_nb.pictures.picture import Illustrated, Picture, fit, format_bytes
 from axe_nb.providers.prices import make_price_error
-from axe_nb.providers.protocol import Provider
+from axe_nb.providers.protocol import OnDelta, Provider, Server
 from axe_nb.providers.server_tools import make_entry
 from axe_nb.providers.thinking import THINKING, check_thinking, takes_long
-from axe_nb.scripting.rules import ScriptNotFound
+from axe_nb.scripting.provider import ScriptProvider
+from axe_nb.scripting.rules import Script, ScriptFunction, ScriptNotFound
 from axe_nb.text import quote
 from axe_nb.threads import in_thread
 from axe_nb.tools.output_form import Output, make_output
@@ -46,8 +51,8 @@ MAX_CHECKED = 100
 milliseconds."""
 
 
-IN_REQUEST = 4
-"""Size limit for all pictures in one request, as a multiple of that for one picture."""
+Needed: TypeAlias = Literal["key", "provider", "nothing"]
+"""The setting that a plan cannot do without: a dry run needs no key, a replay no provider."""
 
 MAX_COUNT = 500
 """Maximum number of pictures in one request; servers accept about as many."""
@@ -83,8 +88,8 @@ class PictureRoom:
         for picture in pictures:  # one by one: a run that is stopped leaves no more than one
             fitted.append(await in_thread(fit, picture, most))
             used, count = used + fitted[-1].size, count + 1
-            if 0 < IN_REQUEST * self.limit < used:
-                limit = format_bytes(IN_REQUEST * self.limit)
+            if 0 < 4 * self.limit < used:
+                limit = format_bytes(4 * self.limit)
                 problem = f"more than {limit}, four times limits.max_picture_bytes"
             elif count > MAX_COUNT:
                 problem = f"more than {MAX_COUNT}"
@@ -218,11 +223,13 @@ async def make_plan(scope: RunScope, job: Job) -> Plan:
     if env.requires_sandbox:
         await _require_sandboxes(scope, briefing.workdir)
     workdir = Path(env.workdir) if env.workdir else briefing.workdir  # a tree has each server once
-    try:
-        async with scope.clock.limit():
-            offered = await env.servers.open(agent, env.server_tables, workdir, env.sources)
-    except TimeoutError:
-        offered = ServerTools(warnings=("the MCP servers did not start in time",))
+    offered = ServerTools()
+    if agent.mcp_servers or any(file.startswith(RESOURCE) for file in agent.files):
+        try:
+            async with scope.clock.limit():
+                offered = await env.servers.open(agent, env.server_tables, workdir, env.sources)
+        except TimeoutError:
+            offered = ServerTools(warnings=("the MCP servers did not start in time",))
     briefing = add_files(briefing, offered.files, offered.warnings)
     toolset, to_permit = _make_toolset(scope, provider, offered.tools)
     asked = job.asked
@@ -411,3 +418,109 @@ def find_child(parent: Plan, job: Job, env: Env, id: str) -> tuple[Agent, Job]:
     except ConfigError as error:
         raise ConfigError(f"invalid model for agent {quote(agent.name)}: {error}") from None
     return agent, job
+
+
+def make_provider(
+    name: str,
+    config: Config,
+    scripts: tuple[Path, ...] = (),
+    *,
+    model: str = "",
+    needs: Needed = "key",
+) -> Provider:
+    """Makes the provider of that name, with its key and base URL; raises ConfigError.
+
+    `model` may decide about the API; `scripts` are folders to look script models up in first. What
+    is not set up and not needed is an error of the first request that is sent.
+    """
+    try:
+        info = config.provider(name)
+    except ConfigError as error:
+        if needs != "nothing":
+            raise
+        return Keyless(None, error)
+    if not info.has_server:
+        return ScriptProvider(scripts)
+    try:
+        made: Provider = _load_provider(info, config, config.api_key(info.name), model)
+    except ConfigError as error:
+        if needs == "key":
+            raise
+        made = Keyless(_load_provider(info, config, "", model), error)
+    return made
+
+
+class Keyless:
+    """A provider without its key, or unknown here, which can play recorded replies only."""
+
+    def __init__(self, provider: Provider | None, problem: ConfigError) -> None:
+        self.name = provider.name if provider else "unknown"
+        self.base_url = getattr(provider, "base_url", "")
+        self.answers_without_tools = getattr(provider, "answers_without_tools", False)
+        self._provider = provider
+        self.problem = problem
+        """The error for a request that is not replayed."""
+
+    async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
+        """See `Provider.send`; raises ConfigError if the request would have to be sent."""
+        if self._provider is None or request.log is None or request.log.recorded is None:
+            raise copy(self.problem)
+        return await self._provider.send(request, on_delta)
+
+
+def find_player(provider: Provider, protocol: str) -> Provider:
+    """Returns the provider for recorded replies: another one if they came over another protocol."""
+    if provider.name in (protocol, "script") or protocol not in PROTOCOLS:
+        return provider
+    info = PROTOCOLS[protocol]
+    player: Provider = import_module(info.module).PROVIDER("http://recorded", "", info)
+    return player
+
+
+def make_server(name: str, config: Config) -> Server:
+    """Makes the server of a provider that has one; raises ConfigError."""
+    made: Server = _load_provider(config.provider(name), config, config.api_key(name))
+    return made
+
+
+def provider_for(
+    config: Config,
+    scripts: tuple[Path, ...] = (),
+    *,
+    needs: Needed = "key",
+    sent: Mapping[str, ScriptFunction | Script] | None = None,
+) -> Callable[[str, str], Provider]:
+    """Returns a function (provider, model) → the provider, one per API; rejects missing scripts.
+
+    `sent` are scripts that came with a job from another process.
+    """
+    made: dict[tuple[str, str], Provider] = {}
+    if sent:
+        made["script", ""] = ScriptProvider(scripts, sent)
+
+    def find(name: str, model: str) -> Provider:
+        api = ""
+        with suppress(ConfigError, ValueError):  # which `make_provider` reports, if it matters
+            if (info := config.provider(name)).has_server:
+                api = info.choose_api(config.base_url(name), model).module
+        key = name, api
+        if key not in made:
+            made[key] = make_provider(name, config, scripts, model=model, needs=needs)
+        provider = made[key]
+        if isinstance(provider, ScriptProvider):
+            provider.scripts.find(model)
+        return provider
+
+    return find
+
+
+def _load_provider(info: ProviderInfo, config: Config, key: str, model: str = "") -> Any:
+    url = config.base_url(info.name)
+    info = info.choose_api(url, model)
+    base_url, info = info.locate(url)
+    if any(info.certificates):
+        ca_file, client_cert = (p and str(config_dir() / expand_home(p)) for p in info.certificates)
+        info = replace(info, certificates=(ca_file, client_cert))
+    if not key:
+        info = replace(info, key_command=config.key_commands.get(info.name))
+    return import_module(info.module).PROVIDER(base_url, key, info)

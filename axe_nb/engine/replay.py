@@ -1,12 +1,10 @@
-"""Places in a tree of runs, and the interface of replays, which may answer with recorded outcomes.
+"""The interface of replays: cassettes and forks, which may answer with recorded outcomes.
 
-`0.2/3` is the third turn of run `0.2`, the child of the root's second call. A cassette and a fork
-may answer instead of a model, a tool or the person.
+They answer instead of a model, a tool or the person.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias
@@ -17,45 +15,6 @@ from axe_nb.messages import Request, ToolResult
 from axe_nb.messages.exchanges import Exchange
 from axe_nb.results import RunResult, RunStopped, Status
 from axe_nb.tools.tool import Job, ToolOutput
-
-_PLACE = re.compile(r"0(?:\.\d{1,9}(?:-[A-Za-z0-9_]{1,40})?){0,100}/\d{1,9}")
-
-CallOrder: TypeAlias = "tuple[int, int, str]"
-"""Sort key of a child among those of its parent: number of the call, position there, key."""
-
-Order: TypeAlias = "tuple[tuple[CallOrder, ...], int]"
-"""Sort key of a place: the calls and keys on the way to its run, then the turn."""
-
-
-def is_place(text: str) -> bool:
-    return _PLACE.fullmatch(text) is not None
-
-
-def run_of(place: str) -> str:
-    return place.partition("/")[0]
-
-
-def turn_of(place: str) -> int:
-    return int(place.rpartition("/")[2])
-
-
-def is_below(place: str, other: str) -> bool:
-    """True if a place is in the same run as another, or in a descendant of it."""
-    return f"{run_of(place)}.".startswith(f"{run_of(other)}.")
-
-
-def order_of(place: str) -> Order:
-    """Returns the sort key of a place: runs in the order of their calls, parents first."""
-    run, _, turn = place.partition("/")
-    return tuple(map(order_child, run.split("."))), int(turn or 0)
-
-
-def order_child(run: str) -> CallOrder:
-    """Returns the sort key of a run among the children of its parent."""
-    number, _, key = run.rpartition(".")[2].partition("-")  # of an id in a file, too
-    named = 1_000_000 if key else 0  # after the numbered ones, in order of key
-    position = int(key) if key.isdecimal() and len(key) < 7 else named
-    return int(number) if number.isdecimal() and len(number) < 10 else 0, position, key
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from axe_nb.agents.names import parse_model
 from axe_nb.agents.user_config import Config
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.own_text import shown_value
-from axe_nb.engine.make_provider import provider_for
+from axe_nb.engine.plan import provider_for
 from axe_nb.errors import AxeError, ConfigError, words
 from axe_nb.exploring.map_batch import Asking, Batch, MapSession, Tally, Task
 from axe_nb.exploring.map_driver import Driver, Progress, Prompts, Runs
@@ -55,11 +55,6 @@ LOOK = 3.0
 """Seconds without an outcome after which the executor is checked for being alive."""
 
 CLOSED = "the executor was closed, or no longer responds"
-
-DEATHS = {
-    "BrokenExecutor", "KilledWorker", "EngineError", "CommClosedError", "FutureCancelledError",
-}  # fmt: skip
-"""Classes of exceptions that are raised when a worker dies."""
 
 
 def make_runs(batch: Batch, executor: object, concurrency: int) -> Runs:
@@ -321,9 +316,12 @@ class _Gone(Exception):
 
 def _is_death(error: BaseException | None) -> bool:
     """True if a job was lost because its worker died."""
+    deaths = {
+        "BrokenExecutor", "KilledWorker", "EngineError", "CommClosedError", "FutureCancelledError",
+    }  # fmt: skip
     names = [kind.__name__ for kind in type(error).__mro__]
     names.append(getattr(error, "ename", ""))  # of an engine of ipyparallel
-    return not DEATHS.isdisjoint(names)
+    return not deaths.isdisjoint(names)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,8 +24,7 @@ from axe_nb.conversion.jsonable import as_number
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.limits import InFlight, UsageMeter
 from axe_nb.engine.loop import MAX_ERROR
-from axe_nb.engine.make_provider import Needed
-from axe_nb.engine.plan import Plan
+from axe_nb.engine.plan import Needed, Plan
 from axe_nb.errors import AxeError, ConfigError, ExpectationError, words
 from axe_nb.expectations import check
 from axe_nb.exploring.resume_file import ResumeFile, compute_digest, compute_key
@@ -49,9 +48,6 @@ BudgetOption: TypeAlias = "float | Mapping[str, float] | None"
 
 KEYS = ("max_requests", "max_total_tokens", "max_cost", "max_calls_per_reply", "max_in_flight")
 """Keys of `[limits]` that can apply to several runs together."""
-
-OWN = ("agents", "conversations", "last", "meter", "in_flight")
-"""Fields that a map does not share with the session that it belongs to."""
 
 _MARKS = re.compile(r"<(?=\s*/?\s*(?:task|answer)\b)", re.IGNORECASE)
 
@@ -190,11 +186,9 @@ def open_session(meter: MapMeter | None, *, is_dry: bool = False) -> MapSession:
     """Returns a session for a map: with the current agents; usage, budget and tools are shared."""
     most = meter.limits.max_in_flight if meter else 0
     session.open_cassette()  # which the environment may name, for both
-    shared = {
-        one.name: getattr(session, one.name)
-        for one in fields(Session)
-        if one.init and one.name not in OWN
-    }
+    own = ("agents", "conversations", "last", "meter", "in_flight")
+    names = [one.name for one in fields(Session) if one.init and one.name not in own]
+    shared = {name: getattr(session, name) for name in names}
     return MapSession(
         agents=dict(session.agents), meter=meter, in_flight=InFlight(most) if most else None,
         is_dry=is_dry, **shared,

@@ -45,9 +45,6 @@ SIZE = 16
 
 NOT_FINISHED = ("timeout", "cancelled")
 
-OF_THE_REQUEST = (None, 400, 413, 422)
-"""HTTP statuses of errors that lie in the request; others, such as 404, may lie in the settings."""
-
 _START = re.compile(rb'\{"key":"([0-9a-f]{32})","status":"([a-z_]{1,20})","result":\{')
 
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, RecursionError, ConfigError)
@@ -147,7 +144,8 @@ def is_final(result: RunResult) -> bool:
         return False  # the latter has not begun, or was lost
     if cause is None or cause.category == "refusal":
         return True
-    is_of_request = cause.category == "bad_request" and cause.status in OF_THE_REQUEST
+    # an error of another status, such as 404, may lie in the settings
+    is_of_request = cause.category == "bad_request" and cause.status in (None, 400, 413, 422)
     return is_of_request and not cause.retryable and not is_used_up(cause.detail)
 
 

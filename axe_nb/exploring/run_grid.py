@@ -158,7 +158,6 @@ class GridRunner:
         # all variants of an input come together, and all inputs before a repeat: a grid that is
         # stopped has compared them on the same inputs
         self._jobs = list(product(range(repeats), range(len(made.rows)), range(len(variants))))
-        self._tasks: list[Task] = []
         if is_dry and isinstance(resume, str | os.PathLike):  # it makes no file
             resume = resume if Path(expand_home(os.fspath(resume))).exists() else None
         askings = []
@@ -170,16 +169,16 @@ class GridRunner:
         if judge is not None:
             own = {key: common[key] for key in ("timeout", "agents_dir") if key in common}
             askings.append(Asking(judge, Overrides.of(own), output=VERDICT))
-        meter = make_meter(budget, "grid")
+        meter, tally = make_meter(budget, "grid"), Tally("grid", len(self._jobs))
         self._batch = Batch(
-            askings=askings, session=open_session(meter, is_dry=is_dry), meter=meter,
-            tally=Tally("grid", len(self._jobs)), resume=resume,
-            judge=None if judge is None else len(variants),
+            askings=askings, session=open_session(meter, is_dry=is_dry), meter=meter, tally=tally,
+            resume=resume, judge=None if judge is None else len(variants),
         )  # fmt: skip
         self._runs = make_runs(self._batch, executor, width)
 
     def check(self) -> None:
         """Writes the prompts, and checks each variant and the judge; blocks. Called once."""
+        self._tasks: list[Task] = []
         for number, (_, input, variant) in enumerate(self._jobs):
             task = Task(asking=variant)
             row, pictures = self.grid.rows[input], list[Picture]()

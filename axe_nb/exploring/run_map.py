@@ -42,9 +42,6 @@ from axe_nb.session.overrides import (
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.session import session
 
-MOST_WAITING = 10_000
-"""Maximum number of results waiting for an earlier one, beyond which further runs wait too."""
-
 
 @with_options_shown
 def amap(
@@ -185,7 +182,8 @@ class RunMap:
         if self.done:
             yield from self._list_kept()
             return
-        most = MOST_WAITING if self._batch.keep == "nothing" else math.inf
+        # results waiting for an earlier one, beyond which further runs wait too
+        most = 10_000 if self._batch.keep == "nothing" else math.inf
         with self._run() as driver, closing(driver.iterate()) as ended:
             yield from in_order(ended, driver.receive, most)
 

@@ -56,7 +56,8 @@ def define(shell: InteractiveShell, line: str, cell: str, names: Mapping[str, An
             raise error
         if problem.key != ("sub_agents",):  # those are drawn
             at = f" (line {where})" if where else ""
-            notes.append(f"{error}{at}{error.hint and f'; {error.hint}'}")
+            step = f"; {error.hint}" if error.hint else ""
+            notes.append(f"{error}{at}{step}")
     text = LEFT_OUT.sub("", body)
     path, saved = None, list[str]()
     if chosen.save:

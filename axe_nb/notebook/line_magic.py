@@ -22,14 +22,7 @@ from axe_nb.cell_display.display import can_ask, describe_display
 from axe_nb.commands import actions
 from axe_nb.commands.command_table import RUN, Command, commands_of
 from axe_nb.commands.doctor import Finding
-from axe_nb.commands.parser import (
-    UsageError,
-    advise_command,
-    list_parser,
-    parse,
-    parse_run,
-    parser,
-)
+from axe_nb.commands.parser import UsageError, advise_command, list_parser, parse, parse_run, parser
 from axe_nb.errors import ConfigError
 from axe_nb.expectations import check
 from axe_nb.notebook.option_line import read_words

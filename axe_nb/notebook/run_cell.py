@@ -14,22 +14,9 @@ from collections.abc import Callable
 from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 
-from axe_nb.cell_display.display import (
-    RunView,
-    display_mode,
-    install,
-    notebook_view,
-    remember,
-)
+from axe_nb.cell_display.display import RunView, display_mode, install, notebook_view, remember
 from axe_nb.cell_display.front_end import find_approver
-from axe_nb.commands.console import (
-    StatusLine,
-    TextView,
-    check_end,
-    is_expected,
-    request_of,
-    show_dry_run,
-)
+from axe_nb.commands import console
 from axe_nb.commands.parser import Options, UsageError
 from axe_nb.conversion.own_text import MAX_SHOWN
 from axe_nb.errors import AxeError, ConfigError, interrupted
@@ -61,27 +48,27 @@ def run_cell(
     """
     install(shell)
     try:
-        if options.dry_run:
-            is_text = options.json or options.verbose or options.quiet
-            streams = not is_text and display_mode() == "live"
-            show_dry_run(request_of(options, *prompt()), options, write, write, streams=streams)
-            return None
         if options.fork_from is None:
-            request = request_of(options, *prompt())
+            request = console.request_of(options, *prompt())
         else:
             from axe_nb.recording.fork import make_point
 
             point = make_point(*find_place(shell, options.fork_from), prompt=prompt())
             request = RunRequest(agent=options.agent, overrides=options.overrides, fork=point)
+        if options.dry_run:
+            is_text = options.json or options.verbose or options.quiet
+            streams = not is_text and display_mode() == "live"
+            console.show_dry_run(request, options, write, write, streams=streams)
+            return None
         if options.background:
             return _start_in_background(shell, options, request)
         result = _run(shell, options, request, write)
     except AxeError as error:
-        if not is_expected(error, options.raises):
+        if not console.is_expected(error, options.raises):
             raise
         write(f"{type(error).__name__}: {error}")
         return None
-    check_end(result, options, options.out or "axe_nb.last()")
+    console.check_end(result, options, options.out or "axe_nb.last()")
     # %%capture would keep an empty display of the value
     return None if isinstance(shell.display_pub, CapturingDisplayPublisher) else result
 
@@ -97,7 +84,7 @@ def _run(
     view: View
     if options.json or options.verbose:
         piped = bool(request.prompt.strip())
-        view = TextView(handle, options, write, write, StatusLine(None), piped)
+        view = console.TextView(handle, options, write, write, console.StatusLine(None), piped)
     else:
         view = notebook_view(options.out or "", quiet=options.quiet)
     try:

@@ -23,12 +23,12 @@ from axe_nb.agents.user_config import format_path, state_dir
 from axe_nb.conversion.jsonable import change_texts
 from axe_nb.conversion.records import from_json, to_json
 from axe_nb.engine.person import Decision
-from axe_nb.engine.replay import Order, is_place, order_of
 from axe_nb.errors import CassetteMiss, ConfigError
 from axe_nb.messages.exchanges import Exchange
 from axe_nb.providers.wire import check_nesting
 from axe_nb.recording.modes import Mode, check_mode, name_command
 from axe_nb.recording.same_request import Description, digest, is_same
+from axe_nb.results import Order, is_place, order_of
 from axe_nb.secrets import MASK, Filter, find_filter
 from axe_nb.text import plural
 from axe_nb.tools.tool import ToolOutput

@@ -25,23 +25,14 @@ from axe_nb.conversion.own_text import MAX_SHOWN, shown_value
 from axe_nb.conversion.toml_tables import make_table
 from axe_nb.engine.dispatch import is_refused
 from axe_nb.engine.person import make_given, make_reply
-from axe_nb.engine.replay import (
-    Asked,
-    AskedCall,
-    AskedTurn,
-    KeptCall,
-    KeptTurn,
-    Outcome,
-    run_of,
-    turn_of,
-)
+from axe_nb.engine.replay import Asked, AskedCall, AskedTurn, KeptCall, KeptTurn, Outcome
 from axe_nb.errors import ConfigError, words
 from axe_nb.messages import INTERRUPTED, Message, Response, ToolCall, ToolResult, close_open_calls
 from axe_nb.messages.exchanges import Exchange
 from axe_nb.pictures.picture import Illustrated
 from axe_nb.recording.find_exchange import count_earlier, find_turn, make_turn_error
 from axe_nb.recording.same_request import Describer, Description, digest, is_same
-from axe_nb.results import RunResult, Status, name_run
+from axe_nb.results import RunResult, Status, name_run, run_of, turn_of
 from axe_nb.secrets import Filter, find_filter
 from axe_nb.text import cut_chars, list_some, quote
 from axe_nb.tools.tool import Job, Opening, ToolError, ToolOutput, cut_output, fault_text, output_of

@@ -25,11 +25,10 @@ from axe_nb.agents.data_files import check_header, format_header
 from axe_nb.agents.files import reason
 from axe_nb.agents.user_config import format_path_or_name, is_test, state_dir
 from axe_nb.conversion.records import Parts, from_json, to_json
-from axe_nb.engine.replay import order_of
 from axe_nb.errors import ConfigError
 from axe_nb.events import Event, RunFinished, RunStarted, ToolFinished, TurnFinished
 from axe_nb.messages import Message, ToolResult, Usage, close_open_calls
-from axe_nb.results import RunResult, Turn, make_metadata
+from axe_nb.results import RunResult, Turn, make_metadata, order_of
 from axe_nb.secrets import Filter, find_filter
 from axe_nb.text import one_line
 

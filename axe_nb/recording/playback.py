@@ -24,18 +24,7 @@ from axe_nb.agents.user_config import is_test
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.records import from_json, to_json
 from axe_nb.engine.person import ApprovalRequest, Decision, Question, Step, make_decided
-from axe_nb.engine.replay import (
-    Asked,
-    AskedCall,
-    AskedPlace,
-    AskedTurn,
-    KeptTurn,
-    Outcome,
-    is_below,
-    order_of,
-    run_of,
-    turn_of,
-)
+from axe_nb.engine.replay import Asked, AskedCall, AskedPlace, AskedTurn, KeptTurn, Outcome
 from axe_nb.errors import CassetteMiss, ConfigError
 from axe_nb.messages import Request
 from axe_nb.messages.exchanges import Exchange
@@ -59,7 +48,7 @@ from axe_nb.recording.same_request import (
     is_same,
     list_changes,
 )
-from axe_nb.results import RunStopped, Status
+from axe_nb.results import RunStopped, Status, is_below, order_of, run_of, turn_of
 from axe_nb.secrets import MASK
 from axe_nb.tools.tool import ToolOutput
 

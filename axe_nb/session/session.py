@@ -21,9 +21,8 @@ from axe_nb.agents.prompt import find_workdir
 from axe_nb.agents.user_config import Config, is_test
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.limits import Budget, Clock, InFlight, UsageMeter
-from axe_nb.engine.make_provider import Needed, provider_for
 from axe_nb.engine.person import AskPerson
-from axe_nb.engine.plan import Plan, make_plan
+from axe_nb.engine.plan import Needed, Plan, make_plan, provider_for
 from axe_nb.engine.scope import Env, RunScope
 from axe_nb.engine.toolbox import SESSION
 from axe_nb.errors import ConfigError

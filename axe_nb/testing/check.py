@@ -371,8 +371,8 @@ def run_headless(
                 client.execute_cell(client.nb.cells[-1], len(client.nb.cells) - 1)
                 outputs = client.nb.cells.pop().outputs
                 shown = [output.data["text/plain"] for output in outputs if "data" in output]
-                *cassette, missed = ast.literal_eval(shown[0]) if shown else [()]
-                return HeadlessRun(book=client.nb, cassette=tuple(cassette) or None, missed=missed)
+                cassette, missed = ast.literal_eval(shown[0]) if shown else (None, ())
+                return HeadlessRun(book=client.nb, cassette=cassette, missed=missed)
         stopped = ""
     except errors.CellTimeoutError:
         stopped = f"it did not finish within {timeout:g} s"
@@ -409,20 +409,19 @@ def make_environment(path: Path, mode: Mode) -> Mapping[str, str]:
     }
 
 
-def end_cassette(own: str) -> tuple[str, int, int, int, list[str]] | None:
-    """Ends the cassette of this kernel; returns its report, or None if no cassette was used.
+def end_cassette(own: str) -> tuple[tuple[str, int, int, int] | None, list[str]]:
+    """Ends the cassette of this kernel; returns `cassette` and `missed` of its `HeadlessRun`.
 
-    A file named `own`, which no other notebook uses, is pruned. The report is its path; the numbers
-    of exchanges replayed and recorded, and of records removed; what it lacked, unless the notebook
-    asked for a replay itself, as to show that.
+    A file named `own`, which no other notebook uses, is pruned. A cassette that the notebook itself
+    replays misses nothing, as it may show that.
     """
     home = sys.modules.get("axe_nb.session.session")
     used = home.session.cassette if home else None
     if used is None:
-        return None
+        return None, []
     removed = used.prune() if used.path.name == own else 0
     missed = [] if used.mode else sorted({one.message for one in used.missed})
-    return used.shown, used.hits, used.recorded, removed, missed[:3]
+    return (used.shown, used.hits, used.recorded, removed), missed[:3]
 
 
 def refuse_network(event: str, arguments: tuple[Any, ...]) -> None:

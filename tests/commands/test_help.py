@@ -18,14 +18,7 @@ from axe_nb.commands.command_table import (
     Face,
     commands_of,
 )
-from axe_nb.commands.parser import (
-    UsageError,
-    command_of,
-    list_parser,
-    parse,
-    parse_run,
-    parser,
-)
+from axe_nb.commands.parser import UsageError, command_of, list_parser, parse, parse_run, parser
 from axe_nb.expectations import parse as parse_expectations
 from axe_nb.notebook.line_magic import RESULT
 from axe_nb.notebook.option_line import read_words

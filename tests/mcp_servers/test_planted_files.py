@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from axe_nb import Request, ToolCall, call
-from axe_nb.sandbox import find
 from tests.engine.in_process import texts
 from tests.mcp_servers.servers import RAW, caller, play, stage, wait_until
-from tests.sandbox.cages import find_method
+from tests.sandbox.cages import find_method, use_only
 
 pytestmark = [
     pytest.mark.req("D-46", "D-82"),
@@ -127,8 +126,7 @@ if not os.path.exists('.idea'):
 @pytest.fixture
 def only_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine without bubblewrap, as containers and hubs are."""
-    method = find_method("Landlock")
-    monkeypatch.setattr(find, "METHODS", {sys.platform: [lambda: [method]]})
+    use_only(monkeypatch, "Landlock")
 
 
 def test_a_protected_file_that_a_server_plants_is_an_error_and_a_warning(

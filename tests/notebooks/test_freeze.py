@@ -21,13 +21,7 @@ import axe_nb
 from axe_nb import script, script_server
 from axe_nb.cli import main
 from axe_nb.testing import check
-from axe_nb.testing.check import (
-    HeadlessRun,
-    Problem,
-    describe_problems,
-    find_problems,
-    normalize,
-)
+from axe_nb.testing.check import HeadlessRun, Problem, describe_problems, find_problems, normalize
 
 GUIDE = """\
 name = "guide"

@@ -11,13 +11,7 @@ import pytest
 
 from axe_nb.cli import main
 from axe_nb.testing.check import HeadlessRun
-from axe_nb.testing.lesson import (
-    copy_folder,
-    exercise_of,
-    make_student_copy,
-    merge,
-    read_marks,
-)
+from axe_nb.testing.lesson import copy_folder, exercise_of, make_student_copy, merge, read_marks
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 SOLVED = sorted((NOTEBOOKS / "solutions").glob("*.ipynb"))

@@ -24,13 +24,12 @@ from tests.wire.search_server import event
 
 REASONS = re.compile(r"gpt-(5\.6|[6-9])")
 ONLY_RESPONSES = re.compile(r"gpt-.*-(pro|codex)")
-ONLY_CHAT = re.compile(r"gpt-4o-search")
 
 TOOLS = (
     "Function tools with reasoning_effort are not supported for {model} in /v1/chat/completions. "
     "To use function tools, use /v1/responses or set reasoning_effort to 'none'."
 )
-WRONG = "This model is only supported in {other} and not in {this}."
+WRONG = "This model is only supported in v1/responses and not in v1/chat/completions."
 UNVERIFIED = (
     "Your organization must be verified to generate reasoning summaries. Please go to: "
     "https://platform.openai.com/settings/organization/general and click on Verify Organization. "
@@ -42,7 +41,6 @@ ROOM = 100
 """Tokens that its thinking takes."""
 SOURCE = "https://towers.example.org/list?a=1&b=2"
 CITED = "https://heights.example.com/burj"
-CHAT, RESPONSES = "v1/chat/completions", "v1/responses"
 
 
 class Refused(Exception):
@@ -71,8 +69,10 @@ class OpenAI(Replay):
 
     def reply_to(self, name: str, asked: Asked) -> dict[str, Any]:
         path, body = f"/{name}{asked.path}", asked.body
+        self.requests.append((path, body))
+        answers = {"/v1/chat/completions": self._complete, "/v1/responses": self._respond}
         try:
-            reply = self.answer(path, body)
+            reply = answers[path](body)
         except Refused as refused:
             error = {"message": str(refused), "type": "invalid_request_error",
                      "param": refused.param, "code": None}  # fmt: skip
@@ -84,20 +84,10 @@ class OpenAI(Replay):
         pieces = [events[at : at + size] for at in range(0, len(events), size)]
         return {"headers": {"content-type": "text/event-stream"}, "stream": pieces}
 
-    def answer(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Returns the reply to a request; raises Refused if it is answered with an error."""
-        self.requests.append((path, body))
-        match path:
-            case "/v1/chat/completions":
-                return self._complete(body)
-            case "/v1/responses":
-                return self._respond(body)
-        raise Refused(f"Invalid URL (POST {path})", 404)
-
     def _complete(self, body: dict[str, Any]) -> dict[str, Any]:
         model = body["model"]
         if ONLY_RESPONSES.match(model):
-            raise Refused(WRONG.format(other=RESPONSES, this=CHAT), 404, "model")
+            raise Refused(WRONG, 404, "model")
         if REASONS.match(model) and body.get("tools"):
             raise Refused(TOOLS.format(model=model), 400, "reasoning_effort")
         if REASONS.match(model) and "max_tokens" in body:
@@ -107,8 +97,6 @@ class OpenAI(Replay):
         return BY_NAME["openai"].reply("By Chat Completions.", (), "stop")
 
     def _respond(self, body: dict[str, Any]) -> dict[str, Any]:
-        if ONLY_CHAT.match(body["model"]):
-            raise Refused(WRONG.format(other=CHAT, this=RESPONSES), 404, "model")
         for key in body.keys() - ResponseCreateParamsBase.__annotations__.keys() - {"stream"}:
             raise Refused(f"Unsupported parameter: '{key}'.", 400, key)
         if body.get("store") is not False or "previous_response_id" in body:
@@ -139,19 +127,12 @@ class OpenAI(Replay):
         tools = [tool.get("name", tool["type"]) for tool in body.get("tools", ())]
         kinds = [item["type"] for item in body["input"]]
         if "web_search" in tools and "web_search_call" not in kinds:
-            last = [make_call(0, "call_0", "look", '{"at": "a"}')] if "look" in tools else [
-                make_cited("The tallest is the Burj.")
-            ]  # fmt: skip
             sources = [{"type": "url", "url": SOURCE}]
             told = "web_search_call.action.sources" in body.get("include", ())
-            return [make_search(sources if told else None), *self._think(()), *last]
+            cited = make_cited("The tallest is the Burj.")
+            return [make_search(sources if told else None), *self._think(()), cited]
         if "function_call_output" in kinds:
             return [{**make_message("By Responses."), "phase": "final_answer"}]
-        if "call_agent" in tools:
-            agents = next(t for t in body["tools"] if t["name"] == "call_agent")["parameters"]
-            name = agents["properties"]["agent"]["enum"][0]
-            task = json.dumps({"agent": name, "task": "Help"})
-            return [make_call(0, "call_0", "call_agent", task)]
         if "look" in tools:
             return [
                 {**make_message("I look."), "phase": "commentary"},

@@ -12,7 +12,7 @@ from axe_nb import Agent
 from axe_nb.agents.provider_table import PROTOCOLS, PROVIDERS
 from axe_nb.agents.user_config import Config
 from axe_nb.commands import doctor
-from axe_nb.engine.make_provider import server
+from axe_nb.engine.plan import make_server
 from axe_nb.errors import ProviderError
 from tests.providers.dialects import BY_NAME, KEY
 from tests.providers.raw_server import always, raw_server, reply
@@ -90,7 +90,7 @@ def test_the_address_that_is_asked_is_shown(
     protocol: str, given: str, shown: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(f"AXE_{protocol.upper()}_BASE_URL", given)
-    assert doctor.format_address(server(protocol, Config())) == shown
+    assert doctor.format_address(make_server(protocol, Config())) == shown
 
 
 QUERIES = {
@@ -122,7 +122,7 @@ def test_every_request_has_the_query_of_the_base_url(
         monkeypatch.setenv(f"AXE_{protocol.upper()}_BASE_URL", f"{server_.url}{path}?{given}")
         agent = Agent("a", f"{protocol}/m")
         assert axe_nb.run(agent, "hi").text == "hello"
-        assert asyncio.run(doctor.list_models(server(protocol, Config()))) == ["m"]
+        assert asyncio.run(doctor.list_models(make_server(protocol, Config()))) == ["m"]
         asked = [request.start.split(" ")[1] for request in server_.requests]
     assert asked == [chat + sent, models + sent]
 
@@ -137,7 +137,7 @@ def test_a_key_in_the_query_is_in_no_error_and_no_result(
         url = f"{server_.url}?key={SECRET}"
         monkeypatch.setenv("AXE_OPENAI_BASE_URL", url)
         results = [axe_nb.run(Agent("a", "openai/m"), "hi")]
-        shown = repr(server("openai", Config()))
+        shown = repr(make_server("openai", Config()))
     results.append(axe_nb.run(Agent("a", "openai/m"), "hi"))  # nobody listens there now
     for result in results:
         assert isinstance(result.cause, ProviderError)

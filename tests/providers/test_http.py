@@ -17,7 +17,7 @@ import pytest
 
 from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.agents.user_config import Config
-from axe_nb.engine.make_provider import make
+from axe_nb.engine.plan import make_provider
 from axe_nb.errors import ConfigError, ProviderError
 from axe_nb.providers.decompression import MAX_PIECE, DecompressionError, decompress
 from axe_nb.providers.http import MAX_REPLY
@@ -177,7 +177,7 @@ def test_no_error_of_a_connection_holds_them_either(host: str) -> None:
 )
 def test_an_unknown_provider_is_refused_with_the_known_ones(name: str, hint: str) -> None:
     with pytest.raises(ConfigError) as raised:
-        make(name, Config())
+        make_provider(name, Config())
     assert str(raised.value) == (
         f'unsupported provider "{name}": supported providers are anthropic, openai, ollama, script'
     )

@@ -105,31 +105,32 @@ def _without_marks(value: Any) -> Any:
     return value
 
 
+def check_keys(given: dict[str, Any], known: set[str], where: str) -> None:
+    if extra := given.keys() - known:
+        raise Refusal(f"{where}.{extra.pop()}: Extra inputs are not permitted")
+
+
 def check(body: dict[str, Any], version: str, key: str) -> None:
     """Raises Refusal for a request that the server that signs with the key would refuse."""
     if not isinstance(body.get("max_tokens"), int):
         raise Refusal("max_tokens: Field required")
     if version != "2023-06-01" and "temperature" in body:
         raise Refusal("temperature: Extra inputs are not permitted")
-    forced = body.get("tool_choice", {}).get("type") in ("any", "tool")
     thinking = body.get("thinking", {})
     if thinking.get("type") in ("disabled", "enabled"):
         raise Refusal(
             f'"thinking.type.{thinking["type"]}" is not supported for this model. Use '
             '"thinking.type.adaptive" and "output_config.effort" to control thinking behavior.'
         )
-    if forced:
+    if body.get("tool_choice", {}).get("type") in ("any", "tool"):
         raise Refusal("Thinking may not be enabled when tool_choice forces tool use.")
     for tool in body.get("tools", []):
-        if extra := tool.keys() - TOOL_KEYS:
-            raise Refusal(f"tools.0.custom.{extra.pop()}: Extra inputs are not permitted")
+        check_keys(tool, TOOL_KEYS, "tools.0.custom")
     for number, message in enumerate(body["messages"]):
-        if extra := message.keys() - MESSAGE_KEYS:
-            raise Refusal(f"messages.{number}.{extra.pop()}: Extra inputs are not permitted")
+        check_keys(message, MESSAGE_KEYS, f"messages.{number}")
         for at, block in enumerate(message["content"]):
             where = f"messages.{number}.content.{at}"
-            if extra := block.keys() - BLOCK_KEYS[block["type"]]:
-                raise Refusal(f"{where}.{extra.pop()}: Extra inputs are not permitted")
+            check_keys(block, BLOCK_KEYS[block["type"]], where)
             if block["type"] == "thinking" and block["signature"] != sign(body, number, key):
                 raise Refusal(
                     f"{where}: Invalid `signature` in `thinking` block: the conversation before "

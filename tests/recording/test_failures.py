@@ -236,13 +236,6 @@ def test_a_child_that_fails_or_is_cut_leaves_the_recorded_run_as_it_was(
     assert any("a.axe keeps" in warning for warning in bad.warnings) == (mode == "record")
     again = town.run("replay")
     assert (again.text, again.status) == (first.text, "completed")
-
-
-def test_what_was_answered_before_a_run_failed_is_not_asked_again() -> None:
-    town = Town()
-    assert town.run("record").ok
-    town.state = "broken"
-    town.run("auto", "A, changed")
     town.state = "good"
     result = town.run("auto", "A, changed")
     assert result.ok

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import axe_nb
-from axe_nb import Agent, ConfigError, Request, script, script_server
+from axe_nb import Agent, ConfigError, script, script_server
 from axe_nb.agents.data_files import read_data
 from axe_nb.agents.user_config import state_dir
 from axe_nb.recording import cassette
@@ -95,9 +95,6 @@ def test_where_the_environment_says_replay_nothing_is_sent_without_a_cassette(
     assert len(server.requests) == sent + 1
 
 
-PATIENCE = 60
-"""Seconds until a test gives up."""
-
 WRITER = """
 import sys
 import axe_nb
@@ -128,32 +125,18 @@ def start(code: str, *words: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def read(path: str) -> list[dict[str, Any]]:
-    if not Path(path).exists():
-        return []
-    records: list[dict[str, Any]] = read_data(Path(path), "cassette", lambda data: data)
+def read() -> list[dict[str, Any]]:
+    records: list[dict[str, Any]] = read_data(Path("shared.axe"), "cassette", lambda data: data)
     return records
 
 
 def define_echo() -> Agent:
-    @script("echo")
-    def echo(request: Request) -> str:
-        return f"You said {request.last}"
-
+    script("echo")(lambda request: f"You said {request.last}")
     return Agent(name="echo", model="script/echo")
 
 
-def record_run(cassette: Cassette, prompt: str) -> None:
-    """Runs with a cassette that is not written at the end."""
-    session.cassette = cassette
-    try:
-        axe_nb.run(define_echo(), prompt)
-    finally:
-        session.cassette = None
-
-
-def list_prompts(path: str) -> list[str]:
-    return [record["asked"]["messages"][0]["user"] for record in read(path)]
+def list_prompts() -> list[str]:
+    return [record["asked"]["messages"][0]["user"] for record in read()]
 
 
 @pytest.mark.req("D-59")
@@ -168,10 +151,10 @@ def test_processes_that_record_at_once_lose_nothing(project: Path) -> None:
             assert process.stdin
             process.stdin.write("\n")
             process.stdin.flush()
-        assert [process.wait(PATIENCE) for process in processes] == [0, 0, 0]
+        assert [process.wait(60) for process in processes] == [0, 0, 0]
     expected = {f"{name} {number}" for name in names for number in range(6)}
-    assert sorted(list_prompts("shared.axe")) == sorted(expected)
-    assert len({record["root"] for record in read("shared.axe")}) == len(expected)
+    assert sorted(list_prompts()) == sorted(expected)
+    assert len({record["root"] for record in read()}) == len(expected)
     agent = define_echo()
     with axe_nb.cassette("shared.axe", "replay"):
         for prompt in sorted(expected):
@@ -191,15 +174,14 @@ def test_what_another_has_removed_stays_removed_and_what_it_has_changed_stays(
         axe_nb.run(agent, "one")
         other.prune()
 
-    @script("echo")
-    def echo(request: Request) -> str:
-        return "changed"
-
+    script("echo")(lambda request: "changed")
     with axe_nb.cassette("shared.axe", "record"):
         axe_nb.run(agent, "one")
-    record_run(ours, "four")
+    session.cassette = ours
+    axe_nb.run(agent, "four")
+    session.cassette = None
     ours.save()
-    assert list_prompts("shared.axe") == ["one", "four"]
+    assert list_prompts() == ["one", "four"]
     with axe_nb.cassette("shared.axe", "replay"):
         assert axe_nb.run(agent, "one").text == "changed"
 

@@ -330,11 +330,8 @@ def test_records_that_nothing_uses_are_counted_and_removed() -> None:
             "one.axe (replay): 1 replayed, 0 missed, 0 recorded; 1 record not used"
         )
         assert cassette.prune() == 1
-    assert [record["asked"]["messages"] for record in _read()] == [[{"user": "second"}]]
-
-
-def _read() -> Any:
-    return json.loads(Path("one.axe").read_text("utf-8").partition("\n")[2])
+    records = json.loads(Path("one.axe").read_text("utf-8").partition("\n")[2])
+    assert [one["asked"]["messages"] for one in records] == [[{"user": "second"}]]
 
 
 def test_neither_secrets_nor_paths_of_the_machine_are_kept(
@@ -383,10 +380,7 @@ def test_what_is_no_cassette_is_refused_in_one_line(content: str) -> None:
 
 
 def test_branches_that_both_recorded_may_be_merged() -> None:
-    @script("echo")
-    def echo(request: Request) -> str:
-        return request.last
-
+    script("echo")(lambda request: request.last)
     agent = Agent(name="echo", model="script/echo")
     prompts = ["before", "ours", "theirs"]
     for branch in ("ours", "theirs"):

@@ -182,10 +182,9 @@ def test_a_place_that_cannot_be_written_costs_one_warning(
     assert run_echo().warnings == ()
 
 
-def make_database(path: Path) -> None:
+def change_file(path: Path, sql: str) -> None:
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("CREATE TABLE runs (id)")
-        connection.commit()
+        connection.executescript(sql)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +192,7 @@ def make_database(path: Path) -> None:
     [
         (lambda path: path.write_bytes(os.urandom(5000)), "not a database"),
         (lambda path: path.write_bytes(b"SQLite format 3\0" + bytes(5000)), "malformed|not a data"),
-        (make_database, "another program's database"),
+        (lambda path: change_file(path, "CREATE TABLE runs (id)"), "another program's database"),
     ],
     ids=["random", "zeros", "another program's"],
 )
@@ -219,8 +218,7 @@ def test_a_file_of_another_version_is_left_alone(version: str, hint: str, kept: 
     axe_nb.history()
     find_writer(kept).close()
     major, _, minor = version.partition(".")
-    with closing(sqlite3.connect(kept)) as connection:
-        connection.execute(f"PRAGMA user_version = {int(major) * 1000 + int(minor)}")
+    change_file(kept, f"PRAGMA user_version = {int(major) * 1000 + int(minor)}")
     with pytest.raises(ConfigError, match=rf"its version is {version}, expected 3\.x") as refused:
         axe_nb.history()
     assert refused.value.hint == hint
@@ -248,9 +246,7 @@ def pack(text: str) -> str:
 def test_a_damaged_run_is_an_error_that_names_it(change: str, why: str, kept: Path) -> None:
     run_echo()
     axe_nb.history()
-    with closing(sqlite3.connect(kept)) as connection:
-        connection.execute(change)
-        connection.commit()
+    change_file(kept, change)
     with pytest.raises(ConfigError, match=f"run 1 of the history cannot be read: .*{why}") as error:
         axe_nb.load(1)
     assert "\n" not in error.value.message
@@ -261,14 +257,9 @@ def test_a_damaged_run_is_an_error_that_names_it(change: str, why: str, kept: Pa
 def test_a_later_minor_version_is_used(kept: Path) -> None:
     run_echo("First")
     axe_nb.history()
-    with closing(sqlite3.connect(kept)) as connection:
-        connection.executescript(
-            "ALTER TABLE runs ADD COLUMN mood REAL; PRAGMA user_version = 3099"
-        )
-        start = read_text(kept, 1)
-        later = pack(start.replace("history 5.0\n{", 'history 5.7\n{"mood":"good",'))
-        connection.execute(f"UPDATE parts SET content = {later}")
-        connection.commit()
+    later = pack(read_text(kept, 1).replace("history 5.0\n{", 'history 5.7\n{"mood":"good",'))
+    change_file(kept, f"UPDATE parts SET content = {later}; PRAGMA user_version = 3099")
+    change_file(kept, "ALTER TABLE runs ADD COLUMN mood REAL")
     find_writer(kept).flush()
     assert problems(run_echo("Second")) == []
     assert [row.prompt for row in axe_nb.history()] == ["Second", "First"]

@@ -149,6 +149,14 @@ def find_method(name: str) -> Method:
     return found
 
 
+def use_only(monkeypatch: pytest.MonkeyPatch, name: str) -> str:
+    """Makes a machine on which only one method works; returns its level."""
+    level = find_method(name).level
+    methods = [m for m in list_methods() if m.name.partition(" ")[0] == name]
+    monkeypatch.setattr("axe_nb.sandbox.find.METHODS", {sys.platform: [lambda: methods]})
+    return level
+
+
 KERNEL = ("-P", "-m", "tests.sandbox.kernel")
 
 

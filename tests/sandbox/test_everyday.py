@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import not_run
-from tests.sandbox.cages import find_method, open_folder
+from tests.sandbox.cages import open_folder, use_only
 from tests.sandbox.everyday import (
     Result,
     call_tool,
@@ -24,7 +24,6 @@ from tests.sandbox.everyday import (
     run_caged,
     run_plainly,
 )
-from tests.sandbox.test_wiring import use_only
 
 pytestmark = pytest.mark.req("D-82", "D-77")
 
@@ -69,8 +68,7 @@ WORKS = {
 def test_everyday_commands_behave_as_in_a_plain_shell_or_say_why_not(
     method: str, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    level = find_method(method).level
-    use_only(monkeypatch, method)
+    level = use_only(monkeypatch, method)
     caged = asyncio.run(run_caged(CORPUS, home, level))
     for text, words in WORKS.items():
         assert words in plainly()[text].text
@@ -88,8 +86,7 @@ def test_everyday_commands_behave_as_in_a_plain_shell_or_say_why_not(
 def test_commands_see_the_name_and_email_of_the_git_settings_and_nothing_else(
     method: str, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    level = find_method(method).level
-    use_only(monkeypatch, method)
+    level = use_only(monkeypatch, method)
     name = 'Ada "A" \\ # [Lovelace]'
     token = ["url.https://sk-token@git.test/.insteadOf", "https://git.test/"]
     for words in (["user.name", name], token):
@@ -104,7 +101,6 @@ def test_commands_see_the_name_and_email_of_the_git_settings_and_nothing_else(
 def test_commands_work_whatever_name_the_git_settings_have(
     home: Path, name: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    find_method("Landlock")
     (home / ".gitconfig").write_bytes(
         b'[user]\n\temail = ada@shop.test\n\tname = "' + name + b'"\n'
     )
@@ -116,7 +112,6 @@ def test_commands_work_whatever_name_the_git_settings_have(
 def test_git_leaves_out_files_with_keys_that_are_out_of_its_sight(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    find_method("bubblewrap")
     use_only(monkeypatch, "bubblewrap")
     project = home / "project"
     for name in (".env", "id_rsa", "new.txt"):
@@ -132,7 +127,6 @@ def test_git_leaves_out_files_with_keys_that_are_out_of_its_sight(
 def test_the_git_settings_of_a_home_that_is_the_workdir_stay_as_they_are(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    find_method("bubblewrap")
     use_only(monkeypatch, "bubblewrap")
     before = (home / ".gitconfig").read_text()
     told = asyncio.run(call_tool("git config user.name; ls ~/.gitignore", home, "full"))

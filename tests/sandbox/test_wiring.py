@@ -29,7 +29,7 @@ from tests.delegation.approvals import Person, run_with
 from tests.delegation.copies import said, told
 from tests.doctor.test_doctor import found, of
 from tests.engine.in_process import agent
-from tests.sandbox.cages import find_method
+from tests.sandbox.cages import find_method, use_only
 
 pytestmark = pytest.mark.req("D-82")
 
@@ -149,7 +149,6 @@ def test_a_command_that_meets_a_limit_of_the_sandbox_is_told_its_limits_in_one_n
     workdir: Path, command: str, note: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use_only(monkeypatch, "bubblewrap")
-    find_method("bubblewrap")
     *_, last = told(ask(mode="auto", command=command)).splitlines()
     assert last[0] + last[-1] == "()"
     assert note in last
@@ -303,12 +302,6 @@ def require_sandbox(where: str, monkeypatch: pytest.MonkeyPatch, value: str = "r
         return
     config_path().parent.mkdir(parents=True, exist_ok=True)
     config_path().write_text(f'sandbox = "{value}"\n')
-
-
-def use_only(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Makes a machine on which only one method works."""
-    methods = [m for m in find.list_methods() if m.name.partition(" ")[0] == name]
-    monkeypatch.setattr(find, "METHODS", {sys.platform: [lambda: methods]})
 
 
 def test_level_files_is_refused_where_the_workdir_is_home(

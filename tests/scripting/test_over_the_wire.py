@@ -15,7 +15,7 @@ import pytest
 import axe_nb
 from axe_nb import ProviderError, Request, Response, RunResult, call
 from axe_nb.agents.user_config import Config
-from axe_nb.engine.make_provider import make
+from axe_nb.engine.plan import make_provider
 from axe_nb.events import Event, RunFinished, TextDelta
 from axe_nb.messages import Delta, Message, ToolCall, ToolParameter, ToolResult, ToolSpec
 from axe_nb.scripting.rules import Fault, functions
@@ -115,7 +115,9 @@ def send(provider: str, request: Request) -> Response:
     """The answer as a run keeps it; a protocol means its provider."""
 
     async def sent() -> Response:
-        return await make(provider_of(provider), Config.load()).send(replace(request, agent="lead"))
+        return await make_provider(provider_of(provider), Config.load()).send(
+            replace(request, agent="lead")
+        )
 
     return asyncio.run(sent())
 

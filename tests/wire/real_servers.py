@@ -33,7 +33,7 @@ from axe_nb import Agent
 from axe_nb.agents.agent_tables import SubAgentsConfig
 from axe_nb.agents.user_config import Config
 from axe_nb.commands import doctor
-from axe_nb.engine.make_provider import server
+from axe_nb.engine.plan import make_server
 from axe_nb.messages import Request, Response, ToolCall, Usage
 from axe_nb.session.portal import run_and_wait
 
@@ -135,7 +135,7 @@ def wrong_key(way: Direction, stream: bool) -> None:
 
 
 def listed(way: Direction, stream: bool) -> None:
-    names = run_and_wait(doctor.list_models(server(way.provider, Config.load())))
+    names = run_and_wait(doctor.list_models(make_server(way.provider, Config.load())))
     assert names, "no model"
 
 
