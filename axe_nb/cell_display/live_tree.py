@@ -21,11 +21,10 @@ from axe_nb.views import html
 from axe_nb.views.appearance import SEGMENTS, TRACK, gradient
 from axe_nb.views.markdown import render_blocks
 from axe_nb.views.outline import ANSWER, Block, Outline
-from axe_nb.views.rows import Row, cut_end, indent_json, make_row, progress_of, question_of
+from axe_nb.views.rows import cut_end, indent_json, make_row, progress_of, question_of
 from axe_nb.views.transcript import (
     CallNode,
     Node,
-    Times,
     Transcript,
     TreeNode,
     TurnNode,
@@ -178,16 +177,26 @@ class LiveTree:
 def draw_row(thing: TreeNode, outline: Outline, drawing: html.Drawing) -> dict[str, Any]:
     """The fields of a row, by which the page draws it."""
     row, above = make_row(thing), parent_row(thing)
-    times, clock = _find_times(thing), "<time></time>"
+    child = thing.child if isinstance(thing, CallNode) else None
+    times, clock, parts = (child or thing).times, "<time></time>", list[tuple[str, str]]()
     if times.started is not None:  # the page fills in the seconds
-        end = "" if times.ended is None else f" data-to={times.ended:.2f}"
-        clock = f"<time data-from={times.started:.2f}{end}></time>"
+        until = "" if times.ended is None else f" data-to={times.ended:.2f}"
+        clock = f"<time data-from={times.started:.2f}{until}></time>"
     if above is None:
         assert isinstance(thing, Node)
         line, about = html.format_head(thing, row, clock), row.asked
         name = f"{row.state} {row.who}"
     else:
-        line, about = html.format_line(row, _draw_bar(thing, row), clock), row.cost
+        segments = [(SEGMENTS[kind], start, end) for kind, start, end in list_segments(thing)]
+        if not segments and times.started is not None:
+            segments = [(row.look.colour, times.started, times.ended)]
+        for colour, start, end in segments:
+            # even a moment can be seen
+            now = "calc(100%*var(--now,0)/var(--span) + 2px)"
+            until = now if end is None else _place(end, " + 2px")
+            parts += [(TRACK, _place(start)), (colour, until)]
+        bar = f"<i style='{html.BAR};background:{gradient([*parts, (TRACK, '100%')])}'></i>"
+        line, about = html.format_line(row, bar, clock), row.cost
         name = " ".join(filter(None, (row.state, row.who, row.asked)))
     before, after = outline.blocks(thing)
     asked = question_of(thing)
@@ -240,25 +249,8 @@ def draw_axis(span: float) -> str:
     )
 
 
-def _find_times(thing: TreeNode) -> Times:
-    child = thing.child if isinstance(thing, CallNode) else None
-    return child.times if child else thing.times
-
-
 def _place(seconds: float, more: str = "") -> str:
     return f"calc(100%*{seconds:.2f}/var(--span){more})"
-
-
-def _draw_bar(thing: TreeNode, row: Row) -> str:
-    times, parts = _find_times(thing), list[tuple[str, str]]()
-    segments = [(SEGMENTS[kind], start, end) for kind, start, end in list_segments(thing)]
-    if not segments and times.started is not None:
-        segments = [(row.look.colour, times.started, times.ended)]
-    for colour, start, end in segments:
-        # even a moment can be seen
-        now = "calc(100%*var(--now,0)/var(--span) + 2px)"
-        parts += [(TRACK, _place(start)), (colour, now if end is None else _place(end, " + 2px"))]
-    return f"<i style='{html.BAR};background:{gradient([*parts, (TRACK, '100%')])}'></i>"
 
 
 def list_segments(thing: TreeNode) -> list[Segment]:
