@@ -244,12 +244,9 @@ class Script:
 
     def __init__(self, code: str) -> None:
         words = [sys.executable, "-W", "error", "-c", textwrap.dedent(code)]
+        pipe = subprocess.PIPE
         self._process = subprocess.Popen(
-            words,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+            words, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True
         )
         assert self._process.stdout
         for _ in range(8):

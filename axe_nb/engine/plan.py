@@ -54,9 +54,6 @@ milliseconds."""
 Needed: TypeAlias = Literal["key", "provider", "nothing"]
 """The setting that a plan cannot do without: a dry run needs no key, a replay no provider."""
 
-IN_REQUEST = 4
-"""Size limit for all pictures in one request, as a multiple of that for one picture."""
-
 MAX_COUNT = 500
 """Maximum number of pictures in one request; servers accept about as many."""
 
@@ -91,8 +88,8 @@ class PictureRoom:
         for picture in pictures:  # one by one: a run that is stopped leaves no more than one
             fitted.append(await in_thread(fit, picture, most))
             used, count = used + fitted[-1].size, count + 1
-            if 0 < IN_REQUEST * self.limit < used:
-                limit = format_bytes(IN_REQUEST * self.limit)
+            if 0 < 4 * self.limit < used:
+                limit = format_bytes(4 * self.limit)
                 problem = f"more than {limit}, four times limits.max_picture_bytes"
             elif count > MAX_COUNT:
                 problem = f"more than {MAX_COUNT}"

@@ -152,14 +152,15 @@ def read_reply(
         data = loads(content)
     except ValueError:
         data = None
+    error: ProviderError | None = None
     if not 200 <= status < 300:
-        raise _explain(
-            _make_status_error(provider, status, headers, data, content), provider, data, request
-        )
+        error = _make_status_error(provider, status, headers, data, content)
+    elif isinstance(data, dict) and data.get("error"):
+        error = error_in_reply(data)
+    if error:
+        raise _explain(error, provider, data, request)
     if not isinstance(data, dict):
         raise _make_non_json_error(provider, status, headers, content)
-    if data.get("error"):
-        raise _explain(error_in_reply(data), provider, data, request)
 
     def mask(text: str) -> str:
         for secret in secrets:
@@ -298,8 +299,7 @@ def _make_non_json_error(
         return ProviderError("server", "the reply is empty", status=status)
     words = masked_line(re.sub(r"<[^<>]*>", " ", redact(content[:2000])), 60)
     kind = masked_line(headers.get("content-type", "").partition(";")[0].lower()) or "text"
-    page = r"\s*<(!--|(!doctype|html|head|body)\b)"
-    is_page = "html" in kind or bool(re.match(page, content, re.IGNORECASE))
+    is_page = "html" in kind or content.lstrip().startswith("<")
     return ProviderError(
         "server",
         f"the reply is not a JSON object but {kind}" + (f": {words}" if words else ""),
@@ -388,7 +388,7 @@ def _describe(data: Any) -> str:
     values = (error.get(key) for key in ("code", "type") for error in _list_errors(data))
     named = (str(value) for value in values if type(value) in (str, int))
     # one that can be looked up; an HTTP status is shorter
-    code = next((one for one in named if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{3,59}", one)), "")
+    code = next(filter(re.compile("[A-Za-z0-9][A-Za-z0-9_.-]{3,59}").fullmatch, named), "")
     kind = code.lower()
     is_category = _KINDS.get(kind, "bad_request") != "bad_request" and kind not in _QUOTA_CODES
     said, name = (re.sub(r"[^a-z0-9]+", " ", text.lower()).strip() for text in (message, code))

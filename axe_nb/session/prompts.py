@@ -40,9 +40,6 @@ shown."""
 MAX_WHOLE = 100_000
 """Maximum characters shown of an argument that is shown in full, such as a command."""
 
-BLANKS = re.compile(r"[ \t\u3000]{5,}")
-"""Blanks wide enough to be a gap; five tabs are."""
-
 BAR = "  | "
 """Begins each line of an argument that is shown with its line breaks."""
 
@@ -134,7 +131,7 @@ def show(text: str) -> str:
         return f" ⟨{len(gap[0])} blanks⟩ " if count_most_columns(gap[0]) >= 40 else gap[0]
 
     shown: list[str] = []
-    lines = BLANKS.sub(show_gap, reveal(text)).split("\n")
+    lines = re.sub(r"[ \t\u3000]{5,}", show_gap, reveal(text)).split("\n")
     for is_text, run in groupby(lines, lambda line: bool(line.strip())):
         found = list(run)
         shown += found if is_text or len(found) < 3 else [f"⟨{len(found)} blank lines⟩"]

@@ -20,7 +20,7 @@ from tests.bootstrap import ROOT
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument(
-        "--peers", nargs="*", metavar="NAME",
+        "--peers", nargs="*", metavar="NAME", choices=[one.name for one in CONTENDERS],
         help="measure beside other libraries, or those named, and print the table",
     )  # fmt: skip
     parser.add_argument(
@@ -30,9 +30,6 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     if options.peers is None:
         return structure.main()
-    known = [one.name for one in CONTENDERS]
-    if unknown := set(options.peers) - set(known):
-        parser.error(f"no contender {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     run_comparison(options.folder.resolve(), options.peers)
     return 0
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from axe_nb import Agent, Request, Response, RunError, RunResult, Usage, call
+from axe_nb import Request, Response, RunError, RunResult, Usage, call
 from axe_nb.events import ToolFinished
 from axe_nb.messages import close_open_calls
 from axe_nb.tools.tool import ToolContext
@@ -166,10 +166,6 @@ async def for_ever(_: Request) -> str:
     return "never"
 
 
-def hanging() -> Agent:
-    return agent("hanging", for_ever)
-
-
 def failed(name: str, seconds: str) -> str:
     return (
         f'Error: sub-agent "{name}" failed - timeout after {seconds}s. '
@@ -181,7 +177,9 @@ def failed(name: str, seconds: str) -> str:
 @pytest.mark.parametrize(("seconds", "shown"), [(0.8, "0.8"), (1.25, "1.25"), (1, "1")])
 def test_a_child_timeout_is_told_to_the_parent_which_goes_on(seconds: float, shown: str) -> None:
     played = stage(
-        lead(ask("hanging"), ask("quick"), timeout=seconds), hanging(), agent("quick", "ok")
+        lead(ask("hanging"), ask("quick"), timeout=seconds),
+        agent("hanging", for_ever),
+        agent("quick", "ok"),
     )
     result = played.play()
     assert texts(result) == [failed("hanging", shown), "ok"]
@@ -195,7 +193,7 @@ def test_a_child_timeout_is_told_to_the_parent_which_goes_on(seconds: float, sho
 @pytest.mark.req("A-12.2", "A-7.3-13", "D-10", "A-E6.6", "A-E2.10", "A-11.2", "D-8")
 @pytest.mark.parametrize("setting", [0, 60])
 def test_a_child_has_no_more_time_than_its_run(setting: float) -> None:
-    played = stage(lead(ask("hanging"), timeout=setting), hanging())
+    played = stage(lead(ask("hanging"), timeout=setting), agent("hanging", for_ever))
     result = played.play(timeout=0.8)
     assert (result.status, result.error, result.exit_code) == ("timeout", "timeout after 0.8s", 3)
     [child] = result.children
@@ -221,7 +219,7 @@ class CoarseLoop(asyncio.SelectorEventLoop):
 @pytest.mark.req("A-12.2", "D-10", "A-C6")
 @pytest.mark.parametrize("seconds", [0.8, 0.807, 0.813])
 def test_a_timeout_is_told_from_an_interrupt_also_by_a_coarse_clock(seconds: float) -> None:
-    played = stage(lead(ask("hanging")), hanging())
+    played = stage(lead(ask("hanging")), agent("hanging", for_ever))
     with asyncio.Runner(loop_factory=CoarseLoop) as runner:
         result = runner.run(played.ask(timeout=seconds))
     assert [run.status for run in result.walk()] == ["timeout", "timeout"]

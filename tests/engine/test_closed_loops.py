@@ -36,11 +36,8 @@ def start_by_delegate(ctx: ToolContext) -> object:
     return asyncio.run(ctx.delegate("go", agent="child")).text
 
 
-STARTS = [start_by_run, start_by_arun, start_by_delegate]
-
-
 @pytest.mark.req("D-57")
-@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("start", [start_by_run, start_by_arun, start_by_delegate])
 @pytest.mark.parametrize("is_scheduled", [True, False])
 def test_a_tool_that_starts_a_child_ends_where_the_loop_of_its_run_was_closed(
     start: Callable[[ToolContext], object], is_scheduled: bool

@@ -42,9 +42,7 @@ def outcome(tool: Tool, **arguments: Any) -> RunResult:
     ],
 )
 def test_an_answer_that_is_no_text_becomes_one(answer: object, text: str) -> None:
-    result = outcome(raw(answer))
-    [told] = heard(result)
-    assert result.status == "completed"
+    [told] = heard(outcome(raw(answer)))
     assert (told.content, told.is_error) == (text, False)
 
 

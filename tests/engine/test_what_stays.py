@@ -117,11 +117,9 @@ def test_a_failed_result_keeps_no_engine_alive() -> None:
     alive: list[weakref.ref[Run]] = []
 
     def crash(request: Request) -> str:
-        alive.extend(
-            weakref.ref(o)
-            for o in gc.get_objects()
-            if type(o) is Run and o.plan.agent.name == "own"
-        )
+        runs = [one for one in gc.get_objects() if type(one) is Run]
+        alive.extend(weakref.ref(one) for one in runs if one.plan.agent.name == "own")
+        del runs
         raise ProviderError("server", "down")
 
     result = play(agent("own", crash))
@@ -170,11 +168,8 @@ def with_provider(provider: Any, timeout: float | None = None, **fields: Any) ->
         return brief(agent)
 
     async def work() -> RunResult:
-        env = Env(
-            agents=AgentSource(load=lambda _: one, provider_for=lambda *_: provider, brief=read),
-            emit=events.append,
-            streams=True,
-        )
+        source = AgentSource(load=lambda _: one, provider_for=lambda *_: provider, brief=read)
+        env = Env(agents=source, emit=events.append, streams=True)
         scope = RunScope.root(one, Limits(seconds=timeout), env, Clock(timeout))
         run = Run(await make_plan(scope, Job(one, "go", "go")))
         task = asyncio.create_task(run.execute())

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import axe_nb
-from axe_nb import Agent, Request, RunResult, SubAgentsConfig, ToolContext, call, script
+from axe_nb import Agent, Request, RunResult, SubAgentsConfig, call, script
 from axe_nb.messages.exchanges import Lap
 from tests.expectations.test_check import has_parallel
 from tests.views.runs import done
@@ -56,20 +55,6 @@ def test_what_a_fork_took_over_is_not_parallel_to_what_it_ran_again() -> None:
     wide = run()
     assert has_parallel(wide.fork("0.2/1"), "child", "call_agent") == [False] * 2
     assert has_parallel(wide.fork("0/2"), "child", "call_agent") == [True] * 2
-
-
-@pytest.mark.parametrize("together", [True, False])
-def test_children_that_one_tool_starts_are_judged_by_their_times(together: bool) -> None:
-    @axe_nb.tool
-    async def work(ctx: ToolContext) -> str:
-        first = asyncio.ensure_future(ctx.delegate("one", agent="child"))
-        await asyncio.wait([first], timeout=0 if together else None)
-        await asyncio.gather(first, ctx.delegate("two", agent="child"))
-        return "did"
-
-    script("lead")(lambda request: "done" if request.turn > 1 else call("work"))
-    result = axe_nb.run(Agent("lead", "script/lead", tools=[work]), "go", display=False)
-    assert has_parallel(result, "child") == [together]
 
 
 def test_a_run_is_not_beside_one_below_it() -> None:

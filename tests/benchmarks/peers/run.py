@@ -179,7 +179,7 @@ def measure_all(pythons: dict[str, Path]) -> dict[str, Samples]:
             rows[task.name] = in_turns(able, measure, task.rounds, task.seconds)
     with compare(pythons) as comparison:
         able = [one for one in contenders if one.is_parallel and one.tasks]
-        rows["cold"] = in_turns(able, comparison.cold, 3, 40, warm_up=0, least=2, slow=LONGEST)
+        rows["cold"] = in_turns(able, comparison.cold, 3, 40, warm_up=0)
     return rows
 
 
@@ -203,20 +203,18 @@ def in_turns(
     seconds: float,
     *,
     warm_up: int = 1,
-    least: int = 3,
-    slow: float = 5.0,
 ) -> Samples:
     """What each round of each contender took, A-B-A-B, so that what disturbs one disturbs all.
 
     There are at most `rounds`, beside those that warm up and are not kept, and after `seconds` no
-    more than `least`. A contender for which `measure` raises Failed is left out.
+    more than three. A contender for which `measure` raises Failed is left out.
     """
     samples: Samples = {}
     waiting, ends = list(contenders), 0.0
     for number in range(-warm_up, rounds):
         if number == 0:
             ends = time.monotonic() + seconds
-        if number >= least and time.monotonic() > ends:
+        if number >= 3 and time.monotonic() > ends:
             break
         for contender in list(waiting):
             try:
@@ -228,8 +226,6 @@ def in_turns(
                 continue
             if number >= 0:
                 samples.setdefault(contender.name, []).append(sample)
-                if sample["seconds"] > slow:
-                    waiting.remove(contender)
         waiting = waiting[1:] + waiting[:1]  # none is always first
     return samples
 

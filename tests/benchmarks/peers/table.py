@@ -62,7 +62,7 @@ class Task:
     requests: int
     """That it takes; a contender that sends others does something else."""
     rounds: int
-    """At most; fewer if `seconds` are over, but never fewer than three."""
+    """At most; fewer, but at least three, if `seconds` are over."""
     seconds: float
     """For all contenders together."""
 
