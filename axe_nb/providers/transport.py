@@ -383,10 +383,14 @@ def _find_tls_fault(cause: BaseException) -> str:
 
 
 def _list_causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yields the error and its causes, those of several addresses of a host among them."""
-    while error is not None:
-        yield error
-        if isinstance(error, BaseExceptionGroup):
-            for one in error.exceptions:
-                yield from _list_causes(one)
-        error = error.__cause__ or error.__context__
+    """Yields the error and its causes, each once: respx makes circles of them."""
+    waiting, seen = [error], set[int]()
+    while waiting:
+        one = waiting.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        yield one
+        waiting.append(one.__cause__ or one.__context__)
+        if isinstance(one, BaseExceptionGroup):  # those of several addresses of a host
+            waiting += reversed(one.exceptions)
