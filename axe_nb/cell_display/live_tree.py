@@ -51,9 +51,14 @@ Segment: TypeAlias = tuple[str, float, float | None]
 class LiveTree:
     """One tree in the browser. All times are in seconds since its run began."""
 
-    def __init__(self, name: str, stop: Callable[[], None] | None = None) -> None:
-        """Creates a tree without output; `name` will give the result, `stop` stops the run."""
-        self._name, self._stop = name, stop
+    def __init__(
+        self, name: str, stop: Callable[[], None] | None = None, speed: float = 1.0
+    ) -> None:
+        """Creates a tree without output; `name` will give the result, `stop` stops the run.
+
+        `speed` is the number of seconds of the run that are shown in one second.
+        """
+        self._name, self._stop, self._speed = name, stop, speed
         self._transcript = Transcript()
         self._feed: Feed | None = None
         """Set by the first event, which displays the tree."""
@@ -72,6 +77,10 @@ class LiveTree:
 
     @property
     def _now(self) -> float:
+        return self._speed * self._elapsed
+
+    @property
+    def _elapsed(self) -> float:
         return time.monotonic() - self._began
 
     def apply(self, event: Event) -> None:
@@ -83,10 +92,10 @@ class LiveTree:
             for thing in changed
         )
         if self._feed is None and self._transcript.root:
-            root, now = self._transcript.root, self._now
+            root, now = self._transcript.root, self._elapsed
             self._outline, self._answer = Outline(root, max_chars=300), LiveAnswer(root)
             self._draw()
-            bundle = html.waiting(root, self._name, now)
+            bundle = html.waiting(root, self._name, self._now)
             self._feed = Feed(self._take_all, bundle, now, stop=self._stop, is_early=True)
             self._next_at, self._told_at, self._sent_at = now + EVERY, now, now
 
@@ -97,8 +106,8 @@ class LiveTree:
             self._newest = row.key
 
     def tick(self) -> None:
-        now = self._now
-        self._note(self._transcript.tick(now))
+        now = self._elapsed
+        self._note(self._transcript.tick(self._now))
         # what begins to be written is shown at once, and the next update comes the later for it
         early = EVERY if self._begins else 0.0
         if self._feed is None or now < self._next_at - early:
@@ -113,7 +122,7 @@ class LiveTree:
         if self._feed.mark and now - self._told_at >= 1:
             self._told_at = now
             self._next_at += EVERY  # it is one of the ten updates
-            self._feed.redraw(html.waiting(self._transcript.whole, self._name, now))
+            self._feed.redraw(html.waiting(self._transcript.whole, self._name, self._now))
 
     def close(self, result: RunResult | None) -> bool:
         """Replaces the tree with its static twin, if it was displayed; returns True if it was."""
@@ -123,7 +132,7 @@ class LiveTree:
         if result is None:
             self._note(self._transcript.stop(self._now))
         self._newest = ""
-        self._send(self._feed, self._now)
+        self._send(self._feed, self._elapsed)
         bundle = html.twin(result, name=self._name) if result else html.page(root, self._name)
         self._feed.close(bundle)
         return True

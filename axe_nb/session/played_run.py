@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from axe_nb.events import (
     Event,
@@ -34,17 +34,14 @@ WRITES = 0.7
 """Share of the time of a request in which its answer is written; before it, the model thinks."""
 
 
-def play(
-    make_view: Callable[[float], View], result: RunResult, speed: float, *, waits: bool
-) -> None:
-    """Plays a run, and shows its end; an interrupt ends the playing.
+def play(view: View, result: RunResult, speed: float) -> None:
+    """Plays a run in a live view, and shows its end; in any other view only the end.
 
-    `make_view` takes the speed. Without `waits`, only the end is shown.
+    `speed` is the number of its seconds that pass in one. An interrupt ends the playing.
     """
-    view = make_view(speed)
     began = time.monotonic()
     try:
-        for seconds, event in time_events(result) if waits else ():
+        for seconds, event in time_events(result) if view.is_live else ():
             while (left := seconds / speed - (time.monotonic() - began)) > 0:
                 time.sleep(min(left, PUMP))
                 view.tick()

@@ -88,7 +88,7 @@ def test_a_run_plays_as_fast_as_is_asked_and_its_end_is_shown(survey: RunResult)
     lasted = time_events(survey)[-1][0]
     view = Seen()
     began = time.monotonic()
-    play(lambda speed: view, survey, 4.0, waits=True)
+    play(view, survey, 4.0)
     assert lasted / 4 <= time.monotonic() - began < lasted / 4 + 0.3
     assert len(view.events) == len(time_events(survey))
     assert view.result is survey
@@ -99,3 +99,12 @@ def test_impossible_times_of_a_file_are_left_out(survey: RunResult, at: float) -
     odd = replace(survey, times=(Lap("run", at, at), Lap("model", at, at, 1)))
     timed = time_events(odd)
     assert all(0 <= seconds < 10 for seconds, _ in timed)
+
+
+def test_what_cannot_be_played_is_told(survey: RunResult) -> None:
+    assert axe_nb.replay(survey) is None, "without a live tree there is nothing to wait for"
+    with pytest.raises(axe_nb.ConfigError, match="takes the result of a run, not '17'"):
+        axe_nb.replay("17")  # type: ignore[arg-type]
+    for speed in (0, -1, "fast", float("nan")):
+        with pytest.raises(axe_nb.ConfigError, match="speed takes a positive number"):
+            axe_nb.replay(survey, speed=speed)  # type: ignore[arg-type]
