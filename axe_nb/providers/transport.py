@@ -8,6 +8,7 @@ Imported on first use, as httpx is.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import socket
@@ -345,6 +346,9 @@ def _describe(
         told = f"it returned {reason}" if _find_status(error) else reason
         variables = "HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY in the environment"
         return f"no connection to {where}: {told}", f"check {variables}"
+    if any(getattr(cause, "errno", 0) in (errno.EMFILE, errno.ENFILE) for cause in causes):
+        limits = "lower max_in_flight under [limits] of the agent"
+        return f"too many open files: no connection to {where}", f"raise `ulimit -n`, or {limits}"
     if is_due_to(ConnectionRefusedError):
         question = f"is {server.info.software} running? (expected at {base_url})"
         return f"connection refused: {question}", f"start it, or {check}"

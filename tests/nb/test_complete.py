@@ -70,9 +70,9 @@ OFFERED = {
     "x = 1\n%axe sh": ["x = 1\n%axe show"],
     "%%time\n%%axe rea": ["%%time\n%%axe reader"],
     "\n%%axe_agent x\n[ret": ["\n%%axe_agent x\n[retry"],
-    "%%axe reader\nIt is {{ surv": ["%%axe reader\nIt is {{ survey"],
-    "%%axe_grid reader\nIt is {{ 2 * len(second_s": [
-        "%%axe_grid reader\nIt is {{ 2 * len(second_survey",
+    "%%axe reader\nIt isn't {{ surv": ["%%axe reader\nIt isn't {{ survey"],
+    "%%axe_grid reader\nIt isn't {{ 2 * len(second_s": [
+        "%%axe_grid reader\nIt isn't {{ 2 * len(second_survey",
     ],
     "%%axe reader\n{{ json.JSONDecodeErr": ["%%axe reader\n{{ json.JSONDecodeError"],
 }  # fmt: skip
