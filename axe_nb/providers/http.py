@@ -236,13 +236,13 @@ class _Loop:
             if _make_own is None:
                 made = transport.make_client(url, server.info.certificates, max(1, self.most // 4))
             else:
+                given = "the function given to use_http_client"
                 try:
                     made = _make_own()
-                    if not isinstance(made, httpx.AsyncClient):
-                        raise TypeError(f"made no AsyncClient, but {type(made).__name__}")
                 except Exception as error:
-                    problem = f"the function given to use_http_client failed: {error!r}"
-                    raise ConfigError(problem) from error
+                    raise ConfigError(f"{given} failed: {error!r}") from error
+                if not isinstance(made, httpx.AsyncClient):
+                    raise ConfigError(f"{given} made no AsyncClient, but {type(made).__name__}")
             self.clients[key] = made
         limits = httpx.Timeout(
             None, connect=transport.CONNECT_SECONDS, read=server.info.read_timeout

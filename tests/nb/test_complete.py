@@ -51,12 +51,12 @@ OFFERED = {
     "%%axe reader --tools read_file,gr": ["%%axe reader --tools read_file,grep"],
     "%%axe reader --output T": ["%%axe reader --output Town"],
     "%%axe_grid reader --rep": ["%%axe_grid reader --repeats"],
-    "%axe re": ["%axe request", "%axe reset"],
+    "%axe re": ["%axe request", "%axe replay", "%axe reset"],
     "%axe ": [
         f"%axe {verb}" for verb in (
             "run", "list", "show", "init", "edit", "tools", "trust", "request", "diff", "time",
-            "expect", "history", "undo", "cassette", "usage", "budget", "env", "reset", "doctor",
-            "help",
+            "replay", "expect", "history", "undo", "cassette", "usage", "budget", "env", "reset",
+            "doctor", "help",
         )
     ],
     "%axe show lead": ["%axe show lead-writer"],
