@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from axe_nb.api import last as last
     from axe_nb.api import load as load
     from axe_nb.api import mcp_prompt as mcp_prompt
+    from axe_nb.api import replay as replay
     from axe_nb.api import run as run
     from axe_nb.api import stream as stream
     from axe_nb.engine.person import Step as Step
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "agents.agent": "Agent",
     "agents.agent_tables": "ChildBudget Retry SubAgentsConfig TreeLimits",
-    "api": "arun cassette define expect history last load mcp_prompt run stream",
+    "api": "arun cassette define expect history last load mcp_prompt replay run stream",
     "engine.person": "Step",
     "engine.toolbox": "tool",
     "errors": "AxeError CassetteMiss ConfigError ExpectationError ProviderError RunError",

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, overload
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.data_files import read_data
 from axe_nb.agents.user_config import Config
-from axe_nb.cell_display.front_end import find_approver, make_view
+from axe_nb.cell_display.front_end import find_approver, find_variable, make_view
 from axe_nb.conversion.own_text import shown_value
+from axe_nb.conversion.toml_tables import is_number
 from axe_nb.engine.call import Caller, calling, is_inside, refuse_in_tool
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.events import Event
@@ -280,6 +281,31 @@ def define(agent: Agent) -> None:
         agent: the agent; replaces an earlier definition with the same name.
     """
     session.define(agent)
+
+
+def replay(result: RunResult, *, speed: float = 1.0) -> None:
+    """Plays a finished run once more in the live tree, in its recorded times.
+
+    Nothing is asked or run, and nothing changes. Blocks; where there is no live tree, only the end
+    is shown, at once.
+
+    Args:
+        result: the run, also one that was loaded.
+        speed: seconds of the run that pass in one second.
+
+    Raises:
+        ConfigError: it is not the result of a run, or the speed not a positive number.
+    """
+    from axe_nb.session.played_run import play
+
+    if not isinstance(result, RunResult):
+        raise ConfigError(
+            f"replay takes the result of a run, not {shown_value(result)}",
+            hint="axe_nb.load(ID) returns that of the history",
+        )
+    if not is_number(speed) or speed <= 0:
+        raise ConfigError(f"speed takes a positive number, as in 10, not {shown_value(speed)}")
+    play(make_view(True, find_variable(result), speed), result, speed)
 
 
 def run_shown(request: RunRequest, display: bool) -> RunResult:

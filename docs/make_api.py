@@ -23,7 +23,9 @@ Generated from the docstrings by `docs/make_api.py`; do not edit it by hand.
 """
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
-    "Runs": ("run", "arun", "stream", "last", "load", "history", "RunResult", "Usage", "Step"),
+    "Runs": (
+        "run", "arun", "stream", "last", "load", "history", "replay", "RunResult", "Usage", "Step",
+    ),
     "Agents": (
         "Agent", "define", "SubAgentsConfig", "ChildBudget", "TreeLimits", "Retry",
     ),

@@ -123,9 +123,8 @@ def test_a_dry_run_sends_nothing_and_succeeds(tree: Path, axe) -> None:
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith("=== Dry Run ===\n\nModel:    script/lead\n")
     assert "--- Stdin ---\nWhy?\n" in ran.out
-    assert ran.out.endswith(
-        "--- Sub-Agents ---\nhelper\nMax Depth: 3\nParallel:  yes\nTimeout:   0s\n"
-    )
+    end = "--- Sub-Agents ---\nhelper\nMax Depth: 3\nParallel:  yes\nTimeout:   0s\n"
+    assert ran.out.endswith(end)
 
 
 @pytest.mark.req("A-E2.4", "D-27")
@@ -177,7 +176,7 @@ def test_a_sub_agent_that_fails_leaves_the_exit_code_alone(tree: Path, axe) -> N
 
 
 @pytest.mark.req("B-9")
-@pytest.mark.parametrize("words", [("-p", "Summarise:"), ("Summarise:",), ("-q", "Summarise:")])
+@pytest.mark.parametrize("words", [("-p", "Summarise:"), ("-q", "Summarise:")])
 def test_what_is_piped_in_comes_after_the_prompt_and_a_blank_line(
     words: tuple[str, ...], tree: Path, axe, piped
 ) -> None:
@@ -187,8 +186,7 @@ def test_what_is_piped_in_comes_after_the_prompt_and_a_blank_line(
     piped(b" \n")
     assert axe("run", "echo", *words).out == "Summarise:\n", "blank is nothing (D-12)"
     piped(b"data")
-    dry = axe("run", "echo", *words, "--dry-run").out
-    assert "--- Stdin ---\nSummarise:\n\ndata\n" in dry
+    assert "--- Stdin ---\nSummarise:\n\ndata\n" in axe("run", "echo", *words, "--dry-run").out
 
 
 @pytest.mark.req("D-38")

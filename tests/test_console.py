@@ -52,7 +52,6 @@ def line_after(*agents: str) -> Terminal:
 
 
 def untimed(terminal: Terminal) -> str:
-    """What was drawn, however long it took."""
     return re.sub(r"· \d+s\b", "· 0s", terminal.getvalue())
 
 

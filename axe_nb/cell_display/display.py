@@ -75,7 +75,7 @@ def can_ask() -> bool:
     return bool(getattr(kernel, "_allow_stdin", False))
 
 
-def notebook_view(name: str = "", *, quiet: bool = False) -> View:
+def notebook_view(name: str = "", *, quiet: bool = False, speed: float = 1.0) -> View:
     """The view for a run in this cell: live in an interactive notebook, else the static twin.
 
     Pointers to long texts use the `name` that the result is bound to; `quiet` is without a tree.
@@ -87,7 +87,8 @@ def notebook_view(name: str = "", *, quiet: bool = False) -> View:
     mode = display_mode()
     if mode == "off":
         return _Brief()
-    return RunView(name or "axe_nb.last()", live=mode == "live" and not quiet, quiet=quiet)
+    live = mode == "live" and not quiet
+    return RunView(name or "axe_nb.last()", live=live, quiet=quiet, speed=speed)
 
 
 class _Brief(NullView):
@@ -108,6 +109,7 @@ class RunView:
         live: bool,
         quiet: bool = False,
         stop: Callable[[], None] | None = None,
+        speed: float = 1.0,
     ) -> None:
         """Creates a view without output; `stop` stops a run that outlives its cell."""
         self.streams = self.is_live = live
@@ -119,7 +121,7 @@ class RunView:
         if live:
             from axe_nb.cell_display.live_tree import LiveTree  # imports what draws it
 
-            self._tree = LiveTree(name, stop)
+            self._tree = LiveTree(name, stop, speed)
         else:
             _static.append(self)
 

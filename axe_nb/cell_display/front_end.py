@@ -76,10 +76,10 @@ def is_notebook() -> bool:
     return "IPython" in sys.modules and sys.modules["IPython"].get_ipython() is not None
 
 
-def make_view(display: bool) -> View:
+def make_view(display: bool, name: str = "", speed: float = 1.0) -> View:
     """Returns the notebook's view, or a view that shows nothing; nested runs are not shown."""
     if not display or is_inside() or "IPython" not in sys.modules:
         return NullView()
     from axe_nb.cell_display.display import notebook_view
 
-    return notebook_view()
+    return notebook_view(name, speed=speed)

@@ -21,11 +21,10 @@ from axe_nb.views import html
 from axe_nb.views.appearance import SEGMENTS, TRACK, gradient
 from axe_nb.views.markdown import render_blocks
 from axe_nb.views.outline import ANSWER, Block, Outline
-from axe_nb.views.rows import Row, cut_end, indent_json, make_row, progress_of, question_of
+from axe_nb.views.rows import cut_end, indent_json, make_row, progress_of, question_of
 from axe_nb.views.transcript import (
     CallNode,
     Node,
-    Times,
     Transcript,
     TreeNode,
     TurnNode,
@@ -52,9 +51,14 @@ Segment: TypeAlias = tuple[str, float, float | None]
 class LiveTree:
     """One tree in the browser. All times are in seconds since its run began."""
 
-    def __init__(self, name: str, stop: Callable[[], None] | None = None) -> None:
-        """Creates a tree without output; `name` will give the result, `stop` stops the run."""
-        self._name, self._stop = name, stop
+    def __init__(
+        self, name: str, stop: Callable[[], None] | None = None, speed: float = 1.0
+    ) -> None:
+        """Creates a tree without output; `name` will give the result, `stop` stops the run.
+
+        `speed` is the number of seconds of the run that are shown in one second.
+        """
+        self._name, self._stop, self._speed = name, stop, speed
         self._transcript = Transcript()
         self._feed: Feed | None = None
         """Set by the first event, which displays the tree."""
@@ -73,6 +77,10 @@ class LiveTree:
 
     @property
     def _now(self) -> float:
+        return self._speed * self._elapsed
+
+    @property
+    def _elapsed(self) -> float:
         return time.monotonic() - self._began
 
     def apply(self, event: Event) -> None:
@@ -84,10 +92,10 @@ class LiveTree:
             for thing in changed
         )
         if self._feed is None and self._transcript.root:
-            root, now = self._transcript.root, self._now
+            root, now = self._transcript.root, self._elapsed
             self._outline, self._answer = Outline(root, max_chars=300), LiveAnswer(root)
             self._draw()
-            bundle = html.waiting(root, self._name, now)
+            bundle = html.waiting(root, self._name, self._now)
             self._feed = Feed(self._take_all, bundle, now, stop=self._stop, is_early=True)
             self._next_at, self._told_at, self._sent_at = now + EVERY, now, now
 
@@ -98,8 +106,8 @@ class LiveTree:
             self._newest = row.key
 
     def tick(self) -> None:
-        now = self._now
-        self._note(self._transcript.tick(now))
+        now = self._elapsed
+        self._note(self._transcript.tick(self._now))
         # what begins to be written is shown at once, and the next update comes the later for it
         early = EVERY if self._begins else 0.0
         if self._feed is None or now < self._next_at - early:
@@ -114,7 +122,7 @@ class LiveTree:
         if self._feed.mark and now - self._told_at >= 1:
             self._told_at = now
             self._next_at += EVERY  # it is one of the ten updates
-            self._feed.redraw(html.waiting(self._transcript.whole, self._name, now))
+            self._feed.redraw(html.waiting(self._transcript.whole, self._name, self._now))
 
     def close(self, result: RunResult | None) -> bool:
         """Replaces the tree with its static twin, if it was displayed; returns True if it was."""
@@ -124,7 +132,7 @@ class LiveTree:
         if result is None:
             self._note(self._transcript.stop(self._now))
         self._newest = ""
-        self._send(self._feed, self._now)
+        self._send(self._feed, self._elapsed)
         bundle = html.twin(result, name=self._name) if result else html.page(root, self._name)
         self._feed.close(bundle)
         return True
@@ -178,16 +186,26 @@ class LiveTree:
 def draw_row(thing: TreeNode, outline: Outline, drawing: html.Drawing) -> dict[str, Any]:
     """The fields of a row, by which the page draws it."""
     row, above = make_row(thing), parent_row(thing)
-    times, clock = _find_times(thing), "<time></time>"
+    child = thing.child if isinstance(thing, CallNode) else None
+    times, clock, parts = (child or thing).times, "<time></time>", list[tuple[str, str]]()
     if times.started is not None:  # the page fills in the seconds
-        end = "" if times.ended is None else f" data-to={times.ended:.2f}"
-        clock = f"<time data-from={times.started:.2f}{end}></time>"
+        until = "" if times.ended is None else f" data-to={times.ended:.2f}"
+        clock = f"<time data-from={times.started:.2f}{until}></time>"
     if above is None:
         assert isinstance(thing, Node)
         line, about = html.format_head(thing, row, clock), row.asked
         name = f"{row.state} {row.who}"
     else:
-        line, about = html.format_line(row, _draw_bar(thing, row), clock), row.cost
+        segments = [(SEGMENTS[kind], start, end) for kind, start, end in list_segments(thing)]
+        if not segments and times.started is not None:
+            segments = [(row.look.colour, times.started, times.ended)]
+        for colour, start, end in segments:
+            # even a moment can be seen
+            now = "calc(100%*var(--now,0)/var(--span) + 2px)"
+            until = now if end is None else _place(end, " + 2px")
+            parts += [(TRACK, _place(start)), (colour, until)]
+        bar = f"<i style='{html.BAR};background:{gradient([*parts, (TRACK, '100%')])}'></i>"
+        line, about = html.format_line(row, bar, clock), row.cost
         name = " ".join(filter(None, (row.state, row.who, row.asked)))
     before, after = outline.blocks(thing)
     asked = question_of(thing)
@@ -240,25 +258,8 @@ def draw_axis(span: float) -> str:
     )
 
 
-def _find_times(thing: TreeNode) -> Times:
-    child = thing.child if isinstance(thing, CallNode) else None
-    return child.times if child else thing.times
-
-
 def _place(seconds: float, more: str = "") -> str:
     return f"calc(100%*{seconds:.2f}/var(--span){more})"
-
-
-def _draw_bar(thing: TreeNode, row: Row) -> str:
-    times, parts = _find_times(thing), list[tuple[str, str]]()
-    segments = [(SEGMENTS[kind], start, end) for kind, start, end in list_segments(thing)]
-    if not segments and times.started is not None:
-        segments = [(row.look.colour, times.started, times.ended)]
-    for colour, start, end in segments:
-        # even a moment can be seen
-        now = "calc(100%*var(--now,0)/var(--span) + 2px)"
-        parts += [(TRACK, _place(start)), (colour, now if end is None else _place(end, " + 2px"))]
-    return f"<i style='{html.BAR};background:{gradient([*parts, (TRACK, '100%')])}'></i>"
 
 
 def list_segments(thing: TreeNode) -> list[Segment]:

@@ -385,6 +385,16 @@ COMMANDS: tuple[Command, ...] = (
         ),
     ),
     Command(
+        "replay", "play a finished run once more in the live tree, in its recorded times",
+        {"line": "replay"},
+        (
+            Option((), "run", "variable of a run, or its id in the history (default: the last run)",
+                   "R", required=False, offers="runs"),
+            Option(("--speed",), "speed", "seconds of the run that pass in one (default: 1)", "N",
+                   read=seconds),
+        ),
+    ),
+    Command(
         "expect", "check that a run met expectations, separated by ;", {"line": "expect"},
         (Option((), "expectations", "R is a variable (default: the last run)", "[R:] EXPRS"),),
         is_verbatim=True,
@@ -602,6 +612,9 @@ What is missing in {{{{ text }}}}?""",
 %axe diff first second
 %axe diff first@0.2 second@0.2
 %axe diff first 0""",
+    "%axe replay": """\
+%axe replay
+%axe replay survey --speed 10""",
     "%axe undo": """\
 %axe undo
 %axe undo review

@@ -15,6 +15,7 @@ from axe_nb.agents.agent_tables import McpServer
 from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.agents.user_config import Config
 from axe_nb.commands.command_table import Option, commands_of
+from axe_nb.conversion.interpolation import LONGEST_EXPRESSION
 from axe_nb.conversion.toml_tables import nested_table, toml_fields
 from axe_nb.engine.toolbox import REGISTRY
 from axe_nb.errors import ConfigError
@@ -23,9 +24,13 @@ from axe_nb.scripting.rules import known
 from axe_nb.session.runs import RunHandle
 from axe_nb.session.session import session
 
-BODY = re.compile(r"(?:[ \t]*\n|%%(?!axe)\w.*\n)*%%axe_agent\b.*\n")
-"""Matches the beginning of a cell up to an agent's TOML; other magics, blank lines may come first.
-"""
+BODY = re.compile(
+    r"(?:[ \t]*\n|%%(?!axe)\w.*\n)*%%(?P<magic>axe_agent|axe_grid|axe)\b(?P<rest>.*)\n"
+)
+"""Matches the beginning of a cell up to its body; other magics and blank lines may come first."""
+
+IN_BRACES = re.compile(r"(?<!\\)\{\{(?:(?!\}\})[^\n])*?(?P<word>[^\W\d][\w.]*)?\Z")
+"""An expression whose braces are open at the end of a text."""
 
 LINE = re.compile(r"\s*(?P<magic>%%axe_agent|%%axe_grid|%%axe|%axe)\s+(?P<rest>.*)", re.DOTALL)
 
@@ -48,7 +53,11 @@ def list_offers(above: Sequence[str], line: str, cell: str) -> Offers | None:
     if found is None or not (found["magic"] == "%axe" or all(map(OTHER.match, above))):
         text = "\n".join([*above, line])
         body = BODY.match(text)
-        return _complete_toml(text[body.end() :], cell[len(text) :]) if body else None
+        if body is None:
+            return None
+        if body["magic"] == "axe_agent":
+            return _complete_toml(text[body.end() :], cell[len(text) :])
+        return None if "--raw" in body["rest"].split() else _complete_name(text)
     words = found["rest"].split()
     word = "" if found["rest"][-1:].isspace() or not words else words.pop()
     commands = commands_of("line")
@@ -66,6 +75,19 @@ def list_offers(above: Sequence[str], line: str, cell: str) -> Offers | None:
         return None
     plain = (text for text in offered if text.isprintable() and not ACTIVE.search(text))
     return _choose(word.rpartition(",")[2], plain)
+
+
+def _complete_name(text: str) -> Offers | None:
+    """Completes a name in `{{ }}`; IPython alone would read the prompt as Python."""
+    found = IN_BRACES.search(text, max(0, len(text) - LONGEST_EXPRESSION))
+    shell = get_ipython()
+    if found is None or shell is None:
+        return None
+    word = found["word"] or ""
+    if not word:
+        return word, list_variables()
+    matches = shell.Completer.attr_matches if "." in word else shell.Completer.global_matches
+    return word, list(matches(word))
 
 
 def _choose(word: str, texts: Iterable[str]) -> Offers:

@@ -17,7 +17,7 @@ from axe_nb.agents.agent import find_agent_file, init_agent
 from axe_nb.agents.files import read_real_text, reason
 from axe_nb.agents.trust import check_link
 from axe_nb.agents.user_config import Config, format_path_or_name, is_test, load_env
-from axe_nb.api import load
+from axe_nb.api import load, replay
 from axe_nb.cell_display.display import can_ask, describe_display
 from axe_nb.commands import actions
 from axe_nb.commands.command_table import RUN, Command, commands_of
@@ -107,6 +107,9 @@ def _act(shell: InteractiveShell, name: str, chosen: argparse.Namespace) -> Any:
             return diff_runs(a, b, names=(chosen.a, chosen.b))
         case "time":
             return Timeline(find_tree(shell, chosen.run or "0"))
+        case "replay":
+            speed = 1.0 if chosen.speed is None else chosen.speed
+            return replay(_find_run(shell, chosen.run or ""), speed=speed)
         case "doctor":
             first, *rest = actions.diagnose(chosen.agents_dir)
             display = Finding("note", "display", describe_display())
@@ -213,8 +216,14 @@ def _review_trust(chosen: argparse.Namespace) -> str:
     return "\n".join(lines)
 
 
-def _undo(shell: InteractiveShell, name: str) -> str:
+def _find_run(shell: InteractiveShell, name: str) -> RunResult:
+    """Returns the run in a variable, or with an id in the history; without a name, the last one."""
     result: RunResult = load(name) if name.isdecimal() else find_result(shell, name)
+    return result
+
+
+def _undo(shell: InteractiveShell, name: str) -> str:
+    result = _find_run(shell, name)
     plan = undo(result, dry=True)
     if not (plan.restored or plan.removed or plan.conflicts):
         return plan.report

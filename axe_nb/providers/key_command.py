@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import subprocess
+import threading
 import time
 from dataclasses import replace
 from typing import Any, TypeVar, cast
@@ -23,6 +24,9 @@ FRESH_SECONDS = 600.0
 
 PAUSE = 10.0
 """Age in seconds up to which a key that is refused is not replaced: the next one would be too."""
+
+MAX_OUTPUT = 32_768
+"""Bytes that a command may print, many times the length of a key."""
 
 ServerT = TypeVar("ServerT", bound=Server)
 
@@ -67,7 +71,7 @@ def forget_key(server: ServerT) -> ServerT:
 
 
 def _read_key(command: KeyCommand) -> str:
-    """Returns the first line that a command prints; ends one that takes too long.
+    """Returns the first line that a command prints; ends one that takes or prints too much.
 
     Raises ValueError if there is no key; the message does not quote what was printed.
     """
@@ -77,12 +81,21 @@ def _read_key(command: KeyCommand) -> str:
         command.words, cwd=command.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
+    assert process.stdout is not None
+    timer = threading.Timer(SECONDS, kill_group, [process])
+    timer.daemon = True
+    timer.start()
+    began = time.monotonic()
     with process:
-        try:
-            output, _ = process.communicate(timeout=SECONDS)
-        except subprocess.TimeoutExpired:
+        output = process.stdout.read(MAX_OUTPUT)
+        if len(output) == MAX_OUTPUT:
             kill_group(process)
-            raise ValueError(f"it did not end within {format_seconds(SECONDS)}s") from None
+        process.wait()
+    timer.cancel()
+    if time.monotonic() - began >= SECONDS:
+        raise ValueError(f"it did not end within {format_seconds(SECONDS)}s")
+    if len(output) == MAX_OUTPUT:
+        raise ValueError("it prints more than a key")
     if process.returncode:
         raise ValueError(f"it failed with exit status {process.returncode}")
     key = output.decode("utf-8", "replace").strip().split("\n", 1)[0].strip()

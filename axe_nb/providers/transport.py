@@ -8,6 +8,7 @@ Imported on first use, as httpx is.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import socket
@@ -345,6 +346,9 @@ def _describe(
         told = f"it returned {reason}" if _find_status(error) else reason
         variables = "HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY in the environment"
         return f"no connection to {where}: {told}", f"check {variables}"
+    if any(getattr(cause, "errno", 0) in (errno.EMFILE, errno.ENFILE) for cause in causes):
+        limits = "lower max_in_flight under [limits] of the agent"
+        return f"too many open files: no connection to {where}", f"raise `ulimit -n`, or {limits}"
     if is_due_to(ConnectionRefusedError):
         question = f"is {server.info.software} running? (expected at {base_url})"
         return f"connection refused: {question}", f"start it, or {check}"
@@ -383,10 +387,14 @@ def _find_tls_fault(cause: BaseException) -> str:
 
 
 def _list_causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yields the error and its causes, those of several addresses of a host among them."""
-    while error is not None:
-        yield error
-        if isinstance(error, BaseExceptionGroup):
-            for one in error.exceptions:
-                yield from _list_causes(one)
-        error = error.__cause__ or error.__context__
+    """Yields the error and its causes, each once: respx makes circles of them."""
+    waiting, seen = [error], set[int]()
+    while waiting:
+        one = waiting.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        yield one
+        waiting.append(one.__cause__ or one.__context__)
+        if isinstance(one, BaseExceptionGroup):  # those of several addresses of a host
+            waiting += reversed(one.exceptions)

@@ -285,7 +285,12 @@ class _Place:
 
 def _make_rule(table: Mapping[str, Any], place: _Place) -> Rule:
     place.check(table, RULE)
+    answers = [key for key in ("stop_reason", "usage") if key in table]
     fails = [key for key in ("status", "error") if key in table]
+    if answers and fails:
+        raise place.error(f"{answers[0]} and {fails[0]} cannot be combined", fails[0])
+    if "text" in table and "data" in table:
+        raise place.error("text and data cannot be combined", "data")
     if not fails and not {"text", "data", "calls"} & table.keys():
         raise place.error("has no reply", hint="add text, data, calls, status or error")
     if fails == ["error"] and table["error"] not in FAULTS:
@@ -308,6 +313,8 @@ def _make_rule(table: Mapping[str, Any], place: _Place) -> Rule:
         except ConfigError as error:
             message = f"invalid regex {quote(cut_chars(when['last'], 100))}: {error}"
             raise place.error(message, "when", "last", hint=error.hint) from None
+        if taken := {"last", "results", "turn", "agent"} & last.groupindex.keys():
+            raise place.error(f"a group cannot be named {quote(min(taken))}", "when", "last")
     fault = Fault(table.get("error", ""), table.get("status", 0)) if fails else None
     return Rule(table, when, last, tuple(calls), fault)
 

@@ -254,26 +254,26 @@ class Drawing:
             block = replace(block, text=block.whole, more=0)
         is_long = len(block.text) > FOLDED or block.text.count("\n") >= LINES
         is_folded = is_thought or (is_whole and is_long)
-        text, way = safe(block.text), direction(block.text)
+        text, way, label = safe(block.text), direction(block.text), safe(block.label)
         rest = f"<small>… {safe(block.rest)}</small>" if block.rest else ""
-        label = "" if block.label == "result" else _format_muted(safe(block.label))
-        shown = f"<pre{way} style='{TEXT}'>{text}</pre>{rest}"
         if block.links:
             shown = _format_links(block.links)
         elif block.is_line and not is_folded:
             shown = f"<code{way} style=background:{SHADE}>{text}</code> {rest}"
+        else:
+            shown = f"<pre{way} style='{TEXT}'>{text}</pre>{rest}"
         if is_folded:
             size = f"<small style=opacity:{MUTED}>{plural(len(block.text), 'character')}</small>"
             title = "" if is_thought else f"{safe(one_line(block.text, 60))} {size}"
-            label = _format_muted(safe(block.label))
             shown = (
-                f"<details style=margin-left:{TEXT_MARGIN}><summary>{label}{title}</summary>"
-                f"{shown}</details>"
+                f"<details style=margin-left:{TEXT_MARGIN}><summary>{_format_muted(label)}{title}"
+                f"</summary>{shown}</details>"
             )
         elif block.text:
+            told = "" if block.label == "result" else _format_muted(label)
             if block.label == "warning":
-                label = f"<b style=color:{COLOURS['limit']}>!</b> {label}"
-            shown = f"<div style=margin-left:{TEXT_MARGIN}>{label}{shown}</div>"
+                told = f"<b style=color:{COLOURS['limit']}>!</b> {told}"
+            shown = f"<div style=margin-left:{TEXT_MARGIN}>{told}{shown}</div>"
         else:
             shown = ""
         # a saved page has each picture once; there may be no room for it

@@ -75,6 +75,10 @@ def quote(text: str) -> str:
 
 
 def _make_parser() -> MarkdownIt:
+    def link(state: StateInline, silent: bool) -> bool:
+        # the library's rule would search the whole line for a scheme at each `://`
+        return state.pending[-5:].lower().endswith(("http", "https")) and linkify(state, silent)
+
     options = {
         "html": False, "breaks": True, "linkify": True, "maxNesting": 20,
         "highlight": format_code,
@@ -87,7 +91,7 @@ def _make_parser() -> MarkdownIt:
     parser.block.ruler.at("table", _make_table, {"alt": ["paragraph", "reference"]})
     schemes = ("http://", "https://", "mailto:")  # other links stay plain text
     parser.validateLink = lambda url: url.strip().lower().startswith(schemes)  # type: ignore[method-assign]
-    parser.inline.ruler.at("linkify", _link_address)
+    parser.inline.ruler.at("linkify", link)
     parser.core.ruler.push("adapt", _adapt_tokens)
     return parser
 
@@ -111,11 +115,6 @@ def _make_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 def _count_pipes(state: StateBlock, line: int) -> int:
     return state.src.count("|", state.bMarks[line], state.eMarks[line])
-
-
-def _link_address(state: StateInline, silent: bool) -> bool:
-    """Wraps the library's rule, which would search the whole line for a scheme at each `://`."""
-    return state.pending[-5:].lower().endswith(("http", "https")) and linkify(state, silent)
 
 
 def _adapt_tokens(state: StateCore) -> None:

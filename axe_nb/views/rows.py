@@ -137,9 +137,8 @@ def cost_of_call(call: CallNode) -> str:
     if result.is_error:
         if result.is_denied and note.startswith("denied"):
             return note
-        return join_facts(
-            "denied" if result.is_denied else "failed" * (not result.is_skipped), note
-        )
+        outcome = "denied" if result.is_denied else "" if result.is_skipped else "failed"
+        return join_facts(outcome, note)
     lines = result.content.strip("\n").count("\n") + 1
     outcome = plural(lines, "line") if lines > 1 else plural(len(result.content), "character")
     if result.pictures:
@@ -277,8 +276,8 @@ def doing_of(turn: TurnNode) -> str:
         tools = [who_of(c) for c in turn.calls if not c.call.traits.delegates]
         parts = [f"asks {_format_names(agents, 'agent')}"] if agents else []
         parts += [f"calls {_format_names(tools, 'tool')}"] if tools else []
-        several = " in parallel" if turn.parallel else " one by one"
-        return ", ".join(parts) + several * (len(turn.calls) > 1)
+        way = "" if len(turn.calls) == 1 else " in parallel" if turn.parallel else " one by one"
+        return ", ".join(parts) + way
     if turn.state == "running":
         match turn.draft:
             case Draft(latest="text"):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.sync_api import expect
 
 from tests.browser.lab import Lab
+from tests.browser.live_tree import row
 from tests.views.runs import code
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
@@ -74,3 +77,36 @@ def test_a_run_in_the_background_is_shown_in_its_own_output_only(lab: Lab) -> No
     assert twin.data["text/plain"].startswith("Done with waiting.")
     [printed] = saved.cells[2].outputs
     assert printed.text == "another cell\n"
+
+
+SURVEY = """\
+import asyncio
+import axe_nb
+
+@axe_nb.script("lead")
+def lead(request):
+    towns = ("quick", "slow")
+    calls = [axe_nb.call("call_agent", agent=town, task=town) for town in towns]
+    return calls if request.turn == 1 else "Both have looked."
+
+@axe_nb.script("town")
+async def town(request):
+    await asyncio.sleep(12 if "slow" in request.last else 3)
+    return "It is warm here."
+
+for name in ("quick", "slow"):
+    _ = axe_nb.define(axe_nb.Agent(name, "script/town"))
+lead = axe_nb.Agent("lead", "script/lead", sub_agents=("quick", "slow"))
+survey = axe_nb.run(lead, "Ask.", display=False)"""
+
+
+def test_a_finished_run_plays_once_more_in_the_live_tree_faster_than_it_ran(lab: Lab) -> None:
+    lab.open(code(SURVEY, "%load_ext axe_nb\n%axe replay survey --speed 4"))
+    lab.run_all(wait=False)
+    lab.page.wait_for_selector(f"{row(lab, 'quick')}.axe-nb-good", timeout=60_000)
+    expect(lab.page.locator(row(lab, "slow"))).to_have_class(re.compile("axe-nb-running"))
+    head = lab.page.locator(".axe-nb-scroll > details > summary")
+    expect(head).to_contain_text("1 of 2 sub-agents done")
+    lab.finished()
+    expect(lab.page.locator(".jp-OutputArea details").first).to_be_attached()
+    expect(lab.page.locator(".axe-nb-tree")).to_have_count(0)

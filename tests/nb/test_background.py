@@ -117,12 +117,11 @@ def test_headless_it_runs_in_the_foreground_with_the_same_handle(cells: Kernel) 
 
 
 def test_a_handle_can_be_awaited_however_its_run_ends(watched: Kernel) -> None:
-    for cell, ending in (
-        ("%%axe slow --bg -o job\nhello", "completed late: hello"),
-        ("%%axe broken --bg -o job\nhi", "error "),
-        ("%%axe never --bg -o job\nhi", "cancelled "),
+    for agent, stop, ending in (
+        ("slow", "", "completed late: hi"),
+        ("broken", "", "error "),
+        ("never", "job.cancel(); ", "cancelled "),
     ):
-        watched.run(cell)
-        stop = "job.cancel(); " if ending.startswith("cancelled") else ""
+        watched.run(f"%%axe {agent} --bg -o job\nhi")
         said = printed(watched.run(f"{stop}r = await job; print(r.status, r.text)"))
         assert said == f"{ending}\n"

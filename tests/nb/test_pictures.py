@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from axe_nb.scripting.server import script_server
-from tests.nb.kernels import Kernels, text
+from tests.nb.kernels import Kernels, Output, text
 
 PREPARE = """
 import axe_nb
@@ -39,10 +39,9 @@ axe_nb.define(axe_nb.Agent("wire", "openai/wire"))
 """
 
 
-def images(outputs: list[dict[str, object]]) -> int:
+def images(outputs: list[Output]) -> int:
     """Number of pictures that a cell shows by themselves."""
-    datas = (output.get("data") for output in outputs)
-    return sum(isinstance(data, dict) and "image/png" in data for data in datas)
+    return sum("image/png" in output.get("data", {}) for output in outputs)
 
 
 def test_a_figure_goes_to_the_model_and_into_the_tree_and_not_below_the_cell(

@@ -144,9 +144,8 @@ def test_a_notebook_that_finds_files_of_its_last_run_is_not_frozen_and_one_that_
 
 def test_notebooks_are_found_in_folders(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("a.ipynb", "below/b.ipynb", "below/.ipynb_checkpoints/b.ipynb", "below/c.txt"):
-        path = project / name
-        path.parent.mkdir(exist_ok=True)
-        path.touch()
+        (project / name).parent.mkdir(exist_ok=True)
+        (project / name).touch()
     found = [path.as_posix() for path in check.find_notebooks([".", "a.ipynb"])]
     assert found == ["a.ipynb", "below/b.ipynb"]
     assert main(["check", "none.ipynb"]) == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import socket
 import ssl
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 import axe_nb
@@ -19,6 +21,7 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.user_config import config_path
 from axe_nb.errors import ProviderError
 from axe_nb.providers.openai import OpenAI
+from axe_nb.providers.transport import make_connection_error
 from tests.providers.conftest import OwnCA
 from tests.providers.dialects import BY_NAME, KEY, ask
 from tests.providers.raw_server import Peer, always, raw_server, reply
@@ -105,6 +108,16 @@ def test_a_handshake_that_is_cut_is_named_and_may_be_tried_again() -> None:
     with raw_server(answer) as server:
         error = failure(server.url.replace("http:", "https:"))
     assert error.detail.endswith(": the connection was closed during the TLS handshake")
+    assert error.retryable
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_too_many_open_files_are_named_with_the_limit_to_raise(number: int) -> None:
+    cause = httpx.ConnectError("failed")
+    cause.__cause__ = OSError(number, "Too many open files")
+    error = make_connection_error(OpenAI("http://models.example", KEY), cause)
+    assert error.detail == "too many open files: no connection to http://models.example"
+    assert "`ulimit -n`" in error.hint
     assert error.retryable
 
 

@@ -1,0 +1,110 @@
+"""A finished run is played in its recorded times, each event in its place."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+import axe_nb
+from axe_nb import Agent, Request, RunResult
+from axe_nb.events import Event, RetryScheduled, TextDelta, events_of
+from axe_nb.messages.exchanges import Lap
+from axe_nb.session.drive import NullView
+from axe_nb.session.played_run import play, time_events
+from axe_nb.views.outline import Outline, as_lines
+from axe_nb.views.transcript import Transcript
+
+
+@pytest.fixture
+def survey() -> RunResult:
+    """A lead that asks a slow and a quick sub-agent at once; the quick one needs a retry."""
+    failed: list[str] = []
+
+    @axe_nb.script("lead")
+    def lead(request: Request) -> Any:
+        towns = ("slow", "quick")
+        calls = [axe_nb.call("call_agent", agent=town, task=town) for town in towns]
+        return calls if request.turn == 1 else "Both have looked."
+
+    @axe_nb.script("town")
+    async def town(request: Request) -> str:
+        if "quick" in request.last and not failed:
+            failed.append("once")
+            raise axe_nb.ProviderError("overloaded", "busy")
+        await asyncio.sleep(0.3 if "slow" in request.last else 0.05)
+        return "It is warm here."
+
+    for name in ("slow", "quick"):
+        axe_nb.define(Agent(name, "script/town", retry=axe_nb.Retry(max_retries=1)))
+    return axe_nb.run(Agent("lead", "script/lead", sub_agents=("slow", "quick")), "Ask.")
+
+
+def test_each_event_has_its_recorded_time_and_comes_in_an_order_that_views_can_draw(
+    survey: RunResult,
+) -> None:
+    timed = time_events(survey)
+    assert all(a <= b for (a, _), (b, _) in pairwise(timed))
+    kinds = (TextDelta, RetryScheduled)
+    played = [event for _, event in timed if not isinstance(event, kinds)]
+    assert sorted(map(repr, played)) == sorted(map(repr, events_of(survey)))
+    slow, quick = (run.id for run in survey.children)
+    ended = {event.run: at for at, event in timed if type(event).__name__ == "RunFinished"}
+    assert ended[slow] >= 0.3
+    assert ended["0"] == pytest.approx(survey.duration_ms / 1000, abs=0.1)
+    [(_, retry)] = [(at, event) for at, event in timed if isinstance(event, RetryScheduled)]
+    assert (retry.run, retry.attempt, retry.reason) == (quick, 2, "overloaded")
+    words = [event.text for _, event in timed if isinstance(event, TextDelta) and event.run == slow]
+    assert words == ["It ", "is ", "warm ", "here."]
+    transcript = Transcript()
+    for at, event in timed:
+        transcript.apply(event, at)
+    drawn, whole = (
+        list(as_lines(Outline(root, "r")))
+        for root in (transcript.whole, Transcript.of(survey).whole)
+    )
+    assert drawn == whole
+
+
+class Seen(NullView):
+    is_live = True
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.result: RunResult | None = None
+
+    def event(self, event: Event) -> None:
+        self.events.append(event)
+
+    def finish(self, result: RunResult | None) -> None:
+        self.result = result
+
+
+def test_a_run_plays_as_fast_as_is_asked_and_its_end_is_shown(survey: RunResult) -> None:
+    lasted = time_events(survey)[-1][0]
+    view = Seen()
+    began = time.monotonic()
+    play(view, survey, 4.0)
+    assert lasted / 4 <= time.monotonic() - began < lasted / 4 + 0.3
+    assert len(view.events) == len(time_events(survey))
+    assert view.result is survey
+
+
+@pytest.mark.parametrize("at", [float("nan"), float("inf"), -1.0, 1e300])
+def test_impossible_times_of_a_file_are_left_out(survey: RunResult, at: float) -> None:
+    odd = replace(survey, times=(Lap("run", at, at), Lap("model", at, at, 1)))
+    timed = time_events(odd)
+    assert all(0 <= seconds < 10 for seconds, _ in timed)
+
+
+def test_what_cannot_be_played_is_told(survey: RunResult) -> None:
+    assert axe_nb.replay(survey) is None, "without a live tree there is nothing to wait for"
+    with pytest.raises(axe_nb.ConfigError, match="takes the result of a run, not '17'"):
+        axe_nb.replay("17")  # type: ignore[arg-type]
+    for speed in (0, -1, "fast", float("nan")):
+        with pytest.raises(axe_nb.ConfigError, match="speed takes a positive number"):
+            axe_nb.replay(survey, speed=speed)  # type: ignore[arg-type]
