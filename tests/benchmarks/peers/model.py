@@ -1,9 +1,9 @@
 """The model of the comparison: a server on loopback, in a process of its own, that counts.
 
-It speaks OpenAI's protocol, whole replies only. A model is named after what it does: `lead-N-S`
-calls the tool `call_agent` N times and then answers, `lead_input-N-S` calls `child`, whose argument
-is `input`; `chain-N-S` makes one call of `nothing` in each of N turns, and `child-S` answers. S are
-the seconds of each reply.
+It speaks the protocols of OpenAI (`/v1/chat/completions`) and Anthropic (`/v1/messages`), whole
+replies only. The name of a model is what it does: `lead-N-S` calls the tool `call_agent` N times
+and then answers, `lead_input-N-S` calls `child`, whose argument is `input`; `chain-N-S` makes one
+call of `nothing` in each of N turns, `child-S` answers. Each reply takes S seconds.
 """
 
 from __future__ import annotations
@@ -59,29 +59,43 @@ class Model(HttpServer):
         assert named, body[:500]
         *numbers, seconds = named[2].decode()[1:].split("-")
         calls = list_calls(named[1].decode(), int(*numbers or (0,)), len(REPLIES.findall(body)))
+        write = write_anthropic if head.startswith(b"POST /v1/messages") else write_openai
         asyncio.get_running_loop().call_later(float(seconds), self.send, write(calls))
 
 
-def list_calls(kind: str, size: int, turn: int) -> list[dict[str, Any]]:
-    """The calls of a reply that follows so many others."""
+def list_calls(kind: str, size: int, turn: int) -> list[tuple[str, str, dict[str, str]]]:
+    """(id, tool, arguments) of each call of a reply that follows so many others."""
     number = int(turn < size) if kind == "chain" else size if turn == 0 else 0
-    if not number:
-        return []
-    name, arguments = TOOLS[kind]
-    function = {"name": name, "arguments": json.dumps(arguments)}
-    return [
-        {"id": f"call_{turn}_{n}", "type": "function", "function": function} for n in range(number)
-    ]
+    return [(f"call_{turn}_{n}", *TOOLS[kind]) for n in range(number)]
 
 
-def write(calls: list[dict[str, Any]]) -> bytes:
+def write_openai(calls: list[tuple[str, str, dict[str, str]]]) -> bytes:
     message: dict[str, Any] = {"role": "assistant", "content": None if calls else "done"}
     if calls:
-        message["tool_calls"] = calls
+        message["tool_calls"] = [
+            {
+                "id": call_id,
+                "type": "function",
+                "function": {"name": name, "arguments": json.dumps(arguments)},
+            }
+            for call_id, name, arguments in calls
+        ]
     choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}
     usage = {"prompt_tokens": 9, "completion_tokens": 9, "total_tokens": 18}
     reply = {"id": "x", "object": "chat.completion", "created": 1, "model": "x"}
     return json.dumps({**reply, "choices": [choice], "usage": usage}).encode()
+
+
+def write_anthropic(calls: list[tuple[str, str, dict[str, str]]]) -> bytes:
+    content: list[dict[str, Any]] = [
+        {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
+        for call_id, name, arguments in calls
+    ] or [{"type": "text", "text": "done"}]
+    reply = {"id": "x", "type": "message", "role": "assistant", "model": "x", "content": content}
+    ending = {"stop_reason": "tool_use" if calls else "end_turn", "stop_sequence": None}
+    return json.dumps(
+        {**reply, **ending, "usage": {"input_tokens": 9, "output_tokens": 9}}
+    ).encode()
 
 
 def model() -> AbstractContextManager[str]:

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
@@ -22,6 +22,10 @@ from tests.bootstrap import ROOT, environment, say
 HERE = Path(__file__).parent
 LONGEST = 120.0
 """Seconds; a round that takes longer hangs."""
+LEAST = 3
+"""Rounds, also when the time of a task is over."""
+SLOW = 5.0
+"""Seconds; a round that takes longer is not repeated."""
 
 Sample = dict[str, Any]
 Samples = dict[str, list[Sample]]
@@ -57,18 +61,22 @@ class Peer:
         )  # fmt: skip
 
     def run(self, function: str, arguments: Iterable[float]) -> Sample:
-        """One round. Raises Failed: it ended, answered wrong, or took longer than LONGEST."""
+        """One round.
+
+        Raises:
+            Failed: it ended, answered wrong, or took longer than LONGEST.
+        """
         assert self._process.stdin
         assert self._process.stdout
-        with suppress(BrokenPipeError):
+        try:
             self._process.stdin.write(json.dumps([function, [*arguments]]).encode() + b"\n")
             self._process.stdin.flush()
-        if not select.select([self._process.stdout], [], [], LONGEST)[0]:
-            raise Failed(f"took longer than {LONGEST:.0f} s")
-        line = self._process.stdout.readline()
+        except BrokenPipeError:
+            raise Failed(self._last_words()) from None
+        ready, _, _ = select.select([self._process.stdout], [], [], LONGEST)
+        line = self._process.stdout.readline() if ready else b""
         if not line:
-            self._process.wait(10)
-            raise Failed(read_last_line(self._printed))
+            raise Failed(self._last_words() if ready else f"took longer than {LONGEST:.0f} s")
         found: Sample = json.loads(line)
         return found
 
@@ -76,6 +84,10 @@ class Peer:
         self._process.kill()
         self._process.communicate()
         self._printed.close()
+
+    def _last_words(self) -> str:
+        self._process.wait(10)
+        return read_last_line(self._printed)
 
 
 @dataclass
@@ -97,27 +109,9 @@ class Comparison:
         return {**kept, **dict.fromkeys(names, self.folder), "MODEL_URL": self.url, **ours}
 
     def first(self, contender: Contender) -> Sample:
-        """A new process to its first answer: its time, memory at most, and what the import cost."""
         take_counts(self.url)
-        python, environ = self.pythons[contender.name], self.environ(contender)
-        words = [python, HERE / "first_answer.py", contender.module, contender.first_line]
-        with tempfile.TemporaryFile("w+") as printed:
-            began = time.perf_counter()
-            process = subprocess.Popen(
-                words, stdout=subprocess.PIPE, stderr=printed, stdin=subprocess.DEVNULL,
-                env=environ, cwd=environ["TMPDIR"], encoding="utf-8",
-            )  # fmt: skip
-            assert process.stdout
-            answer = process.stdout.read()
-            _, status, used = os.wait4(process.pid, 0)
-            seconds = time.perf_counter() - began
-            process.returncode = os.waitstatus_to_exitcode(status)
-            process.stdout.close()
-            if process.returncode:
-                raise Failed(read_last_line(printed))
-        found: Sample = json.loads(answer.splitlines()[-1])
-        cpu = used.ru_utime + used.ru_stime
-        return {**found, "seconds": seconds, "cpu": cpu, **asdict(take_counts(self.url))}
+        python = self.pythons[contender.name]
+        return measure_first(contender, python, self.environ(contender)) | self.counts()
 
     def warm(self, contender: Contender, task: Task) -> Sample:
         """A round of a task in the contender's process, which is started first if there is none."""
@@ -125,7 +119,7 @@ class Comparison:
         self.peers[contender.name] = peer
         take_counts(self.url)
         try:
-            sample = peer.run(task.function, task.arguments) | asdict(take_counts(self.url))
+            sample = peer.run(task.function, task.arguments) | self.counts()
             if sample["requests"] != task.requests:
                 raise Failed(f"{task.name}: {sample['requests']} requests, not {task.requests}")
             return sample
@@ -144,6 +138,9 @@ class Comparison:
 
     def start(self, contender: Contender) -> Peer:
         return Peer(contender, self.pythons[contender.name], self.environ(contender))
+
+    def counts(self) -> dict[str, int]:
+        return asdict(take_counts(self.url))
 
 
 @contextmanager
@@ -179,7 +176,7 @@ def measure_all(pythons: dict[str, Path]) -> dict[str, Samples]:
             rows[task.name] = in_turns(able, measure, task.rounds, task.seconds)
     with compare(pythons) as comparison:
         able = [one for one in contenders if one.is_parallel and one.tasks]
-        rows["cold"] = in_turns(able, comparison.cold, 3, 40, warm_up=0)
+        rows["cold"] = in_turns(able, comparison.cold, 3, 40, warm_up=0, least=2, slow=LONGEST)
     return rows
 
 
@@ -203,18 +200,22 @@ def in_turns(
     seconds: float,
     *,
     warm_up: int = 1,
+    least: int = LEAST,
+    slow: float = SLOW,
 ) -> Samples:
     """What each round of each contender took, A-B-A-B, so that what disturbs one disturbs all.
 
-    There are at most `rounds`, beside those that warm up and are not kept, and after `seconds` no
-    more than three. A contender for which `measure` raises Failed is left out.
+    Args:
+        measure: one round; a contender for which it raises Failed is left out.
+        rounds: at most, beside those that warm up and are not kept.
+        seconds: after these no more rounds, but `least`.
     """
     samples: Samples = {}
     waiting, ends = list(contenders), 0.0
     for number in range(-warm_up, rounds):
         if number == 0:
             ends = time.monotonic() + seconds
-        if number >= 3 and time.monotonic() > ends:
+        if number >= least and time.monotonic() > ends:
             break
         for contender in list(waiting):
             try:
@@ -226,8 +227,35 @@ def in_turns(
                 continue
             if number >= 0:
                 samples.setdefault(contender.name, []).append(sample)
+                if sample["seconds"] > slow:
+                    waiting.remove(contender)
         waiting = waiting[1:] + waiting[:1]  # none is always first
     return samples
+
+
+def measure_first(contender: Contender, python: Path, environ: Mapping[str, str]) -> Sample:
+    """A new process to its first answer: its time, memory at most, and what the import cost.
+
+    Raises:
+        Failed: there was none.
+    """
+    words = [python, HERE / "first_answer.py", contender.module, contender.first_line]
+    with tempfile.TemporaryFile("w+") as printed:
+        began = time.perf_counter()
+        process = subprocess.Popen(
+            words, stdout=subprocess.PIPE, stderr=printed, stdin=subprocess.DEVNULL,
+            env=environ, cwd=environ["TMPDIR"], encoding="utf-8",
+        )  # fmt: skip
+        assert process.stdout
+        answer = process.stdout.read()
+        _, status, used = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - began
+        process.returncode = os.waitstatus_to_exitcode(status)
+        process.stdout.close()
+        if process.returncode:
+            raise Failed(read_last_line(printed))
+    found: Sample = json.loads(answer.splitlines()[-1])
+    return found | {"seconds": seconds, "cpu": used.ru_utime + used.ru_stime}
 
 
 def read_last_line(printed: IO[str]) -> str:

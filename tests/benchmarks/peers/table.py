@@ -39,7 +39,17 @@ CONTENDERS = (
         ("langgraph==1.2.22", "langchain==1.4.7", "langchain-openai==1.7.3"),
         "from langchain.agents import create_agent",
     ),
+    Contender(
+        "inspect_ai", ("inspect-ai==0.3.285", "openai==3.54.0"), "from inspect_ai import Task, eval"
+    ),
     Contender("chatlas", ("chatlas==0.23.0",), "from chatlas import ChatOpenAI", is_parallel=False),
+    Contender(
+        "claudette",
+        # the newest SDK has no `temperature`, which claudette 0.3.15 passes
+        ("claudette==0.3.15", "anthropic==0.125.0"),
+        "from claudette import Chat",
+        is_parallel=False,
+    ),
     Contender(
         "jupyter-ai",
         ("jupyter-ai[magics]==3.2.0",),
@@ -62,7 +72,7 @@ class Task:
     requests: int
     """That it takes; a contender that sends others does something else."""
     rounds: int
-    """At most; fewer, but at least three, if `seconds` are over."""
+    """At most; fewer if `seconds` are over, but never fewer than three."""
     seconds: float
     """For all contenders together."""
 

@@ -33,15 +33,21 @@ def many(prompts, at_once, seconds):
     return [one.text for one in axe_nb.map(child, prompts, concurrency=at_once, display=False)]
 
 
-def message(role, text):
+async def remember(said):
+    from dataclasses import replace
+
     from axe_nb.messages import Message
 
-    return Message(role, text)
+    messages = [
+        Message(role, text)
+        for question, answer in said
+        for role, text in (("user", question), ("assistant", answer))
+    ]
+    axe_nb.script("child")(lambda request: "done")  # sends nothing
+    done = await axe_nb.arun(Agent("child", "script/child"), "go")
+    return replace(done, messages=tuple(messages))
 
 
 async def go_on(memory):
-    earlier = axe_nb.RunResult(
-        status="completed", text="", agent="child", model="openai/child-0", messages=tuple(memory)
-    )
     child = Agent("child", "openai/child-0")
-    return (await axe_nb.arun(child, "go", continue_from=earlier)).text
+    return (await axe_nb.arun(child, "go", continue_from=memory)).text

@@ -67,8 +67,10 @@ async def many(prompts, at_once, seconds):
     return [one.get_last_turn().text for one in found]
 
 
-def message(role, text):
-    return UserTurn(text) if role == "user" else AssistantTurn(text)
+def remember(said):
+    return [
+        turn for question, answer in said for turn in (UserTurn(question), AssistantTurn(answer))
+    ]
 
 
 async def go_on(memory):

@@ -67,8 +67,12 @@ async def many(prompts, at_once, seconds):
     return [state["messages"][-1].content for state in found]
 
 
-def message(role, text):
-    return HumanMessage(text) if role == "user" else AIMessage(text)
+def remember(said):
+    return [
+        message
+        for question, answer in said
+        for message in (HumanMessage(question), AIMessage(answer))
+    ]
 
 
 async def go_on(memory):

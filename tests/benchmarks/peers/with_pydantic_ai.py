@@ -57,10 +57,15 @@ async def one(prompt, seconds):
     return (await agent(f"child-{seconds}").run(prompt)).output
 
 
-def message(role, text):
-    if role == "user":
-        return ModelRequest([UserPromptPart(text)])
-    return ModelResponse([TextPart(text)])
+def remember(said):
+    return [
+        message
+        for question, answer in said
+        for message in (
+            ModelRequest([UserPromptPart(question)]),
+            ModelResponse([TextPart(answer)]),
+        )
+    ]
 
 
 async def go_on(memory):

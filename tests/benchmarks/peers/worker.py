@@ -30,9 +30,13 @@ def read_cpu():
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
-def message(role, text):
-    """A message as OpenAI takes it; contenders with a form of their own have `message`."""
-    return {"role": role, "content": text}
+def remember_dicts(said):
+    """Makes a conversation as OpenAI and Anthropic take it."""
+    return [
+        {"role": role, "content": text}
+        for question, answer in said
+        for role, text in (("user", question), ("assistant", answer))
+    ]
 
 
 class Worker:
@@ -48,9 +52,9 @@ class Worker:
         if function == "go_on":
             (size,) = arguments
             if size not in self.memories:
-                make = getattr(self.contender, "message", message)
-                roles = [("user", "Question"), ("assistant", "Answer")] * size
-                self.memories[size] = [make(*role) for role in roles]
+                said = [(f"Question {n}", f"Answer {n}") for n in range(size)]
+                remember = getattr(self.contender, "remember", remember_dicts)
+                self.memories[size] = self.finish(remember(said))
             arguments = [self.memories[size]]
         elif function == "many":
             number, *rest = arguments
