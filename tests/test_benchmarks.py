@@ -28,8 +28,8 @@ def test_a_wrong_answer_and_a_process_that_ends_are_failures() -> None:
     with compare({OURS.name: Path(sys.executable)}) as comparison:
         with pytest.raises(Failed, match="no_such_function"):
             comparison.warm(OURS, Task("x", "no_such_function", (), 1, 1, 1))
-        with pytest.raises(Failed, match=r"^AssertionError: message: "):
-            comparison.warm(OURS, Task("x", "message", ("user", "x"), 1, 1, 1))
+        with pytest.raises(Failed, match=r"^AssertionError: remember: "):
+            comparison.warm(OURS, Task("x", "remember", ([],), 1, 1, 1))
         with pytest.raises(Failed, match="fan_out_10: 12 requests, not 13"):
             comparison.warm(OURS, replace(TASKS[1], requests=13))
         assert comparison.warm(OURS, TASKS[1])["requests"] == 12  # a new process
