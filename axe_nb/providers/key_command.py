@@ -82,17 +82,22 @@ def _read_key(command: KeyCommand) -> str:
         stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
     assert process.stdout is not None
-    timer = threading.Timer(SECONDS, kill_group, [process])
+    late = threading.Event()
+
+    def give_up() -> None:
+        late.set()
+        kill_group(process)
+
+    timer = threading.Timer(SECONDS, give_up)
     timer.daemon = True
     timer.start()
-    began = time.monotonic()
     with process:
         output = process.stdout.read(MAX_OUTPUT)
         if len(output) == MAX_OUTPUT:
             kill_group(process)
         process.wait()
     timer.cancel()
-    if time.monotonic() - began >= SECONDS:
+    if late.is_set():
         raise ValueError(f"it did not end within {format_seconds(SECONDS)}s")
     if len(output) == MAX_OUTPUT:
         raise ValueError("it prints more than a key")
