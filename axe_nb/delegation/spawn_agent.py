@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 from axe_nb import builtin
 from axe_nb.agents.agent import Agent
@@ -23,6 +23,7 @@ from axe_nb.agents.agent_tables import (
     names_of_servers,
 )
 from axe_nb.agents.prompt import server_of
+from axe_nb.conversion.own_text import shown_value
 from axe_nb.errors import AxeError
 from axe_nb.messages import ToolParameter, ToolResult
 from axe_nb.results import RunResult, Status
@@ -278,6 +279,16 @@ async def delegate(
     """Runs a child to its end, as documented at `ToolContext.delegate`."""
     if problem := too_deep(ctx):
         raise ToolError(problem)
+    names, modes = () if tools is None else tools, get_args(Mode)
+    for wanted, fits in {
+        f"task takes a text, not {shown_value(task)}": isinstance(task, str),
+        f"mode takes {', '.join(modes)}, not {shown_value(mode)}": mode in (None, *modes),
+        f"limits takes Limits, not {shown_value(limits)}": isinstance(limits, Limits | None),
+        "tools takes a list of names of the caller's tools": isinstance(names, list | tuple)
+        and all(isinstance(name, str) for name in names),
+    }.items():
+        if not fits:
+            raise ToolError(wanted)
     if not task.strip():
         raise ToolError("task is required: describe what the sub-agent should do")
     own = granted_limits(ctx)

@@ -102,6 +102,11 @@ def test_depth_is_limited_to_three_or_as_configured() -> None:
     [
         ({"task": "  "}, "Error: task is required"),
         ({"task": "t", "agent": "a", "tools": ["grep"]}, "Error: tools are for a copy"),
+        ({"task": 3}, "Error: task takes a text, not 3"),
+        ({"task": "t", "mode": "zz"}, "Error: mode takes plan, ask, auto, not 'zz'"),
+        ({"task": "t", "limits": {"tool_calls": 3}}, "Error: limits takes Limits, not "),
+        ({"task": "t", "tools": [print]}, "Error: tools takes a list of names"),
+        ({"task": "t", "tools": "grep"}, "Error: tools takes a list of names"),
     ],
 )
 @pytest.mark.req("O-27")
