@@ -5,7 +5,6 @@ Nothing is asked, run or kept; see `axe_nb.replay`.
 
 from __future__ import annotations
 
-import re
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -29,6 +28,9 @@ from axe_nb.session.portal import PUMP
 
 LATEST = 1e6
 """Seconds within which a run has ended; a file may hold any number."""
+
+PIECES = 200
+"""Most pieces of an answer: a saved run may hold one of any length."""
 
 WRITES = 0.7
 """Share of the time of a request in which its answer is written; before it, the model thinks."""
@@ -132,11 +134,13 @@ class _Times:
             yield self._note(run, max(self._latest[run], lap.began)), retry
 
     def _write(self, turn: TurnFinished, since: float, at: float) -> Iterator[tuple[float, Event]]:
-        """Yields the words of an answer, spread over the last part of its request's time."""
+        """Yields the pieces of an answer, spread over the last part of its request's time."""
         last = self._laps[turn.run, turn.turn, 0][-1:]
         since = max([since, *(lap.began for lap in last)])
         attempt = 1 + sum(one.error is not None for one in turn.exchanges)
-        words = re.findall(r"\S+\s*|\s+", turn.text) if at > since else []
-        for number, word in enumerate(words, 1):
-            share = 1 - WRITES + WRITES * number / len(words)
-            yield since + share * (at - since), TextDelta(turn.run, turn.turn, attempt, word)
+        size = max(4, len(turn.text) // PIECES)
+        ends = range(size, len(turn.text) + size, size) if at > since else ()
+        for end in ends:
+            share = 1 - WRITES * (1 - min(1, end / len(turn.text)))
+            piece = TextDelta(turn.run, turn.turn, attempt, turn.text[end - size : end])
+            yield since + share * (at - since), piece
