@@ -36,15 +36,13 @@ from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.plan import provider_for
 from axe_nb.errors import AxeError, ConfigError, words
-from axe_nb.exploring.map_batch import Asking, Batch, MapSession, Tally, Task
-from axe_nb.exploring.map_driver import Driver, Progress, Prompts, Runs
+from axe_nb.exploring.map_driver import Asking, Batch, Driver, MapSession, Runs, Tally, Task
 from axe_nb.providers.prices import Prices
 from axe_nb.providers.protocol import list_keys
 from axe_nb.recording.modes import find_mode
 from axe_nb.results import RunResult, Status
 from axe_nb.scripting.rules import Script, ScriptFunction, Scripts
 from axe_nb.secrets import SECRET_HEADERS, find_filter, is_secret_name
-from axe_nb.session.drive import NoLine
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.snapshot import Read, Snapshot
@@ -442,8 +440,7 @@ def run_job(packed: bytes) -> bytes:
                 _batches.popitem(last=False)
         own = replace(batch, tally=Tally("worker"), results={})
         tasks = [Task(asking=asking, text=text, pictures=p) for asking, text, p in prompts]
-        progress = Progress(own.tally, NoLine())
-        driver = Driver(own, Prompts(tasks), Runs(own, max(1, len(tasks))), progress)
+        driver = Driver(own, tasks, Runs(own, max(1, len(tasks))))
         with contextlib.closing(driver.iterate()) as ended:
             found = {one.index: one.result for one in ended}
         results = [found.get(index) for index in range(len(tasks))]
@@ -491,6 +488,6 @@ def _make_batch(shared: SharedPart) -> Batch:
         agents=dict(shared.defined), handed=shared.tools, keeps_history=False,
         settings=(config, snapshot),
     )  # fmt: skip
-    batch = Batch(askings=askings, session=session, tally=Tally(""))
+    batch = Batch(askings=askings, session=session, tally=Tally(""), checks=False)
     run_and_wait(batch.prepare())
     return batch

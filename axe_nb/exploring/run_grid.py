@@ -38,10 +38,11 @@ from axe_nb.exploring.grid import (
     show_grid,
 )
 from axe_nb.exploring.grid_squares import MAX_NAMED, GridRun
-from axe_nb.exploring.map_batch import (
+from axe_nb.exploring.map_driver import (
     Asking,
     Batch,
     BudgetOption,
+    Driver,
     Ended,
     Resume,
     Tally,
@@ -49,7 +50,6 @@ from axe_nb.exploring.map_batch import (
     make_meter,
     open_session,
 )
-from axe_nb.exploring.map_driver import Driver, Progress, Prompts
 from axe_nb.exploring.run_map import read_count
 from axe_nb.pictures.picture import Picture
 from axe_nb.results import RunResult
@@ -165,7 +165,8 @@ class GridRunner:
             raise ConfigError("a grid takes models, not model")
         common = refuse_steps(merge_options(options or {}, session.defaults), "a grid")
         self._expect, self._score = expect, score
-        self._agents_dir = Overrides.of({**common, "expect": expect}).agents_dir
+        common = {**common, "expect": expect}
+        self._agents_dir = common.get("agents_dir")
         variants = make_variants(agents, models, params, prompt)
         self.grid = made = Grid(read_inputs(inputs), variants, repeats)
         self._names, self._first_line = names or {}, first_line
@@ -179,14 +180,14 @@ class GridRunner:
             own: dict[str, Any] = {"model": variant.model} if variant.model is not None else {}
             if variant.params:
                 own["params"] = {**(common.get("params") or {}), **variant.params}
-            askings.append(Asking(variant.agent, Overrides.of({**common, **own}), expect=expect))
+            askings.append(Asking(variant.agent, Overrides.of({**common, **own})))
         if judge is not None:
             own = {key: common[key] for key in ("timeout", "agents_dir") if key in common}
             askings.append(Asking(judge, Overrides.of(own), output=VERDICT))
         meter, tally = make_meter(budget, "grid"), Tally("grid", len(self._jobs))
         self._batch = Batch(
             askings=askings, session=open_session(meter, is_dry=is_dry), meter=meter, tally=tally,
-            resume=resume, judge=None if judge is None else len(variants),
+            resume=resume, judge=None if judge is None else len(variants), checks=False,
         )  # fmt: skip
         self._runs = make_runs(self._batch, executor, width)
 
@@ -239,8 +240,9 @@ class GridRunner:
 
     def run(self, line: Line) -> None:
         """Runs the grid; finished runs stay in it, whatever ends it."""
-        progress = Progress(self._batch.tally, line)
-        driver = Driver(self._batch, Prompts(self._tasks), self._runs, progress)
+        tally = self._batch.tally
+        tally.line, tally.began = line, time.monotonic()
+        driver = Driver(self._batch, self._tasks, self._runs)
         try:
             with closing(driver.iterate()) as ended:
                 for one in ended:
@@ -256,8 +258,8 @@ class GridRunner:
             raise interrupted(f"the grid was stopped; {again}") from None
         finally:
             self.close()
-            self.grid.note = "; ".join(self._batch.tally.notes)
-            progress.finish()
+            self.grid.note = "; ".join(tally.notes)
+            line.finish(tally.format())
 
     def _take(self, ended: Ended) -> None:
         """Puts a run into its square with its verdict; an error in a check never fails the grid."""
@@ -271,7 +273,11 @@ class GridRunner:
             reasons.append(result.error or result.status)
         if result.ok and self._expect is not None:
             try:
-                check(result, self._expect, agents_dir=self._agents_dir)
+                check(
+                    result,
+                    self._expect,
+                    agents_dir=self._batch.askings[variant].overrides.agents_dir,
+                )
             except (ExpectationError, ConfigError) as error:
                 passed = False
                 reasons.append(error.message)
