@@ -32,7 +32,6 @@ from urllib.parse import urlsplit
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.names import parse_model
 from axe_nb.agents.user_config import Config
-from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.plan import provider_for
 from axe_nb.errors import AxeError, ConfigError, words
@@ -48,6 +47,8 @@ from axe_nb.session.portal import run_and_wait
 from axe_nb.session.snapshot import Read, Snapshot
 from axe_nb.threads import in_thread
 from axe_nb.tools.tool import Tool
+
+VERSION = str(vars(sys.modules["axe_nb"])["__version__"])
 
 LOOK = 3.0
 """Seconds without an outcome after which the executor is checked for being alive."""
@@ -365,7 +366,7 @@ def make_shared_part(batch: Batch) -> SharedPart:
         read=snapshot.read,
         config=replace(config, providers=providers, key_commands={}), lacks=lacks,
         tools=tuple(tool for name in sorted(tools) if (tool := batch.session.tools.find(name))),
-        scripts=scripts, version=_find_version(),
+        scripts=scripts, version=VERSION,
     )  # fmt: skip
 
 
@@ -410,10 +411,6 @@ def _dump_by_value(thing: Any) -> bytes:
         return pickle.dumps(thing)
 
 
-def _find_version() -> str:
-    return str(vars(sys.modules["axe_nb"])["__version__"])
-
-
 # in the worker
 
 _batches: OrderedDict[str, Batch] = OrderedDict()
@@ -426,7 +423,6 @@ def run_job(packed: bytes) -> bytes:
 
     A job is (digest of the common part, that part or None, (asking, text, pictures) of each task).
     """
-    results: list[RunResult | None] = []
     try:
         digest, shared, prompts = pickle.loads(packed)
         with _lock:
@@ -451,17 +447,14 @@ def run_job(packed: bytes) -> bytes:
         problem = f"on a worker: the job cannot be loaded there: {why}"
         hint = "define it in a module that the workers can import"
         return pickle.dumps(ConfigError(problem, hint=hint))
-    for dumps in (pickle.dumps, _dump_by_value):  # the latter for types of a notebook
-        with contextlib.suppress(Exception):
-            return dumps(results)
-    return pickle.dumps([one and replace(one, data=jsonable(one.data)) for one in results])
+    return _dump_by_value(results)  # also types of a notebook
 
 
 def _make_batch(shared: SharedPart) -> Batch:
     """Returns the map as a worker runs it, in a session of its own: with keys of this machine."""
-    if shared.version != _find_version():
+    if shared.version != VERSION:
         raise ConfigError(
-            f"it has axe_nb {_find_version()}, not {shared.version}",
+            f"it has axe_nb {VERSION}, not {shared.version}",
             hint="install the same version everywhere",
         )
     own = Config.load()

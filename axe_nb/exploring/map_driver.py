@@ -18,7 +18,7 @@ import os
 import queue
 import re
 import time
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
@@ -35,7 +35,6 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
-from itertools import islice
 from typing import Any, Literal, TypeAlias
 
 from axe_nb.agents.agent import Agent
@@ -137,7 +136,7 @@ class Tally:
         failed = [
             plural(count, status) if status in ("error", "timeout") else f"{count:,} {status}"
             for status, count in sorted(self.statuses.items())
-            if status != "completed" and count
+            if status != "completed"
         ]
         runs = f"{self.done:,}{of} {'run' if (self.total or self.done) == 1 else 'runs'}"
         name = one_line(clean(self.name), 60)
@@ -279,7 +278,8 @@ class Batch:
     results: dict[int, RunResult] = field(default_factory=dict)
     """Position → result; empty if results are not kept."""
     file: ResumeFile | None = None
-    _held: dict[int, Task] = field(default_factory=dict, repr=False)
+    held: dict[int, Task] = field(default_factory=dict, repr=False)
+    """Position → task that has ended, but whose result was not passed on yet."""
     _is_ready: bool = field(default=False, repr=False)
 
     async def prepare(self) -> None:
@@ -321,13 +321,6 @@ class Batch:
             self.make_task(task.index, case)
         return case
 
-    def make_request(self, task: Task) -> RunRequest:
-        asking = self.askings[task.asking]
-        return RunRequest(
-            agent=asking.agent, prompt=task.text, pictures=task.pictures,
-            overrides=asking.overrides,
-        )  # fmt: skip
-
     def settle(self, task: Task) -> bool:
         """Ends a task that needs no run: it has no prompt, or its result was kept."""
         if task.problem is not None:
@@ -355,17 +348,15 @@ class Batch:
             task.judged.judgement = result
         else:
             task.result = result
-            self._held[task.index] = task
+            self.held[task.index] = task
 
-    def make_failed(self, task: Task, error: BaseException, status: Status = "error") -> RunResult:
+    def make_failed(self, task: Task, error: AxeError, status: Status = "error") -> RunResult:
         """Returns the result of a run that could not begin, or was lost."""
         agent = self.askings[task.asking].plan.agent
-        hint = error.hint if isinstance(error, AxeError) else ""
-        why = "; ".join(filter(None, (words(error), hint)))
+        why = "; ".join(filter(None, (words(error), error.hint)))
         return RunResult(
             status=status, text="", agent=agent.name, model=agent.model,
-            error=one_line(why, MAX_ERROR), prompt=task.text, task=task.text,
-            cause=copy(error) if isinstance(error, AxeError) else None,
+            error=one_line(why, MAX_ERROR), prompt=task.text, task=task.text, cause=copy(error),
         )  # fmt: skip
 
     def is_spent(self) -> bool:
@@ -384,10 +375,13 @@ class Batch:
             self.stopped = why
             self.tally.notes.append(why)
 
-    def describe_resuming(self) -> str:
+    def interrupt(self, what: str) -> KeyboardInterrupt:
+        """Prevents further runs; returns the interrupt with its one line."""
+        self.stop_for("interrupted")
+        again = "with resume=PATH, the same call would continue"
         if self.resume is not None:
-            return "run it again to continue from there"
-        return "with resume=PATH, the same call would continue"
+            again = "run it again to continue from there"
+        return interrupted(f"{what}; {again}")
 
     def close(self) -> None:
         """Closes the file, and adds notes about it and the budget to the tally."""
@@ -402,7 +396,7 @@ class Batch:
     def release(self, task: Task) -> None:
         """Passes on the result of a task, once, with that of its judge."""
         result = task.result
-        if self._held.pop(task.index, None) is None or result is None:
+        if self.held.pop(task.index, None) is None or result is None:
             return
         overrides = self.askings[task.asking].overrides
         if self.checks and overrides.expect is not None and result.ok:
@@ -415,10 +409,6 @@ class Batch:
         if self.keep != "nothing":
             self.results[task.index] = result
         self.receive(Ended(task.index, result, task.judgement))
-
-    def release_all(self) -> None:
-        for task in list(self._held.values()):
-            self.release(task)
 
 
 def write_case(prompt: str, answer: str) -> str:
@@ -435,6 +425,8 @@ ROOM = 4
 """Maximum number of started tasks with unread results, per concurrent task."""
 
 END: Any = object()
+
+KEPT = "stopped; `.results` of the map has the finished runs"
 
 
 class Runs:
@@ -479,7 +471,12 @@ class Runs:
         batch = self._batch
         if batch.settle(task) or batch.is_spent():
             return
-        handle = self._handles[task] = batch.session.start(batch.make_request(task), on_claim)
+        asking = batch.askings[task.asking]
+        request = RunRequest(
+            agent=asking.agent, prompt=task.text, pictures=task.pictures,
+            overrides=asking.overrides,
+        )  # fmt: skip
+        handle = self._handles[task] = batch.session.start(request, on_claim)
         try:
             result = await handle.execute(discard)
             if handle.plan and isinstance(handle.plan.scope.env.halt.stop, OverBudget):
@@ -520,7 +517,8 @@ class Runs:
             result = handle.abandon(discard, timed_out=is_late)
             if result is not None:
                 self._put(task, result)
-        self._batch.release_all()
+        for task in list(self._batch.held.values()):
+            self._batch.release(task)
 
     def close(self) -> None:
         """Called at the end of the map."""
@@ -566,11 +564,10 @@ class Driver:
             batch.tally.total = len(prompts)
         self._later = aiter(prompts) if isinstance(prompts, AsyncIterable) else None
         self._now: Iterator[object] = iter(prompts) if isinstance(prompts, Iterable) else iter(())
-        self._runs_code = not isinstance(prompts, list | tuple | AsyncIterable)
-        """True if taking a prompt runs the user's code, which belongs in the caller's thread."""
+        self._is_plain = isinstance(prompts, list | tuple | AsyncIterable)
         self._takes_here = False
-        """True if prompts are taken in the thread of a blocking caller, into `_given`."""
-        self._given = deque[object]()
+        """True if prompts are taken in the thread of a blocking caller, and put into `_given`."""
+        self._given = asyncio.Queue[object]()
         self._most = runs.workers * runs.chunk
         self._main: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
         self._changed = asyncio.Event()
@@ -579,7 +576,7 @@ class Driver:
         self._is_full = False
         """True while runs wait for room."""
         self._ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        """Queue of a blocking caller: runs that have ended, requests for prompts, `END`."""
+        """Queue of a blocking caller: runs that have ended, numbers of prompts to take, `END`."""
 
     async def run(self) -> None:
         """Takes prompts and runs them; the batch passes on each run as it ends."""
@@ -620,11 +617,11 @@ class Driver:
         except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit) as error:
             is_cancelled = isinstance(error, asyncio.CancelledError)
             if interrupted_cell.is_set() or isinstance(error, KeyboardInterrupt):
-                self.batch.stop_for("interrupted")
-            elif is_cancelled:
+                interrupt = self.batch.interrupt(KEPT)
+                if is_cancelled:
+                    raise interrupt from None
+            if is_cancelled:
                 self.batch.stop_for("cancelled")
-            if interrupted_cell.is_set() and is_cancelled:
-                raise self._make_interrupt() from None
             raise
         finally:
             unwatch()
@@ -637,7 +634,8 @@ class Driver:
     def iterate(self) -> Generator[Ended, None, None]:
         """Yields the runs as they end, and blocks; closing it or an interrupt stops the others."""
         self.batch.receive = self._ended.put
-        self._takes_here = self._runs_code
+        # taking one may run the user's code, which belongs in the caller's thread
+        self._takes_here = not self._is_plain
         future, loop = portal.begin(self.run())
         future.add_done_callback(lambda _: self._ended.put(END))
         try:
@@ -646,20 +644,17 @@ class Driver:
                 if isinstance(one, Ended):
                     yield one
                     continue
-                most, give = one
-                prompts = list(islice(self._now, most))  # in the caller's thread
-                loop.call_soon_threadsafe(give, prompts)
+                for _ in range(one):
+                    loop.call_soon_threadsafe(self._given.put_nowait, next(self._now, END))
             if future.done() and not future.cancelled():
                 future.result()
         except BaseException as error:
-            is_interrupt = isinstance(error, KeyboardInterrupt)
-            if is_interrupt:
-                self.batch.stop_for("interrupted")
+            interrupt = self.batch.interrupt(KEPT) if isinstance(error, KeyboardInterrupt) else None
             self.cancel()
             if not wait([future], DRAIN).done:
                 self.runs.abandon()
-            if is_interrupt:
-                raise self._make_interrupt() from None
+            if interrupt:
+                raise interrupt from None
             raise
 
     def _wait(self, loop: asyncio.AbstractEventLoop) -> Any:
@@ -738,17 +733,6 @@ class Driver:
     async def _take_prompt(self) -> object:
         if not self._takes_here:
             return next(self._now, END) if self._later is None else await anext(self._later, END)
-        if not self._given:
-            arrived = asyncio.Event()
-
-            def give(prompts: list[object]) -> None:
-                self._given.extend(prompts)
-                arrived.set()
-
-            self._ended.put((max(1, self._find_room()), give))
-            await arrived.wait()
-        return self._given.popleft() if self._given else END
-
-    def _make_interrupt(self) -> KeyboardInterrupt:
-        again = self.batch.describe_resuming()
-        return interrupted(f"stopped; `.results` of the map has the finished runs; {again}")
+        if self._given.empty():
+            self._ended.put(max(1, self._find_room()))
+        return await self._given.get()

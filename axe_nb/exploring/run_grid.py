@@ -8,6 +8,7 @@ import json
 import math
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
@@ -23,11 +24,10 @@ from axe_nb.conversion.interpolation import interpolate
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.call import refuse_in_tool
-from axe_nb.errors import ConfigError, ExpectationError, interrupted, words
+from axe_nb.errors import ConfigError, ExpectationError, words
 from axe_nb.expectations import check
 from axe_nb.exploring.executors import make_runs
 from axe_nb.exploring.grid import (
-    MAX_LABEL,
     MAX_RUNS,
     NAME,
     Grid,
@@ -218,8 +218,7 @@ class GridRunner:
         plans = [asking.plan for asking in self._batch.askings]
         is_exact = not any(plan.toolset.offered or plan.asks_at_end for plan in plans)
         fewest = plural(len(self._jobs) * (1 if self._batch.judge is None else 2), "request")
-        has_results = self._batch.file is not None and self._batch.file.has_results
-        kept = ", minus what is in the resume file" if has_results else ""
+        kept = ", minus what is in the resume file" if self._batch.file else ""
         return f"{'' if is_exact else 'at least '}{fewest}{kept}"
 
     @property
@@ -249,13 +248,12 @@ class GridRunner:
                     driver.receive()
                     self._take(one)
         except KeyboardInterrupt:
-            self._batch.stop_for("interrupted")
+            interrupt = self._batch.interrupt("the grid was stopped")
             until = time.monotonic() + 0.3  # runs that had ended are still scored
             for one in driver.list_left():
                 if one.result.status != "cancelled" and time.monotonic() < until:
                     self._take(one)
-            again = self._batch.describe_resuming()
-            raise interrupted(f"the grid was stopped; {again}") from None
+            raise interrupt from None
         finally:
             self.close()
             self.grid.note = "; ".join(tally.notes)
@@ -349,16 +347,12 @@ def _name(what: str, given: Any, describe: Any) -> Sequence[tuple[str, Any]]:
         raise ConfigError(f"{what} takes one value or a list, not {type(given).__name__}")
     if not named:
         raise ConfigError(f"{what} is empty: there is nothing to run")
-    short = [one_line(label, MAX_LABEL) for label, _ in named]
-    labels = [  # those that would be cut to the same are whole
-        label if short.count(label) == 1 else one_line(whole, max(len(whole), MAX_LABEL))
-        for label, (whole, _) in zip(short, named, strict=True)
-    ]
-    for label in labels:
-        if labels.count(label) > 1:
+    named = [(one_line(label, 100), value) for label, value in named]
+    for label, count in Counter(label for label, _ in named).items():
+        if count > 1:
             hint = f'name them: {what}={{"before": …, "after": …}}'
-            raise ConfigError(f"{what} contains {one_line(label, MAX_LABEL)} twice", hint=hint)
-    return [(label, value) for label, (_, value) in zip(labels, named, strict=True)]
+            raise ConfigError(f"{what} contains {label} twice", hint=hint)
+    return named
 
 
 def read_inputs(given: Any) -> list[Row]:
