@@ -59,11 +59,9 @@ LONGEST_WORD, LONGEST_MOVED = 100, 20
 """Maximum characters of a word compared for suggestions, which takes quadratic time; of a word
 moved whole to the next line."""
 
-LIKENESS, STRONG_LIKENESS = 0.65, 0.75
-"""Minimum similarity of a suggestion, from 0 to 1, and of each of two."""
-
-LONG, LONG_LIKENESS = 5, 0.7
-"""Minimum letters of words with a stricter similarity: `system` is not like `stream`."""
+LIKENESS, LONG_LIKENESS = 0.65, 0.7
+"""Minimum similarity of a suggestion, from 0 to 1, and of a word with five letters or more:
+`system` is not like `stream`."""
 
 
 def quote(text: str) -> str:
@@ -237,33 +235,22 @@ def format_dollars(dollars: float) -> str:
 def nearest(word: str, known: Iterable[str], likeness: float = LIKENESS) -> str:
     """The known word most similar to `word`, ignoring case; empty if none is similar.
 
-    A word with the same letters in another order comes first: `model` for `modle`, not `mode`.
+    A word with the same letters in another order comes first: `model` for `modle`, not `mode`;
+    then one that has the word as a part: `system_prompt` for `system`.
     """
-    names = list(known)
-    letters = sorted(word[:LONGEST_WORD].casefold())
-    short = (name for name in names if len(name) <= LONGEST_WORD)
-    swapped = (name for name in short if sorted(name.casefold()) == letters)
-    return next(swapped, "") or next(iter(_find_similar(word, names, 1, likeness)), "")
+    folded = word[:LONGEST_WORD].casefold()
+    names = {name.casefold(): name for name in known if len(name) <= LONGEST_WORD}
+    swapped = (name for name in names if sorted(name) == sorted(folded))
+    parts = (name for name in names if folded in name.split("_"))
+    least = max(likeness, LONG_LIKENESS) if len(folded) >= 5 else likeness
+    close = difflib.get_close_matches(folded, names, 1, least)
+    return next((names[name] for name in (*swapped, *parts, *close)), "")
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """A `did you mean …?` hint with one or two known words; empty if none is similar (D-27)."""
-    names = list(known)
-    near = (
-        _find_similar(word, names, 2, STRONG_LIKENESS)
-        or [name for name in names if word in name.split("_")][:2]  # `system` of `system_prompt`
-        or _find_similar(word, names, 1, LIKENESS)
-    )
-    return f"did you mean {' or '.join(map(quote, near))}?" if near else ""
-
-
-def _find_similar(word: str, known: Iterable[str], limit: int, likeness: float) -> list[str]:
-    short = [name for name in known if len(name) <= LONGEST_WORD]
-    by_folded = {name.casefold(): name for name in reversed(short)}
-    folded = word[:LONGEST_WORD].casefold()
-    if len(folded) >= LONG:
-        likeness = max(likeness, LONG_LIKENESS)
-    return [by_folded[n] for n in difflib.get_close_matches(folded, by_folded, limit, likeness)]
+    """A `did you mean …?` hint with the most similar word; empty if none is similar (D-27)."""
+    near = nearest(word, known)
+    return f"did you mean {quote(near)}?" if near else ""
 
 
 def count_common(one: Sequence[str], other: Sequence[str]) -> int:
