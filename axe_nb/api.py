@@ -16,7 +16,6 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.data_files import read_data
 from axe_nb.agents.user_config import Config
 from axe_nb.cell_display.front_end import find_approver, find_variable, make_view
-from axe_nb.conversion.own_text import shown_value
 from axe_nb.conversion.toml_tables import is_number
 from axe_nb.engine.call import Caller, calling, is_inside, refuse_in_tool
 from axe_nb.errors import AxeError, ConfigError
@@ -33,7 +32,7 @@ from axe_nb.session.overrides import (
 from axe_nb.session.portal import portal, run_and_wait
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
-from axe_nb.text import quote, suggestion
+from axe_nb.text import quote, shown_value, suggestion
 
 if TYPE_CHECKING:  # what not every run needs is imported on first use
     from axe_nb.recording.cassette import Cassette

@@ -32,7 +32,6 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeAlias
 
-from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.limits import OverBudget
 from axe_nb.errors import AxeError, ConfigError, interrupted
 from axe_nb.events import discard
@@ -41,6 +40,7 @@ from axe_nb.results import RunResult
 from axe_nb.session.drive import Line, NoLine
 from axe_nb.session.portal import DRAIN, PUMP, STUCK, answers, portal, record_interrupts, watch_cell
 from axe_nb.session.runs import RunHandle
+from axe_nb.text import shown_value
 
 ROOM = 4
 """Maximum number of started tasks with unread results, per concurrent task."""

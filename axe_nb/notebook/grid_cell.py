@@ -16,10 +16,8 @@ from axe_nb.commands.console import Write
 from axe_nb.commands.parser import parse, parser
 from axe_nb.conversion.interpolation import LEFT_OUT
 from axe_nb.errors import ConfigError
-from axe_nb.exploring.grid import Grid
-from axe_nb.exploring.grid_page import NAME
-from axe_nb.exploring.grid_variants import SUFFIXES
-from axe_nb.exploring.run_grid import GridRunner
+from axe_nb.exploring.grid import NAME, Grid
+from axe_nb.exploring.run_grid import SUFFIXES, GridRunner
 from axe_nb.notebook.option_line import find_cell_source
 from axe_nb.session.overrides import Overrides
 from axe_nb.text import quote, suggestion

@@ -19,7 +19,6 @@ from axe_nb.cell_display.front_end import find_approver
 from axe_nb.commands import console
 from axe_nb.commands.console import Write
 from axe_nb.commands.parser import Options, UsageError
-from axe_nb.conversion.own_text import MAX_SHOWN
 from axe_nb.errors import AxeError, ConfigError, interrupted
 from axe_nb.events import Event
 from axe_nb.pictures.picture import Illustrated
@@ -28,7 +27,7 @@ from axe_nb.results import RunResult
 from axe_nb.session.drive import NullView, View, drive
 from axe_nb.session.runs import GLANCE, RunHandle, RunRequest
 from axe_nb.session.session import session
-from axe_nb.text import cut_chars, quote, suggestion
+from axe_nb.text import MAX_SHOWN, cut_chars, quote, suggestion
 
 NOT_IN_BACKGROUND = {
     "json": "--json", "verbose": "--verbose", "quiet": "--quiet", "raises": "--raises",

@@ -24,7 +24,7 @@ import axe_nb
 from axe_nb import Agent, ConfigError, Request, Response, RunResult, Usage
 from axe_nb.agents.user_config import config_path
 from axe_nb.commands.console import TerminalLine
-from axe_nb.exploring.grid_page import show_grid
+from axe_nb.exploring.grid import show_grid
 from axe_nb.exploring.map_batch import write_case
 from axe_nb.exploring.run_grid import GridRunner
 from axe_nb.session.drive import NoLine

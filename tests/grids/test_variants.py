@@ -12,7 +12,8 @@ import pytest
 
 from axe_nb import Agent
 from axe_nb.errors import ConfigError
-from axe_nb.exploring.grid_variants import label_inputs, make_variants, read_inputs
+from axe_nb.exploring.grid import label_inputs
+from axe_nb.exploring.run_grid import make_variants, read_inputs
 
 pytestmark = pytest.mark.req("E-5")
 
