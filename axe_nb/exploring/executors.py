@@ -32,7 +32,6 @@ from urllib.parse import urlsplit
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.names import parse_model
 from axe_nb.agents.user_config import Config
-from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.plan import provider_for
 from axe_nb.errors import AxeError, ConfigError, words
 from axe_nb.exploring.map_driver import Asking, Batch, Driver, MapSession, Runs, Tally, Task
@@ -45,6 +44,7 @@ from axe_nb.secrets import SECRET_HEADERS, find_filter, is_secret_name
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.snapshot import Read, Snapshot
+from axe_nb.text import shown_value
 from axe_nb.threads import in_thread
 from axe_nb.tools.tool import Tool
 

@@ -24,7 +24,6 @@ from axe_nb.agents.data_files import read_data, write_data
 from axe_nb.agents.files import expand_home
 from axe_nb.cell_display.front_end import find_variable
 from axe_nb.conversion.jsonable import jsonable, make_frame
-from axe_nb.conversion.own_text import shown_value
 from axe_nb.conversion.records import from_json, to_json
 from axe_nb.errors import ConfigError
 from axe_nb.exploring.grid_squares import (
@@ -49,6 +48,7 @@ from axe_nb.text import (
     one_line,
     plural,
     quote,
+    shown_value,
     suggestion,
 )
 from axe_nb.views.appearance import (

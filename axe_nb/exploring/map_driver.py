@@ -41,7 +41,6 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_tables import TreeLimits
 from axe_nb.agents.user_config import Config
 from axe_nb.conversion.jsonable import as_number
-from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.limits import InFlight, OverBudget, UsageMeter
 from axe_nb.engine.loop import MAX_ERROR
 from axe_nb.engine.plan import Needed, Plan
@@ -57,7 +56,7 @@ from axe_nb.session.portal import DRAIN, PUMP, STUCK, answers, portal, record_in
 from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.session import Session, session
 from axe_nb.session.snapshot import Snapshot
-from axe_nb.text import clean, format_dollars, one_line, plural, quote, suggestion
+from axe_nb.text import clean, format_dollars, one_line, plural, quote, shown_value, suggestion
 from axe_nb.tools.output_form import WrongOutput
 
 Source: TypeAlias = "Iterable[object] | AsyncIterable[object]"

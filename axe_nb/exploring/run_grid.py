@@ -22,7 +22,6 @@ from axe_nb.agents.files import expand_home, reason
 from axe_nb.cell_display.front_end import find_variable, make_table
 from axe_nb.conversion.interpolation import interpolate
 from axe_nb.conversion.jsonable import jsonable
-from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.call import refuse_in_tool
 from axe_nb.errors import ConfigError, ExpectationError, words
 from axe_nb.expectations import check
@@ -57,7 +56,7 @@ from axe_nb.session.drive import Line
 from axe_nb.session.overrides import Overrides, merge_options, refuse_steps
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.session import session
-from axe_nb.text import list_some, one_line, plural, quote
+from axe_nb.text import list_some, one_line, plural, quote, shown_value
 
 Score: TypeAlias = Callable[[RunResult, Row], "float | bool"]
 """(result, row of the input) → how good it is."""

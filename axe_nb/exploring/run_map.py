@@ -13,7 +13,6 @@ from typing import Any, Unpack, get_args
 from axe_nb.agents.agent import Agent
 from axe_nb.cell_display.front_end import make_line
 from axe_nb.conversion.jsonable import as_number
-from axe_nb.conversion.own_text import shown_value
 from axe_nb.conversion.toml_tables import is_whole
 from axe_nb.engine.call import refuse_in_tool
 from axe_nb.errors import AxeError, ConfigError
@@ -41,6 +40,7 @@ from axe_nb.session.overrides import (
 )
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.session import session
+from axe_nb.text import shown_value
 
 
 @with_options_shown

@@ -143,7 +143,7 @@ def test_a_name_of_an_agent_and_a_tool_has_to_say_which(project: Any) -> None:
     [
         ("turn <= 6", 'unknown agent, tool or measure "turn" | did you mean "turns"?'),
         ("no tool:writ_file", 'unknown tool "writ_file" | '
-         'did you mean "write_file" or "edit_file"?'),
+         'did you mean "write_file"?'),
         ("agent:resercher", 'unknown agent "resercher" | did you mean "researcher"?'),
         ("no xyzzy", 'unknown agent, tool or measure "xyzzy" | agents: checker, lead, researcher, '
          "writer; for any other name write agent:NAME or tool:NAME"),
