@@ -59,14 +59,6 @@ class Option:
     def flag(self) -> str:
         return self.flags[-1]
 
-    @property
-    def usage(self) -> str:
-        """Its form in a usage line: `--dir D`, `NAME`, `[NAME]`."""
-        if self.flags:
-            return f"{self.flag} {self.metavar}".rstrip()
-        name = f"{self.metavar}..." if self.repeated else self.metavar
-        return name if self.required else f"[{name}]"
-
 
 PROGRAMS: Mapping[Face, str] = {"cell": "%%", "line": "%axe ", "command": "axe-nb "}
 """Interface → start of its usage lines."""
