@@ -70,7 +70,7 @@ def amap(
     meter = make_meter(budget, "map")
     name = agent.name if isinstance(agent, Agent) else agent or ""
     batch = Batch(
-        askings=[Asking(agent, overrides)], session=open_session(meter),
+        askings=[Asking(agent, overrides)], session=open_session("map", meter),
         tally=Tally(name, taken.total), keep=keep, meter=meter, resume=resume,
     )  # fmt: skip
     return RunMap(batch, taken, make_runs(batch, executor, width), display)
