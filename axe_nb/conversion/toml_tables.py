@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from axe_nb.conversion.own_text import MAX_SHOWN
 from axe_nb.errors import ConfigError
-from axe_nb.text import list_choices, one_line, quote, suggestion
+from axe_nb.text import MAX_SHOWN, list_choices, one_line, quote, suggestion
 
 if TYPE_CHECKING:
     from tomlkit.items import AbstractTable

@@ -24,7 +24,6 @@ from axe_nb.agents.data_files import read_data, write_data
 from axe_nb.agents.files import expand_home
 from axe_nb.cell_display.front_end import find_variable
 from axe_nb.conversion.jsonable import jsonable, make_frame
-from axe_nb.conversion.own_text import shown_value
 from axe_nb.conversion.records import from_json, to_json
 from axe_nb.errors import ConfigError
 from axe_nb.exploring.grid_squares import (
@@ -49,6 +48,7 @@ from axe_nb.text import (
     one_line,
     plural,
     quote,
+    shown_value,
     suggestion,
 )
 from axe_nb.views.appearance import (
@@ -70,9 +70,6 @@ Row: TypeAlias = Mapping[str, Any]
 
 MAX_RUNS = 1_000_000
 """Maximum number of runs of a grid, so that an endless iterator is an error."""
-
-MAX_LABEL = 40
-"""Characters of a label, unless another one begins with the same."""
 
 NAME = "g"
 """Name for a grid in pointers, if its variable is not known."""
@@ -336,7 +333,7 @@ def label_inputs(rows: Sequence[Row]) -> tuple[str, ...]:
     """
     for column in rows[0]:
         try:
-            labels = tuple(one_line(str(row.get(column, "")), MAX_LABEL) for row in rows)
+            labels = tuple(one_line(str(row.get(column, "")), 40) for row in rows)
         except Exception:  # of the user's own class
             continue
         if len(set(labels)) == len(labels) and all(labels):

@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from axe_nb.agents.prompt import TRUSTED
 from axe_nb.agents.user_config import format_path_or_name
 from axe_nb.conversion.jsonable import make_frame
-from axe_nb.conversion.own_text import shown_value
 from axe_nb.errors import ConfigError
 from axe_nb.recording.history_recorder import DIED, Tree, find_writer, history_path
 from axe_nb.results import NO_AGENT
-from axe_nb.text import align_columns, clean, format_dollars, format_seconds, one_line
+from axe_nb.text import align_columns, clean, format_dollars, format_seconds, one_line, shown_value
 from axe_nb.tools.kept_files import forget_kept
 
 if TYPE_CHECKING:

@@ -126,7 +126,9 @@ def measure_list(folder: Path) -> None:
             took.append(1e3 * (time.perf_counter() - began))
         assert len(found) == count
         what = "a word" if words else "the newest 100"
-        row("history of 204,800 runs", f"{what} in {min(took):.1f} ms", min(took), gate, goal, " ms")
+        row(
+            "history of 204,800 runs", f"{what} in {min(took):.1f} ms", min(took), gate, goal, " ms"
+        )
 
 
 if __name__ == "__main__":
