@@ -67,8 +67,6 @@ class LiveTree:
         """Key of a row → its node, for the rows that have changed since the last update."""
         self._newest = ""
         """Key of the row of the last event; empty = the run is over."""
-        self._begins = False
-        """True if a reply has begun to arrive since the last update."""
         self._drawing = html.Drawing()
         self._rows: dict[str, dict[str, Any]] = {}
         """Key → the fields of its row, as they were sent last."""
@@ -85,12 +83,7 @@ class LiveTree:
 
     def apply(self, event: Event) -> None:
         """Notes an event; the first one displays the tree."""
-        changed = self._transcript.apply(event, self._now)
-        self._note(changed)
-        self._begins |= any(
-            isinstance(thing, TurnNode) and thing.draft is not None and thing.draft.begins
-            for thing in changed
-        )
+        self._note(self._transcript.apply(event, self._now))
         if self._feed is None and self._transcript.root:
             root, now = self._transcript.root, self._elapsed
             self._outline, self._answer = Outline(root, max_chars=300), LiveAnswer(root)
@@ -108,13 +101,10 @@ class LiveTree:
     def tick(self) -> None:
         now = self._elapsed
         self._note(self._transcript.tick(self._now))
-        # what begins to be written is shown at once, and the next update comes the later for it
-        early = EVERY if self._begins else 0.0
-        if self._feed is None or now < self._next_at - early:
+        if self._feed is None or now < self._next_at:
             return
         if self._changed or self._feed.is_due(now) or self._answer.owes(now):
-            self._next_at = max(now, self._next_at) + EVERY
-            self._begins = False
+            self._next_at = now + EVERY
             self._send(self._feed, now)
         elif now - self._sent_at >= 2:  # a sign of life
             self._feed.send(self._describe(self._answer.blocks), now)
