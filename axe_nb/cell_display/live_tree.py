@@ -29,6 +29,8 @@ from axe_nb.views.transcript import (
     TreeNode,
     TurnNode,
     parent_row,
+    read_beginning,
+    read_end,
     row_of,
 )
 
@@ -328,19 +330,19 @@ class LiveAnswer:
         if turn is None:
             return ()
         draft = turn.draft
-        return (turn.key, draft.attempt, draft.text.size) if draft else (turn.key, len(turn.text))
+        return (turn.key, draft.attempt, draft.text.tell()) if draft else (turn.key, len(turn.text))
 
     def _draw(self, turn: TurnNode | None) -> int:
         """Renders the answer; returns the number of characters that this took."""
         result = self._root.result
         draft = turn.draft if turn and not result else None
-        text = self._root.text if draft is None else draft.text.show_beginning(ANSWER)
-        size = draft.text.size if draft else len(text)
+        text = self._root.text if draft is None else read_beginning(draft.text, ANSWER)
+        size = draft.text.tell() if draft else len(text)
         is_json = text.lstrip()[:1] in ("{", "[")  # words before calls are none
         is_data = result.data is not None if result else bool(turn and turn.data and is_json)
         rest = []
         if size > ANSWER:
-            end = draft.text.show_end(END + 1) if draft else text[-END - 1 :]
+            end = read_end(draft.text, END + 1) if draft else text[-END - 1 :]
             end = html.safe(cut_end(end, END))
             more = plural(size - ANSWER, "more character")
             rest = [f"<p>… {more}</p>", f"<pre class=axe-nb-end>{end}</pre>"]
@@ -358,6 +360,6 @@ class LiveAnswer:
 def _find_turn(root: Node) -> TurnNode | None:
     """The turn whose text would be the answer if the run ended now; None if there is none."""
     for turn in reversed(root.turns):
-        if turn.text or (turn.draft and turn.draft.text.size):
+        if turn.text or (turn.draft and turn.draft.text.tell()):
             return turn
     return None

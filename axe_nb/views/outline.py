@@ -34,6 +34,7 @@ from axe_nb.views.transcript import (
     TreeNode,
     TurnNode,
     nodes_below,
+    read_end,
 )
 
 WIDE = 120
@@ -279,7 +280,7 @@ class Outline:
             tool = cut_line(draft.tools[number], WHO) if len(draft.calls) > 1 else ""
             parts.append((f"arguments of {tool}" if tool else "arguments", arguments))
         size = self.max_chars if turn.run.depth else max(1000, self.max_chars)
-        return [Block(label, cut_end(text.show_end(size + 1), size)) for label, text in parts]
+        return [Block(label, cut_end(read_end(text, size + 1), size)) for label, text in parts]
 
     def _collect_call(self, call: CallNode, asked: str) -> tuple[list[Block], list[Block]]:
         if call.served:

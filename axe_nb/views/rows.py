@@ -27,6 +27,7 @@ from axe_nb.views.transcript import (
     State,
     TreeNode,
     TurnNode,
+    read_end,
 )
 
 LINE, WHO = 72, 32
@@ -315,7 +316,7 @@ def draft_line(draft: Draft | None, *, size: int = LAST_WORDS) -> str:
         case _:
             return ""
     size -= len(start)
-    return start + one_line(cut_end(text.show_end(size + 1), max(size - 2, 0)), max(size, 0))
+    return start + one_line(cut_end(read_end(text, size + 1), max(size - 2, 0)), max(size, 0))
 
 
 def _format_calls(draft: Draft) -> str:

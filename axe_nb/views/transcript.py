@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from io import SEEK_END, StringIO
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from axe_nb.conversion.jsonable import change_texts
@@ -36,38 +37,25 @@ from axe_nb.messages import Page, ServerCall, ToolCall, ToolResult, Usage, is_li
 from axe_nb.messages.exchanges import Source
 from axe_nb.pictures.picture import Picture
 from axe_nb.results import FinalRequest, RunResult, Status
-from axe_nb.secrets import Filter, find_filter, redact
+from axe_nb.secrets import find_filter, redact
 from axe_nb.text import format_seconds
 
 BEFORE = 500
 """Characters around a part of a text in which an overlapping secret may lie."""
 
 
-@dataclass(slots=True)
-class Growing:
-    """A text that arrives in pieces."""
+def read_beginning(text: StringIO, size: int) -> str:
+    """The first characters without secrets; an incomplete last part is left out."""
+    text.seek(0)
+    shown = redact(text.read(size + BEFORE))[:size]
+    text.seek(0, SEEK_END)
+    return shown
 
-    size: int = 0
-    """Number of characters so far."""
-    _pieces: list[str] = field(default_factory=list)
 
-    def add(self, piece: str) -> None:
-        if piece:
-            self._pieces.append(piece)
-            self.size += len(piece)
-
-    def show_beginning(self, size: int) -> str:
-        """The first `size` characters without secrets; an incomplete last part is left out."""
-        most = size + BEFORE
-        return redact("".join(self._pieces[:most])[:most])[:size]
-
-    def show_end(self, size: int) -> str:
-        """The last `size` characters without secrets, in time proportional to `size`."""
-        most = size + BEFORE
-        return redact("".join(self._pieces[-most:])[-most:])[-size:]
-
-    def __str__(self) -> str:
-        return "".join(self._pieces)
+def read_end(text: StringIO, size: int) -> str:
+    """The last characters without secrets, in time proportional to their number."""
+    text.seek(max(0, text.tell() - size - BEFORE))
+    return redact(text.read())[-size:]
 
 
 @dataclass(slots=True)
@@ -75,9 +63,9 @@ class Draft:
     """The pieces of one attempt at a reply."""
 
     attempt: int = 1
-    text: Growing = field(default_factory=Growing)
-    reasoning: Growing = field(default_factory=Growing)
-    calls: dict[int, Growing] = field(default_factory=dict)
+    text: StringIO = field(default_factory=StringIO)
+    reasoning: StringIO = field(default_factory=StringIO)
+    calls: dict[int, StringIO] = field(default_factory=dict)
     """Number of a call → its arguments, in the order in which they began."""
     tools: dict[int, str] = field(default_factory=dict)
     """Number of a call → name of its tool, as far as it is known."""
@@ -88,9 +76,9 @@ class Draft:
         self.latest = event.kind
         if event.kind == "arguments":
             self.tools[event.call] = event.name or self.tools.get(event.call, "")
-            self.calls.setdefault(event.call, Growing()).add(event.text)
+            self.calls.setdefault(event.call, StringIO()).write(event.text)
         else:
-            (self.reasoning if event.kind == "reasoning" else self.text).add(event.text)
+            (self.reasoning if event.kind == "reasoning" else self.text).write(event.text)
 
 
 State: TypeAlias = Status | Literal["running", "asks", "denied", "not run"]
@@ -224,7 +212,7 @@ class TurnNode:
     @property
     def text_so_far(self) -> str:
         """Its text, even while it arrives; takes time proportional to the text's size."""
-        return str(self.draft.text) if self.draft else self.text
+        return self.draft.text.getvalue() if self.draft else self.text
 
     @property
     def only_call(self) -> CallNode | None:
@@ -345,6 +333,9 @@ def nodes_below(thing: TreeNode) -> list[TreeNode]:
 
 Thing = TypeVar("Thing")
 
+Clean: TypeAlias = Callable[[Any], Any]
+"""Removes secrets from a text, or from JSON."""
+
 
 @dataclass
 class Transcript:
@@ -418,7 +409,7 @@ class Transcript:
                 about = self._calls.get((node.id, event.call_id)) if event.call_id else turn
                 return (self.whole, node, _ask(about, event, now)) if about else ()
             case RunFinished(result=result):
-                node.result = show_run(result, self._filter)
+                node.result = show_run(result, self._clean)
                 node.state, node.times.ended = result.status, now
                 results = {r.call_id: r for one in result.log for r in one.results}
                 answered = [one for one in node.turns if one.times.ended is not None]
@@ -431,7 +422,7 @@ class Transcript:
         call = self._calls.get((event.parent, event.call_id))
         if self.root and (call is None or call.turn.run.times.ended is not None):
             return ()
-        clean = self._filter.text
+        clean = self._clean
         node = Node(
             event.run, clean(event.agent), clean(event.model), event.depth, clean(event.task),
             clean(event.prompt), call, times=Times(now), pictures=event.pictures,
@@ -445,13 +436,13 @@ class Transcript:
         return call.turn, call, node
 
     def _finish_turn(self, turn: TurnNode, event: TurnFinished, now: float) -> tuple[TreeNode, ...]:
-        node, clean = turn.run, self._filter
-        turn.text, turn.usage, turn.parallel = clean.text(event.text), event.usage, event.parallel
-        turn.reasoning = clean.text(event.reasoning)
+        node, clean = turn.run, self._clean
+        turn.text, turn.usage, turn.parallel = clean(event.text), event.usage, event.parallel
+        turn.reasoning = clean(event.reasoning)
         earlier = node.turns[-2].exchanges if len(node.turns) > 1 else 0
         turn.exchanges = earlier + len(event.exchanges)
         turn.source, turn.asked = event.source, event.asked
-        turn.question = clean.text(event.question)
+        turn.question = clean(event.question)
         turn.sources = _show_pages(event.sources, clean)
         turn.draft, turn.asks, turn.waits, turn.times.ended = None, None, "", now
         for index, served in enumerate(event.server_calls):
@@ -469,7 +460,7 @@ class Transcript:
         return node, turn, *turn.server_calls, *turn.calls
 
     def _take(self, call: CallNode, result: ToolResult) -> None:
-        call.take(_show(result, self._filter, "content", "name", "note", "edited"))
+        call.take(_show(result, self._clean, "content", "name", "note", "edited"))
 
     def tick(self, now: float) -> tuple[TreeNode, ...]:
         """Marks attempts that begin now, as no event announces them; returns the changed nodes."""
@@ -516,9 +507,15 @@ class Transcript:
                 call.times.ended = now if has_begun else None
                 yield call
 
-    @property
-    def _filter(self) -> TreeFilter:
-        return TreeFilter(find_filter(), self._reports)
+    def _clean(self, value: Any) -> Any:
+        """A text or JSON without secrets, and without the seconds in the reports of this tree."""
+        shown = find_filter().json(value)
+        return change_texts(shown, self._mask_seconds) if self._reports else shown
+
+    def _mask_seconds(self, text: str) -> str:
+        return REPORT.sub(
+            lambda found: f"{found[1]}, …s" if found[0] in self._reports else found[0], text
+        )
 
 
 def _ask(
@@ -535,29 +532,7 @@ def _ask(
     return about
 
 
-@dataclass(frozen=True, slots=True)
-class TreeFilter:
-    """Removes secrets from the texts of a tree, and durations from its reports."""
-
-    secrets: Filter
-    reports: Set[str] = frozenset()
-    """Matches of REPORT in reports of the tree; the same words elsewhere stay."""
-
-    def text(self, text: str) -> str:
-        shown = self.secrets.text(text)
-        return REPORT.sub(self._mask, shown) if self.reports else shown
-
-    def json(self, value: Any) -> Any:
-        shown = self.secrets.json(value)
-        if not self.reports:
-            return shown
-        return change_texts(shown, lambda text: REPORT.sub(self._mask, text))
-
-    def _mask(self, match: re.Match[str]) -> str:
-        return f"{match[1]}, …s" if match[0] in self.reports else match[0]
-
-
-def show_run(result: RunResult, clean: TreeFilter) -> RunResult:
+def show_run(result: RunResult, clean: Clean) -> RunResult:
     """Returns the run without secrets in its own texts; its turns and children are unchanged."""
     return _show(
         result, clean, "agent", "model", "text", "error", "files_read", "files_modified",
@@ -565,14 +540,14 @@ def show_run(result: RunResult, clean: TreeFilter) -> RunResult:
     )  # fmt: skip
 
 
-def _show_pages(pages: Iterable[Page], clean: TreeFilter) -> tuple[Page, ...]:
+def _show_pages(pages: Iterable[Page], clean: Clean) -> tuple[Page, ...]:
     """Pages without secrets; those of a damaged file may have no addresses."""
     return tuple(_show(page, clean, "title", "url") for page in pages if is_link(page.url))
 
 
-def _show(thing: Thing, clean: TreeFilter, *names: str) -> Thing:
+def _show(thing: Thing, clean: Clean, *names: str) -> Thing:
     """Returns the dataclass without secrets in these fields."""
-    shown = {name: clean.json(getattr(thing, name)) for name in names}
+    shown = {name: clean(getattr(thing, name)) for name in names}
     for name, value in shown.items():
         if isinstance(value, list):
             shown[name] = tuple(value)
