@@ -10,7 +10,6 @@ Source: D-1, D-6, D-23, D-24, D-34, docs/safety.md.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from io import SEEK_END, StringIO
