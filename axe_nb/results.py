@@ -136,8 +136,7 @@ class RunResult:
     definitions: Definitions | None = field(default=None, repr=False, compare=False)
     """The agents of its tree (D-53), for forks; None in children, and if they were not kept."""
     undo_id: str = field(default="", repr=False, compare=False)
-    """Id under which the old contents of changed files are stored; empty if there are none, and
-    in children."""
+    """Id of the stored old contents of changed files; empty if there are none, and in children."""
     cause: AxeError | None = field(default=None, repr=False, compare=False)
     """The exception behind `error`, if there is one."""
 
