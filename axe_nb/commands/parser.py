@@ -120,7 +120,8 @@ def parser(command: Command, face: Face) -> Parser:
         if option.metavar:
             how |= {"metavar": option.metavar, "type": read}
         if not option.flags:
-            nargs = "+" if option.repeated else None if option.required else "?"
+            many, one = ("+", None) if option.required else ("*", "?")
+            nargs = many if option.repeated else one
             group.add_argument(option.keyword, nargs=nargs, **how)
             continue
         if not option.metavar:
