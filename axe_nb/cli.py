@@ -156,7 +156,7 @@ def _edit(chosen: argparse.Namespace) -> None:
     found = find_agent_file(chosen.agent, chosen.agents_dir)
     check_link(found)
     hint = "set EDITOR, for example EDITOR=nano"
-    editor = os.environ.get("VISUAL", "").strip() or os.environ.get("EDITOR", "").strip()
+    editor = os.environ.get("EDITOR", "").strip()
     if not editor:
         raise ConfigError(f"no editor is set for {found}", hint=hint)
     try:
