@@ -1,6 +1,6 @@
-"""The links between a run and its model: retries after temporary failures, and each attempt.
+"""Between a run and its provider: retries after temporary failures, and each attempt.
 
-`Conversation` connects them, with those of `interceptors.py` that the run needs.
+`interceptors.py` has the links above it, for a run with a fork, a cassette or pauses.
 """
 
 from __future__ import annotations
@@ -8,23 +8,23 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
-from axe_nb.engine.limits import OverBudget, estimate_tokens
-from axe_nb.engine.person import ApprovalRequest
+from axe_nb.agents.names import parse_model
+from axe_nb.engine.limits import estimate_tokens
+from axe_nb.engine.plan import Plan
 from axe_nb.engine.scope import RunScope
 from axe_nb.errors import ProviderError
-from axe_nb.events import Emit, RetryScheduled, TextDelta
+from axe_nb.events import Emit, RetryScheduled, TextDelta, discard
 from axe_nb.messages import Delta, Request, Response, Usage, WireLog
 from axe_nb.messages.exchanges import Cut, Exchange
 from axe_nb.providers.prices import COUNTED
 from axe_nb.providers.protocol import OnDelta, Provider
 from axe_nb.results import turn_of
-from axe_nb.text import format_dollars, format_seconds
+from axe_nb.text import format_seconds
 
 FIRST_WAIT = 0.5
 """Seconds before the first retry if the server gives no `Retry-After`; doubles each time."""
@@ -48,10 +48,9 @@ tree has been reached, or the person stopped it; TimeoutError if the time is up.
 
 
 class Partial:
-    """The unfinished reply of a run, and its exchanges so far; the links of a run share it."""
+    """The unfinished reply of a run, whose pieces are passed on as they arrive."""
 
     def __init__(self, run: str, emit: Emit, *, is_streamed: bool) -> None:
-        self.exchanges: list[Exchange] = []
         self.deltas: list[Delta] = []
         """Deltas of the reply that is being streamed, or was cut off, whether passed on or not."""
         self.failed = ""
@@ -102,148 +101,102 @@ class Partial:
         self.deltas, self.failed, self._passed_on = [], "", 0
 
 
-@dataclass(slots=True)
-class Retries:
-    scope: RunScope
-    is_virtual: bool
-    next: Send
+class Attempts:
+    """The requests of a run to its provider, each sent again after failures that may pass."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.scope: RunScope = plan.scope
+        self.provider: Provider = plan.provider
+        emit = plan.scope.env.emit if plan.streams else discard
+        self.partial = Partial(plan.scope.id, emit, is_streamed=plan.is_streamed)
+        self.exchanges: list[Exchange] = []
+        """Those of the run so far."""
+        find_virtual = getattr(plan.provider, "is_virtual", None)
+        self.is_virtual = bool(find_virtual and find_virtual(parse_model(plan.agent.model)[1]))
+        """True if the model's delays pass on the virtual clock only (D-36)."""
 
     async def send(self, request: Request) -> Response:
-        began, turn = self.scope.seconds, turn_of(request.place)
+        """Asks the provider, up to `[retry] max_retries` times more; see `Send`."""
+        scope, turn, began = self.scope, turn_of(request.place), self.scope.seconds
         try:
             while True:
                 try:
-                    return await self.next(request)
+                    return await self._attempt(request)
                 except ProviderError as error:
                     if not error.retryable:
                         raise
-                    if request.attempt > self.scope.retries:
+                    if request.attempt > scope.retries:
                         raise make_last_error(error, request.attempt) from None
                     request = replace(request, attempt=request.attempt + 1)
-                    await self.wait(error, turn, request.attempt)
+                    await self._wait(error, turn, request.attempt)
         finally:
-            self.scope.note("model", began, turn)
+            scope.note("model", began, turn)
 
-    async def wait(self, error: ProviderError, turn: int, attempt: int) -> None:
+    async def _wait(self, error: ProviderError, turn: int, attempt: int) -> None:
         """Waits before an attempt, at least as long as the server requests."""
-        clock = self.scope.clock
+        scope, clock, began = self.scope, self.scope.clock, self.scope.seconds
         seconds, left = compute_wait(error, attempt), clock.left
         if left is not None and seconds >= left:
             raise make_late_error(error)
         slack = JITTER * seconds if left is None else min(JITTER * seconds, (left - seconds) / 2)
         seconds += min(slack, LONGEST_JITTER) * random.random()
-        began = self.scope.seconds
-        tell_retry(self.scope, error, turn, attempt, seconds)
+        tell_retry(scope, error, turn, attempt, seconds)
         try:
             if self.is_virtual:
                 clock.forward(clock.ahead + seconds)
             else:
                 await asyncio.sleep(seconds)
         finally:
-            self.scope.note("retry", began, turn)
+            scope.note("retry", began, turn)
 
-
-@dataclass(slots=True)
-class Attempt:
-    request: Request
-    on_delta: OnDelta | None
-    response: Response | None = None
-
-
-@dataclass(slots=True)
-class Attempts:
-    """Makes one attempt, within the slots, the caps and the budget; keeps its exchange."""
-
-    scope: RunScope
-    provider: Provider
-    partial: Partial
-    keeps_replies: bool
-
-    async def send(self, request: Request) -> Response:
-        scope, budget, model = self.scope, self.scope.env.budget, self.scope.agent.model
+    async def _attempt(self, request: Request) -> Response:
+        """Sends a request once, within the slots, the caps and the budget of the session."""
+        scope, budget, usage = self.scope, self.scope.env.budget, None
         async with scope.in_flight.requests.take():
-            scope.env.halt.check()
-            scope.clock.check()
-            scope.meter.check()
-            scope.meter.request(scope.name)
-            held = await self._hold(request) if budget.amount else 0.0
-            response: Response | None = None
+            scope.begin_request()
+            held = await scope.hold(await self._estimate_cost(request)) if budget.amount else 0.0
             try:
-                with self.record(request) as made:
-                    answer = await self.provider.send(made.request, made.on_delta)
-                    if all(call.name in COUNTED for call in answer.server_calls):
-                        cost = await scope.env.prices.find_cost(model, answer.usage)
-                        if cost is not None:
-                            answer = replace(answer, usage=answer.usage.at_cost(cost))
-                    made.response = answer
-                response = answer
-                return response
+                log = WireLog(keeps=scope.env.cassette is not None)
+                response = await self.ask(self.provider, request, log)
+                usage = response.usage
             finally:
-                budget.settle(
-                    held, model, response.usage.cost if response else None,
-                    is_counted=response is not None and self.provider.name != "script",
-                )  # fmt: skip
+                budget.settle(held, scope.agent.model, usage)
+        return response
 
-    async def _hold(self, request: Request) -> float:
-        """Holds the least that a request costs: like the previous reply, or else its prompt.
+    async def _estimate_cost(self, request: Request) -> float:
+        """Returns the least that a request costs: like the previous reply, or else its prompt."""
+        for earlier in reversed(self.exchanges):
+            if earlier.cost:
+                return earlier.cost
+        usage = Usage(1 + estimate_tokens(request.system, (), request.messages))
+        return await self.scope.env.prices.find_cost(self.scope.agent.model, usage) or 0.0
 
-        The person is asked before the session's budget would be exceeded; without approval, the
-        tree ends.
-        """
-        scope, budget = self.scope, self.scope.env.budget
-        costs = (one.cost for one in reversed(self.partial.exchanges))
-        dollars = next(filter(None, costs), None)
-        if dollars is None:
-            usage = Usage(1 + estimate_tokens(request.system, (), request.messages))
-            dollars = await scope.env.prices.find_cost(scope.agent.model, usage) or 0.0
-        while not budget.try_hold(dollars):
-            higher = budget.find_next(dollars)
-            why = budget.describe_end(dollars)
-            step, is_raised = f"raise it with %axe budget {higher:.6g}", False
-            if scope.env.ask_person is not None:
-                question = ApprovalRequest(
-                    scope.id, scope.agent.name, "", {}, reason=why, raises=format_dollars(higher)
-                )
-                answer = await scope.ask(question, lambda: budget.has_room(dollars))
-                step, is_raised = "it was not raised", answer.choice == "yes"
-            if not is_raised:
-                raise scope.env.halt.end_tree(OverBudget("error", f"{why}; {step}"))
-            if not budget.has_room(dollars):
-                budget.amount = max(budget.amount, higher)
-        return dollars
-
-    @contextmanager
-    def record(
-        self,
-        request: Request,
-        recorded: Exchange | None = None,
-        hang: Callable[[], Awaitable[None]] | None = None,
-    ) -> Iterator[Attempt]:
-        """Records the exchange of an attempt, which is made in the block, whatever its outcome.
-
-        The attempt asks the provider, or plays a `recorded` exchange; `hang` ends one that did not
-        end by itself.
-        """
-        log, partial, scope = WireLog(), self.partial, self.scope
-        log.keeps = self.keeps_replies and recorded is None
-        if recorded is not None:
-            log.recorded, log.protocol, log.hang = recorded.reply, recorded.protocol, hang
-            log.refused, log.server = frozenset(recorded.refused), recorded.server
+    async def ask(
+        self, provider: Provider, request: Request, log: WireLog, recorded: Exchange | None = None
+    ) -> Response:
+        """Asks a provider, or lets it play a recorded exchange; keeps the exchange in any case."""
+        scope, partial = self.scope, self.partial
+        response: Response | None = None
         error: ProviderError | None = None
         cut: Cut = "cancelled"
         task = asyncio.current_task()
         assert task is not None
         cancelled_before = task.cancelling()
-        made = Attempt(replace(request, log=log), partial.begin(request))
         try:
             try:
-                yield made
+                request = replace(request, log=log)
+                response = await provider.send(request, partial.begin(request))
+                cost = recorded.cost if recorded else None
+                if not recorded and all(call.name in COUNTED for call in response.server_calls):
+                    cost = await scope.env.prices.find_cost(scope.agent.model, response.usage)
+                response = replace(response, usage=response.usage.at_cost(cost))
             finally:
                 partial.flush()
                 if task.cancelling() > cancelled_before:  # even if the provider swallowed it
-                    made.response = None
+                    response = None
                     raise asyncio.CancelledError
             cut = ""
+            return response
         except ProviderError as failure:
             error, cut = copy(failure), ""
             raise
@@ -251,22 +204,18 @@ class Attempts:
             cut = "timeout"
             raise
         finally:
-            response, reply = made.response, log.reply if log.keeps else None
-            is_last = error and error.retryable and request.attempt > scope.retries
-            exchange = Exchange(
-                turn=turn_of(request.place), attempt=request.attempt, model=request.model,
-                protocol=log.protocol or self.provider.name,
-                sent=len(request.messages), system=request.system,
-                system_ends=request.system_ends, tools=request.tools,
-                past_tools=request.past_tools, output=request.output,
-                refused=tuple(sorted(log.refused)), server=log.server, params=request.params,
-                streaming=log.streaming, reply=reply, response=response,
-                deltas=tuple(partial.deltas) if log.keeps and not reply else (), error=error,
-                was_last=bool(is_last or (recorded and recorded.was_last)),
+            is_last = bool(error and error.retryable and request.attempt > scope.retries)
+            reply = log.reply if log.keeps else None
+            exchange = Exchange.of(
+                request, protocol=log.protocol or self.provider.name,
+                refused=tuple(sorted(log.refused)), server=log.server, streaming=log.streaming,
+                reply=reply, response=response, error=error,
+                deltas=tuple(partial.deltas) if log.keeps and not reply else (),
+                was_last=is_last or bool(recorded and recorded.was_last),
                 cut="timeout" if cut and scope.clock.is_late else cut,
                 cost=response.usage.cost if response else None,
             )  # fmt: skip
-            partial.exchanges.append(exchange)
+            self.exchanges.append(exchange)
 
 
 def compute_wait(error: ProviderError, attempt: int) -> float:

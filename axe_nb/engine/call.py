@@ -1,11 +1,8 @@
 """One tool call: its function, in a task of its own, and the children that it starts.
 
 A tool cannot block its run: when cancelled, it gets a short grace period and is then abandoned. No
-child outlives the call that started it. Our own delegation tools end when they are cancelled, and
-so do their children: they need no other task than that of the call.
-
-A tool may ignore its context; code that it calls, even in a thread that inherits its context
-variables, still belongs to the call: `axe_nb.run` there starts a child (D-57).
+child outlives the call that started it. Code that a tool calls, even in a thread that inherits its
+context variables, belongs to the call: `axe_nb.run` there starts a child (D-57).
 """
 
 from __future__ import annotations
@@ -13,19 +10,19 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 from typing import Any, TypeAlias
 
+from axe_nb.engine.replay import PendingCall
 from axe_nb.engine.scope import Env
 from axe_nb.errors import AxeError
-from axe_nb.messages import ToolCall
 from axe_nb.results import RunResult
 from axe_nb.text import quote
-from axe_nb.tools.tool import Guard, Job, Tool, ToolContext, ToolError, ToolOutput
+from axe_nb.tools.tool import Job, Tool, ToolContext, ToolError, ToolOutput
 
 TASK = "axe_nb: "
 
@@ -34,48 +31,6 @@ GRACE = 0.1
 
 _left_behind: set[asyncio.Task[Any]] = set()
 """Tools that ignored cancellation; the event loop itself holds only weak references to tasks."""
-
-
-@dataclass(slots=True, eq=False)
-class PendingCall:
-    """A call of a run on its way through the links, which complete it."""
-
-    call: ToolCall
-    number: int = 0
-    """Number among all calls of the run, from 1 (D-59); 0 for a tool of the model's server."""
-    turn: int = 0
-    index: int = 0
-    count: int = 0
-    """Number of calls of the turn."""
-    ahead: float = 0.0
-    arguments: Mapping[str, Any] = field(init=False)
-    """The arguments that the tool runs with, which the person may have changed."""
-    tool: Tool = field(init=False)
-    slot: AsyncExitStack = field(init=False)
-    """Its slot among the calls in progress; released when it starts a child, which may need it."""
-    keys: set[str] = field(default_factory=set)
-    guard: Guard = field(default_factory=Guard)
-    is_edited: bool = False
-    edited: Mapping[str, Any] | None = None
-    """The changed arguments, once they are authorised."""
-    note: str = ""
-    """Note on the person's approval, for display."""
-    is_skipped: bool = False
-    has_begun: bool = False
-
-    def __post_init__(self) -> None:
-        self.arguments = self.call.arguments
-
-    def take_key(self, given: str | int | None) -> str:
-        if given is None:
-            given = next(free for free in count(len(self.keys)) if f"{free}" not in self.keys)
-        key = f"{given}"
-        if not re.fullmatch(r"[A-Za-z0-9_]{1,40}", key):  # ids have dots, dashes and slashes
-            raise ToolError(f"{quote(key)} is not a valid key: use letters, digits and _")
-        if key in self.keys:
-            raise ToolError(f"this call already has a sub-agent with the key {quote(key)}")
-        self.keys.add(key)
-        return key
 
 
 RunCall: TypeAlias = Callable[[PendingCall], Awaitable[ToolOutput]]
@@ -140,6 +95,19 @@ def inside_run(caller: Caller | None = None) -> Iterator[None]:
         yield
     finally:
         _caller.reset(before)
+
+
+def take_key(call: PendingCall, given: str | int | None) -> str:
+    """Returns the key of a child among those of its call (D-59), by default the next number."""
+    if given is None:
+        given = next(free for free in count(len(call.keys)) if f"{free}" not in call.keys)
+    key = f"{given}"
+    if not re.fullmatch(r"[A-Za-z0-9_]{1,40}", key):  # ids have dots, dashes and slashes
+        raise ToolError(f"{quote(key)} is not a valid key: use letters, digits and _")
+    if key in call.keys:
+        raise ToolError(f"this call already has a sub-agent with the key {quote(key)}")
+    call.keys.add(key)
+    return key
 
 
 ENDED = "this call has ended and can no longer start a sub-agent"

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from axe_nb.agents.agent_tables import TreeLimits
 from axe_nb.agents.user_config import format_path_or_name
-from axe_nb.messages import Message, ToolSpec, dump
+from axe_nb.messages import Message, ToolSpec, Usage, dump
 from axe_nb.results import RunStopped, Status
 from axe_nb.text import count_bytes, format_dollars, format_seconds
 
@@ -337,15 +337,14 @@ class Budget:
                 return True
         return False
 
-    def settle(self, held: float, model: str, dollars: float | None, *, is_counted: bool) -> None:
-        """Replaces the amount held for a request by its actual price.
-
-        Its price is None if that is unknown, or it was not answered; it counts if it was.
-        """
+    def settle(self, held: float, model: str, usage: Usage | None) -> None:
+        """Replaces the amount held for a request by its price; None = it was not answered."""
         with self.lock:
             self.held = max(0.0, self.held - held)
-            self.spent += dollars or 0.0
-            if is_counted and dollars is None:
+            if usage is None:
+                return
+            self.spent += usage.cost or 0.0
+            if usage.cost is None and not model.startswith("script/"):
                 self.unpriced[model] = self.unpriced.get(model, 0) + 1
 
     def describe_end(self, dollars: float) -> str:

@@ -10,11 +10,12 @@ from dataclasses import replace
 from typing import Any
 
 from axe_nb.agents.prompt import check_confined
-from axe_nb.engine.call import PendingCall, inside_run
+from axe_nb.engine.call import inside_run, take_key
 from axe_nb.engine.conversation import Conversation, format_cut, tell_incomplete
 from axe_nb.engine.dispatch import Dispatch
 from axe_nb.engine.limits import SlotPool, TimeIsUp
 from axe_nb.engine.plan import Plan, find_child, make_plan
+from axe_nb.engine.replay import PendingCall
 from axe_nb.engine.scope import Env
 from axe_nb.errors import AxeError, words
 from axe_nb.events import Emit, RunFinished, RunStarted, events_of
@@ -40,16 +41,10 @@ class Run:
         """Set when the run has ended, even if it was cancelled."""
         self.conversation = Conversation(plan)
         self.dispatch = Dispatch(plan, self.start_child)
-        calls, scope, env = self.dispatch, self.scope, self.scope.env
-        if env.cassette or env.stepper or env.fork:
-            from axe_nb.engine.interceptors import CassetteCalls, ForkCalls, StepCalls
+        if plan.scope.env.stepper or plan.scope.env.replays:
+            from axe_nb.engine.interceptors import connect_calls
 
-            if env.cassette:
-                calls.authorizer.next = CassetteCalls(scope, env.cassette, calls.run_tool).run
-            if env.stepper:
-                calls.answer = StepCalls(scope, env.stepper, calls.authorizer.run).run
-            if env.fork:
-                calls.make = ForkCalls(calls, env.fork, self.adopt, calls.run).run
+            connect_calls(self.dispatch, self.adopt)
         self._children: dict[CallOrder, Run | RunResult] = {}
         """Started children; a RunResult is a finished child that was taken over."""
         self._slots = SlotPool(plan.agent.sub_agents_config.max_concurrent)
@@ -86,7 +81,7 @@ class Run:
                             talk.tools = [spec for spec in talk.tools if spec.name != tool.name]
                     stop = await self._run_turns()
                     if plan.job.closing:
-                        await talk.ask(plan.job.closing, closing=True)
+                        await talk.ask(plan.job.closing)
                     elif plan.output:
                         self.data = await talk.take_data(plan.output)
                         self._warn_if_incomplete()
@@ -107,9 +102,7 @@ class Run:
         """
         talk, plan, has_tools = self.conversation, self.plan, self.plan.toolset.is_needed
         while True:
-            response = await talk.turn(
-                talk.tools, with_calls=has_tools, output=not plan.asks_at_end
-            )
+            response = await talk.turn()
             calls = response.tool_calls if has_tools else ()
             if not (calls or response.is_paused):
                 break
@@ -122,9 +115,8 @@ class Run:
                     raise
                 return stop
             finally:
-                talk.finish_turn([result for result in results if result is not None])
-        talk.finish_turn()
-        talk.text = response.content
+                talk.add_results([result for result in results if result is not None])
+        talk.answer = response.content
         if plan.output is None or plan.job.closing:  # else an error says it
             self._warn_if_incomplete()
         if response.tool_calls:
@@ -140,7 +132,7 @@ class Run:
         if talk.turns >= limits.turns:
             turns = f"agent exceeded maximum conversation turns ({limits.turns})"
             raise RunStopped("max_turns", turns)
-        if limits.tokens is not None and talk.count_context(response, talk.tools) > limits.tokens:
+        if limits.tokens is not None and talk.count_context(talk.tools) > limits.tokens:
             raise RunStopped("max_tokens", f"agent exceeded its budget of {limits.tokens} tokens")
 
     def _warn_if_incomplete(self) -> None:
@@ -169,7 +161,7 @@ class Run:
 
     async def start_child(self, call: PendingCall, job: Job, env: Env) -> RunResult:
         """Runs a child, one level deeper, to its end; see `StartChild`."""
-        key, above = call.take_key(job.key), self.scope
+        key, above = take_key(call, job.key), self.scope
         id = f"{above.id}.{call.number}" + ("" if key == "0" else f"-{key}")
         try:
             async with self._slots.take():

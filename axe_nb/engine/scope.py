@@ -12,10 +12,17 @@ from typing import Any, Protocol
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_tables import McpServer
 from axe_nb.agents.prompt import Briefing, Definitions
-from axe_nb.engine.limits import Budget, Clock, InFlight, UsageMeter
+from axe_nb.engine.limits import Budget, Clock, InFlight, OverBudget, UsageMeter
 from axe_nb.engine.permissions import PermissionPolicy
-from axe_nb.engine.person import AskPerson, Decision, Question, Step, Stepper
-from axe_nb.engine.replay import AskedPlace, ForkedTree, Replay
+from axe_nb.engine.person import (
+    ApprovalRequest,
+    AskPerson,
+    Decision,
+    Question,
+    Step,
+    Stepper,
+)
+from axe_nb.engine.replay import ForkedTree, Replay
 from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, Event, PersonAnswered, PersonAsked
 from axe_nb.mcp_servers.servers import Servers
@@ -24,6 +31,7 @@ from axe_nb.messages.exchanges import Lap, LapKind
 from axe_nb.providers.prices import Prices
 from axe_nb.providers.protocol import Provider
 from axe_nb.results import RunResult, RunStopped, Status, name_run
+from axe_nb.text import format_dollars
 from axe_nb.tools.kept_files import KeptFiles
 from axe_nb.tools.tool import Job, Limits, Tool
 
@@ -256,8 +264,37 @@ class RunScope:
             self.meter.check(is_child=place.endswith("/0"))
         except RunStopped as stop:
             for replay in replays:
-                replay.keep(AskedPlace(place), stop)
+                replay.keep(place, stop)
             raise
+
+    def begin_request(self) -> None:
+        """Counts a request that is about to be sent; raises if it may not be (`Send`)."""
+        self.env.halt.check()
+        self.clock.check()
+        self.meter.check()
+        self.meter.request(self.name)
+
+    async def hold(self, dollars: float) -> float:
+        """Holds the price of a request in the budget of the session, and returns it.
+
+        The person is asked before the budget would be exceeded; without approval, the tree ends.
+        """
+        budget = self.env.budget
+        while not budget.try_hold(dollars):
+            higher, why = budget.find_next(dollars), budget.describe_end(dollars)
+            step, is_raised = f"raise it with %axe budget {higher:.6g}", False
+            if self.env.ask_person is not None:
+                raises = format_dollars(higher)
+                question = ApprovalRequest(
+                    self.id, self.agent.name, "", {}, reason=why, raises=raises
+                )
+                answer = await self.ask(question, lambda: budget.has_room(dollars))
+                step, is_raised = "it was not raised", answer.choice == "yes"
+            if not is_raised:
+                raise self.env.halt.end_tree(OverBudget("error", f"{why}; {step}"))
+            if not budget.has_room(dollars):
+                budget.amount = max(budget.amount, higher)
+        return dollars
 
     def begin_calls(self, turn: int, calls: Iterable[ToolCall]) -> None:
         self.calls.clear()
