@@ -32,9 +32,9 @@ FIRST_WAIT = 0.5
 LONGEST_WAIT = 30.0
 """Maximum seconds to wait before a retry, unless the server requests more."""
 
-JITTER, LONGEST_JITTER = 0.25, 3.0
-"""Maximum random addition to a wait, as a part of it and in seconds, so that requests that failed
-together do not all return together."""
+JITTER = 0.25
+"""Maximum random part that is added to a wait, so that requests that failed together do not all
+return together."""
 
 EVERY = 0.03
 """Minimum seconds between two deltas of the same kind; the first one is passed on at once."""
@@ -53,19 +53,16 @@ class Partial:
     def __init__(self, run: str, emit: Emit, *, is_streamed: bool) -> None:
         self.deltas: list[Delta] = []
         """Deltas of the reply that is being streamed, or was cut off, whether passed on or not."""
-        self.failed = ""
-        """The text that came with the failure of the latest request."""
         self._run, self._emit, self._is_streamed = run, emit, is_streamed
         self._turn_and_attempt = 0, 0
         self._passed_on = 0
-        self._timer: asyncio.TimerHandle | None = None
         self._next_at = 0.0
         """Time of the next event, on the monotonic clock."""
 
     @property
     def text(self) -> str:
         """Text of the unfinished reply; empty between requests."""
-        return self.failed or "".join(delta.text for delta in self.deltas if delta.kind == "text")
+        return "".join(delta.text for delta in self.deltas if delta.kind == "text")
 
     def begin(self, request: Request) -> OnDelta | None:
         """Begins a new attempt; returns the receiver of its pieces, None if it is not streamed."""
@@ -82,13 +79,8 @@ class Partial:
         self.deltas.append(delta)
         if time.monotonic() >= self._next_at:
             self.flush()
-        elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(EVERY, self.flush)
 
     def flush(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         if waiting := self.deltas[self._passed_on :]:
             self._passed_on = len(self.deltas)
             self._next_at = time.monotonic() + EVERY
@@ -98,7 +90,7 @@ class Partial:
 
     def clear(self) -> None:
         """Forgets the text, as the reply is complete or has not begun to arrive."""
-        self.deltas, self.failed, self._passed_on = [], "", 0
+        self.deltas, self._passed_on = [], 0
 
 
 class Attempts:
@@ -126,7 +118,7 @@ class Attempts:
                     if not error.retryable:
                         raise
                     if request.attempt > scope.retries:
-                        raise make_last_error(error, request.attempt) from None
+                        raise give_up(error, request.attempt) from None
                     request = replace(request, attempt=request.attempt + 1)
                     await self._wait(error, turn, request.attempt)
         finally:
@@ -137,9 +129,9 @@ class Attempts:
         scope, clock, began = self.scope, self.scope.clock, self.scope.seconds
         seconds, left = compute_wait(error, attempt), clock.left
         if left is not None and seconds >= left:
-            raise make_late_error(error)
+            raise give_up(error)
         slack = JITTER * seconds if left is None else min(JITTER * seconds, (left - seconds) / 2)
-        seconds += min(slack, LONGEST_JITTER) * random.random()
+        seconds += slack * random.random()
         tell_retry(scope, error, turn, attempt, seconds)
         try:
             if self.is_virtual:
@@ -232,22 +224,18 @@ def tell_retry(
     )
 
 
-def make_last_error(error: ProviderError, attempts: int) -> ProviderError:
-    hint = error.hint or "try again later, or allow more retries with --retries"
-    return _change(error, f" ({attempts} attempts)" if attempts > 1 else "", hint)
-
-
-def make_late_error(error: ProviderError) -> ProviderError:
-    """Returns the error of a request that could be sent again only after the run's time is up."""
-    wait = "a retry would wait"
-    if error.retry_after:
-        wait = f"the server asks for a wait of {format_seconds(error.retry_after)}s"
-    more = f"; {wait}, longer than the run has left"
-    return _change(error, more, "give the run more time with --timeout")
-
-
-def _change(error: ProviderError, more: str, hint: str) -> ProviderError:
-    changed = copy(error)
-    changed.message, changed.hint = error.message + more, hint
-    changed.args = (changed.message,)
-    return changed
+def give_up(error: ProviderError, attempts: int = 0) -> ProviderError:
+    """The error of a request that failed so often; 0 = it is too late to send it once more."""
+    final = copy(error)
+    if attempts:
+        final.message += f" ({attempts} attempts)" if attempts > 1 else ""
+        final.hint = error.hint or "try again later, or allow more retries with --retries"
+    else:
+        after = format_seconds(error.retry_after or 0)
+        wait = (
+            f"the server asks for a wait of {after}s" if error.retry_after else "a retry would wait"
+        )
+        final.message += f"; {wait}, longer than the run has left"
+        final.hint = "give the run more time with --timeout"
+    final.args = (final.message,)
+    return final

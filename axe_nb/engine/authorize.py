@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -56,16 +56,18 @@ class Authorizer:
                 if self._needs_approval(call):  # else: covered by the previous answer
                     await self._ask_approval(call)
 
-    async def find_refusal(self, tool: Tool) -> str:
-        """Returns why a tool of the model's server must not be offered; empty if it may be."""
-        call = PendingCall(ToolCall("", tool.name, {}))
-        call.tool = tool
-        try:
-            await self.authorize(call)
-        except PermissionDenied as denied:
-            self.unasked.pop(tool.name, None)
-            return str(denied)
-        return ""
+    async def find_refused(self, tools: Iterable[Tool]) -> dict[str, str]:
+        """Returns the tools of the model's server not to be offered, each with the reason."""
+        refused = {}
+        for tool in tools:
+            call = PendingCall(ToolCall("", tool.name, {}))
+            call.tool = tool
+            try:
+                await self.authorize(call)
+            except PermissionDenied as denied:
+                self.unasked.pop(tool.name, None)
+                refused[tool.name] = str(denied)
+        return refused
 
     def allows_host(self, tool: Tool, host: str) -> bool:
         """True if a call may reach a host without asking (D-50)."""

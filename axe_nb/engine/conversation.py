@@ -98,7 +98,7 @@ class Conversation:
         try:
             response = await self._send(request)
         except ProviderError as error:
-            self._partial.failed = error.partial_text
+            self.answer = error.partial_text or self.answer
             raise
         self._partial.clear()  # also if the time was up before the virtual reply had arrived
         if response.seconds:  # of a script, on the virtual clock (D-36)

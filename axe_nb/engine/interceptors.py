@@ -17,8 +17,7 @@ from axe_nb.engine.attempts import (
     Attempts,
     Send,
     compute_wait,
-    make_last_error,
-    make_late_error,
+    give_up,
     tell_retry,
 )
 from axe_nb.engine.authorize import find_schema
@@ -185,9 +184,9 @@ async def _play(
                 if not error.retryable:
                     raise
                 if recorded.was_last:
-                    raise make_last_error(error, recorded.attempt) from None
+                    raise give_up(error, recorded.attempt) from None
                 if recorded is turn.attempts[-1] and refusal is None:
-                    raise make_late_error(error) from None
+                    raise give_up(error) from None
                 attempt = recorded.attempt + 1
                 tell_retry(scope, error, number, attempt, compute_wait(error, attempt))
                 scope.note("retry", scope.seconds, number)
