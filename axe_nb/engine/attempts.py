@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
 from collections.abc import Awaitable, Callable
@@ -22,7 +23,7 @@ from axe_nb.events import Emit, RetryScheduled, TextDelta, discard
 from axe_nb.messages import Delta, Request, Response, Usage, WireLog
 from axe_nb.messages.exchanges import Cut, Exchange
 from axe_nb.providers.prices import COUNTED
-from axe_nb.providers.protocol import OnDelta, Provider
+from axe_nb.providers.protocol import Provider
 from axe_nb.results import turn_of
 from axe_nb.text import format_seconds
 
@@ -32,9 +33,9 @@ FIRST_WAIT = 0.5
 LONGEST_WAIT = 30.0
 """Maximum seconds to wait before a retry, unless the server requests more."""
 
-JITTER = 0.25
-"""Maximum random part that is added to a wait, so that requests that failed together do not all
-return together."""
+JITTER, LONGEST_JITTER = 0.25, 3.0
+"""Maximum random addition to a wait, as a part of it and in seconds, so that requests that failed
+together do not all return together."""
 
 EVERY = 0.03
 """Minimum seconds between two deltas of the same kind; the first one is passed on at once."""
@@ -48,30 +49,20 @@ tree has been reached, or the person stopped it; TimeoutError if the time is up.
 
 
 class Partial:
-    """The unfinished reply of a run, whose pieces are passed on as they arrive."""
+    """A reply as it arrives; its pieces are passed on as events, merged if they come fast."""
 
-    def __init__(self, run: str, emit: Emit, *, is_streamed: bool) -> None:
+    def __init__(self, emit: Emit, run: str, turn: int, attempt: int) -> None:
         self.deltas: list[Delta] = []
-        """Deltas of the reply that is being streamed, or was cut off, whether passed on or not."""
-        self._run, self._emit, self._is_streamed = run, emit, is_streamed
-        self._turn_and_attempt = 0, 0
-        self._passed_on = 0
-        self._next_at = 0.0
-        """Time of the next event, on the monotonic clock."""
+        """Its pieces, whether passed on or not; none once the reply is complete."""
+        self._emit, self._place = emit, (run, turn, attempt)
+        self._passed_on, self._next_at = 0, 0.0
 
     @property
     def text(self) -> str:
-        """Text of the unfinished reply; empty between requests."""
         return "".join(delta.text for delta in self.deltas if delta.kind == "text")
 
-    def begin(self, request: Request) -> OnDelta | None:
-        """Begins a new attempt; returns the receiver of its pieces, None if it is not streamed."""
-        self.clear()
-        self._turn_and_attempt, self._next_at = (turn_of(request.place), request.attempt), 0.0
-        return self.add if self._is_streamed else None
-
     def add(self, delta: Delta) -> None:
-        """Takes a delta, to be merged with those that arrive soon; neither blocks nor raises."""
+        """Takes a delta; neither blocks nor raises."""
         if len(self.deltas) > self._passed_on:
             last = self.deltas[-1]
             if (last.kind, last.call) != (delta.kind, delta.call):
@@ -82,25 +73,20 @@ class Partial:
 
     def flush(self) -> None:
         if waiting := self.deltas[self._passed_on :]:
-            self._passed_on = len(self.deltas)
-            self._next_at = time.monotonic() + EVERY
+            self._passed_on, self._next_at = len(self.deltas), time.monotonic() + EVERY
             first, text = waiting[0], "".join(delta.text for delta in waiting)
-            place = self._run, *self._turn_and_attempt
-            self._emit(TextDelta(*place, text, first.kind, first.call, first.name))
-
-    def clear(self) -> None:
-        """Forgets the text, as the reply is complete or has not begun to arrive."""
-        self.deltas, self._passed_on = [], 0
+            self._emit(TextDelta(*self._place, text, first.kind, first.call, first.name))
 
 
 class Attempts:
     """The requests of a run to its provider, each sent again after failures that may pass."""
 
     def __init__(self, plan: Plan) -> None:
-        self.scope: RunScope = plan.scope
-        self.provider: Provider = plan.provider
-        emit = plan.scope.env.emit if plan.streams else discard
-        self.partial = Partial(plan.scope.id, emit, is_streamed=plan.is_streamed)
+        self.scope, self.provider = plan.scope, plan.provider
+        self._is_streamed = plan.is_streamed
+        self._emit = plan.scope.env.emit if plan.streams else discard
+        self.partial = Partial(discard, plan.scope.id, 0, 0)
+        """The latest reply, or what has arrived of it."""
         self.exchanges: list[Exchange] = []
         """Those of the run so far."""
         find_virtual = getattr(plan.provider, "is_virtual", None)
@@ -127,11 +113,10 @@ class Attempts:
     async def _wait(self, error: ProviderError, turn: int, attempt: int) -> None:
         """Waits before an attempt, at least as long as the server requests."""
         scope, clock, began = self.scope, self.scope.clock, self.scope.seconds
-        seconds, left = compute_wait(error, attempt), clock.left
-        if left is not None and seconds >= left:
+        seconds, left = compute_wait(error, attempt), math.inf if clock.left is None else clock.left
+        if seconds >= left:
             raise give_up(error)
-        slack = JITTER * seconds if left is None else min(JITTER * seconds, (left - seconds) / 2)
-        seconds += slack * random.random()
+        seconds += min(JITTER * seconds, LONGEST_JITTER, (left - seconds) / 2) * random.random()
         tell_retry(scope, error, turn, attempt, seconds)
         try:
             if self.is_virtual:
@@ -167,7 +152,9 @@ class Attempts:
         self, provider: Provider, request: Request, log: WireLog, recorded: Exchange | None = None
     ) -> Response:
         """Asks a provider, or lets it play a recorded exchange; keeps the exchange in any case."""
-        scope, partial = self.scope, self.partial
+        scope, turn = self.scope, turn_of(request.place)
+        partial = self.partial = Partial(self._emit, scope.id, turn, request.attempt)
+        on_delta = partial.add if self._is_streamed else None
         response: Response | None = None
         error: ProviderError | None = None
         cut: Cut = "cancelled"
@@ -176,8 +163,7 @@ class Attempts:
         cancelled_before = task.cancelling()
         try:
             try:
-                request = replace(request, log=log)
-                response = await provider.send(request, partial.begin(request))
+                response = await provider.send(replace(request, log=log), on_delta)
                 cost = recorded.cost if recorded else None
                 if not recorded and all(call.name in COUNTED for call in response.server_calls):
                     cost = await scope.env.prices.find_cost(scope.agent.model, response.usage)

@@ -13,7 +13,6 @@ import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from itertools import count
 from typing import Any, TypeAlias
 
@@ -40,25 +39,16 @@ Raises whatever the tool raises, as a failure is an error result for the model; 
 tree has been stopped.
 """
 
-StartChild: TypeAlias = Callable[[PendingCall, Job, Env], Coroutine[Any, Any, RunResult]]
-"""(call, job, dependencies of the child and its descendants) → the child's result.
+StartChild: TypeAlias = Callable[..., Coroutine[Any, Any, RunResult]]
+"""(call, job, env=None) → the result of a child, whose dependencies are its caller's or `env`.
 
 Raises ConfigError if the child cannot be started; ToolError if its key is invalid or used already,
 or the tree may not send another request.
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
-    context: ToolContext
-    env: Env
-    start: Callable[[Job, Env], Coroutine[Any, Any, RunResult]]
-    """(job, dependencies of the child and its descendants) → the child's result; may be awaited on
-    any event loop."""
-
-
-_caller: ContextVar[Caller | None] = ContextVar("axe_nb_caller")
-"""The current caller; unset = outside of runs, None = code of a run that is not in a tool."""
+_caller: ContextVar[ToolContext | None] = ContextVar("axe_nb_caller")
+"""The current call; unset = outside of runs, None = code of a run that is not in a tool."""
 
 
 def _leave_run() -> None:
@@ -75,7 +65,7 @@ def is_inside() -> bool:
     return _caller.get(...) is not ...
 
 
-def calling() -> Caller | None:
+def calling() -> ToolContext | None:
     """The tool call that the current code belongs to; None outside of tools."""
     return _caller.get(None)
 
@@ -88,7 +78,7 @@ def refuse_in_tool(name: str) -> None:
 
 
 @contextmanager
-def inside_run(caller: Caller | None = None) -> Iterator[None]:
+def inside_run(caller: ToolContext | None = None) -> Iterator[None]:
     """Marks the block as code of a run, or of one of its tools; hides enclosing runs."""
     before = _caller.set(caller)
     try:
@@ -114,8 +104,10 @@ ENDED = "this call has ended and can no longer start a sub-agent"
 
 
 class CallChildren:
-    def __init__(self, call: PendingCall, env: Env, start_child: StartChild) -> None:
-        self._call, self._env, self._start_child = call, env, start_child
+    """The children that a tool starts; also from other threads, and never after its call."""
+
+    def __init__(self, call: PendingCall, start_child: StartChild) -> None:
+        self._call, self._start_child = call, start_child
         self._loop, self._process = asyncio.get_running_loop(), os.getpid()
         self._tasks = set[asyncio.Task[RunResult]]()
         self._has_ended = False
@@ -129,7 +121,7 @@ class CallChildren:
         if asyncio.get_running_loop() is not self._loop:
             return await self._start_from_elsewhere(job, env)
         await self._call.slot.aclose()
-        task = asyncio.create_task(self._start_child(self._call, job, env or self._env))
+        task = asyncio.create_task(self._start_child(self._call, job, env))
         self._tasks.add(task)
         # retrieved, in case no one awaits it any more
         task.add_done_callback(lambda task: task.cancelled() or task.exception())
@@ -178,28 +170,23 @@ def blocking_call(loop: asyncio.AbstractEventLoop) -> str:
     return name.removeprefix(TASK) if name.startswith(TASK) else ""
 
 
-async def run_call(tool: Tool, context: ToolContext, children: CallChildren, env: Env) -> object:
+async def run_call(tool: Tool, context: ToolContext, children: CallChildren) -> object:
     """Runs a tool and returns its answer; its exceptions are passed on.
 
     If the call is cancelled, a tool that ignores this is abandoned.
     """
-    ended: asyncio.Future[tuple[object, BaseException | None]]
-    ended = asyncio.get_running_loop().create_future()
 
-    async def work() -> None:
-        answer, fault = None, None
+    async def work() -> tuple[object, BaseException | None]:
         try:
-            with inside_run(Caller(context=context, env=env, start=children.start)):
-                answer = await tool.fn(context, context.call.arguments)
+            with inside_run(context):
+                return await tool.fn(context, context.call.arguments), None
         except BaseException as error:  # which could otherwise stop the event loop
-            fault = error
-        if not ended.done():
-            ended.set_result((answer, fault))
+            return None, error
 
     name = f"{TASK}tool {quote(context.call.name)} of agent {quote(context.agent.name)}"
     task = asyncio.create_task(work(), name=name)
     try:
-        answer, fault = await ended  # the task itself would be cancelled, and waited for
+        await asyncio.wait({task})  # the task itself would be cancelled, and waited for
     except asyncio.CancelledError:
         task.cancel()
         try:
@@ -211,6 +198,7 @@ async def run_call(tool: Tool, context: ToolContext, children: CallChildren, env
                 task.add_done_callback(_left_behind.discard)
         raise
     await children.end()
+    answer, fault = task.result()
     if fault is not None:
         raise fault
     return answer

@@ -37,8 +37,7 @@ class Conversation:
     def __init__(self, plan: Plan) -> None:
         """Continues the job's history, if it has one."""
         self._plan, self._scope = plan, plan.scope
-        attempts = Attempts(plan)
-        self._partial = attempts.partial
+        self._attempts = attempts = Attempts(plan)
         self.exchanges: Sequence[Exchange] = attempts.exchanges
         self._send: Send = attempts.send
         if plan.scope.env.stepper or plan.scope.env.replays:
@@ -58,7 +57,7 @@ class Conversation:
     @property
     def text(self) -> str:
         """The model's latest text, including that of an incomplete reply."""
-        return self._partial.text or self.answer
+        return self._attempts.partial.text or self.answer
 
     @property
     def turns(self) -> int:
@@ -100,7 +99,8 @@ class Conversation:
         except ProviderError as error:
             self.answer = error.partial_text or self.answer
             raise
-        self._partial.clear()  # also if the time was up before the virtual reply had arrived
+        # also if the time is up before the virtual reply would have arrived
+        self._attempts.partial.deltas.clear()
         if response.seconds:  # of a script, on the virtual clock (D-36)
             scope.clock.forward(scope.clock.ahead + response.seconds)
         response = self._add(response, has_calls=plan.toolset.is_needed and not (closing or asked))

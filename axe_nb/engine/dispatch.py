@@ -10,7 +10,9 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from axe_nb.delegation.spawn_agent import delegate
 from axe_nb.engine.authorize import Authorizer
@@ -155,16 +157,18 @@ class Dispatch:
         scope, tool = self.scope, call.tool
         call.has_begun = True
         if tool.effect == "delegate":  # one of ours, which ends when it is cancelled
-
-            async def start(job: Job) -> RunResult:
-                return await self._start_child(call, job, scope.env)
-
-            return output_of(await tool.fn(self._make_context(call, start), call.arguments))
+            context = self._make_context(call, partial(self._start_child, call))
+            return output_of(await tool.fn(context, call.arguments))
         async with AsyncExitStack() as call.slot:
             await call.slot.enter_async_context(scope.in_flight.calls.take())
-            children = CallChildren(call, scope.env, self._start_child)
-            context = self._make_context(call, children.start)
-            return output_of(await run_call(tool, context, children, scope.env))
+            children = CallChildren(call, self._start_child)
+
+            async def nest(request: Any) -> RunResult:
+                assert scope.env.nest is not None, "the session that started the run sets it"
+                return await children.start(*scope.env.nest(request, scope.env))
+
+            context = replace(self._make_context(call, children.start), nest=nest)
+            return output_of(await run_call(tool, context, children))
 
     def _make_context(
         self, call: PendingCall, start: Callable[[Job], Awaitable[RunResult]]

@@ -135,7 +135,7 @@ class Run:
         is_cancelled = isinstance(fault, asyncio.CancelledError)
         is_late = clock.is_late and (is_cancelled or isinstance(fault, TimeoutError))
         if is_late or isinstance(fault, TimeIsUp):
-            return "timeout", str(clock.deadline)
+            return "timeout", clock.tell_timeout()
         if is_cancelled:
             return "cancelled", "cancelled"
         if isinstance(fault, RunStopped):
@@ -149,9 +149,9 @@ class Run:
         error = one_line(f"{type(fault).__name__}: {words(fault)}", MAX_ERROR)
         return "cancelled" if is_exit else "error", error
 
-    async def start_child(self, call: PendingCall, job: Job, env: Env) -> RunResult:
+    async def start_child(self, call: PendingCall, job: Job, env: Env | None = None) -> RunResult:
         """Runs a child, one level deeper, to its end; see `StartChild`."""
-        key, above = take_key(call, job.key), self.scope
+        key, above, env = take_key(call, job.key), self.scope, env or self.scope.env
         id = f"{above.id}.{call.number}" + ("" if key == "0" else f"-{key}")
         try:
             async with self._slots.take():

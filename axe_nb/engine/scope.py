@@ -393,7 +393,7 @@ class RunScope:
         D-3, D-10, D-19, D-47). `agents.prompt.confine` does so for its folder (D-53).
         """
         limits = job.limits.within(self.limits)
-        clock = Clock(limits.seconds, self.clock.deadline, ahead, id)
+        clock = Clock(limits.seconds, self.clock, ahead, id)
         return RunScope(
             env=env, agent=agent, limits=limits,
             policy=self.policy.child(agent, job.mode, is_copy=job.is_copy),
