@@ -74,7 +74,7 @@ def _act(name: str, chosen: argparse.Namespace) -> int:
         case "start":
             from axe_nb.commands.starter import start
 
-            return start(chosen.notebook, _write, opens=not chosen.no_open)
+            return start(_write, opens=not chosen.no_open)
         case "freeze":
             from axe_nb.testing.check import freeze
 
@@ -173,17 +173,11 @@ def _make_lesson(chosen: argparse.Namespace) -> None:
     from axe_nb.testing.lesson import choose_sandbox, mark_submissions, write_student_copy
 
     [lesson, *_] = find_notebooks([chosen.notebook])
-    of_marks = {"csv": chosen.csv, "timeout": chosen.timeout, "no-sandbox": chosen.no_sandbox}
-    if chosen.submissions is not None:
-        if chosen.to is not None:
-            raise ConfigError("--to cannot be used with --check", hint="remove one of them")
-        sandbox = choose_sandbox(is_off=bool(chosen.no_sandbox), ask=_find_asker())
-        mark_submissions(lesson, chosen.submissions, chosen.timeout, chosen.csv, _write, sandbox)
-    elif given := [option for option, value in of_marks.items() if value is not None]:
-        hint = "axe-nb lesson NB --check DIR [--csv FILE]"
-        raise ConfigError(f"--{given[0]} needs --check", hint=hint)
-    else:
+    if chosen.submissions is None:
         write_student_copy(lesson, chosen.to, _write)
+        return
+    sandbox = choose_sandbox(is_off=bool(chosen.no_sandbox), ask=_find_asker())
+    mark_submissions(lesson, chosen.submissions, chosen.timeout, chosen.csv, _write, sandbox)
 
 
 def _write(text: str) -> None:

@@ -5,16 +5,13 @@ Source: D-2, D-34, D-38, B-9.
 
 from __future__ import annotations
 
-import copyreg
 import json
 import os
 import re
 from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from axe_nb.agents.data_files import write_data
@@ -77,14 +74,6 @@ def make_metadata(id: str, depth: int, usage: Usage) -> dict[str, str]:
     return {"task_id": id, "token_estimate": str(usage.total), "depth": str(depth)}
 
 
-def freeze(table: Mapping[str, Any]) -> MappingProxyType[str, Any]:
-    """Returns an immutable copy of the table, which can be copied and pickled."""
-    return table if isinstance(table, MappingProxyType) else MappingProxyType({**table})
-
-
-copyreg.pickle(MappingProxyType, lambda table: (freeze, ({**table},)))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
     """The result of an agent's run, whatever its status (D-2).
@@ -122,7 +111,7 @@ class RunResult:
     """The conversation, as sent to and received from the model."""
     files_read: tuple[str, ...] = ()
     files_modified: tuple[str, ...] = ()
-    metadata: Mapping[str, str] = field(default_factory=partial(freeze, {}))
+    metadata: Mapping[str, str] = field(default_factory=dict)
     """For a child: metadata from its delegation tool (D-34); `task_id` is its id."""
     warnings: tuple[str, ...] = ()
     """Problems that did not stop the run: load warnings, a truncated reply."""
@@ -152,9 +141,6 @@ class RunResult:
     cause: AxeError | None = field(default=None, repr=False, compare=False)
     """The exception behind `error`, if there is one."""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "metadata", freeze(self.metadata))
-
     def __hash__(self) -> int:
         return hash((self.id, self.status, self.agent, self.model, self.text))
 
@@ -163,9 +149,7 @@ class RunResult:
         facts = [who, self.status, plural(self.turns, "turn")]
         facts += [plural(len(self.children), "child run")] if self.children else []
         text = one_line(redact(self.text if self.ok else self.error or self.text), 80)
-        # JSON within quotation marks would be all backslashes
-        shown = text if self.ok and self.data is not None else quote(text)
-        return redact(f"RunResult({', '.join(facts)}: {shown})")
+        return redact(f"RunResult({', '.join(facts)}: {quote(text)})")
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         from axe_nb.cell_display.front_end import is_notebook

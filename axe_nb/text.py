@@ -14,6 +14,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
+from types import ModuleType
 
 REPLACEMENT = "\ufffd"
 
@@ -59,11 +60,16 @@ LONGEST_WORD, LONGEST_MOVED = 100, 20
 """Maximum characters of a word compared for suggestions, which takes quadratic time; of a word
 moved whole to the next line."""
 
-LIKENESS, STRONG_LIKENESS = 0.65, 0.75
-"""Minimum similarity of a suggestion, from 0 to 1, and of each of two."""
+LIKENESS, LONG_LIKENESS = 0.65, 0.7
+"""Minimum similarity of a suggestion, from 0 to 1, and of a word with five letters or more:
+`system` is not like `stream`."""
 
-LONG, LONG_LIKENESS = 5, 0.7
-"""Minimum letters of words with a stricter similarity: `system` is not like `stream`."""
+
+MAX_SHOWN = 60
+"""Characters of an invalid value that an error quotes."""
+
+LONGEST_NAME = 80
+"""Maximum characters of a type's name."""
 
 
 def quote(text: str) -> str:
@@ -237,36 +243,70 @@ def format_dollars(dollars: float) -> str:
 def nearest(word: str, known: Iterable[str], likeness: float = LIKENESS) -> str:
     """The known word most similar to `word`, ignoring case; empty if none is similar.
 
-    A word with the same letters in another order comes first: `model` for `modle`, not `mode`.
+    A word with the same letters in another order comes first: `model` for `modle`, not `mode`;
+    then one that has the word as a part: `system_prompt` for `system`.
     """
-    names = list(known)
-    letters = sorted(word[:LONGEST_WORD].casefold())
-    short = (name for name in names if len(name) <= LONGEST_WORD)
-    swapped = (name for name in short if sorted(name.casefold()) == letters)
-    return next(swapped, "") or next(iter(_find_similar(word, names, 1, likeness)), "")
+    folded = word[:LONGEST_WORD].casefold()
+    names = {name.casefold(): name for name in known if len(name) <= LONGEST_WORD}
+    swapped = (name for name in names if sorted(name) == sorted(folded))
+    parts = (name for name in names if folded in name.split("_"))
+    least = max(likeness, LONG_LIKENESS) if len(folded) >= 5 else likeness
+    close = difflib.get_close_matches(folded, names, 1, least)
+    return next((names[name] for name in (*swapped, *parts, *close)), "")
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """A `did you mean …?` hint with one or two known words; empty if none is similar (D-27)."""
-    names = list(known)
-    near = (
-        _find_similar(word, names, 2, STRONG_LIKENESS)
-        or [name for name in names if word in name.split("_")][:2]  # `system` of `system_prompt`
-        or _find_similar(word, names, 1, LIKENESS)
-    )
-    return f"did you mean {' or '.join(map(quote, near))}?" if near else ""
-
-
-def _find_similar(word: str, known: Iterable[str], limit: int, likeness: float) -> list[str]:
-    short = [name for name in known if len(name) <= LONGEST_WORD]
-    by_folded = {name.casefold(): name for name in reversed(short)}
-    folded = word[:LONGEST_WORD].casefold()
-    if len(folded) >= LONG:
-        likeness = max(likeness, LONG_LIKENESS)
-    return [by_folded[n] for n in difflib.get_close_matches(folded, by_folded, limit, likeness)]
+    """A `did you mean …?` hint with the most similar word; empty if none is similar (D-27)."""
+    near = nearest(word, known)
+    return f"did you mean {quote(near)}?" if near else ""
 
 
 def count_common(one: Sequence[str], other: Sequence[str]) -> int:
     """Returns the length of the common beginning of two texts, or lists of lines."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def describe(value: object) -> str:
+    """The kind of an object, as in `<Lock object>`; for a module, its name."""
+    if issubclass(type(value), ModuleType):
+        return f"<module {one_line(str(getattr(value, '__name__', 'unnamed')), LONGEST_NAME)}>"
+    return f"<{type_name(value)} object>"
+
+
+def type_name(value: object) -> str:
+    """The name of an object's type, on one line."""
+    return one_line(type(value).__name__, LONGEST_NAME)
+
+
+def own_text(value: object) -> str:
+    """Returns the object's own text without addresses; its description if it has none.
+
+    Raises Exception: whatever the object's own method raises.
+    """
+    kind = type(value)
+    is_address = kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__
+    if is_address or issubclass(kind, ModuleType):
+        return describe(value)
+    return remove_addresses(str.__str__(str(value)), value)
+
+
+def remove_addresses(text: str, value: object) -> str:
+    """The text without numbers that are, or may be, an address in memory."""
+    # looks at each blank only once, as a text may have very many
+    text = re.sub(r"(?<!\s)\s+at 0x[0-9a-fA-F]+", "", text)
+    text = re.sub(r"\b0[xX][0-9a-fA-F]{6,}", "0x…", text)
+    if text.startswith("<") and text.endswith(">"):
+        text = re.sub(r"\b\d{12,}\b", "…", text)  # <Thread(worker, started 140239187752512)>
+    for address in (str(id(value)), f"{id(value):x}", f"{id(value):X}"):
+        text = text.replace(address, "…")
+    return text
+
+
+def shown_value(value: object) -> str:
+    """Formats a value for an error message: one line, shortened."""
+    try:
+        text = " ".join(remove_addresses(repr(value), value).split())
+    except Exception:  # of the value's own method
+        text = describe(value)
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"

@@ -260,7 +260,6 @@ def test_the_settings_file_is_made_for_its_owner_alone_and_never_again(tmp_path:
 USAGE = {
     ("foo",): 'unknown command "foo"; known commands: demo, start, run, ',
     ("list",): 'unknown command "list"; did you mean "agents list"?',
-    ("tools",): 'unknown command "tools"; it is a notebook command: %axe tools',
     ("echo", "hi"): 'unknown command "echo"; to run the agent: axe-nb run echo',
     ("statr",): 'unknown command "statr"; did you mean "start"?',
     ("run", "lead", "-c"): "unrecognized arguments: -c",

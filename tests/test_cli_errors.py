@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from axe_nb import cli
+from axe_nb.conversion.toml_tables import TOML_HINT
 from tests.wire.replay import Replay
 
 KEY = "sk-secret-0123456789abcdef"
@@ -44,7 +45,7 @@ GOOD = 'name = "a"\nmodel = "script/a"\n'
 AGENTS = {
     "no TOML": ("name = a", [
         'failed to parse agent config "a": Invalid value (at line 1, column 8)',
-        "in axe/agents/a.toml", 'strings need quotes, as in model = "provider/model"']),
+        "in axe/agents/a.toml", TOML_HINT]),
     "an unknown key": (GOOD + "subagents = []", ['unknown key "subagents" (line 3)',
                                                   "in axe/agents/a.toml",
                                                   'did you mean "sub_agents"?']),

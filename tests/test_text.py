@@ -32,14 +32,14 @@ KEYS = ["mode", "model", "tools", "timeout_ms", "stream", "system_prompt"]
 @pytest.mark.parametrize(
     ("word", "question"),
     [
-        ("modle", 'did you mean "mode" or "model"?'),
+        ("modle", 'did you mean "model"?'),
         ("tool", 'did you mean "tools"?'),
         ("timeout", 'did you mean "timeout_ms"?'),
         ("system", 'did you mean "system_prompt"?'),
         ("xyz", ""),
     ],
 )
-def test_a_question_offers_the_word_that_was_meant_or_two(word: str, question: str) -> None:
+def test_a_question_offers_the_word_that_was_meant(word: str, question: str) -> None:
     assert suggestion(word, KEYS) == question
 
 

@@ -18,7 +18,6 @@ from typing import Any, ClassVar
 from axe_nb.agents.agent_tables import (
     COMMON_PARAMS,
     DEFAULT_LIMITS,
-    LIMIT_ADVICE,
     MODES,
     NO_CONFIG,
     AxeBudget,
@@ -49,16 +48,14 @@ from axe_nb.agents.user_config import (
     is_own,
 )
 from axe_nb.conversion.toml_tables import (
+    TOML_HINT,
     Source,
     WrongValue,
     build,
-    build_nested,
     check_choice,
     check_types,
     make_table,
     parse_toml,
-    read,
-    toml_hint,
     update_text,
 )
 from axe_nb.errors import ConfigError
@@ -82,7 +79,6 @@ class Agent:
         ConfigError: a value is invalid; the message names its key.
     """
 
-    advice: ClassVar[Mapping[str, str]] = LIMIT_ADVICE
     required: ClassVar[tuple[str, ...]] = ("name", "model")
     """Keys that cannot be blank."""
 
@@ -148,7 +144,6 @@ class Agent:
             names = (name_of(one) if callable(one) or is_tool(one) else one for one in self.tools)
             object.__setattr__(self, "tools", tuple(names))
             object.__setattr__(self, "own_tools", {**self.own_tools, **own})
-        build_nested(self)
         check_types(self)
         for name in ("files", "sub_agents", "tools", "allowed_hosts", "mcp_servers"):
             if not isinstance(given := getattr(self, name), (tuple, Mapping)):
@@ -231,17 +226,16 @@ class Agent:
             called = f"agent config {quote(name)}" if name else "agent config"
             raise ConfigError(
                 f"failed to parse {called}: {error}",
-                hint=toml_hint(text, error),
+                hint=TOML_HINT,
                 place=source.place(),
             ) from None
         try:
             warnings = _remove_ignored_keys(table, name, source)
             if is_restricted and (left_out := restrict(table, Path(path))):
                 warnings.append(left_out)
-            values = {"name": "", "model": "", **read(cls, table, source)}
-            return cls(
-                **values, path=path, text=text if path else "", warnings=tuple(warnings),
-                is_restricted=is_restricted,
+            return build(
+                cls, {"name": "", "model": "", **table}, source, path=path,
+                text=text if path else "", warnings=tuple(warnings), is_restricted=is_restricted,
             )  # fmt: skip
         except ConfigError as error:
             error.place = error.place or source.place(getattr(error, "key", ()))

@@ -11,14 +11,13 @@ import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, Literal, get_args
 
 from axe_nb.agents.provider_table import NO_ADDRESS, SERVER_TOOLS, check_headers, is_http_url
 from axe_nb.conversion.toml_tables import (
     Source,
     WrongValue,
     build,
-    build_nested,
     check_choice,
     check_types,
 )
@@ -34,18 +33,6 @@ Ask = Literal["deny", "person"]
 
 COMMON_PARAMS = ("temperature", "max_tokens", "thinking", "top_p", "top_k", "seed", "stop")
 """Keys of `[params]` that many models accept."""
-
-LIMIT_ADVICE = {
-    "max_turns": "limits.max_requests limits the requests of the whole tree; max_turns under "
-        "[sub_agents_config] applies to subagent children only",
-    "max_tool_calls": "limits.max_requests limits the requests of the whole tree; max_tool_calls "
-        "under [sub_agents_config.budget] applies to spawned children only",
-    **dict.fromkeys(
-        ("timeout", "timeout_ms"),
-        "a time limit is an option of the run: --timeout, in Python timeout=",
-    ),
-}  # fmt: skip
-"""Limits that only children have → the next step for an agent that sets one for itself."""
 
 NEGATIVE = "must be non-negative"
 
@@ -101,7 +88,6 @@ class SubAgentsConfig:
     budget: ChildBudget = ChildBudget()
 
     def __post_init__(self) -> None:
-        build_nested(self)
         check_types(self)
         check_choice(("ask",), self.ask, get_args(Ask))
         _reject(
@@ -120,8 +106,6 @@ NO_CONFIG = SubAgentsConfig()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeLimits:
     """`[limits]`: limits of a run and all runs below it; 0 = no limit."""
-
-    advice: ClassVar[Mapping[str, str]] = LIMIT_ADVICE
 
     max_requests: int = 1000
     """Model requests of the whole tree."""
@@ -149,8 +133,6 @@ DEFAULT_LIMITS = TreeLimits()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AxeBudget:
     """`[budget]` of the Axe command line; treated as `[limits]` (D-27)."""
-
-    advice: ClassVar[Mapping[str, str]] = LIMIT_ADVICE
 
     max_tokens: int = 0
 

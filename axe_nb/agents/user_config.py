@@ -27,12 +27,12 @@ from axe_nb.agents.provider_table import (
     is_http_url,
 )
 from axe_nb.conversion.toml_tables import (
+    TOML_HINT,
     Source,
     WrongValue,
     build,
     check_types,
     parse_toml,
-    toml_hint,
 )
 from axe_nb.errors import ConfigError
 from axe_nb.messages import Usage
@@ -230,8 +230,8 @@ class Config:
             problem = f"failed to read config file: {reason(error)}"
             raise ConfigError(problem, place=file) from None
         except ValueError as error:
-            problem, hint = f"failed to parse config file: {error}", toml_hint(text, error)
-            raise ConfigError(problem, hint=hint, place=file) from None
+            problem = f"failed to parse config file: {error}"
+            raise ConfigError(problem, hint=TOML_HINT, place=file) from None
         source = Source(text)
         try:
             settings = cls._read(table, source)

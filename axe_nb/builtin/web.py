@@ -18,7 +18,7 @@ from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_netw
 from typing import TYPE_CHECKING, Any
 
 from axe_nb.agents.names import LABEL, fold_host
-from axe_nb.providers.decompression import CODINGS, DecompressionError, decompress, find_coding
+from axe_nb.providers.decompression import DecompressionError, decompress
 from axe_nb.text import format_seconds, one_line, quote
 from axe_nb.threads import in_thread
 from axe_nb.tools.python_tool import make_tool
@@ -252,24 +252,16 @@ async def _read_text(response: httpx.Response, url: str) -> str:
         raise ToolError(
             f"{url} is {one_line(kind, 100)}, and only text can be fetched. Try another page"
         )
-    coding = find_coding(response.headers.get("content-encoding", ""))
-    if coding and coding not in CODINGS:
-        raise ToolError(
-            f"{url} is compressed as {one_line(coding, 40)}, which is not supported. "
-            "Try another page"
-        )
-    body, pieces = b"", response.aiter_raw()  # decompressed here, so that the size is bounded
-    try:
-        async for piece in decompress(pieces) if coding else pieces:
+    body, coding = b"", response.headers.get("content-encoding", "")
+    try:  # not by httpx, so that the size is bounded
+        async for piece in decompress(response.aiter_raw(), coding):
             body += piece
             if len(body) > MAX_BYTES:
                 raise ToolError(
                     f"{url} is too large: more than {MAX_BYTES} bytes. Try a smaller page"
                 )
-    except DecompressionError:
-        raise ToolError(
-            f"{url} has damaged compressed data. Try again, or try another page"
-        ) from None
+    except DecompressionError as error:
+        raise ToolError(f"{url} cannot be read: {error}. Try again, or try another page") from None
     charset = CHARSET.search(options)
     text = body.decode(charset[1] if charset else "utf-8", "replace").removeprefix("\ufeff")
     if text.count("\0", 0, 1000):

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from axe_nb.agents.agent_tables import MODES, variable_problem
-from axe_nb.agents.provider_table import PROTOCOLS
 from axe_nb.messages.model_table import suggest_model, suggest_small
 from axe_nb.recording.modes import MODES as CASSETTE_MODES
 from axe_nb.results import Status
@@ -252,6 +251,10 @@ OPTIONS: tuple[Option, ...] = (
 
 NAME = Option((), "agent", "name of the agent", "NAME", offers="agents")
 ANY_NAME = Option((), "agent", "name of an agent", "NAME", required=False, offers="agents")
+ANY_RUN = Option(
+    (), "run", "variable of a run, or its id in the history (default: the last run)", "R",
+    required=False, offers="runs",
+)  # fmt: skip
 NOTEBOOKS = Option((), "notebooks", "notebooks or folders", "NB", repeated=True)
 CELL_TIMEOUT = Option(
     ("--timeout",), "timeout", "time limit of a cell in seconds, 0 = no limit (default 600)", "S",
@@ -326,11 +329,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         "start", "write a first notebook and agent here, and open JupyterLab; needs no key",
-        {"command": "start"},
-        (
-            Option((), "notebook", "name of the notebook (default: first)", "NAME", required=False),
-            Option(("--no-open",), "no_open", "only write the files"),
-        ),
+        {"command": "start"}, (Option(("--no-open",), "no_open", "only write the files"),),
     ),
     RUN,
     Command("list", "list the agents", {"line": "list", "command": "agents list"}, (AGENTS_DIR,)),
@@ -342,9 +341,9 @@ COMMANDS: tuple[Command, ...] = (
         "init", "write a commented starter file", {"line": "init", "command": "agents init"},
         (Option((), "agent", "name of the new agent", "NAME"), AGENTS_DIR),
     ),
-    Command("edit", "open an agent's TOML in a new cell", {"line": "edit"}, (NAME, AGENTS_DIR)),
     Command(
-        "edit", "open an agent's file in $EDITOR", {"command": "agents edit"}, (NAME, AGENTS_DIR),
+        "edit", "open an agent's TOML in a new cell, or in a terminal in $EDITOR",
+        {"line": "edit", "command": "agents edit"}, (NAME, AGENTS_DIR),
     ),
     Command(
         "tools", "list all tools, or those of an agent", {"line": "tools"}, (ANY_NAME, AGENTS_DIR),
@@ -365,8 +364,6 @@ COMMANDS: tuple[Command, ...] = (
             Option((), "place",
                    "turn 3 of run 0.2 is R@0.2/3; R is a variable (default: the last run and turn)",
                    "R@PLACE", required=False, offers="runs"),
-            Option(("--protocol",), "protocol", "show it as another protocol would send it", "P",
-                   choices=tuple(PROTOCOLS)),
         ),
     ),
     Command(
@@ -388,8 +385,7 @@ COMMANDS: tuple[Command, ...] = (
         "replay", "play a finished run once more in the live tree, in its recorded times",
         {"line": "replay"},
         (
-            Option((), "run", "variable of a run, or its id in the history (default: the last run)",
-                   "R", required=False, offers="runs"),
+            ANY_RUN,
             Option(("--speed",), "speed", "seconds of the run that pass in one (default: 1)", "N",
                    read=seconds),
         ),
@@ -409,11 +405,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         "undo", "put back the files that the tools of a run changed, after showing the difference",
-        {"line": "undo"},
-        (
-            Option((), "run", "variable of a run, or its id in the history (default: the last run)",
-                   "R", required=False, offers="runs"),
-        ),
+        {"line": "undo"}, (ANY_RUN,),
     ),
     Command(
         "cassette", "record the exchanges with models in a file, and replay them",
@@ -475,11 +467,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         "reset", "forget conversations, so that --continue starts a new one", {"line": "reset"},
-        (
-            ANY_NAME,
-            Option(("--agents",), "agents",
-                   "also forget agents defined in cells, so that their files apply again"),
-        ),
+        (ANY_NAME,),
     ),
     Command(
         "doctor", "diagnose configuration problems",
@@ -596,10 +584,6 @@ What is missing in {{{{ text }}}}?""",
 %axe expect depth <= 2; no write_file
 %axe expect review: text ~ /missing/
 %axe expect turns <= 6; tokens < 5000; cost < 0.02""",
-    "%axe history": """\
-%axe history
-%axe history critic
-%axe history --delete 17""",
     "%axe cassette": """\
 %axe cassette lesson.axe
 %axe cassette lesson.axe --mode record
@@ -607,18 +591,7 @@ What is missing in {{{{ text }}}}?""",
     "%axe request": """\
 %axe request
 %axe request review@0.2/3
-%axe request 0/1 --protocol openai""",
-    "%axe diff": """\
-%axe diff first second
-%axe diff first@0.2 second@0.2
-%axe diff first 0""",
-    "%axe replay": """\
-%axe replay
-%axe replay survey --speed 10""",
-    "%axe undo": """\
-%axe undo
-%axe undo review
-%axe undo 17""",
+%axe request 0/1""",
     "axe-nb": """\
 axe-nb start
 axe-nb run greeter "My name is Ada."
@@ -627,18 +600,9 @@ git diff | axe-nb run critic -p "What did I miss?\"""",
 axe-nb run critic "What is missing?"
 git diff | axe-nb run critic -p "What did I miss?"
 axe-nb run -m ollama/llama3.2 -p "Say hello.\"""",
-    "axe-nb check": """\
-axe-nb check lesson.ipynb
-axe-nb check "notebooks/0*.ipynb" --timeout 60""",
-    "axe-nb freeze": """\
-axe-nb freeze lesson.ipynb
-axe-nb freeze notebooks""",
     "axe-nb lesson": """\
 axe-nb lesson lesson.ipynb
 axe-nb lesson lesson.ipynb --to handout
 axe-nb lesson lesson.ipynb --check submissions --csv marks.csv""",
-    "axe-nb start": """\
-axe-nb start
-axe-nb start survey --no-open""",
 }
 """Beginning of a usage line → the examples of its page; blank lines separate those of cells."""

@@ -41,7 +41,7 @@ from axe_nb.providers import wire
 from axe_nb.providers.http import ask_server
 from axe_nb.providers.key_command import fill_in_key
 from axe_nb.providers.prices import Prices, make_price_error
-from axe_nb.providers.protocol import Provider, Server, find_secrets, without_login
+from axe_nb.providers.protocol import Server, find_secrets, without_login
 from axe_nb.providers.reply_errors import masked_line
 from axe_nb.providers.thinking import THINKING
 from axe_nb.recording.history_recorder import find_reason_against, history_path
@@ -71,9 +71,9 @@ class Finding:
         return f"{first}\n{'':<19}→ {self.next_step}" if self.next_step else first
 
 
-def make_failed_finding(what: str, error: AxeError) -> Finding:
+def make_failed_finding(what: str, error: AxeError, state: State = "wrong") -> Finding:
     place = f" ({error.place})" if error.place else ""
-    return Finding("wrong", what, f"{error}{place}", error.hint)
+    return Finding(state, what, f"{error}{place}", error.hint)
 
 
 async def examine(
@@ -170,19 +170,19 @@ def _check_agents(
         findings += [Finding("note", what, warning) for warning in all_warnings(agent)]
         info = config.known.get(agent.model.partition("/")[0])
         has_rows = info is not None and info.has_server  # of its own, for its key and server
-        for problem in problems(agent, find, scripts):
+        for problem in problems(agent, find, config, scripts):
             is_missing = problem.key == ("model",) and not problem.is_mistake
             if is_missing and has_rows:
                 continue
             # a cell may still define a missing script, an option a variable; a missing sub-agent
             # is an error when it is called
             is_note = is_missing or problem.key in (("sub_agents",), ("system_prompt",))
-            finding = make_failed_finding(what, problem.error)
-            findings.append(replace(finding, state="note") if is_note else finding)
+            state: State = "note" if is_note else "wrong"
+            findings.append(make_failed_finding(what, problem.error, state))
     failed = {finding.what for finding in findings if finding.state == "wrong"}
     message = f"{len(names)} found, {len(names) - len(failed)} without problems"
     step = "" if names else creation_step("NAME")
-    state: State = "note" if failed else "right"
+    state = "note" if failed else "right"
     return agents, [Finding(state, "agents", message, step), *findings]
 
 
@@ -305,7 +305,7 @@ class Problem:
 
 
 def problems(
-    agent: Agent, find: Callable[[str], Agent], scripts: tuple[Path, ...] = ()
+    agent: Agent, find: Callable[[str], Agent], config: Config, scripts: tuple[Path, ...] = ()
 ) -> list[Problem]:
     """Returns all problems of this agent without sending anything, mistakes in the TOML first.
 
@@ -322,25 +322,18 @@ def problems(
             found.append(Problem(tuple(key.split(".", 1)), entry, error, is_mistake))
 
     def check_price() -> None:
-        if not Prices(Config.load()).knows(agent.model):
+        if not Prices(config).knows(agent.model):
             raise make_price_error(agent.model, "limits.max_cost cannot be enforced")
-
-    def check_model(run: Callable[[Agent, Provider], None]) -> None:
-        try:
-            made = make_provider(provider, Config.load(), model=name, needs="provider")
-        except ConfigError:  # an unknown server has a row of its own
-            return
-        run(agent, made)
 
     provider, _, name = agent.model.partition("/")
     check("model", "", True, parse_model, agent.model)
     if provider.strip() and name.strip():
-        is_unknown = False
-        with contextlib.suppress(ConfigError):  # of the settings, which has a row of its own
-            is_unknown = provider not in Config.load().known
-        check("model", "", is_unknown, lambda: provider_for(Config.load(), scripts)(provider, name))
-        check(f"params.{THINKING}", "", False, check_model, check_agent_thinking)
-        check("tools", SEARCH, False, check_model, check_search)
+        is_unknown = provider not in config.known
+        check("model", "", is_unknown, provider_for(config, scripts), provider, name)
+        with contextlib.suppress(ConfigError):  # an unknown server has a row of its own
+            made = make_provider(provider, config, model=name, needs="provider")
+            check(f"params.{THINKING}", "", False, check_agent_thinking, agent, made)
+            check("tools", SEARCH, False, check_search, agent, made)
     check("system_prompt", "", False, fill_in, agent)
     bare = replace(agent, vars={}, tools=(), permissions={}, files=(), skill="", workdir="")
     for tool in agent.tools:

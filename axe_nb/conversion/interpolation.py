@@ -12,11 +12,10 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from axe_nb.conversion.own_text import remove_addresses
 from axe_nb.conversion.value_text import NoText, Written, append_value, format_value, write_value
 from axe_nb.errors import ConfigError, words
 from axe_nb.pictures.picture import NoPicture, Picture, find_parts
-from axe_nb.text import nearest, one_line, quote
+from axe_nb.text import nearest, one_line, quote, remove_addresses
 
 LEFT_OUT = re.compile(
     r"^[ \t]*#+[ \t]*(?:NBVAL_\w+.*|(?:BEGIN|END) SOLUTION[ \t]*)(?:\n|\Z)", re.MULTILINE

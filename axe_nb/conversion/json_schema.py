@@ -13,11 +13,10 @@ from typing import Any, TypeAlias
 from urllib.parse import unquote
 
 from axe_nb.conversion.json_types import MAX_MISTAKES, MAX_TOLD
-from axe_nb.conversion.own_text import MAX_SHOWN
 from axe_nb.conversion.patterns import compile_pattern
 from axe_nb.errors import ConfigError
 from axe_nb.messages import dump
-from axe_nb.text import cut_chars, list_some, one_line, quote
+from axe_nb.text import MAX_SHOWN, cut_chars, list_some, one_line, quote
 
 MAX_SCHEMA = 100_000
 """Bytes of a schema as JSON."""

@@ -22,11 +22,10 @@ from operator import attrgetter
 from typing import Annotated, Any, Literal, TypeAlias, Union
 
 from axe_nb.conversion.jsonable import jsonable
-from axe_nb.conversion.own_text import MAX_SHOWN
 from axe_nb.conversion.value_kinds import key_of
 from axe_nb.errors import ConfigError
 from axe_nb.messages import ToolParameter, dump
-from axe_nb.text import cut_chars, plural, quote, suggestion
+from axe_nb.text import MAX_SHOWN, cut_chars, plural, quote, suggestion
 
 LISTS: Mapping[object, Callable[[list[Any]], Any]] = {
     **dict.fromkeys((list, abc.Sequence, abc.Collection, abc.Iterable), list),

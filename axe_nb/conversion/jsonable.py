@@ -13,11 +13,10 @@ from enum import Enum
 from numbers import Integral, Real
 from typing import Any
 
-from axe_nb.conversion.own_text import own_text
 from axe_nb.conversion.value_kinds import key_of
 from axe_nb.errors import ConfigError
 from axe_nb.messages import dump
-from axe_nb.text import clean
+from axe_nb.text import clean, own_text
 
 
 def jsonable(value: object) -> Any:

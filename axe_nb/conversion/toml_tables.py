@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from axe_nb.conversion.own_text import MAX_SHOWN
 from axe_nb.errors import ConfigError
-from axe_nb.text import list_choices, one_line, quote, suggestion
+from axe_nb.text import MAX_SHOWN, list_choices, one_line, quote, suggestion
 
 if TYPE_CHECKING:
     from tomlkit.items import AbstractTable
@@ -35,26 +34,11 @@ _TOKEN = re.compile(
 )
 """Tokens that can contain a line end or that affect where a statement ends."""
 
-_ESCAPES = "in double quotes a backslash starts an escape; use single quotes"
-
-_STEPS = {
-    "Invalid value": 'strings need quotes, as in model = "provider/model"',
-    "Illegal character '\\n'": 'a multi-line string needs triple quotes: """…"""',
-    "Unescaped '\\'": _ESCAPES,
-    "Invalid hex value": _ESCAPES,
-    "Expected '=' after a key": 'a line is key = value, as in model = "provider/model"',
-}
-"""Start of a message of `tomllib` → the next step."""
-
-
-def toml_hint(text: str, error: Exception) -> str:
-    """Returns the next step after an error of `tomllib`; empty if its message is enough."""
-    message = str(error)
-    place = re.search(r"at line (\d+)", message)
-    line = text.split("\n")[int(place[1]) - 1] if place else ""
-    if re.search(r"=\s*(True|False)\b", line):
-        return "write true and false in lower case"
-    return next((step for start, step in _STEPS.items() if message.startswith(start)), "")
+TOML_HINT = (
+    'a line is key = value: strings in quotes, of several lines in """, backslashes in single '
+    "quotes; true and false in lower case"
+)
+"""The next step after an error of `tomllib`."""
 
 
 def line_of(text: str, path: tuple[str, ...], entry: str = "", number: int = 0) -> int | None:
@@ -204,20 +188,15 @@ class Source:
         return ", ".join(filter(None, at))
 
 
-def advise_key(key: str, cls: type, root: type | None = None) -> str:
+def advise_key(key: str, cls: type, root: type) -> str:
     """Returns the next step for a key that the table of `cls` does not have.
 
-    `root` is the class of the whole file, where the key may have its place. A dataclass may give
-    the step for some keys itself, in `advice`: key → the next step.
+    `root` is the class of the whole file, where the key may have its place.
     """
-    if step := str(getattr(cls, "advice", {}).get(key, "")):
-        return step
     known = [field.name for field in toml_fields(cls)]
-    holding = [name for name in known if key in name.split("_")]  # system_prompt for prompt
-    near = suggestion(key, known) or (holding and suggestion(holding[0], holding[:1]))
-    if near:
+    if near := suggestion(key, known):
         return near
-    found = _find_home(key, root or cls)
+    found = _find_home(key, root)
     if found is None:
         return f"known keys: {', '.join(known)}"
     return f"put it under [{'.'.join(found)}]" if found else "put it above the first [table]"
@@ -238,74 +217,48 @@ def _find_home(key: str, cls: type, at: tuple[str, ...] = ()) -> tuple[str, ...]
     return None
 
 
-def build_nested(value: Any, at: tuple[str, ...] = ()) -> None:
-    """Replaces dicts in the fields of a frozen dataclass that are nested tables.
+def build(cls: type[T], table: Any, source: Source, at: tuple[str, ...] = (), **others: Any) -> T:
+    """Returns the dataclass of a table, `at` its key; `others` are fields that no table has.
 
-    Raises ConfigError if a dict has an unknown key.
+    Raises ConfigError for a key that the dataclass does not have, WrongValue for a value that is no
+    table or that the dataclass rejects.
     """
-    for field in toml_fields(type(value)):
-        nested, own = nested_table(field), getattr(value, field.name)
-        if nested and isinstance(own, Mapping):
-            table = {str(key): one for key, one in own.items()}
-            made = build(nested, table, Source(""), (*at, field.name))
-            object.__setattr__(value, field.name, made)
-
-
-def build(
-    cls: type[T],
-    table: Mapping[str, Any],
-    source: Source,
-    at: tuple[str, ...],
-    root: type | None = None,
-) -> T:
-    """Returns the dataclass of a table; like `read`, but also checks the values."""
-    values = read(cls, table, source, at, root)
+    check_keys(cls, table, source, at, cls)
     try:
-        return cls(**values)
+        return cls(**table, **others)
     except WrongValue as error:
         raise WrongValue((*at, *error.key), error.problem, hint=error.hint) from None
 
 
-def read(
-    cls: type,
-    table: Mapping[str, Any],
-    source: Source,
-    at: tuple[str, ...] = (),
-    root: type | None = None,
-) -> dict[str, Any]:
-    """Returns the table's values by field, with nested tables built; types are not checked.
-
-    `at` is the key of the table, `root` the dataclass of the whole file (None = `cls`). Raises
-    ConfigError for a key that the dataclass does not have, WrongValue for no table.
-    """
-    if not isinstance(table, dict):
+def check_keys(cls: type, table: Any, source: Source, at: tuple[str, ...], root: type) -> None:
+    """Raises ConfigError for a key that no field has; `root` is the class of the whole file."""
+    if not isinstance(table, Mapping):
         raise WrongValue(at, "must be a table", hint=f"write its keys under a line [{at[-1]}]")
-    keys = {field.name: field for field in toml_fields(cls)}
-    values: dict[str, Any] = {}
+    fields = {field.name: field for field in toml_fields(cls)}
     for key, value in table.items():
-        if key not in keys:
-            line, dotted = source.line((*at, key)), quote(".".join((*at, key)))
+        if key not in fields:
+            line, dotted = source.line((*at, key)), quote(".".join((*at, str(key))))
             unknown = f"unknown key {dotted}" + (f" (line {line})" if line else "")
-            error = ConfigError(unknown, hint=advise_key(key, cls, root))
+            error = ConfigError(unknown, hint=advise_key(str(key), cls, root))
             error.place = f"in {source.file}" if source.file else ""
             raise error
-        nested = nested_table(keys[key])
-        if nested:
-            value = build(nested, value, source, (*at, key), root or cls)
-        values[key] = value
-    return values
+        if nested := nested_table(fields[key]):
+            check_keys(nested, value, source, (*at, key), root)
 
 
 def check_types(value: Any) -> None:
-    """Rejects a dataclass with a value that does not match its annotation.
+    """Rejects a dataclass with a value that does not match its annotation; makes nested tables.
 
-    For the `__post_init__` of the dataclass: nested tables were checked when they were made.
+    For the `__post_init__` of the dataclass.
     """
     for field in toml_fields(type(value)):
         own = getattr(value, field.name)
         if own is field.default:
             continue
         if nested := nested_table(field):
+            if isinstance(own, Mapping):
+                own = build(nested, own, Source(""), (field.name,))
+                object.__setattr__(value, field.name, own)
             called, is_right = f"a dict or an axe_nb.{nested.__name__}", isinstance(own, nested)
         else:
             called, fits = _KINDS[str(field.type)]

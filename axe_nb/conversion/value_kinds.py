@@ -16,9 +16,8 @@ from enum import Enum
 from types import NoneType, SimpleNamespace
 from typing import Any, NamedTuple, TypeAlias
 
-from axe_nb.conversion.own_text import describe, own_text, remove_addresses, type_name
 from axe_nb.pictures.picture import METHODS, find_figure, find_format
-from axe_nb.text import plural
+from axe_nb.text import describe, own_text, plural, remove_addresses, type_name
 
 MOST_BITS = 13_000
 """Maximum bits of an integer that is written; Python refuses one of 4,300 digits."""

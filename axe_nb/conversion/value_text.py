@@ -14,7 +14,6 @@ from itertools import chain, islice
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from axe_nb.conversion.own_text import describe, type_name
 from axe_nb.conversion.value_kinds import (
     Entries,
     Items,
@@ -23,7 +22,7 @@ from axe_nb.conversion.value_kinds import (
     find_picture,
     open_value,
 )
-from axe_nb.text import count_bytes, cut_chars, one_line, plural
+from axe_nb.text import count_bytes, cut_chars, describe, one_line, plural, type_name
 
 LONGEST_DATA = 100_000
 """Maximum size of a value in a prompt, in bytes of UTF-8; text has a limit of its own."""

@@ -23,11 +23,10 @@ from axe_nb.agents.agent_tables import (
     names_of_servers,
 )
 from axe_nb.agents.prompt import server_of
-from axe_nb.conversion.own_text import shown_value
 from axe_nb.errors import AxeError
 from axe_nb.messages import ToolParameter, ToolResult
 from axe_nb.results import RunResult, Status
-from axe_nb.text import list_some, one_line
+from axe_nb.text import list_some, one_line, shown_value
 from axe_nb.tools.tool import (
     Job,
     Limits,

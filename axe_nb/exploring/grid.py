@@ -1,49 +1,235 @@
-"""The grid returned to users: its runs as a table, a data frame, a figure or a file."""
+"""The grid returned to users: its runs by variant and input, its page, figure, frame and file.
+
+The page is the same for the same runs, so it holds no seconds; `to_frame` and `summary` do.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from html import escape
+from io import BytesIO
+from itertools import compress
+from math import nan
+from operator import index
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from axe_nb.agents.agent import Agent
 from axe_nb.agents.data_files import read_data, write_data
 from axe_nb.agents.files import expand_home
 from axe_nb.cell_display.front_end import find_variable
 from axe_nb.conversion.jsonable import jsonable, make_frame
-from axe_nb.conversion.records import to_json
+from axe_nb.conversion.records import from_json, to_json
 from axe_nb.errors import ConfigError
-from axe_nb.exploring.grid_page import NAME, draw, format_grid, show_grid
-from axe_nb.exploring.grid_squares import GridRun, Squares
-from axe_nb.exploring.grid_variants import Variant, name_agent
+from axe_nb.exploring.grid_squares import (
+    MAX_NAMED,
+    Comparison,
+    GridRun,
+    Square,
+    Summary,
+    compare_columns,
+    find_change_interval,
+    find_sign_chance,
+    summarize,
+)
 from axe_nb.paths import open_real_file
-from axe_nb.results import RunResult
-from axe_nb.secrets import find_filter
+from axe_nb.results import NO_AGENT
+from axe_nb.secrets import find_filter, redact
+from axe_nb.text import (
+    align_columns,
+    clean,
+    format_dollars,
+    list_some,
+    one_line,
+    plural,
+    quote,
+    shown_value,
+    suggestion,
+)
+from axe_nb.views.appearance import (
+    COLOURS,
+    GAP,
+    LINE_HEIGHT,
+    MUTED,
+    PALE,
+    TEXT_MARGIN,
+    TRACK,
+)
+from axe_nb.views.html import LEVEL, PLAIN, twin
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+Row: TypeAlias = Mapping[str, Any]
+"""Name in `{{ }}` → value."""
+
+MAX_RUNS = 1_000_000
+"""Maximum number of runs of a grid, so that an endless iterator is an error."""
+
+NAME = "g"
+"""Name for a grid in pointers, if its variable is not known."""
 
 COLUMNS = (
     "agent", "model", "params", "repeat", "status", "text", "passed", "score", "reason", "tokens",
     "cost", "seconds",
 )  # fmt: skip
 
-VERDICT = ("passed", "score", "reason", "problem")
-"""Fields of a run that are written to its line in a file unchanged."""
+HEADS = (
+    "", "variant", "passed", "95% interval", "incomplete", "unjudged", "verdicts disagree",
+    "score", "tokens", "cost",
+)  # fmt: skip
+
+LABEL, SHARE = 1, 2
+"""Columns of the name of a variant, and of its share."""
+
+MAX_PAGE = 300_000
+"""Bytes of HTML of an open page: one half for the trees of runs, whose further ones are shown as
+expressions, the other for their names and answers, further inputs being shown closed."""
+
+MAX_INPUTS = 200
+
+SQUARE = "2.4em"
 
 
-class Grid(Squares):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """One combination of agent, model, parameters and prompt."""
+
+    label: str
+    """Name made of its differences from the other variants; a single variant has its agent's
+    name."""
+    agent: str | Agent | None = field(repr=False)
+    model: str | None = None
+    params: Mapping[str, Any] | None = None
+    """Model parameters; None = those of the agent."""
+    prompt: str = field(repr=False)
+
+
+def name_agent(agent: str | Agent | None) -> str:
+    return (agent.name if isinstance(agent, Agent) else agent) or NO_AGENT
+
+
+class Grid:
     """The runs of a grid: a square for each variant and input, empty if the grid stopped before it.
 
     `grid[input, variant]` takes numbers from 0 or labels, which `inputs` and `variants` list.
     """
+
+    def __init__(self, rows: Sequence[Row], variants: Sequence[Variant], repeats: int = 1) -> None:
+        """Creates a grid without runs."""
+        planned = len(rows) * len(variants) * repeats
+        if planned > MAX_RUNS:
+            raise ConfigError(f"a grid has at most {MAX_RUNS:,} runs, not {planned:,}")
+        self.planned = planned
+        """Number of runs of the whole grid."""
+        self.rows = tuple(rows)
+        """The inputs: name in the template → value."""
+        self.inputs = label_inputs(self.rows)
+        """Labels of the inputs."""
+        self.choices = tuple(variants)
+        """The variants, as requested."""
+        self.variants = tuple(variant.label for variant in self.choices)
+        """Labels of the variants."""
+        self.repeats = repeats
+        """Runs of each square."""
+        self.note = ""
+        """Facts that a reader has to know, such as why it ended early; empty = there are none."""
+        self._runs: dict[tuple[int, int, int], GridRun] = {}
+
+    def add(self, input: int, variant: int, run: GridRun) -> None:
+        """Puts a run into its square."""
+        self._runs[input, variant, run.repeat] = run
+
+    @property
+    def runs(self) -> tuple[GridRun, ...]:
+        """The runs so far, by input, then variant, then repeat."""
+        return tuple(run for _, run in self.list_places())
+
+    @property
+    def failures(self) -> tuple[GridRun, ...]:
+        """The runs that did not pass; `reason` says why."""
+        return tuple(run for run in self.runs if not run.passed)
+
+    @property
+    def has_grades(self) -> bool:
+        """True if scores add to the information on which runs passed."""
+        return any(run.score is not None and run.score != run.passed for run in self.runs)
+
+    @property
+    def summary(self) -> tuple[Summary, ...]:
+        """The figures of each variant."""
+        return tuple(
+            summarize(label, self.column(number)) for number, label in enumerate(self.variants)
+        )
+
+    def __getitem__(self, place: tuple[int | str, int | str]) -> Square:
+        if not isinstance(place, tuple) or len(place) != 2:
+            problem = "a square is selected with grid[input, variant]"
+            raise ConfigError(problem, hint="for example grid[0, 1]")
+        input = _find(place[0], self.inputs, "input")
+        variant = _find(place[1], self.variants, "variant")
+        keys = ((input, variant, repeat) for repeat in range(1, self.repeats + 1))
+        runs = tuple(self._runs[key] for key in keys if key in self._runs)
+        return Square(self.inputs[input], self.variants[variant], runs)
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def __repr__(self) -> str:
+        size = f"{plural(len(self.rows), 'input')} × {plural(len(self.choices), 'variant')}"
+        ended = f", {self.note}" if self.note else ""
+        return f"<grid of {size}: {len(self)} of {plural(self.planned, 'run')}{ended}>"
 
     def __str__(self) -> str:
         return format_grid(self)
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
         return show_grid(self, find_variable(self) or NAME), {}
+
+    def diff(self, first: int | str, second: int | str) -> Comparison:
+        """Compares two variants on the inputs that both have runs of.
+
+        Args:
+            first: number or label of the variant to compare with.
+            second: number or label of the other one.
+        """
+        pairs = list(zip(self.column(first), self.column(second), strict=True))
+        changes, scores = dict[str, float](), list[float]()
+        for one, other in pairs:
+            if one.share is not None and other.share is not None:
+                changes[one.input] = other.share - one.share
+            if one.score is not None and other.score is not None:
+                scores.append(other.score - one.score)
+        better = tuple(name for name, change in changes.items() if change > 0)
+        worse = tuple(name for name, change in changes.items() if change < 0)
+        return Comparison(
+            first=pairs[0][0].variant,
+            second=pairs[0][1].variant,
+            better=better,
+            worse=worse,
+            same=len(changes) - len(better) - len(worse),
+            chance=find_sign_chance(len(better), len(worse)),
+            difference=fmean(changes.values()) if changes else None,
+            interval=find_change_interval(list(changes.values())),
+            score=fmean(scores) if scores else None,
+        )
+
+    def column(self, variant: int | str) -> list[Square]:
+        """Returns the squares of a variant, one per input.
+
+        Args:
+            variant: its number or label.
+        """
+        return [self[number, variant] for number in range(len(self.rows))]
+
+    def list_places(self) -> Iterator[tuple[tuple[int, int, int], GridRun]]:
+        """Yields (input, variant, repeat) with its run, in the order of `runs`."""
+        yield from sorted(self._runs.items(), key=lambda item: item[0])
 
     def to_frame(self) -> Any:
         """Returns the runs as a pandas DataFrame: columns of the inputs, then of the runs.
@@ -78,7 +264,7 @@ class Grid(Squares):
         Raises:
             ConfigError: matplotlib is not installed.
         """
-        return draw(self)
+        return _draw(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the grid, without secrets, to a file for `axe_nb.load` (D-60, D-61).
@@ -88,29 +274,14 @@ class Grid(Squares):
         Raises:
             ConfigError: the file cannot be written.
         """
-
-        def form(grid: Grid) -> str:
-            clean = find_filter()
-            variants = [
-                {
-                    "label": one.label, "agent": name_agent(one.agent), "model": one.model,
-                    "params": jsonable(one.params), "prompt": one.prompt,
-                }
-                for one in grid.choices
-            ]  # fmt: skip
-            plan = {
-                "inputs": jsonable(grid.rows), "variants": variants, "repeats": grid.repeats,
-                "note": grid.note,
-            }  # fmt: skip
-            lines = [clean.json(plan)]
-            for place, run in grid.list_places():
-                verdict = clean.json({name: getattr(run, name) for name in VERDICT})
-                judgement = run.judgement and to_json(run.judgement, clean)
-                result = to_json(run.result, clean)
-                lines.append({"at": place, **verdict, "result": result, "judgement": judgement})
-            return "\n".join(json.dumps(line, ensure_ascii=True) for line in lines)
-
-        write_data(Path(path), "grid", self, form)
+        clean = find_filter()
+        variants = [asdict(replace(one, agent=name_agent(one.agent))) for one in self.choices]
+        plan = jsonable({
+            "inputs": self.rows, "variants": variants, "repeats": self.repeats, "note": self.note,
+        })  # fmt: skip
+        lines = [clean.json(plan)]
+        lines += [{"at": place, **to_json(run, clean)} for place, run in self.list_places()]
+        write_data(Path(path), "grid", lines, lambda lines: "\n".join(map(json.dumps, lines)))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Grid:
@@ -126,34 +297,19 @@ def _read(lines: list[str]) -> Grid:
     number = 2
     try:
         plan = json.loads(lines[0])
-        variants = [
-            Variant(
-                label=str(one["label"]), agent=one["agent"] or None, model=one["model"],
-                params=one["params"], prompt=str(one["prompt"]),
-            )
-            for one in plan["variants"]
-        ]  # fmt: skip
+        variants = [Variant(**one) for one in plan["variants"]]
         rows = [dict(row) for row in plan["inputs"]]
         grid = Grid(rows, variants, max(1, int(plan["repeats"])))
         grid.note = str(plan["note"])
-        for line in lines[1:]:
+        for line in filter(str.strip, lines[1:]):
             number += 1
-            if not line.strip():
-                continue
-            read = json.loads(line)
-            input, variant, repeat = (int(number) for number in read["at"])
-            if not 1 <= repeat <= grid.repeats or min(input, variant) < 0:
+            data = json.loads(line)
+            input, variant, _ = data["at"]
+            run = from_json(GridRun, data)
+            if not 1 <= run.repeat <= grid.repeats or min(input, variant) < 0:
                 raise ValueError
-            judged, score, passed = read["judgement"], read["score"], read["passed"]
-            run = GridRun(
-                input=grid.inputs[input], variant=grid.variants[variant], repeat=repeat,
-                passed=None if passed is None else bool(passed),
-                score=None if score is None else float(score),
-                reason=str(read["reason"]), problem=str(read["problem"]),
-                result=RunResult.from_dict(read["result"]),
-                judgement=None if judged is None else RunResult.from_dict(judged),
-            )  # fmt: skip
-            grid.add(input, variant, run)
+            labels = {"input": grid.inputs[input], "variant": grid.variants[variant]}
+            grid.add(input, variant, replace(run, **labels))
     except ConfigError as error:
         raise ConfigError(f"line {number}: {error.message}") from None
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError):
@@ -168,3 +324,324 @@ def is_grid(path: str | os.PathLike[str]) -> bool:
         with os.fdopen(open_real_file(real), "rb") as file:
             return file.read(len(start)) == start
     return False
+
+
+def label_inputs(rows: Sequence[Row]) -> tuple[str, ...]:
+    """Returns a unique short label for each input: its first column that tells them apart.
+
+    Rows that no column tells apart are numbered.
+    """
+    for column in rows[0]:
+        try:
+            labels = tuple(one_line(str(row.get(column, "")), 40) for row in rows)
+        except Exception:  # of the user's own class
+            continue
+        if len(set(labels)) == len(labels) and all(labels):
+            return labels
+    return tuple(map(str, range(len(rows))))
+
+
+def _find(given: int | str, labels: Sequence[str], what: str) -> int:
+    """Returns the number of an input or variant."""
+    if hasattr(given, "__index__") and -len(labels) <= index(given) < len(labels):
+        return index(given) % len(labels)
+    if isinstance(given, str):
+        if given in labels:
+            return labels.index(given)
+        known = f"its {what}s are {list_some(labels, MAX_NAMED)}"
+        hint = suggestion(given, labels) or known
+        raise ConfigError(f"unknown {what} {quote(given)}", hint=hint)
+    raise ConfigError(f"no {what} {shown_value(given)}; there are {len(labels)}, numbered from 0")
+
+
+def show_grid(grid: Grid, name: str = NAME, *, note: str = "") -> dict[str, str]:
+    """Returns the bundle of a grid, which the expression `name` gives.
+
+    `note` is said of a grid that still runs, whose squares do not open yet.
+    """
+    inner = "".join(_Page(grid, name, note).list_parts())
+    html = f"<div class='{PLAIN}' style='line-height:{LINE_HEIGHT}'>{inner}</div>"
+    return {"text/html": html, "text/plain": format_grid(grid, note)}
+
+
+def list_parts(grid: Grid, note: str) -> list[str]:
+    return _Page(grid, "", note).list_parts()
+
+
+def format_grid(grid: Grid, note: str = "") -> str:
+    numbers, is_graded = list(map(str, range(len(grid.variants)))), grid.has_grades
+    squares: list[tuple[str, ...]] = [("", *numbers)]
+    for row, label in enumerate(grid.inputs[:MAX_INPUTS]):
+        cells = [
+            _describe_square(grid[row, column], is_graded)[0] for column in range(len(numbers))
+        ]
+        squares.append((label, *cells))
+    heads = [note] if note else [*write_verdicts(grid), _describe(grid), *_list_problems(grid)]
+    tables = [*align_columns(_tabulate(grid)), "", *align_columns(squares)]
+    return clean(redact("\n".join([*heads, *tables, *_list_hidden(grid)])))
+
+
+def write_verdicts(grid: Grid) -> list[str]:
+    """Returns a sentence on what passed, and one on scores between 0 and 1.
+
+    None for a single variant, nor as long as no input has runs of all variants.
+    """
+    columns = [grid.column(number) for number in range(len(grid.variants))]
+    shares = _find_common(columns, lambda square: square.share)
+    if len(columns) < 2 or not shares[0]:
+        return []
+    passed = compare_columns(grid.variants, shares, "passed equally often")
+    scores = _find_common(columns, lambda square: square.score)
+    if not grid.has_grades or not scores[0]:
+        return [passed]
+    scored = f"score: {compare_columns(grid.variants, scores, 'scored the same')}"
+    have_all_passed = all(share == 1 for column in shares for share in column)
+    return [scored] if have_all_passed else [f"passed: {passed}", scored]
+
+
+def _find_common(
+    columns: Sequence[Sequence[Square]], measure: Callable[[Square], float | None]
+) -> Sequence[Sequence[float]]:
+    values = [[measure(square) for square in column] for column in columns]
+    rows = [row for row in zip(*values, strict=True) if None not in row]
+    return [[row[number] or 0.0 for row in rows] for number in range(len(columns))]
+
+
+def _tabulate(grid: Grid) -> list[tuple[str, ...]]:
+    """The figures of the variants below their heads, without columns that are empty.
+
+    Scores are among them only if they add to the runs that passed.
+    """
+    rows = []
+    for number, one in enumerate(grid.summary):
+        low, high = one.interval
+        rows.append((
+            str(number),
+            one.variant,
+            f"{one.passed} of {one.judged}" if one.judged else "",
+            f"{low:.0%} to {high:.0%}" if one.judged else "",
+            f"{one.failed:,}" if one.failed else "",
+            f"{one.unjudged:,}" if one.unjudged else "",
+            "" if one.disagree is None else f"{one.disagree:.0%}",
+            "" if one.score is None or not grid.has_grades else f"{one.score:.3g}",
+            f"{one.tokens:,}" if one.runs else "",
+            "" if one.cost is None or not one.runs else format_dollars(one.cost),
+        ))  # fmt: skip
+    used = [any(column) for column in zip(*rows, strict=True)]
+    return [tuple(compress(row, used)) for row in (HEADS, *rows)]
+
+
+def _describe(grid: Grid) -> str:
+    size = f"{plural(len(grid.inputs), 'input')} × {plural(len(grid.variants), 'variant')}"
+    times = f" × {grid.repeats} repeats" if grid.repeats > 1 else ""
+    done = "" if len(grid) == grid.planned else f", {len(grid):,} of {grid.planned:,} runs"
+    judged = sum(summary.judge_tokens for summary in grid.summary)
+    judge = f", the judge took {judged:,} tokens" if judged else ""
+    return f"{size}{times}{done}{judge}{f', {grid.note}' if grid.note else ''}"
+
+
+def _list_problems(grid: Grid) -> Iterator[str]:
+    """Lines about runs that could not be judged, which no other figure shows."""
+    for who in ("score", "the judge"):
+        found = [run for run in grid.runs if run.problem.startswith(who)]
+        if found:
+            first = f"{found[0].input} × {found[0].variant}: {found[0].problem}"
+            runs = plural(len(found), "run")
+            yield one_line(f"{who} failed on {runs}; the first: {first}", 300)
+
+
+def _list_hidden(grid: Grid) -> Iterator[str]:
+    """Lines about what the table omits: runs that did not complete, inputs that are not shown."""
+    failed = [run for run in grid.failures if not run.result.ok]
+    if failed:
+        first = f"{failed[0].input} × {failed[0].variant}: {failed[0].reason}"
+        yield one_line(f"{plural(len(failed), 'run')} did not complete; the first: {first}", 300)
+    if (more := len(grid.inputs) - MAX_INPUTS) > 0:
+        yield f"… {plural(more, 'more input')}"
+
+
+def _describe_square(square: Square, is_graded: bool) -> tuple[str, str]:
+    """The sign of a square and its colour; its score, if that adds to the sign."""
+    if not square:
+        return "–", COLOURS["off"]
+    if square.passed == len(square) and is_graded and square.score is not None:
+        return f"{square.score:.2g}", "inherit"
+    if 0 < square.passed < len(square):
+        return f"{square.passed}/{square.judged}", COLOURS["limit"]
+    look = square[0].look
+    return look.sign, look.colour
+
+
+class _Page:
+    def __init__(self, grid: Grid, name: str, note: str) -> None:
+        self._grid, self._name, self._note = grid, name, note
+        self._is_graded = grid.has_grades
+        self._room = MAX_PAGE
+        self._is_cut = False
+        """True if some inputs do not open, as the page would be too large."""
+
+    def list_parts(self) -> list[str]:
+        """HTML of the head, the figures, each input and the rest; the number of parts is fixed."""
+        grid = self._grid
+        head = f"<div>{_safe(self._note)}</div>"
+        if not self._note:
+            head = "".join(f"<div><b>{_safe(line)}</b></div>" for line in write_verdicts(grid))
+            head += f"<div style='opacity:{MUTED}'>{_safe(_describe(grid))}</div>"
+            head += "".join(f"<div>{_safe(line)}</div>" for line in _list_problems(grid))
+        # the numbers of the variants above their squares; hovering over one shows its name
+        numbers = "".join(
+            f"<span title='{escape(clean(redact(name)))}' style='flex:0 0 {SQUARE}'>{number}</span>"
+            for number, name in enumerate(grid.variants)
+        )
+        style = f"display:flex;opacity:{MUTED};margin-left:{TEXT_MARGIN}"
+        numbers = f"<div style='{style}'>{numbers}<span>input</span></div>"
+        inputs = [
+            f"{'' if row % 20 else numbers}{self._format_input(row)}"
+            for row in range(min(len(grid.inputs), MAX_INPUTS))
+        ]
+        rest = [_safe(line) for line in _list_hidden(grid)]
+        if self._is_cut:
+            rest.insert(0, f"get these squares with <code>{self._name}[input, variant]</code>")
+        rest = [f"<div>{line}</div>" for line in rest]
+        return [head, _format_figures(grid), *inputs, "".join(rest)]
+
+    def _format_input(self, row: int) -> str:
+        """The squares of an input; open, the answer of each run."""
+        grid = self._grid
+        squares = [grid[row, column] for column in range(len(grid.variants))]
+        drawn = (_describe_square(square, self._is_graded) for square in squares)
+        cells = "".join(
+            f"<span style='flex:0 0 {SQUARE};color:{colour}'>{sign}</span>"
+            for sign, colour in drawn
+        )
+        label = _safe(grid.inputs[row])
+        if self._note or self._room <= 0:
+            self._is_cut = not self._note
+            return f"<div style='display:flex;margin-left:{TEXT_MARGIN}'>{cells}{label}</div>"
+        answers = "".join(
+            self._format_run(f"{self._name}[{row}, {column}][{at}]", run)
+            for column, square in enumerate(squares)
+            for at, run in enumerate(square)
+        )
+        return (
+            f"<details><summary><div style='display:inline-flex;width:96%'>{cells}"
+            f"<bdi style='overflow:hidden;text-overflow:ellipsis;white-space:nowrap'>"
+            f"{label}</bdi></div></summary>"
+            f"<blockquote style='{LEVEL}'>{answers}</blockquote></details>"
+        )
+
+    def _format_run(self, name: str, run: GridRun) -> str:
+        look = run.look
+        repeat = f" #{run.repeat}" if self._grid.repeats > 1 else ""
+        score = "" if run.score in (None, 0, 1) else f"{run.score:.3g}"
+        said = filter(None, [score, one_line(run.result.text, 80), one_line(run.reason, 80)])
+        head = (
+            f"<span style=color:{look.colour}>{look.sign}</span> "
+            f"<b>{_safe(run.variant)}{repeat}</b> "
+            f"<span style=opacity:{MUTED}>{_safe(' · '.join(said))}</span>"
+        )
+        self._room -= len(head)
+        if self._room > MAX_PAGE / 2:
+            tree = twin(run.result, name=f"{name}.result")["text/html"]
+            if len(tree) <= self._room - MAX_PAGE / 2:
+                self._room -= len(tree)
+                return f"<details><summary>{head}</summary>{tree}</details>"
+        return f"<div>{head} <code>{name}.result</code></div>"
+
+
+def _format_figures(grid: Grid) -> str:
+    """The table of the variants: names, which may wrap, and bars on the left, figures right."""
+
+    def align(at: int) -> str:
+        if at == LABEL:
+            return "text-align:left;overflow-wrap:anywhere;min-width:9em"
+        return f"text-align:{'left' if at <= SHARE else 'right'};white-space:nowrap"
+
+    heads, *rows = _tabulate(grid)
+    head = "".join(f"<th style='{align(at)}'>{text}</th>" for at, text in enumerate(heads))
+    body = ""
+    for row, summary in zip(rows, grid.summary, strict=True):
+        cells = [_safe(text) for text in row]
+        cells[LABEL] = f"<b>{cells[LABEL]}</b>"
+        if summary.judged:  # a bar: solid up to the lower end of its interval, pale to the upper
+            low, high = (round(100 * end) for end in summary.interval)
+            share, good = round(100 * (summary.share or 0)), COLOURS["good"]
+            stops = (
+                f"{good} {low}%,{PALE} 0 {share - 1}%,{good} 0 {share + 1}%,{PALE} 0 {high}%,"
+                f"{TRACK} 0"
+            )
+            cells[SHARE] = (
+                "<span style='display:inline-block;width:6em;height:.6em;"
+                f"margin-right:{GAP};background:linear-gradient(90deg,{stops})'></span>"
+                f"{cells[SHARE]}"
+            )
+        shown = (f"<td style='{align(at)}'>{cell}</td>" for at, cell in enumerate(cells))
+        body += f"<tr>{''.join(shown)}</tr>"
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _safe(text: str) -> str:
+    return escape(clean(redact(text)), quote=False)
+
+
+def _draw(grid: Grid) -> Figure:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ConfigError("plot needs matplotlib", hint="pip install matplotlib") from None
+
+    class Drawing(Figure):
+        def _repr_png_(self) -> bytes:
+            file = BytesIO()
+            self.savefig(file, format="png", dpi=90)
+            return file.getvalue()
+
+    shown = min(len(grid.inputs), 60)
+    figure = Drawing(figsize=(11, max(3.5, 1.5 + 0.32 * shown)), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    # the scores, if all runs passed and have grades
+    is_scored = grid.has_grades and not grid.failures
+    _draw_costs(left, grid, is_scored=is_scored)
+    columns = [grid.column(number) for number in range(len(grid.variants))]
+    values = [
+        [nan if (value := one.score if is_scored else one.share) is None else value for one in row]
+        for row in zip(*columns, strict=True)
+    ]
+    ends = {} if is_scored else {"vmin": 0, "vmax": 1}
+    image = right.imshow(values, cmap="viridis", aspect="auto", **ends)
+    plain: Any = {"parse_math": False}  # a dollar is a dollar
+    names = [clean(name) for name in grid.variants]
+    right.set_xticks(range(len(names)), names, rotation=30, ha="right", **plain)
+    if len(grid.inputs) == shown:
+        right.set_yticks(range(shown), [clean(name) for name in grid.inputs], **plain)
+    label, form = ("mean score", None) if is_scored else ("share passed", "{x:.0%}")
+    figure.colorbar(image, ax=right, label=label, format=form)
+    return figure
+
+
+def _draw_costs(axes: Any, grid: Grid, *, is_scored: bool) -> None:
+    """Draws the quality with its interval against the cost of a run, from 0 on."""
+    summaries = [summary for summary in grid.summary if summary.runs]
+    has_costs = all(summary.cost is not None for summary in summaries)
+    bars = []
+    for one in summaries:
+        spent = ((one.cost or 0.0) if has_costs else one.tokens) / one.runs
+        quality, around = one.score or 0.0, None
+        if not is_scored:
+            quality = one.share or 0.0
+            ends = (quality - one.interval.low, one.interval.high - quality)
+            around = [[max(0.0, end)] for end in ends]
+        bars.append(axes.errorbar(spent, quality, yerr=around, fmt="o", capsize=3))
+    axes.set_xlabel("US dollars per run" if has_costs else "tokens per run")
+    axes.set_ylabel("mean score" if is_scored else "share passed, with 95% interval")
+    axes.set_xlim(left=0)  # so that a small difference looks small
+    if not is_scored:
+        axes.set_ylim(-0.05, 1.05)
+        axes.yaxis.set_major_formatter("{x:.0%}")
+    if summaries:
+        legend = axes.legend(
+            bars, [one.variant for one in summaries], fontsize="small",
+            loc="upper center", bbox_to_anchor=(0.5, -0.12),
+        )  # fmt: skip
+        for text in legend.get_texts():
+            text.set_parse_math(False)

@@ -1,24 +1,20 @@
-"""The runs of a grid by place, variants × inputs × repeats, and the figures of variants.
+"""The runs of a square, the figures of a variant, and how certain these are. Pure.
 
-Also how certain these are: intervals, the sign test, which variant is better. Pure.
+Intervals, the sign test, which variant is better.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from operator import index
 from statistics import fmean
 from typing import NamedTuple
 
-from axe_nb.conversion.own_text import shown_value
-from axe_nb.errors import ConfigError
-from axe_nb.exploring.grid_variants import MAX_RUNS, Row, Variant, label_inputs
 from axe_nb.messages import add_costs
 from axe_nb.results import RunResult
 from axe_nb.secrets import redact
-from axe_nb.text import clean, list_some, one_line, plural, quote, suggestion
+from axe_nb.text import clean, list_some, one_line, plural
 from axe_nb.views.appearance import LOOKS, Look
 
 Z = 1.959964
@@ -61,16 +57,6 @@ def find_share_interval(passed: float, count: int) -> Interval:
     )
 
 
-def find_inputs_interval(counts: Collection[tuple[int, int]]) -> Interval:
-    """Returns the interval of a share over inputs, from (passed, runs) of each.
-
-    Repeats of an input add no weight; of a single input, it is the interval of its repeats.
-    """
-    if len(counts) == 1:
-        return find_share_interval(*next(iter(counts)))
-    return find_share_interval(sum(passed / runs for passed, runs in counts), len(counts))
-
-
 def find_change_interval(changes: Sequence[float]) -> Interval | None:
     """Returns the interval of the mean difference of two shares; None for fewer than `FEWEST`.
 
@@ -94,16 +80,6 @@ def find_sign_chance(better: int, worse: int) -> float:
     count = better + worse
     tail = sum(math.comb(count, k) for k in range(min(better, worse) + 1))
     return float(min(1.0, 2 * tail / 2**count))
-
-
-def describe_chance(better: int, worse: int) -> str:
-    """Returns the chance of a difference at least so clear between equal variants, in words."""
-    chance, count = find_sign_chance(better, worse), better + worse
-    share = f"{100 * chance:.2g}%" if chance < 1 else "100%"
-    few = (
-        f"; {count} that differ are too few to tell" if count < 6 else ""
-    )  # chance is never under 5 %
-    return f"chance alone makes a difference this clear in {share} of cases (sign test{few})"
 
 
 def compare_columns(names: Sequence[str], columns: Sequence[Sequence[float]], same: str) -> str:
@@ -134,23 +110,16 @@ def compare_columns(names: Sequence[str], columns: Sequence[Sequence[float]], sa
     if not beaten and not unsure:
         return f"no difference: all variants {same} on each of {plural(inputs, 'input')}"
     needed = math.ceil(1 + math.log2(pairs / SURE))
-    few = f"; {plural(inputs, 'input')} {'is' if inputs == 1 else 'are'} too few"
-    few = f"{few}, at least {needed} are needed" if inputs < needed else ""
+    few = f"; too few inputs, at least {needed} are needed" if inputs < needed else ""
     leaders = list_some(equals, MAX_NAMED)
-    if pairs == 1 and beaten:
-        return f"{leaders} is better than {beaten[0]}: {counts}"
+    if beaten:
+        verb = "are" if len(equals) > 1 else "is"
+        rest = f"; not sure about {list_some(unsure, MAX_NAMED)}" if unsure else ""
+        sure = f" (p ≤ {SURE}, corrected for {pairs} comparisons)" if pairs > 1 else f": {counts}"
+        return f"{leaders} {verb} better than {list_some(beaten, MAX_NAMED)}{rest}{sure}"
     if pairs == 1:
         return f"not sure that {leaders} is better than {unsure[0]}: {counts}{few}"
-    if not beaten:
-        return f"not sure which is best: {leaders} did best, but that may be chance{few}"
-    are, they = ("are", "they are") if len(equals) > 1 else ("is", "it is")
-    rest = f"; not sure that {they} better than {list_some(unsure, MAX_NAMED)}" if unsure else ""
-    than = list_some(beaten, MAX_NAMED)
-    if not unsure and len(beaten) > 1:
-        than = f"each of the other {len(beaten)}"
-    return (
-        f"{leaders} {are} better than {than}{rest} (p ≤ {SURE}, corrected for {pairs} comparisons)"
-    )
+    return f"not sure which is best: {leaders} did best, but that may be chance{few}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,9 +127,7 @@ class GridRun:
     """One run of a grid, and its verdict."""
 
     input: str
-    """Label of its input."""
     variant: str
-    """Label of its variant."""
     repeat: int = 1
     """Number of the repeat, from 1."""
     result: RunResult
@@ -241,10 +208,7 @@ class Summary:
     """Runs of which it is known whether they passed."""
     passed: int
     interval: Interval
-    """The interval of the share that passed: inputs count, not their repeats.
-
-    Of a single input it is that of its repeats.
-    """
+    """The interval of the share that passed over inputs; of a single one, over its repeats."""
     failed: int
     """Runs that did not complete."""
     unjudged: int
@@ -252,11 +216,7 @@ class Summary:
     disagree: float | None
     """Share of the inputs of which some repeats passed and some did not; None without repeats."""
     score: float | None
-    """Mean over the inputs of the scores; None if no run has one.
-
-    Runs that did not complete have no score; they count in `failed`, and as not passed unless the
-    grid ended in mid-run.
-    """
+    """Mean over the inputs of the scores; None if no run has one."""
     tokens: int
     """Tokens of all runs with their sub-agents."""
     cost: float | None
@@ -277,13 +237,16 @@ def summarize(variant: str, squares: Sequence[Square]) -> Summary:
     runs = [run for square in squares for run in square]
     disagree = [0 < square.passed < square.judged for square in squares if len(square) > 1]
     judged = [(square.passed, square.judged) for square in squares if square.judged]
+    interval = find_share_interval(sum(passed / count for passed, count in judged), len(judged))
+    if len(judged) == 1:
+        interval = find_share_interval(*judged[0])
     scores = [square.score for square in squares if square.score is not None]
     return Summary(
         variant=variant,
         runs=len(runs),
         judged=sum(count for _, count in judged),
         passed=sum(passed for passed, _ in judged),
-        interval=find_inputs_interval(judged),
+        interval=interval,
         failed=sum(not run.result.ok for run in runs),
         unjudged=sum(bool(run.problem) for run in runs),
         disagree=fmean(disagree) if disagree else None,
@@ -307,8 +270,7 @@ class Comparison:
     same: int
     """Number of inputs with equal shares."""
     chance: float
-    """The chance of a difference at least this clear between equal variants: the exact sign
-    test."""
+    """The chance of a difference this clear between equal variants: the exact sign test."""
     difference: float | None
     """Mean difference of the shares; None without common inputs."""
     interval: Interval | None
@@ -329,139 +291,7 @@ class Comparison:
             lines.append(f"  passed {self.difference:+.0%}{around}")
         if self.score not in (None, self.difference):  # else it is what passed, in numbers
             lines.append(f"  score {self.score:+.3g}")
-        lines.append(f"  {describe_chance(len(self.better), len(self.worse))}")
+        lines.append(f"  p = {self.chance:.2g} (sign test over the inputs that differ)")
         return "\n".join(lines)
 
     __repr__ = __str__
-
-
-class Squares:
-    """The runs of each variant on each input; empty where the grid stopped before they began.
-
-    `grid[input, variant]` takes numbers from 0 or labels, which `inputs` and `variants` list.
-    """
-
-    def __init__(self, rows: Sequence[Row], variants: Sequence[Variant], repeats: int = 1) -> None:
-        """Creates a grid without runs."""
-        planned = len(rows) * len(variants) * repeats
-        if planned > MAX_RUNS:
-            raise ConfigError(f"a grid has at most {MAX_RUNS:,} runs, not {planned:,}")
-        self.rows = tuple(rows)
-        """The inputs: name in the template → value."""
-        self.inputs = label_inputs(self.rows)
-        """Labels of the inputs."""
-        self.choices = tuple(variants)
-        """The variants, as requested."""
-        self.variants = tuple(variant.label for variant in self.choices)
-        """Labels of the variants."""
-        self.repeats = repeats
-        """Runs of each square."""
-        self.note = ""
-        """Facts that a reader has to know, such as why it ended early; empty = there are none."""
-        self._runs: dict[tuple[int, int, int], GridRun] = {}
-
-    def add(self, input: int, variant: int, run: GridRun) -> None:
-        """Puts a run into its square."""
-        self._runs[input, variant, run.repeat] = run
-
-    @property
-    def planned(self) -> int:
-        """Number of runs of the whole grid."""
-        return len(self.rows) * len(self.choices) * self.repeats
-
-    @property
-    def runs(self) -> tuple[GridRun, ...]:
-        """The runs so far, by input, then variant, then repeat."""
-        return tuple(run for _, run in self.list_places())
-
-    @property
-    def failures(self) -> tuple[GridRun, ...]:
-        """The runs that did not pass; `reason` says why."""
-        return tuple(run for run in self.runs if not run.passed)
-
-    @property
-    def has_grades(self) -> bool:
-        """True if scores add to the information on which runs passed."""
-        return any(run.score is not None and run.score != run.passed for run in self.runs)
-
-    @property
-    def summary(self) -> tuple[Summary, ...]:
-        """The figures of each variant."""
-        return tuple(
-            summarize(label, self.column(number)) for number, label in enumerate(self.variants)
-        )
-
-    def __getitem__(self, place: tuple[int | str, int | str]) -> Square:
-        if not isinstance(place, tuple) or len(place) != 2:
-            problem = "a square is selected with grid[input, variant]"
-            raise ConfigError(problem, hint="for example grid[0, 1]")
-        return self._square(
-            _find(place[0], self.inputs, "input"), _find(place[1], self.variants, "variant")
-        )
-
-    def __len__(self) -> int:
-        return len(self._runs)
-
-    def __repr__(self) -> str:
-        size = f"{plural(len(self.rows), 'input')} × {plural(len(self.choices), 'variant')}"
-        ended = f", {self.note}" if self.note else ""
-        return f"<grid of {size}: {len(self)} of {plural(self.planned, 'run')}{ended}>"
-
-    def diff(self, first: int | str, second: int | str) -> Comparison:
-        """Compares two variants on the inputs that both have runs of.
-
-        Args:
-            first: number or label of the variant to compare with.
-            second: number or label of the other one.
-        """
-        pairs = list(zip(self.column(first), self.column(second), strict=True))
-        changes, scores = dict[str, float](), list[float]()
-        for one, other in pairs:
-            if one.share is not None and other.share is not None:
-                changes[one.input] = other.share - one.share
-            if one.score is not None and other.score is not None:
-                scores.append(other.score - one.score)
-        better = tuple(name for name, change in changes.items() if change > 0)
-        worse = tuple(name for name, change in changes.items() if change < 0)
-        return Comparison(
-            first=pairs[0][0].variant,
-            second=pairs[0][1].variant,
-            better=better,
-            worse=worse,
-            same=len(changes) - len(better) - len(worse),
-            chance=find_sign_chance(len(better), len(worse)),
-            difference=fmean(changes.values()) if changes else None,
-            interval=find_change_interval(list(changes.values())),
-            score=fmean(scores) if scores else None,
-        )
-
-    def column(self, variant: int | str) -> list[Square]:
-        """Returns the squares of a variant, one per input.
-
-        Args:
-            variant: its number or label.
-        """
-        number = _find(variant, self.variants, "variant")
-        return [self._square(at, number) for at in range(len(self.rows))]
-
-    def list_places(self) -> Iterator[tuple[tuple[int, int, int], GridRun]]:
-        """Yields (input, variant, repeat) with its run, in the order of `runs`."""
-        yield from ((key, self._runs[key]) for key in sorted(self._runs))
-
-    def _square(self, input: int, variant: int) -> Square:
-        keys = ((input, variant, repeat) for repeat in range(1, self.repeats + 1))
-        runs = tuple(self._runs[key] for key in keys if key in self._runs)
-        return Square(self.inputs[input], self.variants[variant], runs)
-
-
-def _find(given: int | str, labels: Sequence[str], what: str) -> int:
-    """Returns the number of an input or variant."""
-    if hasattr(given, "__index__") and -len(labels) <= index(given) < len(labels):
-        return index(given) % len(labels)
-    if isinstance(given, str):
-        if given in labels:
-            return labels.index(given)
-        known = f"its {what}s are {list_some(labels, MAX_NAMED)}"
-        hint = suggestion(given, labels) or known
-        raise ConfigError(f"unknown {what} {quote(given)}", hint=hint)
-    raise ConfigError(f"no {what} {shown_value(given)}; there are {len(labels)}, numbered from 0")

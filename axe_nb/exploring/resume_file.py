@@ -28,7 +28,6 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.data_files import check_header, format_header
 from axe_nb.agents.files import display_path, expand_home, reason
 from axe_nb.conversion.jsonable import jsonable
-from axe_nb.conversion.own_text import shown_value
 from axe_nb.conversion.records import to_json
 from axe_nb.conversion.toml_tables import make_table
 from axe_nb.engine.plan import Plan
@@ -38,7 +37,7 @@ from axe_nb.providers.reply_errors import is_used_up
 from axe_nb.results import RunResult
 from axe_nb.secrets import find_filter
 from axe_nb.session.overrides import Overrides
-from axe_nb.text import one_line
+from axe_nb.text import one_line, shown_value
 
 SIZE = 16
 """Bytes of a hash: two of a million runs agree with a chance of less than 1 in 10^26."""
@@ -91,11 +90,6 @@ class ResumeFile:
 
     def __del__(self) -> None:
         self.close()  # of a map that was never begun
-
-    @property
-    def has_results(self) -> bool:
-        """True if it has results of finished runs that were not taken yet."""
-        return any(self._found.values())
 
     def take(self, key: str) -> RunResult | None:
         """Takes the result of a finished run; None = the file has none left."""

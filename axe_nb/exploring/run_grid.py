@@ -2,34 +2,46 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from inspect import iscoroutinefunction
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from axe_nb.agents.agent import Agent
-from axe_nb.agents.files import expand_home
+from axe_nb.agents.files import expand_home, reason
 from axe_nb.cell_display.front_end import find_variable, make_table
 from axe_nb.conversion.interpolation import interpolate
-from axe_nb.conversion.own_text import shown_value
+from axe_nb.conversion.jsonable import jsonable
 from axe_nb.engine.call import refuse_in_tool
-from axe_nb.errors import ConfigError, ExpectationError, interrupted, words
+from axe_nb.errors import ConfigError, ExpectationError, words
 from axe_nb.expectations import check
 from axe_nb.exploring.executors import make_runs
-from axe_nb.exploring.grid import Grid
-from axe_nb.exploring.grid_page import NAME, list_parts, show_grid
+from axe_nb.exploring.grid import (
+    MAX_RUNS,
+    NAME,
+    Grid,
+    Row,
+    Variant,
+    list_parts,
+    name_agent,
+    show_grid,
+)
 from axe_nb.exploring.grid_squares import MAX_NAMED, GridRun
-from axe_nb.exploring.grid_variants import Row, make_variants, read_inputs
-from axe_nb.exploring.map_batch import (
+from axe_nb.exploring.map_driver import (
     Asking,
     Batch,
     BudgetOption,
+    Driver,
     Ended,
     Resume,
     Tally,
@@ -37,7 +49,6 @@ from axe_nb.exploring.map_batch import (
     make_meter,
     open_session,
 )
-from axe_nb.exploring.map_driver import Driver, Progress, Prompts
 from axe_nb.exploring.run_map import read_count
 from axe_nb.pictures.picture import Picture
 from axe_nb.results import RunResult
@@ -45,10 +56,12 @@ from axe_nb.session.drive import Line
 from axe_nb.session.overrides import Overrides, merge_options, refuse_steps
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.session import session
-from axe_nb.text import list_some, one_line, plural
+from axe_nb.text import list_some, one_line, plural, quote, shown_value
 
 Score: TypeAlias = Callable[[RunResult, Row], "float | bool"]
 """(result, row of the input) → how good it is."""
+
+SUFFIXES = (".csv", ".jsonl")
 
 VERDICT = {
     "type": "object",
@@ -151,7 +164,8 @@ class GridRunner:
             raise ConfigError("a grid takes models, not model")
         common = refuse_steps(merge_options(options or {}, session.defaults), "a grid")
         self._expect, self._score = expect, score
-        self._agents_dir = Overrides.of({**common, "expect": expect}).agents_dir
+        common = {**common, "expect": expect}
+        self._agents_dir = common.get("agents_dir")
         variants = make_variants(agents, models, params, prompt)
         self.grid = made = Grid(read_inputs(inputs), variants, repeats)
         self._names, self._first_line = names or {}, first_line
@@ -165,14 +179,14 @@ class GridRunner:
             own: dict[str, Any] = {"model": variant.model} if variant.model is not None else {}
             if variant.params:
                 own["params"] = {**(common.get("params") or {}), **variant.params}
-            askings.append(Asking(variant.agent, Overrides.of({**common, **own}), expect=expect))
+            askings.append(Asking(variant.agent, Overrides.of({**common, **own})))
         if judge is not None:
             own = {key: common[key] for key in ("timeout", "agents_dir") if key in common}
             askings.append(Asking(judge, Overrides.of(own), output=VERDICT))
         meter, tally = make_meter(budget, "grid"), Tally("grid", len(self._jobs))
         self._batch = Batch(
             askings=askings, session=open_session(meter, is_dry=is_dry), meter=meter, tally=tally,
-            resume=resume, judge=None if judge is None else len(variants),
+            resume=resume, judge=None if judge is None else len(variants), checks=False,
         )  # fmt: skip
         self._runs = make_runs(self._batch, executor, width)
 
@@ -203,8 +217,7 @@ class GridRunner:
         plans = [asking.plan for asking in self._batch.askings]
         is_exact = not any(plan.toolset.offered or plan.asks_at_end for plan in plans)
         fewest = plural(len(self._jobs) * (1 if self._batch.judge is None else 2), "request")
-        has_results = self._batch.file is not None and self._batch.file.has_results
-        kept = ", minus what is in the resume file" if has_results else ""
+        kept = ", minus what is in the resume file" if self._batch.file else ""
         return f"{'' if is_exact else 'at least '}{fewest}{kept}"
 
     @property
@@ -225,25 +238,25 @@ class GridRunner:
 
     def run(self, line: Line) -> None:
         """Runs the grid; finished runs stay in it, whatever ends it."""
-        progress = Progress(self._batch.tally, line)
-        driver = Driver(self._batch, Prompts(self._tasks), self._runs, progress)
+        tally = self._batch.tally
+        tally.line, tally.began = line, time.monotonic()
+        driver = Driver(self._batch, self._tasks, self._runs)
         try:
             with closing(driver.iterate()) as ended:
                 for one in ended:
                     driver.receive()
                     self._take(one)
         except KeyboardInterrupt:
-            self._batch.stop_for("interrupted")
+            interrupt = self._batch.interrupt("the grid was stopped")
             until = time.monotonic() + 0.3  # runs that had ended are still scored
             for one in driver.list_left():
                 if one.result.status != "cancelled" and time.monotonic() < until:
                     self._take(one)
-            again = self._batch.describe_resuming()
-            raise interrupted(f"the grid was stopped; {again}") from None
+            raise interrupt from None
         finally:
             self.close()
-            self.grid.note = "; ".join(self._batch.tally.notes)
-            progress.finish()
+            self.grid.note = "; ".join(tally.notes)
+            line.finish(tally.format())
 
     def _take(self, ended: Ended) -> None:
         """Puts a run into its square with its verdict; an error in a check never fails the grid."""
@@ -257,7 +270,11 @@ class GridRunner:
             reasons.append(result.error or result.status)
         if result.ok and self._expect is not None:
             try:
-                check(result, self._expect, agents_dir=self._agents_dir)
+                check(
+                    result,
+                    self._expect,
+                    agents_dir=self._batch.askings[variant].overrides.agents_dir,
+                )
             except (ExpectationError, ConfigError) as error:
                 passed = False
                 reasons.append(error.message)
@@ -290,6 +307,111 @@ class GridRunner:
             judgement=ended.judgement,
         )  # fmt: skip
         grid.add(input, variant, run)
+
+
+def make_variants(agents: Any, models: Any, params: Any, prompts: Any) -> tuple[Variant, ...]:
+    """Makes all combinations, in order. The arguments are those of `grid`."""
+    if params is None or (
+        isinstance(params, Mapping) and not all(isinstance(v, Mapping) for v in params.values())
+    ):
+        params = [params]
+
+    def describe(some: Mapping[str, Any] | None) -> str:
+        said = (f"{name}={json.dumps(jsonable(value))}" for name, value in (some or {}).items())
+        return ", ".join(said) or "no params"
+
+    choices = [
+        _name("agents", [agents] if isinstance(agents, str | Agent | None) else agents, name_agent),
+        _name("models", [models] if isinstance(models, str | None) else models, str),
+        _name("params", [{}] if params == {} else params, describe),
+        _name("prompt", [prompts] if isinstance(prompts, str) else prompts, lambda _: ""),
+    ]
+    variants = []
+    for combination in product(*choices):
+        agent, model, some, prompt = (value for _, value in combination)
+        parts = [label for (label, _), one in zip(combination, choices, strict=True) if one[1:]]
+        label = " · ".join(parts) or name_agent(agent)
+        variants.append(Variant(label=label, agent=agent, model=model, params=some, prompt=prompt))
+    return tuple(variants)
+
+
+def _name(what: str, given: Any, describe: Any) -> Sequence[tuple[str, Any]]:
+    if isinstance(given, Mapping):
+        named = [(str(label), value) for label, value in given.items()]
+    elif isinstance(given, Iterable) and not isinstance(given, str | bytes):
+        named = [
+            (describe(value) or f"{what} {number}", value) for number, value in enumerate(given)
+        ]
+    else:
+        raise ConfigError(f"{what} takes one value or a list, not {type(given).__name__}")
+    if not named:
+        raise ConfigError(f"{what} is empty: there is nothing to run")
+    named = [(one_line(label, 100), value) for label, value in named]
+    for label, count in Counter(label for label, _ in named).items():
+        if count > 1:
+            hint = f'name them: {what}={{"before": …, "after": …}}'
+            raise ConfigError(f"{what} contains {label} twice", hint=hint)
+    return named
+
+
+def read_inputs(given: Any) -> list[Row]:
+    """Returns values, a frame, or a CSV or JSONL file as rows; None = one row without names."""
+    if given is None:
+        return [{}]
+    if isinstance(given, str | os.PathLike):
+        found: Iterable[Any] = _read_file(Path(given))
+    elif callable(to_rows := getattr(given, "to_dicts", None)):  # polars
+        found = to_rows()
+    elif hasattr(given, "columns") and callable(to_rows := getattr(given, "to_dict", None)):
+        found = to_rows("records")
+    elif isinstance(given, Iterable) and not isinstance(given, Mapping | bytes):
+        found = given
+    else:
+        forms = "a list, a DataFrame, or the path of a .csv or .jsonl file"
+        raise ConfigError(f"inputs takes {forms}, not {type(given).__name__}")
+    rows = [
+        value if isinstance(value, Mapping) else {"input": value}
+        for value in islice(found, MAX_RUNS + 1)
+    ]
+    if not rows:
+        raise ConfigError("there are no inputs")
+    for number, row in enumerate(rows):
+        if wrong := [name for name in row if not isinstance(name, str)]:
+            shown = shown_value(wrong[0])
+            raise ConfigError(f"input {number}: the column name {shown} is not text")
+    return rows
+
+
+def _read_file(path: Path) -> list[Any]:
+    if path.suffix not in SUFFIXES:
+        raise ConfigError(f"inputs {quote(one_line(str(path), 100))}: not a .csv or .jsonl file")
+    what = f"inputs {quote(path.name)}"
+    try:
+        text = expand_home(path).read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise ConfigError(f"{what}: {reason(error)}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{what}: not UTF-8 text") from None
+    rows: list[Any] = []
+    if path.suffix == ".jsonl":
+        for number, line in enumerate(text.split("\n"), 1):
+            try:
+                rows += [json.loads(line)] if line.strip() else []
+            except (ValueError, RecursionError):
+                raise ConfigError(f"{what}, line {number}: not JSON") from None
+        return rows
+    lines = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    try:
+        columns = lines.fieldnames or []
+        if len(set(columns)) < len(columns) or "" in columns:
+            raise ConfigError(f"{what}: the first line must name each column once")
+        for row in lines:
+            if None in row or None in row.values():
+                raise csv.Error(f"expected {plural(len(columns), 'value')}")
+            rows.append(row)
+    except csv.Error as error:
+        raise ConfigError(f"{what}, line {lines.reader.line_num}: {error}") from None
+    return rows
 
 
 def _compute(score: Score, result: RunResult, row: Row) -> float | bool | str:

@@ -17,8 +17,8 @@ from IPython.core.interactiveshell import InteractiveShell
 from axe_nb.cell_display.display import RunView, display_mode, install, notebook_view, remember
 from axe_nb.cell_display.front_end import find_approver
 from axe_nb.commands import console
+from axe_nb.commands.console import Write
 from axe_nb.commands.parser import Options, UsageError
-from axe_nb.conversion.own_text import MAX_SHOWN
 from axe_nb.errors import AxeError, ConfigError, interrupted
 from axe_nb.events import Event
 from axe_nb.pictures.picture import Illustrated
@@ -27,7 +27,7 @@ from axe_nb.results import RunResult
 from axe_nb.session.drive import NullView, View, drive
 from axe_nb.session.runs import GLANCE, RunHandle, RunRequest
 from axe_nb.session.session import session
-from axe_nb.text import cut_chars, quote, suggestion
+from axe_nb.text import MAX_SHOWN, cut_chars, quote, suggestion
 
 NOT_IN_BACKGROUND = {
     "json": "--json", "verbose": "--verbose", "quiet": "--quiet", "raises": "--raises",
@@ -40,7 +40,7 @@ def run_cell(
     shell: InteractiveShell,
     options: Options,
     prompt: Callable[[], Illustrated],
-    write: Callable[[str], None],
+    write: Write,
 ) -> RunResult | RunHandle | None:
     """Runs the cell and returns its value; `prompt` makes the prompt with its pictures.
 
@@ -77,7 +77,7 @@ def _run(
     shell: InteractiveShell,
     options: Options,
     request: RunRequest,
-    write: Callable[[str], None],
+    write: Write,
 ) -> RunResult:
     """Runs and shows a request; binds the result to `-o` even if the run failed or was stopped."""
     handle = session.start(request)

@@ -16,10 +16,10 @@ from axe_nb.messages.answer_tool import with_answer_tool
 from axe_nb.messages.model_table import find_facts
 from axe_nb.pictures.picture import Picture, split_parts
 from axe_nb.providers import server_tools, streaming, wire
-from axe_nb.providers.exchange import PREFIX, HttpProvider, encode_messages
+from axe_nb.providers.http import PREFIX, HttpProvider, encode_messages
 from axe_nb.providers.output_schema import make_closed
 from axe_nb.providers.reply_errors import TOO_LONG, missing_part, refusal
-from axe_nb.providers.streaming import Assembly, Deltas, WireProtocol
+from axe_nb.providers.streaming import Assembly, Deltas
 from axe_nb.providers.thinking import for_anthropic
 
 EPHEMERAL = {"type": "ephemeral"}
@@ -144,12 +144,6 @@ def _begin(request: Request) -> tuple[Request, list[dict[str, Any]], str, Sequen
     system = request.system if request.system.strip() else ""
     is_bound = find_facts("", request.model).thinking != "budget"
     return request, tools, system, (*tools, system) if is_bound else None
-
-
-def find_bound_prefix(request: Request) -> str:
-    """Returns the digest of the prefix that thinking is bound to; empty if none (D-78)."""
-    request, _, _, before = _begin(request)
-    return encode_messages(request, encode, before)[1]
 
 
 def _mark_for_cache(
@@ -359,15 +353,21 @@ class Anthropic(HttpProvider):
     """A server of the Messages API."""
 
     name = "anthropic"
-    protocol = WireProtocol(
-        path="/v1/messages",
-        body=body,
-        parse=parse,
-        assembly=AnthropicAssembly,
-        takes_form=lambda form: make_closed(form) is not None,
-        find_prefix=find_bound_prefix,
-    )
+    path = "/v1/messages"
+    assembly = AnthropicAssembly
+    body, parse = staticmethod(body), staticmethod(parse)
     info: ProviderInfo = PROVIDERS["anthropic"]
+
+    @staticmethod
+    def takes_form(schema: Mapping[str, Any]) -> bool:
+        """See `HttpProvider.takes_form`."""
+        return make_closed(schema) is not None
+
+    @staticmethod
+    def find_prefix(request: Request) -> str:
+        """See `HttpProvider.find_prefix`."""
+        request, _, _, before = _begin(request)
+        return encode_messages(request, encode, before)[1]
 
 
 PROVIDER = Anthropic

@@ -9,11 +9,10 @@ from __future__ import annotations
 import zlib
 from collections.abc import AsyncIterator
 
+from axe_nb.text import one_line
+
 MAX_PIECE = 1024 * 1024
 """Maximum bytes of a body that are decompressed at once, as 300 kB may expand to 300 MB."""
-
-CODINGS = ("gzip", "x-gzip", "deflate")
-"""Values of Content-Encoding that can be decompressed."""
 
 GZIP = 0x1F
 """First byte of each member of a gzip file."""
@@ -23,17 +22,18 @@ class DecompressionError(ValueError):
     """Compressed data is corrupt, cut off, or compressed in a way that is not supported."""
 
 
-def find_coding(content_encoding: str) -> str:
-    """Returns the compression of a body; empty if it is not compressed."""
-    coding = content_encoding.strip().lower()
-    return "" if coding == "identity" else coding
+async def decompress(pieces: AsyncIterator[bytes], coding: str) -> AsyncIterator[bytes]:
+    """Yields the parts of a body, whose Content-Encoding is `coding`, none longer than `MAX_PIECE`.
 
-
-async def decompress(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yields the parts of a compressed body, of several members too, none longer than `MAX_PIECE`.
-
-    Raises DecompressionError if it is corrupt or cut off.
+    Raises DecompressionError if it cannot be decompressed or was cut off.
     """
+    coding = coding.strip().lower()
+    if coding in ("", "identity"):
+        async for data in pieces:
+            yield data
+        return
+    if coding not in ("gzip", "x-gzip", "deflate"):
+        raise DecompressionError(f"it is compressed as {one_line(coding, 40)}, which is not known")
     decompressor: zlib._Decompress | None = None
     async for data in pieces:
         while data:

@@ -1,24 +1,59 @@
-"""Requests to models' servers and their replies, over httpx's clients of an event loop."""
+"""One request to a model's server and its reply, over httpx's clients of an event loop."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import re
 from base64 import b64encode
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 from weakref import WeakKeyDictionary
 
 from axe_nb.errors import ConfigError, ProviderError
-from axe_nb.messages import Request, WireLog, play
-from axe_nb.providers.decompression import CODINGS, DecompressionError, decompress, find_coding
+from axe_nb.messages import Message, Request, Response, WireLog, dump, play
+from axe_nb.messages.answer_tool import FORCED, OUTPUT, leave_out, take_answer
+from axe_nb.providers.decompression import DecompressionError, decompress
 from axe_nb.providers.key_command import fill_in_key, forget_key
 from axe_nb.providers.protocol import OnDelta, Server, find_secrets
 from axe_nb.providers.reply_errors import read_reply
-from axe_nb.providers.streaming import StreamedReply, WireProtocol
+from axe_nb.providers.streaming import Assembly, StreamedReply
+from axe_nb.providers.thinking import asks_for_summary
+from axe_nb.providers.wire import WHOLE
+from axe_nb.secrets import MASK
 
 if TYPE_CHECKING:
     import httpx
+
+INCLUDE, SUMMARY = "include", "reasoning.summary"
+"""Refusable parts of a request: encrypted reasoning, and a summary of thinking, which OpenAI
+refuses to unverified organizations."""
+
+SERVER, PREFIX = "server", "prefix"
+"""Keys of `Message.echo`: the server of the reply; the digest of all that preceded it."""
+
+_FIELDS = {
+    "stream_options": r"stream_options|include_usage",
+    "stream": r"(?<![\w/-])(non-?|text/event-)?stream(ing|ed|s)?(?![\w/]|[.-]\w)",
+    OUTPUT: r"response[ _]?format|text\.format|json[ _-]?schema|output_config|output_format"
+    r"|structured[ _-]outputs?|response[ _]?(schema|mime[ _]?type)"
+    r"|guided[ _](json|decoding|grammar)|grammar\b|field format of type|invalid format\b|json mode",
+    FORCED: r"tool[ _]choice",
+    INCLUDE: r"encrypted content is not supported|reasoning\.encrypted_content"
+    r"|param\w*\W+include\b",
+    SUMMARY: r"reasoning[. ]summar(y|ies)\b",
+}
+"""Field of a request → words of a server that refuses it, but not as a part of a model's name."""
+
+_MASKED = re.compile(rf'"([^"]*(encrypted|signature)[^"]*|data)":"[^"]*{re.escape(MASK)}'.encode())
+"""Matches text that a server has encrypted or signed, and in which a recording has masked
+something that looks like a key."""
+
+Encode: TypeAlias = Callable[[Message], list[dict[str, Any]]]
+"""A message → its objects on the wire; none if it is empty."""
+
 
 MAX_REPLY = 64 * 1024 * 1024
 """Bytes of a reply; those of a stream are mostly the envelopes of its pieces."""
@@ -47,41 +82,111 @@ def use_http_client(make: Callable[[], httpx.AsyncClient] | None) -> None:
     _make_own = make
 
 
+@dataclass(frozen=True, repr=False)
+class HttpProvider(Server):
+    """A server of the protocol of its class."""
+
+    name: ClassVar[str]
+    path: ClassVar[str]
+    stream_fields: ClassVar[Sequence[Mapping[str, Any]]] = ({"stream": True},)
+    """Fields that ask for a stream; later entries have fewer, for servers that refuse some."""
+    assembly: ClassVar[type[Assembly]]
+
+    @staticmethod
+    def body(request: Request, stream: Mapping[str, Any] = WHOLE) -> bytes:
+        """Encodes the request as JSON, with the fields that ask for a stream, if any."""
+        raise NotImplementedError
+
+    @staticmethod
+    def parse(data: Mapping[str, Any]) -> Response:
+        """Parses a whole reply; raises ProviderError for a malformed one, or a refusal."""
+        raise NotImplementedError
+
+    @staticmethod
+    def takes_form(schema: Mapping[str, Any]) -> bool:
+        """True if an answer of this schema can be requested without a tool."""
+        return True
+
+    @staticmethod
+    def find_prefix(request: Request) -> str:
+        """Returns the digest of the prefix that parts of the reply are bound to, if any (D-78)."""
+        return ""
+
+    async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
+        """See `Provider.send`.
+
+        A server that refuses a field is asked again without: for a whole reply in place of a
+        stream, for a call of a tool in place of a form of answers. The caps count all as one
+        request.
+        """
+        log = request.log
+        # no variable holds the URL, whose password a traceback with variables would show
+        digest = hashlib.sha256(dump([self.info.name, self.base_url, request.model]))
+        request = replace(request, server=(log and log.server) or digest.hexdigest()[:16])
+        if log and any(message.echo for message in request.messages):
+            log.server = request.server
+        refused = set(log.refused if log and log.recorded else request.refused)
+        if request.output is not None and not self.takes_form(request.output):
+            refused.add(OUTPUT)
+        while True:
+            fields = WHOLE
+            if on_delta is not None:
+                forms = self.stream_fields
+                fields = next((form for form in forms if not refused & form.keys()), WHOLE)
+            asked = leave_out(request, refused)
+            if log:
+                log.streaming, log.refused = dict(fields), asked.refused
+            # a server may also stream what was asked for whole
+            stream = StreamedReply(self.assembly, on_delta if fields else None)
+            try:
+                body = self.body(asked, fields)
+                data = await ask_server(self, self.path, body, asked, stream)
+                break
+            except ProviderError as error:
+                if not (found := _find_refused(error, asked, fields)):
+                    raise
+                refused.add(found)
+        response = take_answer(request, self.parse(data))
+        if not response.echo:
+            return response
+        if log:
+            log.server = asked.server
+        marks = {SERVER: asked.server, PREFIX: self.find_prefix(asked)}
+        echo = {**response.echo, **{key: mark for key, mark in marks.items() if mark}}
+        return replace(response, echo=echo)
+
+
 async def ask_server(
     server: Server,
     path: str,
     body: bytes = b"",
     request: Request | None = None,
-    protocol: WireProtocol | None = None,
-    on_delta: OnDelta | None = None,
+    stream: StreamedReply | None = None,
 ) -> dict[str, Any]:
     """Sends a POST, or a GET if there is no body, and returns the JSON object of the reply.
 
+    `request` is the one that `body` encodes, for errors and its log. A successful reply is read as
+    a `stream`, if there is one, and that may turn out to be whole all the same.
+
     Cancelling closes the connection. Raises ProviderError, with the text so far, if the server is
     unreachable, refuses, fails or sends an invalid reply, or its stream is cut or reports an error.
-
-    Args:
-        request: the request in no provider's format, for errors.
-        protocol: how a stream is read; a server may send one that it is not asked for.
-        on_delta: takes the pieces of the stream that `body` asks for; the server may answer with a
-            whole reply all the same. None = it asks for a whole reply.
     """
     keyed = server
     try:
         if request and request.log and request.log.recorded:
-            return await _ask(server, path, body, request, protocol, on_delta)
+            return await _ask(server, path, body, request, stream)
         lock = (await find_loop()).key_lock
         keyed = await fill_in_key(server, lock)
         try:
-            return await _ask(keyed, path, body, request, protocol, on_delta)
+            return await _ask(keyed, path, body, request, stream)
         except ProviderError as error:
-            if error.status != 401 or not server.info.key_command:
+            if error.status != 401:
                 raise
             refused = keyed
             keyed = await fill_in_key(forget_key(refused), lock)
             if keyed.key == refused.key:
                 raise
-        return await _ask(keyed, path, body, request, protocol, on_delta)
+        return await _ask(keyed, path, body, request, stream)
     except ProviderError as error:
         # its frames and the errors of httpx hold the key, and URLs with passwords
         keyed = refused = server
@@ -94,8 +199,7 @@ async def _ask(
     path: str,
     body: bytes,
     request: Request | None,
-    protocol: WireProtocol | None,
-    on_delta: OnDelta | None,
+    stream: StreamedReply | None,
 ) -> dict[str, Any]:
     """Sends a request with its key, or plays its recorded reply; see `ask_server`."""
     log = (request.log if request else None) or WireLog()
@@ -105,7 +209,7 @@ async def _ask(
         async with aclosing(play(recorded, log)) as played:
             if not status:
                 await anext(played, b"")  # which raises its failure
-            reply = await _read(played, status, protocol, on_delta)
+            reply = await _read(played, status, stream)
         return read_reply(server.info, status, headers, reply, secrets, request)
     log.begin()
     loop = await find_loop()
@@ -115,16 +219,22 @@ async def _ask(
         except ConfigError:
             raise
         except Exception as error:  # SSL and mocks raise more than httpx.HTTPError
-            raise log.fail(_make_error(server, error)) from None
+            raise _note_failure(log, server, error) from None
         try:
             status, headers = response.status_code, dict(response.headers.items())
             log.start(status, headers)
             async with aclosing(_receive(server, response, log)) as pieces:
-                reply = await _read(pieces, status, protocol, on_delta)
+                reply = await _read(pieces, status, stream)
         finally:
             await response.aclose()
             del response.stream  # which refers to the response: the memory of both is freed now
     return read_reply(server.info, status, headers, reply, secrets, request)
+
+
+async def _read(pieces: AsyncIterator[bytes], status: int, stream: StreamedReply | None) -> bytes:
+    if stream is None or not 200 <= status < 300:
+        return b"".join([piece async for piece in pieces])
+    return await stream.read(pieces)
 
 
 async def _receive(server: Server, response: httpx.Response, log: WireLog) -> AsyncGenerator[bytes]:
@@ -132,17 +242,11 @@ async def _receive(server: Server, response: httpx.Response, log: WireLog) -> As
 
     Raises ProviderError if the connection breaks, or the reply is damaged or too large.
     """
-    coding = find_coding(response.headers.get("content-encoding", ""))
     size = number = 0
     try:
-        pieces = decompress(response.aiter_raw()) if coding else response.aiter_raw()
+        pieces = decompress(response.aiter_raw(), response.headers.get("content-encoding", ""))
         if response.is_stream_consumed:  # as some mocks make it, decompressed
             pieces = response.aiter_bytes()
-        elif coding and coding not in CODINGS:
-            if not response.is_success:
-                return  # the status alone says what is wrong
-            what = f"the reply is compressed ({coding}), which was not requested"
-            raise DecompressionError(what)
         async for piece in pieces:
             size += len(piece)
             number += 1
@@ -152,33 +256,67 @@ async def _receive(server: Server, response: httpx.Response, log: WireLog) -> As
                 raise ProviderError("server", f"the reply exceeds {MAX_REPLY >> 20} MiB")
             log.add(piece)
             yield piece
-    except ProviderError as error:
-        raise log.fail(error) from None
     except Exception as error:
-        raise log.fail(_make_error(server, error)) from None
+        if isinstance(error, DecompressionError) and not response.is_success:
+            return  # the status alone says what is wrong
+        raise _note_failure(log, server, error) from None
 
 
-def _make_error(server: Server, error: Exception) -> ProviderError:
+def _note_failure(log: WireLog, server: Server, error: Exception) -> ProviderError:
     from axe_nb.providers.transport import make_connection_error
 
-    return make_connection_error(server, error)
+    if not isinstance(error, ProviderError):
+        error = make_connection_error(server, error)
+    return log.fail(error)
 
 
-async def _read(
-    pieces: AsyncIterator[bytes],
-    status: int,
-    protocol: WireProtocol | None,
-    on_delta: OnDelta | None,
-) -> bytes:
-    """Returns the body of a reply, or that of the equivalent unstreamed reply."""
-    if protocol is None or not 200 <= status < 300:
-        return b"".join([piece async for piece in pieces])
-    stream = StreamedReply(protocol, on_delta or (lambda delta: None))
-    try:
-        return await stream.read(pieces)
-    except ProviderError as error:
-        error.partial_text = stream.partial_text
-        raise
+def _find_refused(error: ProviderError, asked: Request, fields: Mapping[str, Any]) -> str:
+    """Returns the field of a request that its server refuses by this error; empty if none."""
+    unstreamed = r"\bverified to stream|\bstream\w*( is| are)? not (yet )?(implemented|supported)"
+    words_of = {"stream": unstreamed}
+    if error.status in (400, 404, 405, 406, 415, 422, 501):
+        words_of = _FIELDS
+    elif error.status == 500:  # some crash on a schema instead of refusing it
+        words_of[OUTPUT] = _FIELDS[OUTPUT]
+    sent = {
+        **dict.fromkeys(fields, True),
+        OUTPUT: asked.output is not None,
+        FORCED: bool(asked.must_call),
+        INCLUDE: INCLUDE not in asked.refused,
+        SUMMARY: SUMMARY not in asked.refused and asks_for_summary(asked.params),
+    }
+    for field, words in words_of.items():
+        if sent.get(field) and re.search(words, error.detail, re.IGNORECASE):
+            return field
+    return ""
+
+
+def encode_messages(
+    request: Request, encode: Encode, before: Iterable[object] | None = None
+) -> tuple[list[dict[str, Any]], str]:
+    """Returns the messages of a request, encoded, and the digest of `before` and all of them.
+
+    A server gets its own complete parts back, after the same beginning only (D-78); without a
+    `before`, they are bound to none, and the digest is empty. What is encoded must not be changed:
+    the next request has it too.
+    """
+    objects: list[dict[str, Any]] = []
+    digest = None if before is None else hashlib.sha256(b"\n".join(map(dump, before)))
+    known = request.encoded.setdefault(encode, {})
+    for number, message in enumerate(request.messages):
+        held, encoded = known.get(number, (None, []))
+        if held is not message or message.echo:
+            echo = message.echo
+            is_own = not request.server or echo.get(SERVER, request.server) == request.server
+            if digest and is_own and PREFIX in echo:
+                is_own = echo[PREFIX] == digest.hexdigest()[:16]
+            is_own = not echo or (is_own and not _MASKED.search(dump(echo)))
+            encoded = encode(message if is_own else replace(message, echo={}))
+            known[number] = message, encoded
+        objects += encoded
+        if digest:
+            digest.update(b",".join(map(dump, encoded)) + b"\n")
+    return objects, digest.hexdigest()[:16] if digest else ""
 
 
 class _Loop:

@@ -8,7 +8,7 @@ import subprocess
 import threading
 import time
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import TypeVar
 
 from axe_nb.agents.provider_table import KeyCommand
 from axe_nb.errors import ProviderError
@@ -57,17 +57,20 @@ async def fill_in_key(server: ServerT, lock: asyncio.Lock | None = None) -> Serv
                     hint="run the command in a terminal: what it prints is never shown here",
                 )
             _keys[command] = key, time.monotonic()
-    return cast(ServerT, replace(cast(Any, server), key=key))
+    return replace(server, key=key)
 
 
 def forget_key(server: ServerT) -> ServerT:
-    """Returns the server without the key that it refused, unless that has just been printed."""
+    """Returns the server without the key that it refused, unless no other one can be had now."""
     command = server.info.key_command
-    if command and (known := _keys.get(command)) and known[0] == server.key:
-        if time.monotonic() - known[1] <= PAUSE:
+    if command is None:
+        return server
+    key, printed = _keys.get(command, ("", 0.0))
+    if key == server.key:
+        if time.monotonic() - printed <= PAUSE:
             return server
-        del _keys[command]
-    return cast(ServerT, replace(cast(Any, server), key=""))
+        _keys.pop(command, None)
+    return replace(server, key="")
 
 
 def _read_key(command: KeyCommand) -> str:

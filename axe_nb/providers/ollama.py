@@ -11,10 +11,10 @@ from axe_nb.agents.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, Response, Usage, dump
 from axe_nb.providers import streaming, wire
-from axe_nb.providers.exchange import HttpProvider, encode_messages
+from axe_nb.providers.http import HttpProvider, encode_messages
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import missing_part
-from axe_nb.providers.streaming import Assembly, Deltas, WireProtocol
+from axe_nb.providers.streaming import Assembly, Deltas
 from axe_nb.providers.thinking import split
 
 TOP_LEVEL = frozenset(
@@ -106,6 +106,8 @@ def parse(data: Mapping[str, Any]) -> Response:
 class OllamaAssembly(Assembly):
     """The lines of one reply; the last one has `done: true`."""
 
+    decoder = streaming.NDJSONDecoder
+
     def __init__(self, deltas: Deltas) -> None:
         super().__init__(deltas)
         self._top: dict[str, Any] = {}
@@ -148,13 +150,9 @@ class Ollama(HttpProvider):
     """A server of Ollama's API; only a proxy before it needs a key."""
 
     name = "ollama"
-    protocol = WireProtocol(
-        path="/api/chat",
-        body=body,
-        parse=parse,
-        decoder=streaming.NDJSONDecoder,
-        assembly=OllamaAssembly,
-    )
+    path = "/api/chat"
+    assembly = OllamaAssembly
+    body, parse = staticmethod(body), staticmethod(parse)
     answers_without_tools = True
     """A model that must answer in a schema cannot call tools in that turn (D-65)."""
     info: ProviderInfo = PROVIDERS["ollama"]

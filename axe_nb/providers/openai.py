@@ -15,10 +15,10 @@ from axe_nb.messages import Message, Request, Response, Usage, dump
 from axe_nb.messages.model_table import find_facts
 from axe_nb.pictures.picture import Picture, split_parts
 from axe_nb.providers import server_tools, streaming, wire
-from axe_nb.providers.exchange import HttpProvider, encode_messages
+from axe_nb.providers.http import HttpProvider, encode_messages
 from axe_nb.providers.output_schema import name_form
 from axe_nb.providers.reply_errors import error_in_reply, missing_part, refusal
-from axe_nb.providers.streaming import Assembly, Deltas, WireProtocol
+from axe_nb.providers.streaming import Assembly, Deltas
 from axe_nb.providers.thinking import may_think, split
 
 REASONING_TEXTS = ("reasoning_content", "reasoning")
@@ -385,15 +385,12 @@ class OpenAI(HttpProvider):
     """A server of Chat Completions."""
 
     name = "openai"
-    protocol = WireProtocol(
-        path="/v1/chat/completions",
-        body=body,
-        parse=parse,
-        stream_fields=(
-            {"stream": True, "stream_options": {"include_usage": True}},
-            {"stream": True},
-        ),
-        assembly=OpenAIAssembly,
+    path = "/v1/chat/completions"
+    assembly = OpenAIAssembly
+    body, parse = staticmethod(body), staticmethod(parse)
+    stream_fields = (
+        {"stream": True, "stream_options": {"include_usage": True}},
+        {"stream": True},
     )
     info: ProviderInfo = PROVIDERS["openai"]
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 from urllib.parse import unquote, unquote_plus, urlsplit
 
-from axe_nb.agents.provider_table import ProviderInfo
+from axe_nb.agents.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.messages import Delta, Request, Response
 from axe_nb.secrets import is_secret_name, redact, remember
 
@@ -23,20 +24,16 @@ PUBLIC_HEADERS = frozenset({
 """Headers whose values are known not to be secrets."""
 
 
-class Server(Protocol):
-    """A server of models: its URL and key."""
+@dataclass(frozen=True, repr=False)
+class Server:
+    """A server of models: its root, without a slash at the end (D-33), and its key, if any."""
 
-    @property
-    def info(self) -> ProviderInfo:
-        """The provider: a built-in one, or a named endpoint of config.toml."""
+    base_url: str
+    key: str = ""
+    info: ProviderInfo = PROVIDERS["openai"]
 
-    @property
-    def base_url(self) -> str:
-        """The server's root, without a slash at the end (D-33)."""
-
-    @property
-    def key(self) -> str:
-        """The API key, never shown; empty if there is none."""
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(base_url={without_login(self.base_url)!r})"
 
 
 class Provider(Protocol):

@@ -12,10 +12,10 @@ from axe_nb.messages import DeltaKind, Message, Request, Response, ToolCall, Usa
 from axe_nb.messages.model_table import find_facts
 from axe_nb.pictures.picture import Picture, split_parts
 from axe_nb.providers import server_tools, streaming, wire
-from axe_nb.providers.exchange import INCLUDE, SUMMARY, HttpProvider, encode_messages
+from axe_nb.providers.http import INCLUDE, SUMMARY, HttpProvider, encode_messages
 from axe_nb.providers.output_schema import name_form
 from axe_nb.providers.reply_errors import error_in_reply, missing_part, refusal
-from axe_nb.providers.streaming import Assembly, Deltas, WireProtocol
+from axe_nb.providers.streaming import Assembly, Deltas
 from axe_nb.providers.thinking import asks_for_summary, may_think, split
 
 BETWEEN = "\n\n"
@@ -345,9 +345,9 @@ class Responses(HttpProvider):
     """A server of the Responses API."""
 
     name = "responses"
-    protocol = WireProtocol(
-        path="/v1/responses", body=body, parse=parse, assembly=ResponsesAssembly
-    )
+    path = "/v1/responses"
+    assembly = ResponsesAssembly
+    body, parse = staticmethod(body), staticmethod(parse)
     info: ProviderInfo = RESPONSES
 
 

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from io import StringIO
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from axe_nb.errors import ProviderError
-from axe_nb.messages import Delta, DeltaKind, Request, Response, dump
+from axe_nb.messages import Delta, DeltaKind, dump
 from axe_nb.providers import wire
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import error_in_reply, find_message, masked_line
-
-BOM = b"\xef\xbb\xbf"
-
-JSON_START = re.compile(r"""\s*(\{|\[\s*([\[{"\d\]-]|$))""")
-"""An object, or a list of anything but words such as `true`."""
 
 Event: TypeAlias = tuple[str, str]
 """(name, data); the name is empty if the server gives none."""
@@ -32,12 +26,13 @@ class SSEDecoder:
     some servers report errors so; a field `error` is an event of that name (llama.cpp).
     """
 
+    is_stream: bool | None = None
+    """False if the first line shows that the reply was not streamed; None before it."""
+
     def __init__(self) -> None:
         self._parts: list[bytes] = []
         """Pieces of the unfinished line."""
-        self._is_first = True
         self._after_return = False
-        self._is_stream = False
         self._is_object = False
         self._name = b""
         self._data: list[bytes] = []
@@ -70,16 +65,17 @@ class SSEDecoder:
             return []
         lines = [self._join(), *others[:-1]]
         self._parts = [others[-1]]
-        self._is_first = False
         return lines
 
     def _join(self) -> bytes:
         """Returns the unfinished line at the end."""
         line = b"".join(self._parts)
-        return line.removeprefix(BOM) if self._is_first else line
+        return line.removeprefix(b"\xef\xbb\xbf") if self.is_stream is None else line
 
     def _read(self, line: bytes) -> None:
         field, _, value = line.partition(b":")
+        if self.is_stream is None and not line.isspace():  # a comment has no field
+            self.is_stream = field in (b"", b"data", b"event", b"id", b"retry", b"error")
         if field == b"data":
             self._data.append(value.removeprefix(b" "))
         elif field == b"event":
@@ -87,17 +83,14 @@ class SSEDecoder:
         elif field == b"error":
             self._name = field
             self._data.append(value)
-        elif self._is_object or (self._is_stream and line.startswith(b"{") and not self._data):
+        elif self._is_object or (line.startswith(b"{") and not self._data):
             self._is_object = True
             self._data.append(line)
-        # a comment has no field
-        fields = (b"", b"data", b"event", b"id", b"retry", b"error")
-        self._is_stream = self._is_stream or field in fields
 
     def _finish(self) -> Event | None:
         name, data = self._name, self._data
         self._name, self._data, self._is_object = b"", [], False
-        if not data:
+        if not data or not self.is_stream:
             return None
         return name.decode("utf-8", "replace"), b"\n".join(data).decode("utf-8", "replace")
 
@@ -108,19 +101,21 @@ class NDJSONDecoder(SSEDecoder):
     def feed(self, piece: bytes) -> Iterator[Event]:
         """Yields the lines that end in this piece."""
         for line in self._split(piece):
-            if line and not line.isspace():
+            if self.is_stream is None and line.startswith(b"{"):
+                self.is_stream = line.rstrip().endswith(b"}")
+            if self.is_stream:
                 yield "", line.decode("utf-8", "replace")
 
     def rest(self) -> Event | None:
-        """Returns the unfinished last line, once the reply has ended."""
-        return next(self.feed(b"\n"), None)
+        """Returns the unfinished last line, unless it is all: a whole reply."""
+        return next(self.feed(b"\n"), None) if self.is_stream else None
 
 
 class Deltas:
     """Passes on the pieces of one reply, in whole characters."""
 
-    def __init__(self, on_delta: OnDelta) -> None:
-        self._on_delta = on_delta
+    def __init__(self, on_delta: OnDelta | None) -> None:
+        self._on_delta = on_delta or (lambda delta: None)
         self._text = StringIO()
         self._half = ""
         """Half a character at the end of the last piece."""
@@ -139,10 +134,9 @@ class Deltas:
         if kind != self._kind or call != self._call:
             self.flush()
             self._kind, self._call = kind, call
-        piece, self._half = self._half + piece, ""
-        if "\ud800" <= piece[-1] <= "\udbff":
-            piece, self._half = piece[:-1], piece[-1]
-        self._pass_on(piece)
+        piece = self._half + piece
+        self._half = piece[-1] if "\ud800" <= piece[-1] <= "\udbff" else ""
+        self._pass_on(piece.removesuffix(self._half))
 
     def begin_call(self, call: int, name: object) -> None:
         """Passes on the name of a call's tool, before its arguments."""
@@ -152,8 +146,8 @@ class Deltas:
 
     def flush(self) -> None:
         """Passes on everything that has been added, as nothing continues it."""
-        piece, self._half = self._half, ""
-        self._pass_on(piece)
+        self._pass_on(self._half)
+        self._half = ""
 
     def _pass_on(self, piece: str) -> None:
         if not piece:
@@ -173,6 +167,8 @@ def _join_halves(text: str) -> str:
 
 class Assembly:
     """The parts of one streamed reply; each event adds to them, and passes its deltas on."""
+
+    decoder: ClassVar[type[SSEDecoder]] = SSEDecoder
 
     def __init__(self, deltas: Deltas) -> None:
         self.is_complete = False
@@ -221,50 +217,33 @@ def settle(value: Any) -> Any:
     return value
 
 
-@dataclass(frozen=True, kw_only=True)
-class WireProtocol:
-    """The form of a protocol's requests, and the reading of its replies."""
-
-    path: str
-    body: Callable[[Request, Mapping[str, Any]], bytes]
-    """(request, fields that ask for a stream) → body."""
-    parse: Callable[[Mapping[str, Any]], Response]
-    stream_fields: Sequence[Mapping[str, Any]] = ({"stream": True},)
-    """Fields that ask for a stream; later entries have fewer, for servers that refuse some."""
-    decoder: Callable[[], SSEDecoder] = SSEDecoder
-    assembly: Callable[[Deltas], Assembly]
-    takes_form: Callable[[Mapping[str, Any]], bool] = lambda form: True
-    """True if an answer of this schema can be requested without a tool."""
-    find_prefix: Callable[[Request], str] = lambda request: ""
-    """Digest of the prefix that parts of the reply are bound to; empty = none (D-78)."""
-
-
 class StreamedReply:
     """One reply while it arrives, which may turn out to be unstreamed."""
 
-    def __init__(self, protocol: WireProtocol, on_delta: OnDelta) -> None:
+    def __init__(self, assembly: Callable[[Deltas], Assembly], on_delta: OnDelta | None) -> None:
         self._deltas = Deltas(on_delta)
-        self._decoder = protocol.decoder()
-        self._assembly = protocol.assembly(self._deltas)
-        self._raw: list[bytes] | None = []
+        self._assembly = assembly(self._deltas)
+        self._decoder = self._assembly.decoder()
+        self._raw: list[bytes] = []
         """Everything that has arrived, until it proves to be a stream."""
-        self._is_whole = False
         self._ignored = ""
         """The last event that is not JSON."""
         self._last: dict[str, Any] = {}
         """The last object that has arrived."""
 
-    @property
-    def partial_text(self) -> str:
-        """The text so far."""
-        self._deltas.flush()
-        return self._deltas.text
-
     async def read(self, pieces: AsyncIterator[bytes]) -> bytes:
         """Reads the reply; returns its body, or that of the equivalent unstreamed reply.
 
-        Raises ProviderError if it is cut, malformed or reports an error; also what `pieces` raises.
+        Raises ProviderError, with the text so far, if it is cut, malformed or reports an error.
         """
+        try:
+            return await self._read(pieces)
+        except ProviderError as error:
+            self._deltas.flush()
+            error.partial_text = self._deltas.text
+            raise
+
+    async def _read(self, pieces: AsyncIterator[bytes]) -> bytes:
         while not self._assembly.has_ended:
             try:
                 piece = await anext(pieces)
@@ -274,13 +253,13 @@ class StreamedReply:
                 if not self._assembly.is_complete:
                     raise
                 return self._finish()
-            if self._raw is not None:
+            if not self._decoder.is_stream:
                 self._raw.append(piece)
-            if self._is_whole:
+            if self._decoder.is_stream is False:
                 continue
             for event in self._decoder.feed(piece):
                 self._add(event)
-                if self._assembly.has_ended or self._is_whole:
+                if self._assembly.has_ended:
                     break
         with suppress(Exception):
             async with asyncio.timeout(0.5):  # else its connection is closed
@@ -288,20 +267,17 @@ class StreamedReply:
                     pass
         return self._finish()
 
-    def _add(self, event: Event) -> None:
-        name, data = event
-        if not data or name == "ping" or data.isspace():
+    def _add(self, event: Event, *, is_cut: bool = False) -> None:
+        name, data = event[0], event[1].strip()
+        if not data or name == "ping":
             return
         if data.startswith("[DONE]"):
-            self._raw = None
             self._assembly.end()
             return
-        try:
+        value = None
+        with suppress(ValueError):
             value = wire.loads_part(data)
-        except ValueError:
-            value = None
         if isinstance(value, dict):
-            self._raw = None
             if value.get("error"):
                 raise error_in_reply(value)
             if name == "error" or "error" in (value.get("type"), value.get("object")):
@@ -310,25 +286,17 @@ class StreamedReply:
             self._assembly.add(name, value)
         elif name == "error":
             raise ProviderError("server", masked_line(data))
-        elif JSON_START.match(data) is None:
+        elif not data.startswith(("{", "[")):
             self._ignored = data  # gateways send `: keepalive` or `ping` while the model thinks
-        elif self._raw is not None and not self._ignored:
-            self._is_whole = True
-        elif not self._assembly.is_complete:
+        elif not (self._assembly.is_complete or is_cut):
             words = masked_line(data, 60)
             raise ProviderError("server", f"an event of the stream is not a JSON object: {words}")
 
     def _finish(self) -> bytes:
-        if self._raw is not None:
-            body = b"".join(self._raw)
-            starts = (b":", b"data", b"event", b"id", b"retry", b"error:")
-            begins_events = body.lstrip(b" \r\n\t" + BOM).startswith(starts)
-            if self._is_whole or self._ignored or not begins_events:
-                return body
         if not self._assembly.has_ended and (event := self._decoder.rest()):
-            with suppress(ValueError):  # JSON that is not a whole object was cut
-                if not JSON_START.match(event[1]) or isinstance(wire.loads_part(event[1]), dict):
-                    self._add(event)
+            self._add(event, is_cut=True)
+        if not self._decoder.is_stream:
+            return b"".join(self._raw)
         self._deltas.flush()
         if not self._assembly.is_complete:
             words = masked_line(find_message(self._last) or self._ignored)

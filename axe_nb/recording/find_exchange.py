@@ -8,12 +8,11 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from axe_nb.conversion.own_text import MAX_SHOWN
 from axe_nb.errors import ConfigError
 from axe_nb.messages import Request
 from axe_nb.messages.exchanges import Exchange
 from axe_nb.results import RunResult, name_run
-from axe_nb.text import cut_chars, list_some, quote
+from axe_nb.text import MAX_SHOWN, cut_chars, list_some, quote
 
 
 class Found(NamedTuple):

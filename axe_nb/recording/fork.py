@@ -21,7 +21,6 @@ from axe_nb.agents.agent import Agent, NoAgent
 from axe_nb.agents.prompt import TRUSTED, Context, Definition, Definitions, read_context
 from axe_nb.agents.trust import restrict, trusts_all
 from axe_nb.conversion.jsonable import jsonable
-from axe_nb.conversion.own_text import MAX_SHOWN, shown_value
 from axe_nb.conversion.toml_tables import make_table
 from axe_nb.engine.dispatch import is_refused
 from axe_nb.engine.person import make_given, make_reply
@@ -34,7 +33,7 @@ from axe_nb.recording.find_exchange import count_earlier, find_turn, make_turn_e
 from axe_nb.recording.same_request import Describer, Description, digest, is_same
 from axe_nb.results import RunResult, Status, name_run, run_of, turn_of
 from axe_nb.secrets import Filter, find_filter
-from axe_nb.text import cut_chars, list_some, quote
+from axe_nb.text import MAX_SHOWN, cut_chars, list_some, quote, shown_value
 from axe_nb.tools.tool import Job, Opening, ToolError, ToolOutput, cut_output, fault_text, output_of
 
 

@@ -15,12 +15,11 @@ from itertools import zip_longest
 from typing import Any, TypeAlias
 
 from axe_nb.conversion.jsonable import jsonable
-from axe_nb.conversion.own_text import MAX_SHOWN
 from axe_nb.delegation.spawn_agent import without_seconds
 from axe_nb.messages import Message, Request
 from axe_nb.pictures.picture import Picture
 from axe_nb.secrets import MASK, Filter
-from axe_nb.text import count_common, one_line, quote
+from axe_nb.text import MAX_SHOWN, count_common, one_line, quote
 
 PEM = "KEY-----"
 """Part of the lines around a private key, which has several lines."""

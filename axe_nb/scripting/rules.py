@@ -19,7 +19,7 @@ from axe_nb.agents.files import display_path, expand_home, read_text, reason
 from axe_nb.agents.user_config import config_dir
 from axe_nb.conversion.jsonable import change_texts, jsonable
 from axe_nb.conversion.patterns import compile_pattern
-from axe_nb.conversion.toml_tables import is_number, is_whole, line_of, parse_toml, toml_hint
+from axe_nb.conversion.toml_tables import TOML_HINT, is_number, is_whole, line_of, parse_toml
 from axe_nb.errors import ConfigError, ProviderError
 from axe_nb.messages import Request, Response, ToolCall, Usage, dump
 from axe_nb.text import cut_chars, nearest, one_line, quote
@@ -189,7 +189,7 @@ def parse_script(text: str, file: str) -> Script:
     try:
         table = parse_toml(text)
     except ValueError as error:
-        hint = toml_hint(text, error)
+        hint = TOML_HINT
         raise ConfigError(f"failed to parse script {file}: {error}", hint=hint) from None
     place = _Place(text, file)
     place.check(table, TOP)

@@ -15,11 +15,10 @@ from typing import Any, TypeAlias, TypedDict, TypeVar
 
 from axe_nb.agents.agent_tables import COMMON_PARAMS, MODES, Mode
 from axe_nb.conversion.jsonable import as_number, to_plain
-from axe_nb.conversion.own_text import shown_value
 from axe_nb.conversion.toml_tables import is_number, is_whole
 from axe_nb.engine.person import Breakpoint, StepFunction, Stepper
 from axe_nb.errors import ConfigError
-from axe_nb.text import nearest, quote, suggestion
+from axe_nb.text import nearest, quote, shown_value, suggestion
 from axe_nb.tools.python_tool import tool_of
 from axe_nb.tools.tool import Tool
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from axe_nb.agents.agent import Agent
-from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.call import blocking_call
 from axe_nb.engine.loop import Run
 from axe_nb.engine.person import AskPerson
@@ -28,6 +27,7 @@ from axe_nb.messages import Message
 from axe_nb.pictures.picture import Picture
 from axe_nb.results import NO_AGENT, RunResult, Status
 from axe_nb.session.overrides import Overrides
+from axe_nb.text import shown_value
 
 if TYPE_CHECKING:
     from axe_nb.recording.fork import ForkPoint

@@ -20,7 +20,6 @@ from axe_nb.agents.agent import DEFAULTS, DEFINED, Agent, NoAgent, check_agents_
 from axe_nb.agents.names import check_name
 from axe_nb.agents.prompt import confine, find_names, find_workdir
 from axe_nb.agents.user_config import Config, is_test
-from axe_nb.conversion.own_text import shown_value
 from axe_nb.engine.limits import Budget, Clock, InFlight, UsageMeter
 from axe_nb.engine.person import AskPerson
 from axe_nb.engine.plan import Needed, Plan, make_plan, provider_for
@@ -48,7 +47,7 @@ from axe_nb.session.snapshot import (
     find_script_dirs,
     find_source_dirs,
 )
-from axe_nb.text import list_some, quote, suggestion
+from axe_nb.text import list_some, quote, shown_value, suggestion
 from axe_nb.tools.kept_files import KeptFiles
 from axe_nb.tools.tool import Job, Limits, Tool, ToolTable
 

@@ -28,11 +28,10 @@ from axe_nb.conversion.json_types import (
     note,
     shape,
 )
-from axe_nb.conversion.own_text import MAX_SHOWN
 from axe_nb.errors import ConfigError, words
 from axe_nb.messages import dump
 from axe_nb.providers.wire import loads
-from axe_nb.text import one_line, quote
+from axe_nb.text import MAX_SHOWN, one_line, quote
 
 VALUE = "value"
 """Key for data that is not an object, as some providers accept only objects at the top."""

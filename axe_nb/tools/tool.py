@@ -22,7 +22,6 @@ from typing import Any, Literal, TypeAlias
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_tables import Mode
-from axe_nb.conversion.own_text import remove_addresses
 from axe_nb.conversion.value_text import NoText, write_json
 from axe_nb.errors import AxeError, ConfigError, words
 from axe_nb.messages import CallTraits, Message, ToolCall, ToolParameter, ToolSpec, dump
@@ -35,7 +34,7 @@ from axe_nb.pictures.picture import (
     join_parts,
 )
 from axe_nb.results import RunResult
-from axe_nb.text import cut_bytes, nearest
+from axe_nb.text import cut_bytes, nearest, remove_addresses
 from axe_nb.tools.kept_files import KeptFiles
 
 Effect = Literal["read", "user", "network", "write", "delegate"]

@@ -284,7 +284,7 @@ def preview_request(plan: Plan) -> SentRequest:
     own = plan.provider.name
     streaming = {}
     if plan.is_streamed and own in PROTOCOLS:
-        streaming = import_module(PROTOCOLS[own].module).PROVIDER.protocol.stream_fields[0]
+        streaming = import_module(PROTOCOLS[own].module).PROVIDER.stream_fields[0]
     return _make(
         request, plan.agent.model, own=own, streaming=streaming,
         first=len(request.messages) - 1, note="nothing was sent",
@@ -314,7 +314,7 @@ def _make(
         sent = f"it was sent over {own}" if own in PROTOCOLS else "a script model is sent no body"
         note = f"as it would be sent over {protocol}; {note or sent}"
         reported = reported if own not in PROTOCOLS else 0
-        streaming = module.PROVIDER.protocol.stream_fields[0] if streaming else {}
+        streaming = module.PROVIDER.stream_fields[0] if streaming else {}
     raw = module.body(request, streaming)
     return SentRequest(
         place=request.place, attempt=request.attempt, agent=request.agent, model=model,

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from axe_nb.agents.agent import Agent
+from axe_nb.conversion.toml_tables import TOML_HINT
 from axe_nb.errors import ConfigError
 
 START = 'name = "lead"\nmodel = "p/m"\n'
@@ -160,31 +161,17 @@ def test_a_place_is_told_without_the_folders_of_this_machine(
         assert caught.value.place == place
 
 
-TURNS = (
-    "limits.max_requests limits the requests of the whole tree; "
-    "max_turns under [sub_agents_config] applies to subagent children only"
-)
-CALLS = (
-    "limits.max_requests limits the requests of the whole tree; "
-    "max_tool_calls under [sub_agents_config.budget] applies to spawned children only"
-)
 PLACES = {
     "temperature = 0.2": "put it under [params]",
     "max_requests = 3": "put it under [limits]",
-    "max_turns = 3": TURNS,
-    "[limits]\nmax_turns = 3": TURNS,
-    "max_tool_calls = 3": CALLS,
-    "[limits]\nmax_tool_calls = 3": CALLS,
-    "[limits]\ntimeout = 3": "a time limit is an option of the run: --timeout, in Python timeout=",
-    "timeout_ms = 9000": "a time limit is an option of the run: --timeout, in Python timeout=",
+    "max_turns = 3": "put it under [sub_agents_config]",
+    "[limits]\nmax_tool_calls = 3": "put it under [sub_agents_config.budget]",
     "[sub_agents_config]\nmax_tool_calls = 3": "put it under [sub_agents_config.budget]",
     "max_depth = 3": "put it under [sub_agents_config]",
     "[limits]\nmax_requests = 3\ntools = ['grep']": "put it above the first [table]",
     "prompt = 'x'": 'did you mean "system_prompt"?',
-    "[sub_agents_config]\nparallel = True": "write true and false in lower case",
-    'system_prompt = "one\ntwo"': 'a multi-line string needs triple quotes: """…"""',
-    "model2 = openai/gpt": 'strings need quotes, as in model = "provider/model"',
-    "mode: auto": 'a line is key = value, as in model = "provider/model"',
+    "[sub_agents_config]\nparallel = True": TOML_HINT,
+    "mode: auto": TOML_HINT,
 }
 
 

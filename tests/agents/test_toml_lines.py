@@ -4,11 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from axe_nb.agents.agent import Agent
-from axe_nb.agents.user_config import Config, config_path
 from axe_nb.conversion.toml_tables import line_of
-from axe_nb.errors import ConfigError
-from axe_nb.scripting.rules import parse_script as parse
 
 pytestmark = pytest.mark.req("D-27")
 
@@ -32,17 +28,3 @@ def test_the_line_of_a_key_below_a_long_text_is_found_in_one_pass() -> None:
 def test_no_text_makes_it_fail(text: str) -> None:
     line = line_of(text, ("a",))
     assert line is None or 1 <= line <= text.count("\n") + 1
-
-
-@pytest.mark.parametrize(
-    "toml", [r'workdir = "C:\Users\x"', 'system_prompt = """\nmatch \\d+\n"""']
-)
-def test_a_backslash_in_double_quotes_says_to_use_single_quotes(toml: str) -> None:
-    config_path().parent.mkdir(parents=True)
-    config_path().write_text(toml, "utf-8")
-    for attempt in (
-        lambda: Agent.from_toml(toml), lambda: parse(toml, "x.toml"), Config.load,
-    ):  # fmt: skip
-        with pytest.raises(ConfigError, match=r"^failed to parse .* \(at ") as caught:
-            attempt()
-        assert caught.value.hint.endswith("use single quotes")

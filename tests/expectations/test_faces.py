@@ -61,8 +61,8 @@ def test_a_run_in_a_tool_is_checked_too() -> None:
     ("expect", "name", "told"),
     [
         ("chidl == 2", "chidl", 'did you mean "child"?'),
-        ("no writ_file", "writ_file", 'did you mean "write_file" or "edit_file"?'),
-        ("child; no cont", "cont", 'did you mean "count" or "cost"?'),
+        ("no writ_file", "writ_file", 'did you mean "write_file"?'),
+        ("child; no cont", "cont", 'did you mean "count"?'),
     ],
 )
 def test_a_mistake_or_misspelt_name_is_an_error_before_anything_is_sent(

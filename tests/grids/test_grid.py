@@ -15,10 +15,9 @@ import pytest
 import axe_nb
 from axe_nb import Agent, Request
 from axe_nb.errors import ConfigError
-from axe_nb.exploring.grid import Grid
-from axe_nb.exploring.grid_page import show_grid
+from axe_nb.exploring.grid import Grid, show_grid
 from axe_nb.exploring.grid_squares import GridRun
-from axe_nb.exploring.grid_variants import make_variants, read_inputs
+from axe_nb.exploring.run_grid import make_variants, read_inputs
 
 pytestmark = pytest.mark.req("E-5")
 
@@ -100,14 +99,13 @@ def test_two_variants_are_compared_input_by_input(grid: Grid) -> None:
         "  worse on 1 (a)",
         "  same on 1",
         "  passed +0%",
-        "  chance alone makes a difference this clear in 100% of cases "
-        "(sign test; 2 that differ are too few to tell)",
+        "  p = 1 (sign test over the inputs that differ)",
     ]
     grid.add(0, 0, replace(grid[0, 0][0], score=0.5))
     assert "  score +" in str(grid.diff("old", "new"))
     many = make_grid({"old": ["no"] * 12, "new": [RIGHT] * 12}, list("abcdefghijkl"))
     assert "passed +100% (+59% to +100%)" in str(many.diff("old", "new"))
-    assert "in 0.049% of cases (sign test)" in str(many.diff("old", "new"))
+    assert "  p = 0.00049 (" in str(many.diff("old", "new"))
 
 
 def test_a_frame_has_a_row_per_run(grid: Grid) -> None:
@@ -125,7 +123,7 @@ def test_the_page_says_what_passed_and_opens_each_run(grid: Grid) -> None:
     page = show_grid(grid)
     assert page["text/plain"].splitlines() == [
         "not sure that old is better than new: better on 1 of 3 inputs, worse on 1 (p = 1); "
-        "3 inputs are too few, at least 6 are needed",
+        "too few inputs, at least 6 are needed",
         "3 inputs × 2 variants × 2 repeats",
         "   variant  passed  95% interval  verdicts disagree  tokens",
         f"0  old      3 of 6  13% to 87%    33%                {grid.summary[0].tokens}",
@@ -204,7 +202,7 @@ def test_a_figure_is_drawn_of_shares_or_of_scores_if_every_run_passed(grid: Grid
 def test_a_saved_grid_is_the_same(grid: Grid, tmp_path: Path) -> None:
     grid.note = "interrupted"
     grid.save(tmp_path / "g.jsonl")
-    assert (tmp_path / "g.jsonl").read_text().startswith("axe_nb grid 2.0\n{")
+    assert (tmp_path / "g.jsonl").read_text().startswith("axe_nb grid 3.0\n{")
     loaded = axe_nb.load(tmp_path / "g.jsonl")
     assert show_grid(loaded) == show_grid(grid)
     assert loaded.runs == grid.runs
@@ -227,7 +225,7 @@ PLAN = '{"inputs": [{}], "variants": [], "repeats": 1, "note": ""}'
     ],
 )
 def test_a_file_that_is_no_grid_is_told(tmp_path: Path, line: str, told: str) -> None:
-    (tmp_path / "g.jsonl").write_text(f"axe_nb grid 2.0\n{line}\n")
+    (tmp_path / "g.jsonl").write_text(f"axe_nb grid 3.0\n{line}\n")
     with pytest.raises(ConfigError, match=told):
         axe_nb.load(tmp_path / "g.jsonl")
 

@@ -26,7 +26,7 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ConfigError, RunResult
-from axe_nb.exploring.grid_page import show_grid
+from axe_nb.exploring.grid import show_grid
 from tests.maps.cluster_code import AGENT, register
 from tests.maps.clusters import dask, engines
 from tests.maps.conftest import counting_model

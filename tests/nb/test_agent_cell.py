@@ -72,7 +72,7 @@ MISTAKES = {
     ),
     'model = "script/echo"\n\n[sub_agents_config]\nmax_deph = 2': ("(line 5)", '"max_depth"?'),
     'model = "script/echo"\nworkdir = "C:\\Users\\x"': (
-        "Invalid hex value (at line 3, column", r"use single quotes",
+        "Invalid hex value (at line 3, column", "backslashes in single quotes",
     ),
     'model = "script/echo"\n# why\nmode = "atuo"': (
         'mode must be plan, ask or auto, not "atuo"', "line 4",

@@ -44,7 +44,7 @@ def test_a_cell_shows_one_table_which_is_the_same_each_time(cells: Kernel) -> No
     [first] = cells.run(cell)
     assert first["data"]["text/plain"].splitlines() == [
         "not sure that careful is better than hasty: better on 1 of 2 inputs, worse on 0 (p = 1); "
-        "2 inputs are too few, at least 6 are needed",
+        "too few inputs, at least 6 are needed",
         "2 inputs × 2 variants",
         "   variant  passed  95% interval  tokens",
         "0  hasty    1 of 2  9% to 91%     12",

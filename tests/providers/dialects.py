@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from axe_nb.errors import ProviderError
 from axe_nb.messages import (
@@ -21,7 +21,8 @@ from axe_nb.messages import (
     Usage,
 )
 from axe_nb.providers import anthropic, ollama, openai, responses
-from axe_nb.providers.protocol import Provider, Server, find_secrets
+from axe_nb.providers.http import HttpProvider
+from axe_nb.providers.protocol import find_secrets
 from axe_nb.scripting.wire import WIRES
 
 KEY = "sk-canary-0123456789abcdef"
@@ -42,10 +43,6 @@ CALL_AGENT = ToolSpec(
 )
 
 
-class ServedProvider(Provider, Server, Protocol):
-    """A provider with its server."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Answer:
     """A reply in the pieces in which a model makes it."""
@@ -63,7 +60,7 @@ class Dialect:
 
     name: str
     path: str
-    make: Callable[[str, str], ServedProvider]
+    make: Callable[[str, str], HttpProvider]
     """(base URL, key) -> provider."""
     done: str
     """Stop reason of an answer."""

@@ -7,7 +7,6 @@ import json
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -42,9 +41,8 @@ def watching() -> Iterator[None]:
     seen: dict[bytes, tuple[str, Request]] = {}
     with pytest.MonkeyPatch.context() as patch:
         for name, module in MODULES.items():
-            protocol = module.PROVIDER.protocol
-            listening = replace(protocol, body=_listen(name, protocol.body, seen))
-            patch.setattr(module.PROVIDER, "protocol", listening)
+            listening = _listen(name, module.PROVIDER.body, seen)
+            patch.setattr(module.PROVIDER, "body", staticmethod(listening))
         yield
     for body, (name, request) in seen.items():
         takes(name, _without_params(json.loads(body), request))

@@ -1,5 +1,5 @@
 // The live tree of a run, or a table that fills: fragments of HTML arrive by row and are put in place.
-// live_tree.py and exploring/grid_page.py draw them and escape every text; feed.py sends them, and says why
+// live_tree.py and exploring/grid.py draw them and escape every text; feed.py sends them, and says why
 // some come twice. Nothing is sent back but the word that stops a run.
 
 const TICK = 250; // milliseconds between two looks at the clock
