@@ -71,7 +71,7 @@ class Run:
             with inside_run():
                 async with scope.clock.timeout:
                     refused = await self.dispatch.authorizer.find_refused(plan.to_permit)
-                    talk.tools = [spec for spec in talk.tools if spec.name not in refused]
+                    talk.tools = tuple(spec for spec in talk.tools if spec.name not in refused)
                     for name, why in refused.items():
                         self.warnings.append(f"{name} was not offered to the model: {why}")
                     stop = await self._run_turns()
