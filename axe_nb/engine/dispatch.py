@@ -177,7 +177,7 @@ class Dispatch:
         can_ask = scope.depth == 0 and scope.env.has_person
         return ToolContext(
             call=ToolCall(asked.id, asked.name, call.arguments, asked.raw, traits=asked.traits),
-            agent=scope.agent, depth=scope.depth, max_depth=scope.depth_limit.of(call.tool),
+            agent=scope.agent, depth=scope.depth, max_depth=scope.max_depth(call.tool),
             workdir=self.workdir, file_log=self.file_log, start=start,
             tools=tuple(self._toolset.tools),
             ask=partial(authorizer.ask_question, asked.id) if can_ask else None,

@@ -39,22 +39,14 @@ HARD_DEPTH = 5
 """Maximum depth of any configuration (A-10.4)."""
 
 
-@dataclass(frozen=True, slots=True)
-class DepthLimit:
-    """Depth limit of a tree (D-3)."""
+def find_max_depth(tool: Tool, agents: Sequence[Agent]) -> int:
+    """The lowest depth at which an agent may no longer use a delegation tool (A-9.3, D-3).
 
-    root: int = 0
-    """The root's own `max_depth`; 0 = each tool's default."""
-    lowest: int = HARD_DEPTH
-    """The lowest `max_depth` on the path from the root; a child can only lower it."""
-
-    def of(self, tool: Tool) -> int:
-        """The lowest depth at which a delegation tool may no longer be used (A-9.3)."""
-        return min(self.root or tool.default_depth, self.lowest)
-
-    def below(self, agent: Agent) -> DepthLimit:
-        own = agent.sub_agents_config.max_depth or HARD_DEPTH
-        return replace(self, lowest=min(self.lowest, own))
+    `agents` are this agent and those above it. The root's `max_depth` is that of the tree; an agent
+    below it can only lower it.
+    """
+    own = [agent.sub_agents_config.max_depth for agent in agents]
+    return min(own[-1] or tool.default_depth, *(depth or HARD_DEPTH for depth in own))
 
 
 class Recorder(Protocol):
@@ -216,7 +208,6 @@ class RunScope:
     policy: PermissionPolicy
     meter: UsageMeter
     in_flight: InFlight
-    depth_limit: DepthLimit
     clock: Clock
     id: str = "0"
     """Dotted path: `0` is the root, `0.2` the child of its second call (D-59)."""
@@ -244,6 +235,9 @@ class RunScope:
     def undo_id(self) -> str:
         """Id of the files kept for undo; empty for a child."""
         return "" if self.parent else self.env.kept.id
+
+    def max_depth(self, tool: Tool) -> int:
+        return find_max_depth(tool, self.policy.agents)
 
     @property
     def retries(self) -> int:
@@ -381,7 +375,7 @@ class RunScope:
             policy=PermissionPolicy(agent, agent.mode, mode_by="option" if has_mode else None),
             meter=UsageMeter(name_run(agent.name, agent.model), agent.limits, above, agent.path),
             in_flight=in_flight.below(most) if in_flight else InFlight(most),
-            depth_limit=DepthLimit(root=agent.sub_agents_config.max_depth), clock=clock,
+            clock=clock,
         )  # fmt: skip
 
     def child(
@@ -399,7 +393,6 @@ class RunScope:
             policy=self.policy.child(agent, job.mode, is_copy=job.is_copy),
             meter=self.meter.child(name_run(agent.name, agent.model), agent.limits, agent.path),
             in_flight=self.in_flight.below(agent.limits.max_in_flight),
-            depth_limit=self.depth_limit.below(agent), clock=clock, id=id, parent=self.id,
-            call_id=call_id, depth=self.depth + 1,
+            clock=clock, id=id, parent=self.id, call_id=call_id, depth=self.depth + 1,
             began=self.began + clock.started - self.clock.started,
         )  # fmt: skip
