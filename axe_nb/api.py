@@ -9,8 +9,9 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
+from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, get_args
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.data_files import read_data
@@ -21,7 +22,7 @@ from axe_nb.engine.call import calling, is_inside, refuse_in_tool
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.events import Event
 from axe_nb.pictures.picture import Illustrated, split_prompt
-from axe_nb.results import RunResult
+from axe_nb.results import RunResult, Status
 from axe_nb.session.drive import drive, drive_here
 from axe_nb.session.overrides import (
     Overrides,
@@ -190,21 +191,38 @@ def last() -> RunResult | None:
     return session.last
 
 
-def history(agent: str | None = None, *, limit: int = 100) -> History:
+def history(
+    words: str = "",
+    *,
+    status: str | None = None,
+    since: str | date | None = None,
+    limit: int = 100,
+) -> History:
     """Returns the latest runs of the history, newest first; `load` returns the result of one.
 
+    A map or grid is one row, unless words or a status are given.
+
     Args:
-        agent: name of the agent; None = of all agents.
-        limit: maximum number of runs.
+        words: words that agent, model or first line of the prompt contain, in any case; the id of
+            a map or grid lists its runs.
+        status: how the runs have ended, or `running`.
+        since: a date, as text too (`2026-11-26`), `today` or `yesterday`.
+        limit: maximum number of rows.
 
     Raises:
         ConfigError: an invalid limit, or the history cannot be read.
     """
     from axe_nb.recording.history import list_history
 
+    if not isinstance(words, str):
+        raise ConfigError(f"history takes words, not {shown_value(words)}")
+    if status not in (None, "running", *get_args(Status)):
+        raise ConfigError(
+            f"status takes one of {', '.join(get_args(Status))}, running, not {shown_value(status)}"
+        )
     if isinstance(limit, bool) or not isinstance(limit, int) or not 0 < limit < 2**63:
         raise ConfigError(f"limit takes a whole number from 1, not {shown_value(limit)}")
-    return list_history(agent, limit)
+    return list_history(words, status=status, since=since, limit=limit)
 
 
 def load(saved: int | str | os.PathLike[str]) -> Any:

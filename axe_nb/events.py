@@ -1,8 +1,7 @@
 """The events of a run; the last one carries its result.
 
-Fields that a `RunResult`, `Turn` or `Response` has too mean the same; turns count from 1.
-
-Every view (notebook, command line, JSON, verbose) is built from these alone.
+Fields that a `RunResult`, `Turn` or `Response` has too mean the same; turns count from 1. Every
+view is built from these alone.
 """
 
 from __future__ import annotations
@@ -37,7 +36,6 @@ class RunStarted:
     pictures: tuple[Picture, ...] = ()
     origin: str = ""
     undo_id: str = field(default="", repr=False, compare=False)
-    """As in `RunResult`; set even if no files will be stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +65,6 @@ class TextDelta:
     text: str
     kind: DeltaKind = "text"
     call: int = 0
-    """As in `Delta`, like `name`."""
     name: str = ""
 
 
@@ -100,7 +97,6 @@ class TurnFinished:
     usage: Usage
     parallel: bool
     closing: bool = False
-    """As in `TurnStarted`; calls in such a reply are dropped."""
     asked: FinalRequest = ""
     question: str = ""
     exchanges: tuple[Exchange, ...] = field(default=(), repr=False, compare=False)
@@ -111,7 +107,7 @@ class TurnFinished:
 
     @property
     def reasoning(self) -> str:
-        """As in `Response`; empty if the turn has no exchanges, as in a result without them."""
+        """The model's reasoning; empty if the turn has no exchanges."""
         response = self.exchanges[-1].response if self.exchanges else None
         return response.reasoning if response else ""
 
@@ -149,11 +145,9 @@ class PersonAsked:
     choices: tuple[tuple[str, str], ...] = ()
     """Letter → name of each answer that is one letter; empty = only typed text answers."""
     prompt: str = ""
-    """The text of the prompt, by which a view finds the input for the answer; empty if no answer
-    is a single letter."""
+    """The text of the prompt, by which a view finds its input; empty if `choices` is."""
     arguments: str = ""
-    """The arguments of the call as JSON, to be edited; empty = they are too long, or have
-    secrets."""
+    """The call's arguments as JSON, to be edited; empty = they are too long or have secrets."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,14 +59,6 @@ class Option:
     def flag(self) -> str:
         return self.flags[-1]
 
-    @property
-    def usage(self) -> str:
-        """Its form in a usage line: `--dir D`, `NAME`, `[NAME]`."""
-        if self.flags:
-            return f"{self.flag} {self.metavar}".rstrip()
-        name = f"{self.metavar}..." if self.repeated else self.metavar
-        return name if self.required else f"[{name}]"
-
 
 PROGRAMS: Mapping[Face, str] = {"cell": "%%", "line": "%axe ", "command": "axe-nb "}
 """Interface → start of its usage lines."""
@@ -399,7 +391,12 @@ COMMANDS: tuple[Command, ...] = (
         "history", "list the latest runs of all notebooks, newest first",
         {"line": "history", "command": "history"},
         (
-            ANY_NAME,
+            Option((), "words", "only those with these words in agent, model or prompt; the id of "
+                   "a map or grid lists its runs", "WORDS", repeated=True, required=False,
+                   offers="agents"),
+            Option(("--status",), "ended", "only those that ended so, or are running", "STATUS",
+                   choices=(*get_args(Status), "running")),
+            Option(("--since",), "since", "only those since a date, today or yesterday", "DATE"),
             Option(("--delete",), "delete", "delete a run, with its texts", "ID", read=whole),
         ),
     ),
@@ -491,59 +488,35 @@ def commands_of(face: Face) -> Mapping[str, Command]:
     return {command.words[face]: command for command in COMMANDS if face in command.words}
 
 
-ABOUT: Mapping[str, tuple[str, ...]] = {
-    "%%axe": (
-        "Run an agent; the cell's body is the prompt. Returns the RunResult.",
-        "{{ expr }} in the body is replaced by the value of a Python expression. All other text is "
-        "left as it is: single braces, dollar signs, JSON, TeX, code. \\{{ is a literal {{, and "
-        "--raw turns interpolation off. Without AGENT, the prompt goes directly to the model given "
-        "with -m. "
-        "On the option line, IPython's own {x} and $x work. `%config AxeMagics` sets defaults for "
-        "all cells.",
-    ),
-    "%%axe_agent": (
-        "Define an agent from the TOML in the cell, and show its tools, permissions and "
-        "sub-agents.",
-        "From then on it is available in this session, also as a sub-agent of others. With --save, "
-        "the TOML, comments included, is also written to the agent's file, and the changes are "
-        "shown. `name` may be omitted.",
-    ),
-    "%%axe_grid": (
-        "Run every combination of agents, models and parameters on every input. Returns the Grid.",
-        "The body is a template of the prompt: {{ name }} is a column of the inputs, or else a "
-        "variable. The table shows the share of runs that passed, with its confidence interval; "
-        "each square opens its runs.",
-    ),
-    "%axe": (
-        "List, show, run and check agents, and look into finished runs.",
-        "%axe help COMMAND describes one command. Cells have pages of their own: %%axe?, "
-        "%%axe_agent? and %%axe_grid?",
-    ),
-    "axe-nb": (
-        "Run LLM agents that delegate to other agents.",
-        "axe-nb COMMAND --help describes one command. Without a key, begin with demo or start.",
-    ),
-    "axe-nb run": (
-        "Run an agent. The answer goes to stdout, everything else to stderr.",
-        "Exit code: 0 completed, 1 the agent failed or reached a limit, 2 invalid configuration "
-        "(nothing was sent), 3 the model's server failed or the time limit was reached, 130 "
-        "interrupted.",
-    ),
-    "axe-nb agents": ("List, show, create and edit agents.",),
-    "axe-nb config": ("Show where the settings are, and create the file.",),
-    "axe-nb check": (
-        "Run notebooks without a key or network, and list the cells that differ.",
-        "A cell differs if it fails, if its output is not the saved one, or if its saved answer "
-        "no longer belongs to the agents, prompts and cassettes on disk. The exit code is then 1.",
-    ),
-    "axe-nb freeze": (
-        "Record a notebook's exchanges with models, and verify that it is its own test.",
-        "The exchanges go to a cassette beside the notebook. Two more runs, without network, must "
-        "give the same outputs; if not, the notebook is left unchanged and the exit code is 1.",
-    ),
+ABOUT: Mapping[str, str] = {
+    "%%axe": "The cell's body is the prompt; the value is the RunResult. {{ expr }} in the body is "
+    "replaced by the value of a Python expression. All other text is left as it is: single braces, "
+    "dollar signs, JSON, TeX, code. \\{{ is a literal {{, and --raw turns interpolation off. "
+    "Without AGENT, the prompt goes directly to the model given with -m. On the option line, "
+    "IPython's own {x} and $x work. `%config AxeMagics` sets defaults for all cells.",
+    "%%axe_agent": "From then on it is available in this session, also as a sub-agent of others. "
+    "With --save, the TOML, comments included, is also written to the agent's file, and the "
+    "changes are shown. `name` may be omitted.",
+    "%%axe_grid": "The body is a template of the prompt: {{ name }} is a column of the inputs, or "
+    "else a variable. The table shows the share of runs that passed, with its confidence interval; "
+    "each square opens its runs.",
+    "%axe": "List, show, run and check agents, and look into finished runs. %axe help COMMAND "
+    "describes one command. Cells have pages of their own: %%axe?, %%axe_agent? and %%axe_grid?",
+    "axe-nb": "Run LLM agents that delegate to other agents. axe-nb COMMAND --help describes one "
+    "command. Without a key, begin with demo or start.",
+    "axe-nb run": "The answer goes to stdout, everything else to stderr. Exit code: 0 completed, "
+    "1 the agent failed or reached a limit, 2 invalid configuration (nothing was sent), 3 the "
+    "model's server failed or the time limit was reached, 130 interrupted.",
+    "axe-nb agents": "List, show, create and edit agents.",
+    "axe-nb config": "Show where the settings are, and create the file.",
+    "axe-nb check": "A cell differs if it fails, if its output is not the saved one, or if its "
+    "saved answer no longer belongs to the agents, prompts and cassettes on disk. The exit code is "
+    "then 1.",
+    "axe-nb freeze": "The exchanges go to a cassette beside the notebook. Two more runs, without "
+    "network, must give the same outputs; if not, the notebook is left unchanged and the exit code "
+    "is 1.",
 }
-"""Start of a usage line → the paragraphs of its page; other pages have the sentence of the
-table."""
+"""Beginning of a usage line → what its page says after the sentence of the table."""
 
 EXAMPLES: Mapping[str, str] = {
     "%%axe": """\
@@ -584,6 +557,11 @@ What is missing in {{{{ text }}}}?""",
 %axe expect depth <= 2; no write_file
 %axe expect review: text ~ /missing/
 %axe expect turns <= 6; tokens < 5000; cost < 0.02""",
+    "%axe history": """\
+%axe history
+%axe history critic towns --since yesterday
+%axe history --status error
+%axe history --delete 17""",
     "%axe cassette": """\
 %axe cassette lesson.axe
 %axe cassette lesson.axe --mode record

@@ -72,7 +72,7 @@ class Parser(argparse.ArgumentParser):
         examples = textwrap.indent(EXAMPLES.get(program, ""), "  ")
         super().__init__(
             program, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
-            description="\n\n".join(map(fold.fill, ABOUT.get(program, (about,)))),
+            description="\n\n".join(map(fold.fill, filter(None, (about, ABOUT.get(program))))),
             epilog=examples and f"Examples:\n{examples}",
         )  # fmt: skip
         self.color = False  # from Python 3.14 on it would colour usage lines of errors too
@@ -120,7 +120,8 @@ def parser(command: Command, face: Face) -> Parser:
         if option.metavar:
             how |= {"metavar": option.metavar, "type": read}
         if not option.flags:
-            nargs = "+" if option.repeated else None if option.required else "?"
+            many, one = ("+", None) if option.required else ("*", "?")
+            nargs = many if option.repeated else one
             group.add_argument(option.keyword, nargs=nargs, **how)
             continue
         if not option.metavar:
@@ -145,7 +146,7 @@ def list_parser(face: Face, group: str = "") -> Parser:
     for words, command in commands_of(face).items():
         word, _, second = words.removeprefix(start).partition(" ")
         if words.startswith(start):
-            about = ABOUT[f"{PROGRAMS[face]}{word}"][0] if second else command.help
+            about = ABOUT[f"{PROGRAMS[face]}{word}"] if second else command.help
             found.setdefault(word, f"{about[:1].lower()}{about[1:]}".rstrip("."))
     for word, about in found.items():
         listed.add_parser(word, help=about.replace("%", "%%"))
@@ -157,19 +158,17 @@ def command_of(words: Sequence[str]) -> tuple[Command, Sequence[str]]:
 
     Raises SystemExit if help was requested or words are missing.
     """
-    words = list(words)
-    if words == ["--version"]:
-        words = ["version"]
+    words = ["version"] if words == ["--version"] else list(words)
     commands = commands_of("command")
     for count in (2, 1):
         if command := commands.get(" ".join(words[:count])):
             return command, words[count:]
     group = words[0] if words and any(name.startswith(f"{words[0]} ") for name in commands) else ""
+    start = f"{group} " if group else ""
     made, rest = list_parser("command", group), words[1:] if group else words
     if not rest:
         made.exit(2, made.format_help())
     if not rest[0].startswith("-"):
-        start = f"{group} " if group else ""
         known = [name.removeprefix(start) for name in commands if name.startswith(start)]
         made.error(f"unknown command {quote(rest[0])}; {advise_command('command', rest[0], known)}")
     made.parse_args(rest[:1])

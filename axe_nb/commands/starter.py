@@ -10,16 +10,13 @@ import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TextIO
 
 from axe_nb.agents.agent import Agent, first_model, scaffold
 from axe_nb.agents.files import display_path, write_new
 from axe_nb.agents.trust import trust_new_folder
-from axe_nb.commands.console import StatusLine
 from axe_nb.messages import Request, ToolCall, call
-from axe_nb.results import RunResult
 from axe_nb.scripting.rules import script
-from axe_nb.session.drive import drive
+from axe_nb.session.drive import NullView, drive
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session
 from axe_nb.text import plural, quote
@@ -75,7 +72,7 @@ READERS = {"counter": "engine/loop.py", "historian": "events.py", "critic": "err
 """Sub-agent → the module of this package that it reads."""
 
 
-def show_demo(write: Callable[[str], object], status: TextIO) -> RunResult:
+def show_demo(write: Callable[[str], object]) -> None:
     """Runs the demo and writes its answer and tree."""
     session = Session()
     here = str(Path(__file__).parents[1])
@@ -83,11 +80,10 @@ def show_demo(write: Callable[[str], object], status: TextIO) -> RunResult:
         session.define(Agent(name=name, model="script/demo-reader", files=(file,), workdir=here))
     lead = Agent(name="lead", model="script/demo-lead", sub_agents=tuple(READERS))
     request = RunRequest(agent=lead, prompt="What is this package made of?")
-    result = drive(session.start(request), StatusLine(status))
+    result = drive(session.start(request), NullView())
     write(as_text(result))
     write("\nNo language model was used: Python functions read three files.")
     write("`axe-nb start` writes a notebook with a first agent of your own, and opens it.")
-    return result
 
 
 @script("demo-lead")
@@ -103,7 +99,7 @@ def _lead(request: Request) -> str | tuple[ToolCall, ...]:
 @script("demo-reader")
 def _reader(request: Request) -> str:
     text = request.system
-    [purpose] = re.findall(r'^"""([^"\n]+)', text, re.MULTILINE)[:1]
+    [purpose] = re.findall(r'^"""([^"(\n]+)', text, re.MULTILINE)[:1]
     functions = re.findall(r"^ *(?:async )?def (\w+)", text, re.MULTILINE)
     classes = re.findall(r"^class (\w+)", text, re.MULTILINE)
     return f"{purpose} {plural(len(functions), 'function')}; classes: {', '.join(classes)}."

@@ -18,11 +18,10 @@ from axe_nb.agents.files import read_real_text, reason
 from axe_nb.agents.trust import check_link
 from axe_nb.agents.user_config import Config, format_path_or_name, is_test, load_env
 from axe_nb.api import load, replay
-from axe_nb.cell_display.display import can_ask, describe_display
+from axe_nb.cell_display.display import can_ask
 from axe_nb.commands import actions
 from axe_nb.commands.command_table import RUN, Command, commands_of
 from axe_nb.commands.console import Write
-from axe_nb.commands.doctor import Finding
 from axe_nb.commands.parser import UsageError, advise_command, list_parser, parse, parse_run, parser
 from axe_nb.errors import ConfigError
 from axe_nb.expectations import check
@@ -110,9 +109,7 @@ def _act(shell: InteractiveShell, name: str, chosen: argparse.Namespace, write: 
             speed = {} if chosen.speed is None else {"speed": chosen.speed}
             return replay(_find_run(shell, chosen.run), **speed)
         case "doctor":
-            first, *rest = actions.diagnose(chosen.agents_dir)
-            display = Finding("note", "display", describe_display())
-            return "\n".join(map(str, [first, display, *rest]))
+            return "\n".join(map(str, actions.diagnose(chosen.agents_dir)))
         case "expect":
             found = RESULT.match(chosen.expectations)
             variable, expectations = found.groups() if found else ("", chosen.expectations)
@@ -144,7 +141,7 @@ def _act(shell: InteractiveShell, name: str, chosen: argparse.Namespace, write: 
             topic = chosen.topic and find_command(chosen.topic)
             page = parser(topic, "line") if topic else list_parser("line")
             return page.format_help().rstrip()
-    return actions.make_text(name, chosen)
+    return actions.make_output(name, chosen)
 
 
 def _read_toml(name: str, agents_dir: str | None) -> str:

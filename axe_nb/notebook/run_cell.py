@@ -84,7 +84,7 @@ def _run(
     view: View
     if options.json or options.verbose:
         piped = bool(request.prompt.strip())
-        view = console.TextView(handle, options, write, write, console.StatusLine(None), piped)
+        view = console.TextView(handle, options, write, write, piped=piped)
     else:
         view = notebook_view(options.out or "", quiet=options.quiet)
     try:

@@ -168,7 +168,7 @@ def test_config_sets_what_holds_where_nothing_is_said_in_cells_and_in_python(
 
 def test_the_help_pages_are_written_from_the_tables(cells: Kernel) -> None:
     for line, parts in {
-        "%%axe?": ("{{ expr }} in the body", "usage: %%axe", "-m P/M, --model P/M", "--bg"),
+        "%%axe?": ("{{ expr }}", "usage: %%axe", "-m P/M, --model P/M", "--bg"),
         "%%axe_agent?": ("usage: %%axe_agent [-h] [--save] [--dir D] NAME",),
         "%%axe_grid?": ("--repeats N",),
         "%axe?": (" reset ", " doctor "),
