@@ -24,7 +24,7 @@ from axe_nb.text import count_columns, list_some, one_line, plural
 from axe_nb.views import axe_text
 from axe_nb.views.request import preview_request
 from axe_nb.views.rows import draft_line, find_wait
-from axe_nb.views.transcript import Transcript, TreeFilter, show_run
+from axe_nb.views.transcript import Transcript, show_run
 
 Write: TypeAlias = Callable[[str], object]
 """Receives one or more lines of text, without the last newline."""
@@ -148,7 +148,7 @@ class TextView:
         self.clear()
         if result is None:
             return
-        result = show_run(result, TreeFilter(find_filter()))
+        result = show_run(result, find_filter().json)
         if self._verbose:
             self._note(axe_text.verbose_footer(result))
         for warning in result.warnings:

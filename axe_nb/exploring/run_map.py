@@ -88,7 +88,7 @@ def map(
     meter = make_meter(budget, "map")
     name = agent.name if isinstance(agent, Agent) else agent or ""
     batch = Batch(
-        askings=[Asking(agent, overrides)], session=open_session(meter),
+        askings=[Asking(agent, overrides)], session=open_session("map", meter),
         tally=Tally(name), keep=keep, meter=meter, resume=resume,
     )  # fmt: skip
     driver = Driver(batch, prompts, make_runs(batch, executor, width))
