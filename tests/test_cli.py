@@ -332,7 +332,9 @@ def test_the_history_lists_runs_and_forgets_one(
         return re.findall(r"words for (\w+)", axe("history", *words).out)
 
     assert listed() == ["helper", "echo"]
-    assert listed("echo") == ["echo"]
+    assert listed("for", "echo") == listed("echo", "--status", "completed") == ["echo"]
+    assert listed("--since", "yesterday") == ["helper", "echo"]
+    assert listed("--since", "2100-01-01") == []
     assert axe("history", "--delete", "1").out == "run 1 deleted from the history\n"
     assert listed() == ["helper"]
     gone = axe("history", "--delete", "1")

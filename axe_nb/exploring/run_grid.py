@@ -185,8 +185,9 @@ class GridRunner:
             askings.append(Asking(judge, Overrides.of(own), output=VERDICT))
         meter, tally = make_meter(budget, "grid"), Tally("grid", len(self._jobs))
         self._batch = Batch(
-            askings=askings, session=open_session(meter, is_dry=is_dry), meter=meter, tally=tally,
-            resume=resume, judge=None if judge is None else len(variants), checks=False,
+            askings=askings, session=open_session("grid", meter, is_dry=is_dry), meter=meter,
+            tally=tally, resume=resume, judge=None if judge is None else len(variants),
+            checks=False,
         )  # fmt: skip
         self._runs = make_runs(self._batch, executor, width)
 

@@ -69,7 +69,7 @@ def amap(
     meter = make_meter(budget, "map")
     name = agent.name if isinstance(agent, Agent) else agent or ""
     batch = Batch(
-        askings=[Asking(agent, overrides)], session=open_session(meter),
+        askings=[Asking(agent, overrides)], session=open_session("map", meter),
         tally=Tally(name), keep=keep, meter=meter, resume=resume,
     )  # fmt: skip
     return RunMap(Driver(batch, prompts, make_runs(batch, executor, width)), display)
