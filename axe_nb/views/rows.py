@@ -374,19 +374,6 @@ def facts_of(node: Node) -> list[Fact]:
     return [fact for fact in facts if str(fact)]
 
 
-def states_of(node: Node) -> list[State]:
-    """The states of the sub-agents of a run, in call order."""
-    calls = (call for turn in node.turns for call in turn.calls)
-    return [child.state for call in calls for child in call.children]
-
-
-def progress_of(node: Node) -> list[tuple[Tone, int]]:
-    """Number of sub-agents in each tone of state: done, failed, running."""
-    counts = Counter(LOOKS[child.state].tone for child in node.below())
-    order: tuple[Tone, ...] = ("good", "bad", "limit", "off", "running")
-    return [(tone, counts[tone]) for tone in order if counts[tone]]
-
-
 def format_tokens(usage: Usage) -> str:
     """The number of tokens, how many came from a cache, and the price; empty if none are known."""
     if not usage.total:
