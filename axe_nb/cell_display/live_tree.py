@@ -41,9 +41,6 @@ EVERY = 0.1
 MAX_SEGMENTS = 60
 """Segments of one bar; of a longer run, the latest are drawn."""
 
-PACE = 50_000
-"""Characters that may be rendered each second: a long answer grows in larger steps."""
-
 END = 500
 """Characters shown from the end of an answer that is too long to show in full."""
 
@@ -318,7 +315,7 @@ class LiveAnswer:
         is_written = turn is not None and turn.draft is not None
         if seen != self._seen and (is_over or now >= self._next_at or not is_written):
             self._seen = seen
-            self._next_at = now + self._draw(turn) / PACE
+            self._next_at = now + self._draw(turn) / 50_000  # a long one grows in larger steps
 
     def _look(self) -> tuple[object, ...]:
         if self._root.result:

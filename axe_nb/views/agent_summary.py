@@ -26,10 +26,6 @@ from axe_nb.views.appearance import COLOURS, LINE, LOOKS, MONO, MUTED, TEXT_PADD
 from axe_nb.views.axe_text import list_caps, text_of
 from axe_nb.views.html import PLAIN, hide
 
-CARD = f"display:inline-block;border:1px solid {LINE};border-radius:6px;padding:{TEXT_PADDING}"
-
-LABEL = f"opacity:{MUTED};text-align:left;vertical-align:top"
-
 GRAPH = f"margin:.3em 0;line-height:1.4;white-space:pre-wrap;{MONO}"
 
 VERDICTS: dict[Verdict, str] = {"allow": "Allowed", "ask": "Asks first", "deny": "Denied"}
@@ -202,8 +198,9 @@ def draw_card(
     """The bundle of an agent's card; empty parts are left out."""
     lines = [f"{name}: {', '.join(facts)}", *(line(label, value) for label, value in rows)]
     text = "\n".join(filter(None, [*lines, graph, *(f"! {note}" for note in notes), *saved]))
+    label_style = f"opacity:{MUTED};text-align:left;vertical-align:top"
     cells = "".join(
-        f"<tr><td style='{LABEL}'>{hide(label)}</td>"
+        f"<tr><td style='{label_style}'>{hide(label)}</td>"
         f"<td style='text-align:left'>{hide(value)}</td></tr>"
         for label, value in rows
     )
@@ -213,7 +210,8 @@ def draw_card(
     mark = f"<b style=color:{COLOURS['limit']}>!</b>"
     html += "".join(f"<div>{mark} {hide(note)}</div>" for note in notes)
     html += f"<pre style='{GRAPH}'>{hide(chr(10).join(saved))}</pre>" if saved else ""
+    style = f"display:inline-block;border:1px solid {LINE};border-radius:6px;padding:{TEXT_PADDING}"
     return {
-        "text/html": f"<div class='{PLAIN}' style='{CARD}'>{html}</div>",
+        "text/html": f"<div class='{PLAIN}' style='{style}'>{html}</div>",
         "text/plain": clean(redact(text)),
     }

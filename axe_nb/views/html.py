@@ -21,7 +21,6 @@ from axe_nb.results import RunResult
 from axe_nb.secrets import redact
 from axe_nb.text import clean, one_line, plural
 from axe_nb.views.appearance import (
-    BAR_HEIGHT,
     BAR_WIDTH,
     COLOURS,
     GAP,
@@ -35,7 +34,6 @@ from axe_nb.views.appearance import (
     SHADE,
     TEXT,
     TEXT_MARGIN,
-    WHO_WIDTH,
     direction,
 )
 from axe_nb.views.markdown import render
@@ -58,7 +56,7 @@ from axe_nb.views.transcript import Node, Transcript
 LEVEL = f"margin:0 0 0 {LEVEL_MARGIN};padding:0 0 0 {LEVEL_PADDING};border-left:1px solid {LINE}"
 """Indentation with a thin line; without styles, a blockquote is indented too."""
 
-BAR = f"flex:0 99 {BAR_WIDTH};height:{BAR_HEIGHT};margin:auto 0"
+BAR = f"flex:0 99 {BAR_WIDTH};height:.4em;margin:auto 0"
 """Style of a bar. If space is short, bars shrink first, then costs and names; part of each task
 stays visible."""
 
@@ -67,9 +65,6 @@ PLAIN = "mathjax_ignore tex2jax_ignore"
 
 ROOM = 16_000
 """Maximum characters of HTML for all long texts that a saved tree contains whole."""
-
-FOLDED = 300
-"""Maximum characters of a text that is shown unfolded."""
 
 
 def twin(result: RunResult, *, name: str = "axe_nb.last()") -> dict[str, str]:
@@ -213,7 +208,7 @@ def format_line(row: Row, bar: str = "", clock: str = "") -> str:
     if row.kind != "turn":
         # names of one width, so that tasks begin in one column; 40 characters of a task have room
         task = f"'flex:1 22em;overflow:hidden{ellipsis}'"
-        who = f" style='flex:0 1 {WHO_WIDTH};overflow:hidden;text-overflow:ellipsis'"
+        who = " style='flex:0 1 9em;overflow:hidden;text-overflow:ellipsis'"
         cost = " style='flex:0 2 auto;overflow:hidden'"
     return (
         f"<div style=display:inline-flex;width:96%;gap:{GAP}>"
@@ -255,7 +250,7 @@ class Drawing:
         is_whole, is_thought = id(block) in self._whole, block.label in (THOUGHT, THINKS)
         if is_whole:
             block = replace(block, text=block.whole, more=0)
-        is_long = len(block.text) > FOLDED or block.text.count("\n") >= LINES
+        is_long = len(block.text) > 300 or block.text.count("\n") >= LINES
         is_folded = is_thought or (is_whole and is_long)
         text, way, label = safe(block.text), direction(block.text), safe(block.label)
         rest = f"<small>… {safe(block.rest)}</small>" if block.rest else ""

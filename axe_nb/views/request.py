@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import Any, TypeAlias
+from typing import Any
 
 from axe_nb.agents.provider_table import PROTOCOLS
 from axe_nb.conversion.jsonable import change_texts
@@ -38,9 +38,6 @@ tools; the history is the rest of the conversation, including the model's own ca
 
 BYTES = 4
 """Average UTF-8 bytes per token."""
-
-Encode: TypeAlias = Callable[[Message], Iterable[Mapping[str, Any]]]
-"""A message → its objects on the wire."""
 
 MAX_TEXT, MAX_BODY, MAX_CHANGES = 1_000, 20_000, 30
 """Maximum characters shown of one text in a body, and of a body; maximum changes listed."""
@@ -89,7 +86,11 @@ class ContextTokens(dict[str, int]):
 
 
 def _count_context(
-    request: Request, body: Mapping[str, Any], encode: Encode, first: int, reported: int
+    request: Request,
+    body: Mapping[str, Any],
+    encode: Callable[[Message], Iterable[Mapping[str, Any]]],
+    first: int,
+    reported: int,
 ) -> ContextTokens:
     """Counts the tokens of a request, given the total `reported` by the server; 0 = unknown."""
     whole = len(request.system)
