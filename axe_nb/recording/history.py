@@ -96,7 +96,7 @@ class History(UserList[HistoryRow]):
                 inner = list_history(within=row.id)._repr_html_()
                 body += (
                     f"<tr><td colspan='{len(SHOWN)}' style='text-align:left'><details><summary>"
-                    f"the latest runs of {row.id}</summary>{inner}</details></td></tr>"
+                    f"its latest runs</summary>{inner}</details></td></tr>"
                 )
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
