@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import contextlib
 from collections import UserList
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
-from html import escape
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from axe_nb.agents.prompt import TRUSTED
 from axe_nb.agents.user_config import format_path_or_name
 from axe_nb.conversion.jsonable import make_frame
 from axe_nb.errors import ConfigError
-from axe_nb.recording.history_recorder import DIED, Tree, find_writer, history_path
+from axe_nb.recording.history_recorder import find_writer, history_path, read_result
 from axe_nb.results import NO_AGENT
-from axe_nb.text import align_columns, clean, format_dollars, format_seconds, one_line
+from axe_nb.text import align_columns, format_dollars, format_seconds, one_line
 from axe_nb.tools.kept_files import forget_kept
 
 if TYPE_CHECKING:
@@ -51,37 +50,26 @@ class HistoryRow:
     """US dollars; None if the price of any part is unknown, or the run has not ended."""
     seconds: float
 
-    @property
-    def cells(self) -> tuple[str, ...]:
-        """The fields, formatted for people."""
-        return (
-            str(self.id), f"{self.when:%Y-%m-%d %H:%M}", self.agent or NO_AGENT, self.model,
-            one_line(self.prompt, 60), self.status, f"{self.runs:,}", f"{self.turns:,}",
-            f"{self.tokens:,}", "" if self.cost is None else format_dollars(self.cost),
-            format_seconds(self.seconds),
-        )  # fmt: skip
-
 
 NAMES = tuple(field.name for field in fields(HistoryRow))
 
-TEXTS = frozenset({"when", "agent", "model", "prompt", "status"})
-"""Left-aligned columns; numbers are right-aligned."""
-
 
 class History(UserList[HistoryRow]):
-    """Runs of the history, newest first; a notebook shows it as a table."""
+    """Runs of the history, newest first; shown as a table."""
 
     def __repr__(self) -> str:
         if not self:
             return "no runs in the history"
-        return "\n".join(align_columns([NAMES, *(row.cells for row in self)]))
-
-    def _repr_html_(self) -> str:
-        if not self:
-            return f"<p>{self!r}</p>"
-        head = _format_cells("th", NAMES)
-        body = "".join(f"<tr>{_format_cells('td', row.cells)}</tr>" for row in self)
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        lines = [
+            (
+                str(row.id), f"{row.when:%Y-%m-%d %H:%M}", row.agent or NO_AGENT, row.model,
+                one_line(row.prompt, 60), row.status, f"{row.runs:,}", f"{row.turns:,}",
+                f"{row.tokens:,}", "" if row.cost is None else format_dollars(row.cost),
+                format_seconds(row.seconds),
+            )
+            for row in self
+        ]  # fmt: skip
+        return "\n".join(align_columns([NAMES, *lines]))
 
     def to_frame(self) -> Any:
         """Returns the rows as a pandas DataFrame, with the ids as its index.
@@ -92,30 +80,16 @@ class History(UserList[HistoryRow]):
         return make_frame(map(asdict, self), NAMES).set_index("id")
 
 
-def _format_cells(tag: str, cells: Sequence[str]) -> str:
-    """The cells of a row as HTML; only prompts are broken into lines."""
-    html = ""
-    for name, cell in zip(NAMES, cells, strict=True):
-        style = f"text-align:{'left' if name in TEXTS else 'right'}"
-        style += "" if name == "prompt" else ";white-space:nowrap"
-        html += f"<{tag} style='{style}'>{escape(clean(cell))}</{tag}>"
-    return html
-
-
 def list_history(agent: str | None = None, limit: int = 100) -> History:
-    """Returns the latest runs, newest first.
-
-    Raises ConfigError: the history cannot be read.
-    """
+    """Returns the latest runs, newest first. Raises ConfigError: they cannot be read."""
 
     def look(store: Store) -> list[HistoryRow]:
         rows = []
         for row in store.list_rows(agent, limit):
-            is_dead = row.status == "running" and not store.is_running(row.id)
-            same = {name: getattr(row, name) for name in NAMES if name not in ("when", "status")}
-            when = datetime.fromtimestamp(row.started).astimezone()
-            status = "cancelled" if is_dead else row.status
-            rows.append(HistoryRow(when=when, status=status, **same))
+            if row["status"] == "running" and not store.is_running(row["id"]):
+                row["status"] = "cancelled"
+            when = datetime.fromtimestamp(row["started"]).astimezone()
+            rows.append(HistoryRow(**{name: row.get(name, when) for name in NAMES}))
         return rows
 
     return History(_use(look) or ())
@@ -130,11 +104,11 @@ def load_run(number: int) -> RunResult:
     """
     is_running = _find_run(number)
     parts = _use(lambda store: store.list_parts(number))
-    tree = Tree()
+    why = "the process ended during this run; what was answered by then is kept"
+    if is_running:
+        why = "the run has not ended yet; what was answered so far is kept"
     try:
-        tree.read(parts or ())
-        why = "the run has not ended yet; what was answered so far is kept" if is_running else DIED
-        result = tree.make_result(why=why)
+        result = read_result(parts or (), why)
     except ConfigError as error:
         raise ConfigError(
             f"run {number} of the history cannot be read: {error.message}", hint=error.hint
@@ -158,7 +132,7 @@ def delete_run(number: int) -> None:
 
 def _find_run(number: int) -> bool:
     """True if a run has not ended. Raises ConfigError: there is no such run."""
-    is_running = _use(lambda store: store.is_running(number) if store.find_row(number) else None)
+    is_running = _use(lambda store: store.is_running(number) if store.holds(number) else None)
     if is_running is None:
         raise ConfigError(
             f"the history has no run with the id {number}",

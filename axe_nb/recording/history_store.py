@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from axe_nb.errors import ConfigError
 
@@ -202,20 +202,18 @@ class Store:
             row.parts.clear()
         return lost
 
-    def list_rows(self, agent: str | None, limit: int) -> list[Row]:
-        """Returns the latest rows, newest first."""
-        if agent is None:
-            return self._select("ORDER BY id DESC LIMIT ?", limit)
-        return self._select("WHERE agent = ? ORDER BY id DESC LIMIT ?", agent, limit)
+    def list_rows(self, agent: str | None, limit: int) -> list[dict[str, Any]]:
+        """Returns the id and the columns of the latest runs, newest first."""
+        names = ("id", *COLUMNS)
+        of_agent = "" if agent is None else "WHERE agent = ?1"
+        query = f"SELECT {', '.join(names)} FROM runs {of_agent} ORDER BY id DESC LIMIT ?2"
+        found = self._connection.execute(query, (agent, limit))
+        return [dict(zip(names, one, strict=True)) for one in found]
 
-    def find_row(self, number: int) -> Row | None:
-        """Returns the row with this id."""
-        return next(iter(self._select("WHERE id = ?", number)), None)
-
-    def _select(self, clauses: str, *values: object) -> list[Row]:
-        names = (*COLUMNS, "id")
-        found = self._connection.execute(f"SELECT {', '.join(names)} FROM runs {clauses}", values)
-        return [Row(**dict(zip(names, one, strict=True))) for one in found]
+    def holds(self, number: int) -> bool:
+        """True if there is a run with this id."""
+        found = self._connection.execute("SELECT 1 FROM runs WHERE id = ?", (number,))
+        return found.fetchone() is not None
 
     def list_parts(self, number: int) -> list[Blob]:
         """Returns the parts of a run, in order."""

@@ -352,12 +352,12 @@ def test_runs_that_are_too_old_or_too_large_are_removed(kept: Path) -> None:
     axe_nb.history()
     with closing(Store(kept, writes=True)) as store:
         store._connection.execute("UPDATE runs SET started = started - 100 WHERE id <= 2")
-        size = sum(row.bytes for row in store.list_rows(None, 2))
+        size = sum(row["bytes"] for row in store.list_rows(None, 2))
         store.prune(max_age=50)
-        assert [row.id for row in store.list_rows(None, 10)] == [6, 5, 4, 3]
+        assert [row["id"] for row in store.list_rows(None, 10)] == [6, 5, 4, 3]
         assert store.list_parts(1) == []
         store.prune(max_size=size)
-        assert [row.id for row in store.list_rows(None, 10)] == [6, 5]
+        assert [row["id"] for row in store.list_rows(None, 10)] == [6, 5]
         store.prune(max_size=0)
         assert store.list_rows(None, 10) == []
 

@@ -153,10 +153,10 @@ def test_a_run_that_goes_on_cannot_be_deleted(kept: Path) -> None:
     assert axe_nb.load(1).text == "still here"
 
 
-def test_the_list_as_text_html_and_data_frame(kept: Path) -> None:
+def test_the_list_as_text_and_data_frame(kept: Path) -> None:
     assert repr(axe_nb.history()) == "no runs in the history"
     define_echo()
-    axe_nb.run("echo", "<script>alert(1)</script>")
+    axe_nb.run("echo", "Hello")
     rows = axe_nb.history()
     head, line = repr(rows).splitlines()
     assert head.split() == [
@@ -164,11 +164,6 @@ def test_the_list_as_text_html_and_data_frame(kept: Path) -> None:
         "seconds",
     ]  # fmt: skip
     assert line.startswith("1   20")
-    html = rows._repr_html_()
-    assert "<script>" not in html
-    assert "<td style='text-align:left;white-space:nowrap'>echo</td>" in html
-    assert "<th style='text-align:right;white-space:nowrap'>tokens</th>" in html
-    assert "&lt;script&gt;" in html
     frame = rows.to_frame()
     assert list(frame.index) == [1]
     assert frame.loc[1, "agent"] == "echo"
