@@ -47,7 +47,7 @@ MISTAKES: dict[str, tuple[Any, dict[str, Any], str]] = {
     "no result": (
         "0/1", {"results": {1: b"x"}}, "the result of note: the tool's result is of type bytes",
     ),
-    "two replies": ("0/1", {"results": {1: "x"}, "reply": "y"}, "fork takes reply= or results="),
+    "two replies": ("0/1", {"results": {1: "x"}, "reply": "y"}, "results= keeps the reply of its turn"),
     "a prompt too late": (
         "0/1", {"results": {1: "x"}, "prompt": "y"}, "results= keeps the reply of its turn",
     ),
