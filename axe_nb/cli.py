@@ -70,11 +70,11 @@ def _act(name: str, chosen: argparse.Namespace) -> int:
         case "demo":
             from axe_nb.commands.starter import show_demo
 
-            show_demo(_write, sys.stderr)
+            show_demo(_write)
         case "start":
             from axe_nb.commands.starter import start
 
-            return start(chosen.notebook, _write, opens=not chosen.no_open)
+            return start(_write, opens=not chosen.no_open)
         case "freeze":
             from axe_nb.testing.check import freeze
 
@@ -94,9 +94,9 @@ def _act(name: str, chosen: argparse.Namespace) -> int:
             _write("\n".join(map(str, found)))
             return 1 if any(finding.state == "wrong" for finding in found) else 0
         case _:
-            from axe_nb.commands.actions import make_text
+            from axe_nb.commands.actions import make_output
 
-            _write(make_text(name, chosen))
+            _write(str(make_output(name, chosen)))
     return 0
 
 
@@ -106,24 +106,23 @@ def _run(options: Options) -> int:
     from axe_nb.session.prompts import prompt_person
     from axe_nb.session.session import session
 
-    is_stdin = options.prompt == "-"  # as in other commands
-    is_read = sys.stdin is not None and (is_stdin or not sys.stdin.isatty())
-    piped = sys.stdin.buffer.read().decode("utf-8-sig", errors="replace") if is_read else ""
-    given = "" if is_stdin else options.prompt or ""
-    prompt = "\n\n".join(filter(str.strip, [given, piped]))
-    status = console.StatusLine(None if options.quiet else sys.stderr)
+    is_piped = sys.stdin is not None and not sys.stdin.isatty()
+    piped = sys.stdin.buffer.read().decode("utf-8-sig", errors="replace") if is_piped else ""
+    prompt = "\n\n".join(filter(str.strip, [options.prompt or "", piped]))
     try:
         request = console.request_of(options, prompt)
         if options.dry_run:
-            streams = status.streams and not options.verbose
+            streams = sys.stderr.isatty() and not (options.quiet or options.verbose)
             write = _write_exactly if options.full else _write
             console.show_dry_run(request, options, write, _print_note, streams=streams)
             return 0
         handle = session.start(request)
-        view = console.TextView(handle, options, _write_exactly, _print_note, status, bool(piped))
+        view = console.TextView(
+            handle, options, _write_exactly, _print_note, piped=bool(piped), terminal=sys.stderr
+        )
 
         def ask(question: Question) -> Decision:
-            status.clear()
+            view.clear()
             with contextlib.redirect_stdout(sys.stderr):  # stdout carries the answer only
                 return prompt_person(question)
 
@@ -158,7 +157,7 @@ def _edit(chosen: argparse.Namespace) -> None:
     found = find_agent_file(chosen.agent, chosen.agents_dir)
     check_link(found)
     hint = "set EDITOR, for example EDITOR=nano"
-    editor = os.environ.get("VISUAL", "").strip() or os.environ.get("EDITOR", "").strip()
+    editor = os.environ.get("EDITOR", "").strip()
     if not editor:
         raise ConfigError(f"no editor is set for {found}", hint=hint)
     try:
@@ -174,17 +173,11 @@ def _make_lesson(chosen: argparse.Namespace) -> None:
     from axe_nb.testing.lesson import choose_sandbox, mark_submissions, write_student_copy
 
     [lesson, *_] = find_notebooks([chosen.notebook])
-    of_marks = {"csv": chosen.csv, "timeout": chosen.timeout, "no-sandbox": chosen.no_sandbox}
-    if chosen.submissions is not None:
-        if chosen.to is not None:
-            raise ConfigError("--to cannot be used with --check", hint="remove one of them")
-        sandbox = choose_sandbox(is_off=bool(chosen.no_sandbox), ask=_find_asker())
-        mark_submissions(lesson, chosen.submissions, chosen.timeout, chosen.csv, _write, sandbox)
-    elif given := [option for option, value in of_marks.items() if value is not None]:
-        hint = "axe-nb lesson NB --check DIR [--csv FILE]"
-        raise ConfigError(f"--{given[0]} needs --check", hint=hint)
-    else:
+    if chosen.submissions is None:
         write_student_copy(lesson, chosen.to, _write)
+        return
+    sandbox = choose_sandbox(is_off=bool(chosen.no_sandbox), ask=_find_asker())
+    mark_submissions(lesson, chosen.submissions, chosen.timeout, chosen.csv, _write, sandbox)
 
 
 def _write(text: str) -> None:

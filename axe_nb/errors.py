@@ -1,14 +1,5 @@
 """The exceptions that callers may catch; errors for models are in `tool.ToolError`.
 
-AxeError
-├── ConfigError     invalid configuration, before anything is sent: agent file, key, option (exit 2;
-│                   invalid model strings 1, a missing API key 3)
-├── CassetteMiss    a replayed run asks something that its cassette has no answer to (exit 1)
-├── ProviderError   a request to a model failed (exit 3; bad_request 1)
-├── RunError        a run ended with a status other than `completed` (exit by status, D-38)
-└── ExpectationError
-                    a run did not meet an expectation (exit 1)
-
 Source: B-5, D-2, D-22, D-38.
 """
 
@@ -120,11 +111,9 @@ _SAID_AGAIN: dict[Category, str] = {
 
 
 class ProviderError(AxeError):
-    """A request to a model failed.
+    """A request to a model failed; prints as `<category>: <message>` (B-5).
 
-    Prints as `<category>: <message>` (B-5), with an explanation before a message that only repeats
-    the category. `status` is the HTTP status, or None; `retry_after` is in seconds, or None if the
-    server gave no time. If `retryable` is true, sending the request again may help.
+    If `retryable` is true, sending the request again may help.
     """
 
     def __init__(
@@ -138,23 +127,21 @@ class ProviderError(AxeError):
         partial_text: str = "",
         retryable: bool | None = None,
     ) -> None:
-        ours = _SAID_AGAIN.get(category, "")
-        says_more = not ours or _list_letters(message) != _list_letters(category)
-        super().__init__(
-            f"{category}: {message if says_more else f'{ours} ({message})'}", hint=hint
-        )
+        told = message
+        if _list_letters(message) == _list_letters(category) and category in _SAID_AGAIN:
+            told = f"{_SAID_AGAIN[category]} ({message})"
+        super().__init__(f"{category}: {told}", hint=hint)
         self.category: Category = category
         self.detail = clean(message)
         """The server's own message, one line, without the category."""
         self.status = status
-        """HTTP status; None if there was no reply."""
+        """The HTTP status; None if there was no reply."""
         self.retry_after = retry_after
         """Seconds to wait as requested by the server; None if not given."""
         self.partial_text = partial_text
         """Text received before a stream broke off."""
-        self.retryable = retryable
-        if retryable is None:
-            self.retryable = category in ("rate_limit", "overloaded", "server", "timeout")
+        passing = category in ("rate_limit", "overloaded", "server", "timeout")
+        self.retryable = passing if retryable is None else retryable
         self.exit_code = 1 if category == "bad_request" else 3
 
 

@@ -1,20 +1,19 @@
 """The events of a run; the last one carries its result.
 
-Fields that a `RunResult`, `Turn` or `Response` has too mean the same; turns count from 1.
-
-Every view (notebook, command line, JSON, verbose) is built from these alone.
+Fields that a `RunResult`, `Turn` or `Response` has too mean the same; turns count from 1. Every
+view is built from these alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from axe_nb.messages import DeltaKind, Page, ServerCall, ToolCall, ToolResult, Usage
 from axe_nb.messages.exchanges import Exchange, Source
 from axe_nb.pictures.picture import Picture
-from axe_nb.results import FinalRequest, RunResult
+from axe_nb.results import FinalRequest, RunResult, Turn
 
 DataForm: TypeAlias = Literal["", "object", "value"]
 """Form of the answer: an object, data held by an object as its `value`, or text if empty."""
@@ -37,7 +36,6 @@ class RunStarted:
     pictures: tuple[Picture, ...] = ()
     origin: str = ""
     undo_id: str = field(default="", repr=False, compare=False)
-    """As in `RunResult`; set even if no files will be stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +65,6 @@ class TextDelta:
     text: str
     kind: DeltaKind = "text"
     call: int = 0
-    """As in `Delta`, like `name`."""
     name: str = ""
 
 
@@ -100,7 +97,6 @@ class TurnFinished:
     usage: Usage
     parallel: bool
     closing: bool = False
-    """As in `TurnStarted`; calls in such a reply are dropped."""
     asked: FinalRequest = ""
     question: str = ""
     exchanges: tuple[Exchange, ...] = field(default=(), repr=False, compare=False)
@@ -111,7 +107,7 @@ class TurnFinished:
 
     @property
     def reasoning(self) -> str:
-        """As in `Response`; empty if the turn has no exchanges, as in a result without them."""
+        """The model's reasoning; empty if the turn has no exchanges."""
         response = self.exchanges[-1].response if self.exchanges else None
         return response.reasoning if response else ""
 
@@ -149,11 +145,9 @@ class PersonAsked:
     choices: tuple[tuple[str, str], ...] = ()
     """Letter → name of each answer that is one letter; empty = only typed text answers."""
     prompt: str = ""
-    """The text of the prompt, by which a view finds the input for the answer; empty if no answer
-    is a single letter."""
+    """The text of the prompt, by which a view finds its input; empty if `choices` is."""
     arguments: str = ""
-    """The arguments of the call as JSON, to be edited; empty = they are too long, or have
-    secrets."""
+    """The call's arguments as JSON, to be edited; empty = they are too long or have secrets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +189,15 @@ def discard(event: Event) -> None:
     """An `Emit` for events that no one receives."""
 
 
+def finish_turn(run: str, turn: Turn, exchanges: Sequence[Exchange]) -> TurnFinished:
+    """The event of a turn that has its response."""
+    return TurnFinished(
+        run, turn.number, turn.text, turn.calls, turn.stop_reason, turn.usage, turn.parallel,
+        turn.closing, turn.asked, turn.question, tuple(exchanges), turn.source,
+        turn.server_calls, turn.sources,
+    )  # fmt: skip
+
+
 def events_of(result: RunResult, parent: str = "", depth: int = 0) -> Iterator[Event]:
     """The events of a finished run, in order, without pieces of text and times."""
     run = result.id
@@ -207,11 +210,7 @@ def events_of(result: RunResult, parent: str = "", depth: int = 0) -> Iterator[E
         sent[exchange.turn] = (*sent.get(exchange.turn, ()), exchange)
     for turn in result.log:
         yield TurnStarted(run, turn.number, 0, 0, turn.closing, turn.asked)
-        yield TurnFinished(
-            run, turn.number, turn.text, turn.calls, turn.stop_reason, turn.usage, turn.parallel,
-            turn.closing, turn.asked, turn.question, sent.get(turn.number, ()), turn.source,
-            turn.server_calls, turn.sources,
-        )  # fmt: skip
+        yield finish_turn(run, turn, sent.get(turn.number, ()))
         results = {r.call_id: r for r in turn.results}
         begun = {lap.call for lap in result.times if lap.kind == "tool" and lap.turn == turn.number}
         for number, call in enumerate(turn.calls, 1):

@@ -64,9 +64,8 @@ class Measure:
 
 def _list_failed(run: RunResult, *, denied: bool) -> list[str]:
     """The tools of the calls that were denied, or that failed for another reason."""
-    results = [result for turn in run.log for result in turn.results]
-    failed = [one for one in results if one.is_error and not one.is_skipped]
-    return [one.name for one in failed if one.is_denied == denied]
+    results = [one for turn in run.log for one in turn.results if not one.is_skipped]
+    return [one.name for one in results if one.is_error and one.is_denied == denied]
 
 
 MEASURES: Mapping[str, Measure] = {
@@ -94,9 +93,6 @@ MEASURES: Mapping[str, Measure] = {
     "failed": Measure(
         "list", "calls that failed for another reason, by tool", "failed <= 1",
         partial(_list_failed, denied=False),
-    ),
-    "files_modified": Measure(
-        "list", "files that tools changed", "no files_modified", attrgetter("files_modified")
     ),
     "text": Measure(
         "text", "the answer; with `==`, `!=`, `~`, `!~`, `contains`",
@@ -163,7 +159,7 @@ class Clause:
     path: tuple[str | int, ...]
     """For `data`: the keys and indices of the part."""
     operator: str
-    """The operator; empty = the value has to exist, or to be neither zero nor empty."""
+    """Empty = the value has to exist, or to be neither zero nor empty."""
     value: Any
     """The value on the right; for `~` and `!~` a compiled pattern."""
     is_parallel: bool
@@ -188,7 +184,7 @@ def parse(text: str) -> list[Clause]:
 
 def _parse_clause(text: str) -> Clause:
     found = _CLAUSE.fullmatch(text)
-    if found is None:
+    if found is None or (found["no"] and (found["operator"] or found["parallel"])):
         raise ConfigError(
             "expected NAME, no NAME, or NAME OPERATOR VALUE",
             hint="separate expectations with ; and put : after the name of a result",
@@ -203,12 +199,8 @@ def _parse_clause(text: str) -> Clause:
         name = _unquote(name)
     elif not kind:
         measure = MEASURES.get("data" if path[:1] == ["data"] else name)
-    if found["no"] and sign:
-        raise ConfigError("`no` takes a name alone", hint="leave out `no`, or the comparison")
-    if found["parallel"] and (found["no"] or measure):
-        raise ConfigError(
-            "`parallel` follows a count of an agent or a tool", hint="write researcher, parallel"
-        )
+    if found["parallel"] and measure:
+        raise ConfigError("`parallel` follows an agent or a tool")
     value = _read_value(sign, found["value"], measure.kind if measure else "number")
     return Clause(
         words=one_line(text, MAX_SHOWN), is_negated=bool(found["no"]), name=name,

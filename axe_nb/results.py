@@ -5,16 +5,13 @@ Source: D-2, D-34, D-38, B-9.
 
 from __future__ import annotations
 
-import copyreg
 import json
 import os
 import re
 from collections.abc import Iterator, Mapping
 from copy import copy
-from dataclasses import asdict, dataclass, field
-from functools import partial
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from axe_nb.agents.data_files import write_data
@@ -77,21 +74,11 @@ def make_metadata(id: str, depth: int, usage: Usage) -> dict[str, str]:
     return {"task_id": id, "token_estimate": str(usage.total), "depth": str(depth)}
 
 
-def freeze(table: Mapping[str, Any]) -> MappingProxyType[str, Any]:
-    """Returns an immutable copy of the table, which can be copied and pickled."""
-    return table if isinstance(table, MappingProxyType) else MappingProxyType({**table})
-
-
-copyreg.pickle(MappingProxyType, lambda table: (freeze, ({**table},)))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
     """The result of an agent's run, whatever its status (D-2).
 
-    `turns`, `tool_calls`, `usage` and `cost` are those of this agent alone; `children` has the
-    runs below it, `total_usage` and `total_cost` cover the whole tree, `walk()` yields its runs.
-    `ok` is true if the run completed; `raise_for_status()` raises if it did not.
+    `turns`, `tool_calls`, `usage` and `cost` are those of this agent alone.
     """
 
     status: Status
@@ -106,11 +93,11 @@ class RunResult:
     error: str | None = None
     """The error in one line; None if the run completed."""
     turns: int = 0
-    """Answered requests of this agent, without those of its children."""
+    """Answered requests."""
     tool_calls: int = 0
-    """Executed calls of this agent, without those of its children."""
+    """Executed calls."""
     retries: int = 0
-    """Requests of this agent that were sent again after a failure (D-23)."""
+    """Requests that were sent again after a failure (D-23)."""
     children: tuple[RunResult, ...] = ()
     """The runs that it delegated to, in call order."""
     usage: Usage = Usage()
@@ -122,7 +109,7 @@ class RunResult:
     """The conversation, as sent to and received from the model."""
     files_read: tuple[str, ...] = ()
     files_modified: tuple[str, ...] = ()
-    metadata: Mapping[str, str] = field(default_factory=partial(freeze, {}))
+    metadata: Mapping[str, str] = field(default_factory=dict)
     """For a child: metadata from its delegation tool (D-34); `task_id` is its id."""
     warnings: tuple[str, ...] = ()
     """Problems that did not stop the run: load warnings, a truncated reply."""
@@ -147,13 +134,9 @@ class RunResult:
     definitions: Definitions | None = field(default=None, repr=False, compare=False)
     """The agents of its tree (D-53), for forks; None in children, and if they were not kept."""
     undo_id: str = field(default="", repr=False, compare=False)
-    """Id under which the old contents of changed files are stored; empty if there are none, and
-    in children."""
+    """Id of the stored old contents of changed files; empty if there are none, and in children."""
     cause: AxeError | None = field(default=None, repr=False, compare=False)
     """The exception behind `error`, if there is one."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "metadata", freeze(self.metadata))
 
     def __hash__(self) -> int:
         return hash((self.id, self.status, self.agent, self.model, self.text))
@@ -163,9 +146,7 @@ class RunResult:
         facts = [who, self.status, plural(self.turns, "turn")]
         facts += [plural(len(self.children), "child run")] if self.children else []
         text = one_line(redact(self.text if self.ok else self.error or self.text), 80)
-        # JSON within quotation marks would be all backslashes
-        shown = text if self.ok and self.data is not None else quote(text)
-        return redact(f"RunResult({', '.join(facts)}: {shown})")
+        return redact(f"RunResult({', '.join(facts)}: {quote(text)})")
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         from axe_nb.cell_display.front_end import is_notebook
@@ -330,28 +311,17 @@ class RunResult:
         """
         if full:
             return to_json(self)
+        names = [
+            "agent", "model", "status", "text", "error", "stop_reason", "turns", "tool_calls",
+            "retries", "cost", "total_cost", "duration_ms", "files_read", "files_modified",
+            "warnings", "metadata",
+        ]  # fmt: skip
+        names += [] if self.data is None else ["data"]
+        names += [name for name in ("sources", "origin") if getattr(self, name)]
         return {
-            "agent": self.agent,
-            "model": self.model,
-            "status": self.status,
-            "text": self.text,
-            **({} if self.data is None else {"data": jsonable(self.data)}),
-            **({"sources": list(map(asdict, self.sources))} if self.sources else {}),
-            "error": self.error,
-            "stop_reason": self.stop_reason,
-            "turns": self.turns,
-            "tool_calls": self.tool_calls,
-            "retries": self.retries,
+            **{name: jsonable(getattr(self, name)) for name in names},
             "usage": self.usage.counts(),
             "total_usage": self.total_usage.counts(),
-            "cost": self.cost,
-            "total_cost": self.total_cost,
-            "duration_ms": self.duration_ms,
-            "files_read": list(self.files_read),
-            "files_modified": list(self.files_modified),
-            "warnings": list(self.warnings),
-            "metadata": dict(self.metadata),
-            **({"origin": self.origin} if self.origin else {}),
             "children": [child.to_dict() for child in self.children],
         }
 

@@ -120,7 +120,7 @@ VARIABLES: Mapping[str, str] = {
     "AXE_NB_TRUST": "`1`: trusts the agents of every project, for CI; see `axe-nb trust`.",
     "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "`true`: OpenTelemetry spans contain "
     "texts, see [Traces](traces.md).",
-    "VISUAL, EDITOR": "Editor of `axe-nb agents edit`.",
+    "EDITOR": "Editor of `axe-nb agents edit`.",
     "HTTPS_PROXY, ALL_PROXY, NO_PROXY, SSL_CERT_FILE": "The usual meaning; changes take effect at "
     "once. SOCKS proxies need `httpx[socks]`.",
 }
@@ -260,7 +260,7 @@ def options() -> Iterator[str]:
     yield (
         "`%axe run` and `axe-nb run` also accept the prompt as an argument: "
         '`axe-nb run summary "Summarise this"`. Input piped into the command follows the '
-        "prompt and a blank line; the prompt `-` stands for it alone. Without a prompt, or with "
+        "prompt and a blank line. Without a prompt, or with "
         f"a blank one, `{NO_PROMPT}` is sent. Settings of `%config AxeMagics` are the defaults of "
         "omitted options, also in Python."
     )
@@ -318,15 +318,21 @@ def _commands(face: Face, listed: Iterable[Command]) -> str:
 
 def _usage(command: Command, face: Face) -> str:
     """Returns the usage without options: `%axe reset [NAME]`."""
-    arguments = [option.usage for option in command.options_of(face) if not option.flags]
-    return " ".join([command.program(face), *arguments])
+    arguments = [option for option in command.options_of(face) if not option.flags]
+    words = [f"{one.metavar}..." if one.repeated else one.metavar for one in arguments]
+    pairs = zip(arguments, words, strict=True)
+    return " ".join(
+        [command.program(face), *(word if one.required else f"[{word}]" for one, word in pairs)]
+    )
 
 
 def _options(command: Command, face: Face) -> str:
     if command is RUN:
         return "[options of a run](#options-of-a-run)"
     flagged = [option for option in command.options_of(face) if option.flags]
-    return "<br>".join(f"`{option.usage}`: {option.help}" for option in flagged)
+    return "<br>".join(
+        f"`{f'{option.flag} {option.metavar}'.rstrip()}`: {option.help}" for option in flagged
+    )
 
 
 def settings() -> Iterator[str]:

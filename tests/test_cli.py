@@ -260,7 +260,6 @@ def test_the_settings_file_is_made_for_its_owner_alone_and_never_again(tmp_path:
 USAGE = {
     ("foo",): 'unknown command "foo"; known commands: demo, start, run, ',
     ("list",): 'unknown command "list"; did you mean "agents list"?',
-    ("tools",): 'unknown command "tools"; it is a notebook command: %axe tools',
     ("echo", "hi"): 'unknown command "echo"; to run the agent: axe-nb run echo',
     ("statr",): 'unknown command "statr"; did you mean "start"?',
     ("run", "lead", "-c"): "unrecognized arguments: -c",
@@ -333,7 +332,9 @@ def test_the_history_lists_runs_and_forgets_one(
         return re.findall(r"words for (\w+)", axe("history", *words).out)
 
     assert listed() == ["helper", "echo"]
-    assert listed("echo") == ["echo"]
+    assert listed("for", "echo") == listed("echo", "--status", "completed") == ["echo"]
+    assert listed("--since", "yesterday") == ["helper", "echo"]
+    assert listed("--since", "2100-01-01") == []
     assert axe("history", "--delete", "1").out == "run 1 deleted from the history\n"
     assert listed() == ["helper"]
     gone = axe("history", "--delete", "1")

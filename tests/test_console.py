@@ -2,13 +2,12 @@
 
 import io
 import re
-from pathlib import Path
 
 import pytest
 
 import axe_nb
 from axe_nb import Agent
-from axe_nb.commands.console import StatusLine, TextView
+from axe_nb.commands.console import TextView
 from axe_nb.commands.parser import parse_run
 from axe_nb.events import RunStarted, TextDelta, ToolStarted, TurnFinished, TurnStarted
 from axe_nb.messages import ToolCall, Usage
@@ -35,10 +34,18 @@ def started(run: str, agent: str) -> RunStarted:
     return RunStarted(run, parent, "2" if depth else "", agent, "p/m", depth, "task", "prompt")
 
 
+def view(terminal: Terminal, *words: str) -> TextView:
+    """The view of a run that has not begun."""
+    axe_nb.define(Agent(name="lead", model="script/lead"))
+    handle = session.start(RunRequest(agent="lead", prompt="Go"))
+    options = parse_run(["lead", *words], "command")
+    return TextView(handle, options, print, print, piped=False, terminal=terminal, pause=0.0)
+
+
 def line_after(*agents: str) -> Terminal:
     """A status line that has just been drawn, with these agents at work below the first."""
     terminal = Terminal()
-    status = StatusLine(terminal, 0.0)
+    status = view(terminal)
     for event in (
         started("0", agents[0]),
         TurnStarted("0", 1, 1, 0),
@@ -76,7 +83,7 @@ def test_the_line_is_no_wider_than_the_terminal_and_cannot_command_it() -> None:
 )
 def test_the_line_ends_in_the_last_words_of_the_model(piece: TextDelta, words: str) -> None:
     terminal = Terminal()
-    status = StatusLine(terminal, 0.0)
+    status = view(terminal)
     for event in (started("0", "lead"), TurnStarted("0", 1, 1, 0), piece):
         status.event(event)
     status.tick()
@@ -85,15 +92,10 @@ def test_the_line_ends_in_the_last_words_of_the_model(piece: TextDelta, words: s
 
 @pytest.mark.parametrize("verbose", [True, False])
 def test_verbose_lines_and_the_status_line_do_not_share_the_terminal(
-    verbose: bool, project: Path
+    verbose: bool,
 ) -> None:
-    axe_nb.define(Agent(name="lead", model="script/lead"))
-    options = parse_run(["lead", *(["-v"] if verbose else [])], "command")
-    terminal, notes = Terminal(), list[str]()
-    handle = session.start(RunRequest(agent="lead", prompt="Go"))
-    view = TextView(
-        handle, options, notes.append, notes.append, piped=False, status=StatusLine(terminal, 0.0)
-    )
-    view.event(started("0", "lead"))
-    view.tick()
+    terminal = Terminal()
+    shown = view(terminal, *(["-v"] if verbose else []))
+    shown.event(started("0", "lead"))
+    shown.tick()
     assert bool(terminal.getvalue()) != verbose

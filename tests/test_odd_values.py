@@ -105,13 +105,11 @@ def test_a_table_made_in_code_refuses_a_value_of_another_type(
     assert str(raised.value) == problem
 
 
-def test_the_metadata_of_a_result_cannot_be_changed_and_travels() -> None:
+def test_the_metadata_of_a_result_travels() -> None:
     axe_nb.script("lead")(lambda request: script_lead(request))
     lead = Agent("lead", "script/lead", sub_agents=["worker"], tools=["subagent"])
     child = axe_nb.run(lead, "go", display=False).children[0]
     assert child.metadata["task_id"] == "0.1"
-    with pytest.raises(TypeError):
-        child.metadata["task_id"] = "9"  # type: ignore[index]
     for twin in (copy.deepcopy(child), pickle.loads(pickle.dumps(child))):
         assert twin == child
         assert twin.metadata == child.metadata

@@ -58,15 +58,6 @@ def display_mode() -> Literal["live", "static", "off"]:
     return "live" if wanted == "live" or is_watched else "static"
 
 
-def describe_display() -> str:
-    """A description of the way a run in this cell would be shown."""
-    return {
-        "off": "answers only (%config AxeMagics.display)",
-        "live": "live tree, replaced by a static one at the end",
-        "static": "static tree at the end; no live display here",
-    }[display_mode()]
-
-
 def can_ask() -> bool:
     """True if a person can be prompted, in this cell or terminal."""
     kernel = getattr(get_ipython(), "kernel", None)

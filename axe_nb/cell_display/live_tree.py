@@ -29,6 +29,8 @@ from axe_nb.views.transcript import (
     TreeNode,
     TurnNode,
     parent_row,
+    read_beginning,
+    read_end,
     row_of,
 )
 
@@ -67,8 +69,6 @@ class LiveTree:
         """Key of a row → its node, for the rows that have changed since the last update."""
         self._newest = ""
         """Key of the row of the last event; empty = the run is over."""
-        self._begins = False
-        """True if a reply has begun to arrive since the last update."""
         self._drawing = html.Drawing()
         self._rows: dict[str, dict[str, Any]] = {}
         """Key → the fields of its row, as they were sent last."""
@@ -85,12 +85,7 @@ class LiveTree:
 
     def apply(self, event: Event) -> None:
         """Notes an event; the first one displays the tree."""
-        changed = self._transcript.apply(event, self._now)
-        self._note(changed)
-        self._begins |= any(
-            isinstance(thing, TurnNode) and thing.draft is not None and thing.draft.begins
-            for thing in changed
-        )
+        self._note(self._transcript.apply(event, self._now))
         if self._feed is None and self._transcript.root:
             root, now = self._transcript.root, self._elapsed
             self._outline, self._answer = Outline(root, max_chars=300), LiveAnswer(root)
@@ -108,13 +103,10 @@ class LiveTree:
     def tick(self) -> None:
         now = self._elapsed
         self._note(self._transcript.tick(self._now))
-        # what begins to be written is shown at once, and the next update comes the later for it
-        early = EVERY if self._begins else 0.0
-        if self._feed is None or now < self._next_at - early:
+        if self._feed is None or now < self._next_at:
             return
         if self._changed or self._feed.is_due(now) or self._answer.owes(now):
-            self._next_at = max(now, self._next_at) + EVERY
-            self._begins = False
+            self._next_at = now + EVERY
             self._send(self._feed, now)
         elif now - self._sent_at >= 2:  # a sign of life
             self._feed.send(self._describe(self._answer.blocks), now)
@@ -338,19 +330,19 @@ class LiveAnswer:
         if turn is None:
             return ()
         draft = turn.draft
-        return (turn.key, draft.attempt, draft.text.size) if draft else (turn.key, len(turn.text))
+        return (turn.key, draft.attempt, draft.text.tell()) if draft else (turn.key, len(turn.text))
 
     def _draw(self, turn: TurnNode | None) -> int:
         """Renders the answer; returns the number of characters that this took."""
         result = self._root.result
         draft = turn.draft if turn and not result else None
-        text = self._root.text if draft is None else draft.text.show_beginning(ANSWER)
-        size = draft.text.size if draft else len(text)
+        text = self._root.text if draft is None else read_beginning(draft.text, ANSWER)
+        size = draft.text.tell() if draft else len(text)
         is_json = text.lstrip()[:1] in ("{", "[")  # words before calls are none
         is_data = result.data is not None if result else bool(turn and turn.data and is_json)
         rest = []
         if size > ANSWER:
-            end = draft.text.show_end(END + 1) if draft else text[-END - 1 :]
+            end = read_end(draft.text, END + 1) if draft else text[-END - 1 :]
             end = html.safe(cut_end(end, END))
             more = plural(size - ANSWER, "more character")
             rest = [f"<p>… {more}</p>", f"<pre class=axe-nb-end>{end}</pre>"]
@@ -368,6 +360,6 @@ class LiveAnswer:
 def _find_turn(root: Node) -> TurnNode | None:
     """The turn whose text would be the answer if the run ended now; None if there is none."""
     for turn in reversed(root.turns):
-        if turn.text or (turn.draft and turn.draft.text.size):
+        if turn.text or (turn.draft and turn.draft.text.tell()):
             return turn
     return None

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from axe_nb.agents.agent_tables import MODES, variable_problem
-from axe_nb.agents.provider_table import PROTOCOLS
 from axe_nb.messages.model_table import suggest_model, suggest_small
 from axe_nb.recording.modes import MODES as CASSETTE_MODES
 from axe_nb.results import Status
@@ -59,14 +58,6 @@ class Option:
     @property
     def flag(self) -> str:
         return self.flags[-1]
-
-    @property
-    def usage(self) -> str:
-        """Its form in a usage line: `--dir D`, `NAME`, `[NAME]`."""
-        if self.flags:
-            return f"{self.flag} {self.metavar}".rstrip()
-        name = f"{self.metavar}..." if self.repeated else self.metavar
-        return name if self.required else f"[{name}]"
 
 
 PROGRAMS: Mapping[Face, str] = {"cell": "%%", "line": "%axe ", "command": "axe-nb "}
@@ -252,6 +243,10 @@ OPTIONS: tuple[Option, ...] = (
 
 NAME = Option((), "agent", "name of the agent", "NAME", offers="agents")
 ANY_NAME = Option((), "agent", "name of an agent", "NAME", required=False, offers="agents")
+ANY_RUN = Option(
+    (), "run", "variable of a run, or its id in the history (default: the last run)", "R",
+    required=False, offers="runs",
+)  # fmt: skip
 NOTEBOOKS = Option((), "notebooks", "notebooks or folders", "NB", repeated=True)
 CELL_TIMEOUT = Option(
     ("--timeout",), "timeout", "time limit of a cell in seconds, 0 = no limit (default 600)", "S",
@@ -326,11 +321,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         "start", "write a first notebook and agent here, and open JupyterLab; needs no key",
-        {"command": "start"},
-        (
-            Option((), "notebook", "name of the notebook (default: first)", "NAME", required=False),
-            Option(("--no-open",), "no_open", "only write the files"),
-        ),
+        {"command": "start"}, (Option(("--no-open",), "no_open", "only write the files"),),
     ),
     RUN,
     Command("list", "list the agents", {"line": "list", "command": "agents list"}, (AGENTS_DIR,)),
@@ -342,9 +333,9 @@ COMMANDS: tuple[Command, ...] = (
         "init", "write a commented starter file", {"line": "init", "command": "agents init"},
         (Option((), "agent", "name of the new agent", "NAME"), AGENTS_DIR),
     ),
-    Command("edit", "open an agent's TOML in a new cell", {"line": "edit"}, (NAME, AGENTS_DIR)),
     Command(
-        "edit", "open an agent's file in $EDITOR", {"command": "agents edit"}, (NAME, AGENTS_DIR),
+        "edit", "open an agent's TOML in a new cell, or in a terminal in $EDITOR",
+        {"line": "edit", "command": "agents edit"}, (NAME, AGENTS_DIR),
     ),
     Command(
         "tools", "list all tools, or those of an agent", {"line": "tools"}, (ANY_NAME, AGENTS_DIR),
@@ -365,8 +356,6 @@ COMMANDS: tuple[Command, ...] = (
             Option((), "place",
                    "turn 3 of run 0.2 is R@0.2/3; R is a variable (default: the last run and turn)",
                    "R@PLACE", required=False, offers="runs"),
-            Option(("--protocol",), "protocol", "show it as another protocol would send it", "P",
-                   choices=tuple(PROTOCOLS)),
         ),
     ),
     Command(
@@ -388,8 +377,7 @@ COMMANDS: tuple[Command, ...] = (
         "replay", "play a finished run once more in the live tree, in its recorded times",
         {"line": "replay"},
         (
-            Option((), "run", "variable of a run, or its id in the history (default: the last run)",
-                   "R", required=False, offers="runs"),
+            ANY_RUN,
             Option(("--speed",), "speed", "seconds of the run that pass in one (default: 1)", "N",
                    read=seconds),
         ),
@@ -403,17 +391,18 @@ COMMANDS: tuple[Command, ...] = (
         "history", "list the latest runs of all notebooks, newest first",
         {"line": "history", "command": "history"},
         (
-            ANY_NAME,
+            Option((), "words", "only those with these words in agent, model or prompt; the id of "
+                   "a map or grid lists its runs", "WORDS", repeated=True, required=False,
+                   offers="agents"),
+            Option(("--status",), "ended", "only those that ended so, or are running", "STATUS",
+                   choices=(*get_args(Status), "running")),
+            Option(("--since",), "since", "only those since a date, today or yesterday", "DATE"),
             Option(("--delete",), "delete", "delete a run, with its texts", "ID", read=whole),
         ),
     ),
     Command(
         "undo", "put back the files that the tools of a run changed, after showing the difference",
-        {"line": "undo"},
-        (
-            Option((), "run", "variable of a run, or its id in the history (default: the last run)",
-                   "R", required=False, offers="runs"),
-        ),
+        {"line": "undo"}, (ANY_RUN,),
     ),
     Command(
         "cassette", "record the exchanges with models in a file, and replay them",
@@ -475,11 +464,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         "reset", "forget conversations, so that --continue starts a new one", {"line": "reset"},
-        (
-            ANY_NAME,
-            Option(("--agents",), "agents",
-                   "also forget agents defined in cells, so that their files apply again"),
-        ),
+        (ANY_NAME,),
     ),
     Command(
         "doctor", "diagnose configuration problems",
@@ -503,59 +488,35 @@ def commands_of(face: Face) -> Mapping[str, Command]:
     return {command.words[face]: command for command in COMMANDS if face in command.words}
 
 
-ABOUT: Mapping[str, tuple[str, ...]] = {
-    "%%axe": (
-        "Run an agent; the cell's body is the prompt. Returns the RunResult.",
-        "{{ expr }} in the body is replaced by the value of a Python expression. All other text is "
-        "left as it is: single braces, dollar signs, JSON, TeX, code. \\{{ is a literal {{, and "
-        "--raw turns interpolation off. Without AGENT, the prompt goes directly to the model given "
-        "with -m. "
-        "On the option line, IPython's own {x} and $x work. `%config AxeMagics` sets defaults for "
-        "all cells.",
-    ),
-    "%%axe_agent": (
-        "Define an agent from the TOML in the cell, and show its tools, permissions and "
-        "sub-agents.",
-        "From then on it is available in this session, also as a sub-agent of others. With --save, "
-        "the TOML, comments included, is also written to the agent's file, and the changes are "
-        "shown. `name` may be omitted.",
-    ),
-    "%%axe_grid": (
-        "Run every combination of agents, models and parameters on every input. Returns the Grid.",
-        "The body is a template of the prompt: {{ name }} is a column of the inputs, or else a "
-        "variable. The table shows the share of runs that passed, with its confidence interval; "
-        "each square opens its runs.",
-    ),
-    "%axe": (
-        "List, show, run and check agents, and look into finished runs.",
-        "%axe help COMMAND describes one command. Cells have pages of their own: %%axe?, "
-        "%%axe_agent? and %%axe_grid?",
-    ),
-    "axe-nb": (
-        "Run LLM agents that delegate to other agents.",
-        "axe-nb COMMAND --help describes one command. Without a key, begin with demo or start.",
-    ),
-    "axe-nb run": (
-        "Run an agent. The answer goes to stdout, everything else to stderr.",
-        "Exit code: 0 completed, 1 the agent failed or reached a limit, 2 invalid configuration "
-        "(nothing was sent), 3 the model's server failed or the time limit was reached, 130 "
-        "interrupted.",
-    ),
-    "axe-nb agents": ("List, show, create and edit agents.",),
-    "axe-nb config": ("Show where the settings are, and create the file.",),
-    "axe-nb check": (
-        "Run notebooks without a key or network, and list the cells that differ.",
-        "A cell differs if it fails, if its output is not the saved one, or if its saved answer "
-        "no longer belongs to the agents, prompts and cassettes on disk. The exit code is then 1.",
-    ),
-    "axe-nb freeze": (
-        "Record a notebook's exchanges with models, and verify that it is its own test.",
-        "The exchanges go to a cassette beside the notebook. Two more runs, without network, must "
-        "give the same outputs; if not, the notebook is left unchanged and the exit code is 1.",
-    ),
+ABOUT: Mapping[str, str] = {
+    "%%axe": "The cell's body is the prompt; the value is the RunResult. {{ expr }} in the body is "
+    "replaced by the value of a Python expression. All other text is left as it is: single braces, "
+    "dollar signs, JSON, TeX, code. \\{{ is a literal {{, and --raw turns interpolation off. "
+    "Without AGENT, the prompt goes directly to the model given with -m. On the option line, "
+    "IPython's own {x} and $x work. `%config AxeMagics` sets defaults for all cells.",
+    "%%axe_agent": "From then on it is available in this session, also as a sub-agent of others. "
+    "With --save, the TOML, comments included, is also written to the agent's file, and the "
+    "changes are shown. `name` may be omitted.",
+    "%%axe_grid": "The body is a template of the prompt: {{ name }} is a column of the inputs, or "
+    "else a variable. The table shows the share of runs that passed, with its confidence interval; "
+    "each square opens its runs.",
+    "%axe": "List, show, run and check agents, and look into finished runs. %axe help COMMAND "
+    "describes one command. Cells have pages of their own: %%axe?, %%axe_agent? and %%axe_grid?",
+    "axe-nb": "Run LLM agents that delegate to other agents. axe-nb COMMAND --help describes one "
+    "command. Without a key, begin with demo or start.",
+    "axe-nb run": "The answer goes to stdout, everything else to stderr. Exit code: 0 completed, "
+    "1 the agent failed or reached a limit, 2 invalid configuration (nothing was sent), 3 the "
+    "model's server failed or the time limit was reached, 130 interrupted.",
+    "axe-nb agents": "List, show, create and edit agents.",
+    "axe-nb config": "Show where the settings are, and create the file.",
+    "axe-nb check": "A cell differs if it fails, if its output is not the saved one, or if its "
+    "saved answer no longer belongs to the agents, prompts and cassettes on disk. The exit code is "
+    "then 1.",
+    "axe-nb freeze": "The exchanges go to a cassette beside the notebook. Two more runs, without "
+    "network, must give the same outputs; if not, the notebook is left unchanged and the exit code "
+    "is 1.",
 }
-"""Start of a usage line → the paragraphs of its page; other pages have the sentence of the
-table."""
+"""Beginning of a usage line → what its page says after the sentence of the table."""
 
 EXAMPLES: Mapping[str, str] = {
     "%%axe": """\
@@ -598,7 +559,8 @@ What is missing in {{{{ text }}}}?""",
 %axe expect turns <= 6; tokens < 5000; cost < 0.02""",
     "%axe history": """\
 %axe history
-%axe history critic
+%axe history critic towns --since yesterday
+%axe history --status error
 %axe history --delete 17""",
     "%axe cassette": """\
 %axe cassette lesson.axe
@@ -607,18 +569,7 @@ What is missing in {{{{ text }}}}?""",
     "%axe request": """\
 %axe request
 %axe request review@0.2/3
-%axe request 0/1 --protocol openai""",
-    "%axe diff": """\
-%axe diff first second
-%axe diff first@0.2 second@0.2
-%axe diff first 0""",
-    "%axe replay": """\
-%axe replay
-%axe replay survey --speed 10""",
-    "%axe undo": """\
-%axe undo
-%axe undo review
-%axe undo 17""",
+%axe request 0/1""",
     "axe-nb": """\
 axe-nb start
 axe-nb run greeter "My name is Ada."
@@ -627,18 +578,9 @@ git diff | axe-nb run critic -p "What did I miss?\"""",
 axe-nb run critic "What is missing?"
 git diff | axe-nb run critic -p "What did I miss?"
 axe-nb run -m ollama/llama3.2 -p "Say hello.\"""",
-    "axe-nb check": """\
-axe-nb check lesson.ipynb
-axe-nb check "notebooks/0*.ipynb" --timeout 60""",
-    "axe-nb freeze": """\
-axe-nb freeze lesson.ipynb
-axe-nb freeze notebooks""",
     "axe-nb lesson": """\
 axe-nb lesson lesson.ipynb
 axe-nb lesson lesson.ipynb --to handout
 axe-nb lesson lesson.ipynb --check submissions --csv marks.csv""",
-    "axe-nb start": """\
-axe-nb start
-axe-nb start survey --no-open""",
 }
 """Beginning of a usage line → the examples of its page; blank lines separate those of cells."""

@@ -9,12 +9,11 @@ import contextlib
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import ClassVar, TextIO, TypeAlias
+from typing import TextIO, TypeAlias
 
 from axe_nb.commands.parser import Options
 from axe_nb.errors import AxeError, ConfigError, ProviderError, RunError
-from axe_nb.events import Event
+from axe_nb.events import Event, RunStarted
 from axe_nb.pictures.picture import Picture
 from axe_nb.results import RunResult, name_run
 from axe_nb.secrets import find_filter
@@ -25,7 +24,7 @@ from axe_nb.text import count_columns, list_some, one_line, plural
 from axe_nb.views import axe_text
 from axe_nb.views.request import preview_request
 from axe_nb.views.rows import draft_line, find_wait
-from axe_nb.views.transcript import Transcript, TreeFilter, show_run
+from axe_nb.views.transcript import Transcript, show_run
 
 Write: TypeAlias = Callable[[str], object]
 """Receives one or more lines of text, without the last newline."""
@@ -54,52 +53,6 @@ def show_dry_run(
         note("warning: --json has no effect with --dry-run")
     for warning in plan.warnings:
         note(f"warning: {warning}")
-
-
-@dataclass
-class TextView:
-    """Shows a run in plain text: verbose lines or a status line, then the result."""
-
-    handle: RunHandle
-    options: Options
-    write: Write
-    note: Write
-    status: StatusLine
-    piped: bool
-    """True if there is a prompt, for the verbose lines (B-11)."""
-    is_live: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        self.streams = self.status.streams and not self.options.verbose
-        self._verbose = axe_text.VerboseLines(self.note) if self.options.verbose else None
-        self._has_begun = False
-
-    def event(self, event: Event) -> None:
-        if self._verbose is None:
-            self.status.event(event)
-            return
-        if not self._has_begun and self.handle.plan:
-            self._has_begun = True
-            self.note(axe_text.verbose_header(self.handle.plan, piped=self.piped))
-        self._verbose.show(event)
-
-    def tick(self) -> None:
-        if self._verbose is None:  # the line would cut verbose ones
-            self.status.tick()
-
-    def finish(self, result: RunResult | None) -> None:
-        self.status.clear()
-        if result is None:
-            return
-        result = show_run(result, TreeFilter(find_filter()))
-        if self._verbose:
-            self.note(axe_text.verbose_footer(result))
-        for warning in result.warnings:
-            self.note(f"warning: {warning}")
-        if self.options.json:
-            self.write(result.to_json())
-        elif result.ok or result.text:
-            self.write(result.text)
 
 
 class TerminalLine:
@@ -135,21 +88,36 @@ class TerminalLine:
             self._width = width
 
 
-class StatusLine:
-    """A status line on a terminal, rewritten in place: agents at work, counts, time, waits."""
+class TextView:
+    """Shows a run in plain text: verbose lines, or a status line on a terminal; then the result.
+
+    The status line has the agents at work, counts, time and waits.
+    """
 
     is_live = False
 
-    def __init__(self, stream: TextIO | None, pause: float = 0.25) -> None:
-        """Creates a line that is not drawn yet; `pause` is in seconds between two drawings."""
-        self.streams = stream is not None and stream.isatty()
-        self._line = TerminalLine(stream) if stream is not None and self.streams else None
-        self._pause = pause
+    def __init__(
+        self, handle: RunHandle, options: Options, write: Write, note: Write, *,
+        piped: bool, terminal: TextIO | None = None, pause: float = 0.25,
+    ) -> None:  # fmt: skip
+        """`piped` is for the verbose lines (B-11); `pause` is in seconds between two drawings."""
+        self._handle, self._options, self._write, self._note = handle, options, write, note
+        self._piped, self._pause = piped, pause
+        self._verbose = axe_text.VerboseLines(note) if options.verbose else None
+        self._line: TerminalLine | None = None
+        if terminal is not None and terminal.isatty() and not (options.verbose or options.quiet):
+            self._line = TerminalLine(terminal)
+        self.streams = self._line is not None
         self._transcript = Transcript()
         self._started = self._drawn = time.monotonic()
 
     def event(self, event: Event) -> None:
-        self._transcript.apply(event, time.monotonic())
+        if self._verbose is None:
+            self._transcript.apply(event, time.monotonic())
+            return
+        if isinstance(event, RunStarted) and not event.parent and self._handle.plan:
+            self._note(axe_text.verbose_header(self._handle.plan, piped=self._piped))
+        self._verbose.show(event)
 
     def tick(self) -> None:
         now = time.monotonic()
@@ -172,12 +140,23 @@ class StatusLine:
             words = draft_line(drafts[-1], size=room)
         self._line.show(f"{line} · {words}" if words else line)
 
-    def finish(self, result: RunResult | None) -> None:
-        self.clear()
-
     def clear(self) -> None:
         if self._line is not None:
             self._line.clear()
+
+    def finish(self, result: RunResult | None) -> None:
+        self.clear()
+        if result is None:
+            return
+        result = show_run(result, find_filter().json)
+        if self._verbose:
+            self._note(axe_text.verbose_footer(result))
+        for warning in result.warnings:
+            self._note(f"warning: {warning}")
+        if self._options.json:
+            self._write(result.to_json())
+        elif result.ok or result.text:
+            self._write(result.text)
 
 
 def is_expected(error: AxeError | None, raises: str | None) -> bool:

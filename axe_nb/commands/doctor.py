@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from importlib import metadata
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from axe_nb.agents.agent import Agent, creation_step, list_agents
 from axe_nb.agents.agent_tables import parse_servers
@@ -41,7 +41,7 @@ from axe_nb.providers import wire
 from axe_nb.providers.http import ask_server
 from axe_nb.providers.key_command import fill_in_key
 from axe_nb.providers.prices import Prices, make_price_error
-from axe_nb.providers.protocol import Provider, Server, find_secrets, without_login
+from axe_nb.providers.protocol import Server, find_secrets, without_login
 from axe_nb.providers.reply_errors import masked_line
 from axe_nb.providers.thinking import THINKING
 from axe_nb.recording.history_recorder import find_reason_against, history_path
@@ -53,9 +53,6 @@ from axe_nb.threads import in_thread
 from axe_nb.views.appearance import LOOKS
 
 State = Literal["right", "note", "wrong"]
-
-Models: TypeAlias = dict[str, list[str]]
-"""Model of a provider → the agents that use it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +68,9 @@ class Finding:
         return f"{first}\n{'':<19}→ {self.next_step}" if self.next_step else first
 
 
-def make_failed_finding(what: str, error: AxeError) -> Finding:
+def make_failed_finding(what: str, error: AxeError, state: State = "wrong") -> Finding:
     place = f" ({error.place})" if error.place else ""
-    return Finding("wrong", what, f"{error}{place}", error.hint)
+    return Finding(state, what, f"{error}{place}", error.hint)
 
 
 async def examine(
@@ -84,7 +81,7 @@ async def examine(
     """Returns all findings in reading order; `defined` are the agents of this session."""
     config, settings = _check_settings()
     agents, of_agents = await in_thread(_check_agents, agents_dir, defined, find, config)
-    used: dict[str, Models] = {}
+    used: dict[str, dict[str, list[str]]] = {}  # provider → model → agents
     for agent in agents:
         provider, _, model = agent.model.partition("/")
         if model.strip():
@@ -120,17 +117,15 @@ def _check_sandbox() -> Finding:
         return make_failed_finding("sandbox", error)
     except OSError as error:
         return Finding("note", "sandbox", f"cannot be tried: {error.strerror or error}")
-    lacks = ", ".join(sandbox.method.not_promised)
     if sandbox.level == "none":
         message = "no sandbox works here, so commands need approval"
-        step = "install bubblewrap, if your system has it" if os.name == "posix" else ""
-    else:
-        promises = ", ".join(sandbox.promises)
-        message = f"{sandbox.level} ({sandbox.method.name}): a command {promises}"
-        message += f". But {lacks}" if lacks else ""
-        step = "install bubblewrap for a stronger sandbox" if sandbox.level == "files" else ""
-    is_full = sandbox.level != "none" and not lacks
-    return Finding("right" if is_full else "note", "sandbox", message, step)
+        return Finding("note", "sandbox", message, "install bubblewrap, if your system has it")
+    lacks = ", ".join(sandbox.method.not_promised)
+    promises = ", ".join(sandbox.promises)
+    message = f"{sandbox.level} ({sandbox.method.name}): a command {promises}"
+    message += f". But {lacks}" if lacks else ""
+    step = "install bubblewrap for a stronger sandbox" if sandbox.level == "files" else ""
+    return Finding("note" if lacks else "right", "sandbox", message, step)
 
 
 def _check_settings() -> tuple[Config, Finding]:
@@ -170,24 +165,26 @@ def _check_agents(
         findings += [Finding("note", what, warning) for warning in all_warnings(agent)]
         info = config.known.get(agent.model.partition("/")[0])
         has_rows = info is not None and info.has_server  # of its own, for its key and server
-        for problem in problems(agent, find, scripts):
+        for problem in problems(agent, find, config, scripts):
             is_missing = problem.key == ("model",) and not problem.is_mistake
             if is_missing and has_rows:
                 continue
             # a cell may still define a missing script, an option a variable; a missing sub-agent
             # is an error when it is called
             is_note = is_missing or problem.key in (("sub_agents",), ("system_prompt",))
-            finding = make_failed_finding(what, problem.error)
-            findings.append(replace(finding, state="note") if is_note else finding)
+            state: State = "note" if is_note else "wrong"
+            findings.append(make_failed_finding(what, problem.error, state))
     failed = {finding.what for finding in findings if finding.state == "wrong"}
     message = f"{len(names)} found, {len(names) - len(failed)} without problems"
     step = "" if names else creation_step("NAME")
-    state: State = "note" if failed else "right"
+    state = "note" if failed else "right"
     return agents, [Finding(state, "agents", message, step), *findings]
 
 
-async def _check_provider(info: ProviderInfo, models: Models, config: Config) -> list[Finding]:
-    """Examines a provider's models, its key and, if the provider is in use, its server."""
+async def _check_provider(
+    info: ProviderInfo, models: Mapping[str, list[str]], config: Config
+) -> list[Finding]:
+    """Examines a provider's models, its key and, if it is in use, its server."""
     name, variable = info.name, info.key_variable
     what, source = f"{name} key", config.key_source(name)
     found = []
@@ -305,7 +302,7 @@ class Problem:
 
 
 def problems(
-    agent: Agent, find: Callable[[str], Agent], scripts: tuple[Path, ...] = ()
+    agent: Agent, find: Callable[[str], Agent], config: Config, scripts: tuple[Path, ...] = ()
 ) -> list[Problem]:
     """Returns all problems of this agent without sending anything, mistakes in the TOML first.
 
@@ -322,25 +319,18 @@ def problems(
             found.append(Problem(tuple(key.split(".", 1)), entry, error, is_mistake))
 
     def check_price() -> None:
-        if not Prices(Config.load()).knows(agent.model):
+        if not Prices(config).knows(agent.model):
             raise make_price_error(agent.model, "limits.max_cost cannot be enforced")
-
-    def check_model(run: Callable[[Agent, Provider], None]) -> None:
-        try:
-            made = make_provider(provider, Config.load(), model=name, needs="provider")
-        except ConfigError:  # an unknown server has a row of its own
-            return
-        run(agent, made)
 
     provider, _, name = agent.model.partition("/")
     check("model", "", True, parse_model, agent.model)
     if provider.strip() and name.strip():
-        is_unknown = False
-        with contextlib.suppress(ConfigError):  # of the settings, which has a row of its own
-            is_unknown = provider not in Config.load().known
-        check("model", "", is_unknown, lambda: provider_for(Config.load(), scripts)(provider, name))
-        check(f"params.{THINKING}", "", False, check_model, check_agent_thinking)
-        check("tools", SEARCH, False, check_model, check_search)
+        is_unknown = provider not in config.known
+        check("model", "", is_unknown, provider_for(config, scripts), provider, name)
+        with contextlib.suppress(ConfigError):  # an unknown server has a row of its own
+            made = make_provider(provider, config, model=name, needs="provider")
+            check(f"params.{THINKING}", "", False, check_agent_thinking, agent, made)
+            check("tools", SEARCH, False, check_search, agent, made)
     check("system_prompt", "", False, fill_in, agent)
     bare = replace(agent, vars={}, tools=(), permissions={}, files=(), skill="", workdir="")
     for tool in agent.tools:

@@ -11,7 +11,7 @@ import re
 import shlex
 import shutil
 import textwrap
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any, NoReturn
@@ -64,23 +64,16 @@ class UsageError(ConfigError):
     """An invalid option line; the hint is the usage line."""
 
 
-class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """Argparse's formatter, without the indent that puts long commands on a line of their own."""
-
-    def _iter_indented_subactions(self, action: argparse.Action) -> Generator[argparse.Action]:
-        yield from getattr(action, "_get_subactions", list)()
-
-
 class Parser(argparse.ArgumentParser):
     """An argument parser that raises errors instead of exiting."""
 
-    def __init__(self, program: str, *, add_help: bool, about: str = "") -> None:
+    def __init__(self, program: str, about: str = "") -> None:
         fold = textwrap.TextWrapper(shutil.get_terminal_size().columns - 2, break_on_hyphens=False)
         examples = textwrap.indent(EXAMPLES.get(program, ""), "  ")
         super().__init__(
-            program, formatter_class=_Formatter, allow_abbrev=False,
-            description="\n\n".join(map(fold.fill, ABOUT.get(program, (about,)))),
-            epilog=examples and f"Examples:\n{examples}", add_help=add_help,
+            program, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
+            description="\n\n".join(map(fold.fill, filter(None, (about, ABOUT.get(program))))),
+            epilog=examples and f"Examples:\n{examples}",
         )  # fmt: skip
         self.color = False  # from Python 3.14 on it would colour usage lines of errors too
 
@@ -92,15 +85,10 @@ class Parser(argparse.ArgumentParser):
         message = message.replace(DATA, "").replace(repr(DATA)[1:-1], "")
         before, _, unrecognized = message.partition("unrecognized arguments: ")
         unknown = unrecognized.split()[0] if unrecognized and not before else ""
-        near = nearest(unknown, self._option_string_actions) if unknown else ""
         if message.endswith(": expected one argument"):
             flag = message.partition(":")[0].rpartition("/")[2].removeprefix("argument ")
             message += f"; write a value that begins with a dash as {flag}=…"
-        elif unknown in ("-h", "--help"):
-            program = self.prog
-            is_cell = program.startswith("%%")
-            message += f"; see {f'{program}?' if is_cell else program.replace('%axe', '%axe help')}"
-        elif near:
+        elif near := nearest(unknown, self._option_string_actions) if unknown else "":
             message += f"; did you mean {near}?"
         elif unknown and not unknown.startswith("-") and self.takes_prompt:
             message += "; put the prompt in quotes"
@@ -112,12 +100,11 @@ class Parser(argparse.ArgumentParser):
 def parser(command: Command, face: Face) -> Parser:
     """Builds the parser of a command in one interface; it raises UsageError."""
     about = f"{command.help[:1].upper()}{command.help[1:]}."
-    made = Parser(command.program(face), add_help=face == "command", about=about)
+    made = Parser(command.program(face), about)
     options = command.options_of(face)
     groups = {option.group for option in options}
     known = {name: made.add_argument_group(name) for name in OPTION_GROUPS if name in groups}
     for option in options:
-        about, default, rest = option.help.partition(" (default")
         chosen = f": {', '.join(option.choices)}" if option.choices else ""
         group = known.get(option.group, made) if option.flags else made
 
@@ -129,11 +116,12 @@ def parser(command: Command, face: Face) -> Parser:
                 message = f"takes {WANTED[option.read]}, not {quote(text)}"
                 raise argparse.ArgumentTypeError(message) from None
 
-        how: dict[str, Any] = {"help": f"{about}{chosen}{default}{rest}".replace("%", "%%")}
+        how: dict[str, Any] = {"help": f"{option.help}{chosen}".replace("%", "%%")}
         if option.metavar:
             how |= {"metavar": option.metavar, "type": read}
         if not option.flags:
-            nargs = "+" if option.repeated else None if option.required else "?"
+            many, one = ("+", None) if option.required else ("*", "?")
+            nargs = many if option.repeated else one
             group.add_argument(option.keyword, nargs=nargs, **how)
             continue
         if not option.metavar:
@@ -149,7 +137,7 @@ def parser(command: Command, face: Face) -> Parser:
 
 def list_parser(face: Face, group: str = "") -> Parser:
     """Builds the parser of `%axe`, `axe-nb` or `axe-nb GROUP`; its page lists the commands."""
-    made = Parser(f"{PROGRAMS[face]}{group}".strip(), add_help=face == "command")
+    made = Parser(f"{PROGRAMS[face]}{group}".strip())
     listed = made.add_subparsers(
         title="commands", metavar="COMMAND", parser_class=argparse.ArgumentParser
     )
@@ -158,7 +146,7 @@ def list_parser(face: Face, group: str = "") -> Parser:
     for words, command in commands_of(face).items():
         word, _, second = words.removeprefix(start).partition(" ")
         if words.startswith(start):
-            about = ABOUT[f"{PROGRAMS[face]}{word}"][0] if second else command.help
+            about = ABOUT[f"{PROGRAMS[face]}{word}"] if second else command.help
             found.setdefault(word, f"{about[:1].lower()}{about[1:]}".rstrip("."))
     for word, about in found.items():
         listed.add_parser(word, help=about.replace("%", "%%"))
@@ -170,21 +158,17 @@ def command_of(words: Sequence[str]) -> tuple[Command, Sequence[str]]:
 
     Raises SystemExit if help was requested or words are missing.
     """
-    words = list(words)
-    if words in (["--version"], ["-V"], ["-v"]):
-        words = ["version"]
-    if words[:1] == ["help"]:
-        words = [*words[1:], "--help"]
+    words = ["version"] if words == ["--version"] else list(words)
     commands = commands_of("command")
     for count in (2, 1):
         if command := commands.get(" ".join(words[:count])):
             return command, words[count:]
     group = words[0] if words and any(name.startswith(f"{words[0]} ") for name in commands) else ""
+    start = f"{group} " if group else ""
     made, rest = list_parser("command", group), words[1:] if group else words
     if not rest:
         made.exit(2, made.format_help())
     if not rest[0].startswith("-"):
-        start = f"{group} " if group else ""
         known = [name.removeprefix(start) for name in commands if name.startswith(start)]
         made.error(f"unknown command {quote(rest[0])}; {advise_command('command', rest[0], known)}")
     made.parse_args(rest[:1])
@@ -193,7 +177,6 @@ def command_of(words: Sequence[str]) -> tuple[Command, Sequence[str]]:
 
 def advise_command(face: Face, word: str, known: Collection[str]) -> str:
     """Returns the hint for a word that is not a command."""
-    other: Face = "line" if face == "command" else "command"
     if word in session.agents or has_agent_file(word, session.defaults.get("agents_dir")):
         if face == "command":
             return f"to run the agent: axe-nb run {word}"
@@ -202,9 +185,6 @@ def advise_command(face: Face, word: str, known: Collection[str]) -> str:
     meant = [name for name in known if name.partition(" ")[2] == word]
     if near := meant or list(filter(None, [nearest(word, first)])):
         return f"did you mean {' or '.join(map(quote, near))}?"
-    if word in commands_of(other):
-        where = "notebook" if other == "line" else "terminal"
-        return f"it is a {where} command: {commands_of(other)[word].program(other)}"
     return f"known commands: {', '.join(first)}"
 
 
@@ -215,8 +195,6 @@ def parse(command: Command, face: Face, line: str | Sequence[str]) -> argparse.N
     """
     made = parser(command, face)
     words = split_line(command, face, line) if isinstance(line, str) else list(line)
-    if not made.add_help and words[-1:] in (["-h"], ["--help"]):
-        made.error(f"unrecognized arguments: {words[-1]}")
     options = [option for option in command.options_of(face) if option.repeated and option.flags]
     found = made.parse_intermixed_args(_repeat_flags(made, words, {o.flag for o in options}))
     for option in options:

@@ -32,24 +32,23 @@ from urllib.parse import urlsplit
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.names import parse_model
 from axe_nb.agents.user_config import Config
-from axe_nb.conversion.jsonable import jsonable
 from axe_nb.engine.plan import provider_for
 from axe_nb.errors import AxeError, ConfigError, words
-from axe_nb.exploring.map_batch import Asking, Batch, MapSession, Tally, Task
-from axe_nb.exploring.map_driver import Driver, Progress, Prompts, Runs
+from axe_nb.exploring.map_driver import Asking, Batch, Driver, MapSession, Runs, Tally, Task
 from axe_nb.providers.prices import Prices
 from axe_nb.providers.protocol import list_keys
 from axe_nb.recording.modes import find_mode
 from axe_nb.results import RunResult, Status
 from axe_nb.scripting.rules import Script, ScriptFunction, Scripts
 from axe_nb.secrets import SECRET_HEADERS, find_filter, is_secret_name
-from axe_nb.session.drive import NoLine
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.snapshot import Read, Snapshot
 from axe_nb.text import shown_value
 from axe_nb.threads import in_thread
 from axe_nb.tools.tool import Tool
+
+VERSION = str(vars(sys.modules["axe_nb"])["__version__"])
 
 LOOK = 3.0
 """Seconds without an outcome after which the executor is checked for being alive."""
@@ -367,7 +366,7 @@ def make_shared_part(batch: Batch) -> SharedPart:
         read=snapshot.read,
         config=replace(config, providers=providers, key_commands={}), lacks=lacks,
         tools=tuple(tool for name in sorted(tools) if (tool := batch.session.tools.find(name))),
-        scripts=scripts, version=_find_version(),
+        scripts=scripts, version=VERSION,
     )  # fmt: skip
 
 
@@ -412,10 +411,6 @@ def _dump_by_value(thing: Any) -> bytes:
         return pickle.dumps(thing)
 
 
-def _find_version() -> str:
-    return str(vars(sys.modules["axe_nb"])["__version__"])
-
-
 # in the worker
 
 _batches: OrderedDict[str, Batch] = OrderedDict()
@@ -428,7 +423,6 @@ def run_job(packed: bytes) -> bytes:
 
     A job is (digest of the common part, that part or None, (asking, text, pictures) of each task).
     """
-    results: list[RunResult | None] = []
     try:
         digest, shared, prompts = pickle.loads(packed)
         with _lock:
@@ -442,8 +436,7 @@ def run_job(packed: bytes) -> bytes:
                 _batches.popitem(last=False)
         own = replace(batch, tally=Tally("worker"), results={})
         tasks = [Task(asking=asking, text=text, pictures=p) for asking, text, p in prompts]
-        progress = Progress(own.tally, NoLine())
-        driver = Driver(own, Prompts(tasks), Runs(own, max(1, len(tasks))), progress)
+        driver = Driver(own, tasks, Runs(own, max(1, len(tasks))))
         with contextlib.closing(driver.iterate()) as ended:
             found = {one.index: one.result for one in ended}
         results = [found.get(index) for index in range(len(tasks))]
@@ -454,17 +447,14 @@ def run_job(packed: bytes) -> bytes:
         problem = f"on a worker: the job cannot be loaded there: {why}"
         hint = "define it in a module that the workers can import"
         return pickle.dumps(ConfigError(problem, hint=hint))
-    for dumps in (pickle.dumps, _dump_by_value):  # the latter for types of a notebook
-        with contextlib.suppress(Exception):
-            return dumps(results)
-    return pickle.dumps([one and replace(one, data=jsonable(one.data)) for one in results])
+    return _dump_by_value(results)  # also types of a notebook
 
 
 def _make_batch(shared: SharedPart) -> Batch:
     """Returns the map as a worker runs it, in a session of its own: with keys of this machine."""
-    if shared.version != _find_version():
+    if shared.version != VERSION:
         raise ConfigError(
-            f"it has axe_nb {_find_version()}, not {shared.version}",
+            f"it has axe_nb {VERSION}, not {shared.version}",
             hint="install the same version everywhere",
         )
     own = Config.load()
@@ -491,6 +481,6 @@ def _make_batch(shared: SharedPart) -> Batch:
         agents=dict(shared.defined), handed=shared.tools, keeps_history=False,
         settings=(config, snapshot),
     )  # fmt: skip
-    batch = Batch(askings=askings, session=session, tally=Tally(""))
+    batch = Batch(askings=askings, session=session, tally=Tally(""), checks=False)
     run_and_wait(batch.prepare())
     return batch

@@ -71,9 +71,6 @@ Row: TypeAlias = Mapping[str, Any]
 MAX_RUNS = 1_000_000
 """Maximum number of runs of a grid, so that an endless iterator is an error."""
 
-MAX_LABEL = 40
-"""Characters of a label, unless another one begins with the same."""
-
 NAME = "g"
 """Name for a grid in pointers, if its variable is not known."""
 
@@ -336,7 +333,7 @@ def label_inputs(rows: Sequence[Row]) -> tuple[str, ...]:
     """
     for column in rows[0]:
         try:
-            labels = tuple(one_line(str(row.get(column, "")), MAX_LABEL) for row in rows)
+            labels = tuple(one_line(str(row.get(column, "")), 40) for row in rows)
         except Exception:  # of the user's own class
             continue
         if len(set(labels)) == len(labels) and all(labels):

@@ -91,11 +91,6 @@ class ResumeFile:
     def __del__(self) -> None:
         self.close()  # of a map that was never begun
 
-    @property
-    def has_results(self) -> bool:
-        """True if it has results of finished runs that were not taken yet."""
-        return any(self._found.values())
-
     def take(self, key: str) -> RunResult | None:
         """Takes the result of a finished run; None = the file has none left."""
         with self._lock:

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
@@ -22,11 +23,10 @@ from axe_nb.cell_display.front_end import find_variable, make_table
 from axe_nb.conversion.interpolation import interpolate
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.engine.call import refuse_in_tool
-from axe_nb.errors import ConfigError, ExpectationError, interrupted, words
+from axe_nb.errors import ConfigError, ExpectationError, words
 from axe_nb.expectations import check
 from axe_nb.exploring.executors import make_runs
 from axe_nb.exploring.grid import (
-    MAX_LABEL,
     MAX_RUNS,
     NAME,
     Grid,
@@ -37,10 +37,11 @@ from axe_nb.exploring.grid import (
     show_grid,
 )
 from axe_nb.exploring.grid_squares import MAX_NAMED, GridRun
-from axe_nb.exploring.map_batch import (
+from axe_nb.exploring.map_driver import (
     Asking,
     Batch,
     BudgetOption,
+    Driver,
     Ended,
     Resume,
     Tally,
@@ -48,7 +49,6 @@ from axe_nb.exploring.map_batch import (
     make_meter,
     open_session,
 )
-from axe_nb.exploring.map_driver import Driver, Progress, Prompts
 from axe_nb.exploring.run_map import read_count
 from axe_nb.pictures.picture import Picture
 from axe_nb.results import RunResult
@@ -164,7 +164,8 @@ class GridRunner:
             raise ConfigError("a grid takes models, not model")
         common = refuse_steps(merge_options(options or {}, session.defaults), "a grid")
         self._expect, self._score = expect, score
-        self._agents_dir = Overrides.of({**common, "expect": expect}).agents_dir
+        common = {**common, "expect": expect}
+        self._agents_dir = common.get("agents_dir")
         variants = make_variants(agents, models, params, prompt)
         self.grid = made = Grid(read_inputs(inputs), variants, repeats)
         self._names, self._first_line = names or {}, first_line
@@ -178,14 +179,15 @@ class GridRunner:
             own: dict[str, Any] = {"model": variant.model} if variant.model is not None else {}
             if variant.params:
                 own["params"] = {**(common.get("params") or {}), **variant.params}
-            askings.append(Asking(variant.agent, Overrides.of({**common, **own}), expect=expect))
+            askings.append(Asking(variant.agent, Overrides.of({**common, **own})))
         if judge is not None:
             own = {key: common[key] for key in ("timeout", "agents_dir") if key in common}
             askings.append(Asking(judge, Overrides.of(own), output=VERDICT))
         meter, tally = make_meter(budget, "grid"), Tally("grid", len(self._jobs))
         self._batch = Batch(
-            askings=askings, session=open_session(meter, is_dry=is_dry), meter=meter, tally=tally,
-            resume=resume, judge=None if judge is None else len(variants),
+            askings=askings, session=open_session("grid", meter, is_dry=is_dry), meter=meter,
+            tally=tally, resume=resume, judge=None if judge is None else len(variants),
+            checks=False,
         )  # fmt: skip
         self._runs = make_runs(self._batch, executor, width)
 
@@ -216,8 +218,7 @@ class GridRunner:
         plans = [asking.plan for asking in self._batch.askings]
         is_exact = not any(plan.toolset.offered or plan.asks_at_end for plan in plans)
         fewest = plural(len(self._jobs) * (1 if self._batch.judge is None else 2), "request")
-        has_results = self._batch.file is not None and self._batch.file.has_results
-        kept = ", minus what is in the resume file" if has_results else ""
+        kept = ", minus what is in the resume file" if self._batch.file else ""
         return f"{'' if is_exact else 'at least '}{fewest}{kept}"
 
     @property
@@ -238,25 +239,25 @@ class GridRunner:
 
     def run(self, line: Line) -> None:
         """Runs the grid; finished runs stay in it, whatever ends it."""
-        progress = Progress(self._batch.tally, line)
-        driver = Driver(self._batch, Prompts(self._tasks), self._runs, progress)
+        tally = self._batch.tally
+        tally.line, tally.began = line, time.monotonic()
+        driver = Driver(self._batch, self._tasks, self._runs)
         try:
             with closing(driver.iterate()) as ended:
                 for one in ended:
                     driver.receive()
                     self._take(one)
         except KeyboardInterrupt:
-            self._batch.stop_for("interrupted")
+            interrupt = self._batch.interrupt("the grid was stopped")
             until = time.monotonic() + 0.3  # runs that had ended are still scored
             for one in driver.list_left():
                 if one.result.status != "cancelled" and time.monotonic() < until:
                     self._take(one)
-            again = self._batch.describe_resuming()
-            raise interrupted(f"the grid was stopped; {again}") from None
+            raise interrupt from None
         finally:
             self.close()
-            self.grid.note = "; ".join(self._batch.tally.notes)
-            progress.finish()
+            self.grid.note = "; ".join(tally.notes)
+            line.finish(tally.format())
 
     def _take(self, ended: Ended) -> None:
         """Puts a run into its square with its verdict; an error in a check never fails the grid."""
@@ -270,7 +271,11 @@ class GridRunner:
             reasons.append(result.error or result.status)
         if result.ok and self._expect is not None:
             try:
-                check(result, self._expect, agents_dir=self._agents_dir)
+                check(
+                    result,
+                    self._expect,
+                    agents_dir=self._batch.askings[variant].overrides.agents_dir,
+                )
             except (ExpectationError, ConfigError) as error:
                 passed = False
                 reasons.append(error.message)
@@ -342,16 +347,12 @@ def _name(what: str, given: Any, describe: Any) -> Sequence[tuple[str, Any]]:
         raise ConfigError(f"{what} takes one value or a list, not {type(given).__name__}")
     if not named:
         raise ConfigError(f"{what} is empty: there is nothing to run")
-    short = [one_line(label, MAX_LABEL) for label, _ in named]
-    labels = [  # those that would be cut to the same are whole
-        label if short.count(label) == 1 else one_line(whole, max(len(whole), MAX_LABEL))
-        for label, (whole, _) in zip(short, named, strict=True)
-    ]
-    for label in labels:
-        if labels.count(label) > 1:
+    named = [(one_line(label, 100), value) for label, value in named]
+    for label, count in Counter(label for label, _ in named).items():
+        if count > 1:
             hint = f'name them: {what}={{"before": …, "after": …}}'
-            raise ConfigError(f"{what} contains {one_line(label, MAX_LABEL)} twice", hint=hint)
-    return [(label, value) for label, (_, value) in zip(labels, named, strict=True)]
+            raise ConfigError(f"{what} contains {label} twice", hint=hint)
+    return named
 
 
 def read_inputs(given: Any) -> list[Row]:

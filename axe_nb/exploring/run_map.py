@@ -5,10 +5,10 @@ Source: D-2, D-8.
 
 from __future__ import annotations
 
-import math
+import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
 from contextlib import aclosing, closing, contextmanager
-from typing import Any, Unpack
+from typing import Any, Unpack, get_args
 
 from axe_nb.agents.agent import Agent
 from axe_nb.cell_display.front_end import make_line
@@ -17,19 +17,19 @@ from axe_nb.conversion.toml_tables import is_whole
 from axe_nb.engine.call import refuse_in_tool
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.exploring.executors import make_runs
-from axe_nb.exploring.map_batch import (
-    KEEPS,
+from axe_nb.exploring.map_driver import (
     Asking,
     Batch,
     BudgetOption,
+    Driver,
     Ended,
     Keep,
     Resume,
+    Source,
     Tally,
     make_meter,
     open_session,
 )
-from axe_nb.exploring.map_driver import Driver, Progress, Prompts, Runs, Source
 from axe_nb.results import RunResult
 from axe_nb.session.overrides import (
     Overrides,
@@ -63,17 +63,16 @@ def amap(
     """
     refuse_in_tool("map")
     width = read_count("concurrency", concurrency)
-    if keep not in KEEPS:
-        raise ConfigError(f"keep takes {', '.join(KEEPS)}, not {shown_value(keep)}")
-    taken = Prompts(prompts)
+    if keep not in get_args(Keep):
+        raise ConfigError(f"keep takes results or nothing, not {shown_value(keep)}")
     overrides = Overrides.of(refuse_steps(merge_options(options, session.defaults), "a map"))
     meter = make_meter(budget, "map")
     name = agent.name if isinstance(agent, Agent) else agent or ""
     batch = Batch(
-        askings=[Asking(agent, overrides)], session=open_session(meter),
-        tally=Tally(name, taken.total), keep=keep, meter=meter, resume=resume,
+        askings=[Asking(agent, overrides)], session=open_session("map", meter),
+        tally=Tally(name), keep=keep, meter=meter, resume=resume,
     )  # fmt: skip
-    return RunMap(batch, taken, make_runs(batch, executor, width), display)
+    return RunMap(Driver(batch, prompts, make_runs(batch, executor, width)), display)
 
 
 @with_options_shown
@@ -129,12 +128,11 @@ class RunMap:
     the runs in progress. `results` has the finished runs, however the map ended.
     """
 
-    def __init__(self, batch: Batch, prompts: Prompts, runs: Runs, display: bool) -> None:
+    def __init__(self, driver: Driver, display: bool) -> None:
         """Creates the map; nothing is sent yet."""
-        self._batch, self._prompts, self._runs = batch, prompts, runs
+        self._driver, self._batch = driver, driver.batch
         self._display = display
-        self._driver: Driver | None = None
-        self._is_over = False
+        self._has_begun = self._is_over = False
 
     def check(self) -> None:
         """Checks the configuration that all runs share. Blocks.
@@ -142,7 +140,7 @@ class RunMap:
         Raises:
             ConfigError: no run could start.
         """
-        run_and_wait(self._runs.prepare())
+        run_and_wait(self._driver.runs.prepare())
 
     @property
     def results(self) -> list[RunResult]:
@@ -166,13 +164,13 @@ class RunMap:
 
     def __repr__(self) -> str:
         new = "not started: iterate over it, or await it"
-        state = "" if self._is_over else f"; {'running' if self._driver else new}"
+        state = "" if self._is_over else f"; {'running' if self._has_begun else new}"
         return f"<map of {self._batch.tally.format()}{state}>"
 
     def cancel(self) -> None:
         """Cancels the runs in progress and starts no more. May be called from any thread."""
         self._batch.stop_for("cancelled")
-        if self._driver is not None:
+        if self._has_begun:
             self._driver.cancel()
         else:
             self._close()
@@ -182,10 +180,8 @@ class RunMap:
         if self.done:
             yield from self._list_kept()
             return
-        # results waiting for an earlier one, beyond which further runs wait too
-        most = 10_000 if self._batch.keep == "nothing" else math.inf
         with self._run() as driver, closing(driver.iterate()) as ended:
-            yield from in_order(ended, driver.receive, most)
+            yield from in_order(ended, driver.receive)
 
     async def __aiter__(self) -> AsyncIterator[RunResult]:
         """Yields the results as the runs end; after the end, those that are kept."""
@@ -213,10 +209,11 @@ class RunMap:
 
     @contextmanager
     def _run(self) -> Iterator[Driver]:
-        if self._driver is not None:
+        if self._has_begun:
             raise AxeError("this map is already being iterated over", hint="create another one")
-        progress = Progress(self._batch.tally, make_line(self._display))
-        self._driver = Driver(self._batch, self._prompts, self._runs, progress)
+        self._has_begun = True
+        tally = self._batch.tally
+        tally.line, tally.began = make_line(self._display), time.monotonic()
         try:
             yield self._driver
         except GeneratorExit:
@@ -224,10 +221,10 @@ class RunMap:
             raise
         finally:
             self._close()
-            progress.finish()
+            tally.line.finish(tally.format())
 
     def _close(self) -> None:
-        self._runs.close()
+        self._driver.runs.close()
         self._is_over = True
 
     def _list_kept(self) -> list[RunResult]:
@@ -244,19 +241,17 @@ def read_count(name: str, number: object) -> int:
     return int(found)
 
 
-def in_order(
-    ended: Iterable[Ended], receive: Callable[[], None], most: float
-) -> Iterator[RunResult]:
+def in_order(ended: Iterable[Ended], receive: Callable[[], None]) -> Iterator[RunResult]:
     """Yields results in the order of their positions, those after a gap at the end.
 
     Results that wait for an earlier one count as received, so that the runs go on meanwhile, until
-    there are `most` of them.
+    there are 10,000 of them: so memory is bounded.
     """
     waiting: dict[int, RunResult] = {}
     position = early = 0
     for one in ended:
         waiting[one.index] = one.result
-        if position not in waiting and early < most:
+        if position not in waiting and early < 10_000:
             early += 1
             receive()
         while position in waiting:

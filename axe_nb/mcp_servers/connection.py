@@ -111,29 +111,19 @@ def _is_bounded(schema: Mapping[str, Any]) -> bool:
     return is_short and not any(isinstance(value, Mapping | list) for value in level)
 
 
-@dataclass(slots=True)
-class _Life:
-    """One connection, from its start to its end."""
-
-    session: Any = None
-    """The session of the MCP package; None until it is open."""
-    owner: asyncio.Task[None] | None = None
-    is_over: bool = False
-
-
 class Connection:
-    """A server with its tools."""
+    """A server with its tools, whose program will work in `workdir`, a real folder."""
 
     def __init__(
         self, name: str, server: McpServer, workdir: Path, sources: frozenset[Path] = frozenset()
     ) -> None:
-        """Creates the connection, whose program will work in `workdir`, a real folder."""
-        self.name = name
-        self.server = server
+        self.name, self.server = name, server
         self.listing = Listing()
         """The server's tools; empty until it has started."""
         self._endpoint = Endpoint(name, server, workdir, sources)
-        self._life = _Life(is_over=True)
+        self._session: Any = None
+        """The session of the MCP package; None unless the connection is open."""
+        self._owner: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
         self._deaths = 0
         self._is_stale = False
@@ -145,7 +135,7 @@ class Connection:
 
     @property
     def is_running(self) -> bool:
-        return self._life.session is not None and not self._life.is_over
+        return self._session is not None
 
     async def start(self) -> None:
         """Starts the server unless it runs, and lists its tools. Raises ConfigError."""
@@ -155,7 +145,7 @@ class Connection:
                 await self._start()
             elif self._is_stale:
                 self._is_stale = False
-                self.listing = await self._within(list_tools(self._life.session))
+                self.listing = await self._within(list_tools(self._session))
 
     async def close(self) -> None:
         async with self._lock:
@@ -163,13 +153,12 @@ class Connection:
 
     async def ask(self, question: Callable[[Any], Awaitable[T]]) -> T:
         """Asks the package's session; a server that died is started again. Raises ToolError."""
+        named = f"MCP server {quote(self.name)}"
         async with self._lock:
             if not self.is_running:
                 if self._deaths >= MAX_DEATHS:
-                    raise ToolError(
-                        f"MCP server {quote(self.name)} died {self._deaths} times in a row and is "
-                        "not restarted in this run"
-                    )
+                    died = f"{named} died {self._deaths} times in a row"
+                    raise ToolError(f"{died} and is not restarted in this run")
                 try:
                     await self._start()
                 except ConfigError as error:
@@ -178,24 +167,23 @@ class Connection:
         from mcp import MCPError
         from mcp_types import CONNECTION_CLOSED
 
-        life = self._life
+        session, owner = self._session, self._owner
         try:
-            answer = await question(life.session)
+            answer = await question(session)
             self._deaths = 0
             return answer
         except MCPError as error:
-            if error.error.code != CONNECTION_CLOSED and not life.is_over:
+            if error.error.code != CONNECTION_CLOSED and self._session is session:
                 raise ToolError(describe(error)) from None
         except ToolError:
             raise
         except Exception as error:  # of the package, on what a server answered
-            if not life.is_over:
+            if self._session is session:
                 raise ToolError(f"invalid answer from the server: {describe(error)}") from None
         self._deaths += 1
         async with self._lock:
-            if self._life is life:
+            if self._owner is owner:
                 await self._end()
-        named = f"MCP server {quote(self.name)}"
         lost = f"the connection to {named} was lost" if self.server.url else f"{named} exited"
         raise ToolError(
             f"{lost} during this call{self._endpoint.explain_end()}; the call may or may not have "
@@ -276,9 +264,8 @@ class Connection:
                 hint="pip install 'axe-nb[mcp]'",
             ) from None
         await self._endpoint.prepare()
-        life = self._life = _Life()
         ready: asyncio.Future[Listing] = asyncio.get_running_loop().create_future()
-        life.owner = asyncio.create_task(self._own(life, ready))
+        self._owner = asyncio.create_task(self._own(ready))
         try:
             self.listing = await self._within(ready)
         except BaseException:
@@ -304,7 +291,7 @@ class Connection:
             hint=self._endpoint.advise(),
         )
 
-    async def _own(self, life: _Life, ready: asyncio.Future[Listing]) -> None:
+    async def _own(self, ready: asyncio.Future[Listing]) -> None:
         """Opens the connection, waits, and closes it: all in one task."""
         from mcp import Client
         from mcp_types import Implementation
@@ -312,24 +299,24 @@ class Connection:
         over = asyncio.Event()
 
         def lose() -> None:
-            life.is_over = True
             over.set()
+            if self._owner is owner:
+                self._session = None
 
         async def hear(message: Any) -> None:
             if type(message).__name__ == "ToolListChangedNotification":
                 self._is_stale = True
 
+        owner, version = self._owner, sys.modules["axe_nb"].__version__
         try:
             async with Client(
                 self._endpoint.open(lose),
                 message_handler=hear,
-                client_info=Implementation(
-                    name="axe-nb", version=sys.modules["axe_nb"].__version__
-                ),
+                client_info=Implementation(name="axe-nb", version=version),
                 cache=None,
             ) as client:
                 listing = await list_tools(client.session)
-                life.session = client.session
+                self._session = client.session
                 if not ready.done():
                     ready.set_result(listing)
                 await over.wait()
@@ -337,17 +324,16 @@ class Connection:
             if not ready.done():
                 ready.set_exception(error)
         finally:
-            life.is_over = True
+            lose()
             if not ready.done():
                 ready.set_exception(ConnectionError("the connection was closed"))
 
     async def _end(self) -> None:
-        life = self._life
-        life.is_over, life.session = True, None
-        if life.owner is not None:
-            life.owner.cancel()
-            await asyncio.wait([life.owner], timeout=CLOSING)
-            life.owner = None
+        self._session = None
+        if self._owner is not None:
+            self._owner.cancel()
+            await asyncio.wait([self._owner], timeout=CLOSING)
+            self._owner = None
 
 
 def describe(error: BaseException) -> str:

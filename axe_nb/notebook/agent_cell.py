@@ -18,7 +18,7 @@ from axe_nb.agents.files import expand_home, read_text, reason, write_whole
 from axe_nb.agents.names import check_name
 from axe_nb.agents.prompt import UnknownVariable, all_warnings, find_line
 from axe_nb.agents.trust import trust_new_folder
-from axe_nb.agents.user_config import agent_dirs, format_path_or_name
+from axe_nb.agents.user_config import Config, agent_dirs, format_path_or_name
 from axe_nb.commands.command_table import AGENT_CELL
 from axe_nb.commands.doctor import problems
 from axe_nb.commands.parser import parse, parser
@@ -45,7 +45,11 @@ def define(shell: InteractiveShell, line: str, cell: str, names: Mapping[str, An
     body, magic_line = find_cell_source(shell, "axe_agent", cell)
     agent, source = _parse_agent(name, body, magic_line)
     notes = []
-    for problem in problems(agent, lambda other: session.find(other, agents_dir)):
+
+    def find(other: str) -> Agent:
+        return session.find(other, agents_dir)
+
+    for problem in problems(agent, find, Config.load()):
         error = problem.error
         if isinstance(error, UnknownVariable):
             where = find_line(source, error.variable)
@@ -71,7 +75,7 @@ def define(shell: InteractiveShell, line: str, cell: str, names: Mapping[str, An
     else:
         session.define(agent, text)
     facts = (agent.model, f"mode {agent.mode}", *(["answers as JSON"] if agent.output else []))
-    graph = draw_graph(agent, lambda other: session.find(other, agents_dir))
+    graph = draw_graph(agent, find)
     warnings = (*all_warnings(agent), *notes)
     return AgentCard(name, facts, tuple(list_abilities(agent)), graph, warnings, tuple(saved))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import dropwhile
 from types import FunctionType, ModuleType
 from typing import Any, TypeAlias
 
@@ -24,17 +25,12 @@ from axe_nb.scripting.rules import known
 from axe_nb.session.runs import RunHandle
 from axe_nb.session.session import session
 
-BODY = re.compile(
-    r"(?:[ \t]*\n|%%(?!axe)\w.*\n)*%%(?P<magic>axe_agent|axe_grid|axe)\b(?P<rest>.*)\n"
-)
-"""Matches the beginning of a cell up to its body; other magics and blank lines may come first."""
-
 IN_BRACES = re.compile(r"(?<!\\)\{\{(?:(?!\}\})[^\n])*?(?P<word>[^\W\d][\w.]*)?\Z")
 """An expression whose braces are open at the end of a text."""
 
 LINE = re.compile(r"\s*(?P<magic>%%axe_agent|%%axe_grid|%%axe|%axe)\s+(?P<rest>.*)", re.DOTALL)
 
-OTHER = re.compile(r"\s*\Z|%%(?!axe\b|axe_agent\b|axe_grid\b)")
+ABOVE = re.compile(r"\s*\Z|%%(?!axe\b|axe_agent\b|axe_grid\b)")
 """Matches a line that may precede a cell magic: a blank one, or another magic, such as %%time."""
 
 ACTIVE = re.compile(r"[\s{}$'\"\\]")
@@ -47,17 +43,18 @@ Offers: TypeAlias = tuple[str, list[str]]
 """The text before the cursor that is replaced, and the texts that may replace it."""
 
 
-def list_offers(above: Sequence[str], line: str, cell: str) -> Offers | None:
+def list_offers(above: Sequence[str], line: str) -> Offers | None:
     """Returns the offers at the cursor; None if IPython may know better, as of files."""
     found = LINE.match(line)
-    if found is None or not (found["magic"] == "%axe" or all(map(OTHER.match, above))):
-        text = "\n".join([*above, line])
-        body = BODY.match(text)
-        if body is None:
+    if found is None or not (found["magic"] == "%axe" or all(map(ABOVE.match, above))):
+        body = list(dropwhile(ABOVE.match, above))
+        magic = LINE.match(body[0] + " ") if body else None
+        if magic is None or magic["magic"] == "%axe":
             return None
-        if body["magic"] == "axe_agent":
-            return _complete_toml(text[body.end() :], cell[len(text) :])
-        return None if "--raw" in body["rest"].split() else _complete_name(text)
+        text = "\n".join([*body[1:], line])
+        if magic["magic"] == "%%axe_agent":
+            return _complete_toml(text)
+        return None if "--raw" in magic["rest"].split() else _complete_name(text)
     words = found["rest"].split()
     word = "" if found["rest"][-1:].isspace() or not words else words.pop()
     commands = commands_of("line")
@@ -98,17 +95,17 @@ def _list_words(options: Sequence[Option], words: Sequence[str], word: str) -> I
     by_flag = {flag: option for option in options for flag in option.flags}
     before = by_flag.get(words[-1]) if words else None
     if before is not None and before.metavar and not word.startswith("-"):
-        return list_values(before)
+        return _list_values(before)
     given = sum(
         not named.startswith("-") and not (flag in by_flag and by_flag[flag].metavar)
         for flag, named in zip(["", *words], words, strict=False)
     )
     arguments = [option for option in options if not option.flags][given:]
     is_flag = word.startswith("-") or not arguments or not arguments[0].offers
-    return by_flag if is_flag else list_values(arguments[0])
+    return by_flag if is_flag else _list_values(arguments[0])
 
 
-def list_values(option: Option) -> Iterable[str] | None:
+def _list_values(option: Option) -> Iterable[str] | None:
     """Values of an option or argument; None = files, which IPython completes."""
     match option.offers:
         case "agents":
@@ -126,8 +123,7 @@ def list_values(option: Option) -> Iterable[str] | None:
             return commands_of("line")
         case "files":
             return None
-        case "":
-            return option.choices
+    return option.choices
 
 
 def list_names() -> list[str]:
@@ -166,28 +162,24 @@ def list_variables() -> list[str]:
     )
 
 
-def _complete_toml(above: str, below: str) -> Offers | None:
+def _complete_toml(above: str) -> Offers | None:
     """The key or header at the cursor, by the last header line above it."""
-    *before, line = above.split("\n")
+    before, _, line = above.rpartition("\n")
     if above.count('"""') % 2 or line.lstrip().startswith("#"):
         return None
     tables = dict(_list_tables(Agent))
     if header := re.fullmatch(r"\s*\[+([\w.-]*)", line):
-        written = {found[1] for found in HEADER.finditer(above + below)}
-        return _choose(header[1], (name for name in tables if name and name not in written))
+        return _choose(header[1], filter(None, tables))
     key = re.fullmatch(r"\s*([\w-]*)", line)
     if key is None:
         return None
-    headers = list(HEADER.finditer("\n".join(before)))
-    table = headers[-1][1] if headers else ""
-    section = above[headers[-1].end() if headers else 0 :] + HEADER.split(below)[0]
-    given = set(re.findall(r"^[ \t]*([\w-]+)[ \t]*=", section, re.MULTILINE))
-    keys = tables.get(table, ())
+    *_, table = ["", *HEADER.findall(before)]
+    keys: Iterable[str] = tables.get(table, ())
     if table == "permissions":
         keys = sorted(REGISTRY.known)
     elif table.startswith("mcp_servers."):
         [(_, keys), *_] = _list_tables(McpServer)
-    return _choose(key[1], (name for name in keys if name not in given))
+    return _choose(key[1], keys)
 
 
 def _list_tables(cls: type[Any], table: str = "") -> Iterator[tuple[str, Sequence[str]]]:

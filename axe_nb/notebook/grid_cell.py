@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from axe_nb.cell_display.display import install
 from axe_nb.commands.command_table import GRID
+from axe_nb.commands.console import Write
 from axe_nb.commands.parser import parse, parser
 from axe_nb.conversion.interpolation import LEFT_OUT
 from axe_nb.errors import ConfigError
@@ -27,7 +28,7 @@ def run_grid(
     words: Sequence[str],
     cell: str,
     names: Mapping[str, Any],
-    write: Callable[[str], None],
+    write: Write,
 ) -> Grid | None:
     """Runs the grid of a cell and returns it; `-o` is bound even if the grid is interrupted.
 

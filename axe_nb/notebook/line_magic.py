@@ -8,8 +8,8 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 from IPython.display import display
 
@@ -18,10 +18,10 @@ from axe_nb.agents.files import read_real_text, reason
 from axe_nb.agents.trust import check_link
 from axe_nb.agents.user_config import Config, format_path_or_name, is_test, load_env
 from axe_nb.api import load, replay
-from axe_nb.cell_display.display import can_ask, describe_display
+from axe_nb.cell_display.display import can_ask
 from axe_nb.commands import actions
 from axe_nb.commands.command_table import RUN, Command, commands_of
-from axe_nb.commands.doctor import Finding
+from axe_nb.commands.console import Write
 from axe_nb.commands.parser import UsageError, advise_command, list_parser, parse, parse_run, parser
 from axe_nb.errors import ConfigError
 from axe_nb.expectations import check
@@ -32,7 +32,7 @@ from axe_nb.recording.cassette import Cassette
 from axe_nb.results import NO_AGENT, RunResult
 from axe_nb.session.session import Spent, session
 from axe_nb.session.undo import undo
-from axe_nb.text import align_columns, clean, format_dollars, list_some, plural, quote
+from axe_nb.text import align_columns, format_dollars, list_some, plural, quote
 from axe_nb.views import agent_summary
 from axe_nb.views.appearance import LOOKS
 from axe_nb.views.request import find_request
@@ -49,9 +49,7 @@ RESULT = re.compile(r"\s*(?!(?:agent|tool):\S)([^\W\d]\w*)\s*:(.*)", re.DOTALL)
 """Matches a variable with a result before expectations; `agent:` and `tool:` start a name."""
 
 
-def run_command(
-    shell: InteractiveShell, line: str, names: Mapping[str, Any], write: Callable[[str], None]
-) -> Any:
+def run_command(shell: InteractiveShell, line: str, names: Mapping[str, Any], write: Write) -> Any:
     """Runs the command, passes its output to `write`, and returns the value of the line."""
     verb, _, rest = line.strip().removesuffix(";").strip().partition(" ")
     if verb == "run":
@@ -71,7 +69,7 @@ def run_command(
             raise
     if "agents_dir" in chosen:
         chosen.agents_dir = chosen.agents_dir or session.defaults.get("agents_dir")
-    done = _act(shell, command.name, chosen)
+    done = _act(shell, command.name, chosen, write)
     if not isinstance(done, str):
         return done
     if done:
@@ -86,7 +84,7 @@ def find_command(word: str) -> Command:
     raise UsageError(f"unknown command {quote(word)}", hint=hint)
 
 
-def _act(shell: InteractiveShell, name: str, chosen: argparse.Namespace) -> Any:
+def _act(shell: InteractiveShell, name: str, chosen: argparse.Namespace, write: Write) -> Any:
     """Executes a parsed command; returns the text to print, or the value of the line."""
     match name:
         case "init":
@@ -101,19 +99,17 @@ def _act(shell: InteractiveShell, name: str, chosen: argparse.Namespace) -> Any:
         case "tools":
             return actions.format_tools(session.find(chosen.agent, chosen.agents_dir))
         case "request":
-            return find_request(*find_place(shell, chosen.place or ""), chosen.protocol)
+            return find_request(*find_place(shell, chosen.place or ""))
         case "diff":
             a, b = find_tree(shell, chosen.a), find_tree(shell, chosen.b)
             return diff_runs(a, b, names=(chosen.a, chosen.b))
         case "time":
             return Timeline(find_tree(shell, chosen.run or "0"))
         case "replay":
-            speed = 1.0 if chosen.speed is None else chosen.speed
-            return replay(_find_run(shell, chosen.run or ""), speed=speed)
+            speed = {} if chosen.speed is None else {"speed": chosen.speed}
+            return replay(_find_run(shell, chosen.run), **speed)
         case "doctor":
-            first, *rest = actions.diagnose(chosen.agents_dir)
-            display = Finding("note", "display", describe_display())
-            return "\n".join(map(str, [first, display, *rest]))
+            return "\n".join(map(str, actions.diagnose(chosen.agents_dir)))
         case "expect":
             found = RESULT.match(chosen.expectations)
             variable, expectations = found.groups() if found else ("", chosen.expectations)
@@ -126,8 +122,7 @@ def _act(shell: InteractiveShell, name: str, chosen: argparse.Namespace) -> Any:
         case "env":
             outcomes = load_env(chosen.file)
             lines = [f"{what}: {list_some(names, 30)}" for what, names in outcomes.items()]
-            if any(what.startswith("refused") for what in outcomes):
-                lines.append(REFUSED)
+            lines += [REFUSED] if any(what.startswith("refused") for what in outcomes) else []
             return "\n".join(lines) or "no variables found"
         case "usage":
             return format_usage()
@@ -136,16 +131,17 @@ def _act(shell: InteractiveShell, name: str, chosen: argparse.Namespace) -> Any:
         case "cassette":
             return _use_cassette(chosen)
         case "trust":
-            return _review_trust(chosen)
+            actions.trust(chosen.target, chosen.agents_dir, write, _ask if can_ask() else None)
+            return None
         case "undo":
-            return _undo(shell, chosen.run or "")
+            return _undo(_find_run(shell, chosen.run))
         case "reset":
-            return _reset(chosen.agent, agents=chosen.agents)
+            return _reset(chosen.agent)
         case "help":
             topic = chosen.topic and find_command(chosen.topic)
             page = parser(topic, "line") if topic else list_parser("line")
             return page.format_help().rstrip()
-    return actions.make_text(name, chosen)
+    return actions.make_output(name, chosen)
 
 
 def _read_toml(name: str, agents_dir: str | None) -> str:
@@ -204,26 +200,14 @@ def _use_budget(amount: float | None) -> str:
     return spent
 
 
-def _review_trust(chosen: argparse.Namespace) -> str:
-    lines: list[str] = []
-
-    def ask(prompt: str) -> str:
-        shown = clean("\n".join([*lines, prompt]))
-        lines.clear()
-        return _ask(shown)
-
-    actions.trust(chosen.target, chosen.agents_dir, lines.append, ask if can_ask() else None)
-    return "\n".join(lines)
-
-
-def _find_run(shell: InteractiveShell, name: str) -> RunResult:
+def _find_run(shell: InteractiveShell, name: str | None) -> RunResult:
     """Returns the run in a variable, or with an id in the history; without a name, the last one."""
-    result: RunResult = load(name) if name.isdecimal() else find_result(shell, name)
-    return result
+    if name and name.isdecimal():
+        return cast(RunResult, load(name))
+    return find_result(shell, name or "")
 
 
-def _undo(shell: InteractiveShell, name: str) -> str:
-    result = _find_run(shell, name)
+def _undo(result: RunResult) -> str:
     plan = undo(result, dry=True)
     if not (plan.restored or plan.removed or plan.conflicts):
         return plan.report
@@ -275,16 +259,10 @@ def _refuse_runs(error: ConfigError) -> ConfigError:
     return session.cassette_problem
 
 
-def _reset(name: str | None, *, agents: bool) -> str:
+def _reset(name: str | None) -> str:
     if name is not None and name not in session.conversations:
         session.find(name)  # rejects unknown names
-    continued = [one for one in session.conversations if name in (None, one)]
-    for one in continued:
+    forgotten = [one for one in session.conversations if name in (None, one)]
+    for one in forgotten:
         del session.conversations[one]
-    report = f"conversations forgotten: {', '.join(one or NO_AGENT for one in continued) or 'none'}"
-    if not agents:
-        return report
-    defined = [one for one in session.agents if name in (None, one)]
-    for one in defined:
-        session.forget(one)
-    return f"{report}\nagents forgotten: {', '.join(defined) or 'none'}"
+    return f"conversations forgotten: {', '.join(one or NO_AGENT for one in forgotten) or 'none'}"

@@ -51,6 +51,8 @@ def axe_magic(name: str) -> Callable[..., Any]:
         def magic(*words: str, local_ns: Mapping[str, Any] | None = None) -> Any:
             try:
                 return function(*words, local_ns=local_ns or {})
+            except SystemExit:  # argparse, after printing its help
+                return None
             except KeyboardInterrupt as stop:
                 if hasattr(stop, "_render_traceback_"):
                     raise
@@ -181,7 +183,7 @@ def matcher(context: CompletionContext) -> SimpleMatcherResult:
     from axe_nb.notebook.completion import list_offers
 
     above = context.full_text.split("\n")[: context.cursor_line]
-    offered = list_offers(above, context.text_until_cursor, context.full_text)
+    offered = list_offers(above, context.text_until_cursor)
     if offered is None:
         return {"completions": []}
     written, texts = offered

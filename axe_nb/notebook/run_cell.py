@@ -17,6 +17,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from axe_nb.cell_display.display import RunView, display_mode, install, notebook_view, remember
 from axe_nb.cell_display.front_end import find_approver
 from axe_nb.commands import console
+from axe_nb.commands.console import Write
 from axe_nb.commands.parser import Options, UsageError
 from axe_nb.errors import AxeError, ConfigError, interrupted
 from axe_nb.events import Event
@@ -40,7 +41,7 @@ def run_cell(
     shell: InteractiveShell,
     options: Options,
     prompt: Callable[[], Illustrated],
-    write: Callable[[str], None],
+    write: Write,
 ) -> RunResult | RunHandle | None:
     """Runs the cell and returns its value; `prompt` makes the prompt with its pictures.
 
@@ -77,14 +78,14 @@ def _run(
     shell: InteractiveShell,
     options: Options,
     request: RunRequest,
-    write: Callable[[str], None],
+    write: Write,
 ) -> RunResult:
     """Runs and shows a request; binds the result to `-o` even if the run failed or was stopped."""
     handle = session.start(request)
     view: View
     if options.json or options.verbose:
         piped = bool(request.prompt.strip())
-        view = console.TextView(handle, options, write, write, console.StatusLine(None), piped)
+        view = console.TextView(handle, options, write, write, piped=piped)
     else:
         view = notebook_view(options.out or "", quiet=options.quiet)
     try:

@@ -242,15 +242,6 @@ def _select_blocks_to_echo(
     return kept if has_special else []
 
 
-@dataclass
-class _Block:
-    """A block of content that is arriving."""
-
-    entry: dict[str, Any]
-    call: int | None = None
-    """Position of its call in the reply, if it is one."""
-
-
 class AnthropicAssembly(Assembly):
     """The blocks of a streamed message."""
 
@@ -258,9 +249,10 @@ class AnthropicAssembly(Assembly):
         super().__init__(deltas)
         self._message: dict[str, Any] = {}
         self._usage: dict[str, Any] = {}
-        self._blocks: list[_Block] = []
-        self._by_index: dict[object, _Block] = {}
-        self._calls = 0
+        self._blocks: list[dict[str, Any]] = []
+        self._by_index: dict[object, dict[str, Any]] = {}
+        self._calls: dict[int, int] = {}
+        """`id` of a block that is a call → its position among the calls."""
 
     def add(self, name: str, data: dict[str, Any]) -> None:
         """Adds an event; unknown ones are ignored."""
@@ -286,23 +278,23 @@ class AnthropicAssembly(Assembly):
         for held, new in ((self._message, changes), (self._usage, wire.table(usage))):
             held.update({key: value for key, value in new.items() if value is not None})
 
-    def _begin_block(self, index: object, entry: dict[str, Any]) -> _Block:
+    def _begin_block(self, index: object, entry: dict[str, Any]) -> dict[str, Any]:
         streaming.check_parts(len(self._blocks) + 1)
-        before = wire.text(self._blocks[-1].entry.get("type")) if self._blocks else ""
-        block = _Block(dict(entry))
+        before = wire.text(self._blocks[-1].get("type")) if self._blocks else ""
+        block = dict(entry)
         self._blocks.append(block)
         if isinstance(index, int):
             self._by_index[index] = block
-        if entry.get("type") == "tool_use":
-            block.call = self._calls
-            self._calls += 1
-            self._deltas.begin_call(block.call, entry.get("name"))
-            if entry.get("input"):
-                self._deltas.add(dump(entry["input"]).decode(), "arguments", block.call)
-        if entry.get("type") == "text" and before.endswith("_tool_result") and self._deltas.text:
+        if block.get("type") == "tool_use":
+            self._deltas.begin_call(len(self._calls), block.get("name"))
+            if block.get("input"):
+                given = dump(block["input"]).decode()
+                self._deltas.add(given, "arguments", len(self._calls))
+            self._calls[id(block)] = len(self._calls)
+        if block.get("type") == "text" and before.endswith("_tool_result") and self._deltas.text:
             self._deltas.add(GAP)
-        self._deltas.add(wire.text(entry.get("text")))
-        self._deltas.add(wire.text(entry.get("thinking")), "reasoning")
+        self._deltas.add(wire.text(block.get("text")))
+        self._deltas.add(wire.text(block.get("thinking")), "reasoning")
         return block
 
     def _add_delta(self, index: object, delta: dict[str, Any]) -> None:
@@ -319,26 +311,26 @@ class AnthropicAssembly(Assembly):
             if key == "type" or value is None:
                 continue
             if key == "citation":
-                if not isinstance(block.entry.get("citations"), list):
-                    block.entry["citations"] = []
-                block.entry["citations"].append(value)
+                if not isinstance(block.get("citations"), list):
+                    block["citations"] = []
+                block["citations"].append(value)
             elif isinstance(value, str) and key != "signature":
-                streaming.append_text(block.entry, key, value)
-                match key, block.entry.get("type"):
+                streaming.append_text(block, key, value)
+                match key, block.get("type"):
                     case "text", "text":
                         self._deltas.add(value)
                     case "thinking", "thinking":
                         self._deltas.add(value, "reasoning")
-                    case "partial_json", "tool_use" if block.call is not None:
-                        self._deltas.add(value, "arguments", block.call)
+                    case "partial_json", "tool_use":
+                        self._deltas.add(value, "arguments", self._calls[id(block)])
             else:
-                block.entry[key] = value
+                block[key] = value
 
     def reply(self) -> dict[str, Any]:
         """Returns the object of the equivalent unstreamed reply."""
         content = []
         for block in self._blocks:
-            entry = dict(block.entry)
+            entry = dict(block)
             pieces = wire.text(streaming.settle(entry.pop("partial_json", "")))
             if pieces.strip():
                 entry["input"] = pieces

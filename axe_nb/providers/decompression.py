@@ -14,9 +14,6 @@ from axe_nb.text import one_line
 MAX_PIECE = 1024 * 1024
 """Maximum bytes of a body that are decompressed at once, as 300 kB may expand to 300 MB."""
 
-GZIP = 0x1F
-"""First byte of each member of a gzip file."""
-
 
 class DecompressionError(ValueError):
     """Compressed data is corrupt, cut off, or compressed in a way that is not supported."""
@@ -38,12 +35,11 @@ async def decompress(pieces: AsyncIterator[bytes], coding: str) -> AsyncIterator
     async for data in pieces:
         while data:
             if decompressor is None or decompressor.eof:
-                if decompressor is not None and data[0] != GZIP:
-                    break  # padding
-                # old servers send deflate without zlib's header
-                is_bare = data[0] != GZIP and data[0] & 15 != zlib.DEFLATED
-                bits = -zlib.MAX_WBITS if is_bare else zlib.MAX_WBITS | 32
-                decompressor = zlib.decompressobj(bits)
+                if (
+                    decompressor is not None and data[0] != 0x1F
+                ):  # the first byte of each member of a gzip file
+                    break
+                decompressor = zlib.decompressobj(zlib.MAX_WBITS | 32)  # either format
             try:
                 part = decompressor.decompress(data, MAX_PIECE)
             except zlib.error as error:

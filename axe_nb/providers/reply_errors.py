@@ -7,7 +7,7 @@ regular expressions to the servers that use them. Script models simulate failure
 from __future__ import annotations
 
 import email.utils
-import http
+import http.client
 import math
 import re
 import time
@@ -209,9 +209,11 @@ def _explain(
 def error_in_reply(data: Mapping[str, Any]) -> ProviderError:
     """Returns the error that a reply with a success status reports in its body."""
     category, is_retryable, hint = _classify(None, data)
-    message = _describe(data) or "the reply reports an error"
-    wait = _find_wait(data)
-    return ProviderError(category, message, hint=hint, retry_after=wait, retryable=is_retryable)
+    return ProviderError(
+        category,
+        masked_line(find_message(data)) or "the reply reports an error",
+        hint=hint, retry_after=_find_wait(data), retryable=is_retryable,
+    )  # fmt: skip
 
 
 def missing_part(what: str, data: Mapping[str, Any]) -> ProviderError:
@@ -236,11 +238,8 @@ def masked_line(message: str, limit: int = 300) -> str:
 def _make_status_error(
     provider: ProviderInfo, status: int, headers: Headers, data: Any, content: str
 ) -> ProviderError:
-    try:
-        phrase = f"{status} {http.HTTPStatus(status).phrase}"
-    except ValueError:
-        phrase = str(status)
-    message = _describe(data)
+    phrase = f"{status} {http.client.responses.get(status, '')}".strip()
+    message = masked_line(find_message(data))
     if 300 <= status < 400:
         where = re.sub(r"//[^/@]*@", "//", re.split("[?#]", headers.get("location", ""))[0])
         where = masked_line(where) or "another URL"
@@ -251,16 +250,14 @@ def _make_status_error(
         message = f"{phrase}: {first}" if first else phrase
     category, is_retryable, hint = _classify(status, data)
     verdict = headers.get("x-should-retry", "").strip().lower()
-    waits = (
-        _parse_retry_after(headers.get("retry-after-ms", ""), unit=0.001),
-        _parse_retry_after(headers.get("retry-after", "")),
-        _find_wait(data),
-    )
+    wait = _parse_retry_after(headers.get("retry-after-ms", ""), unit=0.001)
+    if wait is None:
+        wait = _parse_retry_after(headers.get("retry-after", ""))
     error = ProviderError(
         category,
         message,
         status=status,
-        retry_after=next((wait for wait in waits if wait is not None), None),
+        retry_after=_find_wait(data) if wait is None else wait,
         retryable={"true": True, "false": False}.get(verdict, is_retryable),
     )
     error.hint = hint or _find_hint(provider, error)
@@ -380,21 +377,6 @@ def find_message(data: Any) -> str:
     name = metadata.get("provider_name")
     inner = f"{name}: {inner}" if isinstance(name, str) and name else inner
     return f"{message}: {inner}" if message else inner
-
-
-def _describe(data: Any) -> str:
-    """Returns the server's message, and its code if that adds something; empty = no message."""
-    message = masked_line(find_message(data))
-    values = (error.get(key) for key in ("code", "type") for error in _list_errors(data))
-    named = (str(value) for value in values if type(value) in (str, int))
-    # one that can be looked up; an HTTP status is shorter
-    code = next(filter(re.compile("[A-Za-z0-9][A-Za-z0-9_.-]{3,59}").fullmatch, named), "")
-    kind = code.lower()
-    is_category = _KINDS.get(kind, "bad_request") != "bad_request" and kind not in _QUOTA_CODES
-    said, name = (re.sub(r"[^a-z0-9]+", " ", text.lower()).strip() for text in (message, code))
-    is_said = f" {name} " in f" {said} " or kind.endswith(("not_found", "error"))
-    code = "" if is_said or is_category else masked_line(code)
-    return f"{message} ({code})" if message and code else message
 
 
 def _find_wait(data: Any) -> float | None:

@@ -40,9 +40,6 @@ TLS_FAULTS = {
     "CERTIFICATE_REQUIRED": "it requires a client certificate",
     "HANDSHAKE_FAILURE": "it refused the TLS handshake: it may require a client certificate, or "
     "ciphers that are not offered",
-    "PROTOCOL_VERSION": "it accepts no TLS version that is offered",
-    "legacy sigalg": "it accepts no TLS version that is offered",  # OpenSSL 3.0; it has no reason
-    "UNSUPPORTED_PROTOCOL": "it offers no TLS version that is accepted here",
     "WRONG_VERSION_NUMBER": NO_TLS,
     "HTTP_REQUEST": NO_TLS,
     "UNKNOWN_PROTOCOL": NO_TLS,
@@ -117,13 +114,11 @@ class _Connection:
 
 
 class FreeList(httpx.AsyncBaseTransport):
-    """The connections to one server; idle ones are kept for later requests."""
+    """The connections to one server, of which the `most` idle ones are kept for later requests."""
 
     def __init__(self, make: Callable[[], httpx.AsyncHTTPTransport], most: int) -> None:
-        """Creates an empty list; `most` is the number of idle connections that are kept."""
-        self._make = make
-        self._most = most
-        self._idle: deque[_Connection] = deque()
+        self._make, self._most = make, most
+        self.idle: deque[_Connection] = deque()
         """Idle connections, the most recently used last."""
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -133,20 +128,19 @@ class FreeList(httpx.AsyncBaseTransport):
         before any byte of the reply: the server closed it for having been idle (D-23).
         """
         now = time.monotonic()
-        while self._idle and self._idle[0].until < now:
-            await self._idle.popleft().aclose()
-        used: _Connection | None = None
-        while self._idle and used is None:
-            used = self._idle.pop()
+        while self.idle and self.idle[0].until < now:
+            await self.idle.popleft().aclose()
+        while self.idle:
+            used = self.idle.pop()
             if not used.is_usable():
                 await used.aclose()
-                used = None
-        if used is not None:
+                continue
             try:
                 return await self._send(used, request)
             except (httpx.NetworkError, httpx.RemoteProtocolError):
                 if used.has_received:
                     raise
+            break
         connection = _Connection(self._make())
         request.extensions |= {"trace": connection.note_socket}
         return await self._send(connection, request)
@@ -168,16 +162,16 @@ class FreeList(httpx.AsyncBaseTransport):
 
     async def release(self, connection: _Connection, *, is_whole: bool) -> None:
         """Keeps a connection, unless its reply was not read to the end."""
-        if is_whole and len(self._idle) < self._most and not connection.has_leftover():
+        if is_whole and len(self.idle) < self._most and not connection.has_leftover():
             connection.until = time.monotonic() + IDLE_SECONDS
-            self._idle.append(connection)
+            self.idle.append(connection)
         else:
             await connection.transport.aclose()
 
     async def aclose(self) -> None:
         """Closes the idle connections."""
-        while self._idle:
-            await self._idle.pop().transport.aclose()
+        while self.idle:
+            await self.idle.pop().transport.aclose()
 
 
 class _Body(httpx.AsyncByteStream):
@@ -186,9 +180,7 @@ class _Body(httpx.AsyncByteStream):
     def __init__(
         self, stream: httpx.AsyncByteStream, owner: FreeList, connection: _Connection
     ) -> None:
-        self._stream = stream
-        self._owner = owner
-        self._connection = connection
+        self._stream, self._owner, self._connection = stream, owner, connection
         self._is_whole = False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -331,11 +323,8 @@ def _describe(
     base_url, check = without_login(server.base_url), f"check {server.info.url_setting}"
     table = f"under [providers.{server.info.name}] in config.toml"
     said = next(filter(None, map(str, causes)), "")
-    reason = masked_line(said)
-    if not said:
-        is_lost = isinstance(error, httpx.NetworkError)
-        reason = "the connection was lost" if is_lost else type(error).__name__
-    elif "disconnected without sending" in said:
+    reason = masked_line(said) or type(error).__name__
+    if "disconnected without sending" in said:
         reason = "the server closed the connection without a reply"
     elif "without sending complete message body" in said:
         reason = "the server closed the connection in the middle of the body"
@@ -356,19 +345,15 @@ def _describe(
         return f"no such host: {base_url}", f"{check}, and your network connection"
     if is_due_to(ssl.SSLCertVerificationError):
         faults = (getattr(cause, "verify_message", "") for cause in causes)
-        why = masked_line(next(filter(None, faults), "")) or reason
+        reason = masked_line(next(filter(None, faults), "")) or reason
         trust = f"set SSL_CERT_FILE in the environment, or ca_file {table}, to the certificates"
-        message = f"no secure connection to {where}: its certificate is not trusted ({why})"
+        message = f"no secure connection to {where}: its certificate is not trusted ({reason})"
         return message, f"{check}, or {trust} to trust"
-    is_tls = isinstance(error, httpx.ConnectError) and server.base_url.lower().startswith("https:")
     fault = next(filter(None, map(_find_tls_fault, causes)), "")
     if fault == NO_TLS:
         check += ": it may need http://"
     elif "client certificate" in fault and not server.info.certificates[1]:
         check = f"set client_cert {table}, or {check}"
-    elif not fault and is_tls and is_due_to(ConnectionResetError, ssl.SSLEOFError):
-        fault = "the connection was closed during the TLS handshake"
-        check = f"try again, or {check}"
     if fault or is_due_to(ssl.SSLError):
         return f"no secure connection to {where}: {fault or reason}", check
     again = "try again, or allow more retries with --retries"

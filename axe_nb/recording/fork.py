@@ -25,7 +25,7 @@ from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.toml_tables import make_table
 from axe_nb.engine.dispatch import is_refused
 from axe_nb.engine.person import make_given, make_reply
-from axe_nb.engine.replay import Asked, AskedCall, AskedTurn, KeptCall, KeptTurn, Outcome
+from axe_nb.engine.replay import Asked, AskedTurn, KeptCall, KeptTurn, Outcome, PendingCall
 from axe_nb.errors import ConfigError, words
 from axe_nb.messages import (
     INTERRUPTED,
@@ -377,7 +377,7 @@ class Fork:
         match asked:
             case AskedTurn():
                 return self._find_turn(asked)
-            case AskedCall():
+            case PendingCall():
                 return self._find_call(asked)
         return None
 
@@ -401,7 +401,7 @@ class Fork:
         if self._is_changed_turn(id, turn):
             run.is_live = True
             given = self._point.reply if self._is_place(id, turn) else None
-            return KeptTurn([make_given(request, turn, given)]) if given else None
+            return KeptTurn([make_given(request, given)]) if given else None
         recorded = run.recorded
         is_before = id in self._way and turn <= self._way[id][0]
         if (
@@ -431,7 +431,7 @@ class Fork:
                 return found
         return None
 
-    def _find_call(self, asked: AskedCall) -> KeptCall | None:
+    def _find_call(self, asked: PendingCall) -> KeptCall | None:
         known = self._runs.get(asked.run)
         if known is None or known.recorded is None or asked.turn not in known.kept:
             return None
@@ -450,8 +450,8 @@ class Fork:
                 self.changed[now] = self._earlier[below.id]
         moved = (move_run(child, before, asked.run) for child in children)
         return KeptCall(
-            result=replace(result, call_id=asked.call_id),
-            children=tuple(replace(child, call_id=asked.call_id) for child in moved),
+            result=replace(result, call_id=asked.call.id),
+            children=tuple(replace(child, call_id=asked.call.id) for child in moved),
             files_read=recorded.result.files_read,
             files_modified=recorded.result.files_modified,
         )

@@ -173,18 +173,80 @@ def find_reason_against() -> str:
     return "runs of tests are not kept" if wanted != "1" and is_test() else ""
 
 
-def begin_recorder(history: Sequence[Message], tape: RootTape | None) -> Recorder | None:
-    """Returns the recorder for a root run; None if it is not recorded."""
-    return None if find_reason_against() else Recorder(find_writer(history_path()), history, tape)
+def begin_recorder(
+    history: Sequence[Message], tape: RootTape | None, above: MapRecorder | None = None
+) -> Recorder | None:
+    """Returns the recorder for a root run, of a map with `above`; None if it is not recorded."""
+    if find_reason_against():
+        return None
+    return Recorder(find_writer(history_path()), history, tape, above)
+
+
+class MapRecorder:
+    """The row of a map or grid, which stands for the rows of its runs.
+
+    It is written with the first of them. Used by the writer's thread, but for `finish`.
+    """
+
+    def __init__(self, kind: str) -> None:
+        """`kind` is `map` or `grid`."""
+        self._began = time.time()
+        self._kind = kind
+        self._ended = 0
+        self._failed = 0
+        self._status = "completed"
+        self._names: dict[str, dict[str, None]] = {"agent": {}, "model": {}}
+        self._prompt = ""
+        self.row: Row | None = None
+        self.is_over = False
+        self.lost = ""
+
+    def take(self, run: Row, result: RunResult | None = None) -> None:
+        """Adds a run that begins, or has ended with `result`."""
+        from axe_nb.recording.history_store import Row
+
+        if self.row is None:
+            self._prompt = run.prompt
+            self.row = Row(started=self._began, kind=self._kind, cost=0.0)
+        row = self.row
+        for name, known in self._names.items():
+            known[getattr(run, name)] = None
+            setattr(row, name, one_line(", ".join(list(known)[:20]), 200))
+        if result is not None:
+            self._ended += 1
+            if not result.ok:
+                self._status = result.status if not self._failed else self._status
+                self._failed += 1
+            row.runs += run.runs
+            row.turns += run.turns
+            row.tokens += run.tokens
+            row.cost = None if row.cost is None or run.cost is None else row.cost + run.cost
+        row.seconds = time.time() - self._began
+        failed = f", {self._failed:,} not completed" if self._failed else ""
+        row.prompt = f"{self._kind} of {self._ended:,}{failed}: {self._prompt}"
+
+    def finish(self) -> None:
+        """Called when no run of the map will begin any more."""
+        find_writer(history_path()).put((self, 0.0, None))
+
+    def end(self) -> None:
+        """Its status is `completed` if all runs are, else that of the first one that is not."""
+        self.is_over = True
+        if self.row is not None:
+            self.row.status = self._status
 
 
 class Recorder:
     """The recording of one root run; implements `engine.scope.Recorder`."""
 
     def __init__(
-        self, writer: Writer, history: Sequence[Message] = (), tape: RootTape | None = None
+        self,
+        writer: Writer,
+        history: Sequence[Message] = (),
+        tape: RootTape | None = None,
+        above: MapRecorder | None = None,
     ) -> None:
-        """Creates the recorder; the run continues `history`.
+        """Creates the recorder; the run continues `history`, and is part of the map `above`.
 
         A tree that is only replayed, by its `tape`, is not recorded.
         """
@@ -199,6 +261,7 @@ class Recorder:
         """Runs whose start has been added to the row."""
         self._shared = Parts()
         """Texts that earlier parts hold for later ones."""
+        self.above = above
         self.row: Row | None = None
         """Its row in the list, with the parts that are not written yet."""
         self.is_over = False
@@ -244,6 +307,9 @@ class Recorder:
                 started=self._began, agent=clean.text(event.agent), model=clean.text(event.model),
                 prompt=one_line(prompt, 200),
             )  # fmt: skip
+            if self.above is not None:
+                self.above.take(self.row)
+                self.row.above = self.above.row
         row = self.row
         if row is None or self.is_over:
             return
@@ -260,6 +326,8 @@ class Recorder:
                 row.turns = sum(one.turns for one in result.walk())
                 row.tokens = result.total_usage.total
                 row.cost = result.total_cost
+                if self.above is not None:
+                    self.above.take(row, result)
         if (part := self._make_part(event, round(at, 4))) is not None:
             shared = Parts() if self.is_over else self._shared
             data = to_json(part, clean, shared)
@@ -292,9 +360,11 @@ class Recorder:
         return None
 
 
-Item: TypeAlias = "tuple[Recorder, float, Event] | threading.Event"
-"""(run, seconds since its start, event); or a threading event to set once all earlier items are
-written."""
+Work: TypeAlias = "tuple[Recorder | MapRecorder, float, Event | None]"
+"""(run, seconds since its start, event); of a map its end alone."""
+
+Item: TypeAlias = "Work | threading.Event"
+"""Work; or a threading event to set once all earlier items are written."""
 
 
 class Writer:
@@ -353,16 +423,21 @@ class Writer:
                     item.set()
             del batch, item  # the results in it may be large
 
-    def _write(self, items: Sequence[tuple[Recorder, float, Event]]) -> None:
+    def _write(self, items: Sequence[Work]) -> None:
         from axe_nb.recording.history_store import Store
 
-        changed: dict[Recorder, None] = {}
+        changed: dict[Recorder | MapRecorder, None] = {}
         for run, at, event in items:
-            changed[run] = None
             try:
-                run.take(event, at, find_filter())
+                if isinstance(run, MapRecorder):
+                    run.end()
+                elif event is not None:
+                    run.take(event, at, find_filter())
+                    if run.above is not None:
+                        changed[run.above] = None  # before its runs, which have its id
             except Exception as error:  # the thread must not end
                 run.lost = self._explain(error)
+            changed[run] = None
         rows = {run.row: run for run in changed if run.row}
         if not rows:
             return

@@ -273,7 +273,7 @@ class RunHandle:
             self._settle(self._make_never_begun())
         elif not self.done:
             timed_out = timed_out and self._cancelled_at is None
-            why = str(run.scope.clock.deadline) if timed_out else "cancelled"
+            why = run.scope.clock.tell_timeout() if timed_out else "cancelled"
             blocking = blocking_call(self._task[0]) if self._task else ""
             if blocking:
                 why += f"; {blocking} blocked the event loop: define it with def, not async def"

@@ -34,7 +34,7 @@ from axe_nb.messages.model_table import suggest_model
 from axe_nb.pictures.picture import Illustrated
 from axe_nb.providers.prices import Prices
 from axe_nb.providers.protocol import Provider
-from axe_nb.recording.history_recorder import begin_recorder
+from axe_nb.recording.history_recorder import MapRecorder, begin_recorder
 from axe_nb.results import RunResult
 from axe_nb.scripting.rules import ScriptFunction, functions
 from axe_nb.session.overrides import Overrides
@@ -283,6 +283,8 @@ class Session:
     """Option → default value for runs that do not set it; written by `%config AxeMagics`."""
     keeps_history: bool = True
     """False if runs are not recorded in the history; written by `%config AxeMagics`."""
+    above: MapRecorder | None = None
+    """The row of the history that the runs of a map are part of."""
     cassette: Cassette | None = None
     """Records and replays the exchanges of the session's runs; None = no cassette."""
     cassette_problem: ConfigError | None = None
@@ -371,7 +373,7 @@ class Session:
             from axe_nb.recording.traces import with_spans
 
             emit = with_spans(emit, traced_in)
-        recorder = begin_recorder(request.history, tape) if self.keeps_history else None
+        recorder = begin_recorder(request.history, tape, self.above) if self.keeps_history else None
 
         def record(event: Event) -> None:
             if recorder is not None:

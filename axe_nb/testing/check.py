@@ -45,18 +45,11 @@ COMMENT = re.compile(r"^[ \t]*#[ \t#]*(NBVAL_\w+)[ \t]*$", re.MULTILINE)
 
 IN_KERNEL = "__import__('axe_nb.testing.check').testing.check"
 
-NOT_COMPARED = {
-    "image/png", "image/jpeg", "application/vnd.jupyter.widget-view+json",
-}  # fmt: skip
+NOT_COMPARED = {"image/png", "image/jpeg", "application/vnd.jupyter.widget-view+json"}
 """Types of data that differ from machine to machine, or from run to run."""
 
 NAMES = {"text/plain": "output", "text/html": "output as HTML", "stdout": "printed text"}
 """Part of an output → its name for people."""
-
-REMEDY = (
-    "avoid output that varies, remove in the first cell the files that a run leaves behind, or add "
-    "the line # NBVAL_IGNORE_OUTPUT to the cell"
-)
 
 TIMES = ("execution", "ExecuteTime")
 """Metadata of a cell with the times of its run."""
@@ -85,7 +78,6 @@ class Problem:
     cell: int
     """The number shown at the cell, from 1."""
     what: str
-    """The problem in one line, without the name of the notebook."""
     is_miss: bool = False
     """True if its cassette lacks a model's answer."""
 
@@ -103,8 +95,7 @@ def check(targets: Iterable[str], timeout: float | None, write: Callable[[str], 
         count += len(lines)
         for line in lines:
             write(line)
-    problems_told = plural(count, "problem") if count else "no problems"
-    write(f"{plural(len(paths), 'notebook')} checked, {problems_told}")
+    write(f"{plural(len(paths), 'notebook')} checked, {plural(count, 'problem')}")
     return not count
 
 
@@ -138,9 +129,12 @@ def freeze_notebook(path: Path, timeout: float | None, write: Callable[[str], No
         write(f"{display_path(path)}: when it ran again, {miss}; {step}")
     varying = list(find_problems(first.book, second.book))
     varying = varying or list(find_problems(recorded.book, first.book))
-    for line in [] if missed else describe_problems(path, first, varying):
-        write(f"{line} from run to run; {REMEDY}")
-    if missed or varying:
+    if missed:
+        return False
+    for line in describe_problems(path, first, varying):
+        step = "avoid output that varies, remove in the first cell the files that a run leaves "
+        write(f"{line} from run to run; {step}behind, or add # NBVAL_IGNORE_OUTPUT to the cell")
+    if varying:
         return False
     write_notebook(path, normalize(book, first.book, second.book))
     recording = "it calls no model"
@@ -190,7 +184,7 @@ def find_problems(saved: Book, ran: Book) -> Iterator[Problem]:
 
 
 def describe_failure(error: Any) -> str:
-    """Returns an error output in one line; an axe_nb error with its place and the next step."""
+    """Returns an error output in one line; ours with its place and the next step."""
     first = f"{error.ename}: {error.evalue}".partition("\n")[0].removesuffix(": ")
     lines = "\n".join(error.traceback).split("\n")
     is_own = lines[0] == first and len(lines) <= 3  # the cause, the place, the next step
@@ -337,9 +331,8 @@ def run_headless(
     """Runs a notebook in a new kernel of this Python, in the notebook's folder.
 
     To replay its cassettes, the kernel cannot reach other machines. `timeout` is for each cell; 0 =
-    no limit. With `goes_on`, cells after one that fails run too; with `prunes`, what this run
-    has not used is removed from the cassette beside the notebook. `environ` replaces
-    the variables that mark a test.
+    no limit. With `goes_on`, cells after one that fails run too; with `prunes`, what this run has
+    not used is removed from its cassette. `environ` replaces the variables that mark a test.
     """
     timeout = 600.0 if timeout is None else timeout
     environment = {**os.environ, **(environ or make_environment(path, mode))}

@@ -56,7 +56,7 @@ def dry_run(plan: Plan) -> str:
     note = f" (capped by the run's {_format_limit(own)})" if is_capped else ""
     sub_agents = (
         f"{', '.join(agent.sub_agents)}\n"
-        f"Max Depth: {plan.scope.depth_limit.of(caller)}\n"
+        f"Max Depth: {plan.scope.max_depth(caller)}\n"
         f"Parallel:  {'yes' if config.parallel else 'no'}\n"
         f"Timeout:   {format_seconds(config.timeout)}s{note}"
         if caller
@@ -191,7 +191,7 @@ def _format_lines(event: Event, about: TreeNode) -> Iterator[str]:
         case TurnStarted(), TurnNode() if not about.run.depth:
             yield (
                 f"[turn {about.number}] Sending request "
-                f"({about.messages} messages, {about.pending} tool calls pending)"
+                f"({event.messages} messages, {event.pending} tool calls pending)"
             )
         case RetryScheduled(), TurnNode() if not about.run.depth:
             yield f"[turn {about.number}] {redact(event.error)}; {about.waits}"
@@ -199,7 +199,7 @@ def _format_lines(event: Event, about: TreeNode) -> Iterator[str]:
             turn = about if isinstance(about, TurnNode) else about.turn
             if not turn.run.depth:
                 calls = f"({len(turn.calls)} tool calls)"
-                yield f"[turn {turn.number}] Received response: {turn.stop_reason} {calls}"
+                yield f"[turn {turn.number}] Received response: {event.stop_reason} {calls}"
         case ToolStarted(), CallNode(call=call) if not call.traits.calls_sub_agents:
             yield f"[tool] {call.name} {preview(dump(dict(call.arguments)).decode())}"
         case ToolFinished(), CallNode(result=ToolResult() as result):

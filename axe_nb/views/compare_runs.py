@@ -24,7 +24,7 @@ from axe_nb.messages import ToolCall, ToolResult, ToolSpec
 from axe_nb.pictures.picture import Picture
 from axe_nb.recording.find_exchange import count_earlier
 from axe_nb.results import RunResult, Turn, name_run
-from axe_nb.secrets import Filter, redact
+from axe_nb.secrets import redact
 from axe_nb.text import printable
 
 MAX_PAIRS = 10_000
@@ -76,35 +76,29 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class TurnPair:
-    """Two turns that correspond to each other."""
+class Pair:
+    """Two turns, or two runs, that correspond to each other."""
 
-    a: Turn = field(repr=False)
-    b: Turn = field(repr=False)
-    place: str
-    other: str
-    parts: tuple[Change | RunPair, ...] = field(repr=False)
-    """Changes and child runs, in reading order."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunPair:
-    """Two runs that correspond to each other."""
-
-    a: RunResult
-    b: RunResult
+    kind: Literal["turn", "run"]
+    places: tuple[str, str]
+    """The turns, such as `0.2/3`, or the runs, such as `0.2`."""
+    names: tuple[str, str] = field(repr=False)
+    """Numbers of the turns, or names of the agents."""
     parts: tuple[Part, ...] = field(repr=False)
-    """Changes, turns, and child runs of no call, in reading order."""
+    """Changes, turns and child runs, in reading order."""
+    tokens: tuple[int, int] = (0, 0)
+    """Tokens of the runs and of all runs below them."""
 
     @property
     def has_new_outcome(self) -> bool:
         """True if the runs ended differently, as the model of their caller sees it."""
-        own = [part for turn in self.parts if isinstance(turn, TurnPair) for part in turn.parts]
-        changes = (part for part in (*self.parts, *own) if isinstance(part, Change))
-        return any(change.kind in ("answer", "data", "status", "error") for change in changes)
+        turns = [part for part in self.parts if isinstance(part, Pair) and part.kind == "turn"]
+        changes = [*self.parts, *(part for turn in turns for part in turn.parts)]
+        kinds = {change.kind for change in changes if isinstance(change, Change)}
+        return not kinds.isdisjoint(("answer", "data", "status", "error"))
 
 
-Part: TypeAlias = Change | TurnPair | RunPair
+Part: TypeAlias = Change | Pair
 
 
 def list_changes(part: Part) -> Iterator[Change]:
@@ -275,14 +269,17 @@ def _pair(
 class RunComparison:
     """The comparison of two runs, and of all runs below them."""
 
-    def __init__(self, a: RunResult, b: RunResult, clean: Filter) -> None:
-        self._a, self._b, self._clean = a, b, clean
+    def __init__(self, a: RunResult, b: RunResult) -> None:
+        self._a, self._b = a, b
         self._exchanges = [{one.turn: one for one in run.exchanges} for run in (a, b)]
         self._known: dict[Kind, tuple[Any, Any]] = {}
         """Fields of the requests that differ → their latest values."""
 
-    def compare(self, *, is_told: bool = False) -> RunPair:
-        return RunPair(self._a, self._b, tuple(self._list_parts(is_told)))
+    def compare(self, *, is_told: bool = False) -> Pair:
+        a, b = self._a, self._b
+        names = name_run(a.agent, a.model), name_run(b.agent, b.model)
+        tokens = a.total_usage.total, b.total_usage.total
+        return Pair("run", (a.id, b.id), names, tuple(self._list_parts(is_told)), tokens)
 
     def _list_parts(self, is_told: bool) -> Iterator[Part]:
         a, b = self._a, self._b
@@ -331,8 +328,7 @@ class RunComparison:
         call: _Call | None = None,
     ) -> Iterator[Change]:
         """Yields the change between two texts, with the call if there is one, if they differ."""
-        clean = self._clean.text
-        if before == after or (before and after and clean(before) == clean(after)):
+        if before == after or (before and after and redact(before) == redact(after)):
             return
         yield Change(
             kind=kind, place=places[0], other=places[1],
@@ -359,17 +355,19 @@ class RunComparison:
                     value, value_b = _format_data(value), _format_data(value_b)
                 yield from self._tell(places, kind, value, value_b)
 
-    def _compare_turns(self, a: _Turn, b: _Turn) -> TurnPair:
-        places = self._place(a.turn.number, b.turn.number)
-        parts: list[Change | RunPair] = []
-        parts += self._compare_requests(places, a.turn.number, b.turn.number)
+    def _compare_turns(self, a: _Turn, b: _Turn) -> Pair:
+        numbers = a.turn.number, b.turn.number
+        places = self._place(*numbers)
+        parts: list[Part] = []
+        parts += self._compare_requests(places, *numbers)
         parts += self._tell(places, "asked", a.turn.question, b.turn.question)
         if _is_answer(self._a, a) and _is_answer(self._b, b):
             parts += self._compare_answers(places)
         else:
             parts += self._tell(places, "said", a.turn.text, b.turn.text)
         parts += self._compare_calls(places, a.calls, b.calls)
-        return TurnPair(a.turn, b.turn, places[0] or "", places[1] or "", tuple(parts))
+        shown = places[0] or "", places[1] or ""
+        return Pair("turn", shown, (str(numbers[0]), str(numbers[1])), tuple(parts))
 
     def _compare_answers(self, places: Places) -> Iterator[Change]:
         """Yields the change of the answer; if both have data, of the data instead of the text."""
@@ -380,7 +378,7 @@ class RunComparison:
 
     def _compare_calls(
         self, places: Places, a: Sequence[_Call], b: Sequence[_Call]
-    ) -> Iterator[Change | RunPair]:
+    ) -> Iterator[Part]:
         """Yields the changes of the reply first, then those of the results of its calls."""
         pairs = _pair(a, b, lambda call: call.key, _Call.likeness)
         new = [other for one, other in pairs if other and not one]
@@ -424,7 +422,7 @@ class RunComparison:
         a: Sequence[RunResult],
         b: Sequence[RunResult],
         is_told: bool = False,
-    ) -> Iterator[Change | RunPair]:
+    ) -> Iterator[Part]:
         def likeness(one: RunResult, other: RunResult) -> float:
             words, words_b = (_find_words(run.task or run.prompt) for run in (one, other))
             return 0.5 * (one.agent == other.agent) + 0.5 * _share(words, words_b)
@@ -433,7 +431,7 @@ class RunComparison:
         pairs = _pair(a, b, lambda run: (run.agent, run.prompt), likeness)
         for run, other in [(a[0], b[0])] if is_only else pairs:
             if run and other:
-                yield RunComparison(run, other, self._clean).compare(is_told=is_told)
+                yield RunComparison(run, other).compare(is_told=is_told)
                 continue
             before, after = (
                 f"{name_run(one.agent, one.model)}: {one.task or one.prompt}" if one else None

@@ -34,7 +34,7 @@ from axe_nb.views.transcript import (
     TreeNode,
     TurnNode,
     nodes_below,
-    set_paths,
+    read_end,
 )
 
 WIDE = 120
@@ -130,7 +130,6 @@ class Outline:
     """True if there is no room to quote arguments and results of successful calls."""
 
     def __post_init__(self) -> None:
-        set_paths(self.root)
         self.is_long = False
         if not self.max_chars:
             runs = [self.root, *self.root.below()]
@@ -158,12 +157,14 @@ class Outline:
     def warnings(self, node: Node) -> list[Block]:
         """The run's warnings; a root's are outside the fold, so that they are visible (D-31)."""
         all_of_them = node.result.warnings if node.result else ()
-        path = f"{node.path}.warnings"
-        shown = [self._make_block("warning", w, f"{path}[{i}]") for i, w in enumerate(all_of_them)]
+        shown = [
+            self._make_block("warning", text, node, f"warnings[{number}]")
+            for number, text in enumerate(all_of_them)
+        ]
         left = len(shown) - MAX_WARNINGS
         if left <= 0:
             return shown
-        rest = f"{plural(left, 'more warning')}: {self.name}{path}"
+        rest = f"{plural(left, 'more warning')}: {self.name}{node.find_path('warnings')}"
         return [*shown[:MAX_WARNINGS], Block("warning", rest)]
 
     @property
@@ -204,7 +205,7 @@ class Outline:
     def _collect_run(self, node: Node, call: CallNode | None) -> tuple[list[Block], list[Block]]:
         result = node.result
         if node.depth:
-            told = self._make_block("was told", node.prompt, f"{node.path}.prompt")
+            told = self._make_block("was told", node.prompt, node, "prompt")
         else:  # the pictures of a root's prompt are shown nowhere else in the tree
             names = [picture.shown for picture in node.pictures[:MAX_PICTURES]]
             left = len(node.pictures) - MAX_PICTURES
@@ -215,17 +216,17 @@ class Outline:
             turn = node.turns[-1] if node.turns else None
             return before, self._collect_draft(turn) if turn and turn.is_hidden else []
         hidden = (turn for turn in node.turns if turn.is_hidden)
-        before += [self._make_block(THOUGHT, t.reasoning, t.reasoning_path) for t in hidden]
+        before += [self._make_block(THOUGHT, t.reasoning, t, "reasoning") for t in hidden]
         answered = call.result.content if call and call.result else node.text
         if node.depth:
             before += self.warnings(node)
             after += self._collect_answers(node, call, answered)
             if node.turns and not self.is_long:
                 after.append(_list_pages("sources", node.turns[-1].sources))
-        error = self._make_block("error", result.error or "", f"{node.path}.error")
+        error = self._make_block("error", result.error or "", node, "error")
         if not node.depth:  # what a reader looks for first
             hint = result.cause.hint if result.cause else ""
-            before += [error, self._make_block("next", redact(hint), f"{node.path}.cause")]
+            before += [error, self._make_block("next", redact(hint), node, "cause")]
         elif error.text and (result.error or "") not in answered:
             after.append(error)
         noted = (  # but what the tree shows elsewhere, or differs between equal runs
@@ -234,7 +235,7 @@ class Outline:
             if key not in ("task_id", "depth", "token_estimate", "duration_ms")
         )
         after += [
-            self._make_block(label, text, f"{node.path}.{key}")
+            self._make_block(label, text, node, key)
             for label, key, text in (
                 ("read", "files_read", ", ".join(result.files_read)),
                 ("changed", "files_modified", ", ".join(result.files_modified)),
@@ -245,11 +246,11 @@ class Outline:
 
     def _collect_answers(self, node: Node, call: CallNode | None, answered: str) -> list[Block]:
         """A child's output: the text sent to its caller's model, and its own if that says more."""
-        own = self._make_block("text so far", node.text, f"{node.path}.text")
+        own = self._make_block("text so far", node.text, node, "text")
         if not (call and call.result):
             return [replace(own, label="answered") if node.state == "completed" else own]
-        path = f"{node.path}.text" if answered == node.text else f"{call.result_path}.content"
-        heard = self._make_block("answered", answered, path)
+        where = (node, "text") if answered == node.text else (call, "content")
+        heard = self._make_block("answered", answered, *where)
         is_new = node.state != "completed" and node.text.strip() not in answered
         return [own, heard] if is_new else [heard]
 
@@ -260,9 +261,9 @@ class Outline:
         question = "" if turn.asked == "output" else turn.question
         text = "" if turn.is_last else turn.text_so_far
         spoken = [
-            self._make_block("asked", question, f"{turn.path}.question"),
-            self._make_block(THOUGHT, turn.reasoning, turn.reasoning_path),
-            self._make_block("said", text, f"{turn.path}.text"),
+            self._make_block("asked", question, turn, "question"),
+            self._make_block(THOUGHT, turn.reasoning, turn, "reasoning"),
+            self._make_block("said", text, turn, "text"),
         ]
         if not turn.only_call:
             return spoken, []
@@ -275,27 +276,28 @@ class Outline:
         if draft is None:
             return []
         parts = [(THINKS, draft.reasoning), *([("writes", draft.text)] if turn.run.depth else [])]
-        for call in draft.calls[-8:]:
-            of = f" of {cut_line(call.tool, WHO)}" if call.tool and len(draft.calls) > 1 else ""
-            parts.append((f"arguments{of}", call.arguments))
+        for number, arguments in [*draft.calls.items()][-8:]:
+            tool = cut_line(draft.tools[number], WHO) if len(draft.calls) > 1 else ""
+            parts.append((f"arguments of {tool}" if tool else "arguments", arguments))
         size = self.max_chars if turn.run.depth else max(1000, self.max_chars)
-        return [Block(label, cut_end(text.show_end(size + 1), size)) for label, text in parts]
+        return [Block(label, cut_end(read_end(text, size + 1), size)) for label, text in parts]
 
     def _collect_call(self, call: CallNode, asked: str) -> tuple[list[Block], list[Block]]:
         if call.served:
             given = format_arguments(call.call)
             is_told = len(call.call.arguments) <= 1 and "…" not in asked
-            arguments = self._make_block("arguments", given, f"{call.path}.arguments")
+            arguments = self._make_block("arguments", given, call, "arguments")
             pages = () if self.is_long else call.served.sources
             return [] if is_told else [arguments], [_list_pages("found", pages)]
         written = format_arguments(call.call)
         shown = "" if asked.endswith(clean(written)) else written
         content = call.result.content if call.result else ""
         label = "error" if call.state in ("error", "denied") else "result"
-        path = f"{call.result_path}.edited" if call.is_edited else f"{call.path}.arguments"
-        result = self._make_block(label, content, f"{call.result_path}.content")
+        key = "edited" if call.is_edited else "arguments"
+        result = self._make_block(label, content, call, "content")
         pictures = call.result.pictures if call.result else ()
-        return [self._make_block("arguments", shown, path)], [self._illustrate(result, pictures)]
+        arguments = self._make_block("arguments", shown, call, key)
+        return [arguments], [self._illustrate(result, pictures)]
 
     def _illustrate(self, block: Block, pictures: tuple[Picture, ...]) -> Block:
         """A text with its pictures; a long run does not draw them."""
@@ -303,12 +305,13 @@ class Outline:
             return block
         return replace(block, pictures=pictures[:MAX_PICTURES])
 
-    def _make_block(self, label: str, text: str, path: str) -> Block:
+    def _make_block(self, label: str, text: str, thing: TreeNode, key: str) -> Block:
         shown, more = cut_beginning(text, self.max_chars)
         if more and label in MINOR and self.is_long:
             shown, more = "", len(text)
         whole = clean(text).strip("\n") if more else ""
-        return Block(label, shown, more, f"{self.name}{path}" if self.name else "", whole=whole)
+        pointer = self.name and more and f"{self.name}{thing.find_path(key)}"
+        return Block(label, shown, more, pointer or "", whole=whole)
 
 
 def _list_pages(label: str, pages: tuple[Page, ...]) -> Block:

@@ -27,6 +27,7 @@ from axe_nb.views.transcript import (
     State,
     TreeNode,
     TurnNode,
+    read_end,
 )
 
 LINE, WHO = 72, 32
@@ -94,7 +95,7 @@ def make_row(thing: TreeNode) -> Row:
         return Row("call", "asks" if asks else state, who, asked, cost, _needs_look(state))
     if isinstance(thing, TurnNode):
         call, outcome = thing.only_call, ""
-        if call and (call.state in ("error", "denied", *CUT_SHORT) or call.waits):
+        if call and (call.state in ("error", "denied", *CUT_SHORT) or call.asks):
             outcome = cost_of_call(call)
         elif call and call.result:
             outcome = cut_line(call.result.note)
@@ -132,7 +133,7 @@ def cost_of_call(call: CallNode) -> str:
     if call.served:
         return "by the server"
     if call.result is None:
-        return CUT_SHORT.get(call.state, call.waits)
+        return CUT_SHORT.get(call.state, WAITS if call.asks else "")
     result, note = call.result, cut_line(call.result.note)
     if result.is_error:
         if result.is_denied and note.startswith("denied"):
@@ -185,9 +186,7 @@ def find_wait(node: Node) -> str:
     if not node.turns or node.state != "running":
         return ""
     turn = node.turns[-1]
-    if find_question(turn):
-        return WAITS
-    return turn.waits or next((call.waits for call in turn.calls if call.waits), "")
+    return WAITS if find_question(turn) else turn.waits
 
 
 def find_question(thing: TreeNode) -> PersonAsked | None:
@@ -285,7 +284,8 @@ def doing_of(turn: TurnNode) -> str:
             case Draft(latest="arguments") as draft:
                 return _format_calls(draft)
             case draft:
-                return draft_line(draft) or turn.waits or "waits for the model"
+                waits = WAITS if turn.asks else turn.waits
+                return draft_line(draft) or waits or "waits for the model"
     if turn.state != "completed":
         return "no answer"
     if turn.asked:
@@ -310,17 +310,17 @@ def draft_line(draft: Draft | None, *, size: int = LAST_WORDS) -> str:
         case Draft(latest="reasoning"):
             start, text = "thinks: ", draft.reasoning
         case Draft(latest="arguments"):
-            start, text = f"{_format_calls(draft)} ", draft.calls[-1].arguments
+            start, text = f"{_format_calls(draft)} ", [*draft.calls.values()][-1]
         case Draft(latest="text"):
             start, text = "", draft.text
         case _:
             return ""
     size -= len(start)
-    return start + one_line(cut_end(text.show_end(size + 1), max(size - 2, 0)), max(size, 0))
+    return start + one_line(cut_end(read_end(text, size + 1), max(size - 2, 0)), max(size, 0))
 
 
 def _format_calls(draft: Draft) -> str:
-    names = [cut_line(call.tool, WHO) or "a tool" for call in draft.calls]
+    names = [cut_line(tool, WHO) or "a tool" for tool in draft.tools.values()]
     return f"calls {_format_names(names, 'tool')}"
 
 

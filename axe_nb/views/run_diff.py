@@ -10,14 +10,14 @@ Source: D-60.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from itertools import groupby, takewhile
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from axe_nb.errors import ConfigError
-from axe_nb.results import RunResult, name_run
+from axe_nb.results import RunResult
 from axe_nb.secrets import find_filter
 from axe_nb.text import (
     align_columns,
@@ -31,10 +31,9 @@ from axe_nb.text import (
 from axe_nb.views.appearance import COLOURS, GONE, LINE_HEIGHT, MUTED, NEW, SHADE, TEXT, TEXT_MARGIN
 from axe_nb.views.compare_runs import (
     Change,
+    Pair,
     Part,
     RunComparison,
-    RunPair,
-    TurnPair,
     find_path,
     list_changes,
 )
@@ -77,27 +76,12 @@ TAGS = {"gone": ("del", GONE), "new": ("ins", NEW)}
 MARKS = {"same": "{}", "gone": "[-{}-]", "new": "{{+{}+}}"}
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One figure, for each of two trees."""
-
-    name: str
-    a: float | None
-    """The figure of the first tree; None if unknown, as the price of a model may be."""
-    b: float | None
-
-    def cells(self) -> tuple[str, ...]:
-        difference = 0.0 if self.a is None or self.b is None else self.b - self.a
-        sign = "+" if difference > 0 else "−"
-        change = f"{sign}{self._format(abs(difference))}" if difference else ""
-        return self.name, self._format(self.a), self._format(self.b), change
-
-    def _format(self, number: float | None) -> str:
-        if number is None:
-            return "unknown"
-        if self.name == "cost":
-            return format_dollars(number)
-        return f"{format_seconds(number)} s" if self.name == SECONDS else f"{number:,.0f}"
+def _format_figure(name: str, number: float | None) -> str:
+    if number is None:
+        return "unknown"
+    if name == "cost":
+        return format_dollars(number)
+    return f"{format_seconds(number)} s" if name == SECONDS else f"{number:,.0f}"
 
 
 def _measure(run: RunResult) -> dict[str, float | None]:
@@ -120,15 +104,15 @@ def _measure(run: RunResult) -> dict[str, float | None]:
 class RunDiff:
     """The difference between two runs and all runs below them; a notebook shows it as a tree."""
 
-    pair: RunPair = field(repr=False)
+    pair: Pair = field(repr=False)
     """The two runs, aligned."""
     changes: tuple[Change, ...]
     """All changes, in reading order: the agent's instructions and task, its turns with their
     calls and child runs, and its end."""
     same_path: bool
     """True if the same agents called the same tools in the same order, regardless of texts."""
-    figures: tuple[Figure, ...] = field(repr=False)
-    """Requests, tokens, money and time of the trees, side by side."""
+    figures: Mapping[str, tuple[float | None, float | None]] = field(repr=False)
+    """Requests, tokens, money and time of the two trees; None where unknown, as prices may be."""
     names: tuple[str, str] = ("a", "b")
     """Names of the two runs, for display."""
 
@@ -156,12 +140,9 @@ class RunDiff:
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
         drawn = self._draw()
+        bundle = {"text/html": drawn.html, "text/plain": "\n".join(drawn.lines)}
         # in the metadata alone, since no two runs take as long
-        seconds = next([one.a, one.b] for one in self.figures if one.name == SECONDS)
-        return (
-            {"text/html": drawn.html, "text/plain": "\n".join(drawn.lines)},
-            {"axe_nb": {"seconds": seconds}},
-        )
+        return bundle, {"axe_nb": {"seconds": list(self.figures[SECONDS])}}
 
     @property
     def _summary(self) -> str:
@@ -174,16 +155,19 @@ class RunDiff:
 
     def _draw(self, times: bool = False) -> _Drawn:
         drawing = _Drawing(self)
-        who, _ = drawing.describe(self.pair)
+        who = _describe(self.pair)
         parts = [*drawing.draw_parts(self.pair)] if self.changes else []
         if (left := len(self.changes) - MAX_BLOCKS) > 0:
             parts.append(_draw_note(f"… {plural(left, 'more change')}: .changes[{MAX_BLOCKS}:]"))
         sign, colour = (DIFFERS, COLOURS["limit"]) if self.changes else (SAME, COLOURS["good"])
-        figures = [
-            figure.cells()
-            for figure in self.figures
-            if (figure.a or figure.b) and (times or figure.name != SECONDS)
-        ]
+        figures = []
+        for name, (a, b) in self.figures.items():
+            if (a or b) and (times or name != SECONDS):
+                change = 0.0 if a is None or b is None else b - a
+                moved = "+" if change > 0 else "−"
+                moved = f"{moved}{_format_figure(name, abs(change))}" if change else ""
+                cells = (_format_figure(name, number) for number in (a, b))
+                figures.append((name, *cells, moved))
         names = [_show(name) for name in self.names]
         table = [("", *names, "change"), *figures] if figures else []
         html = (
@@ -224,11 +208,10 @@ def diff_runs(a: RunResult, b: RunResult, names: tuple[str, str] = ("a", "b")) -
                 f"diff compares two run results, not {type(one).__name__}",
                 hint="use a.diff(b), where axe_nb.run or axe_nb.load returned both",
             )
-    pair = RunComparison(a, b, find_filter()).compare()
-    numbers, numbers_b = _measure(a), _measure(b)
+    pair, numbers = RunComparison(a, b).compare(), _measure(b)
     return RunDiff(
         pair=pair, changes=tuple(list_changes(pair)), same_path=find_path(a) == find_path(b),
-        figures=tuple(Figure(name, numbers[name], numbers_b[name]) for name in numbers),
+        figures={name: (number, numbers[name]) for name, number in _measure(a).items()},
         names=names,
     )  # fmt: skip
 
@@ -320,48 +303,34 @@ class _Drawing:
         self._count = 0
         """Number of changes drawn so far, the position of the next one in `.changes`."""
 
-    def describe(self, pair: RunPair) -> tuple[str, str]:
-        names = [_show(name_run(run.agent, run.model)) for run in (pair.a, pair.b)]
-        tokens = [f"{run.total_usage.total:,}" for run in (pair.a, pair.b)]
-        facts = f"{_join_sides(_show(pair.a.id), _show(pair.b.id))} · {_join_sides(*tokens)} tokens"
-        return _join_sides(*names), facts
-
-    def draw_parts(self, pair: RunPair) -> Iterator[_Drawn]:
+    def draw_parts(self, pair: Pair) -> Iterator[_Drawn]:
         for is_same, parts in groupby(takewhile(self._is_shown, pair.parts), _is_same):
             if is_same:
                 yield _draw_note(_describe_same([*parts]))
                 continue
             for part in parts:
-                if isinstance(part, TurnPair):
-                    yield from self._draw_turn(part)
-                else:
-                    yield (
-                        self._draw_change(part)
-                        if isinstance(part, Change)
-                        else self._draw_run(part)
-                    )
+                yield from self._draw_part(part)
 
     def _is_shown(self, part: Part) -> bool:
         return self._count < MAX_BLOCKS or _is_same(part)
 
-    def _draw_run(self, pair: RunPair) -> _Drawn:
-        return _draw_row(*self.describe(pair), [*self.draw_parts(pair)])
-
-    def _draw_turn(self, pair: TurnPair) -> Iterator[_Drawn]:
-        """Yields the row of a turn; only the rows of its runs, if nothing else differs."""
-        inner = list[_Drawn]()
-        for part in takewhile(self._is_shown, pair.parts):
-            if isinstance(part, Change):
-                inner.append(self._draw_change(part))
-            elif not _is_same(part):
-                inner.append(self._draw_run(part))
-        if same := [part for part in pair.parts if _is_same(part)]:
-            inner.append(_draw_note(_describe_same(same)))
-        if any(isinstance(part, Change) for part in pair.parts):
-            who = f"turn {_join_sides(str(pair.a.number), str(pair.b.number))}"
-            yield _draw_row(who, _join_sides(_show(pair.place), _show(pair.other)), inner)
+    def _draw_part(self, part: Part) -> Iterator[_Drawn]:
+        """Yields a change or a row; only the rows of its runs if nothing else of a turn differs."""
+        if isinstance(part, Change):
+            yield self._draw_change(part)
+        elif part.kind == "run":
+            tokens = _join_sides(*(f"{number:,}" for number in part.tokens))
+            facts = f"{_join_sides(*map(_show, part.places))} · {tokens} tokens"
+            yield _draw_row(_describe(part), facts, [*self.draw_parts(part)])
         else:
-            yield from inner
+            shown = (one for one in takewhile(self._is_shown, part.parts) if not _is_same(one))
+            inner = [drawn for one in shown for drawn in self._draw_part(one)]
+            if same := [one for one in part.parts if _is_same(one)]:
+                inner.append(_draw_note(_describe_same(same)))
+            if any(isinstance(one, Change) for one in part.parts):
+                yield _draw_row(_describe(part), _join_sides(*map(_show, part.places)), inner)
+            else:
+                yield from inner
 
     def _draw_change(self, change: Change) -> _Drawn:
         label: str = change.kind
@@ -424,12 +393,20 @@ def _is_same(part: Part) -> bool:
     return next(list_changes(part), None) is None
 
 
+def _describe(pair: Pair) -> str:
+    who = _join_sides(*map(_show, pair.names))
+    return f"turn {who}" if pair.kind == "turn" else who
+
+
 def _describe_same(parts: Sequence[Part]) -> str:
-    turns = [part for part in parts if isinstance(part, TurnPair)]
-    runs = [part for part in parts if isinstance(part, RunPair)]
-    names = [f"turn {turn.a.number}" for turn in turns]
-    names += [f"{_show(name_run(run.a.agent, run.a.model))} {_show(run.a.id)}" for run in runs]
-    if len(names) > 1:
-        names = [plural(len(turns), "turn") if turns else plural(len(runs), "run")]
-        names += [f"({_show(turns[0].place)} to {_show(turns[-1].place)})"] if turns else []
-    return f"{SAME} {' '.join(names)}: the same"
+    pairs = [part for part in parts if isinstance(part, Pair)]
+    turns = [pair.places for pair in pairs if pair.kind == "turn"]
+    if len(pairs) == 1:
+        [pair] = pairs
+        place = "" if turns else f" {_show(pair.places[0])}"
+        what = f"{_describe(replace(pair, names=(pair.names[0],) * 2))}{place}"
+    elif turns:
+        what = f"{plural(len(turns), 'turn')} ({_show(turns[0][0])} to {_show(turns[-1][0])})"
+    else:
+        what = plural(len(pairs), "run")
+    return f"{SAME} {what}: the same"

@@ -10,9 +10,9 @@ Source: D-1, D-6, D-23, D-24, D-34, docs/safety.md.
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from io import SEEK_END, StringIO
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from axe_nb.conversion.jsonable import change_texts
@@ -36,47 +36,25 @@ from axe_nb.messages import Page, ServerCall, ToolCall, ToolResult, Usage, is_li
 from axe_nb.messages.exchanges import Source
 from axe_nb.pictures.picture import Picture
 from axe_nb.results import FinalRequest, RunResult, Status
-from axe_nb.secrets import Filter, find_filter, redact
+from axe_nb.secrets import find_filter, redact
 from axe_nb.text import format_seconds
 
 BEFORE = 500
 """Characters around a part of a text in which an overlapping secret may lie."""
 
 
-@dataclass(slots=True)
-class Growing:
-    """A text that arrives in pieces."""
-
-    size: int = 0
-    """Number of characters so far."""
-    _pieces: list[str] = field(default_factory=list)
-
-    def add(self, piece: str) -> None:
-        if piece:
-            self._pieces.append(piece)
-            self.size += len(piece)
-
-    def show_beginning(self, size: int) -> str:
-        """The first `size` characters without secrets; an incomplete last part is left out."""
-        most = size + BEFORE
-        return redact("".join(self._pieces[:most])[:most])[:size]
-
-    def show_end(self, size: int) -> str:
-        """The last `size` characters without secrets, in time proportional to `size`."""
-        most = size + BEFORE
-        return redact("".join(self._pieces[-most:])[-most:])[-size:]
-
-    def __str__(self) -> str:
-        return "".join(self._pieces)
+def read_beginning(text: StringIO, size: int) -> str:
+    """The first characters without secrets; an incomplete last part is left out."""
+    text.seek(0)
+    shown = redact(text.read(size + BEFORE))[:size]
+    text.seek(0, SEEK_END)
+    return shown
 
 
-@dataclass(slots=True)
-class DraftCall:
-    """A call whose arguments arrive in pieces."""
-
-    number: int
-    tool: str = ""
-    arguments: Growing = field(default_factory=Growing)
+def read_end(text: StringIO, size: int) -> str:
+    """The last characters without secrets, in time proportional to their number."""
+    text.seek(max(0, text.tell() - size - BEFORE))
+    return redact(text.read())[-size:]
 
 
 @dataclass(slots=True)
@@ -84,27 +62,22 @@ class Draft:
     """The pieces of one attempt at a reply."""
 
     attempt: int = 1
-    text: Growing = field(default_factory=Growing)
-    reasoning: Growing = field(default_factory=Growing)
-    calls: list[DraftCall] = field(default_factory=list)
+    text: StringIO = field(default_factory=StringIO)
+    reasoning: StringIO = field(default_factory=StringIO)
+    calls: dict[int, StringIO] = field(default_factory=dict)
+    """Number of a call → its arguments, in the order in which they began."""
+    tools: dict[int, str] = field(default_factory=dict)
+    """Number of a call → name of its tool, as far as it is known."""
     latest: Literal["", "text", "reasoning", "arguments"] = ""
     """Kind of the last piece; empty = none yet."""
-    begins: bool = False
-    """True if the last piece begins its part."""
 
     def take(self, event: TextDelta) -> None:
-        self.begins = event.kind != self.latest
         self.latest = event.kind
-        if event.kind != "arguments":
-            (self.reasoning if event.kind == "reasoning" else self.text).add(event.text)
-            return
-        # pieces of calls may take turns; the last one is nearly always meant
-        call = next((call for call in reversed(self.calls) if call.number == event.call), None)
-        if call is None:
-            call = DraftCall(event.call)
-            self.calls.append(call)
-        call.tool = event.name or call.tool
-        call.arguments.add(event.text)
+        if event.kind == "arguments":
+            self.tools[event.call] = event.name or self.tools.get(event.call, "")
+            self.calls.setdefault(event.call, StringIO()).write(event.text)
+        else:
+            (self.reasoning if event.kind == "reasoning" else self.text).write(event.text)
 
 
 State: TypeAlias = Status | Literal["running", "asks", "denied", "not run"]
@@ -144,17 +117,12 @@ class CallNode:
     is_edited: bool = False
     """True if the person changed the arguments before it ran."""
     pauses: list[Pause] = field(default_factory=list)
-    waits: str = ""
-    """The current wait, in a few words; live only."""
     asks: PersonAsked | None = None
+    """The question that it waits for; live only."""
     seconds: float = 0.0
     """Seconds that it took, as measured by its run."""
     children: list[Node] = field(default_factory=list)
     times: Times = field(default_factory=Times)
-    path: str = ""
-    """Path below the root's RunResult: `.log[0].calls[1]`."""
-    result_path: str = ""
-    """Path of its result: `.log[0].results[1]`."""
     served: ServerCall | None = None
     """The call as the model's server made it; None = it was made here."""
 
@@ -162,10 +130,17 @@ class CallNode:
     def key(self) -> str:
         return f"{self.turn.key}/{'server/' if self.served else ''}{self.index}"
 
+    def find_path(self, name: str) -> str:
+        """Path of a text of it below the root's RunResult: `.log[0].calls[1].arguments`."""
+        index, kind = self.index, "server_calls" if self.served else "calls"
+        if name in ("content", "edited"):
+            kind = "results"
+            index = sum(call.result is not None for call in self.turn.calls[:index])
+        return self.turn.find_path(f"{kind}[{index}].{name}")
+
     def take(self, result: ToolResult) -> None:
         """Sets the result; a call that the person edited is shown as it ran."""
-        self.result = result
-        self.waits, self.asks = "", None
+        self.result, self.asks = result, None
         if result.is_skipped:
             self.state = "not run"
         elif result.is_error:
@@ -188,13 +163,10 @@ class TurnNode:
 
     run: Node = field(repr=False)
     number: int
-    messages: int = 0
-    pending: int = 0
-    closing: bool = False
     asked: FinalRequest = ""
-    question: str = ""
     data: DataForm = ""
-    """As in `TurnStarted`, like the fields above."""
+    question: str = ""
+    """As in the events of the turn, like the fields above."""
     state: State = "running"
     text: str = ""
     reasoning: str = ""
@@ -204,29 +176,26 @@ class TurnNode:
     """The reply so far, if it is streamed and has not ended."""
     pauses: list[Pause] = field(default_factory=list)
     waits: str = ""
+    """The wait before the next attempt, in a few words; live only."""
     asks: PersonAsked | None = None
-    """As in `CallNode`, like the next two fields; also for waits before further attempts."""
     calls: list[CallNode] = field(default_factory=list)
-    waiting: int = 0
-    """Number of calls without a result."""
     server_calls: list[CallNode] = field(default_factory=list)
     sources: tuple[Page, ...] = ()
     usage: Usage = Usage()
-    stop_reason: str = ""
     source: Source = ""
     parallel: bool = True
     times: Times = field(default_factory=Times)
-    path: str = ""
-    """Path below the root's RunResult: `.log[0]`."""
 
     @property
     def key(self) -> str:
         return f"{self.run.key}/{self.number}"
 
-    @property
-    def reasoning_path(self) -> str:
-        """Path below the root's RunResult: `.exchanges[0].response.reasoning`."""
-        return f"{self.run.path}.exchanges[{self.exchanges - 1}].response.reasoning"
+    def find_path(self, name: str) -> str:
+        """As of a call; the reasoning is in the last exchange up to its response."""
+        if name == "reasoning":
+            return self.run.find_path(f"exchanges[{self.exchanges - 1}].response.reasoning")
+        position = next(at for at, turn in enumerate(self.run.turns) if turn is self)
+        return self.run.find_path(f"log[{position}].{name}")
 
     @property
     def is_last(self) -> bool:
@@ -242,7 +211,7 @@ class TurnNode:
     @property
     def text_so_far(self) -> str:
         """Its text, even while it arrives; takes time proportional to the text's size."""
-        return str(self.draft.text) if self.draft else self.text
+        return self.draft.text.getvalue() if self.draft else self.text
 
     @property
     def only_call(self) -> CallNode | None:
@@ -267,20 +236,31 @@ class Node:
     """The call that started it; None for a root."""
     state: State = "running"
     turns: list[TurnNode] = field(default_factory=list)
-    total: Usage = Usage()
-    """Usage of this run and of all runs below it."""
     result: RunResult | None = None
     """Set when it has ended."""
     times: Times = field(default_factory=Times)
     pictures: tuple[Picture, ...] = ()
-    path: str = ""
-    """Path below the root's RunResult: `.children[0]`; empty for the root."""
     origin: str = ""
     """As in `RunResult`."""
 
     @property
     def key(self) -> str:
         return self.id
+
+    def find_path(self, name: str) -> str:
+        """As of a call: `.children[0].text`."""
+        if self.parent is None:
+            return f".{name}"
+        calls = [call for turn in self.parent.turns for call in turn.calls]
+        siblings = [child for call in calls for child in call.children]
+        position = next(at for at, child in enumerate(siblings) if child is self)
+        return self.parent.find_path(f"children[{position}].{name}")
+
+    @property
+    def total(self) -> Usage:
+        """Usage of this run and of all runs below it."""
+        runs = (self, *self.below())
+        return sum((turn.usage for run in runs for turn in run.turns), Usage())
 
     @property
     def source(self) -> Source:
@@ -350,25 +330,10 @@ def nodes_below(thing: TreeNode) -> list[TreeNode]:
     return below
 
 
-def set_paths(node: Node) -> None:
-    """Sets the path of every node in the tree, by which readers find it in the result."""
-    children = 0
-    for index, turn in enumerate(node.turns):
-        turn.path = f"{node.path}.log[{index}]"
-        for number, call in enumerate(turn.server_calls):
-            call.path = f"{turn.path}.server_calls[{number}]"
-        results = 0
-        for number, call in enumerate(turn.calls):
-            call.path = f"{turn.path}.calls[{number}]"
-            call.result_path = f"{turn.path}.results[{results}]"
-            results += call.result is not None
-            for child in call.children:
-                child.path = f"{node.path}.children[{children}]"
-                children += 1
-                set_paths(child)
-
-
 Thing = TypeVar("Thing")
+
+Clean: TypeAlias = Callable[[Any], Any]
+"""Removes secrets from a text, or from JSON."""
 
 
 @dataclass
@@ -410,11 +375,8 @@ class Transcript:
         turn = node.turns[-1] if node.turns else None
         match event:
             case TurnStarted():
-                new = TurnNode(
-                    node, event.turn, event.messages, event.pending, event.closing,
-                    asked=event.asked, data=event.data, times=Times(now),
-                )  # fmt: skip
-                node.turns.append(new)
+                times = Times(now)
+                node.turns.append(TurnNode(node, event.turn, event.asked, event.data, times=times))
                 return node, *node.turns[-2:]
             case TextDelta() if turn and turn.times.ended is None:
                 if turn.draft is None or turn.draft.attempt != event.attempt:
@@ -439,14 +401,14 @@ class Transcript:
                 self._reports.update(find_reports(call.call.name, event.result.content))
                 self._take(call, event.result)
                 call.seconds, call.times.ended = event.seconds, now
-                call.turn.waiting -= 1
-                call.turn.state = "running" if call.turn.waiting else "completed"
+                is_waiting = any(one.result is None for one in call.turn.calls)
+                call.turn.state = "running" if is_waiting else "completed"
                 return call.turn, call
             case PersonAsked() | PersonAnswered():
                 about = self._calls.get((node.id, event.call_id)) if event.call_id else turn
                 return (self.whole, node, _ask(about, event, now)) if about else ()
             case RunFinished(result=result):
-                node.result = show_run(result, self._filter)
+                node.result = show_run(result, self._clean)
                 node.state, node.times.ended = result.status, now
                 results = {r.call_id: r for one in result.log for r in one.results}
                 answered = [one for one in node.turns if one.times.ended is not None]
@@ -459,7 +421,7 @@ class Transcript:
         call = self._calls.get((event.parent, event.call_id))
         if self.root and (call is None or call.turn.run.times.ended is not None):
             return ()
-        clean = self._filter.text
+        clean = self._clean
         node = Node(
             event.run, clean(event.agent), clean(event.model), event.depth, clean(event.task),
             clean(event.prompt), call, times=Times(now), pictures=event.pictures,
@@ -473,13 +435,13 @@ class Transcript:
         return call.turn, call, node
 
     def _finish_turn(self, turn: TurnNode, event: TurnFinished, now: float) -> tuple[TreeNode, ...]:
-        node, clean = turn.run, self._filter
-        turn.text, turn.usage, turn.parallel = clean.text(event.text), event.usage, event.parallel
-        turn.reasoning = clean.text(event.reasoning)
+        node, clean = turn.run, self._clean
+        turn.text, turn.usage, turn.parallel = clean(event.text), event.usage, event.parallel
+        turn.reasoning = clean(event.reasoning)
         earlier = node.turns[-2].exchanges if len(node.turns) > 1 else 0
         turn.exchanges = earlier + len(event.exchanges)
-        turn.stop_reason, turn.closing, turn.source = event.stop_reason, event.closing, event.source
-        turn.asked, turn.question = event.asked, clean.text(event.question)
+        turn.source, turn.asked = event.source, event.asked
+        turn.question = clean(event.question)
         turn.sources = _show_pages(event.sources, clean)
         turn.draft, turn.asks, turn.waits, turn.times.ended = None, None, "", now
         for index, served in enumerate(event.server_calls):
@@ -492,19 +454,12 @@ class Transcript:
         # the calls of a closing turn are dropped (D-17)
         for index, call in enumerate(() if event.closing or event.asked else event.calls):
             turn.calls.append(CallNode(turn, index, _show(call, clean, "name", "arguments", "raw")))
-        turn.waiting = len(turn.calls)
         turn.state = "running" if turn.calls else "completed"
         self._calls.update(((node.id, call.call.id), call) for call in turn.calls)
-        above: list[Node] = []
-        at: Node | None = node
-        while at:
-            at.total += event.usage
-            above.append(at)
-            at = at.parent
-        return *reversed(above), turn, *turn.server_calls, *turn.calls
+        return node, turn, *turn.server_calls, *turn.calls
 
     def _take(self, call: CallNode, result: ToolResult) -> None:
-        call.take(_show(result, self._filter, "content", "name", "note", "edited"))
+        call.take(_show(result, self._clean, "content", "name", "note", "edited"))
 
     def tick(self, now: float) -> tuple[TreeNode, ...]:
         """Marks attempts that begin now, as no event announces them; returns the changed nodes."""
@@ -547,13 +502,19 @@ class Transcript:
                 if result := results.get(call.call.id):
                     self._take(call, result)
                 else:
-                    call.state = "cancelled" if has_begun and not call.waits else "not run"
+                    call.state = "cancelled" if has_begun and not call.asks else "not run"
                 call.times.ended = now if has_begun else None
                 yield call
 
-    @property
-    def _filter(self) -> TreeFilter:
-        return TreeFilter(find_filter(), self._reports)
+    def _clean(self, value: Any) -> Any:
+        """A text or JSON without secrets, and without the seconds in the reports of this tree."""
+        shown = find_filter().json(value)
+        return change_texts(shown, self._mask_seconds) if self._reports else shown
+
+    def _mask_seconds(self, text: str) -> str:
+        return REPORT.sub(
+            lambda found: f"{found[1]}, …s" if found[0] in self._reports else found[0], text
+        )
 
 
 def _ask(
@@ -561,38 +522,16 @@ def _ask(
 ) -> TurnNode | CallNode:
     """Marks a turn or a call as waiting for the person, or as no longer waiting."""
     if isinstance(event, PersonAsked):
-        about.waits, about.asks = WAITS, event
+        about.asks = event
         about.pauses.append(Pause(now, for_person=True))
     else:
-        about.waits, about.asks = "", None
+        about.asks = None
         if about.pauses:
             about.pauses[-1].ended = now
     return about
 
 
-@dataclass(frozen=True, slots=True)
-class TreeFilter:
-    """Removes secrets from the texts of a tree, and durations from its reports."""
-
-    secrets: Filter
-    reports: Set[str] = frozenset()
-    """Matches of REPORT in reports of the tree; the same words elsewhere stay."""
-
-    def text(self, text: str) -> str:
-        shown = self.secrets.text(text)
-        return REPORT.sub(self._mask, shown) if self.reports else shown
-
-    def json(self, value: Any) -> Any:
-        shown = self.secrets.json(value)
-        if not self.reports:
-            return shown
-        return change_texts(shown, lambda text: REPORT.sub(self._mask, text))
-
-    def _mask(self, match: re.Match[str]) -> str:
-        return f"{match[1]}, …s" if match[0] in self.reports else match[0]
-
-
-def show_run(result: RunResult, clean: TreeFilter) -> RunResult:
+def show_run(result: RunResult, clean: Clean) -> RunResult:
     """Returns the run without secrets in its own texts; its turns and children are unchanged."""
     return _show(
         result, clean, "agent", "model", "text", "error", "files_read", "files_modified",
@@ -600,14 +539,14 @@ def show_run(result: RunResult, clean: TreeFilter) -> RunResult:
     )  # fmt: skip
 
 
-def _show_pages(pages: Iterable[Page], clean: TreeFilter) -> tuple[Page, ...]:
+def _show_pages(pages: Iterable[Page], clean: Clean) -> tuple[Page, ...]:
     """Pages without secrets; those of a damaged file may have no addresses."""
     return tuple(_show(page, clean, "title", "url") for page in pages if is_link(page.url))
 
 
-def _show(thing: Thing, clean: TreeFilter, *names: str) -> Thing:
+def _show(thing: Thing, clean: Clean, *names: str) -> Thing:
     """Returns the dataclass without secrets in these fields."""
-    shown = {name: clean.json(getattr(thing, name)) for name in names}
+    shown = {name: clean(getattr(thing, name)) for name in names}
     for name, value in shown.items():
         if isinstance(value, list):
             shown[name] = tuple(value)

@@ -64,7 +64,7 @@ def test_a_mistake_is_told_with_the_usage_line(line: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_run(line, "cell")
     assert str(caught.value).startswith(MISTAKES[line])
-    assert caught.value.hint.startswith("usage: %%axe [-m P/M] [-M P/M] [--skill F]")
+    assert caught.value.hint.startswith("usage: %%axe [-h] [-m P/M] [-M P/M] [--skill F]")
     assert "\n" not in caught.value.hint
     assert caught.value.exit_code == 2
 

@@ -13,7 +13,7 @@ import pytest
 from axe_nb import cli
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_tables import TreeLimits
-from axe_nb.agents.user_config import config_path
+from axe_nb.agents.user_config import Config, config_path
 from axe_nb.commands.doctor import Finding, examine, problems
 from axe_nb.session.session import Session
 from axe_nb.views import agent_summary
@@ -184,7 +184,7 @@ def find_problems(**fields: Any) -> list[tuple[tuple[str, ...], str, bool, str]]
     agent = Agent(**{"name": "x", "model": "script/echo", **fields})
     return [
         (problem.key, problem.entry, problem.is_mistake, str(problem.error))
-        for problem in problems(agent, Session().find)
+        for problem in problems(agent, Session().find, Config.load())
     ]
 
 

@@ -25,7 +25,7 @@ from axe_nb import Agent, ConfigError, Request, Response, RunResult, Usage
 from axe_nb.agents.user_config import config_path
 from axe_nb.commands.console import TerminalLine
 from axe_nb.exploring.grid import show_grid
-from axe_nb.exploring.map_batch import write_case
+from axe_nb.exploring.map_driver import write_case
 from axe_nb.exploring.run_grid import GridRunner
 from axe_nb.session.drive import NoLine
 from tests.maps.test_map import Terminal
@@ -380,19 +380,18 @@ TOOLS = A.but(name="tools", tools=("list_dir",))
 def test_a_forecast_is_exact_without_tools_and_counts_the_judge_and_the_resume_file(
     agents: Any, options: Any, told: str, tmp_path: Path
 ) -> None:
-    def make() -> GridRunner:
+    def make(resume: Path | None = None) -> GridRunner:
         runner = GridRunner(
-            agents, "{{ input }}", inputs=["a", "patient"], repeats=2,
-            resume=tmp_path / "r", **options,
-        )  # fmt: skip
+            agents, "{{ input }}", inputs=["a", "patient"], repeats=2, resume=resume, **options
+        )
         runner.check()
         return runner
 
-    runner, terminal = make(), Terminal()
-    assert runner.forecast == told
+    runner, terminal = make(tmp_path / "r"), Terminal()
+    assert make().forecast == told
+    assert runner.forecast == f"{told}, minus what is in the resume file"
     runner.run(TerminalLine(terminal))
-    assert terminal.getvalue().startswith(f"\r{told} · grid: ")
-    assert make().forecast == f"{told}, minus what is in the resume file"
+    assert terminal.getvalue().startswith(f"\r{told}, minus what is in the resume file · grid: ")
 
 
 RULES = """

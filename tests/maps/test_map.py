@@ -26,8 +26,7 @@ import pytest
 import axe_nb
 from axe_nb import Agent, AxeError, ConfigError, Request
 from axe_nb.commands.console import TerminalLine
-from axe_nb.exploring.map_batch import Tally
-from axe_nb.exploring.map_driver import Progress
+from axe_nb.exploring.map_driver import Tally
 from axe_nb.session.session import session
 from tests.maps.conftest import Echo
 
@@ -408,7 +407,7 @@ def test_a_line_is_updated_at_most_ten_times_a_second(monkeypatch: pytest.Monkey
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     terminal = Terminal()
-    shown = Progress(Tally("a", 5), TerminalLine(terminal))
+    shown = Tally("a", 5, TerminalLine(terminal), shown_at=now)
     for _ in range(1000):
         now += 0.001
         shown.tick()

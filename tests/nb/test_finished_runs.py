@@ -95,8 +95,6 @@ def test_the_request_at_a_place_is_shown_as_text_and_html(cells: Kernel) -> None
         "last = %axe request 0/1\nlast": "lead · script/lead · 0/1",
     }.items():
         assert " · ".join(head(cells, line).split(" · ")[:3]) == wanted
-    data = cells.run("%axe request @0/2 --protocol anthropic")[-1]["data"]
-    assert "body (anthropic, " in data["text/plain"]
     out = text(cells.run("%%axe lead --dry-run --full\ngo"))
     assert "\n--- Request ---\nlead · script/lead · 0/1 · about " in out
     assert re.search(r'"role": "user",\s+"content": "go"', out)

@@ -129,8 +129,6 @@ def test_a_lesson_with_a_mistake_is_refused_and_nothing_is_written(
         (["l.ipynb", "--check", "nowhere"], 'no such folder: "nowhere"'),
         (["l.ipynb", "--check", "empty"], 'no notebook found: "empty"'),
         (["plain.ipynb", "--check", "."], "plain.ipynb has no exercises"),
-        (["l.ipynb", "--csv", "a.csv"], "--csv needs --check"),
-        (["l.ipynb", "--check", ".", "--to", "a"], "--to cannot be used with --check"),
     ],
 )
 def test_what_cannot_be_marked_is_an_error(

@@ -8,7 +8,6 @@ import errno
 import json
 import socket
 import ssl
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -65,19 +64,14 @@ def test_a_server_without_tls_is_final_and_points_to_http() -> None:
         ({"verify_mode": ssl.CERT_REQUIRED}, "it requires a client certificate"),
         ({"verify_mode": ssl.CERT_REQUIRED, "maximum_version": ssl.TLSVersion.TLSv1_2},
          "it refused the TLS handshake: it may require a client certificate"),
-        ({"minimum_version": ssl.TLSVersion.TLSv1, "maximum_version": ssl.TLSVersion.TLSv1_1},
-         "it accepts no TLS version that is offered"),
     ],
 )  # fmt: skip
 def test_what_a_server_demands_of_a_secure_connection_is_named_and_final(
     own_ca: OwnCA, monkeypatch: pytest.MonkeyPatch, demand: dict[str, Any], fault: str
 ) -> None:
     context = own_ca.server()
-    context.set_ciphers("ALL:@SECLEVEL=0")  # else there is no cipher for the old versions
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of old versions, which are the point
-        for name, value in demand.items():
-            setattr(context, name, value)
+    for name, value in demand.items():
+        setattr(context, name, value)
 
     def answer(peer: Peer) -> None:
         with contextlib.suppress(OSError):
@@ -97,18 +91,6 @@ def test_what_a_server_demands_of_a_secure_connection_is_named_and_final(
     step = "set client_cert under [providers.openai] in config.toml, or check base_url"
     assert error.hint.startswith(step if "client certificate" in fault else "check base_url")
     assert not error.retryable
-
-
-@pytest.mark.req("B-5")
-def test_a_handshake_that_is_cut_is_named_and_may_be_tried_again() -> None:
-    def answer(peer: Peer) -> None:
-        peer.sock.recv(100)
-        peer.sock.close()
-
-    with raw_server(answer) as server:
-        error = failure(server.url.replace("http:", "https:"))
-    assert error.detail.endswith(": the connection was closed during the TLS handshake")
-    assert error.retryable
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])

@@ -221,7 +221,7 @@ def test_2000_requests_cancelled_at_random_moments_leave_nothing() -> None:
                 assert failed <= {None}
             right = await asyncio.gather(*(client.post(url, content=b"x") for _ in range(20)))
             assert {found.content for found in right} == {HELLO}
-            return len(client._transport._idle)
+            return len(client._transport.idle)
 
     before = set(open_files())  # of other tests in this process
     with raw_server(answer) as server:
