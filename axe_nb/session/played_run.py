@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 
 from axe_nb.events import (
     Event,
@@ -84,13 +85,8 @@ def time_events(result: RunResult) -> list[tuple[float, Event]]:
             case TurnStarted(turn=turn):
                 turns[id] = turn
                 add(begin(id, turn, 0, latest[id]), event)
-                sent = (one for one in runs[id].exchanges if one.turn == turn)
-                failed = [one.error for one in sent if one.error is not None]
-                waits = [lap for lap in laps[id, turn, 0] if lap.kind == "retry"]
-                for attempt, (error, lap) in enumerate(zip(failed, waits, strict=False), 2):
-                    reason, seconds = str(error.status or error.category), lap.ended - lap.began
-                    retry = RetryScheduled(id, turn, attempt, seconds, reason, error.message)
-                    add(max(latest[id], lap.began), retry)
+                for at, retry in _list_retries(runs[id], turn, laps[id, turn, 0]):
+                    add(max(latest[id], at), retry)
             case TurnFinished():
                 calls |= {(id, call.id): n for n, call in enumerate(event.calls, 1)}
                 answered[id] = end(id, turn, 0, latest[id])
@@ -108,3 +104,12 @@ def time_events(result: RunResult) -> list[tuple[float, Event]]:
                 add(end(id, 0, 0, latest[id]), event)
     timed.sort(key=lambda one: one[0])
     return [(at - timed[0][0], event) for at, event in timed]
+
+
+def _list_retries(run: RunResult, turn: int, laps: list[Lap]) -> Iterator[tuple[float, Event]]:
+    sent = (one for one in run.exchanges if one.turn == turn)
+    failed = [one.error for one in sent if one.error is not None]
+    waits = [lap for lap in laps if lap.kind == "retry"]
+    for attempt, (error, lap) in enumerate(zip(failed, waits, strict=False), 2):
+        reason, seconds = str(error.status or error.category), lap.ended - lap.began
+        yield lap.began, RetryScheduled(run.id, turn, attempt, seconds, reason, error.message)
