@@ -65,7 +65,7 @@ def test_each_extra_is_tried_before_a_release_and_is_on_a_page() -> None:
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
     text = "\n".join(page.read_text("utf-8") for page in pages)
     assert [extra for extra in versions.EXTRAS if f"axe-nb[{extra}]" not in text] == []
-    assert [name for name in versions.QUICK + versions.SHORTER if not (ROOT / name).exists()] == []
+    assert [name for name in versions.QUICK if not (ROOT / name).exists()] == []
 
 
 def test_the_oldest_library_of_each_kind_is_the_bound_of_the_project() -> None:
