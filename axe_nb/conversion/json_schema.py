@@ -18,11 +18,8 @@ from axe_nb.errors import ConfigError
 from axe_nb.messages import dump
 from axe_nb.text import MAX_SHOWN, cut_chars, list_some, one_line, quote
 
-MAX_SCHEMA = 100_000
-"""Bytes of a schema as JSON."""
-
-MAX_NESTING = 60
-"""Levels of a schema."""
+MAX_SCHEMA, MAX_NESTING = 100_000, 60
+"""Maximum bytes of a schema as JSON, and its levels."""
 
 MAX_SECONDS = 1.0
 """Maximum seconds for checking one answer, as a schema can make a check endless."""
@@ -86,9 +83,7 @@ def clean_schema(given: Mapping[str, Any], where: str) -> dict[str, Any]:
     return schema
 
 
-def find_mistakes(
-    schema: Mapping[str, Any], data: object, *, seconds: float = MAX_SECONDS
-) -> list[str]:
+def find_mistakes(schema: Mapping[str, Any], data: object, *, seconds: float = MAX_SECONDS) -> list[str]:
     """Returns the mistakes in the data, each with its place; none if it is valid.
 
     The schema is one that `clean_schema` has returned; the time is that of this thread on a
