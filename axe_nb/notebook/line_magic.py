@@ -248,7 +248,7 @@ def _use_cassette(chosen: argparse.Namespace) -> str:
         used.change_mode(mode)
     if chosen.prune:
         return f"{plural(used.prune(), 'record')} removed from {used.shown}"
-    return str(used.status()) if chosen.status or (path is None and mode is None) else ""
+    return used.format_status() if chosen.status or (path is None and mode is None) else ""
 
 
 def _refuse_runs(error: ConfigError) -> ConfigError:
