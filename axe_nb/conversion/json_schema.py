@@ -83,7 +83,9 @@ def clean_schema(given: Mapping[str, Any], where: str) -> dict[str, Any]:
     return schema
 
 
-def find_mistakes(schema: Mapping[str, Any], data: object, *, seconds: float = MAX_SECONDS) -> list[str]:
+def find_mistakes(
+    schema: Mapping[str, Any], data: object, *, seconds: float = MAX_SECONDS
+) -> list[str]:
     """Returns the mistakes in the data, each with its place; none if it is valid.
 
     The schema is one that `clean_schema` has returned; the time is that of this thread on a
