@@ -9,19 +9,20 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
+from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, get_args
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.data_files import read_data
 from axe_nb.agents.user_config import Config
 from axe_nb.cell_display.front_end import find_approver, find_variable, make_view
 from axe_nb.conversion.toml_tables import is_number
-from axe_nb.engine.call import Caller, calling, is_inside, refuse_in_tool
+from axe_nb.engine.call import calling, is_inside, refuse_in_tool
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.events import Event
 from axe_nb.pictures.picture import Illustrated, split_prompt
-from axe_nb.results import RunResult
+from axe_nb.results import RunResult, Status
 from axe_nb.session.drive import drive, drive_here
 from axe_nb.session.overrides import (
     Overrides,
@@ -33,6 +34,7 @@ from axe_nb.session.portal import portal, run_and_wait
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
 from axe_nb.text import quote, shown_value, suggestion
+from axe_nb.tools.tool import ToolContext
 
 if TYPE_CHECKING:  # what not every run needs is imported on first use
     from axe_nb.recording.cassette import Cassette
@@ -189,21 +191,38 @@ def last() -> RunResult | None:
     return session.last
 
 
-def history(agent: str | None = None, *, limit: int = 100) -> History:
+def history(
+    words: str = "",
+    *,
+    status: str | None = None,
+    since: str | date | None = None,
+    limit: int = 100,
+) -> History:
     """Returns the latest runs of the history, newest first; `load` returns the result of one.
 
+    A map or grid is one row, unless words or a status are given.
+
     Args:
-        agent: name of the agent; None = of all agents.
-        limit: maximum number of runs.
+        words: words that agent, model or first line of the prompt contain, in any case; the id of
+            a map or grid lists its runs.
+        status: how the runs have ended, or `running`.
+        since: a date, as text too (`2026-11-26`), `today` or `yesterday`.
+        limit: maximum number of rows.
 
     Raises:
         ConfigError: an invalid limit, or the history cannot be read.
     """
     from axe_nb.recording.history import list_history
 
+    if not isinstance(words, str):
+        raise ConfigError(f"history takes words, not {shown_value(words)}")
+    if status not in (None, "running", *get_args(Status)):
+        raise ConfigError(
+            f"status takes one of {', '.join(get_args(Status))}, running, not {shown_value(status)}"
+        )
     if isinstance(limit, bool) or not isinstance(limit, int) or not 0 < limit < 2**63:
         raise ConfigError(f"limit takes a whole number from 1, not {shown_value(limit)}")
-    return list_history(agent, limit)
+    return list_history(words, status=status, since=since, limit=limit)
 
 
 def load(saved: int | str | os.PathLike[str]) -> Any:
@@ -355,17 +374,15 @@ def _check_met(result: RunResult, expectations: str, agents_dir: str | None) -> 
     return result
 
 
-async def _run_below(caller: Caller, request: RunRequest) -> RunResult:
+async def _run_below(ctx: ToolContext, request: RunRequest) -> RunResult:
     """Runs the request as a child of the run that called the tool (D-57)."""
-    ctx = caller.context
     if ctx.depth >= ctx.max_depth:
         raise ConfigError(
             f"maximum sub-agent depth ({ctx.max_depth}) reached",
             hint="raise sub_agents_config.max_depth of the root agent",
         )
-    env = caller.env
-    assert env.nest is not None, "the session that started the run sets it"
-    return await caller.start(*env.nest(request, env))
+    assert ctx.nest is not None, "each tool of a user's has it"
+    return await ctx.nest(request)
 
 
 def refuse_inside_a_tool() -> None:

@@ -94,15 +94,16 @@ def _act(name: str, chosen: argparse.Namespace) -> int:
             _write("\n".join(map(str, found)))
             return 1 if any(finding.state == "wrong" for finding in found) else 0
         case _:
-            from axe_nb.commands.actions import make_text
+            from axe_nb.commands.actions import make_output
 
-            _write(make_text(name, chosen))
+            _write(str(make_output(name, chosen)))
     return 0
 
 
 def _run(options: Options) -> int:
     from axe_nb.commands import console
-    from axe_nb.session.drive import Approver, drive, prompt_person
+    from axe_nb.session.drive import Approver, drive
+    from axe_nb.session.prompts import prompt_person
     from axe_nb.session.session import session
 
     is_piped = sys.stdin is not None and not sys.stdin.isatty()
@@ -156,7 +157,7 @@ def _edit(chosen: argparse.Namespace) -> None:
     found = find_agent_file(chosen.agent, chosen.agents_dir)
     check_link(found)
     hint = "set EDITOR, for example EDITOR=nano"
-    editor = os.environ.get("VISUAL", "").strip() or os.environ.get("EDITOR", "").strip()
+    editor = os.environ.get("EDITOR", "").strip()
     if not editor:
         raise ConfigError(f"no editor is set for {found}", hint=hint)
     try:

@@ -1,14 +1,5 @@
 """The exceptions that callers may catch; errors for models are in `tool.ToolError`.
 
-AxeError
-├── ConfigError     invalid configuration, before anything is sent: agent file, key, option (exit 2;
-│                   invalid model strings 1, a missing API key 3)
-├── CassetteMiss    a replayed run asks something that its cassette has no answer to (exit 1)
-├── ProviderError   a request to a model failed (exit 3; bad_request 1)
-├── RunError        a run ended with a status other than `completed` (exit by status, D-38)
-└── ExpectationError
-                    a run did not meet an expectation (exit 1)
-
 Source: B-5, D-2, D-22, D-38.
 """
 

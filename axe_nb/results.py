@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from copy import copy
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -78,9 +78,7 @@ def make_metadata(id: str, depth: int, usage: Usage) -> dict[str, str]:
 class RunResult:
     """The result of an agent's run, whatever its status (D-2).
 
-    `turns`, `tool_calls`, `usage` and `cost` are those of this agent alone; `children` has the
-    runs below it, `total_usage` and `total_cost` cover the whole tree, `walk()` yields its runs.
-    `ok` is true if the run completed; `raise_for_status()` raises if it did not.
+    `turns`, `tool_calls`, `usage` and `cost` are those of this agent alone.
     """
 
     status: Status
@@ -95,11 +93,11 @@ class RunResult:
     error: str | None = None
     """The error in one line; None if the run completed."""
     turns: int = 0
-    """Answered requests of this agent, without those of its children."""
+    """Answered requests."""
     tool_calls: int = 0
-    """Executed calls of this agent, without those of its children."""
+    """Executed calls."""
     retries: int = 0
-    """Requests of this agent that were sent again after a failure (D-23)."""
+    """Requests that were sent again after a failure (D-23)."""
     children: tuple[RunResult, ...] = ()
     """The runs that it delegated to, in call order."""
     usage: Usage = Usage()
@@ -313,28 +311,17 @@ class RunResult:
         """
         if full:
             return to_json(self)
+        names = [
+            "agent", "model", "status", "text", "error", "stop_reason", "turns", "tool_calls",
+            "retries", "cost", "total_cost", "duration_ms", "files_read", "files_modified",
+            "warnings", "metadata",
+        ]  # fmt: skip
+        names += [] if self.data is None else ["data"]
+        names += [name for name in ("sources", "origin") if getattr(self, name)]
         return {
-            "agent": self.agent,
-            "model": self.model,
-            "status": self.status,
-            "text": self.text,
-            **({} if self.data is None else {"data": jsonable(self.data)}),
-            **({"sources": list(map(asdict, self.sources))} if self.sources else {}),
-            "error": self.error,
-            "stop_reason": self.stop_reason,
-            "turns": self.turns,
-            "tool_calls": self.tool_calls,
-            "retries": self.retries,
+            **{name: jsonable(getattr(self, name)) for name in names},
             "usage": self.usage.counts(),
             "total_usage": self.total_usage.counts(),
-            "cost": self.cost,
-            "total_cost": self.total_cost,
-            "duration_ms": self.duration_ms,
-            "files_read": list(self.files_read),
-            "files_modified": list(self.files_modified),
-            "warnings": list(self.warnings),
-            "metadata": dict(self.metadata),
-            **({"origin": self.origin} if self.origin else {}),
             "children": [child.to_dict() for child in self.children],
         }
 

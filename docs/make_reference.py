@@ -46,8 +46,6 @@ HEAD = """\
 Every key of agent files and of the settings, every tool, option, expectation and command, with
 statuses, exit codes and environment variables. For options and commands there are help pages too:
 `axe-nb COMMAND --help`, `%axe help COMMAND`, `%%axe?`.
-
-Generated from the code by `docs/make_reference.py`; do not edit it by hand.
 """
 
 ENDS: Mapping[Status, str] = {
@@ -120,7 +118,7 @@ VARIABLES: Mapping[str, str] = {
     "AXE_NB_TRUST": "`1`: trusts the agents of every project, for CI; see `axe-nb trust`.",
     "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "`true`: OpenTelemetry spans contain "
     "texts, see [Traces](traces.md).",
-    "VISUAL, EDITOR": "Editor of `axe-nb agents edit`.",
+    "EDITOR": "Editor of `axe-nb agents edit`.",
     "HTTPS_PROXY, ALL_PROXY, NO_PROXY, SSL_CERT_FILE": "The usual meaning; changes take effect at "
     "once. SOCKS proxies need `httpx[socks]`.",
 }

@@ -9,7 +9,8 @@ import sys
 from collections.abc import Callable
 
 from axe_nb.engine.call import is_inside
-from axe_nb.session.drive import Approver, Line, NoLine, NullView, View, prompt_person
+from axe_nb.session.drive import Approver, Line, NoLine, NullView, View
+from axe_nb.session.prompts import prompt_person
 
 
 def can_ask() -> bool:

@@ -21,7 +21,7 @@ from axe_nb.agents.user_config import (
 )
 from axe_nb.commands.doctor import Finding, examine
 from axe_nb.errors import ConfigError
-from axe_nb.recording.history import delete_run, list_history
+from axe_nb.recording.history import History, delete_run, list_history
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.prompts import WIDTH
 from axe_nb.session.session import session
@@ -30,13 +30,14 @@ from axe_nb.views import agent_summary
 from axe_nb.views.appearance import LOOKS
 
 
-def make_text(command: str, chosen: argparse.Namespace) -> str:
-    """Returns the text of `list`, `show` or `history`. Raises ConfigError."""
+def make_output(command: str, chosen: argparse.Namespace) -> str | History:
+    """Returns the output of `list`, `show` or `history`. Raises ConfigError."""
     if command == "history" and chosen.delete is not None:
         delete_run(chosen.delete)
         return f"run {chosen.delete} deleted from the history"
     if command == "history":
-        return repr(list_history(chosen.agent, 20))
+        words = " ".join(chosen.words or ())
+        return list_history(words, status=chosen.ended, since=chosen.since, limit=20)
     if command == "show":
         agent = session.find(chosen.agent, chosen.agents_dir)
         may = agent_summary.abilities(agent, lambda name: session.find(name, chosen.agents_dir))

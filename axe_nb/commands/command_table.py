@@ -391,7 +391,12 @@ COMMANDS: tuple[Command, ...] = (
         "history", "list the latest runs of all notebooks, newest first",
         {"line": "history", "command": "history"},
         (
-            ANY_NAME,
+            Option((), "words", "only those with these words in agent, model or prompt; the id of "
+                   "a map or grid lists its runs", "WORDS", repeated=True, required=False,
+                   offers="agents"),
+            Option(("--status",), "ended", "only those that ended so, or are running", "STATUS",
+                   choices=(*get_args(Status), "running")),
+            Option(("--since",), "since", "only those since a date, today or yesterday", "DATE"),
             Option(("--delete",), "delete", "delete a run, with its texts", "ID", read=whole),
         ),
     ),
@@ -552,6 +557,11 @@ What is missing in {{{{ text }}}}?""",
 %axe expect depth <= 2; no write_file
 %axe expect review: text ~ /missing/
 %axe expect turns <= 6; tokens < 5000; cost < 0.02""",
+    "%axe history": """\
+%axe history
+%axe history critic towns --since yesterday
+%axe history --status error
+%axe history --delete 17""",
     "%axe cassette": """\
 %axe cassette lesson.axe
 %axe cassette lesson.axe --mode record

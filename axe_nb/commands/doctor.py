@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from importlib import metadata
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from axe_nb.agents.agent import Agent, creation_step, list_agents
 from axe_nb.agents.agent_tables import parse_servers
@@ -54,9 +54,6 @@ from axe_nb.views.appearance import LOOKS
 
 State = Literal["right", "note", "wrong"]
 
-Models: TypeAlias = dict[str, list[str]]
-"""Model of a provider → the agents that use it."""
-
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -84,7 +81,7 @@ async def examine(
     """Returns all findings in reading order; `defined` are the agents of this session."""
     config, settings = _check_settings()
     agents, of_agents = await in_thread(_check_agents, agents_dir, defined, find, config)
-    used: dict[str, Models] = {}
+    used: dict[str, dict[str, list[str]]] = {}  # provider → model → agents
     for agent in agents:
         provider, _, model = agent.model.partition("/")
         if model.strip():
@@ -120,17 +117,15 @@ def _check_sandbox() -> Finding:
         return make_failed_finding("sandbox", error)
     except OSError as error:
         return Finding("note", "sandbox", f"cannot be tried: {error.strerror or error}")
-    lacks = ", ".join(sandbox.method.not_promised)
     if sandbox.level == "none":
         message = "no sandbox works here, so commands need approval"
-        step = "install bubblewrap, if your system has it" if os.name == "posix" else ""
-    else:
-        promises = ", ".join(sandbox.promises)
-        message = f"{sandbox.level} ({sandbox.method.name}): a command {promises}"
-        message += f". But {lacks}" if lacks else ""
-        step = "install bubblewrap for a stronger sandbox" if sandbox.level == "files" else ""
-    is_full = sandbox.level != "none" and not lacks
-    return Finding("right" if is_full else "note", "sandbox", message, step)
+        return Finding("note", "sandbox", message, "install bubblewrap, if your system has it")
+    lacks = ", ".join(sandbox.method.not_promised)
+    promises = ", ".join(sandbox.promises)
+    message = f"{sandbox.level} ({sandbox.method.name}): a command {promises}"
+    message += f". But {lacks}" if lacks else ""
+    step = "install bubblewrap for a stronger sandbox" if sandbox.level == "files" else ""
+    return Finding("note" if lacks else "right", "sandbox", message, step)
 
 
 def _check_settings() -> tuple[Config, Finding]:
@@ -186,8 +181,10 @@ def _check_agents(
     return agents, [Finding(state, "agents", message, step), *findings]
 
 
-async def _check_provider(info: ProviderInfo, models: Models, config: Config) -> list[Finding]:
-    """Examines a provider's models, its key and, if the provider is in use, its server."""
+async def _check_provider(
+    info: ProviderInfo, models: Mapping[str, list[str]], config: Config
+) -> list[Finding]:
+    """Examines a provider's models, its key and, if it is in use, its server."""
     name, variable = info.name, info.key_variable
     what, source = f"{name} key", config.key_source(name)
     found = []

@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any, NoReturn
 
-from axe_nb.agents.agent import has_agent_file
+from axe_nb.agents.agent import list_agents
 from axe_nb.commands.command_table import (
     ABOUT,
     BARE_PROMPT,
@@ -120,7 +120,8 @@ def parser(command: Command, face: Face) -> Parser:
         if option.metavar:
             how |= {"metavar": option.metavar, "type": read}
         if not option.flags:
-            nargs = "+" if option.repeated else None if option.required else "?"
+            many, one = ("+", None) if option.required else ("*", "?")
+            nargs = many if option.repeated else one
             group.add_argument(option.keyword, nargs=nargs, **how)
             continue
         if not option.metavar:
@@ -157,19 +158,17 @@ def command_of(words: Sequence[str]) -> tuple[Command, Sequence[str]]:
 
     Raises SystemExit if help was requested or words are missing.
     """
-    words = list(words)
-    if words == ["--version"]:
-        words = ["version"]
+    words = ["version"] if words == ["--version"] else list(words)
     commands = commands_of("command")
     for count in (2, 1):
         if command := commands.get(" ".join(words[:count])):
             return command, words[count:]
     group = words[0] if words and any(name.startswith(f"{words[0]} ") for name in commands) else ""
+    start = f"{group} " if group else ""
     made, rest = list_parser("command", group), words[1:] if group else words
     if not rest:
         made.exit(2, made.format_help())
     if not rest[0].startswith("-"):
-        start = f"{group} " if group else ""
         known = [name.removeprefix(start) for name in commands if name.startswith(start)]
         made.error(f"unknown command {quote(rest[0])}; {advise_command('command', rest[0], known)}")
     made.parse_args(rest[:1])
@@ -178,7 +177,7 @@ def command_of(words: Sequence[str]) -> tuple[Command, Sequence[str]]:
 
 def advise_command(face: Face, word: str, known: Collection[str]) -> str:
     """Returns the hint for a word that is not a command."""
-    if word in session.agents or has_agent_file(word, session.defaults.get("agents_dir")):
+    if word in session.agents or word in list_agents(session.defaults.get("agents_dir")):
         if face == "command":
             return f"to run the agent: axe-nb run {word}"
         return f"to run the agent, start a cell with %%axe {word} and put the prompt below it"

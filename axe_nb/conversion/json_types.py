@@ -22,7 +22,7 @@ from operator import attrgetter
 from typing import Annotated, Any, Literal, TypeAlias, Union
 
 from axe_nb.conversion.jsonable import jsonable
-from axe_nb.conversion.value_kinds import key_of
+from axe_nb.conversion.value_text import key_of
 from axe_nb.errors import ConfigError
 from axe_nb.messages import ToolParameter, dump
 from axe_nb.text import MAX_SHOWN, cut_chars, plural, quote, suggestion

@@ -5,18 +5,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from datetime import date, time
 from enum import Enum
 from numbers import Integral, Real
 from typing import Any
 
-from axe_nb.conversion.value_kinds import key_of
+from axe_nb.conversion.value_text import Entries, Items, Leaf, Table, key_of, open_value
 from axe_nb.errors import ConfigError
 from axe_nb.messages import dump
-from axe_nb.text import clean, own_text
+from axe_nb.text import clean
 
 
 def jsonable(value: object) -> Any:
@@ -33,23 +30,15 @@ def jsonable(value: object) -> Any:
             return int(value)
         case Real():
             return float(value)
-        case Mapping():
-            return {str(jsonable(key)): jsonable(item) for key, item in value.items()}
-        case date() | time():
-            return value.isoformat()
-        case tuple() if hasattr(value, "_fields"):
-            return {name: jsonable(item) for name, item in zip(value._fields, value, strict=True)}
-        case list() | tuple():
-            return [jsonable(item) for item in value]
-        case set() | frozenset():  # in an order that is the same in every process
-            return sorted((jsonable(item) for item in value), key=dump)
-    if (serializer := getattr(type(value), "__pydantic_serializer__", None)) is not None:
-        with suppress(Exception):  # of the user's own serializers
-            return jsonable(serializer.to_python(value, mode="json", by_alias=True))
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = (field.name for field in dataclasses.fields(value))
-        return {name: jsonable(getattr(value, name)) for name in names}
-    return own_text(value)
+    opened = open_value(value)
+    match opened.as_data() if isinstance(opened, Table) else opened:
+        case Leaf(single):
+            return single
+        case Items(values, _, is_set):
+            made = [jsonable(item) for item in values]
+            return sorted(made, key=dump) if is_set else made  # the same order in every process
+        case Entries(pairs, _):
+            return {str(jsonable(key)): jsonable(item) for key, item in pairs}
 
 
 def change_texts(value: Any, change: Callable[[str], str], *, also_keys: bool = False) -> Any:

@@ -49,6 +49,7 @@ from axe_nb.events import discard
 from axe_nb.expectations import check
 from axe_nb.exploring.resume_file import ResumeFile, compute_digest, compute_key
 from axe_nb.pictures.picture import Picture, split_prompt
+from axe_nb.recording.history_recorder import MapRecorder
 from axe_nb.results import RunResult, RunStopped, Status, name_run
 from axe_nb.session.drive import Line, NoLine
 from axe_nb.session.overrides import Overrides
@@ -162,16 +163,16 @@ class Tally:
 class MapMeter(UsageMeter):
     """The usage of all runs of a map. A run that its budget ends is cancelled, not failed."""
 
-    def _make_stop(self, status: Status, key: str, most: int | str, unit: str) -> RunStopped:
-        why = f"the budget of {self.agent} was reached: {key} = {most}"
+    def _make_stop(self, key: str, unit: str) -> RunStopped:
+        why = f"the budget of {self.agent} was reached: {key} = {self._show_cap(key)}"
         return RunStopped("cancelled", why)
 
     def add(self, result: RunResult) -> None:
         """Counts a run that another process has counted alone."""
         for one in result.walk():
-            self.requests += one.turns + one.retries
-            self.tokens += one.usage.total
-        self.dollars += result.total_cost or 0.0
+            self.total.requests += one.turns + one.retries
+            self.total.tokens += one.usage.total
+        self.total.dollars += result.total_cost or 0.0
         if result.total_cost is None:
             self.unpriced = result.agent
 
@@ -213,16 +214,16 @@ class MapSession(Session):
         return config, snapshot.share()
 
 
-def open_session(meter: MapMeter | None, *, is_dry: bool = False) -> MapSession:
+def open_session(kind: str, meter: MapMeter | None, *, is_dry: bool = False) -> MapSession:
     """Returns a session for a map: with the current agents; usage, budget and tools are shared."""
     most = meter.limits.max_in_flight if meter else 0
     session.open_cassette()  # which the environment may name, for both
-    own = ("agents", "conversations", "last", "meter", "in_flight")
+    own = ("agents", "conversations", "last", "meter", "in_flight", "above")
     names = [one.name for one in fields(Session) if one.init and one.name not in own]
     shared = {name: getattr(session, name) for name in names}
     return MapSession(
         agents=dict(session.agents), meter=meter, in_flight=InFlight(most) if most else None,
-        is_dry=is_dry, **shared,
+        is_dry=is_dry, above=MapRecorder(kind), **shared,
     )  # fmt: skip
 
 
@@ -343,10 +344,10 @@ class Batch:
             self.file.append(task.key, result)
         if result.status == "cancelled":
             self.is_spent()
+        task.result = result
         if task.judged is not None:
             task.judged.judgement = result
         else:
-            task.result = result
             self.held[task.index] = task
 
     def make_failed(self, task: Task, error: AxeError, status: Status = "error") -> RunResult:
@@ -386,6 +387,8 @@ class Batch:
         """Closes the file, and adds notes about it and the budget to the tally."""
         if self.meter and not self.stopped:
             self.tally.notes.extend(self.meter.describe_overshoots())
+        if self.session.above is not None:
+            self.session.above.finish()
         if self.file is None:
             return
         self.file.close()

@@ -141,7 +141,7 @@ def _act(shell: InteractiveShell, name: str, chosen: argparse.Namespace, write: 
             topic = chosen.topic and find_command(chosen.topic)
             page = parser(topic, "line") if topic else list_parser("line")
             return page.format_help().rstrip()
-    return actions.make_text(name, chosen)
+    return actions.make_output(name, chosen)
 
 
 def _read_toml(name: str, agents_dir: str | None) -> str:
@@ -248,7 +248,7 @@ def _use_cassette(chosen: argparse.Namespace) -> str:
         used.change_mode(mode)
     if chosen.prune:
         return f"{plural(used.prune(), 'record')} removed from {used.shown}"
-    return str(used.status()) if chosen.status or (path is None and mode is None) else ""
+    return used.format_status() if chosen.status or (path is None and mode is None) else ""
 
 
 def _refuse_runs(error: ConfigError) -> ConfigError:

@@ -7,23 +7,24 @@ from __future__ import annotations
 
 import contextlib
 from collections import UserList
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
-from datetime import datetime
+from datetime import date, datetime, timedelta
 from html import escape
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from axe_nb.agents.prompt import TRUSTED
 from axe_nb.agents.user_config import format_path_or_name
 from axe_nb.conversion.jsonable import make_frame
 from axe_nb.errors import ConfigError
-from axe_nb.recording.history_recorder import DIED, Tree, find_writer, history_path
+from axe_nb.recording.history_recorder import find_writer, history_path, read_result
 from axe_nb.results import NO_AGENT
-from axe_nb.text import align_columns, clean, format_dollars, format_seconds, one_line
+from axe_nb.text import align_columns, clean, format_dollars, format_seconds, one_line, shown_value
 from axe_nb.tools.kept_files import forget_kept
 
 if TYPE_CHECKING:
-    from axe_nb.recording.history_store import Store
+    from axe_nb.recording.history_store import Row, Store
     from axe_nb.results import RunResult
 
 T = TypeVar("T")
@@ -43,13 +44,16 @@ class HistoryRow:
     prompt: str
     """First line of the prompt."""
     status: str
-    """Status as in a result, or `running` while its process lives."""
+    """Status as in a result, or `running` while its process lives; of a map or grid `completed` if
+    all runs are, else that of the first one that is not."""
     runs: int
     turns: int
     tokens: int
     cost: float | None
     """US dollars; None if the price of any part is unknown, or the run has not ended."""
     seconds: float
+    kind: str = ""
+    """`map` or `grid` for the row of one, which stands for all its runs; empty = one run."""
 
     @property
     def cells(self) -> tuple[str, ...]:
@@ -63,6 +67,11 @@ class HistoryRow:
 
 
 NAMES = tuple(field.name for field in fields(HistoryRow))
+MOST_RUNS = 2**63 - 1
+"""The largest id that a run can have, and so the most runs."""
+
+SHOWN = NAMES[:-1]
+"""Columns of the list; the prompt of a map says that it is one."""
 
 TEXTS = frozenset({"when", "agent", "model", "prompt", "status"})
 """Left-aligned columns; numbers are right-aligned."""
@@ -73,14 +82,22 @@ class History(UserList[HistoryRow]):
 
     def __repr__(self) -> str:
         if not self:
-            return "no runs in the history"
-        return "\n".join(align_columns([NAMES, *(row.cells for row in self)]))
+            return "no runs found in the history"
+        return "\n".join(align_columns([SHOWN, *(row.cells for row in self)]))
 
     def _repr_html_(self) -> str:
         if not self:
             return f"<p>{self!r}</p>"
-        head = _format_cells("th", NAMES)
-        body = "".join(f"<tr>{_format_cells('td', row.cells)}</tr>" for row in self)
+        head = _format_cells("th", SHOWN)
+        body = ""
+        for row in self:
+            body += f"<tr>{_format_cells('td', row.cells)}</tr>"
+            if row.kind:
+                inner = list_history(within=row.id)._repr_html_()
+                body += (
+                    f"<tr><td colspan='{len(SHOWN)}' style='text-align:left'><details><summary>"
+                    f"its latest runs</summary>{inner}</details></td></tr>"
+                )
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
     def to_frame(self) -> Any:
@@ -95,30 +112,69 @@ class History(UserList[HistoryRow]):
 def _format_cells(tag: str, cells: Sequence[str]) -> str:
     """The cells of a row as HTML; only prompts are broken into lines."""
     html = ""
-    for name, cell in zip(NAMES, cells, strict=True):
+    for name, cell in zip(SHOWN, cells, strict=True):
         style = f"text-align:{'left' if name in TEXTS else 'right'}"
         style += "" if name == "prompt" else ";white-space:nowrap"
         html += f"<{tag} style='{style}'>{escape(clean(cell))}</{tag}>"
     return html
 
 
-def list_history(agent: str | None = None, limit: int = 100) -> History:
-    """Returns the latest runs, newest first.
+def list_history(
+    words: str = "",
+    *,
+    status: str | None = None,
+    since: str | date | None = None,
+    limit: int = 100,
+    within: int = 0,
+) -> History:
+    """Returns the latest runs, newest first; `within` is the id of a map. See `axe_nb.history`."""
+    began = parse_since(since).timestamp() if since is not None else 0.0
+    # a run whose process died is `running` in the file, and `cancelled` here
+    statuses = ("running", "cancelled") if status in ("running", "cancelled") else (status,)
 
-    Raises ConfigError: the history cannot be read.
-    """
-
-    def look(store: Store) -> list[HistoryRow]:
-        rows = []
-        for row in store.list_rows(agent, limit):
+    def make_rows(store: Store) -> Iterator[HistoryRow]:
+        for row in store.list_rows(words.split(), filter(None, statuses), began, within):
             is_dead = row.status == "running" and not store.is_running(row.id)
-            same = {name: getattr(row, name) for name in NAMES if name not in ("when", "status")}
-            when = datetime.fromtimestamp(row.started).astimezone()
-            status = "cancelled" if is_dead else row.status
-            rows.append(HistoryRow(when=when, status=status, **same))
-        return rows
+            state = "cancelled" if is_dead else row.status
+            if status in (None, state):
+                when = datetime.fromtimestamp(row.started).astimezone()
+                same = {
+                    name: getattr(row, name) for name in NAMES if name not in ("when", "status")
+                }
+                yield HistoryRow(when=when, status=state, **same)
 
-    return History(_use(look) or ())
+    if words.isdecimal() and words.isascii() and not within:
+        number = int(words[:18])
+        row = _use(lambda store: store.find_row(number))
+        if row is not None and row.kind:
+            words, within = "", number
+    return History(_use(lambda store: list(islice(make_rows(store), limit))) or ())
+
+
+def parse_since(since: str | date) -> datetime:
+    """Returns a time; `today` and `yesterday` begin at midnight.
+
+    Raises ConfigError: it cannot be read.
+    """
+    today = datetime.now().replace(hour=0, minute=0, second=0, microsecond=0)
+    try:
+        match since:
+            case "today":
+                return today.astimezone()
+            case "yesterday":
+                return (today - timedelta(days=1)).astimezone()
+            case str():
+                return datetime.fromisoformat(since).astimezone()
+            case datetime():
+                return since.astimezone()
+            case date():
+                return datetime(since.year, since.month, since.day).astimezone()
+    except (ValueError, OverflowError, OSError):
+        pass
+    raise ConfigError(
+        f"since takes a date, not {shown_value(since)}",
+        hint="for example 2026-11-26, today or yesterday",
+    )
 
 
 def load_run(number: int) -> RunResult:
@@ -128,13 +184,18 @@ def load_run(number: int) -> RunResult:
 
     Raises ConfigError: there is no such run, or it is damaged.
     """
-    is_running = _find_run(number)
+    row, is_running = _find_run(number)
+    if row.kind:
+        raise ConfigError(
+            f"{number} is a {row.kind} of the history, not a run",
+            hint=f'list its runs: %axe history {number}, or axe_nb.history("{number}")',
+        )
     parts = _use(lambda store: store.list_parts(number))
-    tree = Tree()
+    why = "the process ended during this run; what was answered by then is kept"
+    if is_running:
+        why = "the run has not ended yet; what was answered so far is kept"
     try:
-        tree.read(parts or ())
-        why = "the run has not ended yet; what was answered so far is kept" if is_running else DIED
-        result = tree.make_result(why=why)
+        result = read_result(parts or (), why)
     except ConfigError as error:
         raise ConfigError(
             f"run {number} of the history cannot be read: {error.message}", hint=error.hint
@@ -149,22 +210,30 @@ def delete_run(number: int) -> None:
 
     Raises ConfigError: there is no such run, it has not ended, or the history cannot be written.
     """
-    if _find_run(number):
+    row, is_running = _find_run(number)
+    if is_running:
         raise ConfigError(f"run {number} of the history has not ended", hint="interrupt it first")
-    with contextlib.suppress(ConfigError):  # a damaged run has to go, too
-        forget_kept(load_run(number).undo_id)
+    runs = list_history(within=number, limit=MOST_RUNS) if row.kind else [row]
+    for one in [run.id for run in runs]:
+        with contextlib.suppress(ConfigError):  # a damaged run has to go, too
+            forget_kept(load_run(one).undo_id)
     _use(lambda store: store.delete(number), "written")
 
 
-def _find_run(number: int) -> bool:
-    """True if a run has not ended. Raises ConfigError: there is no such run."""
-    is_running = _use(lambda store: store.is_running(number) if store.find_row(number) else None)
-    if is_running is None:
+def _find_run(number: int) -> tuple[Row, bool]:
+    """Returns a run, and whether it has not ended. Raises ConfigError: there is no such run."""
+
+    def look(store: Store) -> tuple[Row, bool] | None:
+        row = store.find_row(number)
+        return (row, store.is_running(number)) if row else None
+
+    found = _use(look)
+    if found is None:
         raise ConfigError(
             f"the history has no run with the id {number}",
             hint="list them: %axe history, or axe_nb.history()",
         )
-    return is_running
+    return found
 
 
 def _use(look: Callable[[Store], T], verb: str = "read") -> T | None:

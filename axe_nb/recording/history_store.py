@@ -23,7 +23,7 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-VERSION = 3000
+VERSION = 4000
 """Major version × 1000 + minor."""
 
 APPLICATION = 0x41584548
@@ -32,7 +32,7 @@ APPLICATION = 0x41584548
 COLUMNS = {
     "started": "REAL", "agent": "TEXT", "model": "TEXT", "prompt": "TEXT", "status": "TEXT",
     "runs": "INTEGER", "turns": "INTEGER", "tokens": "INTEGER", "seconds": "REAL",
-    "bytes": "INTEGER", "cost": "REAL",
+    "bytes": "INTEGER", "cost": "REAL", "kind": "TEXT", "within": "INTEGER",
 }  # fmt: skip
 """Fields of `Row` in the file → their types."""
 
@@ -40,7 +40,7 @@ SCHEMA = f"""
 CREATE TABLE runs (
     id INTEGER PRIMARY KEY AUTOINCREMENT, {", ".join(map(" ".join, COLUMNS.items()))}
 );
-CREATE INDEX runs_by_agent ON runs (agent);
+CREATE INDEX runs_by_map ON runs (within);
 CREATE TABLE parts (id INTEGER PRIMARY KEY, run INTEGER NOT NULL, content BLOB NOT NULL);
 CREATE INDEX parts_by_run ON parts (run);
 PRAGMA application_id = {APPLICATION};
@@ -83,6 +83,12 @@ class Row:
     """Size of its parts."""
     cost: float | None = None
     """Price of the tree in US dollars; None if it is unknown."""
+    kind: str = ""
+    """`map` or `grid`: the row stands for its runs, whose counts it adds up; empty = one run."""
+    within: int = 0
+    """Id of the map or grid that the run is part of; 0 = none."""
+    above: Row | None = None
+    """The row of that map or grid, whose id is known once it is written."""
     id: int = 0
     """Id of the run; 0 = not in the file yet."""
     parts: list[Blob] = field(default_factory=list)
@@ -113,6 +119,7 @@ class Store:
             self._connection.execute("PRAGMA trusted_schema = off")
             self._connection.execute("PRAGMA synchronous = normal")
             self._connection.execute("PRAGMA secure_delete = on")
+            self._connection.create_function("fold", 1, str.casefold, deterministic=True)
             self.has_tables = self._check_version()
             """False if the file is empty, as another process is about to create its tables."""
             if writes:
@@ -179,6 +186,7 @@ class Store:
         try:
             with self._transaction():
                 for row in rows:
+                    row.within = row.above.id if row.above else row.within
                     values = [getattr(row, name) for name in COLUMNS]
                     if not row.id:
                         row.id = self._connection.execute(INSERT, values).lastrowid or 0
@@ -202,20 +210,38 @@ class Store:
             row.parts.clear()
         return lost
 
-    def list_rows(self, agent: str | None, limit: int) -> list[Row]:
-        """Returns the latest rows, newest first."""
-        if agent is None:
-            return self._select("ORDER BY id DESC LIMIT ?", limit)
-        return self._select("WHERE agent = ? ORDER BY id DESC LIMIT ?", agent, limit)
+    def list_rows(
+        self,
+        words: Iterable[str] = (),
+        statuses: Iterable[str] = (),
+        since: float = 0.0,
+        within: int = 0,
+    ) -> Iterator[Row]:
+        """Yields rows, newest first: those whose texts have all words, in any case.
+
+        Without words and statuses, the runs of a map are left out, but for those of `within`.
+        """
+        tests = ["started >= ?"]
+        values: list[object] = [since]
+        for word in words:
+            tests.append("instr(fold(agent || char(10) || model || char(10) || prompt), ?)")
+            values.append(word.casefold())
+        if statuses := tuple(statuses):
+            tests.append(f"status IN ({', '.join('?' * len(statuses))})")
+            values.extend(statuses)
+        if within or len(tests) == 1:
+            tests.append("within = ?")
+            values.append(within)
+        return self._select(f"WHERE {' AND '.join(tests)} ORDER BY id DESC", *values)
 
     def find_row(self, number: int) -> Row | None:
         """Returns the row with this id."""
-        return next(iter(self._select("WHERE id = ?", number)), None)
+        return next(self._select("WHERE id = ?", number), None)
 
-    def _select(self, clauses: str, *values: object) -> list[Row]:
+    def _select(self, clauses: str, *values: object) -> Iterator[Row]:
         names = (*COLUMNS, "id")
         found = self._connection.execute(f"SELECT {', '.join(names)} FROM runs {clauses}", values)
-        return [Row(**dict(zip(names, one, strict=True))) for one in found]
+        return (Row(**dict(zip(names, one, strict=True))) for one in found)
 
     def list_parts(self, number: int) -> list[Blob]:
         """Returns the parts of a run, in order."""
@@ -228,14 +254,15 @@ class Store:
         """Removes the runs that are too old, and the oldest ones if all are too large."""
         found = self._connection.execute(
             "SELECT id FROM (SELECT id, started, sum(bytes) OVER (ORDER BY id DESC) AS size"
-            " FROM runs) WHERE started < ? OR size > ? ORDER BY id",
+            " FROM runs) AS old WHERE (started < ? OR size > ?)"
+            " AND NOT EXISTS (SELECT 1 FROM runs WHERE within = old.id) ORDER BY id",
             (time.time() - max_age, max_size),
         )
         self._remove([number for (number,) in found if not self.is_running(number)])
 
     def delete(self, number: int) -> None:
-        """Removes a run, and overwrites its texts in the file."""
-        self._remove([number])
+        """Removes a run, or all of a map, and overwrites their texts in the file."""
+        self._remove([number, *(row.id for row in self.list_rows(within=number))])
         self._connection.execute("PRAGMA wal_checkpoint(truncate)").fetchall()
 
     def _remove(self, numbers: Iterable[int]) -> None:

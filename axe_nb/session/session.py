@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from axe_nb.agents.agent import DEFAULTS, DEFINED, Agent, NoAgent, check_agents_dir, has_agent_file
+from axe_nb.agents.agent import DEFAULTS, DEFINED, Agent, NoAgent, check_agents_dir, list_agents
 from axe_nb.agents.names import check_name
 from axe_nb.agents.prompt import confine, find_names, find_workdir
 from axe_nb.agents.user_config import Config, is_test
@@ -34,7 +34,7 @@ from axe_nb.messages.model_table import suggest_model
 from axe_nb.pictures.picture import Illustrated
 from axe_nb.providers.prices import Prices
 from axe_nb.providers.protocol import Provider
-from axe_nb.recording.history_recorder import begin_recorder
+from axe_nb.recording.history_recorder import MapRecorder, begin_recorder
 from axe_nb.results import RunResult
 from axe_nb.scripting.rules import ScriptFunction, functions
 from axe_nb.session.overrides import Overrides
@@ -85,7 +85,7 @@ def find_agent(request: RunRequest, env: Env) -> Agent:
     try:
         return env.agents.load(request.agent)
     except ConfigError as error:
-        is_there = request.agent in env.defined or has_agent_file(request.agent, options.agents_dir)
+        is_there = request.agent in env.defined or request.agent in list_agents(options.agents_dir)
         if model and not is_there:  # its name may be the prompt
             alone = (
                 "to ask the model without an agent, give the prompt as -p TEXT, as the body of a "
@@ -178,11 +178,11 @@ class BeginningFork:
         find: Callable[[str], Agent],
         snapshot: Snapshot,
     ) -> None:
-        from axe_nb.recording.fork import Fork, restore_agents  # few runs are forks
+        from axe_nb.recording.fork import Fork, RestoredAgents  # few runs are forks
 
         self.request, self.point, self.snapshot = request, point, snapshot
         self.given = find(request.agent) if isinstance(request.agent, str) else request.agent
-        self.restored = restore_agents(point.root, find)
+        self.restored = RestoredAgents(point.root, find)
         snapshot.restore(self.restored.agents, self.restored.contexts)
         self.fork = Fork(point, self._adapt, self.restored.changed)
 
@@ -283,6 +283,8 @@ class Session:
     """Option → default value for runs that do not set it; written by `%config AxeMagics`."""
     keeps_history: bool = True
     """False if runs are not recorded in the history; written by `%config AxeMagics`."""
+    above: MapRecorder | None = None
+    """The row of the history that the runs of a map are part of."""
     cassette: Cassette | None = None
     """Records and replays the exchanges of the session's runs; None = no cassette."""
     cassette_problem: ConfigError | None = None
@@ -371,7 +373,7 @@ class Session:
             from axe_nb.recording.traces import with_spans
 
             emit = with_spans(emit, traced_in)
-        recorder = begin_recorder(request.history, tape) if self.keeps_history else None
+        recorder = begin_recorder(request.history, tape, self.above) if self.keeps_history else None
 
         def record(event: Event) -> None:
             if recorder is not None:

@@ -14,7 +14,7 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_tables import names_of_servers
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.engine.permissions import PermissionPolicy
-from axe_nb.engine.scope import DepthLimit
+from axe_nb.engine.scope import find_max_depth
 from axe_nb.engine.toolbox import REGISTRY, find_tools
 from axe_nb.errors import ConfigError
 from axe_nb.messages import dump
@@ -131,24 +131,19 @@ def draw_graph(agent: Agent, find: Callable[[str], Agent]) -> str:
         return ""
     if not agent.sub_agents_config.enabled:
         return f"{agent.name}  (cannot delegate: sub_agents_config.enabled is false)"
-    limit = DepthLimit(root=agent.sub_agents_config.max_depth)
-    below = _list_below(agent, find, (agent.name,), limit, "")
-    deepest = _find_deepest(agent, limit)
-    lines = [f"{agent.name}  (depth 0, max_depth {deepest})", *islice(below, 40)]
+    below = _list_below((agent,), find, "")
+    lines = [f"{agent.name}  (depth 0, max_depth {_find_deepest((agent,))})", *islice(below, 40)]
     if next(below, None) is not None:
         lines.append("…  and more")
     return "\n".join(lines)
 
 
 def _list_below(
-    agent: Agent,
-    find: Callable[[str], Agent],
-    path: tuple[str, ...],
-    limit: DepthLimit,
-    indent: str,
+    agents: tuple[Agent, ...], find: Callable[[str], Agent], indent: str
 ) -> Iterator[str]:
-    names = list(dict.fromkeys(agent.sub_agents))
-    copies = [f"copies of itself, by {tool.name}" for tool in _find_copying_tools(agent)]
+    """`agents` are an agent and those above it."""
+    names = list(dict.fromkeys(agents[0].sub_agents))
+    copies = [f"copies of itself, by {tool.name}" for tool in _find_copying_tools(agents[0])]
     for number, name in enumerate([*names, *copies], 1):
         is_last = number == len(names) + len(copies)
         branch, further = ("└─ ", "   ") if is_last else ("├─ ", "│  ")
@@ -160,16 +155,16 @@ def _list_below(
         except ConfigError as error:
             yield f"{indent}{branch}{name}  {LOOKS['error'].sign} {error}"
             continue
-        lower, note = limit.below(child), ""
-        deepest, is_enabled = _find_deepest(child, lower), child.sub_agents_config.enabled
+        deepest, note = _find_deepest((child, *agents)), ""
+        is_enabled = child.sub_agents_config.enabled
         if is_enabled and (child.sub_agents or _find_copying_tools(child)):
-            if name in path:
+            if child.name in {one.name for one in agents}:
                 note = f"  ↺ cycle, ended by max_depth {deepest}"
-            elif len(path) >= deepest:
-                note = f"  (depth {len(path)}: cannot delegate, max_depth {deepest})"
+            elif len(agents) >= deepest:
+                note = f"  (depth {len(agents)}: cannot delegate, max_depth {deepest})"
         yield f"{indent}{branch}{name}{note}"
         if is_enabled and not note:
-            yield from _list_below(child, find, (*path, name), lower, indent + further)
+            yield from _list_below((child, *agents), find, indent + further)
 
 
 def _find_copying_tools(agent: Agent) -> list[Tool]:
@@ -178,12 +173,12 @@ def _find_copying_tools(agent: Agent) -> list[Tool]:
     return [tool for tool in found if tool and tool.copies_caller]
 
 
-def _find_deepest(agent: Agent, limit: DepthLimit) -> int:
-    """Returns the depth at which the agent can no longer use any delegation tool (D-3)."""
-    tools = _find_copying_tools(agent)
-    if agent.sub_agents or not tools:
+def _find_deepest(agents: tuple[Agent, ...]) -> int:
+    """Returns the depth at which the first agent can no longer use any delegation tool (D-3)."""
+    tools = _find_copying_tools(agents[0])
+    if agents[0].sub_agents or not tools:
         tools += filter(None, [REGISTRY.find("call_agent")])
-    return max(map(limit.of, tools))
+    return max(find_max_depth(tool, agents) for tool in tools)
 
 
 def draw_card(

@@ -53,7 +53,7 @@ def dry_run(plan: Plan) -> str:
     note = f" (capped by the run's {_format_limit(own)})" if is_capped else ""
     sub_agents = (
         f"{', '.join(agent.sub_agents)}\n"
-        f"Max Depth: {plan.scope.depth_limit.of(caller)}\n"
+        f"Max Depth: {plan.scope.max_depth(caller)}\n"
         f"Parallel:  {'yes' if config.parallel else 'no'}\n"
         f"Timeout:   {format_seconds(config.timeout)}s{note}"
         if caller

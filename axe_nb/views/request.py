@@ -280,7 +280,7 @@ def preview_request(plan: Plan) -> SentRequest:
     """
     talk = Conversation(plan)
     talk.say(plan.prompt, plan.pictures)
-    request = talk.make_request(plan.toolset.offered, output=not plan.asks_at_end)
+    request = talk.make_request()
     own = plan.provider.name
     streaming = {}
     if plan.is_streamed and own in PROTOCOLS:

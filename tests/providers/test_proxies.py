@@ -5,7 +5,6 @@ Over real sockets and TLS, but for the mocks.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import select
 import socket
@@ -21,11 +20,10 @@ import pytest
 import respx
 
 import axe_nb
-from axe_nb import Agent
+from axe_nb import Agent, RunResult
 from axe_nb.errors import ProviderError
-from axe_nb.providers.openai import OpenAI
 from tests.providers.conftest import OwnCA
-from tests.providers.dialects import KEY, ask, send_all
+from tests.providers.dialects import KEY, send_all
 from tests.providers.raw_server import HELLO, Peer, always, raw_server, reply
 
 LOGIN = "me:pa55w0rd-5ecre7"
@@ -116,15 +114,11 @@ def test_no_proxy_names_hosts_that_are_reached_directly(
         assert proxy.heads == []
 
 
-def leave(peer: Peer) -> None:
-    peer.read_head()
-
-
 @pytest.mark.req("B-3", "B-5")
 def test_an_error_of_the_proxy_names_it_without_its_password(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with raw_server(leave) as proxy:
+    with raw_server(Peer.read_head) as proxy:
         monkeypatch.setenv("HTTPS_PROXY", proxy_of(proxy.url))
         (failed,) = send_all("https://api.example.org")
         assert failed.startswith(
@@ -157,6 +151,11 @@ CHAT = f"{HOST}/v1/chat/completions"
 def environment(own_ca: OwnCA, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(own_ca.file))
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("AXE_OPENAI_BASE_URL", HOST)
+
+
+def run(**options: Any) -> RunResult:
+    return axe_nb.run(Agent("a", "openai/m"), "hi", display=False, **options)
 
 
 @pytest.fixture(params=["http", "https"])
@@ -164,53 +163,26 @@ def context(request: pytest.FixtureRequest, own_ca: OwnCA) -> object:
     return own_ca.server() if request.param == "https" else None
 
 
-def test_respx_answers_a_run_in_place_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AXE_OPENAI_BASE_URL", HOST)
+@pytest.mark.parametrize(("body", "streams"), [(HELLO, False), (STREAM, True)])
+def test_respx_answers_a_run_in_place_of_the_server(body: bytes, streams: bool) -> None:
     with respx.mock:
-        route = respx.post(CHAT).mock(httpx.Response(200, content=HELLO))
-        assert axe_nb.run(Agent("a", "openai/m"), "hi").text == "hello"
+        route = respx.post(CHAT).mock(httpx.Response(200, content=body))
+        assert run(stream=streams).text == "hello"
         asked = route.calls.last.request
     assert json.loads(asked.content)["messages"][-1]["content"] == "hi"
     assert asked.headers["authorization"] == f"Bearer {KEY}"
     assert asked.headers["accept-encoding"] == "identity"
 
 
-def test_respx_answers_with_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AXE_OPENAI_BASE_URL", HOST)
-
-    async def stream() -> tuple[str, str]:
-        pieces: list[str] = []
-        provider = OpenAI(HOST, KEY)
-        response = await provider.send(ask(), lambda delta: pieces.append(delta.text))
-        return response.content, "".join(pieces)
-
-    with respx.mock:
-        respx.post(CHAT).mock(
-            httpx.Response(200, content=STREAM, headers={"content-type": "text/event-stream"})
-        )
-        assert asyncio.run(stream()) == ("hello", "hello")
-
-
-def test_a_mock_that_knows_no_answer_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AXE_OPENAI_BASE_URL", HOST)
-    with respx.mock:
-        result = axe_nb.run(Agent("a", "openai/m"), "hi")
-    assert isinstance(result.cause, ProviderError)
-    assert not result.cause.retryable
-
-
 @pytest.mark.timeout(20)
-def test_a_mock_whose_function_fails_is_a_failed_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    """respx raises the error from one that it is itself the cause of."""
-
-    def fail(request: httpx.Request) -> httpx.Response:
-        raise httpx.ConnectError("no way")
-
-    monkeypatch.setenv("AXE_OPENAI_BASE_URL", HOST)
+def test_a_mock_without_an_answer_or_that_fails_is_a_failed_request() -> None:
+    """respx raises the error of its function from one that it is itself the cause of."""
     with respx.mock:
-        respx.route().mock(side_effect=fail)
-        result = axe_nb.run(Agent("a", "openai/m"), "hi", retries=0)
-    assert "no way" in str(result.error)
+        unknown = run().cause
+        assert isinstance(unknown, ProviderError)
+        assert not unknown.retryable
+        respx.route().mock(side_effect=httpx.ConnectError("no way"))
+        assert "no way" in str(run(retries=0).error)
 
 
 def test_a_mock_replaces_the_transport_of_httpx_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,17 +217,14 @@ def test_a_function_that_makes_no_client_is_told_as_such_and_not_as_the_server(
     own_client: None, make: Any, told: str
 ) -> None:
     axe_nb.use_http_client(make)
-    result = axe_nb.run(Agent("a", "openai/m"), "hi")
+    result = run()
     assert (result.status, result.retries) == ("error", 0)
     assert result.error == f"the function given to use_http_client {told}"
     with pytest.raises(TypeError, match="a function that makes clients, not a client"):
         axe_nb.use_http_client(httpx.AsyncClient())  # type: ignore[arg-type]
 
 
-def test_requests_go_over_a_client_of_the_users_own(
-    own_client: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AXE_OPENAI_BASE_URL", HOST)
+def test_requests_go_over_a_client_of_the_users_own(own_client: None) -> None:
     asked: list[httpx.Request] = []
     made: list[httpx.AsyncClient] = []
 
@@ -271,7 +240,7 @@ def test_requests_go_over_a_client_of_the_users_own(
     axe_nb.use_http_client(make)
     assert send_all(HOST, f"{HOST}/other") == ["hello", "hello"]
     assert [client.is_closed for client in made] == [True], "one for each loop, closed with it"
-    assert axe_nb.run(Agent("a", "openai/m"), "hi").text == "hello"
+    assert run().text == "hello"
     assert asked[0].headers["authorization"] == f"Bearer {KEY}"
     assert asked[0].headers["x-team"] == "seven"
     assert asked[0].extensions["timeout"]["read"] == 120

@@ -78,9 +78,11 @@ def test_chat_completions_search_where_the_server_documents_a_tool(url: str, kin
     assert make_entry("ollama", url, "web_search", {}) is None
 
 
-def responses_output() -> list[dict[str, Any]]:
+def test_the_items_of_responses_are_read() -> None:
+    from openai.types.responses import ResponseOutputItem
+
     cited = {"type": "url_citation", "start_index": 0, "end_index": 2}
-    return [
+    items: list[dict[str, Any]] = [
         {"type": "reasoning", "id": "rs", "summary": []},
         {"type": "web_search_call", "id": "ws_1", "status": "completed",
          "action": {"type": "search", "query": "towers", "queries": ["towers", "high towers"],
@@ -100,12 +102,6 @@ def responses_output() -> list[dict[str, Any]]:
             ]},
         ]},
     ]  # fmt: skip
-
-
-def test_the_items_of_responses_are_read() -> None:
-    from openai.types.responses import ResponseOutputItem
-
-    items = responses_output()
     for item in items:
         TypeAdapter(ResponseOutputItem).validate_python(item)
     calls, cited, searches = read_responses(items)
@@ -119,39 +115,16 @@ def test_the_items_of_responses_are_read() -> None:
     assert searches == 1
 
 
-ANNOTATIONS = [
-    {"type": "url_citation", "url_citation": {
-        "url": "https://a.org/1", "title": "A", "content": "…", "start_index": 0, "end_index": 5}},
-    {"type": "url_citation", "url_citation": {"url": "https://b.org/", "title": "B"}},
-]  # fmt: skip
-
-
-def chat(message: dict[str, Any], **usage: Any) -> dict[str, Any]:
-    said = {"role": "assistant", "content": "It is.", **message}
-    tokens = {"prompt_tokens": 5, "completion_tokens": 7, **usage}
-    return {"choices": [{"index": 0, "message": said, "finish_reason": "stop"}], "usage": tokens}
-
-
-def test_the_citations_of_openrouter_are_read() -> None:
-    counted = {"server_tool_use": {"web_search_requests": 2}}
-    response = parse_chat(chat({"annotations": ANNOTATIONS}, **counted))
-    assert response.sources == (Page("A", "https://a.org/1"), Page("B", "https://b.org/"))
-    assert response.server_calls == (ServerCall("web_search", sources=response.sources),)
-    assert response.usage.searches == 2
-    assert response.tool_calls == ()
-
-
-EXECUTED = {
-    "index": 0, "type": "browser_search", "arguments": '{"query": "towers"}', "output": "…",
-    "search_results": {"results": [{"title": "A", "url": "https://a.org/1", "content": "…"}]},
-}  # fmt: skip
-
-
 def test_what_groq_has_executed_is_read() -> None:
-    response = parse_chat(chat({"executed_tools": [EXECUTED]}))
-    (call,) = response.server_calls
-    assert (call.name, call.arguments) == ("browser_search", {"query": "towers"})
-    assert call.sources == (Page("A", "https://a.org/1"),)
+    found = [{"title": "A", "url": "https://a.org/1", "content": "…"}]
+    executed = {
+        "index": 0, "type": "browser_search", "arguments": '{"query": "towers"}', "output": "…",
+        "search_results": {"results": found},
+    }  # fmt: skip
+    said = {"role": "assistant", "content": "It is.", "executed_tools": [executed]}
+    response = parse_chat({"choices": [{"index": 0, "message": said, "finish_reason": "stop"}]})
+    page = Page("A", "https://a.org/1")
+    assert response.server_calls == (ServerCall("browser_search", {"query": "towers"}, (page,)),)
 
 
 @pytest.mark.req("D-76")
@@ -172,10 +145,6 @@ def test_a_search_is_limited_to_what_the_options_and_the_run_allow(
     anthropic = make_entry("anthropic", "", "web_search", options, domains)
     filters = {"filters": options} if options else {}
     responses = make_entry("responses", "", "web_search", filters, domains)
-    if limit is None:
-        assert anthropic is responses is None
-    else:
-        assert anthropic is not None
-        assert responses is not None
-        assert anthropic["allowed_domains"] == responses["filters"]["allowed_domains"] == limit
+    assert (anthropic and anthropic["allowed_domains"]) == limit
+    assert (responses and responses["filters"]["allowed_domains"]) == limit
     assert make_entry("anthropic", "", "web_search", {"blocked_domains": ["x"]}, domains) is None

@@ -7,10 +7,12 @@ import os
 import re
 import sqlite3
 import stat
+import subprocess
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from pydoc_data.topics import topics
 from types import FunctionType, ModuleType
@@ -32,6 +34,7 @@ from axe_nb import (
 from axe_nb.messages import Delta
 from axe_nb.recording.history import delete_run
 from axe_nb.recording.history_recorder import find_writer
+from axe_nb.recording.history_store import Store
 from axe_nb.scripting.wire import Protocol
 from axe_nb.session.session import session
 from tests.engine.in_process import agent, ask, lead
@@ -81,22 +84,116 @@ def test_a_tree_is_listed_with_its_counts_and_loaded_as_it_was(kept: Path) -> No
     assert axe_nb.load("1") == result
 
 
-def test_rows_of_one_agent_and_the_latest_ones(kept: Path) -> None:
+def prompts(*words: str, **options: Any) -> list[str]:
+    return [row.prompt for row in axe_nb.history(*words, **options)]
+
+
+def test_a_run_is_found_by_words_status_date_and_number(kept: Path) -> None:
     define_tree()
     define_echo()
-    for prompt in ("One", "Two"):
+    for prompt in ("Über Rom, 50%", "Two"):
         axe_nb.run("echo", prompt)
-    axe_nb.run("lead", "Three")
-    rows = axe_nb.history()
-    assert [row.prompt for row in rows] == ["Three", "Two", "One"]
-    assert [row.prompt for row in axe_nb.history("echo")] == ["Two", "One"]
-    assert [row.prompt for row in axe_nb.history(limit=1)] == ["Three"]
+    axe_nb.run("lead", "Rom again")
+    axe_nb.run("guide", "Oslo")
+    assert prompts() == ["Oslo", "Rom again", "Two", "Über Rom, 50%"]
+    assert prompts("echo") == ["Two", "Über Rom, 50%"]
+    assert prompts("rom ÜBER") == prompts("50%") == ["Über Rom, 50%"]
+    assert prompts("script/lead") == ["Rom again"]
+    assert prompts("Bergen") == []
+    assert prompts(status="error") == ["Oslo"]
+    assert prompts("rom", status="completed", limit=1) == ["Rom again"]
+    assert prompts(status="running") == []
+    with closing(sqlite3.connect(kept)) as connection, connection:
+        connection.execute("UPDATE runs SET started = started - 86400 * 10 WHERE id = 1")
+    assert prompts(since="yesterday") == prompts()[:3]
+    assert prompts(since=date.today() - timedelta(days=30)) == prompts()
+    assert prompts(since=f"{date.today() - timedelta(days=30)}T12:00") == prompts()
+    assert prompts("two", since=datetime.now() + timedelta(hours=1)) == []
 
 
-@pytest.mark.parametrize("limit", ["x", 0, 10**30])
-def test_what_is_no_limit_is_told_and_no_fault_of_the_file(limit: Any, kept: Path) -> None:
-    with pytest.raises(ConfigError, match="limit takes a whole number from 1"):
-        axe_nb.history(limit=limit)
+def test_a_map_or_grid_is_one_row_that_opens(kept: Path) -> None:
+    define_tree()
+    define_echo()
+    axe_nb.run("echo", "before")
+    list(axe_nb.map("guide", ["Rome", "<b>Oslo", "Turin"], concurrency=1, display=False))
+    axe_nb.grid(["echo", "lead"], "Say {{ input }}", inputs=["a"], display=False)
+    axe_nb.run("echo", "after")
+    last, grid, batch, first = rows = axe_nb.history()
+    assert (last.prompt, first.prompt) == ("after", "before")
+    assert (batch.kind, batch.prompt) == ("map", "map of 3, 1 not completed: Rome")
+    assert (batch.agent, batch.model, batch.status) == ("guide", "script/guide", "error")
+    assert (batch.runs, batch.turns) == (3, 2)
+    assert (grid.kind, grid.agent, grid.prompt) == ("grid", "echo, lead", "grid of 2: Say a")
+    assert (grid.status, grid.runs) == ("completed", 4), "the sub-agents count"
+    assert prompts(str(batch.id)) == ["Turin", "<b>Oslo", "Rome"]
+    assert prompts("oslo") == ["<b>Oslo"]
+    assert prompts(status="error") == ["<b>Oslo", batch.prompt]
+    html = rows._repr_html_()
+    assert html.count("<details>") == 2
+    assert "&lt;b&gt;Oslo" in html
+    assert "<b>" not in html
+    with pytest.raises(ConfigError, match=f"^{batch.id} is a map of the history") as refused:
+        axe_nb.load(batch.id)
+    assert refused.value.hint == (
+        f'list its runs: %axe history {batch.id}, or axe_nb.history("{batch.id}")'
+    )
+    assert not list(kept.parent.glob("*.lock"))
+    delete_run(batch.id)
+    assert prompts() == ["after", grid.prompt, "before"]
+    assert prompts("oslo") == []
+
+
+def test_a_map_whose_process_dies_is_cancelled(kept: Path) -> None:
+    code = """
+import axe_nb, os
+@axe_nb.script("echo")
+def echo(request):
+    if request.last == "die":
+        axe_nb.history()  # writes what has ended
+        os._exit(1)
+    return request.last
+agent = axe_nb.Agent("echo", "script/echo")
+list(axe_nb.map(agent, ["one", "die"], concurrency=1, display=False))
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 1
+    (row,) = axe_nb.history()
+    assert (row.kind, row.status, row.prompt) == ("map", "cancelled", "map of 1: one")
+    assert [(one.prompt, one.status) for one in axe_nb.history(str(row.id))] == [
+        ("die", "cancelled"), ("one", "completed"),
+    ]  # fmt: skip
+
+
+def test_a_map_goes_with_the_last_of_its_runs(kept: Path) -> None:
+    define_echo()
+    list(axe_nb.map("echo", ["one", "two"], concurrency=1, display=False))
+    assert [row.id for row in axe_nb.history("1")] == [3, 2]
+    with closing(Store(kept, writes=True)) as store:
+        newest = next(store.list_rows(within=1)).bytes
+        store.prune(max_size=newest)
+        assert [row.id for row in (*store.list_rows(), *store.list_rows(within=1))] == [1, 3]
+        store.prune(max_size=0)
+        assert [row.id for row in store.list_rows()] == [1], "its runs have gone before"
+        store.prune(max_size=-1)
+        assert list(store.list_rows()) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "named", "problem"),
+    [
+        ((5,), {}, "history takes words, not 5"),
+        ((), {"status": "failed"}, "status takes one of completed, max_turns, .*, not 'failed'"),
+        ((), {"since": "gestern"}, "since takes a date, not 'gestern'"),
+        ((), {"since": 5}, "since takes a date, not 5"),
+        ((), {"limit": "x"}, "limit takes a whole number from 1, not 'x'"),
+        ((), {"limit": 0}, "limit takes a whole number from 1, not 0"),
+        ((), {"limit": 10**30}, "limit takes a whole number from 1, not 1000"),
+    ],
+)
+def test_what_is_no_word_status_date_or_limit_is_told_and_no_fault_of_the_file(
+    given: Any, named: Any, problem: str, kept: Path
+) -> None:
+    with pytest.raises(ConfigError, match=f"^{problem}"):
+        axe_nb.history(*given, **named)
 
 
 @pytest.mark.req("D-69")
@@ -144,7 +241,7 @@ def test_a_run_that_goes_on_cannot_be_deleted(kept: Path) -> None:
 
 
 def test_the_list_as_text_html_and_data_frame(kept: Path) -> None:
-    assert repr(axe_nb.history()) == "no runs in the history"
+    assert repr(axe_nb.history()) == "no runs found in the history"
     define_echo()
     axe_nb.run("echo", "<script>alert(1)</script>")
     rows = axe_nb.history()
