@@ -178,11 +178,11 @@ class BeginningFork:
         find: Callable[[str], Agent],
         snapshot: Snapshot,
     ) -> None:
-        from axe_nb.recording.fork import Fork, restore_agents  # few runs are forks
+        from axe_nb.recording.fork import Fork, RestoredAgents  # few runs are forks
 
         self.request, self.point, self.snapshot = request, point, snapshot
         self.given = find(request.agent) if isinstance(request.agent, str) else request.agent
-        self.restored = restore_agents(point.root, find)
+        self.restored = RestoredAgents(point.root, find)
         snapshot.restore(self.restored.agents, self.restored.contexts)
         self.fork = Fork(point, self._adapt, self.restored.changed)
 
