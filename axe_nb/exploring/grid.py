@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass, field, replace
 from html import escape
 from io import BytesIO
 from itertools import compress
-from math import nan
 from operator import index
 from pathlib import Path
 from statistics import fmean
@@ -257,7 +256,7 @@ class Grid:
         return frame
 
     def plot(self) -> Figure:
-        """Returns a figure: the variants by quality and cost, and a heat map of the squares.
+        """Returns a figure: the variants by quality and cost.
 
         Raises:
             ConfigError: matplotlib is not installed.
@@ -594,31 +593,10 @@ def _draw(grid: Grid) -> Figure:
             self.savefig(file, format="png", dpi=90)
             return file.getvalue()
 
-    shown = min(len(grid.inputs), 60)
-    figure = Drawing(figsize=(11, max(3.5, 1.5 + 0.32 * shown)), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure = Drawing(figsize=(7, 4), layout="constrained")
+    axes: Any = figure.subplots()
     # the scores, if all runs passed and have grades
     is_scored = grid.has_grades and not grid.failures
-    _draw_costs(left, grid, is_scored=is_scored)
-    columns = [grid.column(number) for number in range(len(grid.variants))]
-    values = [
-        [nan if (value := one.score if is_scored else one.share) is None else value for one in row]
-        for row in zip(*columns, strict=True)
-    ]
-    ends = {} if is_scored else {"vmin": 0, "vmax": 1}
-    image = right.imshow(values, cmap="viridis", aspect="auto", **ends)
-    plain: Any = {"parse_math": False}  # a dollar is a dollar
-    names = [clean(name) for name in grid.variants]
-    right.set_xticks(range(len(names)), names, rotation=30, ha="right", **plain)
-    if len(grid.inputs) == shown:
-        right.set_yticks(range(shown), [clean(name) for name in grid.inputs], **plain)
-    label, form = ("mean score", None) if is_scored else ("share passed", "{x:.0%}")
-    figure.colorbar(image, ax=right, label=label, format=form)
-    return figure
-
-
-def _draw_costs(axes: Any, grid: Grid, *, is_scored: bool) -> None:
-    """Draws the quality with its interval against the cost of a run, from 0 on."""
     summaries = [summary for summary in grid.summary if summary.runs]
     has_costs = all(summary.cost is not None for summary in summaries)
     bars = []
@@ -637,9 +615,8 @@ def _draw_costs(axes: Any, grid: Grid, *, is_scored: bool) -> None:
         axes.set_ylim(-0.05, 1.05)
         axes.yaxis.set_major_formatter("{x:.0%}")
     if summaries:
-        legend = axes.legend(
-            bars, [one.variant for one in summaries], fontsize="small",
-            loc="upper center", bbox_to_anchor=(0.5, -0.12),
-        )  # fmt: skip
+        names = [clean(one.variant) for one in summaries]
+        legend = axes.legend(bars, names, loc="upper center", bbox_to_anchor=(0.5, -0.15))
         for text in legend.get_texts():
-            text.set_parse_math(False)
+            text.set_parse_math(False)  # a dollar is a dollar
+    return figure
