@@ -261,7 +261,44 @@ class Grid:
         Raises:
             ConfigError: matplotlib is not installed.
         """
-        return _draw(self)
+        try:
+            from matplotlib.figure import Figure
+        except ImportError:
+            raise ConfigError("plot needs matplotlib", hint="pip install matplotlib") from None
+
+        class Drawing(Figure):
+            def _repr_png_(self) -> bytes:
+                file = BytesIO()
+                self.savefig(file, format="png", dpi=90)
+                return file.getvalue()
+
+        figure = Drawing(figsize=(7, 4), layout="constrained")
+        axes: Any = figure.subplots()
+        # the scores, if all runs passed and have grades
+        is_scored = self.has_grades and not self.failures
+        summaries = [summary for summary in self.summary if summary.runs]
+        has_costs = all(summary.cost is not None for summary in summaries)
+        bars = []
+        for one in summaries:
+            spent = ((one.cost or 0.0) if has_costs else one.tokens) / one.runs
+            quality, around = one.score or 0.0, None
+            if not is_scored:
+                quality = one.share or 0.0
+                ends = (quality - one.interval.low, one.interval.high - quality)
+                around = [[max(0.0, end)] for end in ends]
+            bars.append(axes.errorbar(spent, quality, yerr=around, fmt="o", capsize=3))
+        axes.set_xlabel("US dollars per run" if has_costs else "tokens per run")
+        axes.set_ylabel("mean score" if is_scored else "share passed, with 95% interval")
+        axes.set_xlim(left=0)  # so that a small difference looks small
+        if not is_scored:
+            axes.set_ylim(-0.05, 1.05)
+            axes.yaxis.set_major_formatter("{x:.0%}")
+        if summaries:
+            names = [clean(one.variant) for one in summaries]
+            legend = axes.legend(bars, names, loc="upper center", bbox_to_anchor=(0.5, -0.15))
+            for text in legend.get_texts():
+                text.set_parse_math(False)  # a dollar is a dollar
+        return figure
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the grid, without secrets, to a file for `axe_nb.load` (D-60, D-61).
@@ -579,44 +616,3 @@ def _format_figures(grid: Grid) -> str:
 
 def _safe(text: str) -> str:
     return escape(clean(redact(text)), quote=False)
-
-
-def _draw(grid: Grid) -> Figure:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ConfigError("plot needs matplotlib", hint="pip install matplotlib") from None
-
-    class Drawing(Figure):
-        def _repr_png_(self) -> bytes:
-            file = BytesIO()
-            self.savefig(file, format="png", dpi=90)
-            return file.getvalue()
-
-    figure = Drawing(figsize=(7, 4), layout="constrained")
-    axes: Any = figure.subplots()
-    # the scores, if all runs passed and have grades
-    is_scored = grid.has_grades and not grid.failures
-    summaries = [summary for summary in grid.summary if summary.runs]
-    has_costs = all(summary.cost is not None for summary in summaries)
-    bars = []
-    for one in summaries:
-        spent = ((one.cost or 0.0) if has_costs else one.tokens) / one.runs
-        quality, around = one.score or 0.0, None
-        if not is_scored:
-            quality = one.share or 0.0
-            ends = (quality - one.interval.low, one.interval.high - quality)
-            around = [[max(0.0, end)] for end in ends]
-        bars.append(axes.errorbar(spent, quality, yerr=around, fmt="o", capsize=3))
-    axes.set_xlabel("US dollars per run" if has_costs else "tokens per run")
-    axes.set_ylabel("mean score" if is_scored else "share passed, with 95% interval")
-    axes.set_xlim(left=0)  # so that a small difference looks small
-    if not is_scored:
-        axes.set_ylim(-0.05, 1.05)
-        axes.yaxis.set_major_formatter("{x:.0%}")
-    if summaries:
-        names = [clean(one.variant) for one in summaries]
-        legend = axes.legend(bars, names, loc="upper center", bbox_to_anchor=(0.5, -0.15))
-        for text in legend.get_texts():
-            text.set_parse_math(False)  # a dollar is a dollar
-    return figure
