@@ -19,7 +19,7 @@ from axe_nb.engine.person import ApprovalRequest
 from axe_nb.engine.scope import RunScope
 from axe_nb.errors import ProviderError
 from axe_nb.events import Emit, RetryScheduled, TextDelta
-from axe_nb.messages import Delta, Request, Response, Usage, WireLog
+from axe_nb.messages import Delta, Request, Response, SentLog, Usage
 from axe_nb.messages.exchanges import Cut, Exchange
 from axe_nb.providers.prices import COUNTED
 from axe_nb.providers.protocol import OnDelta, Provider
@@ -157,7 +157,7 @@ class Attempts:
     scope: RunScope
     provider: Provider
     partial: Partial
-    keeps_replies: bool
+    keeps_deltas: bool
 
     async def send(self, request: Request) -> Response:
         scope, budget, model = self.scope, self.scope.env.budget, self.scope.agent.model
@@ -213,22 +213,15 @@ class Attempts:
         return dollars
 
     @contextmanager
-    def record(
-        self,
-        request: Request,
-        recorded: Exchange | None = None,
-        hang: Callable[[], Awaitable[None]] | None = None,
-    ) -> Iterator[Attempt]:
+    def record(self, request: Request, recorded: Exchange | None = None) -> Iterator[Attempt]:
         """Records the exchange of an attempt, which is made in the block, whatever its outcome.
 
-        The attempt asks the provider, or plays a `recorded` exchange; `hang` ends one that did not
-        end by itself.
+        The attempt asks the provider, or plays a `recorded` exchange.
         """
-        log, partial, scope = WireLog(), self.partial, self.scope
-        log.keeps = self.keeps_replies and recorded is None
+        log, partial, scope = SentLog(), self.partial, self.scope
         if recorded is not None:
-            log.recorded, log.protocol, log.hang = recorded.reply, recorded.protocol, hang
-            log.refused, log.server = frozenset(recorded.refused), recorded.server
+            refused = frozenset(recorded.refused)
+            log = SentLog(recorded.streaming, refused, recorded.server)
         error: ProviderError | None = None
         cut: Cut = "cancelled"
         task = asyncio.current_task()
@@ -251,17 +244,17 @@ class Attempts:
             cut = "timeout"
             raise
         finally:
-            response, reply = made.response, log.reply if log.keeps else None
+            response = made.response
             is_last = error and error.retryable and request.attempt > scope.retries
             exchange = Exchange(
                 turn=turn_of(request.place), attempt=request.attempt, model=request.model,
-                protocol=log.protocol or self.provider.name,
+                protocol=recorded.protocol if recorded else self.provider.name,
                 sent=len(request.messages), system=request.system,
                 system_ends=request.system_ends, tools=request.tools,
                 past_tools=request.past_tools, output=request.output,
                 refused=tuple(sorted(log.refused)), server=log.server, params=request.params,
-                streaming=log.streaming, reply=reply, response=response,
-                deltas=tuple(partial.deltas) if log.keeps and not reply else (), error=error,
+                streaming=log.streaming, response=response,
+                deltas=tuple(partial.deltas) if self.keeps_deltas else (), error=error,
                 was_last=bool(is_last or (recorded and recorded.was_last)),
                 cut="timeout" if cut and scope.clock.is_late else cut,
                 cost=response.usage.cost if response else None,

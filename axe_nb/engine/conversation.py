@@ -224,7 +224,7 @@ def _connect_model(plan: Plan, partial: Partial) -> Send:
     scope, env, provider = plan.scope, plan.scope.env, plan.provider
     find_virtual = getattr(provider, "is_virtual", None)
     is_virtual = bool(find_virtual and find_virtual(parse_model(scope.agent.model)[1]))
-    attempts = Attempts(scope, provider, partial, keeps_replies=env.cassette is not None)
+    attempts = Attempts(scope, provider, partial, keeps_deltas=env.cassette is not None)
     send: Send = Retries(scope, is_virtual, attempts.send).send
     if env.cassette or env.stepper or env.fork:
         from axe_nb.engine.interceptors import CassetteReplay, ForkReplay, Steps

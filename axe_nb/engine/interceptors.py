@@ -25,14 +25,12 @@ from axe_nb.engine.attempts import (
 from axe_nb.engine.call import PendingCall, RunCall
 from axe_nb.engine.dispatch import Dispatch, describe_failure, find_schema
 from axe_nb.engine.person import Decision, Step, Stepper, make_decided
-from axe_nb.engine.plan import find_player
 from axe_nb.engine.replay import AskedCall, AskedTurn, KeptCall, KeptTurn, Replay
 from axe_nb.engine.scope import RunScope
 from axe_nb.errors import ProviderError
 from axe_nb.events import ToolFinished, ToolStarted
 from axe_nb.messages import Message, Request, Response, ToolResult
 from axe_nb.messages.exchanges import Cut, Exchange
-from axe_nb.providers.protocol import OnDelta
 from axe_nb.results import RunResult, RunStopped, turn_of
 from axe_nb.text import quote
 from axe_nb.threads import in_thread
@@ -95,19 +93,21 @@ class CassetteReplay:
             raise
         finally:
             self.cassette.keep(asked, KeptTurn(made[before:], refusal))
-            made[before:] = [replace(one, reply=None, deltas=()) for one in made[before:]]
+            made[before:] = [replace(one, deltas=()) for one in made[before:]]
 
     async def _answer(self, request: Request, turn: KeptTurn, recorded: Exchange) -> Response:
-        """Plays one attempt: the bytes of a server, or the answer of a script."""
+        """Plays one attempt."""
         self.scope.meter.request(self.scope.name)
-        player = find_player(self.attempts.provider, recorded.protocol)
-        if recorded.reply is None:
-            player = _Player(recorded, self.attempts.provider.name)
-        hang = partial(self._cut, recorded.cut, turn) if recorded.cut else None
-        request = replace(request, attempt=recorded.attempt)
-        with self.attempts.record(request, recorded, hang) as made:
-            response = await player.send(made.request, made.on_delta)
-            made.response = replace(response, usage=response.usage.at_cost(recorded.cost))
+        with self.attempts.record(replace(request, attempt=recorded.attempt), recorded) as made:
+            if made.on_delta:
+                for delta in recorded.deltas:
+                    made.on_delta(delta)
+            if recorded.cut:
+                await self._cut(recorded.cut, turn)
+            if recorded.response is None:
+                raise copy(recorded.error) if recorded.error else asyncio.CancelledError
+            usage = recorded.response.usage.at_cost(recorded.cost)
+            made.response = replace(recorded.response, usage=usage)
         return made.response
 
     async def _cut(self, cut: Cut, turn: KeptTurn) -> None:
@@ -127,24 +127,6 @@ class CassetteReplay:
                 await wait("0")
             halt.cancel()
         await asyncio.Event().wait()  # until the tool stops waiting for it
-
-
-@dataclass(slots=True)
-class _Player:
-    """Plays the recorded answer of a model that has no server."""
-
-    recorded: Exchange
-    name: str
-
-    async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
-        for delta in self.recorded.deltas:
-            if on_delta:
-                on_delta(delta)
-        if request.log and request.log.hang:
-            await request.log.hang()
-        if self.recorded.response is None:
-            raise copy(self.recorded.error) if self.recorded.error else asyncio.CancelledError
-        return self.recorded.response
 
 
 async def _play(
