@@ -18,7 +18,7 @@ from axe_nb.agents.data_files import read_data
 from axe_nb.agents.user_config import Config
 from axe_nb.cell_display.front_end import find_approver, find_variable, make_view
 from axe_nb.conversion.toml_tables import is_number
-from axe_nb.engine.call import Caller, calling, is_inside, refuse_in_tool
+from axe_nb.engine.call import calling, is_inside, refuse_in_tool
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.events import Event
 from axe_nb.pictures.picture import Illustrated, split_prompt
@@ -34,6 +34,7 @@ from axe_nb.session.portal import portal, run_and_wait
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
 from axe_nb.text import quote, shown_value, suggestion
+from axe_nb.tools.tool import ToolContext
 
 if TYPE_CHECKING:  # what not every run needs is imported on first use
     from axe_nb.recording.cassette import Cassette
@@ -373,17 +374,15 @@ def _check_met(result: RunResult, expectations: str, agents_dir: str | None) -> 
     return result
 
 
-async def _run_below(caller: Caller, request: RunRequest) -> RunResult:
+async def _run_below(ctx: ToolContext, request: RunRequest) -> RunResult:
     """Runs the request as a child of the run that called the tool (D-57)."""
-    ctx = caller.context
     if ctx.depth >= ctx.max_depth:
         raise ConfigError(
             f"maximum sub-agent depth ({ctx.max_depth}) reached",
             hint="raise sub_agents_config.max_depth of the root agent",
         )
-    env = caller.env
-    assert env.nest is not None, "the session that started the run sets it"
-    return await caller.start(*env.nest(request, env))
+    assert ctx.nest is not None, "each tool of a user's has it"
+    return await ctx.nest(request)
 
 
 def refuse_inside_a_tool() -> None:

@@ -6,14 +6,14 @@ view is built from these alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from axe_nb.messages import DeltaKind, Page, ServerCall, ToolCall, ToolResult, Usage
 from axe_nb.messages.exchanges import Exchange, Source
 from axe_nb.pictures.picture import Picture
-from axe_nb.results import FinalRequest, RunResult
+from axe_nb.results import FinalRequest, RunResult, Turn
 
 DataForm: TypeAlias = Literal["", "object", "value"]
 """Form of the answer: an object, data held by an object as its `value`, or text if empty."""
@@ -189,6 +189,15 @@ def discard(event: Event) -> None:
     """An `Emit` for events that no one receives."""
 
 
+def finish_turn(run: str, turn: Turn, exchanges: Sequence[Exchange]) -> TurnFinished:
+    """The event of a turn that has its response."""
+    return TurnFinished(
+        run, turn.number, turn.text, turn.calls, turn.stop_reason, turn.usage, turn.parallel,
+        turn.closing, turn.asked, turn.question, tuple(exchanges), turn.source,
+        turn.server_calls, turn.sources,
+    )  # fmt: skip
+
+
 def events_of(result: RunResult, parent: str = "", depth: int = 0) -> Iterator[Event]:
     """The events of a finished run, in order, without pieces of text and times."""
     run = result.id
@@ -201,11 +210,7 @@ def events_of(result: RunResult, parent: str = "", depth: int = 0) -> Iterator[E
         sent[exchange.turn] = (*sent.get(exchange.turn, ()), exchange)
     for turn in result.log:
         yield TurnStarted(run, turn.number, 0, 0, turn.closing, turn.asked)
-        yield TurnFinished(
-            run, turn.number, turn.text, turn.calls, turn.stop_reason, turn.usage, turn.parallel,
-            turn.closing, turn.asked, turn.question, sent.get(turn.number, ()), turn.source,
-            turn.server_calls, turn.sources,
-        )  # fmt: skip
+        yield finish_turn(run, turn, sent.get(turn.number, ()))
         results = {r.call_id: r for r in turn.results}
         begun = {lap.call for lap in result.times if lap.kind == "tool" and lap.turn == turn.number}
         for number, call in enumerate(turn.calls, 1):

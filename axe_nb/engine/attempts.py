@@ -1,30 +1,31 @@
-"""The links between a run and its model: retries after temporary failures, and each attempt.
+"""Between a run and its provider: retries after temporary failures, and each attempt.
 
-`Conversation` connects them, with those of `interceptors.py` that the run needs.
+`interceptors.py` has the links above it, for a run with a fork, a cassette or pauses.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
-from axe_nb.engine.limits import OverBudget, estimate_tokens
-from axe_nb.engine.person import ApprovalRequest
+from axe_nb.agents.names import parse_model
+from axe_nb.engine.limits import estimate_tokens
+from axe_nb.engine.plan import Plan
 from axe_nb.engine.scope import RunScope
 from axe_nb.errors import ProviderError
-from axe_nb.events import Emit, RetryScheduled, TextDelta
+from axe_nb.events import Emit, RetryScheduled, TextDelta, discard
 from axe_nb.messages import Delta, Request, Response, SentLog, Usage
 from axe_nb.messages.exchanges import Cut, Exchange
 from axe_nb.providers.prices import COUNTED
-from axe_nb.providers.protocol import OnDelta, Provider
+from axe_nb.providers.protocol import OnDelta
 from axe_nb.results import turn_of
-from axe_nb.text import format_dollars, format_seconds
+from axe_nb.text import format_seconds
 
 FIRST_WAIT = 0.5
 """Seconds before the first retry if the server gives no `Retry-After`; doubles each time."""
@@ -48,34 +49,20 @@ tree has been reached, or the person stopped it; TimeoutError if the time is up.
 
 
 class Partial:
-    """The unfinished reply of a run, and its exchanges so far; the links of a run share it."""
+    """A reply as it arrives; its pieces are passed on as events, merged if they come fast."""
 
-    def __init__(self, run: str, emit: Emit, *, is_streamed: bool) -> None:
-        self.exchanges: list[Exchange] = []
+    def __init__(self, emit: Emit, run: str, turn: int, attempt: int) -> None:
         self.deltas: list[Delta] = []
-        """Deltas of the reply that is being streamed, or was cut off, whether passed on or not."""
-        self.failed = ""
-        """The text that came with the failure of the latest request."""
-        self._run, self._emit, self._is_streamed = run, emit, is_streamed
-        self._turn_and_attempt = 0, 0
-        self._passed_on = 0
-        self._timer: asyncio.TimerHandle | None = None
-        self._next_at = 0.0
-        """Time of the next event, on the monotonic clock."""
+        """Its pieces, whether passed on or not; none once the reply is complete."""
+        self._emit, self._place = emit, (run, turn, attempt)
+        self._passed_on, self._next_at = 0, 0.0
 
     @property
     def text(self) -> str:
-        """Text of the unfinished reply; empty between requests."""
-        return self.failed or "".join(delta.text for delta in self.deltas if delta.kind == "text")
-
-    def begin(self, request: Request) -> OnDelta | None:
-        """Begins a new attempt; returns the receiver of its pieces, None if it is not streamed."""
-        self.clear()
-        self._turn_and_attempt, self._next_at = (turn_of(request.place), request.attempt), 0.0
-        return self.add if self._is_streamed else None
+        return "".join(delta.text for delta in self.deltas if delta.kind == "text")
 
     def add(self, delta: Delta) -> None:
-        """Takes a delta, to be merged with those that arrive soon; neither blocks nor raises."""
+        """Takes a delta; neither blocks nor raises."""
         if len(self.deltas) > self._passed_on:
             last = self.deltas[-1]
             if (last.kind, last.call) != (delta.kind, delta.call):
@@ -83,160 +70,116 @@ class Partial:
         self.deltas.append(delta)
         if time.monotonic() >= self._next_at:
             self.flush()
-        elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(EVERY, self.flush)
 
     def flush(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         if waiting := self.deltas[self._passed_on :]:
-            self._passed_on = len(self.deltas)
-            self._next_at = time.monotonic() + EVERY
+            self._passed_on, self._next_at = len(self.deltas), time.monotonic() + EVERY
             first, text = waiting[0], "".join(delta.text for delta in waiting)
-            place = self._run, *self._turn_and_attempt
-            self._emit(TextDelta(*place, text, first.kind, first.call, first.name))
-
-    def clear(self) -> None:
-        """Forgets the text, as the reply is complete or has not begun to arrive."""
-        self.deltas, self.failed, self._passed_on = [], "", 0
+            self._emit(TextDelta(*self._place, text, first.kind, first.call, first.name))
 
 
-@dataclass(slots=True)
-class Retries:
-    scope: RunScope
-    is_virtual: bool
-    next: Send
+class Attempts:
+    """The requests of a run to its provider, each sent again after failures that may pass."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.scope, self.provider = plan.scope, plan.provider
+        self._is_streamed = plan.is_streamed
+        self._emit = plan.scope.env.emit if plan.streams else discard
+        self.partial = Partial(discard, plan.scope.id, 0, 0)
+        """The latest reply, or what has arrived of it."""
+        self.exchanges: list[Exchange] = []
+        """Those of the run so far."""
+        find_virtual = getattr(plan.provider, "is_virtual", None)
+        self.is_virtual = bool(find_virtual and find_virtual(parse_model(plan.agent.model)[1]))
+        """True if the model's delays pass on the virtual clock only (D-36)."""
 
     async def send(self, request: Request) -> Response:
-        began, turn = self.scope.seconds, turn_of(request.place)
+        """Asks the provider, up to `[retry] max_retries` times more; see `Send`."""
+        scope, turn, began = self.scope, turn_of(request.place), self.scope.seconds
         try:
             while True:
                 try:
-                    return await self.next(request)
+                    return await self._attempt(request)
                 except ProviderError as error:
                     if not error.retryable:
                         raise
-                    if request.attempt > self.scope.retries:
-                        raise make_last_error(error, request.attempt) from None
+                    if request.attempt > scope.retries:
+                        raise give_up(error, request.attempt) from None
                     request = replace(request, attempt=request.attempt + 1)
-                    await self.wait(error, turn, request.attempt)
+                    await self._wait(error, turn, request.attempt)
         finally:
-            self.scope.note("model", began, turn)
+            scope.note("model", began, turn)
 
-    async def wait(self, error: ProviderError, turn: int, attempt: int) -> None:
+    async def _wait(self, error: ProviderError, turn: int, attempt: int) -> None:
         """Waits before an attempt, at least as long as the server requests."""
-        clock = self.scope.clock
-        seconds, left = compute_wait(error, attempt), clock.left
-        if left is not None and seconds >= left:
-            raise make_late_error(error)
-        slack = JITTER * seconds if left is None else min(JITTER * seconds, (left - seconds) / 2)
-        seconds += min(slack, LONGEST_JITTER) * random.random()
-        began = self.scope.seconds
-        tell_retry(self.scope, error, turn, attempt, seconds)
+        scope, clock, began = self.scope, self.scope.clock, self.scope.seconds
+        seconds, left = compute_wait(error, attempt), math.inf if clock.left is None else clock.left
+        if seconds >= left:
+            raise give_up(error)
+        seconds += min(JITTER * seconds, LONGEST_JITTER, (left - seconds) / 2) * random.random()
+        tell_retry(scope, error, turn, attempt, seconds)
         try:
             if self.is_virtual:
                 clock.forward(clock.ahead + seconds)
             else:
                 await asyncio.sleep(seconds)
         finally:
-            self.scope.note("retry", began, turn)
+            scope.note("retry", began, turn)
 
-
-@dataclass(slots=True)
-class Attempt:
-    request: Request
-    on_delta: OnDelta | None
-    response: Response | None = None
-
-
-@dataclass(slots=True)
-class Attempts:
-    """Makes one attempt, within the slots, the caps and the budget; keeps its exchange."""
-
-    scope: RunScope
-    provider: Provider
-    partial: Partial
-    keeps_deltas: bool
-
-    async def send(self, request: Request) -> Response:
-        scope, budget, model = self.scope, self.scope.env.budget, self.scope.agent.model
+    async def _attempt(self, request: Request) -> Response:
+        """Sends a request once, within the slots, the caps and the budget of the session."""
+        scope, budget, usage = self.scope, self.scope.env.budget, None
         async with scope.in_flight.requests.take():
-            scope.env.halt.check()
-            scope.clock.check()
-            scope.meter.check()
-            scope.meter.request(scope.name)
-            held = await self._hold(request) if budget.amount else 0.0
-            response: Response | None = None
+            scope.begin_request()
+            held = await scope.hold(await self._estimate_cost(request)) if budget.amount else 0.0
             try:
-                with self.record(request) as made:
-                    answer = await self.provider.send(made.request, made.on_delta)
-                    if all(call.name in COUNTED for call in answer.server_calls):
-                        cost = await scope.env.prices.find_cost(model, answer.usage)
-                        if cost is not None:
-                            answer = replace(answer, usage=answer.usage.at_cost(cost))
-                    made.response = answer
-                response = answer
-                return response
+                response = await self.ask(self.provider.send, request)
+                usage = response.usage
             finally:
-                budget.settle(
-                    held, model, response.usage.cost if response else None,
-                    is_counted=response is not None and self.provider.name != "script",
-                )  # fmt: skip
+                budget.settle(held, scope.agent.model, usage)
+        return response
 
-    async def _hold(self, request: Request) -> float:
-        """Holds the least that a request costs: like the previous reply, or else its prompt.
+    async def _estimate_cost(self, request: Request) -> float:
+        """Returns the least that a request costs: like the previous reply, or else its prompt."""
+        for earlier in reversed(self.exchanges):
+            if earlier.cost:
+                return earlier.cost
+        usage = Usage(1 + estimate_tokens(request.system, (), request.messages))
+        return await self.scope.env.prices.find_cost(self.scope.agent.model, usage) or 0.0
 
-        The person is asked before the session's budget would be exceeded; without approval, the
-        tree ends.
-        """
-        scope, budget = self.scope, self.scope.env.budget
-        costs = (one.cost for one in reversed(self.partial.exchanges))
-        dollars = next(filter(None, costs), None)
-        if dollars is None:
-            usage = Usage(1 + estimate_tokens(request.system, (), request.messages))
-            dollars = await scope.env.prices.find_cost(scope.agent.model, usage) or 0.0
-        while not budget.try_hold(dollars):
-            higher = budget.find_next(dollars)
-            why = budget.describe_end(dollars)
-            step, is_raised = f"raise it with %axe budget {higher:.6g}", False
-            if scope.env.ask_person is not None:
-                question = ApprovalRequest(
-                    scope.id, scope.agent.name, "", {}, reason=why, raises=format_dollars(higher)
-                )
-                answer = await scope.ask(question, lambda: budget.has_room(dollars))
-                step, is_raised = "it was not raised", answer.choice == "yes"
-            if not is_raised:
-                raise scope.env.halt.end_tree(OverBudget("error", f"{why}; {step}"))
-            if not budget.has_room(dollars):
-                budget.amount = max(budget.amount, higher)
-        return dollars
-
-    @contextmanager
-    def record(self, request: Request, recorded: Exchange | None = None) -> Iterator[Attempt]:
-        """Records the exchange of an attempt, which is made in the block, whatever its outcome.
-
-        The attempt asks the provider, or plays a `recorded` exchange.
-        """
-        log, partial, scope = SentLog(), self.partial, self.scope
-        if recorded is not None:
-            refused = frozenset(recorded.refused)
-            log = SentLog(recorded.streaming, refused, recorded.server)
+    async def ask(
+        self,
+        send: Callable[[Request, OnDelta | None], Awaitable[Response]],
+        request: Request,
+        recorded: Exchange | None = None,
+    ) -> Response:
+        """Asks a provider, or plays a recorded exchange; keeps the exchange in any case."""
+        scope, turn, log, protocol = self.scope, turn_of(request.place), SentLog(), ""
+        if recorded:
+            log = SentLog(recorded.streaming, frozenset(recorded.refused), recorded.server)
+            protocol = recorded.protocol
+        partial = self.partial = Partial(self._emit, scope.id, turn, request.attempt)
+        on_delta = partial.add if self._is_streamed else None
+        response: Response | None = None
         error: ProviderError | None = None
         cut: Cut = "cancelled"
         task = asyncio.current_task()
         assert task is not None
         cancelled_before = task.cancelling()
-        made = Attempt(replace(request, log=log), partial.begin(request))
         try:
             try:
-                yield made
+                response = await send(replace(request, log=log), on_delta)
+                cost = recorded.cost if recorded else None
+                if not recorded and all(call.name in COUNTED for call in response.server_calls):
+                    cost = await scope.env.prices.find_cost(scope.agent.model, response.usage)
+                response = replace(response, usage=response.usage.at_cost(cost))
             finally:
                 partial.flush()
                 if task.cancelling() > cancelled_before:  # even if the provider swallowed it
-                    made.response = None
+                    response = None
                     raise asyncio.CancelledError
             cut = ""
+            return response
         except ProviderError as failure:
             error, cut = copy(failure), ""
             raise
@@ -244,22 +187,17 @@ class Attempts:
             cut = "timeout"
             raise
         finally:
-            response = made.response
-            is_last = error and error.retryable and request.attempt > scope.retries
-            exchange = Exchange(
-                turn=turn_of(request.place), attempt=request.attempt, model=request.model,
-                protocol=recorded.protocol if recorded else self.provider.name,
-                sent=len(request.messages), system=request.system,
-                system_ends=request.system_ends, tools=request.tools,
-                past_tools=request.past_tools, output=request.output,
-                refused=tuple(sorted(log.refused)), server=log.server, params=request.params,
-                streaming=log.streaming, response=response,
-                deltas=tuple(partial.deltas) if self.keeps_deltas else (), error=error,
-                was_last=bool(is_last or (recorded and recorded.was_last)),
+            is_last = bool(error and error.retryable and request.attempt > scope.retries)
+            exchange = Exchange.of(
+                request, protocol=protocol or self.provider.name,
+                refused=tuple(sorted(log.refused)), server=log.server, streaming=log.streaming,
+                response=response, error=error,
+                deltas=tuple(partial.deltas) if scope.env.cassette is not None else (),
+                was_last=is_last or bool(recorded and recorded.was_last),
                 cut="timeout" if cut and scope.clock.is_late else cut,
                 cost=response.usage.cost if response else None,
             )  # fmt: skip
-            partial.exchanges.append(exchange)
+            self.exchanges.append(exchange)
 
 
 def compute_wait(error: ProviderError, attempt: int) -> float:
@@ -276,22 +214,18 @@ def tell_retry(
     )
 
 
-def make_last_error(error: ProviderError, attempts: int) -> ProviderError:
-    hint = error.hint or "try again later, or allow more retries with --retries"
-    return _change(error, f" ({attempts} attempts)" if attempts > 1 else "", hint)
-
-
-def make_late_error(error: ProviderError) -> ProviderError:
-    """Returns the error of a request that could be sent again only after the run's time is up."""
-    wait = "a retry would wait"
-    if error.retry_after:
-        wait = f"the server asks for a wait of {format_seconds(error.retry_after)}s"
-    more = f"; {wait}, longer than the run has left"
-    return _change(error, more, "give the run more time with --timeout")
-
-
-def _change(error: ProviderError, more: str, hint: str) -> ProviderError:
-    changed = copy(error)
-    changed.message, changed.hint = error.message + more, hint
-    changed.args = (changed.message,)
-    return changed
+def give_up(error: ProviderError, attempts: int = 0) -> ProviderError:
+    """The error of a request that failed so often; 0 = it is too late to send it once more."""
+    final = copy(error)
+    if attempts:
+        final.message += f" ({attempts} attempts)" if attempts > 1 else ""
+        final.hint = error.hint or "try again later, or allow more retries with --retries"
+    else:
+        after = format_seconds(error.retry_after or 0)
+        wait = (
+            f"the server asks for a wait of {after}s" if error.retry_after else "a retry would wait"
+        )
+        final.message += f"; {wait}, longer than the run has left"
+        final.hint = "give the run more time with --timeout"
+    final.args = (final.message,)
+    return final

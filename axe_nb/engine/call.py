@@ -1,11 +1,8 @@
 """One tool call: its function, in a task of its own, and the children that it starts.
 
 A tool cannot block its run: when cancelled, it gets a short grace period and is then abandoned. No
-child outlives the call that started it. Our own delegation tools end when they are cancelled, and
-so do their children: they need no other task than that of the call.
-
-A tool may ignore its context; code that it calls, even in a thread that inherits its context
-variables, still belongs to the call: `axe_nb.run` there starts a child (D-57).
+child outlives the call that started it. Code that a tool calls, even in a thread that inherits its
+context variables, belongs to the call: `axe_nb.run` there starts a child (D-57).
 """
 
 from __future__ import annotations
@@ -13,19 +10,18 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, TypeAlias
 
+from axe_nb.engine.replay import PendingCall
 from axe_nb.engine.scope import Env
 from axe_nb.errors import AxeError
-from axe_nb.messages import ToolCall
 from axe_nb.results import RunResult
 from axe_nb.text import quote
-from axe_nb.tools.tool import Guard, Job, Tool, ToolContext, ToolError, ToolOutput
+from axe_nb.tools.tool import Job, Tool, ToolContext, ToolError, ToolOutput
 
 TASK = "axe_nb: "
 
@@ -36,48 +32,6 @@ _left_behind: set[asyncio.Task[Any]] = set()
 """Tools that ignored cancellation; the event loop itself holds only weak references to tasks."""
 
 
-@dataclass(slots=True, eq=False)
-class PendingCall:
-    """A call of a run on its way through the links, which complete it."""
-
-    call: ToolCall
-    number: int = 0
-    """Number among all calls of the run, from 1 (D-59); 0 for a tool of the model's server."""
-    turn: int = 0
-    index: int = 0
-    count: int = 0
-    """Number of calls of the turn."""
-    ahead: float = 0.0
-    arguments: Mapping[str, Any] = field(init=False)
-    """The arguments that the tool runs with, which the person may have changed."""
-    tool: Tool = field(init=False)
-    slot: AsyncExitStack = field(init=False)
-    """Its slot among the calls in progress; released when it starts a child, which may need it."""
-    keys: set[str] = field(default_factory=set)
-    guard: Guard = field(default_factory=Guard)
-    is_edited: bool = False
-    edited: Mapping[str, Any] | None = None
-    """The changed arguments, once they are authorised."""
-    note: str = ""
-    """Note on the person's approval, for display."""
-    is_skipped: bool = False
-    has_begun: bool = False
-
-    def __post_init__(self) -> None:
-        self.arguments = self.call.arguments
-
-    def take_key(self, given: str | int | None) -> str:
-        if given is None:
-            given = next(free for free in count(len(self.keys)) if f"{free}" not in self.keys)
-        key = f"{given}"
-        if not re.fullmatch(r"[A-Za-z0-9_]{1,40}", key):  # ids have dots, dashes and slashes
-            raise ToolError(f"{quote(key)} is not a valid key: use letters, digits and _")
-        if key in self.keys:
-            raise ToolError(f"this call already has a sub-agent with the key {quote(key)}")
-        self.keys.add(key)
-        return key
-
-
 RunCall: TypeAlias = Callable[[PendingCall], Awaitable[ToolOutput]]
 """One concern of a call: (call) → its output; asks the next link.
 
@@ -85,25 +39,16 @@ Raises whatever the tool raises, as a failure is an error result for the model; 
 tree has been stopped.
 """
 
-StartChild: TypeAlias = Callable[[PendingCall, Job, Env], Coroutine[Any, Any, RunResult]]
-"""(call, job, dependencies of the child and its descendants) → the child's result.
+StartChild: TypeAlias = Callable[..., Coroutine[Any, Any, RunResult]]
+"""(call, job, env=None) → the result of a child, whose dependencies are its caller's or `env`.
 
 Raises ConfigError if the child cannot be started; ToolError if its key is invalid or used already,
 or the tree may not send another request.
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
-    context: ToolContext
-    env: Env
-    start: Callable[[Job, Env], Coroutine[Any, Any, RunResult]]
-    """(job, dependencies of the child and its descendants) → the child's result; may be awaited on
-    any event loop."""
-
-
-_caller: ContextVar[Caller | None] = ContextVar("axe_nb_caller")
-"""The current caller; unset = outside of runs, None = code of a run that is not in a tool."""
+_caller: ContextVar[ToolContext | None] = ContextVar("axe_nb_caller")
+"""The current call; unset = outside of runs, None = code of a run that is not in a tool."""
 
 
 def _leave_run() -> None:
@@ -120,7 +65,7 @@ def is_inside() -> bool:
     return _caller.get(...) is not ...
 
 
-def calling() -> Caller | None:
+def calling() -> ToolContext | None:
     """The tool call that the current code belongs to; None outside of tools."""
     return _caller.get(None)
 
@@ -133,7 +78,7 @@ def refuse_in_tool(name: str) -> None:
 
 
 @contextmanager
-def inside_run(caller: Caller | None = None) -> Iterator[None]:
+def inside_run(caller: ToolContext | None = None) -> Iterator[None]:
     """Marks the block as code of a run, or of one of its tools; hides enclosing runs."""
     before = _caller.set(caller)
     try:
@@ -142,12 +87,27 @@ def inside_run(caller: Caller | None = None) -> Iterator[None]:
         _caller.reset(before)
 
 
+def take_key(call: PendingCall, given: str | int | None) -> str:
+    """Returns the key of a child among those of its call (D-59), by default the next number."""
+    if given is None:
+        given = next(free for free in count(len(call.keys)) if f"{free}" not in call.keys)
+    key = f"{given}"
+    if not re.fullmatch(r"[A-Za-z0-9_]{1,40}", key):  # ids have dots, dashes and slashes
+        raise ToolError(f"{quote(key)} is not a valid key: use letters, digits and _")
+    if key in call.keys:
+        raise ToolError(f"this call already has a sub-agent with the key {quote(key)}")
+    call.keys.add(key)
+    return key
+
+
 ENDED = "this call has ended and can no longer start a sub-agent"
 
 
 class CallChildren:
-    def __init__(self, call: PendingCall, env: Env, start_child: StartChild) -> None:
-        self._call, self._env, self._start_child = call, env, start_child
+    """The children that a tool starts; also from other threads, and never after its call."""
+
+    def __init__(self, call: PendingCall, start_child: StartChild) -> None:
+        self._call, self._start_child = call, start_child
         self._loop, self._process = asyncio.get_running_loop(), os.getpid()
         self._tasks = set[asyncio.Task[RunResult]]()
         self._has_ended = False
@@ -161,7 +121,7 @@ class CallChildren:
         if asyncio.get_running_loop() is not self._loop:
             return await self._start_from_elsewhere(job, env)
         await self._call.slot.aclose()
-        task = asyncio.create_task(self._start_child(self._call, job, env or self._env))
+        task = asyncio.create_task(self._start_child(self._call, job, env))
         self._tasks.add(task)
         # retrieved, in case no one awaits it any more
         task.add_done_callback(lambda task: task.cancelled() or task.exception())
@@ -210,28 +170,23 @@ def blocking_call(loop: asyncio.AbstractEventLoop) -> str:
     return name.removeprefix(TASK) if name.startswith(TASK) else ""
 
 
-async def run_call(tool: Tool, context: ToolContext, children: CallChildren, env: Env) -> object:
+async def run_call(tool: Tool, context: ToolContext, children: CallChildren) -> object:
     """Runs a tool and returns its answer; its exceptions are passed on.
 
     If the call is cancelled, a tool that ignores this is abandoned.
     """
-    ended: asyncio.Future[tuple[object, BaseException | None]]
-    ended = asyncio.get_running_loop().create_future()
 
-    async def work() -> None:
-        answer, fault = None, None
+    async def work() -> tuple[object, BaseException | None]:
         try:
-            with inside_run(Caller(context=context, env=env, start=children.start)):
-                answer = await tool.fn(context, context.call.arguments)
+            with inside_run(context):
+                return await tool.fn(context, context.call.arguments), None
         except BaseException as error:  # which could otherwise stop the event loop
-            fault = error
-        if not ended.done():
-            ended.set_result((answer, fault))
+            return None, error
 
     name = f"{TASK}tool {quote(context.call.name)} of agent {quote(context.agent.name)}"
     task = asyncio.create_task(work(), name=name)
     try:
-        answer, fault = await ended  # the task itself would be cancelled, and waited for
+        await asyncio.wait({task})  # the task itself would be cancelled, and waited for
     except asyncio.CancelledError:
         task.cancel()
         try:
@@ -243,6 +198,7 @@ async def run_call(tool: Tool, context: ToolContext, children: CallChildren, env
                 task.add_done_callback(_left_behind.discard)
         raise
     await children.end()
+    answer, fault = task.result()
     if fault is not None:
         raise fault
     return answer

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from axe_nb.agents.names import parse_model
-from axe_nb.engine.attempts import Attempts, Partial, Retries, Send
+from axe_nb.engine.attempts import Attempts, Send
 from axe_nb.engine.limits import estimate_tokens
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import ProviderError, RunError
-from axe_nb.events import DataForm, TurnFinished, TurnStarted, discard
+from axe_nb.events import DataForm, TurnStarted, finish_turn
 from axe_nb.messages import (
     CallIds,
     Message,
@@ -38,30 +37,35 @@ class Conversation:
     def __init__(self, plan: Plan) -> None:
         """Continues the job's history, if it has one."""
         self._plan, self._scope = plan, plan.scope
-        emit = plan.scope.env.emit if plan.streams else discard
-        self._partial = Partial(plan.scope.id, emit, is_streamed=plan.is_streamed)
-        self.exchanges: Sequence[Exchange] = self._partial.exchanges
-        self._send = _connect_model(plan, self._partial)
+        self._attempts = attempts = Attempts(plan)
+        self.exchanges: Sequence[Exchange] = attempts.exchanges
+        self._send: Send = attempts.send
+        if plan.scope.env.stepper or plan.scope.env.replays:
+            from axe_nb.engine.interceptors import connect_model
+
+            self._send = connect_model(attempts)
         self._encoded: dict[object, object] = {}
         self._ids: CallIds | None = None
-        self._last_text = ""
         self.messages = close_open_calls(plan.job.history)
         self.tools: Sequence[ToolSpec] = plan.toolset.offered
         self.log: list[Turn] = []
-        self.last: Turn | None = None
-        """The latest answered turn, without the results of its calls while they run."""
+        """The answered turns; the last one is without results while its calls run."""
         self.response = Response("")
-        self.turns = 0
-        self.usage = Usage()
+        self.answer = ""
+        """The latest text of a complete reply."""
 
     @property
     def text(self) -> str:
         """The model's latest text, including that of an incomplete reply."""
-        return self._partial.text or self._last_text
+        return self._attempts.partial.text or self.answer
 
-    @text.setter
-    def text(self, text: str) -> None:
-        self._last_text = text
+    @property
+    def turns(self) -> int:
+        return len(self.log)
+
+    @property
+    def usage(self) -> Usage:
+        return sum((turn.usage for turn in self.log), Usage())
 
     def say(self, prompt: str, pictures: tuple[Picture, ...] = ()) -> None:
         """Adds a user message, after marking calls without a result as interrupted."""
@@ -70,112 +74,97 @@ class Conversation:
         self.messages.append(Message("user", prompt, pictures=pictures))
 
     async def turn(
-        self,
-        tools: Sequence[ToolSpec],
-        *,
-        with_calls: bool = False,
-        output: bool = False,
-        closing: bool = False,
-        asked: FinalRequest = "",
-        question: str = "",
+        self, *, closing: bool = False, asked: FinalRequest = "", question: str = ""
     ) -> Response:
         """Sends a request and adds the response to the conversation; raises what `Send` does.
 
-        Calls in the response are left out of history unless `with_calls`. A reply without calls has
-        to be in the form of the run's output if `output`. The others are those of `TurnFinished`.
+        The arguments are those of `TurnFinished`, for a last question, which offers no tools.
         """
-        scope, plan, partial, number = self._scope, self._plan, self._partial, self.turns + 1
+        scope, plan, number = self._scope, self._plan, self.turns + 1
         scope.env.halt.check()
         scope.clock.check()
         opening = plan.job.open_turn(number)
         if opening is not None and opening.messages:  # a file may be damaged
             self.messages = list(opening.messages)
         scope.admit(f"{scope.id}/{number}")
-        wanted = plan.output if output else None
-        form: DataForm = "" if wanted is None else "value" if wanted.is_wrapped else "object"
+        request = self.make_request(closing=closing, asked=asked)
+        form: DataForm = ""
+        if plan.output and request.output is not None:
+            form = "value" if plan.output.is_wrapped else "object"
         sent, pending = len(self.messages), len(self.messages[-1].tool_results)
         scope.env.emit(TurnStarted(scope.id, number, sent, pending, closing, asked, form))
-        before = len(partial.exchanges)
+        before = len(self.exchanges)
         try:
-            response = await self._send(self.make_request(tools, output=output, asked=asked))
+            response = await self._send(request)
         except ProviderError as error:
-            partial.failed = error.partial_text
+            self.answer = error.partial_text or self.answer
             raise
-        partial.clear()  # also if the time was up before the virtual reply had arrived
+        # also if the time is up before the virtual reply would have arrived
+        self._attempts.partial.deltas.clear()
         if response.seconds:  # of a script, on the virtual clock (D-36)
             scope.clock.forward(scope.clock.ahead + response.seconds)
-        response = self._add(response, with_calls=with_calls)
-        source = partial.exchanges[-1].source
-        if source in ASKED_NOW:
-            tokens = self.count_context(response, tools)
-            scope.meter.charge(scope.name, tokens, response.usage.cost)
-        self.last = turn = Turn(
-            number, response.content, () if closing else response.tool_calls, (),
-            response.stop_reason, response.usage, scope.agent.sub_agents_config.parallel, closing,
-            asked, question or (opening.said if opening else ""), source, response.server_calls,
-            response.sources,
-        )  # fmt: skip
-        scope.env.emit(
-            TurnFinished(
-                scope.id, number, turn.text, turn.calls, turn.stop_reason, turn.usage,
-                turn.parallel, closing, asked, turn.question, tuple(partial.exchanges[before:]),
-                source, turn.server_calls, turn.sources,
+        response = self._add(response, has_calls=plan.toolset.is_needed and not (closing or asked))
+        source = self.exchanges[-1].source
+        self.log.append(
+            Turn(
+                number, response.content, () if closing else response.tool_calls, (),
+                response.stop_reason, response.usage, scope.agent.sub_agents_config.parallel,
+                closing, asked, question or (opening.said if opening else ""), source,
+                response.server_calls, response.sources,
             )
         )  # fmt: skip
+        if source in ASKED_NOW:
+            tokens = self.count_context(request.tools)
+            scope.meter.charge(scope.name, tokens, response.usage.cost)
+        scope.env.emit(finish_turn(scope.id, self.log[-1], self.exchanges[before:]))
         return response
 
-    def _add(self, response: Response, *, with_calls: bool) -> Response:
-        """Adds a response; its calls get ids of their own, and the traits of their tools."""
+    def _add(self, response: Response, *, has_calls: bool) -> Response:
+        """Adds a response; its calls get ids of their own, and the traits of their tools.
+
+        They are left out of history unless `has_calls`.
+        """
         if response.tool_calls:
             self._ids = self._ids or CallIds(self.messages)
             calls = self._ids.settle(self._plan.provider.name, response.tool_calls)
             calls = tuple(map(self._plan.toolset.describe, calls))
             response = replace(response, tool_calls=calls)
-        self.turns += 1
-        self.response = response
-        self.usage += response.usage
-        self._last_text = response.content or self._last_text
-        has_calls = with_calls and bool(response.tool_calls) and not response.is_cut
+        self.response, self.answer = response, response.content or self.answer
+        has_calls = has_calls and bool(response.tool_calls) and not response.is_cut
         if response.content.strip() or has_calls or response.is_paused:
             self.messages.append(response.message(calls=has_calls))
         return response
 
-    async def ask(self, question: str, *, asked: FinalRequest = "", closing: bool = False) -> None:
-        """Asks a last question, without tools; the reply is the run's text unless it is empty."""
-        before = self.text
+    async def ask(self, question: str, *, asked: FinalRequest = "") -> None:
+        """Asks a last question: for data, or to close; an empty reply changes no answer."""
+        before = self.answer
         self.say(question)
-        said = "" if closing else question
-        response = await self.turn(
-            (), output=bool(asked), closing=closing, asked=asked, question=said
-        )
-        self.text = response.content if response.content.strip() else before
-        self.finish_turn()
+        await self.turn(closing=not asked, asked=asked, question=question if asked else "")
+        if not self.response.content.strip():
+            self.answer = before
 
-    def finish_turn(self, results: Sequence[ToolResult] = ()) -> None:
-        """Logs the turn, and adds the results of its calls to the conversation."""
-        assert self.last is not None
+    def add_results(self, results: Sequence[ToolResult]) -> None:
+        """Adds the results of the latest turn's calls."""
         if results:
             self.messages.append(Message("tool", tool_results=tuple(results)))
-        self.log.append(replace(self.last, results=tuple(results)))
+        self.log[-1] = replace(self.log[-1], results=tuple(results))
 
-    def make_request(
-        self, tools: Sequence[ToolSpec], *, output: bool = False, asked: FinalRequest = ""
-    ) -> Request:
-        plan, agent = self._plan, self._scope.agent
+    def make_request(self, *, closing: bool = False, asked: FinalRequest = "") -> Request:
+        plan, agent, is_last = self._plan, self._scope.agent, closing or bool(asked)
+        has_form = bool(asked) if is_last else not plan.asks_at_end
         ignores_form = asked == "repair" and "{" not in self.text
         return Request(
-            plan.model, tuple(self.messages), plan.briefing.system, tools,
+            plan.model, tuple(self.messages), plan.briefing.system, () if is_last else self.tools,
             agent.params, agent.name, f"{self._scope.id}/{self.turns + 1}",
-            past_tools=() if tools else self.tools,
-            system_ends=plan.briefing.system_ends,
-            output=plan.output.sent if plan.output and output else None,
+            past_tools=self.tools if is_last else (), system_ends=plan.briefing.system_ends,
+            output=plan.output.sent if plan.output and has_form else None,
             refused=frozenset({OUTPUT} if ignores_form else ()), encoded=self._encoded,
         )  # fmt: skip
 
-    def count_context(self, response: Response, tools: Sequence[ToolSpec]) -> int:
+    def count_context(self, tools: Sequence[ToolSpec]) -> int:
         """Tokens of the latest exchange, estimated if the API reports none (D-18)."""
         system = self._plan.briefing.system
-        return response.usage.total or estimate_tokens(system, tools, self.messages)
+        return self.response.usage.total or estimate_tokens(system, tools, self.messages)
 
     async def take_data(self, output: Output) -> Any:
         """Returns the last answer as data; requests a correction, once, if it does not fit.
@@ -216,26 +205,8 @@ class Conversation:
             if reason := tell_incomplete(self.response):
                 raise RunError(f"the answer is not complete: {reason}", exit_code=1) from None
             return None, str(wrong)
-        self.text = answer.text
+        self.answer = answer.text
         return answer.value, ""
-
-
-def _connect_model(plan: Plan, partial: Partial) -> Send:
-    scope, env, provider = plan.scope, plan.scope.env, plan.provider
-    find_virtual = getattr(provider, "is_virtual", None)
-    is_virtual = bool(find_virtual and find_virtual(parse_model(scope.agent.model)[1]))
-    attempts = Attempts(scope, provider, partial, keeps_deltas=env.cassette is not None)
-    send: Send = Retries(scope, is_virtual, attempts.send).send
-    if env.cassette or env.stepper or env.fork:
-        from axe_nb.engine.interceptors import CassetteReplay, ForkReplay, Steps
-
-        if env.cassette:
-            send = CassetteReplay(scope, env.cassette, attempts, is_virtual, send).send
-        if env.stepper:
-            send = Steps(scope, env.stepper, provider.name, partial, send).send
-        if env.fork:
-            send = ForkReplay(scope, env.fork, env.cassette, partial, send).send
-    return send
 
 
 def tell_incomplete(response: Response) -> str:

@@ -15,22 +15,22 @@ from functools import partial
 from axe_nb.conversion.json_schema import find_mistakes
 from axe_nb.engine.attempts import (
     Attempts,
-    Partial,
     Send,
     compute_wait,
-    make_last_error,
-    make_late_error,
+    give_up,
     tell_retry,
 )
-from axe_nb.engine.call import PendingCall, RunCall
-from axe_nb.engine.dispatch import Dispatch, describe_failure, find_schema
+from axe_nb.engine.authorize import find_schema
+from axe_nb.engine.call import RunCall
+from axe_nb.engine.dispatch import Dispatch, describe_failure
 from axe_nb.engine.person import Decision, Step, Stepper, make_decided
-from axe_nb.engine.replay import AskedCall, AskedTurn, KeptCall, KeptTurn, Replay
+from axe_nb.engine.replay import AskedTurn, KeptCall, KeptTurn, PendingCall, Replay
 from axe_nb.engine.scope import RunScope
 from axe_nb.errors import ProviderError
 from axe_nb.events import ToolFinished, ToolStarted
 from axe_nb.messages import Message, Request, Response, ToolResult
 from axe_nb.messages.exchanges import Cut, Exchange
+from axe_nb.providers.protocol import OnDelta
 from axe_nb.results import RunResult, RunStopped, turn_of
 from axe_nb.text import quote
 from axe_nb.threads import in_thread
@@ -39,52 +39,72 @@ from axe_nb.tools.tool import ToolOutput
 SKIPPED = "skipped by the user"
 
 
+def connect_model(attempts: Attempts) -> Send:
+    """Connects the links of a run above its model; returns the first one."""
+    env, send = attempts.scope.env, attempts.send
+    if env.cassette:
+        send = CassetteReplay(attempts, env.cassette, send).send
+    if env.stepper:
+        send = Steps(attempts, env.stepper, send).send
+    if env.fork:
+        send = ForkReplay(attempts, env.fork, send).send
+    return send
+
+
+def connect_calls(calls: Dispatch, adopt: Callable[[RunResult], None]) -> None:
+    """Connects the links of a run above its tools; `adopt` takes over the children of a fork."""
+    scope, env = calls.scope, calls.scope.env
+    if env.cassette:
+        calls.authorizer.next = CassetteCalls(scope, env.cassette, calls.run_tool).run
+    if env.stepper:
+        calls.answer = StepCalls(scope, env.stepper, calls.authorizer.run).run
+    if env.fork:
+        calls.make = ForkCalls(calls, env.fork, adopt, calls.run).run
+
+
 @dataclass(slots=True)
 class ForkReplay:
     """Replays the answers of the forked run: nothing is sent, counted or paid."""
 
-    scope: RunScope
+    attempts: Attempts
     fork: Replay
-    cassette: Replay | None
-    """Records the outcomes found by the fork, so that a recorded fork finds its root again."""
-    partial: Partial
     next: Send
 
     async def send(self, request: Request) -> Response:
-        asked = AskedTurn(request, self.scope.agent.model)
+        scope = self.attempts.scope
+        asked = AskedTurn(request, scope.agent.model)
         found = await self.fork.find(asked)
         if not isinstance(found, KeptTurn):
             return await self.next(request)
-        self.scope.meter.settle()
-        if self.cassette is not None:
-            self.cassette.keep(asked, found)
+        scope.meter.settle()
+        if scope.env.cassette is not None:  # so that a recorded fork finds its root again
+            scope.env.cassette.keep(asked, found)
 
         async def take(exchange: Exchange) -> Response:
-            self.partial.exchanges.append(exchange)
+            self.attempts.exchanges.append(exchange)
             if exchange.response is None:
                 assert exchange.error is not None
                 raise copy(exchange.error)
             return exchange.response
 
-        return await _play(self.scope, request, found, take)
+        return await _play(scope, request, found, take)
 
 
 @dataclass(slots=True)
 class CassetteReplay:
     """Plays a recorded turn at its old price, or records a new one."""
 
-    scope: RunScope
-    cassette: Replay
     attempts: Attempts
-    is_virtual: bool
+    cassette: Replay
     next: Send
 
     async def send(self, request: Request) -> Response:
-        asked = AskedTurn(request, self.scope.agent.model)
+        scope = self.attempts.scope
+        asked = AskedTurn(request, scope.agent.model)
         found = await self.cassette.find(asked)
         if isinstance(found, KeptTurn):
-            return await _play(self.scope, request, found, partial(self._answer, request, found))
-        made = self.attempts.partial.exchanges
+            return await _play(scope, request, found, partial(self._answer, request, found))
+        made = self.attempts.exchanges
         before, refusal = len(made), None
         try:
             return await self.next(request)
@@ -97,26 +117,27 @@ class CassetteReplay:
 
     async def _answer(self, request: Request, turn: KeptTurn, recorded: Exchange) -> Response:
         """Plays one attempt."""
-        self.scope.meter.request(self.scope.name)
-        with self.attempts.record(replace(request, attempt=recorded.attempt), recorded) as made:
-            if made.on_delta:
+
+        async def play(_: Request, on_delta: OnDelta | None) -> Response:
+            if on_delta:
                 for delta in recorded.deltas:
-                    made.on_delta(delta)
+                    on_delta(delta)
             if recorded.cut:
                 await self._cut(recorded.cut, turn)
             if recorded.response is None:
                 raise copy(recorded.error) if recorded.error else asyncio.CancelledError
-            usage = recorded.response.usage.at_cost(recorded.cost)
-            made.response = replace(recorded.response, usage=usage)
-        return made.response
+            return recorded.response
+
+        self.attempts.scope.meter.request(self.attempts.scope.name)
+        return await self.attempts.ask(play, replace(request, attempt=recorded.attempt), recorded)
 
     async def _cut(self, cut: Cut, turn: KeptTurn) -> None:
         """Ends an attempt the way it was ended: by the run's timeout, or by a person."""
-        clock, halt, wait = self.scope.clock, self.scope.env.halt, turn.wait_until_quiet
+        scope, clock, wait = self.attempts.scope, self.attempts.scope.clock, turn.wait_until_quiet
         if cut == "timeout":
             if clock.deadline is None:
                 raise RunStopped("timeout", "timeout, as recorded")
-            if self.is_virtual or clock.deadline.run == self.scope.id:
+            if self.attempts.is_virtual or clock.deadline.run == scope.id:
                 clock.forward(clock.ahead + (clock.left or 0.0))
             else:  # the time of a run above ends all that is below it at once
                 if wait is not None:
@@ -125,7 +146,7 @@ class CassetteReplay:
         if cut == "cancelled":
             if wait is not None:
                 await wait("0")
-            halt.cancel()
+            scope.env.halt.cancel()
         await asyncio.Event().wait()  # until the tool stops waiting for it
 
 
@@ -146,9 +167,9 @@ async def _play(
                 if not error.retryable:
                     raise
                 if recorded.was_last:
-                    raise make_last_error(error, recorded.attempt) from None
+                    raise give_up(error, recorded.attempt) from None
                 if recorded is turn.attempts[-1] and refusal is None:
-                    raise make_late_error(error) from None
+                    raise give_up(error) from None
                 attempt = recorded.attempt + 1
                 tell_retry(scope, error, number, attempt, compute_wait(error, attempt))
                 scope.note("retry", scope.seconds, number)
@@ -170,7 +191,7 @@ class ForkCalls:
 
     async def run(self, call: PendingCall) -> ToolResult:
         calls, scope = self.calls, self.calls.scope
-        kept = await self.fork.find(make_asked(scope, call, call.call.name))
+        kept = await self.fork.find(call)
         if not isinstance(kept, KeptCall):
             return await self.next(call)
         calls.count += 1
@@ -195,8 +216,7 @@ class CassetteCalls:
     async def run(self, call: PendingCall) -> ToolOutput:
         if not call.tool.record:
             return await self.next(call)
-        asked = make_asked(self.scope, call, call.tool.name)
-        found = await self.cassette.find(asked)
+        found = await self.cassette.find(call)
         if isinstance(found, ToolOutput):
             return found
         try:
@@ -204,34 +224,25 @@ class CassetteCalls:
         except RunStopped:
             raise
         except Exception as error:
-            self.cassette.keep(asked, describe_failure(error))
+            self.cassette.keep(call, describe_failure(error))
             raise
-        self.cassette.keep(asked, output)
+        self.cassette.keep(call, output)
         return output
-
-
-def make_asked(scope: RunScope, call: PendingCall, tool: str) -> AskedCall:
-    return AskedCall(
-        run=scope.id, number=call.number, turn=call.turn, index=call.index, count=call.count,
-        call_id=call.call.id, tool=tool, arguments=call.arguments,
-    )  # fmt: skip
 
 
 @dataclass(slots=True)
 class Steps:
     """Pauses before a request, and about its reply if that is to be edited."""
 
-    scope: RunScope
+    attempts: Attempts
     stepper: Stepper
-    protocol: str
-    partial: Partial
     next: Send
 
     async def send(self, request: Request) -> Response:
-        scope, made = self.scope, self.partial.exchanges
+        scope, made = self.attempts.scope, self.attempts.exchanges
         step = Step(
             kind="request", agent=scope.name, run=scope.id, turn=turn_of(request.place),
-            model=scope.agent.model, request=request, protocol=self.protocol,
+            model=scope.agent.model, request=request, protocol=self.attempts.provider.name,
         )  # fmt: skip
         if not self.stepper.pauses_at(step):
             return await self.next(request)
@@ -288,7 +299,7 @@ class StepCalls:
             if mistakes:
                 told = f"the edited arguments of {tool.name} do not match its schema: "
                 raise _end(scope, told + "; ".join(mistakes))
-            call.arguments, call.is_edited = decision.arguments, True
+            call.arguments = call.edited = decision.arguments
         return await self.next(call)
 
 

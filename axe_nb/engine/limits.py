@@ -7,6 +7,7 @@ asked.
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -16,7 +17,7 @@ from pathlib import Path
 
 from axe_nb.agents.agent_tables import TreeLimits
 from axe_nb.agents.user_config import format_path_or_name
-from axe_nb.messages import Message, ToolSpec, dump
+from axe_nb.messages import Message, ToolSpec, Usage, dump
 from axe_nb.results import RunStopped, Status
 from axe_nb.text import count_bytes, format_dollars, format_seconds
 
@@ -28,82 +29,51 @@ class TimeIsUp(TimeoutError):
     """Raised by a run's clock."""
 
 
-@dataclass(slots=True)
-class Deadline:
-    """Deadline of a run, and of its descendants without an earlier one."""
-
-    at: float
-    """Time on the event loop's clock in seconds, virtual time included."""
-    setting: float
-    """The `timeout` setting in seconds, for the timeout message (D-10)."""
-    timeout: asyncio.Timeout
-    """Timeout context of its run; cancels that run and its descendants."""
-    run: str
-    above: Deadline | None
-    """The deadline that caps this one."""
-    ahead: float
-    """Virtual seconds that the timer accounts for."""
-    pauses: int = field(default=0, init=False)
-    """Number of questions to the user in progress; no time passes while there are any."""
-    _paused_at: float = field(default=0.0, init=False)
-
-    def __str__(self) -> str:
-        return f"timeout after {format_seconds(self.setting)}s"
-
-    def pause(self) -> None:
-        """Stops the time here and in all deadlines above, until `resume` is called as often."""
-        if not self.pauses:
-            self._paused_at = asyncio.get_running_loop().time()
-            if not self.timeout.expired():
-                self.timeout.reschedule(None)
-        self.pauses += 1
-        if self.above is not None:
-            self.above.pause()
-
-    def resume(self) -> None:
-        """Resumes the time; the deadline moves by the length of the pause."""
-        self.pauses -= 1
-        if not self.pauses:
-            self.at += asyncio.get_running_loop().time() - self._paused_at
-            self.reschedule(self.ahead)
-        if self.above is not None:
-            self.above.resume()
-
-    def expire(self) -> None:
-        if not self.timeout.expired():
-            self.timeout.reschedule(0.0)
-
-    def reschedule(self, ahead: float) -> None:
-        """Resets the timer, with `ahead` virtual seconds elapsed."""
-        self.ahead = ahead
-        if not self.pauses and not self.timeout.expired():
-            self.timeout.reschedule(self.at - ahead)
-
-
 class Clock:
+    """The time of a run, and its deadline, which holds for all runs below it too."""
+
     def __init__(
         self,
         seconds: float | None,
-        above: Deadline | None = None,
+        above: Clock | None = None,
         ahead: float = 0.0,
         run: str = "0",
     ) -> None:
         """Starts the clock, in the task that runs the run.
 
-        `seconds` is the run's own timeout, None = it only has the deadline `above`, which caps it;
-        `ahead` are virtual seconds already elapsed for the parent.
+        `seconds` is the run's own timeout, None = it only has the deadline of the run `above`,
+        which caps it; `ahead` are virtual seconds already elapsed for that one.
         """
         self._loop = asyncio.get_running_loop()
-        self.ahead = ahead
-        """Virtual seconds taken so far by script models on the virtual clock."""
+        self.run, self.ahead = run, ahead
+        """`ahead`: virtual seconds taken so far by script models on the virtual clock."""
         self.started = self.now()
-        self.deadline = above
-        self.timeout: AbstractAsyncContextManager[object] = nullcontext()
+        self._above = above.deadline if above else None
+        """The clock whose deadline caps this one."""
+        self.at, self.setting = math.inf, 0.0
+        """The time of its own deadline, virtual time included, and the `timeout` that set it."""
+        self._timer: asyncio.Timeout | None = None
+        self._timer_ahead = ahead
+        """Virtual seconds that the timer accounts for."""
+        self.pauses, self._paused_at = 0, 0.0
+        """Number of questions to the user in progress; no time passes while there are any."""
+        if seconds is not None and (not self._above or self.started + seconds <= self._above.at):
+            self.at, self.setting = self.started + seconds, seconds
+            self._timer = asyncio.timeout_at(self.at - ahead)
+
+    @property
+    def timeout(self) -> AbstractAsyncContextManager[object]:
         """Timeout context for the run; raises TimeoutError when its own time is up."""
-        if seconds is not None and (above is None or self.started + seconds <= above.at):
-            at = self.started + seconds
-            self.timeout = timeout = asyncio.timeout_at(at - ahead)
-            self.deadline = Deadline(at, seconds, timeout, run, above, ahead)
+        return self._timer or nullcontext()
+
+    @property
+    def deadline(self) -> Clock | None:
+        """The clock with the deadline of the run: this one, or one above; None = it has none."""
+        return self if self._timer else self._above
+
+    def tell_timeout(self) -> str:
+        """The message of a run that timed out, with the `timeout` setting (D-10)."""
+        return f"timeout after {format_seconds(self.deadline.setting)}s" if self.deadline else ""
 
     def now(self) -> float:
         return self._loop.time() + self.ahead
@@ -115,9 +85,12 @@ class Clock:
     @property
     def is_late(self) -> bool:
         """True if the time is up or the timer, which may be a tick early, has fired."""
-        if self.deadline is None:
-            return False
-        return self.deadline.timeout.expired() or self.left == 0.0
+        deadline = self.deadline
+        return deadline is not None and (deadline.has_fired or self.left == 0.0)
+
+    @property
+    def has_fired(self) -> bool:
+        return self._timer is not None and self._timer.expired()
 
     @property
     def left(self) -> float | None:
@@ -154,19 +127,40 @@ class Clock:
         if self.is_late:
             self.ahead = max(before, self.ahead - (self.now() - deadline.at))
             raise TimeIsUp
-        if deadline.timeout is self.timeout and deadline.ahead != self.ahead:
-            deadline.reschedule(self.ahead)
+        if deadline is self and self._timer_ahead != self.ahead:
+            self._timer_ahead = self.ahead
+            self._set_timer()
+
+    def expire(self) -> None:
+        """Ends the run of this deadline now."""
+        self._set_timer(self._loop.time())
 
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Stops the time, here and above, within the block, while the user is prompted."""
-        if self.deadline is not None:
-            self.deadline.pause()
+        stopped, now = list[Clock](), self._loop.time
+        clock = self.deadline
+        while clock is not None:
+            stopped.append(clock)
+            clock = clock._above
+        for clock in stopped:
+            clock.pauses += 1
+            if clock.pauses == 1:
+                clock._paused_at = now()
+                clock._set_timer()
         try:
             yield
         finally:
-            if self.deadline is not None:
-                self.deadline.resume()
+            for clock in stopped:
+                clock.pauses -= 1
+                if not clock.pauses:
+                    clock.at += now() - clock._paused_at
+                    clock._set_timer()
+
+    def _set_timer(self, at: float | None = None) -> None:
+        if self._timer and not self._timer.expired():
+            at = None if self.pauses else self.at - self._timer_ahead if at is None else at
+            self._timer.reschedule(at)
 
 
 @dataclass(slots=True)
@@ -174,6 +168,10 @@ class Spent:
     requests: int = 0
     tokens: int = 0
     dollars: float = 0.0
+
+
+CAPS = {"max_requests": "requests", "max_total_tokens": "tokens", "max_cost": "dollars"}
+"""Key of `[limits]` → the field of `Spent` that it caps."""
 
 
 @dataclass(slots=True)
@@ -190,9 +188,7 @@ class UsageMeter:
     """True for a child that has not sent its first request yet."""
     expected: int = 0
     """Number of such runs below, counted so that a model cannot start children without end."""
-    requests: int = 0
-    tokens: int = 0
-    dollars: float = 0.0
+    total: Spent = field(default_factory=Spent)
     unpriced: str = ""
     """Agent that received a reply of unknown price; empty = none did."""
     spent: dict[str, Spent] = field(default_factory=dict)
@@ -209,16 +205,13 @@ class UsageMeter:
         left are those of children that have already been started.
         """
         for meter in self._walk_up():
-            caps, expected = meter.limits, meter.expected if is_child else 0
-            if caps.max_requests and meter.requests + expected >= caps.max_requests:
-                raise meter._make_stop("error", "max_requests", caps.max_requests, "requests")
-            if caps.max_total_tokens and meter.tokens >= caps.max_total_tokens:
-                most = caps.max_total_tokens
-                raise meter._make_stop("max_tokens", "max_total_tokens", most, "tokens")
-            if caps.max_cost and meter.dollars >= caps.max_cost:
-                cost = format_dollars(caps.max_cost)
-                raise meter._make_stop("error", "max_cost", cost, "dollars")
-            if caps.max_cost and meter.unpriced:
+            for key, unit in CAPS.items():
+                most, spent = getattr(meter.limits, key), getattr(meter.total, unit)
+                if unit == "requests" and is_child:
+                    spent += meter.expected
+                if most and spent >= most:
+                    raise meter._make_stop(key, unit)
+            if meter.limits.max_cost and meter.unpriced:
                 problem = f"the price of a reply to {meter.unpriced} is unknown"
                 why = f"limits.max_cost of {meter.agent} cannot be enforced: {problem}"
                 raise RunStopped("error", why)
@@ -237,26 +230,20 @@ class UsageMeter:
 
     def has_cap(self, cap: str) -> bool:
         """True if that cap, in words, applies to this run."""
-        return any(
-            cap == meter._format_key(key, format_dollars(most) if key == "max_cost" else most)
-            for meter in self._walk_up()
-            for key in ("max_requests", "max_total_tokens", "max_cost")
-            for most in [getattr(meter.limits, key)]
-        )
+        return any(cap == meter._format_cap(key) for meter in self._walk_up() for key in CAPS)
 
     def request(self, agent: str) -> None:
         self.settle()
         for meter in self._walk_up():
-            meter.requests += 1
-            meter.spent.setdefault(agent, Spent()).requests += 1
+            for spent in (meter.total, meter.spent.setdefault(agent, Spent())):
+                spent.requests += 1
 
     def charge(self, agent: str, tokens: int, dollars: float | None = None) -> None:
         """Counts a response and its price; None = unknown."""
         for meter in self._walk_up():
-            meter.tokens += tokens
-            meter.dollars += dollars or 0.0
-            meter.spent[agent].tokens += tokens
-            meter.spent[agent].dollars += dollars or 0.0
+            for spent in (meter.total, meter.spent[agent]):
+                spent.tokens += tokens
+                spent.dollars += dollars or 0.0
             if dollars is None:
                 meter.unpriced = agent
 
@@ -266,7 +253,7 @@ class UsageMeter:
         most, meter = min(caps, key=lambda cap: cap[0] or sys.maxsize)
         if not most:
             return None, ""
-        return most, meter._format_key("max_calls_per_reply", most) + meter._format_file()
+        return most, meter._format_cap("max_calls_per_reply") + meter._format_file()
 
     def _walk_up(self) -> Iterator[UsageMeter]:
         meter: UsageMeter | None = self
@@ -276,27 +263,29 @@ class UsageMeter:
 
     def describe_overshoots(self) -> Iterator[str]:
         """Yields a line for each cap of this run that its last replies passed."""
-        tokens, dollars = self.limits.max_total_tokens, self.limits.max_cost
-        late = "what a request takes is known only when it is answered"
-        if tokens and self.tokens > tokens:
-            cap = f"limits.max_total_tokens ({tokens}) of {self.agent} exceeded"
-            yield f"{cap}: {self.tokens} tokens; {late}"
-        if dollars and self.dollars > dollars:
-            cap = f"limits.max_cost ({format_dollars(dollars)}) of {self.agent} exceeded"
-            yield f"{cap}: {format_dollars(self.dollars)}; {late}"
+        for key, unit in CAPS.items():
+            most, spent = getattr(self.limits, key), getattr(self.total, unit)
+            if most and spent > most:
+                cap = self._format_cap(key, "exceeded")
+                amount = format_dollars(spent) if unit == "dollars" else f"{spent} {unit}"
+                yield f"{cap}: {amount}; what a request takes is known only when it is answered"
 
-    def _make_stop(self, status: Status, key: str, most: int | str, unit: str) -> RunStopped:
+    def _make_stop(self, key: str, unit: str) -> RunStopped:
         spent = sorted(((getattr(s, unit), agent) for agent, s in self.spent.items()), reverse=True)
-        shown = format_dollars if unit == "dollars" else str
+        shown, named = (format_dollars, "") if unit == "dollars" else (str, f" {unit}")
         who = [f"{agent} {shown(amount)}" for amount, agent in spent[:MAX_NAMED]]
         if len(spent) > MAX_NAMED:
             who.append(f"others {shown(sum(amount for amount, _ in spent[MAX_NAMED:]))}")
-        named = "" if unit == "dollars" else f" {unit}"
-        cap = self._format_key(key, most)
+        status: Status = "max_tokens" if unit == "tokens" else "error"
+        cap = self._format_cap(key)
         return RunStopped(status, f"{cap}: {', '.join(who)}{named}{self._format_file()}", cap)
 
-    def _format_key(self, key: str, most: int | str) -> str:
-        return f"limits.{key} ({most}) of {self.agent} reached"
+    def _format_cap(self, key: str, what: str = "reached") -> str:
+        return f"limits.{key} ({self._show_cap(key)}) of {self.agent} {what}"
+
+    def _show_cap(self, key: str) -> str:
+        most = getattr(self.limits, key)
+        return format_dollars(most) if key == "max_cost" else str(most)
 
     def _format_file(self) -> str:
         return f"; change it in {format_path_or_name(Path(self.path))}" if self.path else ""
@@ -337,15 +326,14 @@ class Budget:
                 return True
         return False
 
-    def settle(self, held: float, model: str, dollars: float | None, *, is_counted: bool) -> None:
-        """Replaces the amount held for a request by its actual price.
-
-        Its price is None if that is unknown, or it was not answered; it counts if it was.
-        """
+    def settle(self, held: float, model: str, usage: Usage | None) -> None:
+        """Replaces the amount held for a request by its price; None = it was not answered."""
         with self.lock:
             self.held = max(0.0, self.held - held)
-            self.spent += dollars or 0.0
-            if is_counted and dollars is None:
+            if usage is None:
+                return
+            self.spent += usage.cost or 0.0
+            if usage.cost is None and not model.startswith("script/"):
                 self.unpriced[model] = self.unpriced.get(model, 0) + 1
 
     def describe_end(self, dollars: float) -> str:

@@ -10,11 +10,12 @@ from dataclasses import replace
 from typing import Any
 
 from axe_nb.agents.prompt import check_confined
-from axe_nb.engine.call import PendingCall, inside_run
+from axe_nb.engine.call import inside_run, take_key
 from axe_nb.engine.conversation import Conversation, format_cut, tell_incomplete
 from axe_nb.engine.dispatch import Dispatch
 from axe_nb.engine.limits import SlotPool, TimeIsUp
 from axe_nb.engine.plan import Plan, find_child, make_plan
+from axe_nb.engine.replay import PendingCall
 from axe_nb.engine.scope import Env
 from axe_nb.errors import AxeError, words
 from axe_nb.events import Emit, RunFinished, RunStarted, events_of
@@ -34,28 +35,20 @@ log = logging.getLogger("axe_nb")
 
 class Run:
     def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self.scope = plan.scope
+        self.plan, self.scope = plan, plan.scope
         self.result: RunResult | None = None
         """Set when the run has ended, even if it was cancelled."""
         self.conversation = Conversation(plan)
         self.dispatch = Dispatch(plan, self.start_child)
-        calls, scope, env = self.dispatch, self.scope, self.scope.env
-        if env.cassette or env.stepper or env.fork:
-            from axe_nb.engine.interceptors import CassetteCalls, ForkCalls, StepCalls
+        if plan.scope.env.stepper or plan.scope.env.replays:
+            from axe_nb.engine.interceptors import connect_calls
 
-            if env.cassette:
-                calls.authorizer.next = CassetteCalls(scope, env.cassette, calls.run_tool).run
-            if env.stepper:
-                calls.answer = StepCalls(scope, env.stepper, calls.authorizer.run).run
-            if env.fork:
-                calls.make = ForkCalls(calls, env.fork, self.adopt, calls.run).run
+            connect_calls(self.dispatch, self.adopt)
         self._children: dict[CallOrder, Run | RunResult] = {}
         """Started children; a RunResult is a finished child that was taken over."""
         self._slots = SlotPool(plan.agent.sub_agents_config.max_concurrent)
         self.warnings = list(plan.warnings)
         self.data: Any = None
-        self._has_begun = False
         self._task = plan.job.task or plan.prompt
         self.conversation.say(plan.prompt, plan.pictures)
         self.dispatch.pictures.use(self.conversation.messages)
@@ -68,7 +61,6 @@ class Run:
             KeyboardInterrupt, SystemExit: raised by the provider; `result` is already set.
         """
         scope, plan, talk = self.scope, self.plan, self.conversation
-        self._has_begun = True
         scope.env.emit(
             RunStarted(
                 scope.id, scope.parent, scope.call_id, plan.agent.name, plan.agent.model,
@@ -78,18 +70,15 @@ class Run:
         try:
             with inside_run():
                 async with scope.clock.timeout:
-                    for tool in plan.to_permit:
-                        if reason := await self.dispatch.authorizer.find_refusal(tool):
-                            self.warnings.append(
-                                f"{tool.name} was not offered to the model: {reason}"
-                            )
-                            talk.tools = [spec for spec in talk.tools if spec.name != tool.name]
+                    refused = await self.dispatch.authorizer.find_refused(plan.to_permit)
+                    talk.tools = tuple(spec for spec in talk.tools if spec.name not in refused)
+                    for name, why in refused.items():
+                        self.warnings.append(f"{name} was not offered to the model: {why}")
                     stop = await self._run_turns()
                     if plan.job.closing:
-                        await talk.ask(plan.job.closing, closing=True)
+                        await talk.ask(plan.job.closing)
                     elif plan.output:
                         self.data = await talk.take_data(plan.output)
-                        self._warn_if_incomplete()
         except BaseException as fault:
             status, error = self._judge(fault)
             result = self._end(status, error, fault if isinstance(fault, AxeError) else None)
@@ -98,6 +87,8 @@ class Run:
             return result
         finally:
             self.dispatch.close()
+        if reason := tell_incomplete(talk.response):
+            self.warnings.append(reason)
         return self._end(stop.status, str(stop)) if stop else self._end("completed", None)
 
     async def _run_turns(self) -> RunStopped | None:
@@ -105,11 +96,9 @@ class Run:
 
         Returns the limit that ended them if a last question follows it (D-17).
         """
-        talk, plan, has_tools = self.conversation, self.plan, self.plan.toolset.is_needed
+        talk, has_tools = self.conversation, self.plan.toolset.is_needed
         while True:
-            response = await talk.turn(
-                talk.tools, with_calls=has_tools, output=not plan.asks_at_end
-            )
+            response = await talk.turn()
             calls = response.tool_calls if has_tools else ()
             if not (calls or response.is_paused):
                 break
@@ -118,15 +107,12 @@ class Run:
                 self._check_limits(response)
                 await self.dispatch.run_all(talk.turns, calls, results)
             except RunStopped as stop:
-                if not plan.job.closing or stop.status == "cancelled":
+                if not self.plan.job.closing or stop.status == "cancelled":
                     raise
                 return stop
             finally:
-                talk.finish_turn([result for result in results if result is not None])
-        talk.finish_turn()
-        talk.text = response.content
-        if plan.output is None or plan.job.closing:  # else an error says it
-            self._warn_if_incomplete()
+                talk.add_results([result for result in results if result is not None])
+        talk.answer = response.content
         if response.tool_calls:
             names = ", ".join(sorted({call.name for call in response.tool_calls}))
             self.warnings.append(f"the model called {names}, but the agent has no tools")
@@ -140,12 +126,8 @@ class Run:
         if talk.turns >= limits.turns:
             turns = f"agent exceeded maximum conversation turns ({limits.turns})"
             raise RunStopped("max_turns", turns)
-        if limits.tokens is not None and talk.count_context(response, talk.tools) > limits.tokens:
+        if limits.tokens is not None and talk.count_context(talk.tools) > limits.tokens:
             raise RunStopped("max_tokens", f"agent exceeded its budget of {limits.tokens} tokens")
-
-    def _warn_if_incomplete(self) -> None:
-        if reason := tell_incomplete(self.conversation.response):
-            self.warnings.append(reason)
 
     def _judge(self, fault: BaseException) -> tuple[Status, str]:
         """Returns the status and the error of a run that an exception has ended."""
@@ -153,7 +135,7 @@ class Run:
         is_cancelled = isinstance(fault, asyncio.CancelledError)
         is_late = clock.is_late and (is_cancelled or isinstance(fault, TimeoutError))
         if is_late or isinstance(fault, TimeIsUp):
-            return "timeout", str(clock.deadline)
+            return "timeout", clock.tell_timeout()
         if is_cancelled:
             return "cancelled", "cancelled"
         if isinstance(fault, RunStopped):
@@ -167,9 +149,9 @@ class Run:
         error = one_line(f"{type(fault).__name__}: {words(fault)}", MAX_ERROR)
         return "cancelled" if is_exit else "error", error
 
-    async def start_child(self, call: PendingCall, job: Job, env: Env) -> RunResult:
+    async def start_child(self, call: PendingCall, job: Job, env: Env | None = None) -> RunResult:
         """Runs a child, one level deeper, to its end; see `StartChild`."""
-        key, above = call.take_key(job.key), self.scope
+        key, above, env = take_key(call, job.key), self.scope, env or self.scope.env
         id = f"{above.id}.{call.number}" + ("" if key == "0" else f"-{key}")
         try:
             async with self._slots.take():
@@ -200,23 +182,6 @@ class Run:
         for event in events_of(child, self.scope.id, self.scope.depth + 1):
             self.scope.env.emit(event)
 
-    def _list_children(self) -> list[Run | RunResult]:
-        """The started children, in call order; may be called from any thread."""
-        children = self._children.copy()
-        return [children[order] for order in sorted(children)]
-
-    def break_off(self, status: Status, error: str, emit: Emit) -> RunResult:
-        """Ends a run that cannot end on its own, and all below it; returns the result so far.
-
-        May be called from any thread. `emit` receives their `RunFinished` events; the run's own
-        views receive no more events.
-        """
-        children = tuple(
-            one if isinstance(one, RunResult) else one.result or one.break_off(status, error, emit)
-            for one in self._list_children()
-        )
-        return self._settle(self._make_result(status, error, None, children), emit)
-
     def _end(self, status: Status, error: str | None, cause: AxeError | None = None) -> RunResult:
         scope, dispatch = self.scope, self.dispatch
         denied = dispatch.authorizer.unasked.items()
@@ -226,19 +191,27 @@ class Run:
             self.warnings += scope.meter.describe_overshoots()
         if not scope.parent:
             self.warnings += scope.env.finish(status)
-        ended = (one if isinstance(one, RunResult) else one.result for one in self._list_children())
-        children = tuple(result for result in ended if result is not None)
-        result = self._make_result(status, error, cause, children)
-        return self._settle(result, scope.env.emit)
+        return self.break_off(status, error, scope.env.emit, cause)
 
-    def _settle(self, result: RunResult, emit: Emit) -> RunResult:
-        """Returns the run's only result: the first, if two threads end it at once."""
+    def break_off(
+        self, status: Status, error: str | None, emit: Emit, cause: AxeError | None = None
+    ) -> RunResult:
+        """Ends the run, and all below it that still runs; returns its result.
+
+        May be called from any thread, for a run that cannot end on its own; if two threads end it
+        at once, the first result is the run's only one.
+        """
+        children = self._children.copy()
+        results = tuple(
+            one if isinstance(one, RunResult) else one.result or one.break_off(status, error, emit)
+            for _, one in sorted(children.items())
+        )
+        result = self._make_result(status, error, cause, results)
         with _settling:
             if self.result is not None:
                 return self.result
             self.result = result
-        if self._has_begun:
-            emit(RunFinished(self.scope.id, result))
+        emit(RunFinished(self.scope.id, result))
         return result
 
     def _make_result(
@@ -249,7 +222,6 @@ class Run:
         children: tuple[RunResult, ...],
     ) -> RunResult:
         scope, talk, files = self.scope, self.conversation, self.dispatch.file_log
-        own = make_metadata(scope.id, scope.depth, talk.usage) if scope.parent else {}
         seconds = scope.clock.elapsed
         whole = Lap("run", round(scope.began, 6), round(scope.began + seconds, 6))
         result = RunResult(
@@ -263,11 +235,11 @@ class Run:
             prompt=self.plan.prompt, pictures=self.plan.pictures, task=self._task,
             exchanges=tuple(talk.exchanges),
             cause=copy(cause),  # a copy: no traceback keeps the run alive
-            metadata=own, times=(whole, *scope.times), origin=scope.origin,
+            times=(whole, *scope.times), origin=scope.origin,
         )  # fmt: skip
         if not scope.parent:
             kept = scope.env.agents.describe(scope.agent)
             undo_id = scope.undo_id if scope.env.kept.is_used else ""
             return replace(result, definitions=kept, undo_id=undo_id)
-        notes = self.plan.job.notes(result)
-        return replace(result, metadata={**own, **notes}) if notes else result
+        own = make_metadata(scope.id, scope.depth, talk.usage)  # D-34
+        return replace(result, metadata={**own, **self.plan.job.notes(result)})

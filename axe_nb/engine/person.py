@@ -231,20 +231,16 @@ def make_decided(step: Step, decision: Decision) -> Exchange | None:
     if step.kind != "request" or step.request is None:
         return None
     if decision.choice == "skip":
-        return make_given(step.request, step.turn, Response(), "skipped")
+        return make_given(step.request, Response(), "skipped")
     if decision.reply is None:
         return None
-    return make_given(step.request, step.turn, decision.reply)
+    return make_given(step.request, decision.reply)
 
 
-def make_given(request: Request, turn: int, reply: Response, source: Source = "given") -> Exchange:
+def make_given(request: Request, reply: Response, source: Source = "given") -> Exchange:
     """Makes the exchange of a turn whose reply a person supplies: nothing was sent or paid."""
-    return Exchange(
-        turn=turn, model=request.model, protocol="script",
-        sent=len(request.messages), system=request.system, system_ends=request.system_ends,
-        tools=request.tools, past_tools=request.past_tools, output=request.output,
-        params=request.params, response=replace(reply, usage=Usage()), cost=0.0, source=source,
-    )  # fmt: skip
+    reply = replace(reply, usage=Usage())
+    return Exchange.of(request, protocol="script", response=reply, cost=0.0, source=source)
 
 
 StepFunction: TypeAlias = Callable[[Step], Decision | str | Awaitable[Decision | str | None] | None]

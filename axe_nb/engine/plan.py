@@ -24,7 +24,6 @@ from axe_nb.agents.prompt import (
     brief,
     confine,
     fill_in,
-    find_workdir,
 )
 from axe_nb.agents.provider_table import SEARCH, SERVER_TOOLS, ProviderInfo
 from axe_nb.agents.trust import COMMANDS
@@ -221,7 +220,7 @@ async def make_plan(scope: RunScope, job: Job) -> Plan:
         env.sources.add(Path(os.path.realpath(agent.path)))  # noqa: ASYNC240  one name
     output = _find_output(agent, job)
     if env.requires_sandbox:
-        await _require_sandboxes(scope, briefing.workdir)
+        await in_thread(_require_sandbox, env, scope.policy.agents, briefing.workdir)
     workdir = Path(env.workdir) if env.workdir else briefing.workdir  # a tree has each server once
     offered = ServerTools()
     if agent.mcp_servers or any(file.startswith(RESOURCE) for file in agent.files):
@@ -275,19 +274,8 @@ def _check_price(scope: RunScope, agent: Agent) -> None:
         raise error
 
 
-async def _require_sandboxes(scope: RunScope, workdir: Path) -> None:
-    """Checks that an agent has the sandbox it needs; for a root, also all agents in its reach."""
-    env, agents = scope.env, scope.policy.agents
-    await in_thread(_require_sandbox, env, agents, workdir)
-    for below in islice(env.walk_below(agents), 0 if scope.depth else MAX_CHECKED):
-        try:
-            folder = find_workdir(confine(below[0], workdir, env.workdir, env.defined))
-        except ConfigError:  # an error if the agent is started
-            continue
-        await in_thread(_require_sandbox, env, below, folder)
-
-
 def _require_sandbox(env: Env, agents: tuple[Agent, ...], workdir: Path) -> None:
+    """Checks that an agent, the first of those, has the sandbox it needs (D-82)."""
     agent = agents[0]
     tables = find_servers(agent, env.server_tables).items()
     off = [name for name, table in tables if table.command and table.sandbox == "off"]
@@ -325,7 +313,7 @@ def _make_toolset(
     offered: list[ToolSpec] = []
     to_permit: list[Tool] = []
     for tool in tools.values():
-        is_too_deep = tool.effect == "delegate" and scope.depth >= scope.depth_limit.of(tool)
+        is_too_deep = tool.effect == "delegate" and scope.depth >= scope.max_depth(tool)
         if is_too_deep or not scope.policy.offers(tool):
             continue
         spec = tool.spec

@@ -6,15 +6,16 @@ They answer instead of a model, a tool or the person.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
 from axe_nb.agents.agent import Agent
 from axe_nb.engine.person import Decision, Question
-from axe_nb.messages import Request, ToolResult
+from axe_nb.messages import Request, ToolCall, ToolResult
 from axe_nb.messages.exchanges import Exchange
 from axe_nb.results import RunResult, RunStopped, Status
-from axe_nb.tools.tool import Job, ToolOutput
+from axe_nb.tools.tool import Guard, Job, Tool, ToolOutput
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,27 +26,40 @@ class AskedTurn:
     model: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AskedCall:
-    run: str
-    number: int
-    """Number of the call in the run, from 1."""
-    turn: int
-    index: int
-    count: int
-    call_id: str
-    tool: str
-    arguments: Mapping[str, Any]
+@dataclass(slots=True, eq=False)
+class PendingCall:
+    """A call of a run on its way through the links, which complete it."""
+
+    call: ToolCall
+    run: str = ""
+    number: int = 0
+    """Number among all calls of the run, from 1 (D-59); 0 for a tool of the model's server."""
+    turn: int = 0
+    index: int = 0
+    count: int = 0
+    """Number of calls of the turn."""
+    ahead: float = 0.0
+    arguments: Mapping[str, Any] = field(init=False)
+    """The arguments that the tool runs with, which the person may have changed."""
+    tool: Tool = field(init=False)
+    slot: AsyncExitStack = field(init=False)
+    """Its slot among the calls in progress; released when it starts a child, which may need it."""
+    keys: set[str] = field(default_factory=set)
+    """Keys of its children."""
+    guard: Guard = field(default_factory=Guard)
+    edited: Mapping[str, Any] | None = None
+    """The arguments that the person has changed; None = they are the model's."""
+    note: str = ""
+    """Note on the person's approval, for display."""
+    is_skipped: bool = False
+    has_begun: bool = False
+
+    def __post_init__(self) -> None:
+        self.arguments = self.call.arguments
 
 
-@dataclass(frozen=True, slots=True)
-class AskedPlace:
-    """The place of a turn, or with turn 0 of a child, that a cap has refused to admit."""
-
-    place: str
-
-
-Asked: TypeAlias = AskedTurn | AskedCall | AskedPlace | Question
+Asked: TypeAlias = AskedTurn | PendingCall | Question | str
+"""A turn, a call, a question, or the place of a turn that a cap refuses; turn 0: of a child."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,17 @@ from typing import Any, Protocol
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_tables import McpServer
 from axe_nb.agents.prompt import Briefing, Definitions
-from axe_nb.engine.limits import Budget, Clock, InFlight, UsageMeter
+from axe_nb.engine.limits import Budget, Clock, InFlight, OverBudget, UsageMeter
 from axe_nb.engine.permissions import PermissionPolicy
-from axe_nb.engine.person import AskPerson, Decision, Question, Step, Stepper
-from axe_nb.engine.replay import AskedPlace, ForkedTree, Replay
+from axe_nb.engine.person import (
+    ApprovalRequest,
+    AskPerson,
+    Decision,
+    Question,
+    Step,
+    Stepper,
+)
+from axe_nb.engine.replay import ForkedTree, Replay
 from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, Event, PersonAnswered, PersonAsked
 from axe_nb.mcp_servers.servers import Servers
@@ -24,6 +31,7 @@ from axe_nb.messages.exchanges import Lap, LapKind
 from axe_nb.providers.prices import Prices
 from axe_nb.providers.protocol import Provider
 from axe_nb.results import RunResult, RunStopped, Status, name_run
+from axe_nb.text import format_dollars
 from axe_nb.tools.kept_files import KeptFiles
 from axe_nb.tools.tool import Job, Limits, Tool
 
@@ -31,22 +39,14 @@ HARD_DEPTH = 5
 """Maximum depth of any configuration (A-10.4)."""
 
 
-@dataclass(frozen=True, slots=True)
-class DepthLimit:
-    """Depth limit of a tree (D-3)."""
+def find_max_depth(tool: Tool, agents: Sequence[Agent]) -> int:
+    """The lowest depth at which an agent may no longer use a delegation tool (A-9.3, D-3).
 
-    root: int = 0
-    """The root's own `max_depth`; 0 = each tool's default."""
-    lowest: int = HARD_DEPTH
-    """The lowest `max_depth` on the path from the root; a child can only lower it."""
-
-    def of(self, tool: Tool) -> int:
-        """The lowest depth at which a delegation tool may no longer be used (A-9.3)."""
-        return min(self.root or tool.default_depth, self.lowest)
-
-    def below(self, agent: Agent) -> DepthLimit:
-        own = agent.sub_agents_config.max_depth or HARD_DEPTH
-        return replace(self, lowest=min(self.lowest, own))
+    `agents` are this agent and those above it. The root's `max_depth` is that of the tree; an agent
+    below it can only lower it.
+    """
+    own = [agent.sub_agents_config.max_depth for agent in agents]
+    return min(own[-1] or tool.default_depth, *(depth or HARD_DEPTH for depth in own))
 
 
 class Recorder(Protocol):
@@ -208,7 +208,6 @@ class RunScope:
     policy: PermissionPolicy
     meter: UsageMeter
     in_flight: InFlight
-    depth_limit: DepthLimit
     clock: Clock
     id: str = "0"
     """Dotted path: `0` is the root, `0.2` the child of its second call (D-59)."""
@@ -237,6 +236,9 @@ class RunScope:
         """Id of the files kept for undo; empty for a child."""
         return "" if self.parent else self.env.kept.id
 
+    def max_depth(self, tool: Tool) -> int:
+        return find_max_depth(tool, self.policy.agents)
+
     @property
     def retries(self) -> int:
         if self.env.retries is not None:
@@ -256,8 +258,37 @@ class RunScope:
             self.meter.check(is_child=place.endswith("/0"))
         except RunStopped as stop:
             for replay in replays:
-                replay.keep(AskedPlace(place), stop)
+                replay.keep(place, stop)
             raise
+
+    def begin_request(self) -> None:
+        """Counts a request that is about to be sent; raises if it may not be (`Send`)."""
+        self.env.halt.check()
+        self.clock.check()
+        self.meter.check()
+        self.meter.request(self.name)
+
+    async def hold(self, dollars: float) -> float:
+        """Holds the price of a request in the budget of the session, and returns it.
+
+        The person is asked before the budget would be exceeded; without approval, the tree ends.
+        """
+        budget = self.env.budget
+        while not budget.try_hold(dollars):
+            higher, why = budget.find_next(dollars), budget.describe_end(dollars)
+            step, is_raised = f"raise it with %axe budget {higher:.6g}", False
+            if self.env.ask_person is not None:
+                raises = format_dollars(higher)
+                question = ApprovalRequest(
+                    self.id, self.agent.name, "", {}, reason=why, raises=raises
+                )
+                answer = await self.ask(question, lambda: budget.has_room(dollars))
+                step, is_raised = "it was not raised", answer.choice == "yes"
+            if not is_raised:
+                raise self.env.halt.end_tree(OverBudget("error", f"{why}; {step}"))
+            if not budget.has_room(dollars):
+                budget.amount = max(budget.amount, higher)
+        return dollars
 
     def begin_calls(self, turn: int, calls: Iterable[ToolCall]) -> None:
         self.calls.clear()
@@ -344,7 +375,7 @@ class RunScope:
             policy=PermissionPolicy(agent, agent.mode, mode_by="option" if has_mode else None),
             meter=UsageMeter(name_run(agent.name, agent.model), agent.limits, above, agent.path),
             in_flight=in_flight.below(most) if in_flight else InFlight(most),
-            depth_limit=DepthLimit(root=agent.sub_agents_config.max_depth), clock=clock,
+            clock=clock,
         )  # fmt: skip
 
     def child(
@@ -356,13 +387,12 @@ class RunScope:
         D-3, D-10, D-19, D-47). `agents.prompt.confine` does so for its folder (D-53).
         """
         limits = job.limits.within(self.limits)
-        clock = Clock(limits.seconds, self.clock.deadline, ahead, id)
+        clock = Clock(limits.seconds, self.clock, ahead, id)
         return RunScope(
             env=env, agent=agent, limits=limits,
             policy=self.policy.child(agent, job.mode, is_copy=job.is_copy),
             meter=self.meter.child(name_run(agent.name, agent.model), agent.limits, agent.path),
             in_flight=self.in_flight.below(agent.limits.max_in_flight),
-            depth_limit=self.depth_limit.below(agent), clock=clock, id=id, parent=self.id,
-            call_id=call_id, depth=self.depth + 1,
+            clock=clock, id=id, parent=self.id, call_id=call_id, depth=self.depth + 1,
             began=self.began + clock.started - self.clock.started,
         )  # fmt: skip

@@ -163,16 +163,16 @@ class Tally:
 class MapMeter(UsageMeter):
     """The usage of all runs of a map. A run that its budget ends is cancelled, not failed."""
 
-    def _make_stop(self, status: Status, key: str, most: int | str, unit: str) -> RunStopped:
-        why = f"the budget of {self.agent} was reached: {key} = {most}"
+    def _make_stop(self, key: str, unit: str) -> RunStopped:
+        why = f"the budget of {self.agent} was reached: {key} = {self._show_cap(key)}"
         return RunStopped("cancelled", why)
 
     def add(self, result: RunResult) -> None:
         """Counts a run that another process has counted alone."""
         for one in result.walk():
-            self.requests += one.turns + one.retries
-            self.tokens += one.usage.total
-        self.dollars += result.total_cost or 0.0
+            self.total.requests += one.turns + one.retries
+            self.total.tokens += one.usage.total
+        self.total.dollars += result.total_cost or 0.0
         if result.total_cost is None:
             self.unpriced = result.agent
 
@@ -344,10 +344,10 @@ class Batch:
             self.file.append(task.key, result)
         if result.status == "cancelled":
             self.is_spent()
+        task.result = result
         if task.judged is not None:
             task.judged.judgement = result
         else:
-            task.result = result
             self.held[task.index] = task
 
     def make_failed(self, task: Task, error: AxeError, status: Status = "error") -> RunResult:

@@ -88,6 +88,16 @@ class Exchange:
     """The price of the reply in US dollars at the time; None if unknown."""
     source: Source = ""
 
+    @classmethod
+    def of(cls, request: Request, **more: Any) -> Exchange:
+        """Makes the exchange of a request; the rest are its other fields."""
+        return cls(
+            turn=int(request.place.rpartition("/")[2]), attempt=request.attempt,
+            model=request.model, sent=len(request.messages), system=request.system,
+            system_ends=request.system_ends, tools=request.tools, past_tools=request.past_tools,
+            output=request.output, params=request.params, **more,
+        )  # fmt: skip
+
     def request(self, messages: Sequence[Message], agent: str, run: str) -> Request:
         """Returns the request as sent, given the messages, agent and id of its run."""
         request = Request(

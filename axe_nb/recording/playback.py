@@ -24,7 +24,7 @@ from axe_nb.agents.user_config import is_test
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.records import from_json, to_json
 from axe_nb.engine.person import ApprovalRequest, Decision, Question, Step, make_decided
-from axe_nb.engine.replay import Asked, AskedCall, AskedPlace, AskedTurn, KeptTurn, Outcome
+from axe_nb.engine.replay import Asked, AskedTurn, KeptTurn, Outcome, PendingCall
 from axe_nb.errors import CassetteMiss, ConfigError
 from axe_nb.messages import Request
 from axe_nb.messages.exchanges import Exchange
@@ -124,7 +124,7 @@ class RootTape:
                 return self._find_turn(asked)
             case ApprovalRequest() | Step():
                 return self._find_decision(asked)
-            case AskedCall():  # only tools with `record=True` have one
+            case PendingCall():  # only tools with `record=True` have one
                 self._steps += 1
                 record = self._records.get(("tool", asked.run, asked.number))
                 if record and is_same(record.asked, self._describe_call(asked)):
@@ -136,7 +136,7 @@ class RootTape:
                     cut = end.outcome["cut"]
                     raise RunStopped(cut, f"{cut}, as it was recorded")
                 if not self.may_ask:
-                    what = f"the result of {asked.tool}, which a replay does not run"
+                    what = f"the result of {asked.tool.name}, which a replay does not run"
                     raise self._miss_other(asked.run, "", what)
         return None
 
@@ -145,13 +145,13 @@ class RootTape:
         match asked, outcome:
             case AskedTurn(), KeptTurn():
                 self._keep_turn(asked, outcome)
-            case AskedCall(), ToolOutput():
+            case PendingCall(), ToolOutput():
                 key: Key = ("tool", asked.run, asked.number)
                 if key not in self._played:
                     kept = to_json(outcome, self._clean)
                     self._add(key, "", self._describe_call(asked), {"output": kept})
-            case AskedPlace(), RunStopped():
-                self._keep_refusal(asked.place, 1, outcome)
+            case str(), RunStopped():
+                self._keep_refusal(asked, 1, outcome)
             case ApprovalRequest() | Step(), Decision():
                 self._keep_decision(asked, outcome)
 
@@ -329,8 +329,8 @@ class RootTape:
             with contextlib.suppress(ConfigError):  # then the person is asked again
                 remember_trust(self._fingerprint(question, said))
 
-    def _describe_call(self, asked: AskedCall) -> dict[str, Any]:
-        return {"tool": asked.tool, "arguments": self._clean.json(jsonable(asked.arguments))}
+    def _describe_call(self, asked: PendingCall) -> dict[str, Any]:
+        return {"tool": asked.tool.name, "arguments": self._clean.json(jsonable(asked.arguments))}
 
     async def wait_until_quiet(self, run: str) -> None:
         """See `KeptTurn`."""

@@ -232,6 +232,8 @@ class ToolContext:
     """Names of the tools that the caller has."""
     ask: Callable[[str], Awaitable[str]] | None = None
     """Asks the person at the notebook a question; None = no one can be prompted."""
+    nest: Callable[[Any], Awaitable[RunResult]] | None = None
+    """Runs a request of `axe_nb.run` as a child, on any event loop (D-57)."""
     limits: Limits = Limits()
     """Limits of the caller; its children never have laxer ones."""
     delegation: Delegation | None = None

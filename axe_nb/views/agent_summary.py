@@ -7,16 +7,14 @@ Source: A-5.7, A-E2.4, D-3, D-19, D-20, D-44.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import date
-from html import escape
 from itertools import islice
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_tables import names_of_servers
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.engine.permissions import PermissionPolicy
-from axe_nb.engine.scope import DepthLimit
+from axe_nb.engine.scope import find_max_depth
 from axe_nb.engine.toolbox import REGISTRY, find_tools
 from axe_nb.errors import ConfigError
 from axe_nb.messages import dump
@@ -26,11 +24,7 @@ from axe_nb.text import clean, format_seconds, one_line
 from axe_nb.tools.tool import Effect, Tool, Verdict
 from axe_nb.views.appearance import COLOURS, LINE, LOOKS, MONO, MUTED, TEXT_PADDING
 from axe_nb.views.axe_text import list_caps, text_of
-from axe_nb.views.html import PLAIN
-
-CARD = f"display:inline-block;border:1px solid {LINE};border-radius:6px;padding:{TEXT_PADDING}"
-
-LABEL = f"opacity:{MUTED};text-align:left;vertical-align:top"
+from axe_nb.views.html import PLAIN, hide
 
 GRAPH = f"margin:.3em 0;line-height:1.4;white-space:pre-wrap;{MONO}"
 
@@ -137,24 +131,19 @@ def draw_graph(agent: Agent, find: Callable[[str], Agent]) -> str:
         return ""
     if not agent.sub_agents_config.enabled:
         return f"{agent.name}  (cannot delegate: sub_agents_config.enabled is false)"
-    limit = DepthLimit(root=agent.sub_agents_config.max_depth)
-    below = _list_below(agent, find, (agent.name,), limit, "")
-    deepest = _find_deepest(agent, limit)
-    lines = [f"{agent.name}  (depth 0, max_depth {deepest})", *islice(below, 40)]
+    below = _list_below((agent,), find, "")
+    lines = [f"{agent.name}  (depth 0, max_depth {_find_deepest((agent,))})", *islice(below, 40)]
     if next(below, None) is not None:
         lines.append("…  and more")
     return "\n".join(lines)
 
 
 def _list_below(
-    agent: Agent,
-    find: Callable[[str], Agent],
-    path: tuple[str, ...],
-    limit: DepthLimit,
-    indent: str,
+    agents: tuple[Agent, ...], find: Callable[[str], Agent], indent: str
 ) -> Iterator[str]:
-    names = list(dict.fromkeys(agent.sub_agents))
-    copies = [f"copies of itself, by {tool.name}" for tool in _find_copying_tools(agent)]
+    """`agents` are an agent and those above it."""
+    names = list(dict.fromkeys(agents[0].sub_agents))
+    copies = [f"copies of itself, by {tool.name}" for tool in _find_copying_tools(agents[0])]
     for number, name in enumerate([*names, *copies], 1):
         is_last = number == len(names) + len(copies)
         branch, further = ("└─ ", "   ") if is_last else ("├─ ", "│  ")
@@ -166,16 +155,16 @@ def _list_below(
         except ConfigError as error:
             yield f"{indent}{branch}{name}  {LOOKS['error'].sign} {error}"
             continue
-        lower, note = limit.below(child), ""
-        deepest, is_enabled = _find_deepest(child, lower), child.sub_agents_config.enabled
+        deepest, note = _find_deepest((child, *agents)), ""
+        is_enabled = child.sub_agents_config.enabled
         if is_enabled and (child.sub_agents or _find_copying_tools(child)):
-            if name in path:
+            if child.name in {one.name for one in agents}:
                 note = f"  ↺ cycle, ended by max_depth {deepest}"
-            elif len(path) >= deepest:
-                note = f"  (depth {len(path)}: cannot delegate, max_depth {deepest})"
+            elif len(agents) >= deepest:
+                note = f"  (depth {len(agents)}: cannot delegate, max_depth {deepest})"
         yield f"{indent}{branch}{name}{note}"
         if is_enabled and not note:
-            yield from _list_below(child, find, (*path, name), lower, indent + further)
+            yield from _list_below((child, *agents), find, indent + further)
 
 
 def _find_copying_tools(agent: Agent) -> list[Tool]:
@@ -184,53 +173,40 @@ def _find_copying_tools(agent: Agent) -> list[Tool]:
     return [tool for tool in found if tool and tool.copies_caller]
 
 
-def _find_deepest(agent: Agent, limit: DepthLimit) -> int:
-    """Returns the depth at which the agent can no longer use any delegation tool (D-3)."""
-    tools = _find_copying_tools(agent)
-    if agent.sub_agents or not tools:
+def _find_deepest(agents: tuple[Agent, ...]) -> int:
+    """Returns the depth at which the first agent can no longer use any delegation tool (D-3)."""
+    tools = _find_copying_tools(agents[0])
+    if agents[0].sub_agents or not tools:
         tools += filter(None, [REGISTRY.find("call_agent")])
-    return max(map(limit.of, tools))
+    return max(find_max_depth(tool, agents) for tool in tools)
 
 
-@dataclass(frozen=True, slots=True)
-class AgentCard:
-    """The parts of the card, in reading order; empty ones are left out."""
-
-    name: str
-    facts: tuple[str, ...]
-    """The model, the mode, and the form of its answers."""
-    rows: tuple[tuple[str, str], ...]
-    """(label, value) of its tools and limits."""
-    graph: str
-    """Its sub-agents as a graph in text."""
-    notes: tuple[str, ...]
-    """Warnings and problems."""
-    saved: tuple[str, ...]
-    """The file that was written, and its changes."""
-
-    def to_bundle(self) -> dict[str, str]:
-        head = f"{self.name}: {', '.join(self.facts)}"
-        lines = [line(label, value) for label, value in self.rows]
-        notes = [f"! {note}" for note in self.notes]
-        text = "\n".join(filter(None, [head, *lines, self.graph, *notes, *self.saved]))
-        facts = " · ".join(map(_escape, self.facts))
-        html = f"<strong>{_escape(self.name)}</strong> <span>{facts}</span>"
-        rows = (
-            f"<tr><td style='{LABEL}'>{_escape(label)}</td>"
-            f"<td style='text-align:left'>{_escape(value)}</td></tr>"
-            for label, value in self.rows
-        )
-        html += f"<table style='margin:.3em 0'>{''.join(rows)}</table>" if self.rows else ""
-        html += f"<pre style='{GRAPH}'>{_escape(self.graph)}</pre>" if self.graph else ""
-        mark = f"<b style=color:{COLOURS['limit']}>!</b>"
-        html += "".join(f"<div>{mark} {_escape(note)}</div>" for note in self.notes)
-        saved = _escape("\n".join(self.saved))
-        html += f"<pre style='{GRAPH}'>{saved}</pre>" if saved else ""
-        return {
-            "text/html": f"<div class='{PLAIN}' style='{CARD}'>{html}</div>",
-            "text/plain": clean(redact(text)),
-        }
-
-
-def _escape(text: str) -> str:
-    return escape(clean(redact(text)), quote=False)
+def draw_card(
+    name: str,
+    facts: Sequence[str],
+    rows: Sequence[tuple[str, str]],
+    *,
+    graph: str,
+    notes: Sequence[str],
+    saved: Sequence[str],
+) -> dict[str, str]:
+    """The bundle of an agent's card; empty parts are left out."""
+    lines = [f"{name}: {', '.join(facts)}", *(line(label, value) for label, value in rows)]
+    text = "\n".join(filter(None, [*lines, graph, *(f"! {note}" for note in notes), *saved]))
+    label_style = f"opacity:{MUTED};text-align:left;vertical-align:top"
+    cells = "".join(
+        f"<tr><td style='{label_style}'>{hide(label)}</td>"
+        f"<td style='text-align:left'>{hide(value)}</td></tr>"
+        for label, value in rows
+    )
+    html = f"<strong>{hide(name)}</strong> <span>{' · '.join(map(hide, facts))}</span>"
+    html += f"<table style='margin:.3em 0'>{cells}</table>" if cells else ""
+    html += f"<pre style='{GRAPH}'>{hide(graph)}</pre>" if graph else ""
+    mark = f"<b style=color:{COLOURS['limit']}>!</b>"
+    html += "".join(f"<div>{mark} {hide(note)}</div>" for note in notes)
+    html += f"<pre style='{GRAPH}'>{hide(chr(10).join(saved))}</pre>" if saved else ""
+    style = f"display:inline-block;border:1px solid {LINE};border-radius:6px;padding:{TEXT_PADDING}"
+    return {
+        "text/html": f"<div class='{PLAIN}' style='{style}'>{html}</div>",
+        "text/plain": clean(redact(text)),
+    }

@@ -31,15 +31,12 @@ from axe_nb.text import clean, cut_chars, format_dollars, format_seconds, quote
 from axe_nb.views.rows import format_cost
 from axe_nb.views.transcript import CallNode, Node, Transcript, TreeNode, TurnNode
 
-PREVIEW = 80
-"""Maximum characters of a task in one line."""
-
 _LINE_END = re.compile(r"\r\n|\n|\r")
 
 
 def preview(text: str) -> str:
     """The text in one line; ends with `...` only if it is cut (D-14)."""
-    return cut_chars(_LINE_END.sub(" ", text), PREVIEW)
+    return cut_chars(_LINE_END.sub(" ", text), 80)
 
 
 def dry_run(plan: Plan) -> str:
@@ -56,7 +53,7 @@ def dry_run(plan: Plan) -> str:
     note = f" (capped by the run's {_format_limit(own)})" if is_capped else ""
     sub_agents = (
         f"{', '.join(agent.sub_agents)}\n"
-        f"Max Depth: {plan.scope.depth_limit.of(caller)}\n"
+        f"Max Depth: {plan.scope.max_depth(caller)}\n"
         f"Parallel:  {'yes' if config.parallel else 'no'}\n"
         f"Timeout:   {format_seconds(config.timeout)}s{note}"
         if caller

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 import axe_nb
-from axe_nb import Request
-from axe_nb.engine.attempts import EVERY, Partial
+from axe_nb.engine.attempts import Partial
 from axe_nb.events import Event, RunFinished, TextDelta
 from axe_nb.messages import Delta
 from axe_nb.session.overrides import Overrides
@@ -113,8 +112,8 @@ PARTS = [
 ]  # fmt: skip
 
 
-async def pass_on(deltas: list[Delta], pause: float) -> tuple[list[Delta], str]:
-    """The deltas that are passed on, before a pause and after it, and the text so far."""
+def pass_on(deltas: list[Delta]) -> tuple[list[Delta], str]:
+    """The deltas that are passed on, and the whole text."""
     seen: list[Delta] = []
 
     def take(event: Event) -> None:
@@ -122,20 +121,15 @@ async def pass_on(deltas: list[Delta], pause: float) -> tuple[list[Delta], str]:
         assert (event.run, event.turn, event.attempt) == ("0.1", 3, 2)
         seen.append(Delta(event.text, event.kind, event.call, event.name))
 
-    partial = Partial("0.1", take, is_streamed=True)
-    add = partial.begin(Request("m", (), place="0.1/3", attempt=2))
-    assert add is not None
+    partial = Partial(take, "0.1", 3, 2)
     for delta in deltas:
-        add(delta)
-    if pause:
-        await asyncio.sleep(pause)
-    else:
-        partial.flush()
+        partial.add(delta)
+    partial.flush()
     return seen, partial.text
 
 
 def test_pieces_of_one_part_are_merged_after_the_first_which_is_passed_on_at_once() -> None:
-    seen, text = asyncio.run(pass_on(PARTS, 0))
+    seen, text = pass_on(PARTS)
     assert seen == [
         Delta("", "reasoning"), Delta("hmso", "reasoning"), Delta("I call"),
         Delta("{}", "arguments", 0, "grep"), Delta("{}", "arguments", 1, "look"), Delta(" twice"),
@@ -145,6 +139,6 @@ def test_pieces_of_one_part_are_merged_after_the_first_which_is_passed_on_at_onc
 
 def test_many_pieces_become_few_and_no_character_is_lost() -> None:
     words = [Delta(f"{n} ") for n in range(20_000)]
-    seen, text = asyncio.run(pass_on(words, EVERY * 5))  # what waits is passed on by itself
+    seen, text = pass_on(words)
     assert text == "".join(delta.text for delta in seen) == "".join(word.text for word in words)
     assert len(seen) < 2000

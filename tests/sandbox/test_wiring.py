@@ -264,19 +264,14 @@ def test_a_required_sandbox_that_is_missing_is_an_error_before_the_first_request
     lead = Agent("lead", "script/counted", tools=("run_command",))
     for one in (lead, lead.but(tools=("terminal",))):
         refuse(one, r'required, but agent "lead" has run_command, and no')
-    folder = config_path().parent / "agents"
-    Agent("worker", "script/counted", tools=("run_command",)).save(folder)
-    Agent("middle", "script/counted", sub_agents=("worker", "gone")).save(folder)
-    callers = [lead.but(tools=(), sub_agents=(name,)) for name in ("worker", "middle")]
-    for one in callers:
-        refuse(one, r'required, but agent "worker" has run_command, and no')
-    Agent("worker", "script/counted", mcp_servers=OFF).save(folder)
-    for one in callers:
-        refuse(one, r'mcp_servers.raw.sandbox = "off" of agent "worker" is')
     assert asked == []
-    Agent("worker", "script/counted").save(folder)
-    for one in (lead.but(tools=()), *callers):
-        assert axe_nb.run(one, "go", display=False).text == "done"
+    Agent("worker", "script/counted", tools=("run_command",)).save(config_path().parent / "agents")
+    caller = agent(
+        "lead", said(call("call_agent", agent="worker", task="go"), "done"), sub_agents=("worker",)
+    )
+    needs = 'required, but agent "worker" has run_command, and no'
+    assert needs in told(axe_nb.run(caller, "go", display=False))
+    assert asked == []
 
 
 @pytest.mark.parametrize("where", ["environment", "config.toml"])

@@ -1,0 +1,171 @@
+"""The authorization of calls: policy, guard, and the person."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from axe_nb.conversion.json_schema import clean_schema
+from axe_nb.engine.call import RunCall
+from axe_nb.engine.person import ApprovalRequest
+from axe_nb.engine.replay import PendingCall
+from axe_nb.engine.scope import RunScope
+from axe_nb.errors import ConfigError
+from axe_nb.messages import ToolCall
+from axe_nb.threads import in_thread
+from axe_nb.tools.tool import CallSite, Guard, PermissionDenied, Tool, ToolOutput
+
+ALLOWED = {"yes": "allowed by the user", "always": "always allowed by the user"}
+DENIED = "denied by the user"
+"""Notes on calls that the person was asked to approve."""
+
+
+class Authorizer:
+    """Authorizes the calls of a run, and asks the person one question at a time."""
+
+    def __init__(self, scope: RunScope, workdir: Path, next: RunCall) -> None:
+        self.next, self._scope, self._workdir = next, scope, workdir
+        self._covered: set[tuple[str, str]] = set()
+        """(tool, later calls) that the person always allows."""
+        self.unasked: dict[str, str] = {}
+        """Tool → the reason its calls were denied, if a person could have allowed them."""
+        self._guard_lock = asyncio.Lock()
+        self._prompt_lock = asyncio.Lock()
+
+    async def run(self, call: PendingCall) -> ToolOutput:
+        call.arguments = _copy(call.arguments)  # history keeps its own
+        await self.authorize(call)
+        return await self.next(call)
+
+    async def authorize(self, call: PendingCall) -> None:
+        """Permits a call, whose arguments the person may change.
+
+        Raises PermissionDenied if it is denied, ToolError if its guard rejects the arguments, and
+        RunStopped if the person stopped the run.
+        """
+        verdict, reason = self._scope.policy.decide(call.tool)
+        if verdict == "deny" and call.tool.effect != "network":  # no host is known yet
+            raise _make_denial(call.tool, reason)
+        async with self._guard_lock:  # so that questions keep the order of the calls
+            call.guard = await self._find_needs(call)
+        if self._needs_approval(call):
+            async with self._prompt_lock:
+                if self._needs_approval(call):  # else: covered by the previous answer
+                    await self._ask_approval(call)
+
+    async def find_refused(self, tools: Iterable[Tool]) -> dict[str, str]:
+        """Returns the tools of the model's server not to be offered, each with the reason."""
+        refused = {}
+        for tool in tools:
+            call = PendingCall(ToolCall("", tool.name, {}))
+            call.tool = tool
+            try:
+                await self.authorize(call)
+            except PermissionDenied as denied:
+                self.unasked.pop(tool.name, None)
+                refused[tool.name] = str(denied)
+        return refused
+
+    def allows_host(self, tool: Tool, host: str) -> bool:
+        """True if a call may reach a host without asking (D-50)."""
+        verdict, _ = self._scope.policy.decide(tool, Guard(host=host))
+        return verdict == "allow" or (verdict == "ask" and self._is_allowed(host))
+
+    def _is_allowed(self, host: str) -> bool:
+        return host in {*self._scope.env.hosts, *self._scope.env.recorded_hosts}
+
+    async def ask_question(self, call_id: str, question: str) -> str:
+        """Returns the person's answer to a question that the model asked by a call."""
+        scope = self._scope
+        request = ApprovalRequest(scope.id, scope.name, "", {}, question, call_id=call_id)
+        return (await scope.ask(request)).text
+
+    async def _find_needs(self, call: PendingCall) -> Guard:
+        scope, find, guard = self._scope, call.tool.guard, None
+        if find is not None:  # it reads files
+            sources = frozenset(scope.env.sources)
+            site = CallSite(agents=scope.policy.agents, workdir=self._workdir, sources=sources)
+            guard = await in_thread(find, call.arguments, site)
+        return guard or Guard(covers="this tool")
+
+    def _needs_approval(self, call: PendingCall) -> bool:
+        policy, tool, guard = self._scope.policy, call.tool, call.guard
+        verdict, reason = policy.decide(tool, guard)
+        if verdict == "ask" and self._is_covered(call):
+            return False
+        if verdict == "ask" and not self._scope.env.has_person:
+            need = f"connecting to {guard.host} needs approval" if guard.host else ""
+            need = guard.reason if guard.floor == "ask" else need or "it needs approval"
+            step = policy.next_step(tool, guard)
+            verdict, reason = "deny", f"{need}, and no one can be prompted here; {step}"
+            self.unasked[tool.name] = reason
+        if verdict == "deny":
+            raise _make_denial(tool, reason)
+        return verdict == "ask"
+
+    def _is_covered(self, call: PendingCall) -> bool:
+        """True if an earlier answer holds for the call too."""
+        guard = call.guard
+        is_known_host = guard.host and guard.floor == "allow" and self._is_allowed(guard.host)
+        return bool(is_known_host) or (call.tool.name, guard.covers) in self._covered
+
+    async def _ask_approval(self, call: PendingCall) -> None:
+        """Asks the person for approval; they may edit the arguments."""
+        scope, tool, guard, preview = self._scope, call.tool, call.guard, call.tool.preview
+        # a preview reads files
+        detail = await in_thread(preview, call.arguments, self._workdir) if preview else ""
+        told = (guard.reason if guard.floor == "ask" else "", guard.note)
+        request = ApprovalRequest(
+            scope.id, scope.name, tool.name, call.arguments, detail,
+            whole=tool.shown_whole, always=guard.covers, reason="\n".join(filter(None, told)),
+            host=guard.host, workdir=str(self._workdir), call_id=call.call.id,
+            schema=find_schema(tool),
+        )  # fmt: skip
+        answer = await scope.ask(request, lambda: self._is_covered(call))
+        if answer.choice == "edit":
+            call.edited, call.arguments = answer.arguments, _copy(answer.arguments)
+            call.guard = await self._find_needs(call)
+            is_other = call.guard.floor == "ask" and call.guard.reason != guard.reason
+            if self._needs_approval(call) and is_other:
+                await self._ask_approval(call)
+                call.note = ""
+                return
+        elif answer.choice in ALLOWED:
+            call.note = ALLOWED[answer.choice]
+        else:
+            why = f": {answer.text}" if answer.text else ""
+            raise PermissionDenied(f"permission denied for {tool.name} by the user{why}", DENIED)
+        guard = call.guard
+        if guard.host and answer.is_recorded:
+            scope.env.recorded_hosts.add(guard.host)
+        elif guard.host:
+            scope.env.hosts[guard.host] = None
+        if answer.choice == "always" and guard.covers:
+            self._covered.add((tool.name, guard.covers))
+
+
+def find_schema(tool: Tool) -> Mapping[str, Any]:
+    """Returns the JSON Schema of a tool's arguments; empty if they cannot be checked by it."""
+    with suppress(ConfigError):
+        return clean_schema(tool.spec.input_schema(), tool.name)
+    return {}
+
+
+def _make_denial(tool: Tool, reason: str) -> PermissionDenied:
+    return PermissionDenied(f"permission denied for {tool.name}: {reason}")
+
+
+def _copy(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Copies JSON values deeply without recursion, as a model may nest them without end."""
+    copied = dict(arguments)
+    left: list[Any] = [copied]
+    while left:
+        holder = left.pop()
+        for key, item in holder.items() if isinstance(holder, dict) else enumerate(holder):
+            if isinstance(item, dict | list):
+                holder[key] = item.copy()
+                left.append(holder[key])
+    return copied
