@@ -404,10 +404,7 @@ class Cassette:
         return (one for one in self._roots if one not in self._owners and one.is_like(likeness))
 
     def commit(self, root: Root, new: Iterable[Record], stale: Iterable[Record]) -> str:
-        """Adds new records of a run that has ended; writes the file unless it did so recently.
-
-        Returns the problem, if the file cannot be written.
-        """
+        """Adds records of a run that has ended; returns the problem, if it cannot be written."""
         with self._lock:
             old = {record.key for record in stale}
             kept = {key: record for key, record in root.records.items() if key not in old}
@@ -428,10 +425,7 @@ class Cassette:
         return self._problem
 
     def save(self) -> None:
-        """Writes the file, if there is something new. Raises ConfigError.
-
-        Changes by other processes are kept.
-        """
+        """Writes the file, if something is new; what others wrote is kept. Raises ConfigError."""
         with self._saving, ExitStack() as stack:
             if not self._is_changed:
                 return
@@ -455,10 +449,7 @@ class Cassette:
                 self._writing = self._written_at - began
 
     def _read_changes(self) -> None:
-        """Takes over the roots that others have added, changed or removed, unless a run uses them.
-
-        Raises ConfigError.
-        """
+        """Takes over what others have added, changed or removed, but for runs in use here."""
         stamp = _find_stamp(self.path)
         if stamp is None or stamp == self._stamp:
             return
@@ -492,10 +483,7 @@ class Cassette:
         return f"{self.shown} ({self.mode or 'default mode'}): {counts}; {unused} not used"
 
     def prune(self) -> int:
-        """Removes the records that this session has not used; returns their number.
-
-        Raises ConfigError.
-        """
+        """Removes the records not used here; returns their number. Raises ConfigError."""
         with self._lock:
             if not self.hits and not self.recorded:
                 raise ConfigError(
@@ -526,7 +514,6 @@ def _list_likenesses(asked: Description, agent: str) -> list[str]:
 
 
 def _find_stamp(path: Path) -> tuple[int, int, int] | None:
-    """Returns a fingerprint of the state of a file; None if there is none."""
     try:
         found = path.stat()
     except (OSError, ValueError):  # the second for a NUL in the name

@@ -250,7 +250,6 @@ class RootTape:
             self._keep_refusal(request.place, len(turn.attempts) + 1, turn.refusal)
 
     def _find_decision(self, question: Question) -> Decision | None:
-        """Returns the person's recorded answer to a question."""
         if isinstance(question, Step) and question.request is not None:
             self._describe(AskedTurn(question.request, question.model))
         asked = self._describe_question(question)
@@ -394,7 +393,6 @@ class RootTape:
         return miss
 
     def _describe_question(self, question: Question) -> dict[str, Any]:
-        """Returns a question to the person in the form that is recorded and compared."""
         if not isinstance(question, Step):
             cleaned: dict[str, Any] = self._clean.json(_state(question))
             return cleaned
@@ -406,7 +404,6 @@ class RootTape:
         }  # fmt: skip
 
     def _describe_missing(self, question: Question) -> str:
-        """Returns a description of the missing answer, and of its difference from recorded ones."""
         if not isinstance(question, Step):
             about = question.detail if not question.tool else f"may {question.tool} run?"
             return f"the person's answer to: {about}"
@@ -439,7 +436,6 @@ def _is_step(record: Record) -> bool:
 
 
 def _has_chosen(record: Record, choice: str) -> bool:
-    """True for a decision about a step with a certain choice, such as `end` or `stop`."""
     return _is_step(record) and record.outcome["decision"].get("choice") == choice
 
 

@@ -127,7 +127,6 @@ def _describe_message(message: Message, clean: Filter) -> dict[str, Any]:
 
 
 def _describe_pictures(pictures: Sequence[Picture]) -> dict[str, Any]:
-    """Returns the digests of pictures; the text has their formats and sizes."""
     return {"pictures": [picture.digest for picture in pictures]} if pictures else {}
 
 
