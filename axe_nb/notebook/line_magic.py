@@ -18,7 +18,7 @@ from axe_nb.agents.files import read_real_text, reason
 from axe_nb.agents.trust import check_link
 from axe_nb.agents.user_config import Config, format_path_or_name, is_test, load_env
 from axe_nb.api import load, replay
-from axe_nb.cell_display.display import can_ask
+from axe_nb.cell_display.front_end import can_ask
 from axe_nb.commands import actions
 from axe_nb.commands.command_table import RUN, Command, commands_of
 from axe_nb.commands.console import Write
