@@ -69,23 +69,6 @@ class Watch:
         return hang
 
 
-@pytest.mark.req("D-8", "A-11.2", "A-E5.6", "A-C7", "D-2", "A-13.2")
-def test_cancelling_the_parent_cancels_all_below_it() -> None:
-    watch = Watch()
-    middle = agent("middle", lambda r: [ask("leaf")] * 2, sub_agents=("leaf",))
-    played = stage(lead(ask("middle"), ask("middle")), middle, agent("leaf", watch.model()))
-    result = cancelled(played, lambda: watch.begun == 4)
-    assert watch.stopped == 4
-    assert {run.status for run in result.walk()} == {"cancelled"}
-    assert [run.id for run in result.walk()] == [
-        "0", "0.1", "0.1.1", "0.1.2", "0.2", "0.2.1", "0.2.2",
-    ]  # fmt: skip
-    assert (result.exit_code, result.ok) == (130, False)
-    check_events(played.events, result)
-    with pytest.raises(RunError):
-        result.raise_for_status()
-
-
 def counting(request: Request) -> Any:
     if request.turn == 1:
         return Response("let me see", (call("fast"), call("slow"), call("fast")), "x", Usage(3, 2))
