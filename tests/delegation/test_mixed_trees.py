@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,12 +14,10 @@ from axe_nb.agents.agent_tables import SubAgentsConfig
 from axe_nb.tools.tool import Limits, ToolContext
 from tests.delegation import copies
 from tests.delegation.chains import WAYS, Chain, by
-from tests.delegation.copies import offered, recorded, said, tool
-from tests.engine.in_process import agent, ask, heard, play
+from tests.delegation.copies import SECONDS, offered, recorded, tool
+from tests.engine.in_process import agent, ask, heard, play, said
 
 DEPTH = {"call_agent": 3, "subagent": 3, "spawn_agent": 2, "delegate_task": 2}
-
-SECONDS = re.compile(r"\d+\.\ds$", re.MULTILINE)
 
 
 def refusal(way: str, limit: int, depth: int) -> str:

@@ -11,26 +11,22 @@ from axe_nb import Agent, ProviderError, Request, Response, Usage, call
 from axe_nb.delegation import call_agent
 from axe_nb.messages import ToolCall
 from axe_nb.tools.tool import ToolContext
-from tests.engine.in_process import agent, ask, check_events, heard, lead, play, stage, texts, tool
+from tests.engine.in_process import (
+    agent,
+    ask,
+    check_events,
+    failed,
+    heard,
+    keeping,
+    lead,
+    play,
+    said,
+    stage,
+    texts,
+    tool,
+)
 
 NOT_LISTED = "is not in this agent's sub_agents list"
-
-
-def failed(name: str, why: str) -> str:
-    return (
-        f'Error: sub-agent "{name}" failed - {why}. You may retry or proceed without this result.'
-    )
-
-
-def keeping(name: str, answer: Any = "ok", **fields: Any) -> tuple[list[Request], Agent]:
-    """An agent, and the requests that its model was sent."""
-    sent: list[Request] = []
-
-    def model(request: Request) -> Any:
-        sent.append(request)
-        return answer(request) if callable(answer) else answer
-
-    return sent, agent(name, model, **fields)
 
 
 @pytest.mark.req("A-D3", "A-6.1", "A-6.2", "A-6.3a", "A-6.3b", "A-6.3c", "A-6.3d", "P-2", "A-D7",
@@ -136,15 +132,10 @@ def test_the_parent_hears_the_final_text_and_nothing_else() -> None:
     async def peek(_: ToolContext) -> str:
         return "SECRET FILE"
 
-    def answer(request: Request) -> Any:
-        if request.turn == 1:
-            return Response("SECRET THOUGHT", (call("peek"),), "x", Usage(987, 654))
-        return Response("the result", (), "stop", Usage(321, 0))
-
-    _, child = keeping("child", answer, tools=("peek",))
-    sent, boss = keeping(
-        "boss", lambda r: ask("child") if r.turn == 1 else "end", sub_agents=("child",)
-    )
+    first = Response("SECRET THOUGHT", (call("peek"),), "x", Usage(987, 654))
+    second = Response("the result", (), "stop", Usage(321, 0))
+    child = agent("child", said(first, second), tools=("peek",))
+    sent, boss = keeping("boss", ask("child"), "end", sub_agents=("child",))
     result = play(boss, child, tools=(tool("peek", peek),))
     [told] = sent[1].messages[-1].tool_results
     [asked] = sent[1].messages[1].tool_calls
@@ -156,11 +147,8 @@ def test_the_parent_hears_the_final_text_and_nothing_else() -> None:
 
 @pytest.mark.req("A-7.3-14", "A-C9", "D-1", "A-8.1", "A-8.8", "D-34")
 def test_a_child_is_a_run_like_any_other() -> None:
-    def model(request: Request) -> Any:
-        if request.turn == 1:
-            return Response("asking", (ask("leaf"),), "tool_calls", Usage(5, 5))
-        return Response("asked", (), "stop", Usage(5, 5))
-
+    first = Response("asking", (ask("leaf"),), "tool_calls", Usage(5, 5))
+    model = said(first, Response("asked", (), "stop", Usage(5, 5)))
     middle = agent("middle", model, sub_agents=("leaf",))
     leaf = agent("leaf", lambda _: Response("leaf", (), "stop", Usage(1, 1)))
     alone = play(middle, leaf)
@@ -201,12 +189,8 @@ def test_a_child_is_a_run_like_any_other() -> None:
 )  # fmt: skip
 def test_a_call_that_cannot_be_meant_is_refused(arguments: dict[str, Any], told: str) -> None:
     sent, child = keeping("child")
-    boss = agent(
-        "boss",
-        lambda r: ToolCall("", "call_agent", arguments) if r.turn == 1 else "went on",
-        sub_agents=("child",),
-    )
-    result = play(boss, child)
+    boss = said(ToolCall("", "call_agent", arguments), "went on")
+    result = play(agent("boss", boss, sub_agents=("child",)), child)
     [answer] = heard(result)
     assert (answer.content, answer.is_error) == (f"call_agent error: {told}", True)
     assert (result.status, result.text, result.tool_calls) == ("completed", "went on", 1)
