@@ -102,7 +102,8 @@ def _act(name: str, chosen: argparse.Namespace) -> int:
 
 def _run(options: Options) -> int:
     from axe_nb.commands import console
-    from axe_nb.session.drive import Approver, drive, prompt_person
+    from axe_nb.session.drive import Approver, drive
+    from axe_nb.session.prompts import prompt_person
     from axe_nb.session.session import session
 
     is_piped = sys.stdin is not None and not sys.stdin.isatty()

@@ -24,19 +24,12 @@ SHORTEST = 8
 """Minimum characters of a secret, or of its remainder after a cut: shorter ones occur in
 ordinary words."""
 
-MIN_DISTINCT = 4
-"""Minimum distinct characters of a secret; a value with fewer is a placeholder or a ruler:
-`xxxxxxxx`, `--------`."""
-
 SECRET_NAME = re.compile(
     r"KEY|TOKEN|SECRET|PASSWO?R?D|PASSPHRASE|CREDENTIAL|AUTHORIZATION|COOKIE"
     r"|(?:^|[_-])(?:AUTH|PASS|PWD|PAT|BEARER)(?=$|[_-])",
     re.IGNORECASE,
 )
 """Names of environment variables whose values are secrets; `AUTHOR` and `PATH` do not match."""
-
-SCHEME = re.compile(r"\A\s*(?:bearer|basic|token)\s+", re.IGNORECASE)
-"""Scheme at the start of an authorization header's value."""
 
 ORDINARY = frozenset({
     "anonymous", "changeme", "disabled", "dummy-key", "enabled", "lm-studio", "no-key-needed",
@@ -145,7 +138,8 @@ def is_secret_name(name: str) -> bool:
 def _make_filter(variables: frozenset[tuple[Any, Any]], passed: frozenset[str]) -> Filter:
     named = {os.fsdecode(value) for name, value in variables if is_secret_name(os.fsdecode(name))}
     known = named | passed
-    secrets = {part.strip() for one in known for part in (one, SCHEME.sub("", one, 1))}
+    bare = {re.sub(r"(?i)\A\s*(?:bearer|basic|token)\s+", "", one) for one in known}
+    secrets = {one.strip() for one in known | bare}
     forms = {form for secret in secrets if _is_secret(secret) for form in _list_forms(secret)}
     return Filter(tuple(sorted(forms, key=lambda form: (-len(form), form))))
 
@@ -212,7 +206,7 @@ def _is_secret(value: str) -> bool:
     """False for values that are too short or too ordinary to be removed everywhere."""
     return (
         len(value) >= SHORTEST
-        and len(set(value)) >= MIN_DISTINCT
+        and len(set(value)) > 3  # else a placeholder or a ruler: `xxxxxxxx`, `--------`
         and value.lower() not in ORDINARY
         and not (os.path.isabs(value) and os.path.exists(value))  # noqa: PTH110, PTH117 - or raises
     )

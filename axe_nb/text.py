@@ -56,20 +56,12 @@ _HARMFUL = re.compile(
 """Characters that move the cursor, start a terminal escape, change the writing direction, or cannot
 be encoded as UTF-8."""
 
-LONGEST_WORD, LONGEST_MOVED = 100, 20
-"""Maximum characters of a word compared for suggestions, which takes quadratic time; of a word
-moved whole to the next line."""
-
-LIKENESS, LONG_LIKENESS = 0.65, 0.7
-"""Minimum similarity of a suggestion, from 0 to 1, and of a word with five letters or more:
-`system` is not like `stream`."""
+LONGEST_WORD = 100
+"""Maximum characters of a word compared for suggestions, which takes quadratic time."""
 
 
 MAX_SHOWN = 60
 """Characters of an invalid value that an error quotes."""
-
-LONGEST_NAME = 80
-"""Maximum characters of a type's name."""
 
 
 def quote(text: str) -> str:
@@ -168,7 +160,7 @@ def fold(text: str, width: int, indent: str) -> str:
         for end, character in enumerate(line):
             column += _width_of(character)
             if column > room:
-                space = line.rfind(" ", max(start, end - LONGEST_MOVED), end) + 1
+                space = line.rfind(" ", max(start, end - 20), end) + 1
                 at = space if line[start:space].strip() else end
                 parts.append(line[start:at])
                 start, room = at, width - len(indent)
@@ -240,7 +232,7 @@ def format_dollars(dollars: float) -> str:
     return f"${dollars:.{digits}f}"
 
 
-def nearest(word: str, known: Iterable[str], likeness: float = LIKENESS) -> str:
+def nearest(word: str, known: Iterable[str], likeness: float = 0.65) -> str:
     """The known word most similar to `word`, ignoring case; empty if none is similar.
 
     A word with the same letters in another order comes first: `model` for `modle`, not `mode`;
@@ -250,7 +242,7 @@ def nearest(word: str, known: Iterable[str], likeness: float = LIKENESS) -> str:
     names = {name.casefold(): name for name in known if len(name) <= LONGEST_WORD}
     swapped = (name for name in names if sorted(name) == sorted(folded))
     parts = (name for name in names if folded in name.split("_"))
-    least = max(likeness, LONG_LIKENESS) if len(folded) >= 5 else likeness
+    least = max(likeness, 0.7) if len(folded) >= 5 else likeness  # `system` is not like `stream`
     close = difflib.get_close_matches(folded, names, 1, least)
     return next((names[name] for name in (*swapped, *parts, *close)), "")
 
@@ -270,13 +262,12 @@ def count_common(one: Sequence[str], other: Sequence[str]) -> int:
 def describe(value: object) -> str:
     """The kind of an object, as in `<Lock object>`; for a module, its name."""
     if issubclass(type(value), ModuleType):
-        return f"<module {one_line(str(getattr(value, '__name__', 'unnamed')), LONGEST_NAME)}>"
+        return f"<module {one_line(str(getattr(value, '__name__', 'unnamed')), 80)}>"
     return f"<{type_name(value)} object>"
 
 
 def type_name(value: object) -> str:
-    """The name of an object's type, on one line."""
-    return one_line(type(value).__name__, LONGEST_NAME)
+    return one_line(type(value).__name__, 80)
 
 
 def own_text(value: object) -> str:

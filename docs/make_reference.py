@@ -46,8 +46,6 @@ HEAD = """\
 Every key of agent files and of the settings, every tool, option, expectation and command, with
 statuses, exit codes and environment variables. For options and commands there are help pages too:
 `axe-nb COMMAND --help`, `%axe help COMMAND`, `%%axe?`.
-
-Generated from the code by `docs/make_reference.py`; do not edit it by hand.
 """
 
 ENDS: Mapping[Status, str] = {

@@ -30,7 +30,7 @@ from tests.bootstrap import (  # noqa: E402
     say,
     without_settings,
 )
-from tests.versions import RUNNING, SHORT, find_python, list_supported  # noqa: E402
+from tests.versions import RUNNING, find_python, list_supported  # noqa: E402
 
 CHECKS = {
     "format": ["-m", "ruff", "format", "--check", "."],
@@ -40,9 +40,7 @@ CHECKS = {
 }
 """Name of each check that runs beside the tests -> what Python is to run."""
 
-WORKERS = 5 * (os.cpu_count() or 1) // 2
-"""Processes that share the tests; more than half of their time they wait for a kernel or a browser.
-"""
+WORKERS = 5 * (os.cpu_count() or 1) // 2  # they wait for kernels and browsers half of their time
 
 PYTEST = ["-m", "pytest", "-p", "tests.early", "--nbval"]
 
@@ -55,7 +53,6 @@ MOST_AGAIN = 3
 """Failed tests that are run once more, alone; of more, the cause is not the machine."""
 
 LAST_FAILED = ROOT / ".pytest_cache" / "v" / "cache" / "lastfailed"
-"""Where pytest notes which tests failed."""
 
 LONGEST = 1200
 """Seconds; a step that takes longer hangs."""
@@ -139,7 +136,7 @@ def check_all(python: str, environ: Mapping[str, str]) -> dict[str, str]:
             say(f"no Python {version}: the tests are NOT RUN with it")
     steps = {name: (line, environ) for name, line in CHECKS.items()}
     if pythons:  # with the settings of pip, such as a proxy
-        steps["other Pythons"] = (["-m", "tests.versions", SHORT, *pythons], os.environ)
+        steps["other Pythons"] = (["-m", "tests.versions", *pythons], os.environ)
     for name, (line, variables) in steps.items():
         began = time.monotonic()
         passed, output = check([python, *line], variables)

@@ -73,18 +73,6 @@ def test_the_first_command_ends_with_what_the_exercises_ask_and_no_traceback() -
     assert "Traceback" not in done.stdout
 
 
-def test_a_link_to_the_environment_of_another_checkout_is_never_emptied(
-    checkout: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    worktree = tmp_path_factory.mktemp("worktree")
-    (worktree / "pyproject.toml").write_text("[project]\n")
-    (worktree / ".venv").symlink_to(checkout / ".venv", target_is_directory=True)
-    with pytest.raises(SystemExit, match=r"^\.venv is a link .* \.venv/bin/python -m pytest"):
-        bootstrap.environment(".venv", "tiny", root=worktree)
-    assert (checkout / ".venv" / "left-over").exists()
-    assert (checkout / ".venv" / "axe-nb.stamp").exists()
-
-
 def test_no_file_of_ours_names_the_host_of_a_registry() -> None:
     for file in (bootstrap.LOCK, bootstrap.LOCK.with_name("package.json")):
         assert "npmjs" not in file.read_text("utf-8")

@@ -13,16 +13,13 @@ import pytest
 from axe_nb import cli
 from axe_nb.agents.trust import trust_file
 
-TREE = {
-    "lead": """
-name = "lead"
-model = "script/lead"
-sub_agents = ["helper"]
-""",
-    "helper": 'name = "helper"\nmodel = "script/helper"\n',
-}
-SCRIPTS = {
-    "lead": """
+FILES = {
+    "agents/lead": 'name = "lead"\nmodel = "script/lead"\nsub_agents = ["helper"]\n',
+    "agents/helper": 'name = "helper"\nmodel = "script/helper"\n',
+    "agents/echo": 'name = "echo"\nmodel = "script/echo"\n',
+    "scripts/helper": '[[rule]]\ntext = "blue"\n',
+    "scripts/echo": '[[rule]]\ntext = "{last}"\n',
+    "scripts/lead": """
 [[rule]]
 when = { turn = 1 }
 text = "Let me ask."
@@ -33,8 +30,6 @@ usage = { input_tokens = 10, output_tokens = 2 }
 text = "It is {results}."
 usage = { input_tokens = 20, output_tokens = 3 }
 """,
-    "helper": '[[rule]]\ntext = "blue"\n',
-    "echo": '[[rule]]\ntext = "{last}"\n',
 }
 
 
@@ -46,11 +41,8 @@ def put(path: str, text: str) -> None:
 @pytest.fixture
 def tree(project: Path) -> Path:
     """A project with a lead, its helper and `echo`, which says what it was told."""
-    for name, text in TREE.items():
-        put(f"axe/agents/{name}.toml", text)
-    put("axe/agents/echo.toml", 'name = "echo"\nmodel = "script/echo"\n')
-    for name, text in SCRIPTS.items():
-        put(f"axe/scripts/{name}.toml", text)
+    for name, text in FILES.items():
+        put(f"axe/{name}.toml", text)
     return project
 
 

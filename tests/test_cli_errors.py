@@ -1,8 +1,6 @@
 """Whatever can be wrong is told in at most three lines: cause, place, next step; with its code."""
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -121,30 +119,20 @@ def test_a_broken_settings_file_exits_2_and_is_named(text: bytes, run, tmp_path:
     assert re.search(r"config\.toml(, line 1)?$", err[1])
 
 
-@contextmanager
-def server(status: int, body: bytes) -> Iterator[str]:
-    """The URL of a server that answers so. Status 0 = it hangs up."""
-    reply = {"status": status, "body": body.decode()}
-    if not status:
-        reply = {"network": "close_before_headers"}
-    with Replay({"x": reply}) as replay:
-        yield replay.url("x")
-
-
-SAYS = b'{"error": {"type": "e", "message": "the server\'s own words"}}'
+SAYS = '{"error": {"type": "e", "message": "the server\'s own words"}}'
 REPLIES = {
     "401": (401, SAYS, 3, "auth: the server's own words", "_API_KEY"),
     "404": (404, SAYS, 1, "bad_request: the server's own words", "check the model name"),
     "400": (400, SAYS, 1, "bad_request: the server's own words", None),
     "429": (429, SAYS, 3, "rate_limit: the server's own words", "wait a moment"),
     "500": (500, SAYS, 3, "server: the server's own words", "try again"),
-    "500 without words": (500, b"", 3, "server: 500 Internal Server Error", "try again"),
+    "500 without words": (500, "", 3, "server: 500 Internal Server Error", "try again"),
     "529": (529, SAYS, 3, "overloaded: the server's own words", "try again"),
-    "HTML": (200, b"<!DOCTYPE html><h1>Welcome</h1>", 3, "server: the reply is not a JSON", None),
-    "nothing": (200, b"", 3, "server: the reply is empty", None),
-    "a list": (200, b"[]", 3, "server: ", None),
-    "no answer in it": (200, b"{}", 3, "server: response contains no ", None),
-    "hangs up": (0, b"", 3, "server: the connection to http://127.0.0.1", "try again"),
+    "HTML": (200, "<!DOCTYPE html><h1>Welcome</h1>", 3, "server: the reply is not a JSON", None),
+    "nothing": (200, "", 3, "server: the reply is empty", None),
+    "a list": (200, "[]", 3, "server: ", None),
+    "no answer in it": (200, "{}", 3, "server: response contains no ", None),
+    "hangs up": (0, "", 3, "server: the connection to http://127.0.0.1", "try again"),
 }
 
 
@@ -155,8 +143,9 @@ def test_a_server_that_does_not_answer_as_it_should_is_told(
     case: str, provider: str, run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     status, body, expected, cause, step = REPLIES[case]
-    with server(status, body) as url:
-        monkeypatch.setenv(f"AXE_{provider.upper()}_BASE_URL", url)
+    reply = {"status": status, "body": body} if status else {"network": "close_before_headers"}
+    with Replay({"x": reply}) as replay:
+        monkeypatch.setenv(f"AXE_{provider.upper()}_BASE_URL", replay.url("x"))
         code, out, err = run("-m", f"{provider}/some-model")
     assert (code, out) == (expected, "")
     assert err[0].startswith(f"error: {cause}")
@@ -171,8 +160,8 @@ def test_a_server_that_does_not_answer_as_it_should_is_told(
 def test_a_server_that_is_not_there_is_told_with_its_address(
     provider: str, run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with server(200, b"{}") as url:
-        pass
+    with Replay({"x": {}}) as replay:
+        url = replay.url("x")
     monkeypatch.setenv(f"AXE_{provider.upper()}_BASE_URL", url)
     code, out, err = run("-m", f"{provider}/some-model")
     who = "Ollama" if provider == "ollama" else "the server"

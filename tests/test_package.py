@@ -69,6 +69,10 @@ def test_the_metadata_says_what_an_index_shows(built: Path) -> None:
     assert set(metadata.get_all("Provides-Extra", [])) == extras
     [licence] = [data for name, data in files.items() if name.endswith("/licenses/LICENSE")]
     assert licence == (ROOT / "LICENSE").read_bytes()
+    [points] = [data.decode() for name, data in files.items() if name.endswith("entry_points.txt")]
+    assert "axe-nb = axe_nb.cli:run_and_exit\n" in points
+    plugin = "axe_nb.testing.pytest_plugin"
+    assert f"{plugin} = {plugin}" in points.partition("[pytest11]")[2]
 
 
 def test_the_source_archive_holds_the_files_of_the_repository_and_makes_the_same_wheel(
@@ -97,30 +101,17 @@ def test_the_source_archive_holds_the_files_of_the_repository_and_makes_the_same
 
 def test_the_wheel_holds_the_extension_of_jupyterlab_where_a_server_looks(built: Path) -> None:
     [wheel] = built.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        data = {
-            name.partition(".data/data/")[2]: archive.read(name)
-            for name in archive.namelist()
-            if not name.startswith("axe_nb/") and ".dist-info/" not in name
-        }
+    data = {
+        name.partition(".data/data/")[2]: content
+        for name, content in read_files(wheel).items()
+        if not name.startswith("axe_nb/") and ".dist-info/" not in name
+    }
     place = "share/jupyter/labextensions/axe-nb"
     assert data.keys() == {f"{place}/package.json", f"{place}/static/remoteEntry.js"}
     told = json.loads(data[f"{place}/package.json"])
     assert f"{place}/{told['jupyterlab']['_build']['load']}" in data
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     assert (told["name"], told["version"]) == (project["name"], project["version"])
-
-
-def test_the_wheel_offers_the_command_and_the_plug_in_of_pytest(built: Path) -> None:
-    [wheel] = built.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        [name] = [name for name in archive.namelist() if name.endswith("/entry_points.txt")]
-        lines = archive.read(name).decode().split("\n")
-    assert "axe-nb = axe_nb.cli:run_and_exit" in lines
-    assert (
-        "axe_nb.testing.pytest_plugin = axe_nb.testing.pytest_plugin"
-        in lines[lines.index("[pytest11]") :]
-    )
 
 
 @pytest.mark.req("D-70")

@@ -58,15 +58,12 @@ def test_every_cell_of_the_notebook_runs_and_shows_nothing_that_changes(folder: 
 
 def test_what_is_there_is_kept(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     AGENT.parent.mkdir(parents=True)
-    AGENT.write_text("mine", "utf-8")
-    main(["start", "--no-open"])
-    Path("first.ipynb").write_text("mine too", "utf-8")
-    capsys.readouterr()
+    for path in (AGENT, Path("first.ipynb")):
+        path.write_text("mine", "utf-8")
     assert main(["start", "--no-open"]) == 0
     told = capsys.readouterr().out.splitlines()
-    assert told[:3] == [f"kept {AGENT}", f"kept {RULES}", "kept first.ipynb"]
-    assert AGENT.read_text("utf-8") == "mine"
-    assert Path("first.ipynb").read_text("utf-8") == "mine too"
+    assert told[:3] == [f"kept {AGENT}", f"wrote {RULES}", "kept first.ipynb"]
+    assert AGENT.read_text("utf-8") == Path("first.ipynb").read_text("utf-8") == "mine"
 
 
 LAB = """import pathlib, sys

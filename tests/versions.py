@@ -2,8 +2,7 @@
 
 Without arguments it takes each supported Python that is found, then the oldest supported version of
 each library; Pythons that are not found are named. `python3 -m tests.versions 3.13 oldest
-/opt/python3.14` takes these. Each has an environment of its own, which is kept. With `--short`
-first, the tests are fewer: CI runs them beside all others.
+/opt/python3.14` takes these. Each has an environment of its own, which is kept.
 """
 
 from __future__ import annotations
@@ -25,21 +24,10 @@ HERE = "--here"
 """Argument of the process that runs with the Python that is tried."""
 
 QUICK = (
-    "tests/agents", "tests/outputs/test_schema.py", "tests/pictures/test_bytes.py",
-    "tests/providers/test_streaming.py", "tests/test_cli.py", "tests/test_public.py",
-    "tests/test_results.py", "tests/test_starter.py",
-    "tests/tools",
-    "tests/views/test_html.py", "tests/views/test_markdown.py",
-    "tests/nb/test_magics.py",
+    "tests/agents", "tests/outputs/test_schema.py", "tests/test_cli.py", "tests/test_public.py",
+    "tests/test_results.py", "tests/tools", "tests/views/test_html.py", "tests/nb/test_magics.py",
 )  # fmt: skip
 """Tests that depend on the version of Python or of a library more than others do."""
-
-SHORT = "--short"
-SHORTER = (
-    "tests/agents", "tests/outputs/test_schema.py", "tests/test_public.py",
-    "tests/test_results.py", "tests/views/test_html.py",
-)  # fmt: skip
-"""Those of them that take least."""
 
 RUNNING = f"{sys.version_info[0]}.{sys.version_info[1]}"
 """The version of this Python."""
@@ -51,9 +39,7 @@ LONGEST = 600
 def main(arguments: list[str]) -> int:
     """Exit code: 0 iff the tests pass with all that were found, and all that were named are."""
     if arguments[:1] == [HERE]:
-        return run_quick(*arguments[1:])
-    short = [SHORT] if arguments[:1] == [SHORT] else []
-    arguments = arguments[len(short) :]
+        return run_quick(arguments[1])
     failed = []
     others = [version for version in list_supported() if version != RUNNING]
     for name in arguments or [*others, OLDEST]:
@@ -65,15 +51,14 @@ def main(arguments: list[str]) -> int:
         say(f"== {'oldest libraries' if name == OLDEST else f'Python {name}'}: {python}")
         began = time.monotonic()
         own = OLDEST if name == OLDEST else "newest"
-        code = subprocess.call([python, "-m", "tests.versions", HERE, own, *short], cwd=ROOT)
+        code = subprocess.call([python, "-m", "tests.versions", HERE, own], cwd=ROOT)
         failed += [name] if code else []
         say(f"== {name} {'FAILED' if code else 'passed'} in {time.monotonic() - began:.0f} s")
     return 1 if failed else 0
 
 
-def run_quick(libraries: str, short: str = "") -> int:
+def run_quick(libraries: str) -> int:
     """Runs the quick tests with this Python; returns the exit code of pytest."""
-    tests = ["-n", "0", *SHORTER] if short else ["-n", "2", *QUICK]
     if libraries == OLDEST:
         asked = ["-e", ".", *list_oldest(*EXTRAS), "--group", "quick"]
         python = environment(".venv-oldest", *asked)
@@ -81,7 +66,7 @@ def run_quick(libraries: str, short: str = "") -> int:
         python = environment(f".venv-{RUNNING}", "-e", ".[images,lab]", "--group", "quick")
     with tempfile.TemporaryDirectory() as home:
         return subprocess.call(
-            [str(python), "-m", "pytest", "-q", *tests], cwd=ROOT, timeout=LONGEST,
+            [str(python), "-m", "pytest", "-q", "-n", "0", *QUICK], cwd=ROOT, timeout=LONGEST,
             env=without_settings(os.environ, Path(home)), stdin=subprocess.DEVNULL,
         )  # fmt: skip
 

@@ -59,6 +59,7 @@ from axe_nb.conversion.toml_tables import (
     update_text,
 )
 from axe_nb.errors import ConfigError
+from axe_nb.messages.model_table import suggest_model
 from axe_nb.text import one_line, quote, suggestion
 
 IGNORED = (
@@ -145,9 +146,6 @@ class Agent:
             object.__setattr__(self, "tools", tuple(names))
             object.__setattr__(self, "own_tools", {**self.own_tools, **own})
         check_types(self)
-        for name in ("files", "sub_agents", "tools", "allowed_hosts", "mcp_servers"):
-            if not isinstance(given := getattr(self, name), (tuple, Mapping)):
-                object.__setattr__(self, name, tuple(given))
         for key in self.required:
             if not getattr(self, key).strip():
                 missing = f"agent config missing required field: {key}"
@@ -388,12 +386,6 @@ def find_agent_file(
     raise ConfigError(f"agent config not found: {name}", hint=hint)
 
 
-def has_agent_file(name: str, agents_dir: str | Path | None = None) -> bool:
-    """True if there is an agent file of this name; does not look for similar names."""
-    files = (folder / f"{name}.toml" for folder in agent_dirs(agents_dir))
-    return any(os.path.lexists(file) for file in files)
-
-
 def list_agents(agents_dir: str | Path | None = None) -> dict[str, Path]:
     """Returns name → file of every agent found, sorted by name; the first folder wins."""
     found: dict[str, Path] = {}
@@ -406,7 +398,7 @@ def list_agents(agents_dir: str | Path | None = None) -> dict[str, Path]:
 SCAFFOLD = '''\
 name = {name}
 description = "A careful assistant"   # what it is for: agents that may call it are told
-model = {model}   # provider/model: {providers}
+model = {model}   # provider/model
 
 system_prompt = """
 You are a careful assistant.
@@ -436,24 +428,18 @@ You are a careful assistant.
 def scaffold(name: str, model: str | None = None) -> str:
     """Returns a commented starter file for an agent; by default with the model of `first_model`."""
     check_name(name)
-    config = _load_settings()
-    return SCAFFOLD.format(
-        name=quote(name),
-        model=quote(model or config.first_model()),
-        providers=", ".join(config.known),
-    )
+    return SCAFFOLD.format(name=quote(name), model=quote(model or first_model()))
 
 
 def first_model() -> str:
-    """Returns the most suitable model for a new agent, given the API keys that are set."""
-    return _load_settings().first_model()
-
-
-def _load_settings() -> Config:
-    try:
-        return Config.load()
-    except ConfigError:  # `init` works without settings; a run will report the error
-        return Config()
+    """Returns the model for a new agent: of the only provider with a key, else of Anthropic."""
+    with_key = []
+    with suppress(ConfigError):  # `init` works without settings; a run will report the error
+        config = Config.load()
+        keyed = (name for name, info in config.known.items() if info.needs_key)
+        with_key = [model for name in keyed if config.key_source(name)
+                    if (model := suggest_model(name))]  # fmt: skip
+    return with_key[0] if len(with_key) == 1 else suggest_model("anthropic")
 
 
 def init_agent(name: str, agents_dir: str | Path | None = None) -> Path:

@@ -219,9 +219,6 @@ class McpServer:
 
     def __post_init__(self) -> None:
         check_types(self)
-        for name in ("command", "read_only"):
-            if isinstance(given := getattr(self, name), list):
-                object.__setattr__(self, name, tuple(given))
 
     def is_read_only(self, tool: str) -> bool:
         """True if the user declares that a tool of the server changes nothing."""

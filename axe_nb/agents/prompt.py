@@ -48,9 +48,6 @@ TEXT_SIZES, PICTURE_SIZES = (1_048_576, 8_388_608), (20_000_000, 40_000_000)
 """Maximum bytes of one context file and of all; larger ones are skipped with a warning. The
 agent's `[limits]` set the size above which a picture is scaled down before it is sent."""
 
-OWN_KEYS = {"model": "model", "system": "system_prompt", "tools": "tools"}
-"""Key that `[params]` may not set → the agent's own key for it."""
-
 LONGEST_PROMPT = 4_000_000
 """Maximum characters of a system prompt with its values, as it may repeat a long one many times."""
 
@@ -319,22 +316,18 @@ def brief(agent: Agent, context: Context | None = None) -> Briefing:
         context = read_context(agent)
     system, ends = _join_parts(fill_in(agent), context.skill, context.files)
     warnings: list[str] = []
-    if ignored := [key for key in agent.params if key in NOT_PARAMS]:
-        own = [OWN_KEYS[key] for key in ignored if key in OWN_KEYS]
-        step = f"; set these above [params] instead: {', '.join(own)}" if own else ""
-        named = ", ".join(f"params.{key}" for key in ignored)
-        warnings.append(f"ignored by axe_nb: {named}{step}")
-    own_keys = {field.name for field in toml_fields(Agent)}
-    for key in agent.params.keys() - NOT_PARAMS - set(COMMON_PARAMS):
+    own_keys = {"system", *(field.name for field in toml_fields(Agent))}
+    for key in sorted(agent.params.keys() - set(COMMON_PARAMS)):
+        outcome = "ignored by axe_nb" if key in NOT_PARAMS else "passed to the model as it is"
         step = ""
         if key in own_keys:
-            step = "the agent's own keys go above [params]"
+            step = "; the agent's own keys go above [params]"
         elif near := nearest(key, COMMON_PARAMS, 0.85):  # at least so similar is probably a typo
-            step = f"did you mean {quote(near)}?"
-        if step:
-            warnings.append(f"params.{key} is passed to the model as it is; {step}")
+            step = f"; did you mean {quote(near)}?"
+        if step or key in NOT_PARAMS:
+            warnings.append(f"params.{key} is {outcome}{step}")
     return Briefing(
-        context.skill, context.files, (*sorted(warnings), *context.warnings),
+        context.skill, context.files, (*warnings, *context.warnings),
         context.sources, context.pictures, system=system, system_ends=ends, workdir=workdir,
     )  # fmt: skip
 

@@ -248,7 +248,6 @@ class ProviderTable:
 
     def __post_init__(self) -> None:
         check_types(self)
-        object.__setattr__(self, "key_command", tuple(self.key_command))
 
 
 NO_ADDRESS = "must be a valid URL that starts with http:// or https://"

@@ -36,7 +36,6 @@ from axe_nb.conversion.toml_tables import (
 )
 from axe_nb.errors import ConfigError
 from axe_nb.messages import Usage
-from axe_nb.messages.model_table import suggest_model
 from axe_nb.text import nearest, quote
 
 PROJECT_AGENTS = Path("axe") / "agents"
@@ -359,15 +358,6 @@ class Config:
             )
         address, mark, query = url.partition("?")
         return address.rstrip("/") + mark + query
-
-    def first_model(self) -> str:
-        """Returns the model for a new agent file: the only provider with a key, else Anthropic."""
-        with_key = [
-            model
-            for info in self.known.values()
-            if (model := suggest_model(info.name)) and info.needs_key and self.key_source(info.name)
-        ]
-        return with_key[0] if len(with_key) == 1 else suggest_model("anthropic")
 
     def _get_text(self, provider: str, key: str) -> str:
         value = self.providers.get(provider, {}).get(key, "")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import importlib.util
 import os
-import sys
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
@@ -56,14 +55,6 @@ def display_mode() -> Literal["live", "static", "off"]:
     # headless runners do not allow input; pytest's mark is inherited by its kernels
     is_watched = getattr(kernel, "_allow_stdin", False) and "PYTEST_VERSION" not in os.environ
     return "live" if wanted == "live" or is_watched else "static"
-
-
-def can_ask() -> bool:
-    """True if a person can be prompted, in this cell or terminal."""
-    kernel = getattr(get_ipython(), "kernel", None)
-    if kernel is None:
-        return sys.stdin is not None and sys.stdin.isatty()
-    return bool(getattr(kernel, "_allow_stdin", False))
 
 
 def notebook_view(name: str = "", *, quiet: bool = False, speed: float = 1.0) -> View:

@@ -9,20 +9,22 @@ import sys
 from collections.abc import Callable
 
 from axe_nb.engine.call import is_inside
-from axe_nb.session.drive import Approver, Line, NoLine, NullView, View, prompt_person
+from axe_nb.session.drive import Approver, Line, NoLine, NullView, View
+from axe_nb.session.prompts import prompt_person
+
+
+def can_ask() -> bool:
+    """True if a person can be prompted, in this cell or terminal."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    kernel = getattr(shell, "kernel", None)
+    if kernel is None:
+        return sys.stdin is not None and sys.stdin.isatty()
+    return bool(getattr(kernel, "_allow_stdin", False))
 
 
 def find_approver() -> Approver | None:
     """Returns an approver for the notebook or terminal; None = no one can be prompted."""
-    if is_inside():
-        return None
-    if "IPython" in sys.modules:
-        from axe_nb.cell_display.display import can_ask
-
-        can_prompt = can_ask()
-    else:
-        can_prompt = sys.stdin is not None and sys.stdin.isatty()
-    return Approver(prompt_person) if can_prompt else None
+    return None if is_inside() or not can_ask() else Approver(prompt_person)
 
 
 def make_line(display: bool) -> Line:
@@ -53,13 +55,13 @@ def make_table(
     `draw` makes its bundle from the progress, without which it is the static twin; `list_parts` the
     HTML of its parts, as many each time.
     """
-    if not display or is_inside() or not is_notebook():
-        return make_line(display)
+    line = make_line(display)
+    if not display or is_inside() or not is_notebook() or isinstance(line, NoLine):
+        return line
     from axe_nb.cell_display.display import display_mode
     from axe_nb.cell_display.table import Table
 
-    mode = display_mode()
-    return NoLine() if mode == "off" else Table(thing, draw, list_parts, live=mode == "live")
+    return Table(thing, draw, list_parts, live=display_mode() == "live")
 
 
 def find_variable(thing: object, function: str = "") -> str:

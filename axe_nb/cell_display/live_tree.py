@@ -9,6 +9,7 @@ fragments of HTML in place.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from html import escape
 from typing import Any, TypeAlias
@@ -18,10 +19,10 @@ from axe_nb.events import Event
 from axe_nb.results import RunResult
 from axe_nb.text import clean, plural
 from axe_nb.views import html
-from axe_nb.views.appearance import SEGMENTS, TRACK, gradient
+from axe_nb.views.appearance import LOOKS, SEGMENTS, TRACK, Tone, gradient
 from axe_nb.views.markdown import render_blocks
 from axe_nb.views.outline import ANSWER, Block, Outline
-from axe_nb.views.rows import cut_end, indent_json, make_row, progress_of, question_of
+from axe_nb.views.rows import cut_end, indent_json, make_row, question_of
 from axe_nb.views.transcript import (
     CallNode,
     Node,
@@ -39,9 +40,6 @@ EVERY = 0.1
 
 MAX_SEGMENTS = 60
 """Segments of one bar; of a longer run, the latest are drawn."""
-
-PACE = 50_000
-"""Characters that may be rendered each second: a long answer grows in larger steps."""
 
 END = 500
 """Characters shown from the end of an answer that is too long to show in full."""
@@ -225,8 +223,11 @@ def _draw_text(block: Block, drawing: html.Drawing) -> str:
 
 
 def draw_progress(root: Node) -> str:
-    """The bar below the head: the sub-agents by their states."""
-    return "".join(f"<i class=axe-nb-{t} style=flex-grow:{n}></i>" for t, n in progress_of(root))
+    """The bar below the head: the sub-agents by the tones of their states."""
+    counts = Counter(LOOKS[child.state].tone for child in root.below())
+    order: tuple[Tone, ...] = ("good", "bad", "limit", "off", "running")
+    shares = ((tone, counts[tone]) for tone in order if counts[tone])
+    return "".join(f"<i class=axe-nb-{tone} style=flex-grow:{n}></i>" for tone, n in shares)
 
 
 def find_span(now: float) -> float:
@@ -239,15 +240,8 @@ def find_span(now: float) -> float:
 
 def draw_axis(span: float) -> str:
     unit, size = ("s", 1) if span < 60 else ("min", 60)
-    for parts in (4, 2, 1):  # fewer if their labels are long
-        names = [f"{round(span * n / parts / size, 1):g}" for n in range(parts + 1)]
-        names[-1] += f" {unit}"
-        # the last name ends at its tick, the others stand around theirs
-        if len(names[-1]) + 1 + len(names[-2]) / 2 <= 22 / parts:
-            break
-    return "".join(
-        f"<small style=left:{100 * n / parts:g}%>{name}</small>" for n, name in enumerate(names)
-    )
+    names = ("0", f"{round(span / 2 / size, 1):g}", f"{round(span / size, 1):g} {unit}")
+    return "".join(f"<small style=left:{50 * n}%>{name}</small>" for n, name in enumerate(names))
 
 
 def _place(seconds: float, more: str = "") -> str:
@@ -321,7 +315,7 @@ class LiveAnswer:
         is_written = turn is not None and turn.draft is not None
         if seen != self._seen and (is_over or now >= self._next_at or not is_written):
             self._seen = seen
-            self._next_at = now + self._draw(turn) / PACE
+            self._next_at = now + self._draw(turn) / 50_000  # a long one grows in larger steps
 
     def _look(self) -> tuple[object, ...]:
         if self._root.result:

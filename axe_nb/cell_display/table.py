@@ -12,9 +12,6 @@ from IPython.display import display
 from axe_nb.cell_display.display import install, is_shown, remember
 from axe_nb.cell_display.feed import Feed, pack_parts
 
-SHARE = 20
-"""Minimum time between redraws of a table, as a multiple of the time that drawing it took."""
-
 
 class Table:
     """A table in the output of a cell, such as a grid."""
@@ -49,7 +46,8 @@ class Table:
         news = pack_parts(before, self._parts)
         if news["parts"] or self._feed.is_due(now):
             self._feed.send(news, now)
-        self._next_at = now + SHARE * (time.monotonic() - now)
+        # at most a twentieth of the time is spent on drawing
+        self._next_at = now + 20 * (time.monotonic() - now)
 
     def finish(self, text: str) -> None:
         twin = self._draw("")

@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any, NoReturn
 
-from axe_nb.agents.agent import has_agent_file
+from axe_nb.agents.agent import list_agents
 from axe_nb.commands.command_table import (
     ABOUT,
     BARE_PROMPT,
@@ -177,7 +177,7 @@ def command_of(words: Sequence[str]) -> tuple[Command, Sequence[str]]:
 
 def advise_command(face: Face, word: str, known: Collection[str]) -> str:
     """Returns the hint for a word that is not a command."""
-    if word in session.agents or has_agent_file(word, session.defaults.get("agents_dir")):
+    if word in session.agents or word in list_agents(session.defaults.get("agents_dir")):
         if face == "command":
             return f"to run the agent: axe-nb run {word}"
         return f"to run the agent, start a cell with %%axe {word} and put the prompt below it"

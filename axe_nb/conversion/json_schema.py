@@ -18,11 +18,8 @@ from axe_nb.errors import ConfigError
 from axe_nb.messages import dump
 from axe_nb.text import MAX_SHOWN, cut_chars, list_some, one_line, quote
 
-MAX_SCHEMA = 100_000
-"""Bytes of a schema as JSON."""
-
-MAX_NESTING = 60
-"""Levels of a schema."""
+MAX_SCHEMA, MAX_NESTING = 100_000, 60
+"""Maximum bytes of a schema as JSON, and its levels."""
 
 MAX_SECONDS = 1.0
 """Maximum seconds for checking one answer, as a schema can make a check endless."""

@@ -30,7 +30,7 @@ from axe_nb.errors import (
 )
 from axe_nb.pictures.picture import Picture
 from axe_nb.secrets import Filter
-from axe_nb.text import cut_chars, quote
+from axe_nb.text import cut_chars, quote, shown_value
 
 T = TypeVar("T")
 
@@ -40,14 +40,8 @@ PARTS = "by_digest"
 PART = "digest"
 """Only key of a reference to a part."""
 
-SHORT = 200
-"""Characters of JSON; shorter values do not become parts."""
-
 DIGITS = 20
 """Hexadecimal digits of a digest."""
-
-MAX_INTEGER = 2**63
-"""Exclusive bound of integers, far above any count; larger ones could not even be shown."""
 
 ERRORS: Mapping[str, type[AxeError]] = {
     kind.__name__: kind
@@ -76,7 +70,7 @@ class Parts:
         if known is None:
             made = make()
             text = json.dumps(made)
-            if len(text) < SHORT:
+            if len(text) < 200:
                 return made
             digest = hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
             known = self._written[id(value)] = value, digest, made
@@ -120,7 +114,6 @@ class Writer(NamedTuple):
     """Text → without secrets: a result has most of its texts three times."""
 
     def text(self, value: Any) -> str:
-        """Returns any value as text, without secrets."""
         text = value if type(value) is str else str(jsonable(value))
         if self.clean is None:
             return text
@@ -129,7 +122,6 @@ class Writer(NamedTuple):
         return self.cleaned[text]
 
     def any(self, value: Any) -> Any:
-        """Returns a value of any type as JSON data, without secrets."""
         return self.clean.json(jsonable(value)) if self.clean else jsonable(value)
 
 
@@ -183,22 +175,14 @@ def from_json(kind: type[T], data: object, parts: Parts | None = None) -> T:
 def make_error(at: str, wanted: str, value: object) -> ConfigError:
     """Returns the error for a wrong value at a place."""
     where = quote(cut_chars(at, 200, "…")) if at else "the data"
-    match value:
-        case dict():
-            shown = "an object"
-        case list():
-            shown = "a list"
-        case str() | bool() | None:
-            shown = cut_chars(json.dumps(value), 60, "…")
-        case int() | float() if abs(value) < MAX_INTEGER:
-            shown = str(value)
-        case _:
-            shown = f"an unsupported {type(value).__name__}"
+    kinds: Mapping[type, str] = {dict: "an object", list: "a list"}
+    shown = kinds.get(type(value)) or shown_value(value)
     return ConfigError(f"{where} must be {wanted}, not {shown}")
 
 
 def _is_integer(value: object) -> bool:
-    return type(value) is int and -MAX_INTEGER < value < MAX_INTEGER
+    # far above any count; larger ones could not even be shown
+    return type(value) is int and abs(value) < 2**63
 
 
 SCALARS: Mapping[object, tuple[str, Callable[[Any], bool]]] = {

@@ -247,7 +247,7 @@ def check_keys(cls: type, table: Any, source: Source, at: tuple[str, ...], root:
 
 
 def check_types(value: Any) -> None:
-    """Rejects a dataclass with a value that does not match its annotation; makes nested tables.
+    """Rejects a dataclass with a value of another type; makes nested tables, and tuples of lists.
 
     For the `__post_init__` of the dataclass.
     """
@@ -255,10 +255,13 @@ def check_types(value: Any) -> None:
         own = getattr(value, field.name)
         if own is field.default:
             continue
-        if nested := nested_table(field):
-            if isinstance(own, Mapping):
-                own = build(nested, own, Source(""), (field.name,))
-                object.__setattr__(value, field.name, own)
+        nested = nested_table(field)
+        if nested and isinstance(own, Mapping):
+            own = build(nested, own, Source(""), (field.name,))
+        elif isinstance(own, list):
+            own = tuple(own)
+        object.__setattr__(value, field.name, own)
+        if nested:
             called, is_right = f"a dict or an axe_nb.{nested.__name__}", isinstance(own, nested)
         else:
             called, fits = _KINDS[str(field.type)]

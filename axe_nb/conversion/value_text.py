@@ -67,9 +67,6 @@ _NO_DATA = (
 
 _END = object()
 
-MOST_BITS = 13_000
-"""Maximum bits of an integer that is written; Python refuses one of 4,300 digits."""
-
 BLOCK = 4096
 """Maximum number of values that are read at once from a table or an array."""
 
@@ -158,7 +155,7 @@ def open_value(value: Any) -> Opened:
             return Leaf(value)
         case str():
             return Leaf(str.__str__(value))
-        case int() if value.bit_length() > MOST_BITS:
+        case int() if value.bit_length() > 13_000:  # Python refuses to write 4,300 digits
             return Leaf(f"<an integer of {value.bit_length():,} bits>")
         case int():
             return Leaf(int(value))
@@ -291,7 +288,6 @@ class NoText(Exception):
 
 
 def encode(data: object, indent: int | None = None) -> str:
-    """The text of JSON data."""
     return json.dumps(data, ensure_ascii=False, indent=indent, allow_nan=False)
 
 
@@ -318,7 +314,6 @@ class _Conversion:
         """Ids of the lists and objects around the value that is being converted."""
 
     def convert(self, value: Any, depth: int) -> Any:
-        """Returns a value's data, as far as there is room for it."""
         try:
             opened = open_value(value)
         except Exception:  # of the value's own methods
@@ -375,7 +370,6 @@ class _Conversion:
 
 
 def _take(values: Iterator[Any]) -> Any:
-    """The next value; `_END` behind the last, or if the iterator fails."""
     try:
         return next(values, _END)
     except Exception:  # an iterator of the user's
@@ -387,11 +381,10 @@ def _order(member: Any) -> str:
 
 
 def _make_name(key: Any, others: dict[str, Any]) -> str:
-    """Makes the name of an entry; different keys with the same text also show their types."""
     data = key if isinstance(key, str) else to_data(key, LONGEST_CELL)
     name = data if isinstance(data, str) else encode(data)
     while name in others:
-        name += f" ({type_name(key)})"
+        name += f" ({type_name(key)})"  # of different keys with the same text
     return name
 
 

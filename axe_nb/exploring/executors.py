@@ -162,12 +162,10 @@ class RemoteRuns(Runs):
         if await self._has_left():
             raise ConfigError(CLOSED, hint="create a new one")
         try:
-            job = pickle.dumps((self._digest, packed, []))
-            future = await in_thread(self._executor.submit, run_job, job)
-            reply: Reply = pickle.loads(await asyncio.wrap_future(future))
-        except Exception as error:
+            reply = await self._send(self._executor, [])
+        except Exception as error:  # of whichever kind of executor
             raise ConfigError(
-                f"the workers cannot run axe_nb: {type(error).__name__}: {words(error)}",
+                f"the workers cannot run axe_nb: {words(error)}",
                 hint="install axe_nb where they run, or create a new executor if this one is shut "
                 "down",
             ) from None
@@ -176,20 +174,20 @@ class RemoteRuns(Runs):
 
     async def work(self, tasks: Sequence[Task]) -> None:
         """Runs tasks in one job; if the map is stopped, the job is left running."""
-        left = [task for task in tasks if not self._batch.settle(task)]
-        if not left or self._batch.is_spent():
+        tasks = [task for task in tasks if not self._batch.settle(task)]
+        if not tasks or self._batch.is_spent():
             return
         try:
-            if not await self._try(left.copy(), left):
+            if not await self._try(tasks):
                 async with self._alone:
-                    for task in left.copy():
-                        await self._try([task], left, is_last=True)
+                    for task in tasks:
+                        await self._try([task], is_last=True)
         finally:
             why = self._refused or "cancelled; its worker may keep running until its timeout"
-            self._fail(left.copy(), AxeError(why), left, "cancelled")
+            self._fail(tasks, AxeError(why), "cancelled")
 
-    async def _try(self, tasks: Sequence[Task], left: list[Task], *, is_last: bool = False) -> bool:
-        """Runs tasks, and removes those with a result from `left`; False = their worker died."""
+    async def _try(self, tasks: Sequence[Task], *, is_last: bool = False) -> bool:
+        """Runs tasks; False = their worker died."""
         if self._refused:
             return True
         executor = (is_last and self._renew()) or self._executor
@@ -204,7 +202,7 @@ class RemoteRuns(Runs):
             self._batch.stop_for(self._refused)
             return True
         except ConfigError as error:
-            self._fail(tasks, error, left)
+            self._fail(tasks, error)
             return True
         except Exception as error:
             is_dead, name = _is_death(error), type(error).__name__
@@ -214,10 +212,9 @@ class RemoteRuns(Runs):
             if is_dead:
                 why = f"its worker died twice: {name}"
                 self._end_spare()
-            self._fail(tasks, AxeError(why), left)
+            self._fail(tasks, AxeError(why))
             return True
         for task, result in zip(tasks, reply, strict=True):
-            left.remove(task)
             if result is not None:
                 if self._batch.meter is not None:
                     self._batch.meter.add(result)
@@ -225,12 +222,10 @@ class RemoteRuns(Runs):
                 self._batch.finish(task, result)
         return True
 
-    def _fail(
-        self, tasks: Sequence[Task], why: AxeError, left: list[Task], status: Status = "error"
-    ) -> None:
+    def _fail(self, tasks: Sequence[Task], why: AxeError, status: Status = "error") -> None:
         for task in tasks:
-            left.remove(task)
-            self._batch.finish(task, self._batch.make_failed(task, why, status))
+            if task.result is None:
+                self._batch.finish(task, self._batch.make_failed(task, why, status))
 
     def _renew(self) -> Executor | None:
         """The pool for one job at a time that takes the place of one that broke; None = it works.
@@ -264,7 +259,8 @@ class RemoteRuns(Runs):
 
         prompts = [(task.asking, task.text, task.pictures) for task in tasks]
         reply: Reply = None
-        with_shared = len(self._shared) <= 16_000  # bytes; a worker keeps a larger one
+        # of more than 16 kB, it is only sent to a worker that lacks it
+        with_shared = len(self._shared) <= 16_000 or not tasks
         while reply is None:
             job = pickle.dumps((self._digest, self._shared if with_shared else None, prompts))
             with_shared = True

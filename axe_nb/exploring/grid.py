@@ -33,7 +33,6 @@ from axe_nb.exploring.grid_squares import (
     Square,
     Summary,
     compare_columns,
-    find_change_interval,
     find_sign_chance,
     summarize,
 )
@@ -215,7 +214,6 @@ class Grid:
             same=len(changes) - len(better) - len(worse),
             chance=find_sign_chance(len(better), len(worse)),
             difference=fmean(changes.values()) if changes else None,
-            interval=find_change_interval(list(changes.values())),
             score=fmean(scores) if scores else None,
         )
 

@@ -20,9 +20,6 @@ from axe_nb.views.appearance import LOOKS, Look
 Z = 1.959964
 """Standard deviations on both sides of the mean that hold 95% of a normal distribution."""
 
-FEWEST = 10
-"""Minimum number of inputs for the interval of a difference: with fewer, it is too narrow."""
-
 SURE = 0.05
 """Chance below which a difference counts as real."""
 
@@ -55,21 +52,6 @@ def find_share_interval(passed: float, count: int) -> Interval:
     return Interval(
         0.0 if passed == 0 else middle - half, 1.0 if passed == count else middle + half
     )
-
-
-def find_change_interval(changes: Sequence[float]) -> Interval | None:
-    """Returns the interval of the mean difference of two shares; None for fewer than `FEWEST`.
-
-    That of Bonett and Price (2012), which counts two more inputs, one better and one worse: where
-    no input differs, a difference is still possible.
-    """
-    if len(changes) < FEWEST:
-        return None
-    count = len(changes) + 2
-    middle = sum(changes) / count
-    spread = (sum(change * change for change in changes) + 2) / count - middle * middle
-    half = Z * math.sqrt(spread / count)
-    return Interval(max(-1.0, middle - half), min(1.0, middle + half))
 
 
 def find_sign_chance(better: int, worse: int) -> float:
@@ -273,8 +255,6 @@ class Comparison:
     """The chance of a difference this clear between equal variants: the exact sign test."""
     difference: float | None
     """Mean difference of the shares; None without common inputs."""
-    interval: Interval | None
-    """The interval of the difference (Bonett, Price); None for fewer than ten inputs."""
     score: float | None
     """Mean difference of the scores; None if there are none."""
 
@@ -286,9 +266,7 @@ class Comparison:
             lines.append(f"  {word} on {len(names)}{named}")
         lines.append(f"  same on {self.same}")
         if self.difference is not None:
-            low, high = self.interval or (0, 0)
-            around = f" ({low:+.0%} to {high:+.0%})" if self.interval else ""
-            lines.append(f"  passed {self.difference:+.0%}{around}")
+            lines.append(f"  passed {self.difference:+.0%}")
         if self.score not in (None, self.difference):  # else it is what passed, in numbers
             lines.append(f"  score {self.score:+.3g}")
         lines.append(f"  p = {self.chance:.2g} (sign test over the inputs that differ)")

@@ -344,10 +344,10 @@ class Batch:
             self.file.append(task.key, result)
         if result.status == "cancelled":
             self.is_spent()
+        task.result = result
         if task.judged is not None:
             task.judged.judgement = result
         else:
-            task.result = result
             self.held[task.index] = task
 
     def make_failed(self, task: Task, error: AxeError, status: Status = "error") -> RunResult:

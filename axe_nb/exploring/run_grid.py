@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from inspect import iscoroutinefunction
 from itertools import islice, product
@@ -263,49 +264,49 @@ class GridRunner:
         """Puts a run into its square with its verdict; an error in a check never fails the grid."""
         grid, (repeat, input, variant) = self.grid, self._jobs[ended.index]
         result, row = ended.result, grid.rows[input]
-        passed: bool | None = result.ok
-        score: float | None = None
-        reasons, problems = list[str](), list[str]()
+        run = GridRun(
+            input=grid.inputs[input], variant=grid.variants[variant], repeat=repeat + 1,
+            result=result, passed=result.ok, judgement=ended.judgement,
+        )  # fmt: skip
         if not result.ok:
-            passed = None if result.status == "cancelled" else False  # by the end of the grid
-            reasons.append(result.error or result.status)
-        if result.ok and self._expect is not None:
+            # one that was cut because the grid ended says nothing of its variant
+            passed = None if result.status == "cancelled" else False
+            grid.add(
+                input, variant, replace(run, passed=passed, reason=result.error or result.status)
+            )
+            return
+        passed, score = True, None
+        reasons, problems = list[str](), list[str]()
+        if self._expect is not None:
             try:
-                check(
-                    result,
-                    self._expect,
-                    agents_dir=self._batch.askings[variant].overrides.agents_dir,
-                )
+                check(result, self._expect, agents_dir=self._agents_dir)
             except (ExpectationError, ConfigError) as error:
                 passed = False
                 reasons.append(error.message)
-        if result.ok and self._score is not None:
+        if self._score is not None:
             found = _compute(self._score, result, row)
             if isinstance(found, str):
                 problems.append(found)
+                reasons.append(found)
                 passed = None if passed else False  # it may have passed or not
             else:
                 score = float(found)
                 if found is False:
                     passed, reasons = False, reasons or ["score returned False"]
-        reasons += problems
-        if result.ok and ended.judgement is not None:
+        if ended.judgement is not None:
             data = ended.judgement.data if isinstance(ended.judgement.data, dict) else {}
             number, said = data.get("score"), str(data.get("reason", ""))
             if not isinstance(number, int | float) or not math.isfinite(number):
                 why = ended.judgement.error or "its answer has no number named score"
-                number, said = None, f"the judge failed: {why}"
+                said = f"the judge failed: {why}"
                 problems.append(said)
-            reasons.append(said)
-            if self._score is None and number is not None:
+            elif self._score is None:
                 score = float(number)
-        told = [one_line(reason, 500) for reason in reasons if reason]
-        run = GridRun(
-            input=grid.inputs[input], variant=grid.variants[variant], repeat=repeat + 1,
-            result=result, passed=passed, score=score,
-            reason=" · ".join(told) if result.ok else "".join(reasons),
+            reasons.append(said)
+        run = replace(
+            run, passed=passed, score=score,
+            reason=" · ".join(one_line(reason, 500) for reason in reasons if reason),
             problem=one_line(problems[0], 500) if problems else "",
-            judgement=ended.judgement,
         )  # fmt: skip
         grid.add(input, variant, run)
 

@@ -1,4 +1,4 @@
-"""`axe_nb.map` and `axe_nb.amap`: many runs of one agent, with an iterable of results.
+"""`axe_nb.map`: many runs of one agent, with an iterable of results.
 
 Source: D-2, D-8.
 """
@@ -44,38 +44,6 @@ from axe_nb.text import shown_value
 
 
 @with_options_shown
-def amap(
-    agent: str | Agent | None,
-    prompts: Source,
-    *,
-    concurrency: int = 8,
-    executor: object = None,
-    resume: Resume = None,
-    budget: BudgetOption = None,
-    keep: Keep = "results",
-    display: bool = True,
-    **options: Unpack[RunOptions],
-) -> RunMap:
-    """Like `map`, for use with `await` and `async for`; never blocks the event loop.
-
-    Takes the arguments of `map`. `await axe_nb.amap(…)` returns the results; `async for` yields
-    them as the runs end.
-    """
-    refuse_in_tool("map")
-    width = read_count("concurrency", concurrency)
-    if keep not in get_args(Keep):
-        raise ConfigError(f"keep takes results or nothing, not {shown_value(keep)}")
-    overrides = Overrides.of(refuse_steps(merge_options(options, session.defaults), "a map"))
-    meter = make_meter(budget, "map")
-    name = agent.name if isinstance(agent, Agent) else agent or ""
-    batch = Batch(
-        askings=[Asking(agent, overrides)], session=open_session("map", meter),
-        tally=Tally(name), keep=keep, meter=meter, resume=resume,
-    )  # fmt: skip
-    return RunMap(Driver(batch, prompts, make_runs(batch, executor, width)), display)
-
-
-@with_options_shown
 def map(
     agent: str | Agent | None,
     prompts: Source,
@@ -112,12 +80,20 @@ def map(
     Raises:
         ConfigError: invalid configuration, before anything is sent.
     """
-    made = amap(
-        agent, prompts, concurrency=concurrency, executor=executor, resume=resume, budget=budget,
-        keep=keep, display=display, **options,
+    refuse_in_tool("map")
+    width = read_count("concurrency", concurrency)
+    if keep not in get_args(Keep):
+        raise ConfigError(f"keep takes results or nothing, not {shown_value(keep)}")
+    overrides = Overrides.of(refuse_steps(merge_options(options, session.defaults), "a map"))
+    meter = make_meter(budget, "map")
+    name = agent.name if isinstance(agent, Agent) else agent or ""
+    batch = Batch(
+        askings=[Asking(agent, overrides)], session=open_session("map", meter),
+        tally=Tally(name), keep=keep, meter=meter, resume=resume,
     )  # fmt: skip
-    made.check()
-    return made
+    driver = Driver(batch, prompts, make_runs(batch, executor, width))
+    run_and_wait(driver.runs.prepare())
+    return RunMap(driver, display)
 
 
 class RunMap:
@@ -134,14 +110,6 @@ class RunMap:
         self._display = display
         self._has_begun = self._is_over = False
 
-    def check(self) -> None:
-        """Checks the configuration that all runs share. Blocks.
-
-        Raises:
-            ConfigError: no run could start.
-        """
-        run_and_wait(self._driver.runs.prepare())
-
     @property
     def results(self) -> list[RunResult]:
         """The results so far, in the order of the prompts; empty with `keep="nothing"`."""
@@ -151,11 +119,6 @@ class RunMap:
     def failures(self) -> list[RunResult]:
         """The results so far of runs that did not complete."""
         return [result for result in self.results if not result.ok]
-
-    @property
-    def done(self) -> bool:
-        """True if no run is in progress and none will start."""
-        return self._is_over
 
     @property
     def stopped(self) -> str:
@@ -177,7 +140,7 @@ class RunMap:
 
     def __iter__(self) -> Iterator[RunResult]:
         """Yields the results in the order of the prompts; after the end, those that are kept."""
-        if self.done:
+        if self._is_over:
             yield from self._list_kept()
             return
         with self._run() as driver, closing(driver.iterate()) as ended:
@@ -185,7 +148,7 @@ class RunMap:
 
     async def __aiter__(self) -> AsyncIterator[RunResult]:
         """Yields the results as the runs end; after the end, those that are kept."""
-        if self.done:
+        if self._is_over:
             for result in self._list_kept():
                 yield result
             return
@@ -199,7 +162,7 @@ class RunMap:
 
         async def gather() -> list[RunResult]:
             self._list_kept()  # raises if they are not kept
-            if not self.done:
+            if not self._is_over:
                 async with aclosing(aiter(self)) as results:  # type: ignore[type-var]
                     async for _ in results:
                         pass

@@ -28,10 +28,12 @@ from axe_nb.errors import ConfigError
 from axe_nb.notebook.option_line import find_cell_source, read_words
 from axe_nb.session.session import session
 from axe_nb.text import quote
-from axe_nb.views.agent_summary import AgentCard, draw_graph, list_abilities
+from axe_nb.views.agent_summary import draw_card, draw_graph, list_abilities
 
 
-def define(shell: InteractiveShell, line: str, cell: str, names: Mapping[str, Any]) -> AgentCard:
+def define(
+    shell: InteractiveShell, line: str, cell: str, names: Mapping[str, Any]
+) -> dict[str, str]:
     """Defines the agent for this session and returns the card that the cell shows.
 
     If its file is saved and is the one found under the name, the file is used; otherwise the agent
@@ -77,7 +79,7 @@ def define(shell: InteractiveShell, line: str, cell: str, names: Mapping[str, An
     facts = (agent.model, f"mode {agent.mode}", *(["answers as JSON"] if agent.output else []))
     graph = draw_graph(agent, find)
     warnings = (*all_warnings(agent), *notes)
-    return AgentCard(name, facts, tuple(list_abilities(agent)), graph, warnings, tuple(saved))
+    return draw_card(name, facts, list_abilities(agent), graph=graph, notes=warnings, saved=saved)
 
 
 def _parse_agent(name: str, body: str, magic_line: int) -> tuple[Agent, Source]:

@@ -18,7 +18,7 @@ from axe_nb.agents.files import read_real_text, reason
 from axe_nb.agents.trust import check_link
 from axe_nb.agents.user_config import Config, format_path_or_name, is_test, load_env
 from axe_nb.api import load, replay
-from axe_nb.cell_display.display import can_ask
+from axe_nb.cell_display.front_end import can_ask
 from axe_nb.commands import actions
 from axe_nb.commands.command_table import RUN, Command, commands_of
 from axe_nb.commands.console import Write
@@ -248,7 +248,7 @@ def _use_cassette(chosen: argparse.Namespace) -> str:
         used.change_mode(mode)
     if chosen.prune:
         return f"{plural(used.prune(), 'record')} removed from {used.shown}"
-    return str(used.status()) if chosen.status or (path is None and mode is None) else ""
+    return used.format_status() if chosen.status or (path is None and mode is None) else ""
 
 
 def _refuse_runs(error: ConfigError) -> ConfigError:

@@ -141,7 +141,7 @@ class AxeMagics(Magics):
         from axe_nb.notebook.agent_cell import define
 
         card = define(self.shell, line, cell, {**self.shell.user_ns, **local_ns})
-        display(card.to_bundle(), raw=True)  # type: ignore[no-untyped-call]  # IPython's own gap
+        display(card, raw=True)  # type: ignore[no-untyped-call]  # IPython's own gap
 
     @cell_magic
     @axe_magic("axe_grid")

@@ -25,7 +25,8 @@ from axe_nb.pictures.picture import Illustrated
 from axe_nb.recording.find_exchange import find_run
 from axe_nb.results import RunResult
 from axe_nb.session.drive import NullView, View, drive
-from axe_nb.session.runs import GLANCE, RunHandle, RunRequest
+from axe_nb.session.portal import PUMP
+from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.session import session
 from axe_nb.text import MAX_SHOWN, cut_chars, quote, suggestion
 
@@ -140,7 +141,7 @@ def _start_in_background(
         run = contextvars.copy_context().run
         threading.Thread(target=run, args=(work,), name="axe-nb-view", daemon=True).start()
         try:
-            while not (begun.wait(GLANCE) or handle.done):
+            while not (begun.wait(PUMP) or handle.done):
                 pass
         except BaseException:
             handle.cancel()

@@ -326,8 +326,6 @@ def split_prompt(prompt: object) -> Illustrated:
     return join_parts(parts, "\n\n")
 
 
-INSTALL = "pip install 'axe-nb[images]'"
-
 MAX_SIDE = 8000
 """Maximum pixels of a side that servers accept."""
 
@@ -337,9 +335,8 @@ THUMBNAIL = 96
 SMALL = 20_000
 """Maximum bytes of a picture that is its own thumbnail."""
 
-ROOM, PIXELS_PER_BYTE = 250_000, 1000
-"""Bytes available for the thumbnails of one page; pixels to unpack per available byte, as even a
-tiny picture may take a second."""
+ROOM = 250_000
+"""Bytes available for the thumbnails of one page."""
 
 
 def fit(picture: Picture, limit: int) -> Picture:
@@ -356,7 +353,8 @@ def fit(picture: Picture, limit: int) -> Picture:
     if picture.is_document:
         raise NoPicture(what, hint="send fewer pages, or raise limits.max_picture_bytes")
     if find_spec("PIL") is None:
-        raise NoPicture(what, hint=f"make it smaller, or have it scaled down: {INSTALL}")
+        hint = "make it smaller, or have it scaled down: pip install 'axe-nb[images]'"
+        raise NoPicture(what, hint=hint)
     share = sqrt(limit / picture.size) if limit else 1.0
     side = int(min(MAX_SIDE, longest, longest * share))
     while side >= THUMBNAIL:
@@ -384,12 +382,10 @@ class Thumbnails:
     def find(self, picture: Picture) -> str:
         """Returns a small copy as a data URL; empty if there is none, or no room for it."""
         if picture not in self:
-            effort = picture.width * picture.height // PIXELS_PER_BYTE
+            effort = picture.width * picture.height // 1000  # even a tiny file may take a second
             url = make_thumbnail(picture) if effort <= self._room else ""
-            if len(url) > self._room:
-                url = ""
-            else:
-                self._room -= max(len(url), effort)
+            url = url if len(url) <= self._room else ""
+            self._room -= max(len(url), effort) if url else 0
             self._urls[picture.digest] = url
         return self._urls[picture.digest]
 
@@ -399,8 +395,8 @@ def make_thumbnail(picture: Picture) -> str:
     if picture.is_document:
         return ""
     if picture.size > SMALL // 4 and find_spec("PIL"):
-        height = 2 * THUMBNAIL  # good screens have two pixels for one of CSS
-        data = _resize(picture, (4 * height, height), "WEBP")
+        # good screens have two pixels for one of CSS
+        data = _resize(picture, (8 * THUMBNAIL, 2 * THUMBNAIL), "WEBP")
         if data is not None and len(data) < min(picture.size, SMALL):
             return Picture(data).url
     is_light = picture.width * picture.height <= 4_000_000  # for the browser to unpack

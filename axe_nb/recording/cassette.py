@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 import threading
 import time
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -26,7 +28,7 @@ from axe_nb.engine.person import Decision
 from axe_nb.errors import CassetteMiss, ConfigError
 from axe_nb.messages.exchanges import Exchange
 from axe_nb.providers.wire import check_nesting
-from axe_nb.recording.modes import Mode, check_mode, name_command
+from axe_nb.recording.modes import Mode, check_mode
 from axe_nb.recording.same_request import Description, digest, is_same
 from axe_nb.results import Order, is_place, order_of
 from axe_nb.secrets import MASK, Filter, find_filter
@@ -99,8 +101,20 @@ class Root:
     number: int
     """Number from 1, in recording order."""
     records: dict[Key, Record] = field(default_factory=dict)
-    likenesses: tuple[Any, ...] = ()
-    """Keys that it shares with similar roots."""
+    likenesses: frozenset[tuple[str, ...]] | None = None
+    """Keys that it shares with similar roots; None = not computed yet."""
+
+    def is_like(self, likeness: tuple[str, ...]) -> bool:
+        """True if its first request has this likeness."""
+        if self.likenesses is None:
+            first = self.records.get(BEGINNING)
+            if first is None or not isinstance(first.asked, dict):
+                return False
+            asked, agent = first.asked, first.agent
+            found = [_make_likeness(asked, agent, fields) for fields in (asked, PROMPT, AGENT)]
+            masked = [(MASK,)] if MASK in json.dumps(asked) else []
+            self.likenesses = frozenset((*found, *masked))
+        return likeness in self.likenesses
 
 
 def to_data(roots: Iterable[Root]) -> list[dict[str, Any]]:
@@ -299,24 +313,6 @@ def _spells_secret(events: Sequence[Any], clean: Filter) -> bool:
     return clean.text(joined) != joined
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CassetteStatus:
-    """Counts of one session with a cassette."""
-
-    path: str
-    mode: str
-    hits: int
-    misses: int
-    recorded: int
-    unused: int
-    """Records that no run of this session has used."""
-
-    def __str__(self) -> str:
-        counts = f"{self.hits} replayed, {self.misses} missed, {self.recorded} recorded"
-        unused = plural(self.unused, "record")
-        return f"{self.path} ({self.mode}): {counts}; {unused} not used"
-
-
 class Cassette:
     """A cassette file, and the records in it that this session's runs have claimed.
 
@@ -333,7 +329,10 @@ class Cassette:
         typed = format_path(self.path) if Path(path).is_absolute() else os.fspath(path)
         self.shown = Path(typed).name if Path(typed).is_absolute() else typed
         """The path as given, or without the folders of this machine."""
-        self.how_to_record = f"record it with {name_command(typed)}, then run this again"
+        command = f'axe_nb.cassette("{typed}", "auto")'
+        if "IPython" in sys.modules and sys.modules["IPython"].get_ipython():
+            command = f"%axe cassette {typed} --mode auto"
+        self.how_to_record = f"record it with {command}, then run this again"
         """The next step after a miss."""
         self.missed: list[CassetteMiss] = []
         """Errors for everything that was not recorded."""
@@ -350,8 +349,6 @@ class Cassette:
         self._roots: list[Root] = []
         self._owners: dict[Root, str] = {}
         """Root → the cell of the run that uses it."""
-        self._free: dict[tuple[str, ...], dict[Root, None]] = {}
-        """Key that alike roots share → those of them that no run uses yet."""
         self._base: dict[int, tuple[Root, Mapping[Key, Record]]] = {}
         """Number in the file → root and its records, as last read or written."""
         self._stamp: tuple[int, int, int] | None = None
@@ -384,25 +381,8 @@ class Cassette:
         """Notes that a cell runs; when it runs again, its runs find their records again."""
         with self._lock:
             self.cell = cell or ""
-            freed = [root for root, owner in self._owners.items() if self.cell and owner == cell]
-            for root in freed:
-                del self._owners[root]
-            if freed:
-                self._list_free()
-
-    def _list_free(self) -> None:
-        """Groups the roots that no run uses by their likenesses."""
-        self._free = {}
-        for root in self._roots:
-            first = root.records.get(BEGINNING)
-            if not root.likenesses and first and isinstance(first.asked, dict):
-                asked, agent = first.asked, first.agent
-                found = [_make_likeness(asked, agent, fields) for fields in (asked, PROMPT, AGENT)]
-                masked = [(MASK,)] if MASK in json.dumps(asked) else []
-                root.likenesses = (*found, *masked)
-            if root not in self._owners:
-                for likeness in root.likenesses:
-                    self._free.setdefault(likeness, {})[root] = None
+            kept = self._owners.items()
+            self._owners = {root: owner for root, owner in kept if not cell or owner != cell}
 
     def claim(self, asked: Description, agent: str) -> tuple[Root, Root]:
         """Returns the root whose records a run may play, and the root for its new records.
@@ -411,32 +391,29 @@ class Cassette:
         which may play exchanges of children whose requests are unchanged from a similar run.
         """
         with self._lock:
-            root = self._find_free(_make_likeness(asked, agent, asked))
+            root = next(self._list_free(_make_likeness(asked, agent, asked)), None)
             if root is None:  # its first request may have secrets where the recorded one has masks
-                masked = self._free.get((MASK,), ())
-                found = ((one, one.records.get(BEGINNING)) for one in masked)
-                alike = (one for one, first in found if first and is_same(first.asked, asked))
+                masked = self._list_free((MASK,))
+                alike = (one for one in masked if is_same(one.records[BEGINNING].asked, asked))
                 root = next(alike, None)
             if root is not None:
-                for likeness in root.likenesses:
-                    self._free[likeness].pop(root, None)
                 self._owners[root] = self.cell
                 return root, root
+            likenesses = (_make_likeness(asked, agent, fields) for fields in (PROMPT, AGENT))
+            source = next(chain.from_iterable(map(self._list_free, likenesses)), None)
             target = Root(1 + max((root.number for root in self._roots), default=0))
             self._roots.append(target)
             self._owners[target] = self.cell
-            source = self._find_free(_make_likeness(asked, agent, PROMPT))
-            source = source or self._find_free(_make_likeness(asked, agent, AGENT))
             return source or target, target
 
-    def _find_free(self, likeness: tuple[str, ...]) -> Root | None:
-        return next(iter(self._free.get(likeness, ())), None)
+    def _list_free(self, likeness: tuple[str, ...]) -> Iterator[Root]:
+        """Yields the roots with a likeness that no run uses yet."""
+        return (one for one in self._roots if one not in self._owners and one.is_like(likeness))
 
     def count_same(self, asked: Description) -> int:
         """Returns the number of recorded runs that began with a request."""
-        likeness = _make_likeness(asked, "", asked)
         with self._lock:
-            return sum(likeness in root.likenesses for root in self._roots)
+            return sum(root.is_like(_make_likeness(asked, "", asked)) for root in self._roots)
 
     def commit(self, root: Root, new: Iterable[Record], stale: Iterable[Record]) -> str:
         """Adds new records of a run that has ended; writes the file unless it did so recently.
@@ -514,15 +491,17 @@ class Cassette:
                     root.number = 1 + max(numbers | {one.number for one in self._roots})
             self._roots += added
             self._base |= {root.number: (root, root.records) for root in added}
-            self._list_free()
 
-    def status(self) -> CassetteStatus:
-        """Returns the counts of this session."""
-        unused = sum(not record.is_used for _, record in self.list_records())
-        return CassetteStatus(
-            path=self.shown, mode=self.mode or "default mode", hits=self.hits,
-            misses=self.misses, recorded=self.recorded, unused=unused,
-        )  # fmt: skip
+    @property
+    def unused(self) -> int:
+        """The number of records that no run of this session has used."""
+        return sum(not record.is_used for _, record in self.list_records())
+
+    def format_status(self) -> str:
+        """Returns the counts of this session as a line."""
+        counts = f"{self.hits} replayed, {self.misses} missed, {self.recorded} recorded"
+        unused = plural(self.unused, "record")
+        return f"{self.shown} ({self.mode or 'default mode'}): {counts}; {unused} not used"
 
     def prune(self) -> int:
         """Removes the records that this session has not used; returns their number.
@@ -542,7 +521,6 @@ class Cassette:
                     removed += len(root.records) - len(used)
                     self._is_changed, root.records = True, used
             self._roots = [r for r in self._roots if r.records or r in self._owners]
-            self._list_free()
         self.save()
         return removed
 

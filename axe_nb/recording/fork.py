@@ -10,6 +10,7 @@ docs/safety.md.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
@@ -26,8 +27,16 @@ from axe_nb.engine.dispatch import is_refused
 from axe_nb.engine.person import make_given, make_reply
 from axe_nb.engine.replay import Asked, AskedTurn, KeptCall, KeptTurn, Outcome, PendingCall
 from axe_nb.errors import ConfigError, words
-from axe_nb.messages import INTERRUPTED, Message, Response, ToolCall, ToolResult, close_open_calls
-from axe_nb.messages.exchanges import Exchange
+from axe_nb.messages import (
+    INTERRUPTED,
+    Message,
+    Response,
+    ToolCall,
+    ToolResult,
+    Usage,
+    close_open_calls,
+)
+from axe_nb.messages.exchanges import Exchange, Turn
 from axe_nb.pictures.picture import Illustrated
 from axe_nb.recording.find_exchange import count_earlier, find_turn, make_turn_error
 from axe_nb.recording.same_request import Describer, Description, digest, is_same
@@ -50,10 +59,10 @@ class RecordedRun:
         """Turn → number of messages in its request."""
         self.last = max(self.sent, default=0)
         """The latest turn that has a request."""
-        self.children: dict[str, list[RunResult]] = {}
+        self.children = defaultdict[str, list[RunResult]](list)
         """Id of a call → the runs that it started."""
         for child in result.children:
-            self.children.setdefault(child.call_id, []).append(child)
+            self.children[child.call_id].append(child)
         self._asked: dict[int, Description] = {}
 
     def find(self, turn: int, attempt: int = 1) -> Exchange | None:
@@ -64,7 +73,7 @@ class RecordedRun:
     def list_attempts(self, turn: int) -> list[Exchange]:
         """Returns the attempts of a turn up to the first that was cut, with the run's call ids."""
         attempts: list[Exchange] = []
-        calls = self.list_calls(turn)
+        calls = self.get_turn(turn).calls
         while one := self.find(turn, len(attempts) + 1):
             response = one.response and replace(one.response, seconds=0.0, tool_calls=calls)
             attempts.append(replace(one, response=response, source="recorded"))
@@ -82,23 +91,17 @@ class RecordedRun:
                     self._asked[number] = describer.describe(request, model)
         return self._asked[turn]
 
-    def list_calls(self, turn: int) -> tuple[ToolCall, ...]:
-        """Returns the calls of a turn's reply."""
-        return self.turns[turn].calls if turn in self.turns else ()
-
-    def find_results(self, turn: int) -> dict[str, ToolResult]:
-        """Returns call id → result, for the calls of a turn that have one."""
-        found = self.turns[turn].results if turn in self.turns else ()
-        return {one.call_id: one for one in found}
+    def get_turn(self, turn: int) -> Turn:
+        """Returns a turn with its calls and their results; an empty one if it had no answer."""
+        return self.turns.get(turn) or Turn(turn, "", (), (), "", Usage())
 
     def open_turn(self, turn: int) -> Opening:
         """Returns the conversation before a turn, which may be the one after the last."""
         sent, messages = self.sent.get(min(turn, self.last), 0), self.result.messages
         if turn <= self.last:
-            logged = self.turns.get(turn)
-            said = logged.question if logged and not logged.asked else ""
-            return Opening(messages=messages[:sent], said=said)
-        results = Message("tool", tool_results=tuple(self.find_results(self.last).values()))
+            logged = self.get_turn(turn)
+            return Opening(messages=messages[:sent], said="" if logged.asked else logged.question)
+        results = Message("tool", tool_results=self.get_turn(self.last).results)
         return Opening(messages=close_open_calls([*messages[: sent + 1], results]))
 
 
@@ -121,10 +124,8 @@ class ForkPoint:
     """The system prompt; None = that of the agent."""
     reply: Response | None = None
     """The reply of the turn; None = the model's."""
-    results: Mapping[str, ToolResult] = field(default_factory=dict)
-    """Id of a call of the turn → its result."""
-    keeps_reply: bool = False
-    """True if the turn keeps its original reply."""
+    results: Mapping[str, ToolResult] | None = None
+    """Id of a call of the turn → its result; the turn keeps its reply. None = it is asked anew."""
 
     @property
     def history(self) -> Sequence[Message]:
@@ -157,12 +158,10 @@ def make_point(
         if turn != recorded.last + 1:
             raise make_turn_error(run, written)
         _check_goes_on(recorded)
-    if results is not None and reply is not None:
-        raise ConfigError("fork takes reply= or results=, not both: a new reply has new calls")
-    if results is not None and prompt is not None:
+    if results is not None and (reply is not None or prompt is not None):
         raise ConfigError(
-            "results= keeps the reply of its turn, and prompt= would change it",
-            hint="add the prompt in a fork of this fork, one turn later",
+            "results= keeps the reply of its turn: fork takes no reply= or prompt= beside it",
+            hint="for a prompt, fork this fork one turn later",
         )
     if not isinstance(system_prompt, str | None):
         raise ConfigError(f"system_prompt takes a string, not {shown_value(system_prompt)}")
@@ -174,8 +173,7 @@ def make_point(
         )
     return ForkPoint(
         root=root, run=run, turn=turn, prompt=prompt, system_prompt=system_prompt, reply=given,
-        results={} if results is None else _read_results(recorded, turn, results),
-        keeps_reply=results is not None,
+        results=None if results is None else _read_results(recorded, turn, results),
     )  # fmt: skip
 
 
@@ -183,37 +181,36 @@ def _check_goes_on(recorded: RecordedRun) -> None:
     """Checks that a conversation can be continued after its last turn."""
     run, last = recorded.result, recorded.last
     who = f"turn {run.id}/{last} of {name_run(run.agent, run.model)}"
-    if recorded.find(last) is None and not recorded.list_calls(last):
-        raise ConfigError(f"{who} has no answer to continue from", hint=f"fork at {run.id}/{last}")
-    if not recorded.list_calls(last):
+    made = recorded.get_turn(last)
+    if not made.calls and recorded.find(last) is not None:
         raise ConfigError(
             f"{who} was the final answer: no turn follows it",
             hint="continue after it with -c, in Python with continue_from=",
         )
-    may_go_on = recorded.find_results(last) or run.status in ("cancelled", "timeout")
+    may_go_on = made.results or (made.calls and run.status in ("cancelled", "timeout"))
     if run.status.startswith("max_") or not may_go_on:
-        raise ConfigError(
-            f"the calls of {who} were not run: {run.error or run.status}",
-            hint=f"fork at {run.id}/{last}",
-        )
+        why = f"the calls of {who} were not run" if made.calls else f"{who} has no answer"
+        hint = f"fork at {run.id}/{last}"
+        raise ConfigError(f"{why}: {run.error or run.status}", hint=hint)
 
 
 def _read_results(
     recorded: RecordedRun, turn: int, given: Mapping[int | str, Any]
 ) -> dict[str, ToolResult]:
     """Returns id of a call of the turn → the given result."""
-    run, calls = recorded.result, recorded.list_calls(turn)
+    run, calls = recorded.result, recorded.get_turn(turn).calls
     if turn not in recorded.sent or not calls or recorded.find(turn) is None:
         raise ConfigError(f"turn {run.id}/{turn} of {name_run(run.agent, run.model)} made no calls")
     if not isinstance(given, Mapping):
         raise ConfigError(f"results takes a dict from call to result, not {shown_value(given)}")
     first = 1
     for before in (number for number in recorded.sent if number < turn):
-        refused = sum(map(is_refused, recorded.find_results(before).values()))
-        first += len(recorded.list_calls(before)) - refused
-    by_key: dict[int | str, ToolCall] = dict(enumerate(calls, first))
-    by_key |= {str(number): call for number, call in enumerate(calls, first)}
-    by_key |= {call.id: call for call in calls}
+        made = recorded.get_turn(before)
+        first += len(made.calls) - sum(map(is_refused, made.results))
+    by_key: dict[int | str, ToolCall] = {}
+    for number, one in enumerate(calls, first):
+        by_key |= {number: one, str(number): one}
+    by_key |= {one.id: one for one in calls}
     found = {}
     for key, value in given.items():
         call = by_key.get(key) if type(key) in (int, str) else None
@@ -291,28 +288,29 @@ class Fork:
         self._runs: dict[str, _Run] = {}
         self._is_reached = False
         id = point.run.id
-        self._way = {id: (point.turn if point.keeps_reply else point.turn - 1, "")}
+        self._way = {id: (point.turn - (point.results is None), "")}
         """Run on the way to the place → the last turn that it repeats, and the call there that
         leads on; none for the run of the place."""
         self._made_again: dict[str, str] = {}
         """The user's tool on the way to the place → the run that it started there."""
         while (above := id.rpartition(".")[0]) and above in self._recorded:
             run, call_id = self._recorded[above], self._recorded[id].result.call_id
-            calls = [(turn, one) for turn in run.sent for one in run.list_calls(turn)]
-            turns = [turn for turn, one in calls if one.id == call_id]
-            self._way[above] = turns[0] if turns else 0, call_id
-            for _, one in calls:
-                if one.id == call_id and not one.traits.delegates:
-                    self._made_again[one.name] = id
+            self._way[above] = 0, call_id
+            calls = ((turn, one) for turn in run.sent for one in run.get_turn(turn).calls)
+            for turn, one in calls:
+                if one.id == call_id:
+                    self._way[above] = turn, call_id
+                    if not one.traits.delegates:
+                        self._made_again[one.name] = id
             id = above
         self._used = set(self._way)
         """Recorded runs that are in the new tree already, or will be."""
         self._alike: set[str] = set()
         """Recorded runs whose agents were given to new runs."""
         for id, (last, _) in self._way.items():
-            run = self._recorded[id]
-            for turn in (turn for turn in run.sent if turn <= last):
-                self._use_children(run, turn)
+            for turn in self._recorded[id].sent:
+                if turn <= last:
+                    self._use_children(self._recorded[id], turn)
 
     def adapt(self, run: str, agent: Agent, job: Job) -> tuple[Agent, Job]:
         """Returns the agent and the job of a child that is about to start, with its changes.
@@ -437,15 +435,15 @@ class Fork:
         known = self._runs.get(asked.run)
         if known is None or known.recorded is None or asked.turn not in known.kept:
             return None
-        recorded, calls = known.recorded, known.recorded.list_calls(asked.turn)
+        recorded, calls = known.recorded, known.recorded.get_turn(asked.turn).calls
         if len(calls) != asked.count:
             return None
         self._use_children(recorded, asked.turn)  # a call that is made again may not claim them
-        one, before = calls[asked.index], recorded.result.id
-        result = self._list_kept(recorded, asked.turn).get(one.id)
-        if result is None:
+        before = recorded.result.id
+        kept = self._list_kept(recorded, asked.turn).get(calls[asked.index].id)
+        if kept is None:
             return None
-        children = self._list_children(recorded, asked.turn, one.id)
+        result, children = kept
         for below in (below for child in children for below in child.walk()):
             if below.id in self._earlier:
                 now = f"{asked.run}{below.id.removeprefix(before)}"
@@ -458,33 +456,31 @@ class Fork:
             files_modified=recorded.result.files_modified,
         )
 
-    def _list_kept(self, run: RecordedRun, turn: int) -> Mapping[str, ToolResult]:
-        """Returns call id → result, for the calls of a turn that are not made again.
+    def _list_kept(
+        self, run: RecordedRun, turn: int
+    ) -> Mapping[str, tuple[ToolResult, Sequence[RunResult]]]:
+        """Returns call id → result and started runs, for calls of a turn that are not made again.
 
-        It is made if it leads to the place, or has no result to go on from.
+        A call is made if it leads to the place, or has no result to go on from.
         """
-        kept, point = run.find_results(turn), self._point
+        point, made = self._point, run.get_turn(turn)
+        results = {one.call_id: one for one in made.results}
         if run.result.id == point.run.id and turn < point.turn:
-            for call in run.list_calls(turn):
+            for call in made.calls:
                 result = ToolResult(call.id, INTERRUPTED, is_error=True, name=call.name)
-                kept.setdefault(call.id, result)
+                results.setdefault(call.id, result)
+        kept = {id: (result, tuple(run.children[id])) for id, result in results.items()}
         if self._is_place(run.result.id, turn):
-            kept.update(point.results)
+            kept |= {id: (result, ()) for id, result in (point.results or {}).items()}
         last, leading = self._way.get(run.result.id, (0, ""))
         if turn == last:
             kept.pop(leading, None)
         return kept
 
-    def _list_children(self, run: RecordedRun, turn: int, call_id: str) -> Sequence[RunResult]:
-        """Returns the runs started by a call that is not made again; a replaced one has none."""
-        if self._is_place(run.result.id, turn) and call_id in self._point.results:
-            return ()
-        return run.children.get(call_id, ())
-
     def _use_children(self, run: RecordedRun, turn: int) -> None:
         """Notes the runs below the calls of a turn that are not made again."""
-        for call_id in self._list_kept(run, turn):
-            for child in self._list_children(run, turn, call_id):
+        for _, children in self._list_kept(run, turn).values():
+            for child in children:
                 self._used.update(below.id for below in child.walk())
 
     def finish(self, status: Status) -> Sequence[str]:
@@ -499,73 +495,63 @@ class Fork:
         return warnings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredAgents:
     """The agents of a recorded tree."""
 
     root: Agent
     """The root agent as it ran."""
-    agents: Mapping[str, Agent] = field(default_factory=dict)
-    """Name → agent, as loaded."""
-    changed: Mapping[str, Agent] = field(default_factory=dict)
-    """Run id → its agent as changed by earlier forks."""
-    contexts: Sequence[tuple[Agent, Context]] = ()
-    """Agents with their texts."""
-    warnings: tuple[str, ...] = ()
-    """Warnings about differences from the current agents."""
 
+    def __init__(self, result: RunResult, find: Callable[[str], Agent]) -> None:
+        """Restores them; `find` returns the user's current ones.
 
-def restore_agents(result: RunResult, find: Callable[[str], Agent]) -> RestoredAgents:
-    """Returns the agents of a recorded tree; `find` returns the user's current ones.
+        Raises ConfigError: they were not kept, and the root's is gone; or they are damaged.
+        """
+        self.agents: dict[str, Agent] = {}
+        """Name → agent, as loaded."""
+        self.changed: dict[str, Agent] = {}
+        """Run id → its agent as changed by earlier forks."""
+        self.contexts: list[tuple[Agent, Context]] = []
+        """Agents with their texts."""
+        self.warnings: list[str] = []
+        """Differences from the current agents."""
+        self._find = find
+        kept = result.definitions
+        if kept is not None:
+            self.root = self._restore(kept.root, kept)
+            for name, one in kept.agents.items():
+                self.agents[name] = self._restore(one, kept, compares=True)
+            self.changed = {id: self._restore(one, kept) for id, one in kept.changed.items()}
+        elif not result.agent:  # of a run whose process died, like the next
+            self.root = NoAgent(name="", model=result.model)
+        else:
+            self.root = replace(find(result.agent), model=result.model)
+            why = "the agents of the forked run were not kept; the fork uses the current ones"
+            self.warnings.append(why)
 
-    Raises ConfigError: they were not kept, and the root's is gone; or they are damaged.
-    """
-    kept = result.definitions
-    if kept is None:  # of a run whose process died
-        if not result.agent:
-            return RestoredAgents(root=NoAgent(name="", model=result.model))
-        root = replace(find(result.agent), model=result.model)
-        warning = "the agents of the forked run were not kept; the fork uses the current ones"
-        return RestoredAgents(root=root, warnings=(warning,))
-    warnings = list[str]()
-    contexts = list[tuple[Agent, Context]]()
-
-    def restore(one: Definition, *, compares: bool = False) -> Agent:
+    def _restore(self, one: Definition, kept: Definitions, *, compares: bool = False) -> Agent:
         now = None
         with suppress(ConfigError):
-            now = find(one.name) if one.name else None
-        if compares:
-            warnings.append(_compare(one, now))
-        agent = _restore(one, now, kept)
-        contexts.append((agent, one.context))
+            now = self._find(one.name) if one.name else None
+        if compares and (warning := _compare(one, now)):
+            self.warnings.append(warning)
+        if one.agent is not None:
+            agent = one.agent
+        elif now is not None and _is_same(one.values, make_table(now)):
+            agent = now
+        else:
+            if trusts_all() or kept.memory.get(TRUSTED):
+                agent = one.make_agent()
+            else:  # without what a file of a project would need the user's trust for
+                values = deepcopy(dict(one.values))
+                left_out = restrict(values, Path("axe", "agents", "agent.toml").absolute())
+                warnings = (left_out,) if left_out else ()
+                agent = replace(one, values=values).make_agent()
+                agent = replace(agent, is_restricted=True, warnings=warnings)
+            if now is not None:
+                own = {name: tool for name, tool in now.own_tools.items() if name in agent.tools}
+                agent = replace(agent, own_tools=own)
+        self.contexts.append((agent, one.context))
         return agent
-
-    return RestoredAgents(
-        root=restore(kept.root),
-        agents={name: restore(one, compares=True) for name, one in kept.agents.items()},
-        changed={id: restore(one) for id, one in kept.changed.items()},
-        contexts=contexts,
-        warnings=tuple(filter(None, warnings)),
-    )
-
-
-def _restore(kept: Definition, now: Agent | None, tree: Definitions) -> Agent:
-    """Returns a recorded agent."""
-    if kept.agent is not None:
-        return kept.agent
-    if now is not None and _is_same(kept.values, make_table(now)):
-        return now
-    if trusts_all() or tree.memory.get(TRUSTED):
-        agent = kept.make_agent()
-    else:  # without what it would need the user's trust for, as a file of a project
-        values = deepcopy(dict(kept.values))
-        left_out = restrict(values, Path("axe", "agents", "agent.toml").absolute())
-        agent = replace(kept, values=values).make_agent()
-        agent = replace(agent, is_restricted=True, warnings=(left_out,) if left_out else ())
-    if now is not None:
-        own = {name: tool for name, tool in now.own_tools.items() if name in agent.tools}
-        agent = replace(agent, own_tools=own)
-    return agent
 
 
 def _is_same(kept: Any, now: Any) -> bool:

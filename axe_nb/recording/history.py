@@ -18,7 +18,7 @@ from axe_nb.agents.prompt import TRUSTED
 from axe_nb.agents.user_config import format_path_or_name
 from axe_nb.conversion.jsonable import make_frame
 from axe_nb.errors import ConfigError
-from axe_nb.recording.history_recorder import DIED, Tree, find_writer, history_path
+from axe_nb.recording.history_recorder import find_writer, history_path, read_result
 from axe_nb.results import NO_AGENT
 from axe_nb.text import align_columns, clean, format_dollars, format_seconds, one_line, shown_value
 from axe_nb.tools.kept_files import forget_kept
@@ -191,11 +191,11 @@ def load_run(number: int) -> RunResult:
             hint=f'list its runs: %axe history {number}, or axe_nb.history("{number}")',
         )
     parts = _use(lambda store: store.list_parts(number))
-    tree = Tree()
+    why = "the process ended during this run; what was answered by then is kept"
+    if is_running:
+        why = "the run has not ended yet; what was answered so far is kept"
     try:
-        tree.read(parts or ())
-        why = "the run has not ended yet; what was answered so far is kept" if is_running else DIED
-        result = tree.make_result(why=why)
+        result = read_result(parts or (), why)
     except ConfigError as error:
         raise ConfigError(
             f"run {number} of the history cannot be read: {error.message}", hint=error.hint

@@ -47,7 +47,6 @@ REST = 0.3
 neither a burst of children nor a chain of quick turns is slowed down."""
 
 DELETED = ConfigError("it was deleted during the run", hint="delete it between runs")
-DIED = "the process ended during this run; what was answered by then is kept"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +78,13 @@ class RunSoFar:
     results: dict[str, ToolResult] = field(default_factory=dict)
     """Call id → result."""
     end: RunResult | None = None
+
+    def add(self, part: Part) -> None:
+        self.latest, self.end = part.at, part.end
+        if part.turn is not None:
+            self.turns.append(part.turn)
+        if part.result is not None:
+            self.results[part.result.call_id] = part.result
 
     def make_result(self, why: str) -> RunResult:
         """Returns its result, without children: as it ended, or `cancelled`, with the reason."""
@@ -119,93 +125,39 @@ class RunSoFar:
         )  # fmt: skip
 
 
-@dataclass
-class Tree:
-    """The runs of one root so far: in the process that runs them, or read from the history."""
+def read_result(rows: Iterable[bytes], why: str) -> RunResult:
+    """Returns the result of a root from its rows; if it has not ended, `why` says the reason.
 
-    history: Sequence[Message] = ()
-    """The conversation that the root continues."""
-    runs: dict[str, RunSoFar] = field(default_factory=dict)
-    whole: RunResult | None = None
-    """The result of the root, if it has ended."""
-    _shared: Parts = field(default_factory=Parts)
-    """Texts that earlier rows hold for later ones."""
+    Raises ConfigError: rows are missing, damaged, or of another major version.
+    """
+    runs: dict[str, RunSoFar] = {}
+    shared = Parts()
+    try:
+        for row in rows:
+            text = zlib.decompress(row).decode("utf-8", "surrogatepass")
+            header, _, data = text.partition("\n")
+            check_header("history", header)
+            part = from_json(Part, json.loads(data), shared)
+            order_of(part.run)
+            if part.run == "0" and part.end is not None:
+                return part.end
+            if part.start is not None:
+                runs[part.run] = RunSoFar(part.start, part.history, part.at, part.at)
+            else:
+                runs[part.run].add(part)
+    except ConfigError as error:
+        raise ConfigError(f"part of it is damaged: {error.message}", hint=error.hint) from None
+    except (zlib.error, LookupError, TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(f"part of it is damaged: {error!r}"[:200]) from None
+    if "0" not in runs:
+        raise ConfigError("part of it is missing")
 
-    def add(self, event: Event, at: float, clean: Filter) -> bytes | None:
-        """Adds an event; returns its row, or None if the event is not recorded.
+    def join(id: str) -> RunResult:
+        begun = (one for one in sorted(runs, key=order_of) if runs[one].start.parent == id)
+        children = tuple(join(one) for one in begun if one.startswith(f"{id}."))
+        return replace(runs[id].make_result(why), children=children)
 
-        Raises ConfigError or ValueError: it is nested too deeply, or a number has too many digits.
-        """
-        at, run, shared = round(at, 4), getattr(event, "run", ""), self._shared
-        match event:
-            case RunStarted():
-                history = () if event.parent else tuple(self.history)
-                part = Part(at=at, run=run, start=event, history=history)
-            case TurnFinished() if run in self.runs:
-                part = Part(at=at, run=run, turn=event)
-            case ToolFinished() if run in self.runs:
-                part = Part(at=at, run=run, result=event.result)
-            case RunFinished(run="0"):
-                part, shared = Part(at=at, end=event.result), Parts()
-            case RunFinished() if run in self.runs:
-                part = Part(at=at, run=run, end=replace(event.result, children=()))
-            case _:
-                return None
-        data = to_json(part, clean, shared)
-        try:
-            text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-            whole = f"{format_header('history')}{text}"
-            row = zlib.compress(whole.encode("utf-8", "surrogatepass"), 1)
-        except Exception:
-            shared.forget(data)
-            raise
-        self._add(part)
-        return row
-
-    def _add(self, part: Part) -> None:
-        if part.start is not None:
-            self.runs[part.run] = RunSoFar(part.start, part.history, part.at, part.at)
-        elif part.run == "0" and part.end is not None:
-            self.whole = part.end
-        else:
-            run = self.runs[part.run]
-            run.latest, run.end = part.at, part.end
-            if part.turn is not None:
-                run.turns.append(part.turn)
-            if part.result is not None:
-                run.results[part.result.call_id] = part.result
-
-    def read(self, rows: Iterable[bytes]) -> None:
-        """Adds the events in rows of the history.
-
-        Raises ConfigError: they are damaged, or of another major version.
-        """
-        try:
-            for row in rows:
-                text = zlib.decompress(row).decode("utf-8", "surrogatepass")
-                header, _, data = text.partition("\n")
-                check_header("history", header)
-                part = from_json(Part, json.loads(data), self._shared)
-                order_of(part.run)
-                self._add(part)
-        except ConfigError as error:
-            raise ConfigError(f"part of it is damaged: {error.message}", hint=error.hint) from None
-        except (zlib.error, LookupError, TypeError, ValueError, RecursionError) as error:
-            raise ConfigError(f"part of it is damaged: {error!r}"[:200]) from None
-
-    def make_result(self, run: str = "0", why: str = DIED) -> RunResult:
-        """Returns the result of a run with its children.
-
-        Raises ConfigError: its start is missing.
-        """
-        if self.whole is not None:
-            return self.whole
-        if run not in self.runs:
-            raise ConfigError("part of it is missing")
-        begun = [one for one in self.runs if self.runs[one].start.parent == run]
-        below = [one for one in sorted(begun, key=order_of) if one.startswith(f"{run}.")]
-        children = tuple(self.make_result(child, why) for child in below)
-        return replace(self.runs[run].make_result(why), children=children)
+    return join("0")
 
 
 def history_path() -> Path:
@@ -304,7 +256,11 @@ class Recorder:
         """Events before the first request that was not replayed."""
         self._began = time.time()
         # used by the writer's thread:
-        self._tree = Tree(history)
+        self._history = tuple(history)
+        self._started: set[str] = set()
+        """Runs whose start has been added to the row."""
+        self._shared = Parts()
+        """Texts that earlier parts hold for later ones."""
         self.above = above
         self.row: Row | None = None
         """Its row in the list, with the parts that are not written yet."""
@@ -315,10 +271,8 @@ class Recorder:
     def event(self, event: Event) -> None:
         """See `engine.scope.Recorder`."""
         is_root = isinstance(event, RunFinished) and event.run == "0"  # it is passed to `finish`
-        if (
-            isinstance(event, RunStarted | TurnFinished | ToolFinished | RunFinished)
-            and not is_root
-        ):
+        is_kept = isinstance(event, RunStarted | TurnFinished | ToolFinished | RunFinished)
+        if is_kept and not is_root:
             self._put(event)
 
     def finish(self, result: RunResult) -> None:
@@ -374,11 +328,36 @@ class Recorder:
                 row.cost = result.total_cost
                 if self.above is not None:
                     self.above.take(row, result)
-        if (part := self._tree.add(event, at, clean)) is not None:
+        if (part := self._make_part(event, round(at, 4))) is not None:
+            shared = Parts() if self.is_over else self._shared
+            data = to_json(part, clean, shared)
+            try:
+                text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+                whole = f"{format_header('history')}{text}"
+                content = zlib.compress(whole.encode("utf-8", "surrogatepass"), 1)
+            except Exception:  # a number with too many digits
+                shared.forget(data)
+                raise
             if self.is_over:
                 row.parts, row.bytes, row.replaces = [], 0, True
-            row.parts.append(part)
-            row.bytes += len(part)
+            self._started.add(part.run)
+            row.parts.append(content)
+            row.bytes += len(content)
+
+    def _make_part(self, event: Event, at: float) -> Part | None:
+        match event:
+            case RunStarted(run=run):
+                history = () if event.parent else self._history
+                return Part(at=at, run=run, start=event, history=history)
+            case RunFinished(run="0"):
+                return Part(at=at, end=event.result)
+            case TurnFinished(run=run) if run in self._started:
+                return Part(at=at, run=run, turn=event)
+            case ToolFinished(run=run) if run in self._started:
+                return Part(at=at, run=run, result=event.result)
+            case RunFinished(run=run) if run in self._started:
+                return Part(at=at, run=run, end=replace(event.result, children=()))
+        return None
 
 
 Work: TypeAlias = "tuple[Recorder | MapRecorder, float, Event | None]"

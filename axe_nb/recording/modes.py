@@ -6,7 +6,6 @@ Source: D-68.
 from __future__ import annotations
 
 import os
-import sys
 from typing import Literal, get_args
 
 from axe_nb.agents.user_config import is_test
@@ -38,17 +37,9 @@ def check_sending() -> None:
         )
 
 
-def name_command(path: str) -> str:
-    """Returns the command that records: a magic in a notebook, else Python."""
-    if "IPython" in sys.modules and sys.modules["IPython"].get_ipython():
-        return f"%axe cassette {path} --mode auto"
-    return f'axe_nb.cassette("{path}", "auto")'
-
-
 def check_mode(mode: str) -> Mode:
     """Returns the mode. Raises ConfigError if it does not exist."""
     if mode not in MODES:
-        raise ConfigError(
-            f"unknown cassette mode {quote(str(mode))}", hint=f"use one of {', '.join(MODES)}"
-        )
+        hint = f"use one of {', '.join(MODES)}"
+        raise ConfigError(f"unknown cassette mode {quote(str(mode))}", hint=hint)
     return mode

@@ -14,23 +14,15 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any, Protocol
 
-from axe_nb.engine.person import Decision, Question, Step
+from axe_nb.engine.person import Decision, Question
 from axe_nb.errors import interrupted
 from axe_nb.events import Event, discard
 from axe_nb.results import RunResult
 from axe_nb.session.portal import DRAIN, PUMP, STUCK, answers, portal, record_interrupts
-from axe_nb.session.prompts import (
-    WrongInput,
-    format_caller,
-    format_model_question,
-    format_question,
-    prompt_step,
-    read_arguments,
-)
 from axe_nb.session.runs import RunHandle
 
 PAUSE = 0.2
@@ -90,17 +82,14 @@ class Approver:
     def __init__(self, answer: Callable[[Question], Decision]) -> None:
         self._answer = answer
         self._asked_at = -math.inf
-        self._questions: queue.SimpleQueue[
-            tuple[Question, asyncio.AbstractEventLoop, asyncio.Future[Decision]]
-        ] = queue.SimpleQueue()
+        self._questions: queue.SimpleQueue[tuple[Question, Future[Decision]]] = queue.SimpleQueue()
 
     async def ask_person(self, question: Question) -> Decision:
         """Queues the question and returns the user's answer; awaited on the event loop."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Decision] = loop.create_future()
+        future: Future[Decision] = Future()
         self._asked_at = time.monotonic()
-        self._questions.put((question, loop, future))
-        return await future
+        self._questions.put((question, future))
+        return await asyncio.wrap_future(future)
 
     async def ask_person_here(self, question: Question) -> Decision:
         """As `ask_person`, where the event loop shares a thread with the user; blocks it."""
@@ -112,14 +101,10 @@ class Approver:
         if time.monotonic() < self._asked_at + PAUSE:
             return
         with suppress(queue.Empty):
-            question, loop, future = self._questions.get_nowait()
-            if not future.done():
+            question, future = self._questions.get_nowait()
+            if future.set_running_or_notify_cancel():  # else its run was cancelled
                 with meanwhile():
-                    answer = self._prompt(question)
-                with suppress(RuntimeError):  # the loop is closed
-                    loop.call_soon_threadsafe(
-                        lambda: None if future.done() else future.set_result(answer)
-                    )
+                    future.set_result(self._prompt(question))
 
     def _prompt(self, question: Question) -> Decision:
         """Prompts the user; an interrupt or end of input means stop (D-48)."""
@@ -133,34 +118,6 @@ class Approver:
         finally:
             if is_main:
                 signal.signal(signal.SIGINT, before)
-
-
-def prompt_person(request: Question) -> Decision:
-    if isinstance(request, Step):
-        return prompt_step(request)
-    if not request.tool and not request.raises:
-        mark = f"answer to {format_caller(request)}> " if "\n" in request.detail else "> "
-        return Decision("text", input(f"\n{format_model_question(request)}\n{mark}"))
-    question = format_question(request)
-    prompt = f"\n{question.text}"  # apart from the last answer
-    while True:
-        word, _, more = input(f"{prompt}\n{question.choices}: ").strip().partition(" ")
-        word, reason = word.lower().rstrip(",.:;!"), more.strip()
-        found = (one for one in question.answers if word in (one.choice, one.choice[0]))
-        answer = next(found, None)
-        if answer is None:
-            prompt = "Please answer with one of these letters, or the whole word."
-        elif answer.needs_word and word != answer.choice:
-            prompt = f"Type the whole word, because {question.caution}."
-        elif reason and not answer.takes_reason:  # "yes, but not in sub" is no yes
-            prompt = "Only a no can be followed by a reason. Nothing has been run."
-        elif answer.choice != "edit":
-            return Decision(answer.choice, reason)
-        else:
-            try:
-                return Decision("edit", arguments=read_arguments(request.schema))
-            except WrongInput as error:
-                prompt = f"{error} Nothing has been run."
 
 
 class _Inbox:

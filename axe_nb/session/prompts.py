@@ -220,14 +220,44 @@ def _parse(typed: str, wanted: str) -> Any:
     return value
 
 
+def prompt_person(request: Question) -> Decision:
+    if isinstance(request, Step):
+        return prompt_step(request)
+    if not request.tool and not request.raises:
+        mark = f"answer to {format_caller(request)}> " if "\n" in request.detail else "> "
+        return Decision("text", input(f"\n{format_model_question(request)}\n{mark}"))
+    question = format_question(request)
+    prompt = f"\n{question.text}"  # apart from the last answer
+    while True:
+        word, _, more = input(f"{prompt}\n{question.choices}: ").strip().partition(" ")
+        word, reason = word.lower().rstrip(",.:;!"), more.strip()
+        found = (one for one in question.answers if word in (one.choice, one.choice[0]))
+        answer = next(found, None)
+        if answer is None:
+            prompt = "Please answer with one of these letters, or the whole word."
+        elif answer.needs_word and word != answer.choice:
+            prompt = f"Type the whole word, because {question.caution}."
+        elif reason and not answer.takes_reason:  # "yes, but not in sub" is no yes
+            prompt = "Only a no can be followed by a reason. Nothing has been run."
+        elif answer.choice != "edit":
+            return Decision(answer.choice, reason)
+        else:
+            try:
+                return Decision("edit", arguments=read_arguments(request.schema))
+            except WrongInput as error:
+                prompt = f"{error} Nothing has been run."
+
+
 STEP_CHOICES = "[g]o on [e]dit [r]esult s[k]ip run to the e[n]d [s]top"
 """The choices at the end of each prompt, before `: `. Programs that answer in place of the person
 recognise the prompt by them, and type one of the letters."""
 
-ANSWERS: Mapping[str, Choice | None] = {
-    "g": "go", "go": "go", "go on": "go", "e": "edit", "edit": "edit", "r": "result",
-    "result": "result", "k": "skip", "skip": "skip", "n": "end", "end": "end",
-    "run to the end": "end", "s": "stop", "stop": "stop", "l": None, "look": None,
+LETTERS: Mapping[str, Choice | None] = {
+    "g": "go", "e": "edit", "r": "result", "k": "skip", "n": "end", "s": "stop", "l": None,
+}  # fmt: skip
+WORDS: Mapping[str, Choice | None] = {
+    "go on": "go", "run to the end": "end", "look": None,
+    **LETTERS, **{choice: choice for choice in LETTERS.values() if choice},
 }  # fmt: skip
 
 
@@ -243,10 +273,10 @@ def prompt_step(step: Step) -> Decision:
             prompt = str(error)
     while True:
         word = input(f"{prompt}\n{STEP_CHOICES}: ").strip().lower().rstrip(",.:;!")
-        if word not in ANSWERS:
+        if word not in WORDS:
             prompt = "Please answer with one of these letters, or l to look at all of it."
             continue
-        choice = ANSWERS[word]
+        choice = WORDS[word]
         try:
             if choice == "edit" and step.kind == "call":
                 return Decision("edit", arguments=read_arguments(step.schema))

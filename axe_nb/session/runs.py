@@ -27,13 +27,11 @@ from axe_nb.messages import Message
 from axe_nb.pictures.picture import Picture
 from axe_nb.results import NO_AGENT, RunResult, Status
 from axe_nb.session.overrides import Overrides
+from axe_nb.session.portal import PUMP
 from axe_nb.text import shown_value
 
 if TYPE_CHECKING:
     from axe_nb.recording.fork import ForkPoint
-
-GLANCE = 0.05
-"""Polling interval in seconds; on Windows, an interrupt does not wake a bare `wait()`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +165,7 @@ class RunHandle:
             ConfigError: the run could not start.
         """
         until = math.inf if timeout is None else time.monotonic() + timeout
-        while not wait([self._outcome], max(0.0, min(until - time.monotonic(), GLANCE))).done:
+        while not wait([self._outcome], max(0.0, min(until - time.monotonic(), PUMP))).done:
             if time.monotonic() >= until:
                 raise TimeoutError(f"{self.name} is still running; .cancel() stops it")
         return self._get_result()

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from axe_nb.agents.agent import DEFAULTS, DEFINED, Agent, NoAgent, check_agents_dir, has_agent_file
+from axe_nb.agents.agent import DEFAULTS, DEFINED, Agent, NoAgent, check_agents_dir, list_agents
 from axe_nb.agents.names import check_name
 from axe_nb.agents.prompt import confine, find_names, find_workdir
 from axe_nb.agents.user_config import Config, is_test
@@ -85,7 +85,7 @@ def find_agent(request: RunRequest, env: Env) -> Agent:
     try:
         return env.agents.load(request.agent)
     except ConfigError as error:
-        is_there = request.agent in env.defined or has_agent_file(request.agent, options.agents_dir)
+        is_there = request.agent in env.defined or request.agent in list_agents(options.agents_dir)
         if model and not is_there:  # its name may be the prompt
             alone = (
                 "to ask the model without an agent, give the prompt as -p TEXT, as the body of a "
@@ -178,11 +178,11 @@ class BeginningFork:
         find: Callable[[str], Agent],
         snapshot: Snapshot,
     ) -> None:
-        from axe_nb.recording.fork import Fork, restore_agents  # few runs are forks
+        from axe_nb.recording.fork import Fork, RestoredAgents  # few runs are forks
 
         self.request, self.point, self.snapshot = request, point, snapshot
         self.given = find(request.agent) if isinstance(request.agent, str) else request.agent
-        self.restored = restore_agents(point.root, find)
+        self.restored = RestoredAgents(point.root, find)
         snapshot.restore(self.restored.agents, self.restored.contexts)
         self.fork = Fork(point, self._adapt, self.restored.changed)
 

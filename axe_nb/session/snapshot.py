@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
-from axe_nb.agents.agent import Agent, find_agent_file, has_agent_file, list_agents
+from axe_nb.agents.agent import Agent, find_agent_file, list_agents
 from axe_nb.agents.names import parse_model
 from axe_nb.agents.prompt import Briefing, Context, Definition, Definitions, brief, read_context
 from axe_nb.engine.scope import AgentSource, RunScope
@@ -144,11 +144,11 @@ class Snapshot:
         self._is_taken = True
 
     def _take(self, root: RunScope, has_own: bool) -> None:
+        known = {*self.defined, *list_agents(self._agents_dir)} if root.agent.sub_agents else ()
         names, seen = [*root.agent.sub_agents], set[str]()
         while names and root.clock.overdue(time.monotonic()) == 0.0:
             name = names.pop()
-            exists = name in self.defined or has_agent_file(name, self._agents_dir)
-            if name in seen or not exists:  # without the search for similar names
+            if name in seen or name not in known:  # without the search for similar names
                 continue
             seen.add(name)
             with contextlib.suppress(ConfigError):  # raised if it is started

@@ -7,9 +7,7 @@ Source: A-5.7, A-E2.4, D-3, D-19, D-20, D-44.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import date
-from html import escape
 from itertools import islice
 
 from axe_nb.agents.agent import Agent
@@ -26,11 +24,7 @@ from axe_nb.text import clean, format_seconds, one_line
 from axe_nb.tools.tool import Effect, Tool, Verdict
 from axe_nb.views.appearance import COLOURS, LINE, LOOKS, MONO, MUTED, TEXT_PADDING
 from axe_nb.views.axe_text import list_caps, text_of
-from axe_nb.views.html import PLAIN
-
-CARD = f"display:inline-block;border:1px solid {LINE};border-radius:6px;padding:{TEXT_PADDING}"
-
-LABEL = f"opacity:{MUTED};text-align:left;vertical-align:top"
+from axe_nb.views.html import PLAIN, hide
 
 GRAPH = f"margin:.3em 0;line-height:1.4;white-space:pre-wrap;{MONO}"
 
@@ -187,45 +181,32 @@ def _find_deepest(agents: tuple[Agent, ...]) -> int:
     return max(find_max_depth(tool, agents) for tool in tools)
 
 
-@dataclass(frozen=True, slots=True)
-class AgentCard:
-    """The parts of the card, in reading order; empty ones are left out."""
-
-    name: str
-    facts: tuple[str, ...]
-    """The model, the mode, and the form of its answers."""
-    rows: tuple[tuple[str, str], ...]
-    """(label, value) of its tools and limits."""
-    graph: str
-    """Its sub-agents as a graph in text."""
-    notes: tuple[str, ...]
-    """Warnings and problems."""
-    saved: tuple[str, ...]
-    """The file that was written, and its changes."""
-
-    def to_bundle(self) -> dict[str, str]:
-        head = f"{self.name}: {', '.join(self.facts)}"
-        lines = [line(label, value) for label, value in self.rows]
-        notes = [f"! {note}" for note in self.notes]
-        text = "\n".join(filter(None, [head, *lines, self.graph, *notes, *self.saved]))
-        facts = " · ".join(map(_escape, self.facts))
-        html = f"<strong>{_escape(self.name)}</strong> <span>{facts}</span>"
-        rows = (
-            f"<tr><td style='{LABEL}'>{_escape(label)}</td>"
-            f"<td style='text-align:left'>{_escape(value)}</td></tr>"
-            for label, value in self.rows
-        )
-        html += f"<table style='margin:.3em 0'>{''.join(rows)}</table>" if self.rows else ""
-        html += f"<pre style='{GRAPH}'>{_escape(self.graph)}</pre>" if self.graph else ""
-        mark = f"<b style=color:{COLOURS['limit']}>!</b>"
-        html += "".join(f"<div>{mark} {_escape(note)}</div>" for note in self.notes)
-        saved = _escape("\n".join(self.saved))
-        html += f"<pre style='{GRAPH}'>{saved}</pre>" if saved else ""
-        return {
-            "text/html": f"<div class='{PLAIN}' style='{CARD}'>{html}</div>",
-            "text/plain": clean(redact(text)),
-        }
-
-
-def _escape(text: str) -> str:
-    return escape(clean(redact(text)), quote=False)
+def draw_card(
+    name: str,
+    facts: Sequence[str],
+    rows: Sequence[tuple[str, str]],
+    *,
+    graph: str,
+    notes: Sequence[str],
+    saved: Sequence[str],
+) -> dict[str, str]:
+    """The bundle of an agent's card; empty parts are left out."""
+    lines = [f"{name}: {', '.join(facts)}", *(line(label, value) for label, value in rows)]
+    text = "\n".join(filter(None, [*lines, graph, *(f"! {note}" for note in notes), *saved]))
+    label_style = f"opacity:{MUTED};text-align:left;vertical-align:top"
+    cells = "".join(
+        f"<tr><td style='{label_style}'>{hide(label)}</td>"
+        f"<td style='text-align:left'>{hide(value)}</td></tr>"
+        for label, value in rows
+    )
+    html = f"<strong>{hide(name)}</strong> <span>{' · '.join(map(hide, facts))}</span>"
+    html += f"<table style='margin:.3em 0'>{cells}</table>" if cells else ""
+    html += f"<pre style='{GRAPH}'>{hide(graph)}</pre>" if graph else ""
+    mark = f"<b style=color:{COLOURS['limit']}>!</b>"
+    html += "".join(f"<div>{mark} {hide(note)}</div>" for note in notes)
+    html += f"<pre style='{GRAPH}'>{hide(chr(10).join(saved))}</pre>" if saved else ""
+    style = f"display:inline-block;border:1px solid {LINE};border-radius:6px;padding:{TEXT_PADDING}"
+    return {
+        "text/html": f"<div class='{PLAIN}' style='{style}'>{html}</div>",
+        "text/plain": clean(redact(text)),
+    }

@@ -93,7 +93,7 @@ LOOKS: Mapping[State, Look] = {
 GAP = "8px"
 """Gap between the columns of a row."""
 
-BAR_WIDTH, BAR_HEIGHT = "9em", ".4em"
+BAR_WIDTH = "9em"
 
 LEVEL_MARGIN, LEVEL_PADDING = ".3em", "1.2em"
 """Space left and right of the line along a level."""
@@ -105,9 +105,6 @@ TEXT_MARGIN, TEXT_PADDING = "1em", ".3em .6em"
 
 TEXT = f"padding:{TEXT_PADDING};background:{SHADE};white-space:pre-wrap;word-break:normal;{MONO}"
 """Style of a text of several lines."""
-
-WHO_WIDTH = "9em"
-"""Width of a column of names."""
 
 
 def css_rules() -> str:

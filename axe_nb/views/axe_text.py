@@ -31,15 +31,12 @@ from axe_nb.text import clean, cut_chars, format_dollars, format_seconds, quote
 from axe_nb.views.rows import format_cost
 from axe_nb.views.transcript import CallNode, Node, Transcript, TreeNode, TurnNode
 
-PREVIEW = 80
-"""Maximum characters of a task in one line."""
-
 _LINE_END = re.compile(r"\r\n|\n|\r")
 
 
 def preview(text: str) -> str:
     """The text in one line; ends with `...` only if it is cut (D-14)."""
-    return cut_chars(_LINE_END.sub(" ", text), PREVIEW)
+    return cut_chars(_LINE_END.sub(" ", text), 80)
 
 
 def dry_run(plan: Plan) -> str:

@@ -27,20 +27,12 @@ from axe_nb.results import RunResult, Turn, name_run
 from axe_nb.secrets import redact
 from axe_nb.text import printable
 
-MAX_PAIRS = 10_000
-"""Maximum pairs of turns, calls or runs compared by their words between two equal stretches."""
-
 Kind: TypeAlias = Literal[
     "agent", "model", "system prompt", "params", "tools", "output", "conversation", "prompt",
     "pictures", "turn", "said", "asked", "call", "tool", "order", "arguments", "run", "result",
     "answer", "data", "status", "error", "warnings",
 ]  # fmt: skip
 """The part of a run that differs. A `turn`, `call` or `run` exists on one side only."""
-
-REQUEST_FIELDS: Mapping[Kind, str] = {
-    "system prompt": "system", "params": "params", "tools": "tools", "output": "output",
-}  # fmt: skip
-"""Part of a request that does not come from earlier turns → field of its `Exchange`."""
 
 Places: TypeAlias = tuple[str | None, str | None]
 """A turn of the first tree and one of the second; None if it is in one only."""
@@ -115,13 +107,11 @@ def find_path(run: RunResult) -> Hashable:
 
     Calls of one reply are one step: two tools at once are not the same as one after the other.
     """
-    turns, others = _list_turns(run)
-    replies = tuple(
+    return run.agent, tuple(
         tuple((call.call.name, *map(find_path, call.children)) for call in turn.calls)
-        for turn in turns
+        for turn in _list_turns(run)
         if turn.calls
     )
-    return run.agent, replies, *map(find_path, others)
 
 
 def _find_words(text: str) -> Set[str]:
@@ -206,23 +196,18 @@ class _Turn:
         return 0.5 * (names[0] == names[1]) + 0.4 * _share(self.words, other.words) + 0.1 * said
 
 
-def _list_turns(run: RunResult) -> tuple[list[_Turn], list[RunResult]]:
-    """Returns the turns of a run, and its child runs that belong to no known call.
-
-    Calls that its end left unanswered do not count (D-17).
-    """
-    children: dict[str, list[RunResult]] = {}
-    for child in run.children:
-        children.setdefault(child.call_id, []).append(child)
+def _list_turns(run: RunResult) -> list[_Turn]:
+    """Returns the turns of a run; calls that its end left unanswered do not count (D-17)."""
     turns, number = [], 0
     for turn in run.log:
         results = {result.call_id: result for result in turn.results}
         calls = []
         for call in () if turn.closing or turn.asked else turn.calls:
             number += 1
-            calls.append(_Call(call, number, results.get(call.id), children.pop(call.id, ())))
+            children = [child for child in run.children if child.call_id == call.id]
+            calls.append(_Call(call, number, results.get(call.id), children))
         turns.append(_Turn(turn, calls))
-    return turns, [child for child in run.children if child.call_id in children]
+    return turns
 
 
 def _pair(
@@ -243,7 +228,7 @@ def _pair(
             pairs += zip(range(first, end), range(first_b, end_b), strict=True)
         if kind != "replace":
             continue
-        half = max(1, MAX_PAIRS // (end - first) // 2)
+        half = max(1, 10_000 // (end - first) // 2)  # at most so many pairs are compared
         gains = dict[tuple[int, int], float]()
         for i in range(first, end):
             centre = first_b + (i - first) * (end_b - first_b) // (end - first)
@@ -293,8 +278,8 @@ class RunComparison:
         if not is_told:
             yield from self._tell(start, "prompt", a.prompt, b.prompt)
         yield from self._tell(start, "pictures", *_format_pictures(a.pictures, b.pictures))
-        (turns, others), (turns_b, others_b) = _list_turns(a), _list_turns(b)
         is_answer_told = False
+        turns, turns_b = _list_turns(a), _list_turns(b)
         for turn, other in _pair(turns, turns_b, lambda turn: turn.key, _Turn.likeness):
             if turn and other:
                 is_answer_told |= _is_answer(a, turn) and _is_answer(b, other)
@@ -304,7 +289,6 @@ class RunComparison:
             elif other and not _is_answer(b, other):
                 place = self._place(None, other.turn.number)
                 yield from self._tell(place, "turn", None, str(other))
-        yield from self._compare_children(ends, None, others, others_b)
         if not is_answer_told:
             yield from self._compare_answers(ends)
         if a.status == b.status:
@@ -341,7 +325,10 @@ class RunComparison:
         a, b = self._exchanges[0].get(turn), self._exchanges[1].get(turn_b)
         if a is None or b is None:
             return
-        for kind, name in REQUEST_FIELDS.items():
+        fields: dict[Kind, str] = {
+            "system prompt": "system", "params": "params", "tools": "tools", "output": "output",
+        }  # fmt: skip
+        for kind, name in fields.items():
             value, value_b = getattr(a, name), getattr(b, name)
             if value is value_b or value == value_b:
                 self._known.pop(kind, None)
@@ -408,28 +395,23 @@ class RunComparison:
             yield from self._tell(places, "call", None, str(other), other)
         for one, other, is_changed in both:
             delegates = one.call.traits.delegates
-            children, is_told = (one.children, other.children), is_changed and delegates
-            below = [*self._compare_children(places, one, *children, is_told)]
+            below = [*self._compare_children(places, one, other, is_changed and delegates)]
             yield from below
             is_new = any(isinstance(part, Change) or part.has_new_outcome for part in below)
-            if not (is_new and delegates and all(children)):
+            if not (is_new and delegates and one.children and other.children):
                 yield from self._compare_results(places, one, other)
 
     def _compare_children(
-        self,
-        places: Places,
-        call: _Call | None,
-        a: Sequence[RunResult],
-        b: Sequence[RunResult],
-        is_told: bool = False,
+        self, places: Places, a: _Call, b: _Call, is_told: bool
     ) -> Iterator[Part]:
         def likeness(one: RunResult, other: RunResult) -> float:
             words, words_b = (_find_words(run.task or run.prompt) for run in (one, other))
             return 0.5 * (one.agent == other.agent) + 0.5 * _share(words, words_b)
 
-        is_only = len(a) == len(b) == 1
-        pairs = _pair(a, b, lambda run: (run.agent, run.prompt), likeness)
-        for run, other in [(a[0], b[0])] if is_only else pairs:
+        pairs = _pair(a.children, b.children, lambda run: (run.agent, run.prompt), likeness)
+        if len(a.children) == len(b.children) == 1:
+            pairs = [(a.children[0], b.children[0])]
+        for run, other in pairs:
             if run and other:
                 yield RunComparison(run, other).compare(is_told=is_told)
                 continue
@@ -437,7 +419,7 @@ class RunComparison:
                 f"{name_run(one.agent, one.model)}: {one.task or one.prompt}" if one else None
                 for one in (run, other)
             )
-            yield from self._tell(places, "run", before, after, call)
+            yield from self._tell(places, "run", before, after, a)
 
     def _compare_results(self, places: Places, a: _Call, b: _Call) -> Iterator[Change]:
         one, other = a.result, b.result

@@ -18,9 +18,9 @@ from axe_nb.events import PersonAsked
 from axe_nb.messages import Page
 from axe_nb.pictures.picture import THUMBNAIL, Thumbnails
 from axe_nb.results import RunResult
+from axe_nb.secrets import redact
 from axe_nb.text import clean, one_line, plural
 from axe_nb.views.appearance import (
-    BAR_HEIGHT,
     BAR_WIDTH,
     COLOURS,
     GAP,
@@ -34,7 +34,6 @@ from axe_nb.views.appearance import (
     SHADE,
     TEXT,
     TEXT_MARGIN,
-    WHO_WIDTH,
     direction,
 )
 from axe_nb.views.markdown import render
@@ -51,13 +50,13 @@ from axe_nb.views.outline import (
     count_more,
     find_host,
 )
-from axe_nb.views.rows import LINES, Fact, Row, make_row, states_of
+from axe_nb.views.rows import LINES, Fact, Row, make_row
 from axe_nb.views.transcript import Node, Transcript
 
 LEVEL = f"margin:0 0 0 {LEVEL_MARGIN};padding:0 0 0 {LEVEL_PADDING};border-left:1px solid {LINE}"
 """Indentation with a thin line; without styles, a blockquote is indented too."""
 
-BAR = f"flex:0 99 {BAR_WIDTH};height:{BAR_HEIGHT};margin:auto 0"
+BAR = f"flex:0 99 {BAR_WIDTH};height:.4em;margin:auto 0"
 """Style of a bar. If space is short, bars shrink first, then costs and names; part of each task
 stays visible."""
 
@@ -66,9 +65,6 @@ PLAIN = "mathjax_ignore tex2jax_ignore"
 
 ROOM = 16_000
 """Maximum characters of HTML for all long texts that a saved tree contains whole."""
-
-FOLDED = 300
-"""Maximum characters of a text that is shown unfolded."""
 
 
 def twin(result: RunResult, *, name: str = "axe_nb.last()") -> dict[str, str]:
@@ -89,7 +85,7 @@ def waiting(root: Node, name: str, seconds: float) -> dict[str, str]:
     """
     row = make_row(root)
     known = (*row.facts, Fact(f"{seconds:.0f} s")) if seconds >= 1 else row.facts
-    line = f"{_format_sign(row)} <b>{safe(row.who)}</b> {_format_facts(known)}"
+    line = f"{format_sign(row)} <b>{safe(row.who)}</b> {_format_facts(known)}"
     text = " · ".join((f"{row.look.sign} {row.who}", *map(str, known)))
     note = (
         f"Still running when last seen. Its result, once it has ended: `{name}`. "
@@ -126,7 +122,7 @@ def write_tree(outline: Outline) -> str:
             room -= size
     drawing = Drawing(whole)
     tree = (
-        f"<details{_format_open(root.row)} style=line-height:{LINE_HEIGHT};white-space:nowrap>"
+        f"<details{' open' * root.row.is_open} style=line-height:{LINE_HEIGHT};white-space:nowrap>"
         f"<summary>{format_head(outline.root, root.row)}</summary>"
         f"{_format_inside(outline, drawing, root)}</details>"
     )
@@ -151,6 +147,11 @@ def safe(text: str) -> str:
     return escape(text, quote=False)
 
 
+def hide(text: str) -> str:
+    """A text for a text node, also without secrets."""
+    return safe(clean(redact(text)))
+
+
 def _format_inside(outline: Outline, drawing: Drawing, entry: Entry) -> str:
     again = ""
     if entry.place and outline.name.isidentifier():
@@ -161,7 +162,7 @@ def _format_inside(outline: Outline, drawing: Drawing, entry: Entry) -> str:
     if not entry.rows:
         return "".join(map(drawing.block, (*entry.before, *entry.after))) + again
     rows = (
-        f"<details{_format_open(inner.row)}><summary>"
+        f"<details{' open' * inner.row.is_open}><summary>"
         f"{format_line(inner.row)}</summary>"
         f"{_format_inside(outline, drawing, inner)}</details>"
         for inner in entry.rows
@@ -169,10 +170,6 @@ def _format_inside(outline: Outline, drawing: Drawing, entry: Entry) -> str:
     more = f"<div>… {plural(entry.left_out, 'more row')}</div>" if entry.left_out else ""
     parts = (*map(drawing.block, entry.before), *rows, more, *map(drawing.block, entry.after))
     return f"<blockquote style='{LEVEL}'>{''.join(parts)}{again}</blockquote>"
-
-
-def _format_open(row: Row) -> str:
-    return " open" if row.is_open else ""
 
 
 def _list_blocks(entry: Entry) -> Iterator[Block]:
@@ -184,7 +181,8 @@ def _list_blocks(entry: Entry) -> Iterator[Block]:
 
 def format_head(root: Node, row: Row, clock: str = "") -> str:
     """The line of a root: its facts, its clock, and a strip with its sub-agents' states."""
-    strip, states = "", states_of(root)
+    calls = [call for turn in root.turns for call in turn.calls]
+    strip, states = "", [child.state for call in calls for child in call.children]
     if 1 < len(states) <= 60:
         stops, at = [], 0.0
         for colour, run in groupby(LOOKS[state].colour for state in states):
@@ -195,7 +193,7 @@ def format_head(root: Node, row: Row, clock: str = "") -> str:
         # it holds no text: the words before it say the same as its colours
         strip = f" <i style='display:inline-block;height:.7em;width:{at:g}em;{paint}'></i>"
     return (
-        f"{_format_sign(row, is_live=bool(clock))} <b>{safe(row.who)}</b> "
+        f"{format_sign(row, is_live=bool(clock))} <b>{safe(row.who)}</b> "
         f"<span style=opacity:{MUTED};white-space:normal>{_format_facts(row.facts)}{clock}</span>"
         f"{strip}"
     )
@@ -210,17 +208,17 @@ def format_line(row: Row, bar: str = "", clock: str = "") -> str:
     if row.kind != "turn":
         # names of one width, so that tasks begin in one column; 40 characters of a task have room
         task = f"'flex:1 22em;overflow:hidden{ellipsis}'"
-        who = f" style='flex:0 1 {WHO_WIDTH};overflow:hidden;text-overflow:ellipsis'"
+        who = " style='flex:0 1 9em;overflow:hidden;text-overflow:ellipsis'"
         cost = " style='flex:0 2 auto;overflow:hidden'"
     return (
         f"<div style=display:inline-flex;width:96%;gap:{GAP}>"
-        f"{_format_sign(row, is_live=bool(clock))} <b{who}>{safe(row.who)}</b> "
+        f"{format_sign(row, is_live=bool(clock))} <b{who}>{safe(row.who)}</b> "
         f"<bdi style={task}>{safe(row.asked)}</bdi> "
         f"<small{cost}>{safe(row.cost)}{clock}</small>{bar}</div>"
     )
 
 
-def _format_sign(row: Row, *, is_live: bool = False) -> str:
+def format_sign(row: Row, *, is_live: bool = False) -> str:
     heard = f" role=img aria-label='{row.state}'" if is_live else ""
     return f"<b style=color:{row.look.colour}{heard}>{row.look.sign}</b>"
 
@@ -252,7 +250,7 @@ class Drawing:
         is_whole, is_thought = id(block) in self._whole, block.label in (THOUGHT, THINKS)
         if is_whole:
             block = replace(block, text=block.whole, more=0)
-        is_long = len(block.text) > FOLDED or block.text.count("\n") >= LINES
+        is_long = len(block.text) > 300 or block.text.count("\n") >= LINES
         is_folded = is_thought or (is_whole and is_long)
         text, way, label = safe(block.text), direction(block.text), safe(block.label)
         rest = f"<small>… {safe(block.rest)}</small>" if block.rest else ""

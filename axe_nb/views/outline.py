@@ -37,9 +37,6 @@ from axe_nb.views.transcript import (
     read_end,
 )
 
-WIDE = 120
-"""Maximum length of a text beside its label in characters."""
-
 MAX_ROWS = 250
 """Maximum number of rows of a twin, with a kilobyte for each; further rows are counted."""
 
@@ -49,9 +46,6 @@ MAX_WARNINGS, MAX_PICTURES = 5, 8
 
 MAX_CHARS = 5000
 """Characters shared by all texts of a tree, so that long runs do not make huge notebooks."""
-
-LEAST, MOST = 50, 1000
-"""Maximum characters of one text in a long run, and in the shortest."""
 
 ANSWER = 20_000
 """Maximum length of the answer above the tree in characters."""
@@ -89,7 +83,7 @@ class Block:
     @property
     def is_line(self) -> bool:
         """True if the text fits beside its label."""
-        return "\n" not in self.text and len(self.text) <= WIDE
+        return "\n" not in self.text and len(self.text) <= 120
 
     @property
     def rest(self) -> str:
@@ -137,9 +131,9 @@ class Outline:
             texts = 2 * len(runs) + sum(
                 1 + len(t.calls) + len(t.server_calls) + bool(t.reasoning) for t in turns
             )
-            share = min(MOST, MAX_CHARS // texts)
+            share = min(1000, MAX_CHARS // texts)
             self.is_long = share < 100
-            self.max_chars = LEAST if self.is_long else share
+            self.max_chars = 50 if self.is_long else share
 
     def answer(self) -> Block:
         whole, room = self.root.text, max(ANSWER, self.max_chars)

@@ -13,9 +13,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from html import escape
 from importlib import import_module
-from typing import Any, TypeAlias
+from typing import Any
 
 from axe_nb.agents.provider_table import PROTOCOLS
 from axe_nb.conversion.jsonable import change_texts
@@ -30,7 +29,7 @@ from axe_nb.results import RunResult, name_run
 from axe_nb.secrets import find_filter, redact
 from axe_nb.text import clean, count_bytes, cut_chars, list_some, one_line, plural, quote
 from axe_nb.views.appearance import GAP, HUES, LINE_HEIGHT, MUTED, SWATCH, TEXT, TEXT_MARGIN, TRACK
-from axe_nb.views.html import PLAIN
+from axe_nb.views.html import PLAIN, hide
 from axe_nb.views.rows import join_facts
 
 SOURCES = ("system prompt", "skill", "files", "tool schemas", "history", "prompt", "results")
@@ -39,9 +38,6 @@ tools; the history is the rest of the conversation, including the model's own ca
 
 BYTES = 4
 """Average UTF-8 bytes per token."""
-
-Encode: TypeAlias = Callable[[Message], Iterable[Mapping[str, Any]]]
-"""A message → its objects on the wire."""
 
 MAX_TEXT, MAX_BODY, MAX_CHANGES = 1_000, 20_000, 30
 """Maximum characters shown of one text in a body, and of a body; maximum changes listed."""
@@ -90,7 +86,11 @@ class ContextTokens(dict[str, int]):
 
 
 def _count_context(
-    request: Request, body: Mapping[str, Any], encode: Encode, first: int, reported: int
+    request: Request,
+    body: Mapping[str, Any],
+    encode: Callable[[Message], Iterable[Mapping[str, Any]]],
+    first: int,
+    reported: int,
 ) -> ContextTokens:
     """Counts the tokens of a request, given the total `reported` by the server; 0 = unknown."""
     whole = len(request.system)
@@ -183,8 +183,8 @@ class SentRequest:
         return clean(find_filter().text("\n".join([*parts, *self._format_body(whole)])))
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        changes = "".join(f"<div>+ {_escape(change)}</div>" for change in self._list_changes())
-        body = _escape("\n".join(self._format_body()))
+        changes = "".join(f"<div>+ {hide(change)}</div>" for change in self._list_changes())
+        body = hide("\n".join(self._format_body()))
         stops, names, end = "", "", 0
         for source, count, share in self.context.list_shares():
             end += count
@@ -192,12 +192,12 @@ class SentRequest:
             names += (
                 f"<span style=white-space:nowrap;margin-right:{GAP}>"
                 f"<b style=color:{COLOURS[source]}>{SWATCH}</b> {source} {count:,} "
-                f"<small style=opacity:{MUTED}>{_escape(share)}</small></span> "
+                f"<small style=opacity:{MUTED}>{hide(share)}</small></span> "
             )
         paint = f"background:linear-gradient(90deg,{stops}{TRACK} 0)"
         html = (
-            f"<div class='{PLAIN}' style='line-height:{LINE_HEIGHT}'><div><b>{_escape(self.agent)}"
-            f"</b> <span style=opacity:{MUTED}>{_escape(self._facts)}</span></div>"
+            f"<div class='{PLAIN}' style='line-height:{LINE_HEIGHT}'><div><b>{hide(self.agent)}"
+            f"</b> <span style=opacity:{MUTED}>{hide(self._facts)}</span></div>"
             f"<div style='height:.8em;margin:.2em 0;{paint}'></div><div>{names}</div>"
             f"<details open><summary>{self._news}</summary>"
             f"<div style=margin-left:{TEXT_MARGIN}>{changes}</div></details>"
@@ -226,11 +226,11 @@ class SentRequest:
             yield f"{more:,} more"
 
     def _format_body(self, whole: bool = False) -> Iterator[str]:
-        def hide(text: str) -> str:  # the bytes of pictures tell a reader nothing
+        def shorten(text: str) -> str:  # the bytes of pictures tell a reader nothing
             found = _PICTURE.match(text)
             return f"{found[0]}… ({len(text):,} characters of base64)" if found else text
 
-        body = change_texts(find_filter().json(self.body), hide)
+        body = change_texts(find_filter().json(self.body), shorten)
         if whole:
             yield json.dumps(body, ensure_ascii=False, indent=2)
             return
@@ -321,10 +321,6 @@ def _make(
         protocol=protocol, note=note, raw=raw, changed=tuple(_describe_changes(before, request)),
         context=_count_context(request, json.loads(raw), module.encode, first, reported),
     )  # fmt: skip
-
-
-def _escape(text: str) -> str:
-    return escape(clean(find_filter().text(text)), quote=False)
 
 
 def _describe_changes(before: Request | None, now: Request) -> Iterator[str]:

@@ -33,9 +33,8 @@ from axe_nb.views.transcript import (
 LINE, WHO = 72, 32
 """Maximum characters of a row's task or arguments, and of a name."""
 
-GIVEN, LAST_WORDS = 40, 48
-"""Maximum characters of a call's arguments beside the cause of its failure, and of the latest
-words in a row, whose end must stay visible if space is short."""
+GIVEN = 40
+"""Maximum characters of a call's arguments beside the cause of its failure."""
 
 POINTER = 60
 """Length of a pointer in characters; it never replaces a shorter text."""
@@ -45,11 +44,6 @@ LINES = 12
 
 CUT_SHORT = {"not run": "not run", "cancelled": "interrupted while it ran"}
 """State of a call without a result → its description."""
-
-TROUBLES: Mapping[State, str] = {
-    "denied": "denied", "error": "failed", "cancelled": "interrupted", "not run": "not run",
-}  # fmt: skip
-"""State of calls that are counted in the head → its word there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,8 +298,8 @@ def is_misfit(turn: TurnNode) -> bool:
     return failed or any(turn is before for before in turns[-2:-1])
 
 
-def draft_line(draft: Draft | None, *, size: int = LAST_WORDS) -> str:
-    """The last words of a reply that is being written, in at most `size` characters."""
+def draft_line(draft: Draft | None, *, size: int = 48) -> str:
+    """The last words of a reply that is being written; their end stays visible in small rows."""
     match draft:
         case Draft(latest="reasoning"):
             start, text = "thinks: ", draft.reasoning
@@ -358,12 +352,15 @@ def facts_of(node: Node) -> list[Fact]:
         failed = f"{sum(ended.values())} failed"
         facts.append(Fact("", ((failed, "bad"),) if ended else ()))
     calls = Counter(call.state for turn in turns for call in turn.calls if not call.children)
-    troubles = tuple(
+    troubles: dict[State, str] = {
+        "denied": "denied", "error": "failed", "cancelled": "interrupted", "not run": "not run",
+    }  # fmt: skip
+    marks = tuple(
         (f"{calls[state]:,} {words}", LOOKS[state].tone)
-        for state, words in TROUBLES.items()
+        for state, words in troubles.items()
         if calls[state]
     )
-    facts.append(Fact(plural(calls.total(), "tool call") if calls else "", troubles))
+    facts.append(Fact(plural(calls.total(), "tool call") if calls else "", marks))
     repairs = sum(turn.asked == "repair" for turn in turns)
     facts.append(Fact(plural(repairs, "repair") if repairs else ""))
     retries = sum(result.retries for result in node.result.walk()) if node.result else 0
@@ -372,19 +369,6 @@ def facts_of(node: Node) -> list[Fact]:
     warnings = node.result.warnings if node.result else ()
     facts.append(Fact("", ((plural(len(warnings), "warning"), "limit"),) if warnings else ()))
     return [fact for fact in facts if str(fact)]
-
-
-def states_of(node: Node) -> list[State]:
-    """The states of the sub-agents of a run, in call order."""
-    calls = (call for turn in node.turns for call in turn.calls)
-    return [child.state for call in calls for child in call.children]
-
-
-def progress_of(node: Node) -> list[tuple[Tone, int]]:
-    """Number of sub-agents in each tone of state: done, failed, running."""
-    counts = Counter(LOOKS[child.state].tone for child in node.below())
-    order: tuple[Tone, ...] = ("good", "bad", "limit", "off", "running")
-    return [(tone, counts[tone]) for tone in order if counts[tone]]
 
 
 def format_tokens(usage: Usage) -> str:

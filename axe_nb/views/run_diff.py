@@ -43,14 +43,11 @@ from axe_nb.views.rows import POINTER
 MAX_BLOCKS = 60
 """Maximum number of changes whose texts are shown; further ones are counted."""
 
-MAX_CHARS, LEAST, MOST = 12_000, 200, 2_000
-"""Characters shared by all texts; minimum and maximum characters of one text."""
+LEAST = 200
+"""Minimum characters of one text; all of them share 12,000."""
 
 CONTEXT = 60
 """Characters of unchanged text shown beside a change."""
-
-WIDE, WHO = 90, 60
-"""Maximum characters of a text that stands beside its label, and of a name."""
 
 MAX_WORDS = 2_000
 """Maximum words compared between the equal ends of two texts; longer texts are compared by
@@ -299,7 +296,7 @@ class _Drawing:
 
     def __init__(self, diff: RunDiff) -> None:
         self._names = [_show(name) for name in diff.names]
-        self._room = max(LEAST, min(MOST, MAX_CHARS // max(1, len(diff.changes))))
+        self._room = max(LEAST, min(2_000, 12_000 // max(1, len(diff.changes))))
         self._count = 0
         """Number of changes drawn so far, the position of the next one in `.changes`."""
 
@@ -354,7 +351,7 @@ class _Drawing:
             html += f"<{name} style=background:{colour}>{shown}</{name}>" if name else shown
         plain = "".join(MARKS[piece.kind].format(piece.text) for piece in pieces)
         size = sum(len(piece.text) for piece in pieces)
-        if size <= WIDE and "\n" not in plain:
+        if size <= 90 and "\n" not in plain:
             html = f" <code style=background:{SHADE};white-space:pre-wrap>{html}</code> "
             lines = [f"{label}: {plain}"]
         else:
@@ -382,7 +379,7 @@ def _draw_row(who: str, facts: str, parts: Sequence[_Drawn]) -> _Drawn:
 
 
 def _show(name: str) -> str:
-    return one_line(find_filter().text(name), WHO)
+    return one_line(find_filter().text(name), 60)
 
 
 def _join_sides(a: str, b: str) -> str:

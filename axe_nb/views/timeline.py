@@ -25,7 +25,7 @@ from axe_nb.views.appearance import (
     TRACK,
     gradient,
 )
-from axe_nb.views.html import PLAIN, safe
+from axe_nb.views.html import PLAIN, format_sign, safe
 from axe_nb.views.rows import Row, join_facts, list_calls, make_row
 from axe_nb.views.transcript import CallNode, Node, Transcript, TreeNode, nodes_below
 
@@ -137,7 +137,7 @@ class _Times:
 
     def format_html(self) -> str:
         row = make_row(self.root)
-        head = f"<div>{_draw_sign(row)} <b>{safe(row.who)}</b> {safe(row.asked)}</div>"
+        head = f"<div>{format_sign(row)} <b>{safe(row.who)}</b> {safe(row.asked)}</div>"
         if not self.laps:
             return f"<div class='{PLAIN}'>{head}<div>{NONE}</div></div>"
         legend = " ".join(
@@ -176,7 +176,7 @@ class _Times:
         bar = gradient(parts if parts[1:] else parts * 2)
         return (
             f"<div style='{ROW}'><span style='flex:0 1 12em;padding-left:{depth}em;{CUT}'>"
-            f"{_draw_sign(row)} <b>{safe(row.who)}</b></span> "
+            f"{format_sign(row)} <b>{safe(row.who)}</b></span> "
             f"<bdi style='flex:1 1 8em;min-width:6em;{CUT}'>{safe(row.asked if depth else '')}"
             f"</bdi> <small style='flex:0 0 6em;text-align:right;{CUT}'>{_measure(laps)}</small> "
             f"<i style='{BAR};background:{bar}'></i></div>"
@@ -209,10 +209,6 @@ def _walk(thing: TreeNode, depth: int = 0) -> Iterator[tuple[int, TreeNode]]:
     yield min(depth, 12), thing
     for inner in nodes_below(thing):
         yield from _walk(inner, depth + 1)
-
-
-def _draw_sign(row: Row) -> str:
-    return f"<b style=color:{row.look.colour}>{row.look.sign}</b>"
 
 
 def _measure(laps: Sequence[Lap]) -> str:

@@ -88,7 +88,7 @@ def compare_orders(number: int = 1000, at_once: int = 20, seconds: float = 0.05)
     ideal = seconds * number * (1 + (SLOWER - 1) / 100) / at_once
 
     async def ask_later() -> None:
-        async for _ in axe_nb.amap(agent, prompts, concurrency=at_once, display=False):
+        async for _ in axe_nb.map(agent, prompts, concurrency=at_once, display=False):
             pass
 
     began = time.perf_counter()

@@ -14,8 +14,9 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ConfigError, Request, RunResult, call
-from axe_nb.commands.command_table import OPTIONS, RUN
-from axe_nb.commands.parser import UsageError, parse_run, parser
+from axe_nb.commands.command_table import OPTIONS
+from axe_nb.commands.parser import UsageError, parse_run
+from axe_nb.events import RunFinished
 from axe_nb.scripting.rules import functions
 from axe_nb.session.overrides import DEFAULT_TIMEOUT, Overrides, RunOptions
 from axe_nb.session.session import Session, session
@@ -32,12 +33,9 @@ def echo() -> Agent:
 
 
 async def streamed(*words: Any, **options: Any) -> RunResult:
-    options.pop("display", None)
-    result = None
-    async for event in axe_nb.stream(*words, **options):
-        result = getattr(event, "result", None)
-    assert isinstance(result, RunResult)
-    return result
+    *_, last = [event async for event in axe_nb.stream(*words, **options)]
+    assert isinstance(last, RunFinished)
+    return last.result
 
 
 FACES: dict[str, Callable[..., RunResult]] = {
@@ -131,10 +129,7 @@ def test_one_model_is_put_under_every_agent_of_a_tree(way: str, model: str | Non
     assert set(asked) == {"all", *(["root"] if model else [])}
 
 
-def test_each_face_has_the_options_of_its_rows_and_refuses_the_others() -> None:
-    for face in ("cell", "line", "command"):
-        known = {flag for flag in parser(RUN, face)._option_string_actions if flag[:2] == "--"}
-        assert known - {"--help"} == {option.flag for option in OPTIONS if face in option.faces}
+def test_each_face_refuses_the_options_of_others() -> None:
     for option in OPTIONS:
         value = [option.choices[0] if option.choices else "a"] if option.metavar else []
         for face in {"line", "cell"} - set(option.faces):
@@ -148,22 +143,13 @@ SAMPLES: Mapping[str, tuple[str, Any]] = {
     "--model-all": ("script/other", "script/other"),
     "--skill": ("review.md", "review.md"),
     "--workdir": ("data", "data"),
-    "--timeout": ("2.5", 2.5),
-    "--retries": ("1", 1),
     "--param": ("temperature=0.5 seed=7", {"temperature": 0.5, "seed": 7}),
     "--var": ("place=there tone=dry", {"place": "there", "tone": "dry"}),
     "--agents-dir": ("more/agents", "more/agents"),
     "--tools": ("read_file,grep", ("read_file", "grep")),
     "--mode": ("plan", "plan"),
-    "--no-stream": ("", False),
-    "--expect": ("'turns < 9; no grep'", "turns < 9; no grep"),
-    "--step": ("", True),
-    "--break": ("turn,tool:grep", "turn, tool:grep"),
 }
-"""Option of all faces → (on a line, in Python)."""
-
-WHOLE_RUN = {"--timeout", "--retries", "--no-stream", "--expect", "--step", "--break"}
-"""Options that change nothing in the first request."""
+"""Option of all faces that changes the first request → (on a line, in Python)."""
 
 
 @pytest.fixture
@@ -199,7 +185,7 @@ def told(request: Request) -> Any:
     return request.model, request.system, request.params, tools, request.last, request.output
 
 
-@pytest.mark.parametrize("flag", sorted(SAMPLES.keys() - WHOLE_RUN))
+@pytest.mark.parametrize("flag", SAMPLES)
 def test_an_option_means_the_same_in_every_face(seen: list[Request], flag: str) -> None:
     text, value = SAMPLES[flag]
     [option] = [option for option in OPTIONS if option.flag == flag]

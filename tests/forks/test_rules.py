@@ -47,10 +47,8 @@ MISTAKES: dict[str, tuple[Any, dict[str, Any], str]] = {
     "no result": (
         "0/1", {"results": {1: b"x"}}, "the result of note: the tool's result is of type bytes",
     ),
-    "two replies": ("0/1", {"results": {1: "x"}, "reply": "y"}, "fork takes reply= or results="),
-    "a prompt too late": (
-        "0/1", {"results": {1: "x"}, "prompt": "y"}, "results= keeps the reply of its turn",
-    ),
+    "two replies": ("0/1", {"results": {1: "x"}, "reply": "y"}, "results= keeps the reply"),
+    "a prompt too late": ("0/1", {"results": {1: "x"}, "prompt": "y"}, "results= keeps the reply"),
     "no reply": ("0/1", {"reply": 3}, "reply takes text, calls or a Response, not 3"),
     "no prompt": ("0/1", {"system_prompt": 3}, "system_prompt takes a string, not 3"),
     "no option": ("0/1", {"sytem_prompt": "x"}, 'unknown option "sytem_prompt"'),

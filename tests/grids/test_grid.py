@@ -104,7 +104,7 @@ def test_two_variants_are_compared_input_by_input(grid: Grid) -> None:
     grid.add(0, 0, replace(grid[0, 0][0], score=0.5))
     assert "  score +" in str(grid.diff("old", "new"))
     many = make_grid({"old": ["no"] * 12, "new": [RIGHT] * 12}, list("abcdefghijkl"))
-    assert "passed +100% (+59% to +100%)" in str(many.diff("old", "new"))
+    assert "passed +100%" in str(many.diff("old", "new"))
     assert "  p = 0.00049 (" in str(many.diff("old", "new"))
 
 

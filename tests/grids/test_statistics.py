@@ -15,7 +15,6 @@ from axe_nb.exploring.grid_squares import (
     GridRun,
     Square,
     compare_columns,
-    find_change_interval,
     find_share_interval,
     find_sign_chance,
     summarize,
@@ -50,33 +49,6 @@ def test_the_sign_test_counts_all_equally_likely_outcomes() -> None:
     assert find_sign_chance(better, worse) == as_clear / len(outcomes)
     assert find_sign_chance(worse, better) == find_sign_chance(better, worse)
     assert find_sign_chance(0, 0) == find_sign_chance(4, 4) == 1
-
-
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [(0.5, 0.5), (0.9, 0.3), (0.95, 0.9), (0.99, 0.97), (0.99, 0.99), (0.999, 0.9)],
-)
-@pytest.mark.parametrize("count", [10, 20, 50])
-def test_the_interval_of_a_difference_of_shares_holds_the_true_one(
-    count: int, first: float, second: float
-) -> None:
-    """Also where failures are rare, so that most samples have none."""
-    draw = random.Random(7)
-    held = 0
-    for _ in range(500):
-        changes = [float((draw.random() < second) - (draw.random() < first)) for _ in range(count)]
-        found = find_change_interval(changes)
-        assert found is not None
-        held += found.low <= second - first <= found.high
-    assert held >= 0.92 * 500
-
-
-def test_where_both_did_the_same_everywhere_a_difference_is_still_possible() -> None:
-    low, high = find_change_interval([0.0] * 10) or (0, 0)
-    assert low < -0.2
-    assert high > 0.2
-    assert find_change_interval([0.0] * 9) is None
-    assert find_change_interval([1.0] * 10) == (pytest.approx(0.52, abs=0.01), 1.0)
 
 
 @pytest.mark.parametrize("repeats", [1, 8])

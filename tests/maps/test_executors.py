@@ -98,7 +98,7 @@ def test_async_for_budget_and_resume_file_work_there_too(executor: Any, tmp_path
     path = tmp_path / "runs.jsonl"
 
     async def ask() -> list[str]:
-        found = axe_nb.amap(AGENT, PROMPTS[:6], executor=executor, resume=path,
+        found = axe_nb.map(AGENT, PROMPTS[:6], executor=executor, resume=path,
                             budget={"max_requests": 4}, concurrency=2)  # fmt: skip
         texts = [r.text async for r in found]
         assert found.stopped == "the budget of this map was reached: max_requests = 4"
@@ -245,7 +245,6 @@ def test_an_interrupt_leaves_running_jobs_behind(pool: Any) -> None:
     threading.Timer(0.0, found.cancel).start()
     list(results)
     assert time.monotonic() - began < 4.0
-    assert found.done
 
 
 def test_with_a_cassette_the_runs_are_in_this_process(pool: Any, tmp_path: Path) -> None:

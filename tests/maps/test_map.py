@@ -1,4 +1,4 @@
-"""`axe_nb.map` and `amap`: order, laziness, failures as results, limits, and how a map ends.
+"""`axe_nb.map`: order, laziness, failures as results, limits, and how a map ends.
 
 Source: product.md "Exploring"; issue 13.
 """
@@ -53,19 +53,18 @@ async def wait(found: Any) -> None:
 def test_for_and_await_give_the_order_of_the_prompts_and_async_for_that_of_the_ends(
     echo: Echo,
 ) -> None:
-    async def ask(make: Any) -> None:
-        ended = [result.text async for result in make(echo.agent, prompts)]
+    async def ask() -> None:
+        ended = [result.text async for result in axe_nb.map(echo.agent, prompts)]
         assert ended == ["B", "SLOW", "SLOW SLOW"]
-        assert texts(await make(echo.agent, prompts)) == ordered
-        assert texts(make(echo.agent, iter(prompts))) == ordered  # as in a notebook
+        assert texts(await axe_nb.map(echo.agent, prompts)) == ordered
+        assert texts(axe_nb.map(echo.agent, iter(prompts))) == ordered  # as in a notebook
 
     prompts, ordered = ["slow slow", "b", "slow"], ["SLOW SLOW", "B", "SLOW"]
     found = axe_nb.map(echo.agent, prompts)
     for _ in range(2):  # the second time, from what is kept
         assert texts(found) == texts(found.results) == ordered
     assert len(echo.asked) == 3
-    for make in (axe_nb.map, axe_nb.amap):
-        asyncio.run(ask(make))
+    asyncio.run(ask())
     assert list(axe_nb.map(echo.agent, [])) == []
 
 
@@ -177,8 +176,6 @@ def test_a_mistake_that_all_runs_share_is_raised_before_the_first(
     prompts = (taken.append(prompt) or prompt for prompt in "abc")  # type: ignore[func-returns-value]
     with pytest.raises(ConfigError, match=problem):
         axe_nb.map(agent, prompts, **options)
-    with pytest.raises(ConfigError, match=problem):
-        asyncio.run(wait(axe_nb.amap(agent, prompts, **options)))
     assert taken == echo.asked == []
 
 
@@ -222,12 +219,12 @@ def test_leaving_a_loop_another_thread_or_the_task_that_awaits_it_stops_a_map(ec
     left = axe_nb.map(echo.agent, ["a", "never", "never", "d"], concurrency=3)
     assert next(iter(left)).text == "A"
     gc.collect()
-    assert (left.done, left.stopped, echo.at_once) == (True, "the loop over it was left", 0)
+    assert (left.stopped, echo.at_once) == ("the loop over it was left", 0)
     assert set(statuses(left.results[1:])) <= {"cancelled", "completed"}
     found = axe_nb.map(echo.agent, ["a", "never", "c", "d"], concurrency=2)
     threading.Timer(0.2, found.cancel).start()
     assert statuses(found) == ["completed", "cancelled", "completed", "completed"]
-    awaited = axe_nb.amap(echo.agent, ["a", "never"])
+    awaited = axe_nb.map(echo.agent, ["a", "never"])
     with pytest.raises(TimeoutError):
         asyncio.run(asyncio.wait_for(wait(awaited), 0.2))
     assert statuses(awaited.results) == ["completed", "cancelled"]
@@ -259,7 +256,6 @@ def test_an_interrupt_is_back_at_once_and_keeps_what_was_done(last: str, echo: E
     with pytest.raises(KeyboardInterrupt, match=told):
         list(found)
     assert time.monotonic() - began < 4.0
-    assert found.done
     assert found.stopped == "interrupted"
     assert statuses(found.results)[1:] == ["cancelled", "cancelled"]
     assert "3 of 3 runs" in repr(found), "each is counted once"

@@ -16,8 +16,6 @@ from typing import Any
 from jupyter_client import KernelManager
 from jupyter_client.blocking import BlockingKernelClient
 
-COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-
 LONGEST_CELL = 120.0
 """Seconds."""
 
@@ -107,13 +105,13 @@ class Kernel:
 
     def page(self) -> str:
         """What the last cell put in the pager, as `?` does."""
-        pages = [entry["data"]["text/plain"] for entry in self.payload if entry["source"] == "page"]
-        return COLOUR.sub("", "\n".join(pages))
+        [page] = [entry["data"]["text/plain"] for entry in self.payload]
+        return re.sub(r"\x1b\[[0-9;]*m", "", page)
 
     def next_cell(self) -> str:
         """What the last cell put in a new cell below."""
-        texts = [entry["text"] for entry in self.payload if entry["source"] == "set_next_input"]
-        return "\n".join(texts)
+        [text] = [entry["text"] for entry in self.payload]
+        return str(text)
 
     def complete(self, code: str, at: int | None = None) -> list[str]:
         """The text up to the cursor (default: the end) with each word that Tab offers there."""
@@ -201,12 +199,10 @@ def text(outputs: list[Output]) -> str:
     """What the outputs say in plain text, one after another."""
     said: list[str] = []
     for output in outputs:
-        if output["type"] == "stream":
-            said.append(output["text"])
-        elif output["type"] == "error":
-            said.append("\n".join(output["traceback"]))
-        elif "data" in output:
+        if "data" in output:
             said.append(output["data"].get("text/plain", ""))
+        elif output["type"] in ("stream", "error"):
+            said.append(output.get("text") or "\n".join(output["traceback"]))
     return "\n".join(said)
 
 

@@ -36,10 +36,6 @@ def cells(each_kernel: Kernel, project: Path) -> Kernel:
     return each_kernel
 
 
-def written(project: Path, name: str) -> str:
-    return (project / "axe" / "agents" / f"{name}.toml").read_bytes().decode()
-
-
 def test_a_cell_defines_an_agent_for_this_session_and_shows_it(
     project: Path, cells: Kernel
 ) -> None:
@@ -106,11 +102,12 @@ def test_a_mistake_is_told_with_the_line_that_the_editor_shows(cells: Kernel) ->
     assert "agent config not found: x" in text(cells.run("%%axe x\nhi")), "nothing was defined"
 
 
-def test_saving_writes_what_was_typed_with_its_name_added(project: Path, cells: Kernel) -> None:
+def test_saving_writes_what_was_typed_with_its_name_added(cells: Kernel) -> None:
     said = text(cells.run('%%axe_agent new --save\n# NBVAL_SKIP\n# a comment\nmodel = "script/x"'))
     assert "written to axe/agents/new.toml" in said
     assert '! script not found: x (line 4); searched for @axe_nb.script("x")' in said
-    assert written(project, "new") == 'name = "new"\n# a comment\nmodel = "script/x"\n'
+    new = Path("axe/agents/new.toml").read_text("utf-8")
+    assert new == 'name = "new"\n# a comment\nmodel = "script/x"\n'
 
 
 def test_an_agent_that_is_edited_and_saved_changes_only_where_it_was_changed(
@@ -125,14 +122,14 @@ def test_an_agent_that_is_edited_and_saved_changes_only_where_it_was_changed(
         assert cell == f"%%axe_agent reader --save\n{COMMENTED.removesuffix(chr(10))}"
         said = text(cells.run(cell))
         assert "axe/agents/reader.toml is unchanged" in said
-        assert written(project, "reader") == before
+        assert file.read_bytes().decode() == before
         said = text(cells.run(cell.replace("temperature = 0.5", "temperature = 0.7")))
         assert said.endswith(
             "written to axe/agents/reader.toml:\n--- before\n+++ now\n@@ -10,4 +10,4 @@\n"
             ' """\n \n [params]           # the last table\n'
             "-temperature = 0.5\n+temperature = 0.7"
         )
-        assert written(project, "reader") == before.replace("0.5", "0.7")
+        assert file.read_bytes().decode() == before.replace("0.5", "0.7")
 
 
 def test_what_is_saved_is_the_file_that_counts_from_then_on(project: Path, cells: Kernel) -> None:
@@ -151,6 +148,6 @@ def test_editing_gives_back_the_toml_of_the_cell_or_of_the_python_agent(cells: K
     cells.run('%%axe_agent a\n# mine\nmodel = "script/echo"\n')
     cells.run("%axe edit a")
     assert cells.next_cell() == '%%axe_agent a --save\n# mine\nmodel = "script/echo"'
-    cells.run("import axe_nb; _ = axe_nb.define(axe_nb.Agent(name='p', model='script/echo'))")
+    cells.run("import axe_nb; axe_nb.define(axe_nb.Agent(name='p', model='script/echo'))")
     cells.run("%axe edit p")
     assert cells.next_cell() == '%%axe_agent p --save\nname = "p"\nmodel = "script/echo"'

@@ -37,10 +37,7 @@ def watched(cells: Kernel) -> Kernel:
 
 
 def printed(outputs: list[Output]) -> str:
-    """What a cell printed, without the end of an earlier cell's view: ipykernel 6 reports it here.
-
-    Front ends put that where its display is.
-    """
+    """What a cell printed, without the end of an earlier cell's view that ipykernel 6 reports."""
     return "".join(str(output["text"]) for output in outputs if output["type"] == "stream")
 
 

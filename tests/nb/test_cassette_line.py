@@ -25,13 +25,6 @@ BROKEN = {
 }
 
 
-def break_it(content: str | None) -> None:
-    if content is None:
-        Path("tape.json").mkdir()
-    else:
-        Path("tape.json").write_text(content)
-
-
 @pytest.fixture
 def heard() -> Iterator[list[axe_nb.Request]]:
     """The requests to the model of agent `one`, which answers "live"."""
@@ -52,7 +45,10 @@ def heard() -> Iterator[list[axe_nb.Request]]:
 def test_nothing_is_sent_where_the_cassette_cannot_be_opened(
     project: Path, heard: list[axe_nb.Request], mode: str, content: str | None
 ) -> None:
-    break_it(content)
+    if content is None:
+        Path("tape.json").mkdir()
+    else:
+        Path("tape.json").write_text(content)
     shell: Any = None
     with axe_nb.script_server("openai"):
         for command in (f"cassette tape.json{mode}", f"cassette ./tape.json{mode}"):
@@ -97,7 +93,7 @@ NOTEBOOK = [
 def test_a_notebook_under_test_sends_nothing_where_its_cassette_is_broken(
     project: Path, heard: list[axe_nb.Request], command: str
 ) -> None:
-    break_it(BROKEN["a merge conflict"])
+    Path("tape.json").write_text("axe_nb cassette 1.0\n[\n<<<<<<< HEAD\n")
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in NOTEBOOK])
     nbformat.write(book, "book.ipynb")
     commands = {

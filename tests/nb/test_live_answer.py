@@ -45,20 +45,6 @@ def test_the_words_of_a_failed_attempt_are_gone() -> None:
     assert told(transcript)[0] == render("One two.")
 
 
-def test_of_a_long_answer_the_page_has_what_stands_there_at_the_end_and_its_last_words() -> None:
-    text = "Some *words* here.\n\n" * 3000
-    transcript = begun(delta(text))
-    answer = LiveAnswer(transcript.whole)
-    answer.update(0.0)
-    *blocks, more, end = answer.blocks
-    assert "".join(blocks) == render(text[:20_000].strip("\n"))
-    assert more == "<p>… 40,000 more characters</p>"
-    assert end.endswith("Some *words* here.</pre>")
-    assert len(end) <= 500 + 50
-    transcript.apply(finished(text), 0.0)
-    assert "".join(blocks) in page(transcript.whole, "r")["text/html"]
-
-
 @pytest.mark.req("D-65")
 def test_data_stand_as_they_are_written_until_they_are_whole() -> None:
     transcript = Transcript()

@@ -43,7 +43,7 @@ def record(prompt: Any = "go", protocol: Protocol = "openai", **options: Any) ->
 def replay(prompt: Any = "go", **options: Any) -> RunResult:
     with axe_nb.cassette("one.axe", "replay") as cassette:
         result = axe_nb.run("one", prompt, **options)
-        assert cassette.status().unused == 0
+        assert cassette.unused == 0
     return result
 
 

@@ -174,11 +174,10 @@ def test_a_tree_that_ran_into_the_time_of_its_root_is_replayed_as_it_was(
     began = time.monotonic()
     with axe_nb.cassette("tape.axe", "replay") as cassette:
         again = axe_nb.run("lead", "go", timeout=60)  # its own time does not run out
-        status = cassette.status()
     assert time.monotonic() - began < 10
     assert again.error == "timeout after 60s"
     assert shown(again, after="60s") == shown(first, after="1s")
-    assert (status.misses, status.unused) == (0, 0)
+    assert (cassette.misses, cassette.unused) == (0, 0)
 
 
 @pytest.mark.req("D-10", "D-59")
@@ -191,7 +190,7 @@ def test_the_time_of_a_run_below_the_root_is_replayed_and_the_root_goes_on() -> 
     assert (group.status, len(group.children)) == ("timeout", 3)
     with axe_nb.cassette("tape.axe", "replay") as cassette:
         assert without_times(axe_nb.run("lead", "go")) == without_times(first)
-        assert cassette.status().unused == 0
+        assert cassette.unused == 0
 
 
 class Town:
@@ -287,4 +286,4 @@ def test_a_second_attempt_that_succeeds_replaces_what_was_recorded() -> None:
             assert axe_nb.run(agent, "go").text == text
     with axe_nb.cassette("a.axe", "replay") as cassette:
         assert axe_nb.run(agent, "go").text == "answer 3"
-        assert cassette.status().unused == 0
+        assert cassette.unused == 0

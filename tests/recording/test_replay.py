@@ -90,7 +90,7 @@ def test_a_recorded_tree_replays_without_its_server(protocol: Protocol) -> None:
         again = axe_nb.run("lead", "Compare")
     assert without_times(again) == without_times(first)
     assert again.messages == first.messages
-    assert (replayed.hits, replayed.misses, replayed.status().unused) == (10, 0, 0)
+    assert (replayed.hits, replayed.misses, replayed.unused) == (10, 0, 0)
 
 
 @pytest.mark.req("D-59")
@@ -314,7 +314,7 @@ def test_a_new_cell_in_front_takes_no_answers_from_those_behind_it() -> None:
             "on new", "on first", "on second",
         ]  # fmt: skip
         assert len(server.requests) == 1
-        assert cassette.status().unused == 0
+        assert cassette.unused == 0
     lines = before.splitlines()[:-2]
     assert Path("one.axe").read_text("utf-8").splitlines()[: len(lines)] == lines
 
@@ -326,7 +326,7 @@ def test_records_that_nothing_uses_are_counted_and_removed() -> None:
         axe_nb.run("one", "second")
     with axe_nb.cassette("one.axe", "replay") as cassette:
         axe_nb.run("one", "second")
-        assert str(cassette.status()) == (
+        assert cassette.format_status() == (
             "one.axe (replay): 1 replayed, 0 missed, 0 recorded; 1 record not used"
         )
         assert cassette.prune() == 1

@@ -11,9 +11,15 @@ from typing import Any
 import pytest
 
 from axe_nb.engine.person import ApprovalRequest, Decision
-from axe_nb.session.drive import Approver, prompt_person
+from axe_nb.session.drive import Approver
 from axe_nb.session.portal import portal
-from axe_nb.session.prompts import MAX_SHOWN, WIDTH, format_model_question, format_question
+from axe_nb.session.prompts import (
+    MAX_SHOWN,
+    WIDTH,
+    format_model_question,
+    format_question,
+    prompt_person,
+)
 from tests.session.typed import say
 
 pytestmark = pytest.mark.req("D-48")

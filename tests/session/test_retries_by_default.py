@@ -138,6 +138,6 @@ def test_a_recorded_failure_replays_as_it_was_and_without_its_waits(
     failing.asked.clear()
     with axe_nb.cassette("one.axe", "replay") as cassette:
         again = run()
-        assert cassette.status().unused == 0
+        assert cassette.unused == 0
     assert failing.asked == []
     assert (again.text, again.error, again.retries) == (first.text, first.error, first.retries)

@@ -10,7 +10,7 @@ import pytest
 from axe_nb import Step
 from axe_nb.engine.person import Decision
 from axe_nb.messages import Message, Request, Response, ToolCall
-from axe_nb.session.drive import prompt_person
+from axe_nb.session.prompts import prompt_person
 from tests.session.typed import say
 
 SCHEMA = {

@@ -9,7 +9,7 @@ import pytest
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_tables import SubAgentsConfig
 from axe_nb.session.session import Session
-from axe_nb.views.agent_summary import AgentCard, draw_graph
+from axe_nb.views.agent_summary import draw_card, draw_graph
 from tests.views.runs import PAYLOADS
 
 
@@ -90,38 +90,31 @@ def test_a_graph_that_would_explode_is_cut_at_once() -> None:
     assert lines[-1] == "…  and more"
 
 
-def card(text: str) -> AgentCard:
-    """A card with the text wherever something from outside may stand."""
-    return AgentCard(text, (text,), (("Allowed", text),), text, (text,), (text,))
-
-
-def test_text_and_html_have_the_same_parts() -> None:
-    rows = (("Allowed", "grep, call_agent"), ("Requests", "at most 5 in the whole tree"))
-    facts = ("script/x", "mode ask")
-    made = AgentCard("lead", facts, rows, "lead\n└─ echo", ("no file matches",), ("unchanged",))
-    bundle = made.to_bundle()
+def test_a_card_has_the_same_parts_as_text_and_as_html() -> None:
+    bundle = draw_card(
+        "lead", ("script/x", "mode ask"), [("Allowed", "grep, call_agent")],
+        graph="lead\n└─ echo", notes=("no file matches",), saved=("unchanged",),
+    )  # fmt: skip
     assert bundle["text/plain"] == (
         "lead: script/x, mode ask\n"
         "Allowed:        grep, call_agent\n"
-        "Requests:       at most 5 in the whole tree\n"
         "lead\n└─ echo\n! no file matches\nunchanged"
     )
-    html = bundle["text/html"]
-    for part in ("<strong>lead</strong>", "script/x · mode ask", ">grep, call_agent<", "└─ echo"):
-        assert part in html
-    assert html.index("no file matches") < html.index("unchanged")
-
-
-def test_what_an_agent_lacks_is_left_out() -> None:
-    bundle = AgentCard("a", ("script/x",), (), "", (), ()).to_bundle()
-    assert bundle["text/plain"] == "a: script/x"
-    assert "<table" not in bundle["text/html"]
-    assert "<pre" not in bundle["text/html"]
+    parts = ("<strong>lead</strong>", "script/x · mode ask", ">grep, call_agent<", "└─ echo", "!",
+             "no file matches", "unchanged")  # fmt: skip
+    positions = list(map(bundle["text/html"].index, parts))
+    assert positions == sorted(positions)
+    bare = draw_card("a", ("script/x",), (), graph="", notes=(), saved=())
+    assert bare["text/plain"] == "a: script/x"
+    assert "<table" not in bare["text/html"]
+    assert "<pre" not in bare["text/html"]
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
 def test_nothing_of_an_agent_is_markup_or_moves_a_cursor(payload: str) -> None:
-    plain = card("x").to_bundle()["text/html"]
-    bundle = card(payload).to_bundle()
-    assert bundle["text/html"].count("<") == plain.count("<")
+    plain, bundle = (
+        draw_card(text, (text,), [("Allowed", text)], graph=text, notes=(text,), saved=(text,))
+        for text in ("x", payload)
+    )
+    assert bundle["text/html"].count("<") == plain["text/html"].count("<")
     assert "\x1b" not in "".join(bundle.values())
