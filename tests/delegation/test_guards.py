@@ -13,8 +13,8 @@ from axe_nb.engine.person import ApprovalRequest, Decision
 from axe_nb.messages import ToolCall, ToolParameter
 from axe_nb.tools.tool import CallSite, Effect, Guard, Tool, ToolContext, ToolError
 from tests.delegation.approvals import MODES, Person, run_with
-from tests.delegation.copies import said, told, tool
-from tests.engine.in_process import agent
+from tests.delegation.copies import told, tool
+from tests.engine.in_process import agent, said
 
 FLOORS: Mapping[str, Guard] = {
     "free": Guard(covers="free things"),
@@ -165,11 +165,3 @@ def test_a_childs_question_stops_the_clocks_of_the_whole_chain() -> None:
     assert result.status == "completed", result.error
     assert result.text == "write_it was used"
     assert [(q.agent, q.run, q.tool) for q in asked] == [("low", "0.1.1", "write_it")]
-
-
-@pytest.mark.req("D-56", "O-35")
-@pytest.mark.parametrize("deny", [{"ask": "deny"}, {"below": "deny"}])
-def test_a_child_asks_only_if_every_agent_above_it_allows_that(deny: Any) -> None:
-    result, asked = tree(**deny)
-    assert asked == []
-    assert "permission denied for write_it: sub-agents cannot ask; set" in result.text

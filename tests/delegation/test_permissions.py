@@ -16,8 +16,8 @@ from axe_nb.engine.person import Decision
 from axe_nb.tools.tool import Effect, Tool, ToolContext
 from tests.delegation.approvals import Person, run_with, tools, uses
 from tests.delegation.chains import by
-from tests.delegation.copies import boss, offered, play, recorded, results, said, told, tool
-from tests.engine.in_process import heard, stage, texts
+from tests.delegation.copies import boss, offered, play, recorded, results, told, tool
+from tests.engine.in_process import heard, said, stage, texts
 
 
 def attempt(effect: Effect, option: Any = None, **fields: Any) -> RunResult:

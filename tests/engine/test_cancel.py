@@ -20,6 +20,7 @@ from tests.engine.in_process import (
     ask,
     check_events,
     check_history,
+    failed,
     heard,
     lead,
     play,
@@ -67,23 +68,6 @@ class Watch:
             return await self.hang(request)
 
         return hang
-
-
-@pytest.mark.req("D-8", "A-11.2", "A-E5.6", "A-C7", "D-2", "A-13.2")
-def test_cancelling_the_parent_cancels_all_below_it() -> None:
-    watch = Watch()
-    middle = agent("middle", lambda r: [ask("leaf")] * 2, sub_agents=("leaf",))
-    played = stage(lead(ask("middle"), ask("middle")), middle, agent("leaf", watch.model()))
-    result = cancelled(played, lambda: watch.begun == 4)
-    assert watch.stopped == 4
-    assert {run.status for run in result.walk()} == {"cancelled"}
-    assert [run.id for run in result.walk()] == [
-        "0", "0.1", "0.1.1", "0.1.2", "0.2", "0.2.1", "0.2.2",
-    ]  # fmt: skip
-    assert (result.exit_code, result.ok) == (130, False)
-    check_events(played.events, result)
-    with pytest.raises(RunError):
-        result.raise_for_status()
 
 
 def counting(request: Request) -> Any:
@@ -166,13 +150,6 @@ async def for_ever(_: Request) -> str:
     return "never"
 
 
-def failed(name: str, seconds: str) -> str:
-    return (
-        f'Error: sub-agent "{name}" failed - timeout after {seconds}s. '
-        "You may retry or proceed without this result."
-    )
-
-
 @pytest.mark.req("A-12.1", "A-12.3", "A-7.3-13", "A-E7.6", "D-10", "A-13.2", "P-8", "P-9")
 @pytest.mark.parametrize(("seconds", "shown"), [(0.8, "0.8"), (1.25, "1.25"), (1, "1")])
 def test_a_child_timeout_is_told_to_the_parent_which_goes_on(seconds: float, shown: str) -> None:
@@ -182,7 +159,7 @@ def test_a_child_timeout_is_told_to_the_parent_which_goes_on(seconds: float, sho
         agent("quick", "ok"),
     )
     result = played.play()
-    assert texts(result) == [failed("hanging", shown), "ok"]
+    assert texts(result) == [failed("hanging", f"timeout after {shown}s"), "ok"]
     assert [r.is_error for r in heard(result)] == [True, False]
     assert result.ok
     child = result.children[0]
@@ -235,5 +212,5 @@ def test_a_blocking_tool_is_left_behind() -> None:
         return "late"
 
     result = play(lead(ask("blocking"), timeout=0.1, then="on"), agent("blocking", model))
-    assert texts(result) == [failed("blocking", "0.1")]
+    assert texts(result) == [failed("blocking", "timeout after 0.1s")]
     release.set()
