@@ -61,9 +61,6 @@ FOLDER, HOME = "⟨folder⟩", "⟨home⟩"
 SHARE = 20
 """Minimum time between writes of a file, as a multiple of the duration of the last write."""
 
-PROMPT, AGENT = ("messages",), ("model", "system", "tools")
-"""Fields of a first request by which two runs are alike: same prompt, or same agent."""
-
 
 @dataclass(slots=True, kw_only=True)
 class Record:
@@ -101,19 +98,15 @@ class Root:
     number: int
     """Number from 1, in recording order."""
     records: dict[Key, Record] = field(default_factory=dict)
-    likenesses: frozenset[tuple[str, ...]] | None = None
-    """Keys that it shares with similar roots; None = not computed yet."""
+    likenesses: tuple[str, ...] = ()
+    """Keys that it shares with similar roots."""
 
-    def is_like(self, likeness: tuple[str, ...]) -> bool:
+    def is_like(self, likeness: str) -> bool:
         """True if its first request has this likeness."""
-        if self.likenesses is None:
-            first = self.records.get(BEGINNING)
-            if first is None or not isinstance(first.asked, dict):
-                return False
-            asked, agent = first.asked, first.agent
-            found = [_make_likeness(asked, agent, fields) for fields in (asked, PROMPT, AGENT)]
-            masked = [(MASK,)] if MASK in json.dumps(asked) else []
-            self.likenesses = frozenset((*found, *masked))
+        first = self.records.get(BEGINNING)
+        if not self.likenesses and first and isinstance(first.asked, dict):
+            masked = [MASK] if MASK in json.dumps(first.asked) else []
+            self.likenesses = (*_list_likenesses(first.asked, first.agent), *masked)
         return likeness in self.likenesses
 
 
@@ -391,35 +384,27 @@ class Cassette:
         which may play exchanges of children whose requests are unchanged from a similar run.
         """
         with self._lock:
-            root = next(self._list_free(_make_likeness(asked, agent, asked)), None)
+            whole, *others = _list_likenesses(asked, agent)
+            root = next(self._list_free(whole), None)
             if root is None:  # its first request may have secrets where the recorded one has masks
-                masked = self._list_free((MASK,))
+                masked = self._list_free(MASK)
                 alike = (one for one in masked if is_same(one.records[BEGINNING].asked, asked))
                 root = next(alike, None)
             if root is not None:
                 self._owners[root] = self.cell
                 return root, root
-            likenesses = (_make_likeness(asked, agent, fields) for fields in (PROMPT, AGENT))
-            source = next(chain.from_iterable(map(self._list_free, likenesses)), None)
+            source = next(chain.from_iterable(map(self._list_free, others)), None)
             target = Root(1 + max((root.number for root in self._roots), default=0))
             self._roots.append(target)
             self._owners[target] = self.cell
             return source or target, target
 
-    def _list_free(self, likeness: tuple[str, ...]) -> Iterator[Root]:
+    def _list_free(self, likeness: str) -> Iterator[Root]:
         """Yields the roots with a likeness that no run uses yet."""
         return (one for one in self._roots if one not in self._owners and one.is_like(likeness))
 
-    def count_same(self, asked: Description) -> int:
-        """Returns the number of recorded runs that began with a request."""
-        with self._lock:
-            return sum(root.is_like(_make_likeness(asked, "", asked)) for root in self._roots)
-
     def commit(self, root: Root, new: Iterable[Record], stale: Iterable[Record]) -> str:
-        """Adds new records of a run that has ended; writes the file unless it did so recently.
-
-        Returns the problem, if the file cannot be written.
-        """
+        """Adds records of a run that has ended; returns the problem, if it cannot be written."""
         with self._lock:
             old = {record.key for record in stale}
             kept = {key: record for key, record in root.records.items() if key not in old}
@@ -440,10 +425,7 @@ class Cassette:
         return self._problem
 
     def save(self) -> None:
-        """Writes the file, if there is something new. Raises ConfigError.
-
-        Changes by other processes are kept.
-        """
+        """Writes the file, if something is new; what others wrote is kept. Raises ConfigError."""
         with self._saving, ExitStack() as stack:
             if not self._is_changed:
                 return
@@ -467,10 +449,7 @@ class Cassette:
                 self._writing = self._written_at - began
 
     def _read_changes(self) -> None:
-        """Takes over the roots that others have added, changed or removed, unless a run uses them.
-
-        Raises ConfigError.
-        """
+        """Takes over what others have added, changed or removed, but for runs in use here."""
         stamp = _find_stamp(self.path)
         if stamp is None or stamp == self._stamp:
             return
@@ -504,10 +483,7 @@ class Cassette:
         return f"{self.shown} ({self.mode or 'default mode'}): {counts}; {unused} not used"
 
     def prune(self) -> int:
-        """Removes the records that this session has not used; returns their number.
-
-        Raises ConfigError.
-        """
+        """Removes the records not used here; returns their number. Raises ConfigError."""
         with self._lock:
             if not self.hits and not self.recorded:
                 raise ConfigError(
@@ -530,15 +506,14 @@ class Cassette:
             return [(root, record) for root in self._roots for record in root.records.values()]
 
 
-def _make_likeness(asked: Description, agent: str, fields: Iterable[str]) -> tuple[str, ...]:
-    """Returns the key of the runs whose first requests agree in some fields."""
-    if fields is asked:
-        return "", digest(asked)
-    return agent, *fields, digest([asked.get(name) for name in fields])
+def _list_likenesses(asked: Description, agent: str) -> list[str]:
+    """Returns digests of a first request: of the whole, of its prompt, and of what its agent is."""
+    prompt = [agent, asked.get("messages")]
+    made = [agent, *(asked.get(name) for name in ("model", "system", "tools"))]
+    return [digest(asked), digest(prompt), digest(made)]
 
 
 def _find_stamp(path: Path) -> tuple[int, int, int] | None:
-    """Returns a fingerprint of the state of a file; None if there is none."""
     try:
         found = path.stat()
     except (OSError, ValueError):  # the second for a NUL in the name

@@ -22,6 +22,7 @@ from axe_nb.agents.user_config import Config, config_path
 from axe_nb.commands.doctor import Finding, examine
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.providers import key_command
+from axe_nb.session.session import Session
 from tests.providers.dialects import BY_NAME
 from tests.wire.replay import Asked, Replay
 
@@ -80,7 +81,7 @@ def failure(**more: Any) -> AxeError:
 
 
 def examined() -> dict[str, Finding]:
-    found = asyncio.run(examine(None, {}, lambda name: Agent(name=name, model="script/x")))
+    found = asyncio.run(examine(Session()))
     return {finding.what: finding for finding in found}
 
 

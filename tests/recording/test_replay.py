@@ -287,8 +287,8 @@ def test_equal_requests_keep_their_own_answers() -> None:
         extra = axe_nb.run("one", "go")
     assert again == first == ["a", "b", "c"]
     assert extra.error == (
-        "cassette one.axe has no answer for agent one at 0/1: all 3 recorded runs have already "
-        "been replayed, and this run sends the same request again"
+        "cassette one.axe has no answer for agent one at 0/1: nothing more is recorded for this "
+        "request"
     )
 
 
