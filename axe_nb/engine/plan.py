@@ -497,6 +497,6 @@ def _load_provider(info: ProviderInfo, config: Config, key: str, model: str = ""
     if any(info.certificates):
         ca_file, client_cert = (p and str(config_dir() / expand_home(p)) for p in info.certificates)
         info = replace(info, certificates=(ca_file, client_cert))
-    if not key:
-        info = replace(info, key_command=config.key_commands.get(info.name))
+    if key:
+        info = replace(info, key_command=())
     return import_module(info.module).PROVIDER(base_url, key, info)
