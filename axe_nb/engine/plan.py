@@ -25,7 +25,7 @@ from axe_nb.agents.prompt import (
     confine,
     fill_in,
 )
-from axe_nb.agents.provider_table import PROTOCOLS, SEARCH, SERVER_TOOLS, ProviderInfo
+from axe_nb.agents.provider_table import SEARCH, SERVER_TOOLS, ProviderInfo
 from axe_nb.agents.trust import COMMANDS
 from axe_nb.agents.user_config import Config, config_dir
 from axe_nb.engine.scope import Env, RunScope
@@ -435,30 +435,18 @@ def make_provider(
 
 
 class Keyless:
-    """A provider without its key, or unknown here, which can play recorded replies only."""
+    """A provider without its key, or unknown here: only recorded answers can be had."""
 
     def __init__(self, provider: Provider | None, problem: ConfigError) -> None:
         self.name = provider.name if provider else "unknown"
         self.base_url = getattr(provider, "base_url", "")
         self.answers_without_tools = getattr(provider, "answers_without_tools", False)
-        self._provider = provider
         self.problem = problem
         """The error for a request that is not replayed."""
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
-        """See `Provider.send`; raises ConfigError if the request would have to be sent."""
-        if self._provider is None or request.log is None or request.log.recorded is None:
-            raise copy(self.problem)
-        return await self._provider.send(request, on_delta)
-
-
-def find_player(provider: Provider, protocol: str) -> Provider:
-    """Returns the provider for recorded replies: another one if they came over another protocol."""
-    if provider.name in (protocol, "script") or protocol not in PROTOCOLS:
-        return provider
-    info = PROTOCOLS[protocol]
-    player: Provider = import_module(info.module).PROVIDER("http://recorded", "", info)
-    return player
+        """Raises ConfigError, as the request would have to be sent."""
+        raise copy(self.problem)
 
 
 def make_server(name: str, config: Config) -> Server:
@@ -501,6 +489,6 @@ def _load_provider(info: ProviderInfo, config: Config, key: str, model: str = ""
     if any(info.certificates):
         ca_file, client_cert = (p and str(config_dir() / expand_home(p)) for p in info.certificates)
         info = replace(info, certificates=(ca_file, client_cert))
-    if not key:
-        info = replace(info, key_command=config.key_commands.get(info.name))
+    if key:
+        info = replace(info, key_command=())
     return import_module(info.module).PROVIDER(base_url, key, info)

@@ -360,7 +360,7 @@ def make_shared_part(batch: Batch) -> SharedPart:
         askings=tuple((asking.agent, asking.overrides) for asking in batch.askings),
         defined={name: agent for name, agent in snapshot.defined.items() if name in needed},
         read=snapshot.read,
-        config=replace(config, providers=providers, key_commands={}), lacks=lacks,
+        config=replace(config, providers=providers), lacks=lacks,
         tools=tuple(tool for name in sorted(tools) if (tool := batch.session.tools.find(name))),
         scripts=scripts, version=VERSION,
     )  # fmt: skip
@@ -458,8 +458,9 @@ def _make_batch(shared: SharedPart) -> Batch:
     for name, table in shared.config.providers.items():
         mine = own.providers.get(name, {})
         headers = {**mine.get("headers", {}), **table.get("headers", {})}
-        providers[name] = {**mine, **table, **({"headers": headers} if headers else {})}
-    config = replace(shared.config, providers=providers, key_commands=own.key_commands)
+        others = {key: value for key, value in table.items() if key != "key_command"}
+        providers[name] = {**mine, **others, **({"headers": headers} if headers else {})}
+    config = replace(shared.config, providers=providers)
     for name, settings in shared.lacks.items():
         mine = own.providers.get(name, {})
         has = {*mine, *(header.lower() for header in mine.get("headers", {}))}
