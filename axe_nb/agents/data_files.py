@@ -24,7 +24,7 @@ T = TypeVar("T")
 Kind = Literal["run", "cassette", "history", "grid", "runs"]
 
 VERSIONS: Mapping[Kind, tuple[int, int]] = {
-    "run": (2, 0), "cassette": (1, 0), "history": (5, 0), "grid": (3, 0), "runs": (2, 0),
+    "run": (2, 0), "cassette": (2, 0), "history": (5, 0), "grid": (3, 0), "runs": (2, 0),
 }  # fmt: skip
 """Kind of file → version to write, (major, minor); every minor version of that major is read."""
 
