@@ -15,6 +15,7 @@ from axe_nb.agents.user_config import Config
 from axe_nb.engine.plan import make_provider
 from axe_nb.views.html import twin
 from axe_nb.views.outline import as_text
+from tests.protocols import settings
 from tests.providers.dialects import KEY
 from tests.providers.openai_2026 import (
     CITED,
@@ -23,7 +24,6 @@ from tests.providers.openai_2026 import (
     THOUGHTS,
     OpenAI,
     at_own_address,
-    settings,
 )
 
 pytestmark = pytest.mark.req("D-73")

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from openai.types.responses.response_create_params import ResponseCreateParamsBase
 
-from axe_nb.agents.user_config import config_path
+from tests.protocols import settings
 from tests.providers import sdk
 from tests.providers.dialects import BY_NAME, KEY, make_call, make_message, make_response
 from tests.wire.replay import Asked, Replay
@@ -215,12 +215,6 @@ def stream(reply: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 OWN = "http://api.openai.com"
 """OpenAI's own address without TLS, so that a proxy sees what is sent."""
-
-
-def settings(text: str) -> None:
-    """Writes the user's config.toml."""
-    config_path().parent.mkdir(parents=True, exist_ok=True)
-    config_path().write_text(text, "utf-8")
 
 
 @contextmanager

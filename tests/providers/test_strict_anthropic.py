@@ -21,7 +21,6 @@ import pytest
 import axe_nb
 from axe_nb import Agent, RunResult
 from axe_nb.agents.provider_table import PROVIDERS
-from axe_nb.agents.user_config import config_path
 from axe_nb.cli import main
 from axe_nb.events import Event, TextDelta
 from axe_nb.session.session import Session
@@ -29,6 +28,7 @@ from axe_nb.views.html import twin
 from axe_nb.views.rows import draft_line
 from axe_nb.views.transcript import Transcript
 from tests.engine.in_process import ask_session
+from tests.protocols import settings
 from tests.wire.replay import Asked, Replay
 from tests.wire.search_server import event, stream
 
@@ -288,10 +288,7 @@ def test_a_temperature_is_sent_with_the_version_that_takes_it(server: StrictAnth
     version = PROVIDERS["anthropic"].headers["anthropic-version"]
     page = (Path(__file__).parents[2] / "docs" / "providers.md").read_text("utf-8")
     assert f"Requests ask for version {version} of Anthropic's API" in page
-    config_path().parent.mkdir(parents=True, exist_ok=True)
-    config_path().write_text(
-        '[providers.anthropic]\nheaders = { "anthropic-version" = "2026-10-21" }\n', "utf-8"
-    )
+    settings('[providers.anthropic]\nheaders = { "anthropic-version" = "2026-10-21" }\n')
     result = axe_nb.run(agent, "How many?", display=False)
     assert result.error == "bad_request: temperature: Extra inputs are not permitted"
     assert result.cause

@@ -19,6 +19,7 @@ from axe_nb.messages import Usage
 from axe_nb.providers.prices import Prices
 from axe_nb.session.session import Session
 from tests.engine.in_process import ask_session
+from tests.protocols import settings
 from tests.providers.dialects import KEY
 from tests.wire.replay import Replay
 from tests.wire.search_server import ANSWER, SearchServer, reply, text, use
@@ -302,9 +303,7 @@ def test_a_cassette_plays_it_without_the_server(
 
 @pytest.mark.any_body  # of another server than OpenAI's own
 @each
-def test_a_search_over_chat_completions(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_streamed: bool
-) -> None:
+def test_a_search_over_chat_completions(is_streamed: bool) -> None:
     cited = {"type": "url_citation", "url_citation": {"url": "https://a.org/", "title": "A"}}
     tokens = {"prompt_tokens": 5, "completion_tokens": 7}
     usage = {**tokens, "server_tool_use": {"web_search_requests": 1}}
@@ -317,12 +316,10 @@ def test_a_search_over_chat_completions(
     ]
     events = [*(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks), "data: [DONE]\n\n"]
     stream = {"headers": {"content-type": "text/event-stream"}, "stream": events}
-    config = tmp_path / "config" / "axe" / "config.toml"
-    config.parent.mkdir(parents=True)
     options = {"parameters": {"max_results": 3}}
     with Replay({"x": stream if is_streamed else {"body": whole}}) as server:
         address = f'base_url = "{server.url("x")}"'
-        config.write_text(f'[providers.router]\nprotocol = "openai"\n{address}\n')
+        settings(f'[providers.router]\nprotocol = "openai"\n{address}\n')
         scout = searcher(
             model="router/m", tools=(), params={"server_tools": {"openrouter:web_search": options}}
         )
