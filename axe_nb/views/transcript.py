@@ -406,7 +406,14 @@ class Transcript:
                 return call.turn, call
             case PersonAsked() | PersonAnswered():
                 about = self._calls.get((node.id, event.call_id)) if event.call_id else turn
-                return (self.whole, node, _ask(about, event, now)) if about else ()
+                if about is None:
+                    return ()
+                about.asks = event if isinstance(event, PersonAsked) else None
+                if about.asks:
+                    about.pauses.append(Pause(now, for_person=True))
+                elif about.pauses:
+                    about.pauses[-1].ended = now
+                return self.whole, node, about
             case RunFinished(result=result):
                 node.result = show_run(result, self._clean)
                 node.state, node.times.ended = result.status, now
@@ -471,11 +478,8 @@ class Transcript:
         self._retries = [retry for retry in self._retries if retry[0] > now]
         return tuple(changed)
 
-    def stop(self, now: float) -> tuple[TreeNode, ...]:
-        """Ends all open nodes, as no more events of this tree follow; returns the changed ones."""
-        return tuple(self._stop(self.root, now)) if self.root else ()
-
-    def _stop(self, node: Node, now: float) -> Iterator[TreeNode]:
+    def stop(self, node: Node, now: float) -> Iterator[TreeNode]:
+        """Ends all open nodes, as no more events of this tree follow; yields the changed ones."""
         if node.times.ended is None:
             node.state, node.times.ended = "cancelled", now
             for turn in node.turns:
@@ -496,7 +500,7 @@ class Transcript:
         yield turn
         for call in turn.calls:
             for child in call.children:
-                yield from self._stop(child, now)
+                yield from self.stop(child, now)
             if call.result is None:
                 has_begun = call.times.started is not None
                 if result := results.get(call.call.id):
@@ -515,20 +519,6 @@ class Transcript:
         return REPORT.sub(
             lambda found: f"{found[1]}, …s" if found[0] in self._reports else found[0], text
         )
-
-
-def _ask(
-    about: TurnNode | CallNode, event: PersonAsked | PersonAnswered, now: float
-) -> TurnNode | CallNode:
-    """Marks a turn or a call as waiting for the person, or as no longer waiting."""
-    if isinstance(event, PersonAsked):
-        about.asks = event
-        about.pauses.append(Pause(now, for_person=True))
-    else:
-        about.asks = None
-        if about.pauses:
-            about.pauses[-1].ended = now
-    return about
 
 
 def show_run(result: RunResult, clean: Clean) -> RunResult:
