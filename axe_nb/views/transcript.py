@@ -249,12 +249,13 @@ class Node:
 
     def find_path(self, name: str) -> str:
         """As of a call: `.children[0].text`."""
-        if self.parent is None:
+        if self.call is None:
             return f".{name}"
-        calls = [call for turn in self.parent.turns for call in turn.calls]
+        parent = self.call.turn.run
+        calls = [call for turn in parent.turns for call in turn.calls]
         siblings = [child for call in calls for child in call.children]
         position = next(at for at, child in enumerate(siblings) if child is self)
-        return self.parent.find_path(f"children[{position}].{name}")
+        return parent.find_path(f"children[{position}].{name}")
 
     @property
     def total(self) -> Usage:
@@ -268,11 +269,6 @@ class Node:
         asked = self.result.exchanges if self.result else self.turns
         sources = {one.source for one in asked}
         return sources.pop() if len(sources) == 1 else ""
-
-    @property
-    def parent(self) -> Node | None:
-        """The run that delegated; None for a root."""
-        return self.call.turn.run if self.call else None
 
     @property
     def text(self) -> str:
@@ -399,7 +395,7 @@ class Transcript:
                 return (call,)
             case ToolFinished() if call := self._calls.get((node.id, event.result.call_id)):
                 self._reports.update(find_reports(call.call.name, event.result.content))
-                self._take(call, event.result)
+                call.take(self._show_result(event.result))
                 call.seconds, call.times.ended = event.seconds, now
                 is_waiting = any(one.result is None for one in call.turn.calls)
                 call.turn.state = "running" if is_waiting else "completed"
@@ -465,9 +461,6 @@ class Transcript:
         self._calls.update(((node.id, call.call.id), call) for call in turn.calls)
         return node, turn, *turn.server_calls, *turn.calls
 
-    def _take(self, call: CallNode, result: ToolResult) -> None:
-        call.take(_show(result, self._clean, "content", "name", "note", "edited"))
-
     def tick(self, now: float) -> tuple[TreeNode, ...]:
         """Marks attempts that begin now, as no event announces them; returns the changed nodes."""
         changed: list[TreeNode] = []
@@ -504,11 +497,14 @@ class Transcript:
             if call.result is None:
                 has_begun = call.times.started is not None
                 if result := results.get(call.call.id):
-                    self._take(call, result)
+                    call.take(self._show_result(result))
                 else:
                     call.state = "cancelled" if has_begun and not call.asks else "not run"
                 call.times.ended = now if has_begun else None
                 yield call
+
+    def _show_result(self, result: ToolResult) -> ToolResult:
+        return _show(result, self._clean, "content", "name", "note", "edited")
 
     def _clean(self, value: Any) -> Any:
         """A text or JSON without secrets, and without the seconds in the reports of this tree."""
