@@ -66,7 +66,16 @@ def _act(name: str, chosen: argparse.Namespace) -> int:
         case "edit":
             _edit(chosen)
         case "lesson":
-            _make_lesson(chosen)
+            from axe_nb.testing import lesson
+            from axe_nb.testing.check import find_notebooks
+
+            [book, *_] = find_notebooks([chosen.notebook])
+            if chosen.submissions is None:
+                lesson.write_student_copy(book, chosen.to, _write)
+                return 0
+            sandbox = lesson.choose_sandbox(is_off=bool(chosen.no_sandbox), ask=_find_asker())
+            folder, limit, csv = chosen.submissions, chosen.timeout, chosen.csv
+            lesson.mark_submissions(book, folder, limit, csv, _write, sandbox)
         case "demo":
             from axe_nb.commands.starter import show_demo
 
@@ -166,18 +175,6 @@ def _edit(chosen: argparse.Namespace) -> None:
         raise ConfigError(f"cannot start the editor {quote(editor)}: {error}", hint=hint) from None
     if code:
         raise ConfigError(f"the editor {quote(editor)} exited with code {code}", exit_code=1)
-
-
-def _make_lesson(chosen: argparse.Namespace) -> None:
-    from axe_nb.testing.check import find_notebooks
-    from axe_nb.testing.lesson import choose_sandbox, mark_submissions, write_student_copy
-
-    [lesson, *_] = find_notebooks([chosen.notebook])
-    if chosen.submissions is None:
-        write_student_copy(lesson, chosen.to, _write)
-        return
-    sandbox = choose_sandbox(is_off=bool(chosen.no_sandbox), ask=_find_asker())
-    mark_submissions(lesson, chosen.submissions, chosen.timeout, chosen.csv, _write, sandbox)
 
 
 def _write(text: str) -> None:

@@ -100,7 +100,7 @@ def test_doctor_and_show_say_that_a_model_is_about_to_end(project: Path) -> None
     agent = Agent("a", "openai/gpt-3.5-turbo")
     session = Session()
     session.agents["a"] = agent
-    found = asyncio.run(examine(None, session.agents, session.find))
+    found = asyncio.run(examine(session))
     told = [(f.state, f.message, f.next_step) for f in found if f.what == f"model {agent.model}"]
     message, step = "its vendor ended this model on 2026-10-23", f"use {suggest_model('openai')}"
     assert told == [("note", f"{message}, needed by agent a", step)]

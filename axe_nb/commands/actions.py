@@ -77,8 +77,7 @@ def diagnose(agents_dir: str | None) -> list[Finding]:
         check_agents_dir(agents_dir)
     except ConfigError as error:
         return [*diagnose(None), Finding("wrong", "agents folder", str(error), error.hint)]
-    found = examine(agents_dir, session.agents, lambda name: session.find(name, agents_dir))
-    return run_and_wait(found)
+    return run_and_wait(examine(session, agents_dir))
 
 
 def trust(

@@ -14,6 +14,7 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Literal
@@ -48,6 +49,7 @@ from axe_nb.recording.history_recorder import find_reason_against, history_path
 from axe_nb.sandbox.find import find_sandbox
 from axe_nb.sandbox.view import make_view
 from axe_nb.secrets import redact
+from axe_nb.session.session import Session
 from axe_nb.text import list_some, nearest, plural, printable, quote
 from axe_nb.threads import in_thread
 from axe_nb.views.appearance import LOOKS
@@ -73,14 +75,10 @@ def make_failed_finding(what: str, error: AxeError, state: State = "wrong") -> F
     return Finding(state, what, f"{error}{place}", error.hint)
 
 
-async def examine(
-    agents_dir: str | None,
-    defined: Mapping[str, Agent],
-    find: Callable[[str], Agent],
-) -> list[Finding]:
-    """Returns all findings in reading order; `defined` are the agents of this session."""
+async def examine(session: Session, agents_dir: str | None = None) -> list[Finding]:
+    """Returns all findings in reading order, also on the agents of the session."""
     config, settings = _check_settings()
-    agents, of_agents = await in_thread(_check_agents, agents_dir, defined, find, config)
+    agents, of_agents = await in_thread(_check_agents, session, agents_dir, config)
     used: dict[str, dict[str, list[str]]] = {}  # provider → model → agents
     for agent in agents:
         provider, _, model = agent.model.partition("/")
@@ -145,12 +143,10 @@ def _check_settings() -> tuple[Config, Finding]:
 
 
 def _check_agents(
-    agents_dir: str | None,
-    defined: Mapping[str, Agent],
-    find: Callable[[str], Agent],
-    config: Config,
+    session: Session, agents_dir: str | None, config: Config
 ) -> tuple[list[Agent], list[Finding]]:
-    names = sorted({*defined, *list_agents(agents_dir)})
+    find = partial(session.find, agents_dir=agents_dir)
+    names = sorted({*session.agents, *list_agents(agents_dir)})
     scripts = (expand_home(agents_dir).parent / "scripts",) if agents_dir else ()
     agents: list[Agent] = []
     findings: list[Finding] = []
@@ -205,7 +201,7 @@ async def _check_provider(
     except (ConfigError, ProviderError) as error:
         return [*found, make_failed_finding(what if source else f"{name} server", error)]
     if command := asked.info.key_command:
-        message = f"printed by {quote(command.name)} ({command.place})"
+        message = f"printed by {quote(Path(command[0]).name)} ({asked.info.key_place})"
     else:
         message = f"{variable} is not set; requests are sent without a key"
         message = f"set ({source})" if source else message

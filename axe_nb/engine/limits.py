@@ -336,19 +336,6 @@ class Budget:
             if usage.cost is None and not model.startswith("script/"):
                 self.unpriced[model] = self.unpriced.get(model, 0) + 1
 
-    def describe_end(self, dollars: float) -> str:
-        about = f" and {format_dollars(self.held)} in progress" if self.held else ""
-        return (
-            f"the budget of this session ({format_dollars(self.amount)}) would be exceeded: "
-            f"{format_dollars(self.spent)} spent{about}, this request about "
-            f"{format_dollars(dollars)} or more"
-        )
-
-    def find_next(self, dollars: float) -> float:
-        """Returns the budget to offer the person, large enough for a request of that price."""
-        missing = max(0.0, self.spent + self.held + dollars - self.amount)
-        return self.amount + missing - missing % self.step + self.step
-
 
 class SlotPool:
     """A limited number of slots, 0 = no limit; each also takes a slot of the pool above."""

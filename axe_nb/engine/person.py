@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -274,17 +275,13 @@ class Breakpoint:
     @classmethod
     def parse(cls, text: str) -> Breakpoint:
         word, _, value = (part.strip() for part in text.partition(":"))
+        form = {"turn": "", "depth": "[0-9]{1,3}"}.get(word, ".+")
+        for kind in get_args(BreakKind):
+            if word == kind and re.fullmatch(form, value):
+                return cls(kind, str(int(value)) if kind == "depth" else value)
         hint = "use tool:NAME, agent:NAME, depth:N or turn; separate several with commas"
-        kind: BreakKind | None = next((one for one in get_args(BreakKind) if one == word), None)
-        if kind is None:
-            near = suggestion(word, get_args(BreakKind))
-            raise ConfigError(f"--break: unknown place {quote(text)}", hint=near or hint)
-        if bool(value) == (kind == "turn"):
-            raise ConfigError(f"--break: {quote(text)} is not a place", hint=hint)
-        if kind == "depth" and not (value.isascii() and value.isdecimal() and len(value) < 4):
-            problem = f"a depth must be a whole number, not {quote(value)}"
-            raise ConfigError(f"--break: {problem}", hint=hint)
-        return cls(kind, str(int(value)) if kind == "depth" else value)
+        near = "" if word in get_args(BreakKind) else suggestion(word, get_args(BreakKind))
+        raise ConfigError(f"--break: {quote(text)} is not a place", hint=near or hint)
 
 
 @dataclass(eq=False)

@@ -275,12 +275,18 @@ class RunScope:
         """
         budget = self.env.budget
         while not budget.try_hold(dollars):
-            higher, why = budget.find_next(dollars), budget.describe_end(dollars)
+            so_far = f"{format_dollars(budget.spent)} spent"
+            so_far += f" and {format_dollars(budget.held)} in progress" if budget.held else ""
+            why = (
+                f"the budget of this session ({format_dollars(budget.amount)}) would be exceeded: "
+                f"{so_far}, this request about {format_dollars(dollars)} or more"
+            )
+            missing = budget.spent + budget.held + dollars - budget.amount
+            higher = budget.amount + max(budget.step, missing)
             step, is_raised = f"raise it with %axe budget {higher:.6g}", False
             if self.env.ask_person is not None:
-                raises = format_dollars(higher)
                 question = ApprovalRequest(
-                    self.id, self.agent.name, "", {}, reason=why, raises=raises
+                    self.id, self.agent.name, "", {}, reason=why, raises=format_dollars(higher)
                 )
                 answer = await self.ask(question, lambda: budget.has_room(dollars))
                 step, is_raised = "it was not raised", answer.choice == "yes"

@@ -141,7 +141,7 @@ class RunMap:
     def __iter__(self) -> Iterator[RunResult]:
         """Yields the results in the order of the prompts; after the end, those that are kept."""
         if self._is_over:
-            yield from self._list_kept()
+            yield from self.results
             return
         with self._run() as driver, closing(driver.iterate()) as ended:
             yield from in_order(ended, driver.receive)
@@ -149,7 +149,7 @@ class RunMap:
     async def __aiter__(self) -> AsyncIterator[RunResult]:
         """Yields the results as the runs end; after the end, those that are kept."""
         if self._is_over:
-            for result in self._list_kept():
+            for result in self.results:
                 yield result
             return
         with self._run() as driver:
@@ -161,11 +161,9 @@ class RunMap:
         """Returns the results in the order of the prompts."""
 
         async def gather() -> list[RunResult]:
-            self._list_kept()  # raises if they are not kept
-            if not self._is_over:
-                async with aclosing(aiter(self)) as results:  # type: ignore[type-var]
-                    async for _ in results:
-                        pass
+            async with aclosing(aiter(self)) as results:  # type: ignore[type-var]
+                async for _ in results:
+                    pass
             return self.results
 
         return gather().__await__()
@@ -189,12 +187,6 @@ class RunMap:
     def _close(self) -> None:
         self._driver.runs.close()
         self._is_over = True
-
-    def _list_kept(self) -> list[RunResult]:
-        if self._batch.keep == "nothing":
-            problem = 'the results of this map are not kept: keep="nothing"'
-            raise ConfigError(problem, hint="iterate over it once")
-        return self.results
 
 
 def read_count(name: str, number: object) -> int:

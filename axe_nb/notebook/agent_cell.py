@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,11 +47,7 @@ def define(
         parser(AGENT_CELL, "cell").error("--dir requires --save")
     body, magic_line = find_cell_source(shell, "axe_agent", cell)
     agent, source = _parse_agent(name, body, magic_line)
-    notes = []
-
-    def find(other: str) -> Agent:
-        return session.find(other, agents_dir)
-
+    notes, find = [], partial(session.find, agents_dir=agents_dir)
     for problem in problems(agent, find, Config.load()):
         error = problem.error
         if isinstance(error, UnknownVariable):

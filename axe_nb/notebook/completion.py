@@ -54,7 +54,16 @@ def list_offers(above: Sequence[str], line: str) -> Offers | None:
         text = "\n".join([*body[1:], line])
         if magic["magic"] == "%%axe_agent":
             return _complete_toml(text)
-        return None if "--raw" in magic["rest"].split() else _complete_name(text)
+        # IPython alone would read the prompt as Python
+        name = IN_BRACES.search(text, max(0, len(text) - LONGEST_EXPRESSION))
+        shell = get_ipython()
+        if name is None or shell is None or "--raw" in magic["rest"].split():
+            return None
+        if not (word := name["word"] or ""):
+            return word, list_variables()
+        of_ipython = shell.Completer
+        find = of_ipython.attr_matches if "." in word else of_ipython.global_matches
+        return word, list(find(word))
     words = found["rest"].split()
     word = "" if found["rest"][-1:].isspace() or not words else words.pop()
     commands = commands_of("line")
@@ -72,19 +81,6 @@ def list_offers(above: Sequence[str], line: str) -> Offers | None:
         return None
     plain = (text for text in offered if text.isprintable() and not ACTIVE.search(text))
     return _choose(word.rpartition(",")[2], plain)
-
-
-def _complete_name(text: str) -> Offers | None:
-    """Completes a name in `{{ }}`; IPython alone would read the prompt as Python."""
-    found = IN_BRACES.search(text, max(0, len(text) - LONGEST_EXPRESSION))
-    shell = get_ipython()
-    if found is None or shell is None:
-        return None
-    word = found["word"] or ""
-    if not word:
-        return word, list_variables()
-    matches = shell.Completer.attr_matches if "." in word else shell.Completer.global_matches
-    return word, list(matches(word))
 
 
 def _choose(word: str, texts: Iterable[str]) -> Offers:

@@ -45,9 +45,11 @@ def run_cell(
 ) -> RunResult | RunHandle | None:
     """Runs the cell and returns its value; `prompt` makes the prompt with its pictures.
 
-    Raises AxeError: the run could not begin, or did not end as expected.
+    Binds the result to `-o` even if the run failed or was stopped. Raises AxeError: the run could
+    not begin, or did not end as expected.
     """
     install(shell)
+    is_text = options.json or options.verbose
     try:
         if options.fork_from is None:
             request = console.request_of(options, *prompt())
@@ -57,13 +59,28 @@ def run_cell(
             point = make_point(*find_place(shell, options.fork_from), prompt=prompt())
             request = RunRequest(agent=options.agent, overrides=options.overrides, fork=point)
         if options.dry_run:
-            is_text = options.json or options.verbose or options.quiet
-            streams = not is_text and display_mode() == "live"
+            streams = not (is_text or options.quiet) and display_mode() == "live"
             console.show_dry_run(request, options, write, write, streams=streams)
             return None
         if options.background:
             return _start_in_background(shell, options, request)
-        result = _run(shell, options, request, write)
+        handle = session.start(request)
+        if is_text:
+            piped = bool(request.prompt.strip())
+            view: View = console.TextView(handle, options, write, write, piped=piped)
+        else:
+            view = notebook_view(options.out or "", quiet=options.quiet)
+        try:
+            result = drive(handle, view, find_approver())
+        except KeyboardInterrupt:
+            if options.out and handle.finished:
+                raise interrupted(f"stopped; {options.out} has the partial result") from None
+            raise
+        finally:
+            if handle.finished and is_text:
+                remember(handle.finished)  # its text is shown
+            if handle.finished and options.out:
+                shell.user_ns[options.out] = handle.finished
     except AxeError as error:
         if not console.is_expected(error, options.raises):
             raise
@@ -72,33 +89,6 @@ def run_cell(
     console.check_end(result, options, options.out or "axe_nb.last()")
     # %%capture would keep an empty display of the value
     return None if isinstance(shell.display_pub, CapturingDisplayPublisher) else result
-
-
-def _run(
-    shell: InteractiveShell,
-    options: Options,
-    request: RunRequest,
-    write: Write,
-) -> RunResult:
-    """Runs and shows a request; binds the result to `-o` even if the run failed or was stopped."""
-    handle = session.start(request)
-    view: View
-    if options.json or options.verbose:
-        piped = bool(request.prompt.strip())
-        view = console.TextView(handle, options, write, write, piped=piped)
-    else:
-        view = notebook_view(options.out or "", quiet=options.quiet)
-    try:
-        return drive(handle, view, find_approver())
-    except KeyboardInterrupt:
-        if options.out and handle.finished:
-            raise interrupted(f"stopped; {options.out} has the partial result") from None
-        raise
-    finally:
-        if handle.finished and (options.json or options.verbose):
-            remember(handle.finished)  # its text is shown
-        if handle.finished and options.out:
-            shell.user_ns[options.out] = handle.finished
 
 
 def _start_in_background(

@@ -12,7 +12,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from itertools import chain
@@ -26,8 +26,8 @@ from axe_nb.conversion.jsonable import change_texts
 from axe_nb.conversion.records import from_json, to_json
 from axe_nb.engine.person import Decision
 from axe_nb.errors import CassetteMiss, ConfigError
+from axe_nb.messages import Delta, DeltaKind
 from axe_nb.messages.exchanges import Exchange
-from axe_nb.providers.wire import check_nesting
 from axe_nb.recording.modes import Mode, check_mode
 from axe_nb.recording.same_request import Description, digest, is_same
 from axe_nb.results import Order, is_place, order_of
@@ -60,9 +60,6 @@ FOLDER, HOME = "⟨folder⟩", "⟨home⟩"
 
 SHARE = 20
 """Minimum time between writes of a file, as a multiple of the duration of the last write."""
-
-PROMPT, AGENT = ("messages",), ("model", "system", "tools")
-"""Fields of a first request by which two runs are alike: same prompt, or same agent."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -101,19 +98,15 @@ class Root:
     number: int
     """Number from 1, in recording order."""
     records: dict[Key, Record] = field(default_factory=dict)
-    likenesses: frozenset[tuple[str, ...]] | None = None
-    """Keys that it shares with similar roots; None = not computed yet."""
+    likenesses: tuple[str, ...] = ()
+    """Keys that it shares with similar roots."""
 
-    def is_like(self, likeness: tuple[str, ...]) -> bool:
+    def is_like(self, likeness: str) -> bool:
         """True if its first request has this likeness."""
-        if self.likenesses is None:
-            first = self.records.get(BEGINNING)
-            if first is None or not isinstance(first.asked, dict):
-                return False
-            asked, agent = first.asked, first.agent
-            found = [_make_likeness(asked, agent, fields) for fields in (asked, PROMPT, AGENT)]
-            masked = [(MASK,)] if MASK in json.dumps(asked) else []
-            self.likenesses = frozenset((*found, *masked))
+        first = self.records.get(BEGINNING)
+        if not self.likenesses and first and isinstance(first.asked, dict):
+            masked = [MASK] if MASK in json.dumps(first.asked) else []
+            self.likenesses = (*_list_likenesses(first.asked, first.agent), *masked)
         return likeness in self.likenesses
 
 
@@ -230,33 +223,23 @@ class Cleaner(Filter):
 def encode(exchange: Exchange, clean: Filter) -> dict[str, Any]:
     """Returns the outcome of an exchange as JSON data, cleaned.
 
-    A stream with a secret split over several events is left out, as is a script's; the answer made
-    of it is recorded instead, in which the filter finds the secret.
+    Each part of a streamed reply becomes one piece: several could spell a secret together.
     """
-    reply, deltas = exchange.reply, exchange.deltas
-    parsed = None
-    if reply and not reply.is_stream:
-        with suppress(ValueError, RecursionError):  # it is no JSON, or too deep for the file
-            body = json.loads(b"".join(reply.pieces))
-            check_nesting(body)
-            parsed = body if isinstance(body, dict) else None
-    if reply and parsed is None:
-        before, after = _parse_events(reply.text), _parse_events(clean.text(reply.text))
-        if len(before) != len(after) or _spells_secret(after, clean):
-            reply = None
-    if _spells_secret([{f"{one.kind} {one.call}": one.text} for one in deltas], clean):
-        deltas = ()
+    parts: dict[tuple[DeltaKind, int], list[Delta]] = {}
+    for delta in exchange.deltas:
+        parts.setdefault((delta.kind, delta.call), []).append(delta)
+    deltas = []
+    for (kind, call), part in parts.items():
+        name = next((delta.name for delta in reversed(part) if delta.name), "")
+        deltas.append(Delta("".join(delta.text for delta in part), kind, call, name))
     outcome = Exchange(
         turn=exchange.turn, protocol=exchange.protocol, refused=exchange.refused,
-        server=exchange.server, reply=reply, response=None if reply else exchange.response,
-        deltas=deltas, error=None if reply else exchange.error, was_last=exchange.was_last,
+        server=exchange.server, streaming=exchange.streaming, response=exchange.response,
+        deltas=tuple(deltas), error=exchange.error, was_last=exchange.was_last,
         cut=exchange.cut, cost=exchange.cost,
     )  # fmt: skip
     kept = to_json(outcome, clean)
     del kept["turn"]
-    if parsed is not None:
-        kept["reply"].pop("pieces", None)
-        kept["reply"]["json"] = clean.json(parsed)
     return kept
 
 
@@ -265,17 +248,12 @@ def decode(
 ) -> Exchange:
     """Reverses `encode`; the filter puts the paths of this machine back. Raises ConfigError."""
     kept = clean.restore(dict(kept)) if clean else kept
-    reply = kept.get("reply")
-    if isinstance(reply, dict) and "json" in reply:
-        kept = {**kept, "reply": {**reply, "pieces": [json.dumps(reply["json"])]}}
     return from_json(Exchange, {**kept, "turn": turn, "attempt": attempt})
 
 
 def has_failed(exchange: Exchange) -> bool:
     """True if an exchange brought no answer."""
-    status = exchange.reply.status if exchange.reply else 200
-    failure = exchange.error or (exchange.reply and exchange.reply.failure)
-    return bool(failure) or exchange.cut in ("timeout", "cancelled") or not 200 <= status < 300
+    return exchange.response is None and exchange.cut != "abandoned"
 
 
 def list_failed(records: Iterable[Record]) -> set[str]:
@@ -283,34 +261,6 @@ def list_failed(records: Iterable[Record]) -> set[str]:
     by_number = sorted(records, key=lambda record: record.number)
     last = {record.place: record for record in by_number if record.kind == "model"}
     return {place for place, one in last.items() if has_failed(decode(one.outcome, 1, one.number))}
-
-
-def _parse_events(body: str) -> list[Any]:
-    """Returns the JSON values in the lines of a body, or else the whole body."""
-    found = []
-    for line in body.split("\n"):
-        with suppress(ValueError, RecursionError):
-            found.append(json.loads(line.removeprefix("data:")))
-    if not found:
-        with suppress(ValueError, RecursionError):
-            found.append(json.loads(body))
-    return found
-
-
-def _spells_secret(events: Sequence[Any], clean: Filter) -> bool:
-    """True if a secret appears in the joined texts of events at the same place."""
-    texts: dict[Hashable, list[str]] = {}
-    left: list[tuple[Hashable, Any]] = [("", event) for event in reversed(events)]
-    while left:
-        place, value = left.pop()
-        if isinstance(value, str):
-            texts.setdefault(place, []).append(value)
-        elif isinstance(value, dict):
-            left += [((place, key), item) for key, item in reversed(value.items())]
-        elif isinstance(value, list):
-            left += [((place,), item) for item in reversed(value)]
-    joined = "\n".join(map("".join, texts.values()))
-    return clean.text(joined) != joined
 
 
 class Cassette:
@@ -391,35 +341,27 @@ class Cassette:
         which may play exchanges of children whose requests are unchanged from a similar run.
         """
         with self._lock:
-            root = next(self._list_free(_make_likeness(asked, agent, asked)), None)
+            whole, *others = _list_likenesses(asked, agent)
+            root = next(self._list_free(whole), None)
             if root is None:  # its first request may have secrets where the recorded one has masks
-                masked = self._list_free((MASK,))
+                masked = self._list_free(MASK)
                 alike = (one for one in masked if is_same(one.records[BEGINNING].asked, asked))
                 root = next(alike, None)
             if root is not None:
                 self._owners[root] = self.cell
                 return root, root
-            likenesses = (_make_likeness(asked, agent, fields) for fields in (PROMPT, AGENT))
-            source = next(chain.from_iterable(map(self._list_free, likenesses)), None)
+            source = next(chain.from_iterable(map(self._list_free, others)), None)
             target = Root(1 + max((root.number for root in self._roots), default=0))
             self._roots.append(target)
             self._owners[target] = self.cell
             return source or target, target
 
-    def _list_free(self, likeness: tuple[str, ...]) -> Iterator[Root]:
+    def _list_free(self, likeness: str) -> Iterator[Root]:
         """Yields the roots with a likeness that no run uses yet."""
         return (one for one in self._roots if one not in self._owners and one.is_like(likeness))
 
-    def count_same(self, asked: Description) -> int:
-        """Returns the number of recorded runs that began with a request."""
-        with self._lock:
-            return sum(root.is_like(_make_likeness(asked, "", asked)) for root in self._roots)
-
     def commit(self, root: Root, new: Iterable[Record], stale: Iterable[Record]) -> str:
-        """Adds new records of a run that has ended; writes the file unless it did so recently.
-
-        Returns the problem, if the file cannot be written.
-        """
+        """Adds records of a run that has ended; returns the problem, if it cannot be written."""
         with self._lock:
             old = {record.key for record in stale}
             kept = {key: record for key, record in root.records.items() if key not in old}
@@ -440,10 +382,7 @@ class Cassette:
         return self._problem
 
     def save(self) -> None:
-        """Writes the file, if there is something new. Raises ConfigError.
-
-        Changes by other processes are kept.
-        """
+        """Writes the file, if something is new; what others wrote is kept. Raises ConfigError."""
         with self._saving, ExitStack() as stack:
             if not self._is_changed:
                 return
@@ -467,10 +406,7 @@ class Cassette:
                 self._writing = self._written_at - began
 
     def _read_changes(self) -> None:
-        """Takes over the roots that others have added, changed or removed, unless a run uses them.
-
-        Raises ConfigError.
-        """
+        """Takes over what others have added, changed or removed, but for runs in use here."""
         stamp = _find_stamp(self.path)
         if stamp is None or stamp == self._stamp:
             return
@@ -504,10 +440,7 @@ class Cassette:
         return f"{self.shown} ({self.mode or 'default mode'}): {counts}; {unused} not used"
 
     def prune(self) -> int:
-        """Removes the records that this session has not used; returns their number.
-
-        Raises ConfigError.
-        """
+        """Removes the records not used here; returns their number. Raises ConfigError."""
         with self._lock:
             if not self.hits and not self.recorded:
                 raise ConfigError(
@@ -530,15 +463,14 @@ class Cassette:
             return [(root, record) for root in self._roots for record in root.records.values()]
 
 
-def _make_likeness(asked: Description, agent: str, fields: Iterable[str]) -> tuple[str, ...]:
-    """Returns the key of the runs whose first requests agree in some fields."""
-    if fields is asked:
-        return "", digest(asked)
-    return agent, *fields, digest([asked.get(name) for name in fields])
+def _list_likenesses(asked: Description, agent: str) -> list[str]:
+    """Returns digests of a first request: of the whole, of its prompt, and of what its agent is."""
+    prompt = [agent, asked.get("messages")]
+    made = [agent, *(asked.get(name) for name in ("model", "system", "tools"))]
+    return [digest(asked), digest(prompt), digest(made)]
 
 
 def _find_stamp(path: Path) -> tuple[int, int, int] | None:
-    """Returns a fingerprint of the state of a file; None if there is none."""
     try:
         found = path.stat()
     except (OSError, ValueError):  # the second for a NUL in the name

@@ -54,10 +54,7 @@ def find_exchange(result: RunResult, place: str | int | None) -> Found:
 
 
 def find_turn(result: RunResult, place: str | int | None) -> tuple[RunResult, int, str]:
-    """Finds the run at a place; returns it with the number and the text of the turn.
-
-    Raises ConfigError: there is no such run, or it has sent no request.
-    """
+    """Finds the run at a place, the number of the turn and its text. Raises ConfigError."""
     if not isinstance(place, str | int | None):
         raise ConfigError(
             f"a place is a string such as 0.2/3 or the number of a turn, not {type(place).__name__}"

@@ -142,11 +142,7 @@ def make_point(
     reply: Any = None,
     results: Mapping[int | str, Any] | None = None,
 ) -> ForkPoint:
-    """Returns the point at which a run is forked; the keywords are those of `RunResult.fork`.
-
-    A blank prompt is none (D-12). Raises ConfigError: there is no such place, call or turn to go on
-    from; names what there is.
-    """
+    """Returns the point at which `RunResult.fork` forks a run. Raises ConfigError."""
     if root.id != "0":
         hint = f'fork the root run with the whole place: .fork("{root.id}/{place or 1}")'
         raise ConfigError(f"run {root.id} is part of a tree", hint=hint)
@@ -178,7 +174,6 @@ def make_point(
 
 
 def _check_goes_on(recorded: RecordedRun) -> None:
-    """Checks that a conversation can be continued after its last turn."""
     run, last = recorded.result, recorded.last
     who = f"turn {run.id}/{last} of {name_run(run.agent, run.model)}"
     made = recorded.get_turn(last)
@@ -197,7 +192,6 @@ def _check_goes_on(recorded: RecordedRun) -> None:
 def _read_results(
     recorded: RecordedRun, turn: int, given: Mapping[int | str, Any]
 ) -> dict[str, ToolResult]:
-    """Returns id of a call of the turn → the given result."""
     run, calls = recorded.result, recorded.get_turn(turn).calls
     if turn not in recorded.sent or not calls or recorded.find(turn) is None:
         raise ConfigError(f"turn {run.id}/{turn} of {name_run(run.agent, run.model)} made no calls")
@@ -478,7 +472,6 @@ class Fork:
         return kept
 
     def _use_children(self, run: RecordedRun, turn: int) -> None:
-        """Notes the runs below the calls of a turn that are not made again."""
         for _, children in self._list_kept(run, turn).values():
             for child in children:
                 self._used.update(below.id for below in child.walk())

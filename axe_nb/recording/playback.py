@@ -15,7 +15,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import count, takewhile
 from typing import Any, Literal
 
@@ -62,21 +62,6 @@ QUIET = 0.1
 """Seconds without any exchange after which a tree can only be waiting for cancelled requests."""
 
 
-@dataclass
-class AskedRun:
-    """One run of a tree, while it is replayed or recorded."""
-
-    describer: Describer
-    model: str = ""
-    """provider/model."""
-    asked: Description = field(default_factory=dict)
-    """The part of its latest request that is new since the previous one."""
-    place: str = ""
-    """The place of its latest request."""
-    changed_at: int | None = None
-    """The first turn whose request differs from the recorded one; all later ones differ too."""
-
-
 class RootTape:
     """The replay of one tree from a cassette, which also records new exchanges."""
 
@@ -97,7 +82,10 @@ class RootTape:
         """The root whose records are replayed."""
         self._target: Root | None = None
         """The root that receives new records."""
-        self._runs: dict[str, AskedRun] = {}
+        self._describers: dict[str, Describer] = {}
+        """Run → the description of its latest request."""
+        self._changed_at: dict[str, int] = {}
+        """Run → the first turn whose request differs from the recorded one; all later ones do."""
         self._new: dict[Key, Record] = {}
         self._exchanges: dict[Key, Exchange] = {}
         """Exchanges of new records, which are encoded at the end."""
@@ -112,8 +100,7 @@ class RootTape:
 
     def holds(self, place: str, has_cap: Callable[[str], bool]) -> bool:
         """See `Replay`."""
-        if (refusal := self._find_refusal(place, 1)) and has_cap(refusal.cap):
-            self._use(self._records["cap", place, 1])
+        if refusal := self._find_refusal(place, 1, has_cap):
             raise refusal
         return ("model", f"{run_of(place)}/{turn_of(place) or 1}", 1) in self._records
 
@@ -168,17 +155,15 @@ class RootTape:
         if below := [miss for miss in self._misses if is_below(miss[0], request.place)]:
             # what the run goes on with is not what was recorded; the first miss, in any timing
             raise copy(min(below, key=lambda miss: (order_of(miss[0]), run_of(miss[0])))[1])
-        run = self._open(asked)
+        described = self._describe(asked)
         self._on_claim()
-        if attempts := self._find_attempts(request, run):
-            refused = request.place, len(attempts) + 1
-            if refusal := self._find_refusal(*refused):
-                self._use(self._records["cap", *refused])
+        if attempts := self._find_attempts(asked, described):
+            refusal = self._find_refusal(request.place, len(attempts) + 1)
             return KeptTurn(attempts, refusal, self.wait_until_quiet)
-        run.changed_at = run.changed_at or turn_of(request.place)
+        self._changed_at.setdefault(run_of(request.place), turn_of(request.place))
         self.cassette.misses += 1
         if not self.may_ask:
-            raise self._miss(request.place, self._describe_miss(request, run.asked))
+            raise self._miss(request.place, self._describe_miss(request, described))
         self.has_asked = True
         return None
 
@@ -192,38 +177,32 @@ class RootTape:
             why = next(list_changes(record.asked, asked), interrupted)
         elif not self.cassette.recorded and not os.path.exists(self.cassette.path):  # noqa: PTH110  Path raises
             why = "the file does not exist"
-        elif request.place == BEGINNING[1] and (number := self.cassette.count_same(asked)):
-            runs = "the recorded run has" if number == 1 else f"all {number} recorded runs have"
-            why = f"{runs} already been replayed, and this run sends the same request again"
         else:
-            why = "nothing is recorded for this request"
+            why = "nothing more is recorded for this request"
         return f"has no answer for {name} at {request.place}: {why}"
 
-    def _open(self, asked: AskedTurn) -> AskedRun:
-        """Returns the run of a request, describing it once and claiming the run's records."""
+    def _describe(self, asked: AskedTurn) -> Description:
+        """Describes a request; the first one of the tree claims the records of a root."""
         request = asked.request
-        run = self._get_run(run_of(request.place))
-        run.model = asked.model
-        if request.attempt == 1 and run.place != request.place:  # else a pause did
-            run.asked = run.describer.describe(request, asked.model)
-            run.place = request.place
+        run = self._describers.setdefault(run_of(request.place), Describer(self._clean))
+        described = run.describe(request, asked.model)
         if self._source is None:
-            self._source, self._target = self.cassette.claim(run.asked, request.agent)
-        return run
+            self._source, self._target = self.cassette.claim(described, request.agent)
+        return described
 
-    def _find_attempts(self, request: Request, run: AskedRun) -> Sequence[Exchange]:
+    def _find_attempts(self, asked: AskedTurn, described: Description) -> Sequence[Exchange]:
         """Returns and uses up the recorded attempts of a turn; none if its request is new."""
-        place, turn, attempts = request.place, turn_of(request.place), list[Exchange]()
+        place, turn, attempts = asked.request.place, turn_of(asked.request.place), list[Exchange]()
         keys: Iterator[Key] = (("model", place, number) for number in count(1))
         records = [one for one in takewhile(bool, map(self._records.get, keys)) if one]
         end = None if self.may_ask or turn == 1 else self._records.get(END)
-        if run.changed_at is not None or not (records or end):
+        if run_of(place) in self._changed_at or not (records or end):
             return ()
-        if records and not is_same(records[0].asked, run.asked):
+        if records and not is_same(records[0].asked, described):
             return ()
         for record in records:
             exchange = decode(record.outcome, turn, record.number, self._clean)
-            protocol = exchange.protocol or run.model.partition("/")[0]
+            protocol = exchange.protocol or asked.model.partition("/")[0]
             attempts.append(replace(exchange, protocol=protocol))
         last = attempts[-1] if attempts else None
         if last is not None and self.may_ask and has_failed(last):
@@ -236,13 +215,17 @@ class RootTape:
             self.cassette.hits += record.kind == "model"
         return attempts
 
-    def _find_refusal(self, place: str, attempt: int) -> RunStopped | None:
+    def _find_refusal(
+        self, place: str, attempt: int, has_cap: Callable[[str], bool] = lambda cap: True
+    ) -> RunStopped | None:
         record = self._records.get(("cap", place, attempt))
-        if record is None:
+        kept = self._clean.restore(dict(record.outcome["refused"])) if record else {}
+        cap = str(kept.get("cap", ""))
+        if record is None or not has_cap(cap):
             return None
-        kept = self._clean.restore(dict(record.outcome["refused"]))
+        self._use(record)
         status: Status = "max_tokens" if kept.get("status") == "max_tokens" else "error"
-        return RunStopped(status, str(kept.get("error", "")), str(kept.get("cap", "")))
+        return RunStopped(status, str(kept.get("error", "")), cap)
 
     def _keep_refusal(self, place: str, attempt: int, stop: RunStopped) -> None:
         key: Key = ("cap", place, attempt)
@@ -254,24 +237,21 @@ class RootTape:
     def _keep_turn(self, asked: AskedTurn, turn: KeptTurn) -> None:
         """Records a turn that was sent, or found by a fork."""
         self._steps += 1
-        request, run = asked.request, self._get_run(run_of(asked.request.place))
-        if run.place != request.place:
-            self._open(asked)
-            if self._find_attempts(request, run) or not self.may_ask:
-                return
+        request, described = asked.request, self._describe(asked)
+        if self._find_attempts(asked, described) or not self.may_ask:
+            return
         for exchange in turn.attempts:
             key: Key = ("model", request.place, exchange.attempt)
             if key not in self._played and END not in self._played:
-                own = run.model.startswith(f"{exchange.protocol}/")
+                own = asked.model.startswith(f"{exchange.protocol}/")
                 self._exchanges[key] = replace(exchange, protocol="") if own else exchange
-                self._add(key, request.agent, run.asked if exchange.attempt == 1 else None, {})
+                self._add(key, request.agent, described if exchange.attempt == 1 else None, {})
         if turn.refusal is not None:
             self._keep_refusal(request.place, len(turn.attempts) + 1, turn.refusal)
 
     def _find_decision(self, question: Question) -> Decision | None:
-        """Returns the person's recorded answer to a question."""
         if isinstance(question, Step) and question.request is not None:
-            self._open(AskedTurn(question.request, question.model))
+            self._describe(AskedTurn(question.request, question.model))
         asked = self._describe_question(question)
         listed = sorted(self._records.items(), key=lambda item: item[0][2])
         for key, record in listed:
@@ -376,8 +356,7 @@ class RootTape:
             return [problem or ("" if self._plays else kept)]
         stale = []
         for record in old.values():
-            run = self._runs.get(run_of(record.place))
-            at = run.changed_at if run else None
+            at = self._changed_at.get(run_of(record.place))
             is_other = record.key not in new and record.key not in self._played
             is_late = record.kind == "model" and at is not None and turn_of(record.place) >= at
             follows = record.kind in ("end", "cap") and bool(new)
@@ -386,9 +365,6 @@ class RootTape:
         if self._source is not self._target:
             new = {**self._played, **new}
         return [self.cassette.commit(self._target, new.values(), stale)]
-
-    def _get_run(self, run: str) -> AskedRun:
-        return self._runs.setdefault(run, AskedRun(Describer(self._clean)))
 
     def _use(self, record: Record) -> None:
         if self._source is not self._target:
@@ -417,7 +393,6 @@ class RootTape:
         return miss
 
     def _describe_question(self, question: Question) -> dict[str, Any]:
-        """Returns a question to the person in the form that is recorded and compared."""
         if not isinstance(question, Step):
             cleaned: dict[str, Any] = self._clean.json(_state(question))
             return cleaned
@@ -429,7 +404,6 @@ class RootTape:
         }  # fmt: skip
 
     def _describe_missing(self, question: Question) -> str:
-        """Returns a description of the missing answer, and of its difference from recorded ones."""
         if not isinstance(question, Step):
             about = question.detail if not question.tool else f"may {question.tool} run?"
             return f"the person's answer to: {about}"
@@ -462,7 +436,6 @@ def _is_step(record: Record) -> bool:
 
 
 def _has_chosen(record: Record, choice: str) -> bool:
-    """True for a decision about a step with a certain choice, such as `end` or `stop`."""
     return _is_step(record) and record.outcome["decision"].get("choice") == choice
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, TypeAlias
 
@@ -57,16 +56,22 @@ def _fits(recorded: str, asked: str) -> bool:
     return True
 
 
-@dataclass
 class Describer:
     """Describes the requests of one run, one turn after another."""
 
-    clean: Filter
-    _before: Request | None = None
-    _fields: Description = field(default_factory=dict)
+    def __init__(self, clean: Filter) -> None:
+        self.clean = clean
+        self.asked: Description = {}
+        """The part of the latest request that is new since the previous one."""
+        self.place = ""
+        """The place of the latest request."""
+        self._before: Request | None = None
+        self._fields: Description = {}
 
     def describe(self, request: Request, model: str) -> Description:
-        """Returns the part of a request that is new since the previous one."""
+        """Returns the part of a request that is new; a further attempt is not described again."""
+        if request.place == self.place:
+            return self.asked
         before, self._before = self._before, request
         sent = len(before.messages) if before else 0
         listed: dict[str, Any] = {"model": self.clean.text(model)}
@@ -85,6 +90,7 @@ class Describer:
         asked = {key: value for key, value in listed.items() if self._fields.get(key) != value}
         self._fields |= asked
         asked["messages"] = [_describe_message(m, self.clean) for m in request.messages[sent:]]
+        self.place, self.asked = request.place, asked
         return asked
 
 
@@ -121,7 +127,6 @@ def _describe_message(message: Message, clean: Filter) -> dict[str, Any]:
 
 
 def _describe_pictures(pictures: Sequence[Picture]) -> dict[str, Any]:
-    """Returns the digests of pictures; the text has their formats and sizes."""
     return {"pictures": [picture.digest for picture in pictures]} if pictures else {}
 
 

@@ -46,10 +46,7 @@ MAX_MESSAGES = 100_000
 
 
 def with_spans(emit: Emit, context: Context) -> Emit:
-    """Returns a function that passes events on, and records spans below the context's.
-
-    A failing exporter ends the tracing, never the run.
-    """
+    """Records spans of events and passes them on; a failing exporter ends the tracing only."""
     spans = Spans(context)
 
     def pass_on(event: Event) -> None:
@@ -146,7 +143,6 @@ class Spans:
         self._open[key] = span
 
     def _say(self, run: str, role: str, *parts: Mapping[str, Any], **more: str) -> None:
-        """Adds a message to a conversation."""
         named = {key: _write_name(value) for key, value in more.items()}
         said = dump({"role": role, "parts": list(parts), **named}).decode()
         self._messages.setdefault(run, []).append(said)
@@ -220,7 +216,6 @@ class Spans:
 
 
 def _describe_cost(usage: Usage) -> dict[str, float]:
-    """Returns the price of a turn, or of a run without its children, in US dollars, if known."""
     return {} if usage.cost is None else {"axe_nb.cost": usage.cost}
 
 
@@ -233,15 +228,11 @@ def _fail(span: Span, reason: str, error: str) -> None:
 
 
 def _write_text(text: str) -> str:
-    """Returns a text without secrets, cut.
-
-    Characters that UTF-8 cannot encode are removed too: a single one can cost an exporter a batch.
-    """
+    """Returns a text without secrets and without what UTF-8 cannot encode, cut."""
     return cut_chars(clean(find_filter().text(text)), MAX_TEXT, "…")
 
 
 def _write_name(name: str) -> str:
-    """Returns a name or id, which may be a model's invention, as one short line without secrets."""
     return one_line(find_filter().text(name), 200)
 
 

@@ -223,7 +223,6 @@ def _run_and_show(handle: RunHandle, view: View, approver: Approver | None) -> R
 
 @contextmanager
 def _keep_showing(view: View, show_more: Callable[[], None]) -> Iterator[None]:
-    """Keeps showing a run in another thread within the block, if its view is live."""
     if not view.is_live:
         yield
         return

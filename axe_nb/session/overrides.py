@@ -125,11 +125,7 @@ class Overrides:
         defaults: Mapping[str, Any] | None = None,
         others: Sequence[str] = (),
     ) -> Overrides:
-        """Makes overrides from keywords, for every interface.
-
-        `defaults` are values for omitted keywords, as set by `%config AxeMagics`; errors list the
-        `others` as options, too.
-        """
+        """Makes overrides from keywords; errors list the `others` as options, too."""
         for name in given:
             if name not in _CHECKS:
                 known = (*others, *_CHECKS)

@@ -54,10 +54,7 @@ class Portal:
     def begin(
         self, work: Coroutine[Any, Any, T]
     ) -> tuple[concurrent.futures.Future[T], asyncio.AbstractEventLoop]:
-        """Starts a coroutine on the loop, or on a new one if a tool blocks the loop (D-58).
-
-        Returns its future, and the loop, as later work may run on another one.
-        """
+        """Starts a coroutine; returns its future and its loop, new if a tool blocks the old one."""
         with self._lock:  # held until the work is scheduled, so that the loop is not retired before
             if self._loop is not None and not self.is_here() and not answers(self._loop):
                 if not self._loop.is_closed():
@@ -76,7 +73,6 @@ class Portal:
         return threading.current_thread() is self._thread
 
     async def _stop_when_idle(self) -> None:
-        """Stops the running loop once the work that was begun on it has ended."""
         works = {task for task in asyncio.all_tasks() if task.get_coro() in self._works}
         if works:
             await asyncio.wait(works)

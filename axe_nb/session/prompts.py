@@ -139,7 +139,6 @@ def show(text: str) -> str:
 
 
 def _show_most(text: str, limit: int) -> tuple[str, int]:
-    """Returns the text, or its start and end; also the number of characters left out."""
     kept, hidden = cut_middle(text, limit)
     return show(kept), hidden
 

@@ -182,10 +182,7 @@ class RunHandle:
         return outcome
 
     async def events(self) -> AsyncGenerator[Event, None]:
-        """Runs on the caller's event loop and yields the events; the last one carries the result.
-
-        Closing the generator stops the run, and waits until it has stopped.
-        """
+        """Runs here and yields the events, the result in the last; closing it stops the run."""
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
 
         async def run() -> None:
@@ -206,11 +203,7 @@ class RunHandle:
     async def execute(
         self, emit: Emit, ask_person: AskPerson | None = None, *, streams: bool = False
     ) -> RunResult:
-        """Runs on the caller's event loop and returns the result, with any status.
-
-        `emit` receives the events, up to the end of the root; `streams` says that it shows replies
-        as they arrive.
-        """
+        """Runs here and returns the result; with `streams`, `emit` shows replies as they come."""
         task = asyncio.current_task()
         assert task is not None
         with self._lock:

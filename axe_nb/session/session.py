@@ -96,10 +96,7 @@ def find_agent(request: RunRequest, env: Env) -> Agent:
 
 
 def check_names(request: RunRequest, agent: Agent, env: Env) -> None:
-    """Rejects names in the options of a run that do not occur in its tree.
-
-    A misspelt variable or name of an agent would have no effect.
-    """
+    """Rejects names in the options that do not occur in the tree: they would do nothing."""
     if given := request.overrides.vars:
         root = find_agent(request, env)
         known = {*find_names(root.system_prompt), *root.vars}

@@ -127,10 +127,7 @@ class Snapshot:
         return brief(agent, _unwrap(context))
 
     async def take(self, root: RunScope) -> None:
-        """Reads all agents that a tree can reach; later changes have no effect.
-
-        These are its sub-agents and theirs; a tool of the user's own can start any other agent.
-        """
+        """Reads all agents that a tree can reach; later changes have no effect."""
         self._check = root.clock.check
         if self._is_taken:
             return

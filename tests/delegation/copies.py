@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import axe_nb
 from axe_nb import Agent, Request, RunResult, ToolCall
 from axe_nb.tools.tool import Effect, Tool, ToolContext
-from tests.engine.in_process import heard, stage
+from tests.engine.in_process import heard, said, stage
 
 Part = Callable[[Request], Any]
 
+SECONDS = re.compile(r"\d+\.\ds$", re.MULTILINE)
+"""Matches the duration in a report."""
+
 _names = itertools.count()
-
-
-def said(*replies: Any) -> Part:
-    """A part that says these in turn; a function among them is called with the request."""
-
-    def part(request: Request) -> Any:
-        reply = replies[min(request.turn, len(replies)) - 1]
-        return reply(request) if callable(reply) else reply
-
-    return part
 
 
 def results(request: Request) -> str:

@@ -10,8 +10,8 @@ import pytest
 from axe_nb import Request, RunResult, call
 from axe_nb.agents.agent_tables import ChildBudget, SubAgentsConfig
 from axe_nb.tools.tool import Limits, ToolContext
-from tests.delegation.copies import boss, offered, play, recorded, results, said, told, tool
-from tests.engine.in_process import agent, heard, stage
+from tests.delegation.copies import boss, offered, play, recorded, results, told, tool
+from tests.engine.in_process import agent, heard, said, stage
 
 
 def run(use: Callable[[ToolContext], Any], parts: Any = None, **fields: Any) -> RunResult:

@@ -13,10 +13,8 @@ import pytest
 from axe_nb import ProviderError, Request, Response, call
 from axe_nb.agents.agent_tables import ChildBudget, SubAgentsConfig
 from axe_nb.messages import ToolCall
-from tests.delegation.copies import play, recorded, said, told, tool
-from tests.engine.in_process import heard
-
-SECONDS = re.compile(r"\d+\.\ds$", re.MULTILINE)
+from tests.delegation.copies import SECONDS, play, recorded, told, tool
+from tests.engine.in_process import heard, said
 
 
 def plan(*subtasks: Any, goal: Any = "understand it", **more: Any) -> ToolCall:

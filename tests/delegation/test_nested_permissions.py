@@ -133,15 +133,6 @@ def test_a_childs_denial_by_its_own_file_names_that_file() -> None:
     assert 'permissions.write_it is "deny" in agent "helper"' in told(leaf(deny.play(mode="auto")))
 
 
-@pytest.mark.req("O-36", "D-19")
-def test_who_was_started_in_plan_mode_hears_that_the_call_asked_for_it() -> None:
-    made = Family(("spawn_agent", "subagent"), uses("write"), wish="plan")
-    assert told(leaf(made.play(mode="auto"))) == (
-        "Error: permission denied for write_it: it is not allowed in plan mode; "
-        "the call that started the sub-agent requested this mode"
-    )
-
-
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.req("O-19", "D-19", "O-33")
 def test_a_child_never_asks_the_person(way: str) -> None:

@@ -16,8 +16,8 @@ from axe_nb.messages import ToolCall
 from axe_nb.session.session import Session
 from axe_nb.tools.tool import ToolContext
 from tests.delegation.approvals import MODES, Person, run_with
-from tests.delegation.copies import said, told
-from tests.engine.in_process import agent, stage
+from tests.delegation.copies import told
+from tests.engine.in_process import agent, said, stage
 
 YES = Decision("yes")
 

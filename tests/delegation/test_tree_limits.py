@@ -10,8 +10,8 @@ import pytest
 from axe_nb import ProviderError, Request, Response, Usage, call
 from axe_nb.agents.agent_tables import Retry, SubAgentsConfig, TreeLimits
 from tests.delegation.chains import WAYS, Chain, by
-from tests.delegation.copies import boss, play, said
-from tests.engine.in_process import agent, check_events, heard, stage
+from tests.delegation.copies import boss, play
+from tests.engine.in_process import agent, check_events, heard, said, stage
 
 DEEP = SubAgentsConfig(max_depth=5)
 

@@ -34,7 +34,7 @@ def found(**models: str) -> list[Finding]:
     """What is found with these agents of a session, and their models."""
     session = Session()
     session.agents.update({name: Agent(name, model) for name, model in models.items()})
-    findings = asyncio.run(examine(None, session.agents, session.find))
+    findings = asyncio.run(examine(session))
     assert KEY not in "\n".join(map(str, findings))
     assert KEY not in repr(findings)
     return findings

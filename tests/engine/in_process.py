@@ -32,6 +32,35 @@ def agent(name: str, model: Model | str, **fields: Any) -> Agent:
     return Agent(name, f"script/{name}", **fields)
 
 
+def said(*replies: Any) -> Model:
+    """A model that says these in turn; a function among them is called with the request."""
+
+    def model(request: Request) -> Any:
+        reply = replies[min(request.turn, len(replies)) - 1]
+        return reply(request) if callable(reply) else reply
+
+    return model
+
+
+def keeping(name: str, *replies: Any, **fields: Any) -> tuple[list[Request], Agent]:
+    """An agent that says these in turn, "ok" if there are none, and what its model was sent."""
+    sent: list[Request] = []
+    model = said(*replies or ("ok",))
+
+    def kept(request: Request) -> Any:
+        sent.append(request)
+        return model(request)
+
+    return sent, agent(name, kept, **fields)
+
+
+def failed(name: str, why: str) -> str:
+    """What call_agent says of a child that failed."""
+    return (
+        f'Error: sub-agent "{name}" failed - {why}. You may retry or proceed without this result.'
+    )
+
+
 def lead(*calls: ToolCall, then: str = "", name: str = "lead", **config: Any) -> Agent:
     """An agent that makes the calls in its first turn and then says `then`, else the results."""
 

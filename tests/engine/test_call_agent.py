@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,29 +11,26 @@ from axe_nb import Agent, ProviderError, Request, Response, Usage, call
 from axe_nb.delegation import call_agent
 from axe_nb.messages import ToolCall
 from axe_nb.tools.tool import ToolContext
-from tests.engine.in_process import agent, ask, check_events, heard, lead, play, stage, texts, tool
+from tests.engine.in_process import (
+    agent,
+    ask,
+    check_events,
+    failed,
+    heard,
+    keeping,
+    lead,
+    play,
+    said,
+    stage,
+    texts,
+    tool,
+)
 
 NOT_LISTED = "is not in this agent's sub_agents list"
 
 
-def failed(name: str, why: str) -> str:
-    return (
-        f'Error: sub-agent "{name}" failed - {why}. You may retry or proceed without this result.'
-    )
-
-
-def keeping(name: str, answer: Any = "ok", **fields: Any) -> tuple[list[Request], Agent]:
-    """An agent, and the requests that its model was sent."""
-    sent: list[Request] = []
-
-    def model(request: Request) -> Any:
-        sent.append(request)
-        return answer(request) if callable(answer) else answer
-
-    return sent, agent(name, model, **fields)
-
-
-@pytest.mark.req("A-D3", "A-6.1", "A-6.2", "A-6.3a", "A-6.3b", "A-6.3c", "A-6.3d", "P-2", "A-D7")
+@pytest.mark.req("A-D3", "A-6.1", "A-6.2", "A-6.3a", "A-6.3b", "A-6.3c", "A-6.3d", "P-2", "A-D7",
+                 "A-6.4")  # fmt: skip
 def test_an_agent_with_sub_agents_is_offered_call_agent() -> None:
     sent, boss = keeping("boss", sub_agents=("test-runner", "lint checker"))
     play(boss)
@@ -63,6 +57,7 @@ def test_an_agent_with_sub_agents_is_offered_call_agent() -> None:
         },
         "required": ["agent", "task"],
     }
+    assert list(call_agent.tool(()).parameters) == ["agent", "task", "context"]
 
 
 @pytest.mark.req("D-71")
@@ -81,24 +76,6 @@ def test_the_model_is_told_what_each_sub_agent_is_for() -> None:
     assert offered.input_schema()["properties"]["agent"]["enum"] == [
         "tester", "linter", "plain", "gone",
     ]  # fmt: skip
-
-
-@pytest.mark.req("A-6.4")
-def test_the_tool_is_valid_without_any_agent() -> None:
-    made = call_agent.tool(())
-    assert made.name == "call_agent"
-    assert list(made.parameters) == ["agent", "task", "context"]
-    assert made.description.endswith("Available agents: ")
-
-
-@pytest.mark.req("A-D1")
-def test_other_tools_stand_beside_it_and_calls_go_by_name() -> None:
-    async def shout(_: ToolContext) -> str:
-        return "HEY"
-
-    boss = lead(call("shout"), ask("child"))
-    result = play(boss, agent("child", "hi"), tools=(tool("shout", shout),))
-    assert texts(result) == ["HEY", "hi"]
 
 
 @pytest.mark.req("A-7.3-11", "A-E3.4", "A-E3.5", "D-12", "P-1", "P-3")
@@ -155,15 +132,10 @@ def test_the_parent_hears_the_final_text_and_nothing_else() -> None:
     async def peek(_: ToolContext) -> str:
         return "SECRET FILE"
 
-    def answer(request: Request) -> Any:
-        if request.turn == 1:
-            return Response("SECRET THOUGHT", (call("peek"),), "x", Usage(987, 654))
-        return Response("the result", (), "stop", Usage(321, 0))
-
-    _, child = keeping("child", answer, tools=("peek",))
-    sent, boss = keeping(
-        "boss", lambda r: ask("child") if r.turn == 1 else "end", sub_agents=("child",)
-    )
+    first = Response("SECRET THOUGHT", (call("peek"),), "x", Usage(987, 654))
+    second = Response("the result", (), "stop", Usage(321, 0))
+    child = agent("child", said(first, second), tools=("peek",))
+    sent, boss = keeping("boss", ask("child"), "end", sub_agents=("child",))
     result = play(boss, child, tools=(tool("peek", peek),))
     [told] = sent[1].messages[-1].tool_results
     [asked] = sent[1].messages[1].tool_calls
@@ -175,11 +147,8 @@ def test_the_parent_hears_the_final_text_and_nothing_else() -> None:
 
 @pytest.mark.req("A-7.3-14", "A-C9", "D-1", "A-8.1", "A-8.8", "D-34")
 def test_a_child_is_a_run_like_any_other() -> None:
-    def model(request: Request) -> Any:
-        if request.turn == 1:
-            return Response("asking", (ask("leaf"),), "tool_calls", Usage(5, 5))
-        return Response("asked", (), "stop", Usage(5, 5))
-
+    first = Response("asking", (ask("leaf"),), "tool_calls", Usage(5, 5))
+    model = said(first, Response("asked", (), "stop", Usage(5, 5)))
     middle = agent("middle", model, sub_agents=("leaf",))
     leaf = agent("leaf", lambda _: Response("leaf", (), "stop", Usage(1, 1)))
     alone = play(middle, leaf)
@@ -220,12 +189,8 @@ def test_a_child_is_a_run_like_any_other() -> None:
 )  # fmt: skip
 def test_a_call_that_cannot_be_meant_is_refused(arguments: dict[str, Any], told: str) -> None:
     sent, child = keeping("child")
-    boss = agent(
-        "boss",
-        lambda r: ToolCall("", "call_agent", arguments) if r.turn == 1 else "went on",
-        sub_agents=("child",),
-    )
-    result = play(boss, child)
+    boss = said(ToolCall("", "call_agent", arguments), "went on")
+    result = play(agent("boss", boss, sub_agents=("child",)), child)
     [answer] = heard(result)
     assert (answer.content, answer.is_error) == (f"call_agent error: {told}", True)
     assert (result.status, result.text, result.tool_calls) == ("completed", "went on", 1)
@@ -260,48 +225,34 @@ def test_a_child_that_cannot_be_made_is_a_fault_of_the_call_only(
     assert (result.text, result.exit_code) == ("alone", 0)
 
 
-@pytest.mark.req(
-    "A-7.4", "A-13.2", "A-13.3", "A-13.4", "A-E7.4", "A-E7.5", "P-8", "P-9", "D-7", "A-C3"
-)
-@pytest.mark.parametrize(
-    "category", ["auth", "rate_limit", "server", "overloaded", "bad_request", "timeout"]
-)
-def test_a_childs_failing_model_is_told_to_the_parent_and_not_tried_again(category: Any) -> None:
-    why = f"{category}: a reason"
+PASSING = ("auth", "rate_limit", "server", "overloaded", "bad_request", "timeout")
 
+
+@pytest.mark.req("A-7.1", "A-7.4", "A-13.1", "A-13.2", "A-13.3", "A-13.4", "A-E7.4", "A-E7.5",
+                 "P-8", "P-9", "D-7", "A-C3")  # fmt: skip
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        *((ProviderError(one, "a reason"), f"{one}: a reason") for one in PASSING),
+        (ZeroDivisionError("in the model"), "ZeroDivisionError: in the model"),
+    ],
+)
+def test_a_childs_failing_model_is_told_to_the_parent_and_not_tried_again(
+    fault: Exception, why: str
+) -> None:
     def fail(_: Request) -> str:
-        raise ProviderError(category, "a reason")
+        raise fault
 
     sent, child = keeping("child", fail)
     result = play(lead(ask("child"), then="without"), child)
     [answer] = heard(result)
-    assert (answer.content, answer.is_error) == (failed("child", why), True)
+    assert answer.is_error
+    assert why in answer.content
+    if isinstance(fault, ProviderError):
+        assert answer.content == failed("child", why)
     assert len(sent) == 1
     assert (result.status, result.text, result.exit_code) == ("completed", "without", 0)
-    assert (result.children[0].status, result.children[0].error) == ("error", why)
-
-
-@pytest.mark.req("A-E7.7", "A-13.2")
-def test_a_child_that_never_ends_is_told_to_the_parent() -> None:
-    child = agent("child", lambda _: ask("child"), sub_agents=("other",))
-    result = play(lead(ask("child")), child)
-    assert texts(result) == [failed("child", "agent exceeded maximum conversation turns (50)")]
-    assert result.ok
-
-
-@pytest.mark.req("A-13.1", "A-7.1", "P-8")
-def test_a_child_that_crashes_does_not_crash_its_parent() -> None:
-    def crash(_: Request) -> str:
-        raise ZeroDivisionError("in the model")
-
-    played = stage(lead(ask("child"), ask("fine")), agent("child", crash), agent("fine", "ok"))
-    result = played.play()
-    bad, good = heard(result)
-    assert bad.is_error
-    assert "ZeroDivisionError: in the model" in bad.content
-    assert bad.content.startswith('Error: sub-agent "child" failed - ')
-    assert good.content == "ok"
-    check_events(played.events, result)
+    assert result.children[0].status == "error"
 
 
 @pytest.mark.req("A-C4", "D-25", "D-53")
@@ -332,34 +283,3 @@ def test_a_name_may_stand_there_twice() -> None:
     boss = lead(ask("child"), ask("child"))
     boss = Agent(**{**vars(boss), "sub_agents": ("child", "child")})
     assert texts(play(boss, agent("child", "hi"))) == ["hi", "hi"]
-
-
-@pytest.mark.req("A-C5", "A-7.5a", "A-7.5b", "A-7.5c", "A-XN", "A-8.6")
-def test_the_command_prints_the_answer_and_tells_the_rest_on_stderr(project: Path) -> None:
-    (project / "axe/scripts").mkdir()
-    agents, scripts = project / "axe/agents", project / "axe/scripts"
-    for name in ("boss", "child", "bad"):
-        subs = 'sub_agents = ["child", "bad"]' if name == "boss" else ""
-        (agents / f"{name}.toml").write_text(f'name = "{name}"\nmodel = "script/{name}"\n{subs}')
-    (scripts / "boss.toml").write_text(
-        "[[rule]]\nwhen = { turn = 1 }\ncalls = [\n"
-        '{ tool = "call_agent", arguments = { agent = "child", task = "t" } },\n'
-        '{ tool = "call_agent", arguments = { agent = "bad", task = "t" } }]\n'
-        '[[rule]]\ntext = "ANSWER"'
-    )
-    (scripts / "child.toml").write_text('[[rule]]\ntext = "INNER"')
-    (scripts / "bad.toml").write_text('[[rule]]\nstatus = 500\nerror = "boom"')
-
-    def command(*flags: str) -> subprocess.CompletedProcess[str]:
-        words = [sys.executable, "-m", "axe_nb", "run", "boss", "-p", "go", *flags]
-        return subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
-
-    loud = command("-v")
-    assert (loud.returncode, loud.stdout) == (0, "ANSWER\n")
-    assert '[sub-agent] Calling "child" (depth 1) with task: t' in loud.stderr
-    assert '[sub-agent] "bad" failed: server: boom' in loud.stderr
-    assert "INNER" not in loud.stderr
-    quiet = command("--json")
-    assert (quiet.returncode, quiet.stderr) == (0, "")
-    line = json.loads(quiet.stdout)
-    assert (line["content"], line["tool_calls"]) == ("ANSWER", 2)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from axe_nb import Agent, ConfigError, ProviderError, Request, Response, RunError, Usage, call
+from axe_nb import ConfigError, ProviderError, Request, Response, RunError, Usage, call
 from axe_nb.agents.agent_tables import SubAgentsConfig
 from axe_nb.messages import ToolCall
 from axe_nb.tools.tool import ToolContext
@@ -17,7 +17,9 @@ from tests.engine.in_process import (
     check_events,
     check_history,
     heard,
+    keeping,
     play,
+    said,
     stage,
     texts,
     tool,
@@ -31,20 +33,9 @@ async def echo(ctx: ToolContext) -> str:
 ECHO = tool("echo", echo)
 
 
-def recording(answers: Any) -> tuple[list[Request], Agent]:
-    """An agent that answers turn by turn from a function of the turn, and what it was sent."""
-    sent: list[Request] = []
-
-    def model(request: Request) -> Any:
-        sent.append(request)
-        return answers(request.turn)
-
-    return sent, agent("recording", model)
-
-
 @pytest.mark.req("A-8.1", "A-8.4", "A-9.2", "A-E6.1", "A-8.6")
 def test_a_model_that_calls_nothing_is_asked_once() -> None:
-    sent, one = recording(lambda _: "hello")
+    sent, one = keeping("one", "hello")
     result = play(one)
     assert (result.status, result.text, result.turns, result.tool_calls) == (
         "completed", "hello", 1, 0,
@@ -56,13 +47,8 @@ def test_a_model_that_calls_nothing_is_asked_once() -> None:
 
 @pytest.mark.req("A-8.1", "A-E6.2", "A-8.6", "A-E1.4")
 def test_calls_are_run_and_their_results_sent_back_in_one_message() -> None:
-    sent, one = recording(
-        lambda turn: (
-            Response("thinking", (call("echo", n=1), call("echo", n=2)), "tool_calls")
-            if turn == 1
-            else "done"
-        )
-    )
+    calls = call("echo", n=1), call("echo", n=2)
+    sent, one = keeping("one", Response("thinking", calls, "tool_calls"), "done")
     result = play(one, tools=(ECHO,))
     assert (result.text, result.turns, result.tool_calls) == ("done", 2, 2)
     first, second = sent
@@ -80,19 +66,14 @@ def test_calls_are_run_and_their_results_sent_back_in_one_message() -> None:
 
 @pytest.mark.req("A-E6.4", "A-8.8", "A-8.6")
 def test_rounds_of_calls_add_up() -> None:
-    sent, one = recording(
-        lambda turn: (
-            Response(f"r{turn}", (call("echo", n=turn),), "tool_calls", Usage(10, turn))
-            if turn < 4
-            else Response("end", (), "stop", Usage(10, 4))
-        )
-    )
+    rounds = [Response("r", (call("echo"),), "tool_calls", Usage(10, turn)) for turn in (1, 2, 3)]
+    sent, one = keeping("one", *rounds, Response("end", (), "stop", Usage(10, 4)))
     result = play(one, tools=(ECHO,))
     assert (result.turns, result.tool_calls, result.usage) == (4, 3, Usage(40, 10))
     line = json.loads(result.to_json())
     assert line == {
         "content": "end", "duration_ms": result.duration_ms, "input_tokens": 40,
-        "model": "script/recording", "output_tokens": 10, "stop_reason": "stop", "tool_calls": 3,
+        "model": "script/one", "output_tokens": 10, "stop_reason": "stop", "tool_calls": 3,
     }  # fmt: skip
     assert [len(request.messages) for request in sent] == [1, 3, 5, 7]
     check_history(sent[-1].messages)
@@ -101,19 +82,15 @@ def test_rounds_of_calls_add_up() -> None:
 @pytest.mark.req("A-1.9")
 @pytest.mark.parametrize("reason", ["stop", "end_turn", "", "tool_use", "whatever"])
 def test_calls_decide_whether_it_goes_on_and_the_stop_reason_never(reason: str) -> None:
-    _, one = recording(
-        lambda turn: (
-            Response("", (call("echo"),), reason) if turn == 1 else Response("end", (), "tool_use")
-        )
-    )
-    result = play(one, tools=(ECHO,))
+    model = said(Response("", (call("echo"),), reason), Response("end", (), "tool_use"))
+    result = play(agent("one", model), tools=(ECHO,))
     assert (result.turns, result.text, result.stop_reason) == (2, "end", "tool_use")
 
 
 @pytest.mark.req("A-8.2b", "A-E1.7")
 def test_an_unknown_tool_is_an_error_result_and_the_run_goes_on() -> None:
-    _, one = recording(lambda turn: [call("echo"), call('no"pe')] if turn == 1 else "recovered")
-    result = play(one, tools=(ECHO,))
+    model = said([call("echo"), call('no"pe')], "recovered")
+    result = play(agent("one", model), tools=(ECHO,))
     good, bad = heard(result)
     assert (good.is_error, bad.is_error) == (False, True)
     assert bad.content == 'Unknown tool: "no\\"pe"'
@@ -122,7 +99,7 @@ def test_an_unknown_tool_is_an_error_result_and_the_run_goes_on() -> None:
 
 @pytest.mark.req("A-8.4", "A-N1")
 def test_without_tools_calls_are_not_run_and_not_kept() -> None:
-    sent, one = recording(lambda _: Response("text", (call("echo"), call("call_agent"))))
+    sent, one = keeping("one", Response("text", (call("echo"), call("call_agent"))))
     result = play(one)
     assert (result.status, result.turns, result.tool_calls) == ("completed", 1, 0)
     assert [m.tool_calls for m in result.messages] == [(), ()]
@@ -162,12 +139,11 @@ def test_the_agents_own_failing_model_ends_the_run_and_keeps_what_was_done(categ
     error, told = ProviderError(category, "a reason"), f"{category}: a reason"
     code = 1 if category == "bad_request" else 3
 
-    def model(request: Request) -> Any:
-        if request.turn == 1:
-            return Response("so far", (call("echo"),), "tool_calls", Usage(3, 4))
+    def fail(_: Request) -> Any:
         raise error
 
-    result = play(agent("failing", model), tools=(ECHO,))
+    first = Response("so far", (call("echo"),), "tool_calls", Usage(3, 4))
+    result = play(agent("failing", said(first, fail)), tools=(ECHO,))
     assert (result.status, result.error, result.exit_code) == ("error", told, code)
     assert (result.text, result.turns, result.tool_calls, result.usage) == (
         "so far", 1, 1, Usage(3, 4),
@@ -181,8 +157,8 @@ def test_the_agents_own_failing_model_ends_the_run_and_keeps_what_was_done(categ
 @pytest.mark.req("A-E6.7", "D-16")
 @pytest.mark.parametrize("turns", [1, 2])
 def test_an_empty_answer_is_an_answer(turns: int) -> None:
-    _, one = recording(lambda turn: Response("first", (call("echo"),)) if turn < turns else "")
-    result = play(one, tools=(ECHO,))
+    replies = [Response("first", (call("echo"),)), ""][-turns:]
+    result = play(agent("one", said(*replies)), tools=(ECHO,))
     assert (result.status, result.text, result.turns) == ("completed", "", turns)
     assert json.loads(result.to_json())["content"] == ""
     check_history(result.messages)
@@ -191,7 +167,7 @@ def test_an_empty_answer_is_an_answer(turns: int) -> None:
 @pytest.mark.req("D-31")
 @pytest.mark.parametrize("reason", ["length", "max_tokens"])
 def test_the_calls_of_a_reply_that_was_cut_are_never_run(reason: str) -> None:
-    sent, one = recording(lambda _: Response("I will", (call("echo", n=1),), reason))
+    sent, one = keeping("one", Response("I will", (call("echo", n=1),), reason))
     result = play(one, tools=(ECHO,))
     assert (result.status, result.text, result.tool_calls) == ("max_tokens", "I will", 0)
     assert result.error is not None
@@ -212,8 +188,7 @@ def test_the_calls_of_a_reply_that_was_cut_are_never_run(reason: str) -> None:
     ],
 )
 def test_a_reply_that_was_broken_off_is_an_answer_with_a_warning(reason: str, told: str) -> None:
-    _, one = recording(lambda _: Response("First, you", (), reason))
-    result = play(one)
+    result = play(agent("one", lambda _: Response("First, you", (), reason)))
     assert (result.status, result.text, result.stop_reason) == ("completed", "First, you", reason)
     [warning] = result.warnings
     assert warning.startswith(told)
@@ -222,8 +197,8 @@ def test_a_reply_that_was_broken_off_is_an_answer_with_a_warning(reason: str, to
 @pytest.mark.req("A-8.8")
 def test_cached_and_reasoning_tokens_are_counted_apart() -> None:
     usage = Usage(10, 5, cached_tokens=8, cache_write_tokens=1, reasoning_tokens=3)
-    _, one = recording(lambda turn: Response("x", (call("echo"),) if turn < 2 else (), "", usage))
-    result = play(one, tools=(ECHO,))
+    model = said(*(Response("x", calls, "", usage) for calls in ((call("echo"),), ())))
+    result = play(agent("one", model), tools=(ECHO,))
     twice = Usage(20, 10, cached_tokens=16, cache_write_tokens=2, reasoning_tokens=6)
     assert result.usage == result.total_usage == twice
     assert result.to_dict()["total_usage"] == {
@@ -233,19 +208,11 @@ def test_cached_and_reasoning_tokens_are_counted_apart() -> None:
     assert "30 tokens (16 cached)" in as_text(result)
 
 
-def paused(turns: int) -> Any:
-    """A model whose server pauses the reply so often, each time with a search and no text."""
-    search = {"anthropic": [{"type": "server_tool_use", "id": "s", "name": "web_search"}]}
-
-    def model(turn: int) -> Any:
-        return Response("", (), "pause_turn", echo=search) if turn <= turns else "found it"
-
-    return model
-
-
 @pytest.mark.req("D-32")
 def test_a_paused_reply_is_gone_on_with_in_the_same_conversation() -> None:
-    sent, one = recording(paused(2))
+    search = {"anthropic": [{"type": "server_tool_use", "id": "s", "name": "web_search"}]}
+    pause = Response("", (), "pause_turn", echo=search)
+    sent, one = keeping("one", pause, pause, "found it")
     result = play(one)
     assert (result.status, result.text, result.turns) == ("completed", "found it", 3)
     assert [m.role for m in sent[-1].messages] == ["user", "assistant", "assistant"]
@@ -256,7 +223,7 @@ def test_a_paused_reply_is_gone_on_with_in_the_same_conversation() -> None:
 @pytest.mark.req("D-28", "D-32")
 def test_every_call_of_a_conversation_has_an_id_of_its_own() -> None:
     calls = (ToolCall("same", "echo"), ToolCall("same", "echo"), ToolCall(" ", "echo"))
-    sent, one = recording(lambda turn: calls if turn < 3 else "end")
+    sent, one = keeping("one", calls, calls, "end")
     result = play(one, tools=(ECHO,))
     check_history(sent[-1].messages)
     ids = [c.id for m in result.messages for c in m.tool_calls]
@@ -266,7 +233,7 @@ def test_every_call_of_a_conversation_has_an_id_of_its_own() -> None:
 
 @pytest.mark.req("D-2")
 def test_what_is_wrong_beforehand_is_raised_and_nothing_is_sent() -> None:
-    sent, one = recording(lambda _: "never")
+    sent, one = keeping("one", "never")
     for wrong in (
         {"model": "no-slash"},
         {"model": "openai/no-key"},

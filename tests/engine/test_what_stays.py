@@ -8,7 +8,6 @@ import gc
 import pickle
 import threading
 import weakref
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +18,7 @@ from axe_nb import Agent, Request, RunResult, call, script_server
 from axe_nb.agents.prompt import Briefing, brief
 from axe_nb.errors import ProviderError
 from axe_nb.events import TextDelta, TurnStarted
-from tests.engine.in_process import agent, lead, play, stage, tool
+from tests.engine.in_process import agent, play, said, stage, tool
 from tests.protocols import PROTOCOLS, provider_of
 
 
@@ -50,67 +49,6 @@ def test_a_changed_message_in_continue_from_is_what_is_sent(
     assert [m.content for m in second.messages] == ["CHANGED", "turn 1", "more", "turn 2"]
 
 
-# ---------------------------------------------------------------------------- results and errors
-
-
-def a_crash(request: Request) -> str:
-    raise ProviderError("rate_limit", "slow down", hint="wait", status=429, retry_after=2.0)
-
-
-def results_of_every_status() -> dict[str, RunResult]:
-    async def hangs(_: Request) -> str:
-        await asyncio.sleep(30)
-        return "late"
-
-    async def interrupted() -> RunResult:
-        begun = asyncio.Event()
-
-        async def hangs(_: Request) -> str:
-            begun.set()
-            await asyncio.sleep(30)
-            return "late"
-
-        made = stage(agent("hangs", hangs))
-        task = asyncio.create_task(made.ask())
-        await begun.wait()
-        task.cancel()
-        await asyncio.wait([task])
-        assert made.session.last
-        return made.session.last
-
-    def endless(_: Request) -> Any:
-        return call("nothing")
-
-    async def nothing(_: Any) -> str:
-        return ""
-
-    below = agent("below", a_crash)
-    return {
-        "completed": play(lead(call("call_agent", agent="below", task="x")), below),
-        "error": play(agent("broken", a_crash)),
-        "timeout": play(agent("hangs", hangs), timeout=0.05),
-        "cancelled": asyncio.run(interrupted()),
-        "max_turns": play(agent("endless", endless), tools=(tool("nothing", nothing),)),
-    }
-
-
-def seen_elsewhere(result: RunResult) -> tuple[str, str, int]:
-    return result.status, result.error or "", len(result.messages)
-
-
-@pytest.mark.req("D-2")
-def test_every_result_pickles_copies_and_travels_through_a_process_pool() -> None:
-    results = results_of_every_status()
-    assert {r.status for r in results.values()} == set(results)
-    with ProcessPoolExecutor(1) as pool:
-        for result in results.values():
-            for other in (pickle.loads(pickle.dumps(result)), copy.deepcopy(result)):
-                assert other == result
-                assert str(other.cause) == str(result.cause)
-                assert type(other.cause) is type(result.cause)
-            assert pool.submit(seen_elsewhere, result).result() == seen_elsewhere(result)
-
-
 def test_a_failed_result_keeps_no_engine_alive() -> None:
     from axe_nb.engine.loop import Run
 
@@ -131,9 +69,6 @@ def test_a_failed_result_keeps_no_engine_alive() -> None:
     gc.collect()
     assert alive
     assert [ref() for ref in alive] == [None] * len(alive)
-
-
-# ------------------------------------------------------------------------------ what had arrived
 
 
 def writes(text: str, then: Any) -> Any:
@@ -224,9 +159,6 @@ def test_a_retry_starts_the_text_of_a_turn_anew_and_says_so() -> None:
     assert sum(isinstance(e, TurnStarted) for e in events) == 1
 
 
-# --------------------------------------------------------------------------- strange exceptions
-
-
 class Strange(BaseException):
     """Neither an Exception nor one of Python's own."""
 
@@ -289,8 +221,7 @@ def test_whatever_a_tool_raises_is_told_to_the_model(fault: BaseException, kind:
         axe_nb.tool(name="odd")(mine)
     calls = [call("odd"), call("nothing")]
     result = play(
-        agent("boss", lambda r: calls if r.turn == 1 else r.results[0].content,
-              tools=("odd",) if mine else ()),
+        agent("boss", said(calls, lambda r: r.results[0].content), tools=("odd",) if mine else ()),
         **({} if mine else {"tools": (tool("odd", raw),)}),
     )  # fmt: skip
     assert result.ok

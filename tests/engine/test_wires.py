@@ -29,6 +29,7 @@ from tests.engine.in_process import (
     lead,
     over,
     play,
+    said,
     stage,
     texts,
     tool,
@@ -47,17 +48,8 @@ sys.addaudithook(
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
-def boss(request: Request) -> Any:
-    if request.turn == 1:
-        calls = tuple(ask(name, f"look at {name}", context="cöntext 🌍") for name in "abc")
-        return Response("Let me ask.", calls, "tool_calls", Usage(100, 20))
+def report(request: Request) -> Response:
     return Response("\n".join(r.content for r in request.results), (), "stop", Usage(300, 30))
-
-
-def middle(request: Request) -> Any:
-    if request.turn == 1:
-        return [ask("leaf", "deep"), call("look"), call("nope")]
-    return f"b heard {request.last}"
 
 
 def fails(_: Request) -> Any:
@@ -69,6 +61,10 @@ async def look(_: ToolContext) -> str:
 
 
 def tree() -> tuple[Agent, ...]:
+    calls = tuple(ask(name, f"look at {name}", context="cöntext 🌍") for name in "abc")
+    boss = said(Response("Let me ask.", calls, "tool_calls", Usage(100, 20)), report)
+    steps = [ask("leaf", "deep"), call("look"), call("nope")]
+    middle = said(steps, lambda request: f"b heard {request.last}")
     return (
         agent("boss", boss, sub_agents=("a", "b", "c"), system_prompt="You lead."),
         agent("a", lambda r: f"a says: {r.last}", params={"max_tokens": 50}),
@@ -89,7 +85,8 @@ def shape(result: RunResult) -> Any:
 
 
 @every_protocol
-@pytest.mark.req("A-D2", "A-1.9", "A-C9", "D-1", "A-8.8", "A-C2", "A-T1", "P-1", "P-7")
+@pytest.mark.req("A-D2", "A-1.9", "A-C9", "D-1", "A-8.8", "A-C2", "A-T1", "P-1", "P-7",
+                 "A-D1")  # fmt: skip
 def test_a_tree_is_the_same_over_every_protocol(protocol: Protocol) -> None:
     here = play(*tree(), tools=(LOOK,))
     assert here.text == (
@@ -113,13 +110,11 @@ def test_a_tree_is_the_same_over_every_protocol(protocol: Protocol) -> None:
 
 
 @every_protocol
-@pytest.mark.req("D-8", "A-11.2", "A-E5.6", "A-C7", "D-32")
+@pytest.mark.req("D-8", "A-11.2", "A-E5.6", "A-C7", "D-32", "D-2", "A-13.2")
 def test_cancelling_eight_children_aborts_their_requests_and_keeps_what_was_done(
     protocol: Protocol,
 ) -> None:
-    async def worker(request: Request) -> Any:
-        if request.turn == 1:
-            return call("look")
+    async def hang(_: Request) -> str:
         await asyncio.sleep(30)
         return "never"
 
@@ -138,7 +133,7 @@ def test_cancelling_eight_children_aborts_their_requests_and_keeps_what_was_done
 
     boss = replace(lead(*[ask("w", f"t{n}") for n in range(8)], then="went on"), name="lead")
     with script_server(protocol) as server:
-        worker_ = agent("w", worker, tools=("look",))
+        worker_ = agent("w", said(call("look"), hang), tools=("look",))
         played = stage(over(protocol, boss), over(protocol, worker_))
         took = asyncio.run(interrupting(played, server))
         assert eventually(lambda: server.open_requests == 0)
@@ -149,7 +144,7 @@ def test_cancelling_eight_children_aborts_their_requests_and_keeps_what_was_done
         assert {run.status for run in result.walk()} == {"cancelled"}
         assert [c.turns for c in result.children] == [1] * 8
         assert [texts(c) for c in result.children] == [['looked\nat "it"']] * 8
-        assert result.turns == 1
+        assert (result.turns, result.exit_code, result.ok) == (1, 130, False)
         check_events(played.events, result)
         again = asyncio.run(played.ask("go on", continue_from=result, tools=(LOOK,)))
     assert (again.status, again.text) == ("completed", "went on")
@@ -164,7 +159,8 @@ WAYS = ("unknown", "401", "429", "529", "500", "refused", "late", "stranger", "e
 
 
 @every_protocol
-@pytest.mark.req("A-13.1", "A-13.2", "A-11.3", "A-11.4", "A-E5.4", "A-XN", "D-7", "P-8")
+@pytest.mark.req("A-13.1", "A-13.2", "A-11.3", "A-11.4", "A-E5.4", "A-E7.7", "A-XN", "D-7",
+                 "P-8")  # fmt: skip
 def test_of_200_children_a_third_fail_each_in_its_own_way(protocol: Protocol, project: Any) -> None:
     """Over sockets; every call has its one result, in call order, and the parent ends."""
     (project / "axe/scripts").mkdir()
@@ -256,19 +252,6 @@ def test_each_agent_speaks_to_the_provider_of_its_own_model(project: Any, tmp_pa
     assert [m["content"] for m in body["messages"]] == ["Task: work\n\nContext:\nx"]
 
 
-@pytest.mark.req("D-37")
-def test_an_empty_message_of_ollama_is_an_error_first_and_an_answer_after_results() -> None:
-    def model(request: Request) -> Any:
-        return call("look") if request.turn == 1 and request.tools else ""
-
-    with script_server("ollama"):
-        empty = over("ollama", agent("empty", model))
-        bare = play(empty)
-        after = play(empty, tools=(LOOK,))
-    assert (bare.status, bare.error) == ("error", "server: response contains no content")
-    assert (after.status, after.text, after.turns) == ("completed", "", 2)
-
-
 @pytest.mark.req("D-25")
 def test_the_whole_tree_shares_its_connections() -> None:
     connections.clear()  # an earlier server may have had the same port
@@ -278,16 +261,6 @@ def test_the_whole_tree_shares_its_connections() -> None:
         assert len(server.requests) == 7
     port = int(server.base_url.rpartition(":")[2])
     assert connections.count(("127.0.0.1", port)) == 1
-
-
-@every_protocol
-@pytest.mark.req("A-4.6", "D-30")
-def test_a_model_that_ignores_its_tools_answers(protocol: Protocol) -> None:
-    with script_server(protocol) as server:
-        one = over(protocol, agent("deaf", "just text", sub_agents=("x",)))
-        result = play(one)
-    assert (result.status, result.text, result.turns) == ("completed", "just text", 1)
-    assert "tools" in server.requests[0]
 
 
 NO_CALL = {"anthropic": {"type": "none"}, "openai": "none", "responses": "none"}
@@ -335,17 +308,3 @@ def test_a_conversation_goes_on_after_its_tools_were_removed(protocol: Protocol)
     last = server.requests[-1]
     sdk.takes(protocol, json.loads(json.dumps(last)))
     assert last.get("tool_choice") == NO_CALL.get(protocol)
-
-
-@every_protocol
-@pytest.mark.req("D-28")
-def test_ids_are_unique_over_the_conversation(protocol: Protocol) -> None:
-    def model(request: Request) -> Any:
-        return [call("look"), call("look")] if request.turn < 4 else "end"
-
-    with script_server(protocol):
-        result = play(over(protocol, agent("ids", model)), tools=(LOOK,))
-    check_history(result.messages)
-    ids = [c.id for m in result.messages for c in m.tool_calls]
-    if protocol == "ollama":
-        assert ids == [f"ollama_{n}" for n in range(6)]

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,51 +13,24 @@ import axe_nb
 from axe_nb import Agent, Request
 from axe_nb.errors import ConfigError
 from axe_nb.exploring.grid import Grid, show_grid
-from axe_nb.exploring.grid_squares import GridRun
-from axe_nb.exploring.run_grid import make_variants, read_inputs
+from tests.grids.grids import fill
 
 pytestmark = pytest.mark.req("E-5")
-
-RIGHT, WRONG = "right", "no"
-
-
-def make_grid(answers: Mapping[str, Sequence[str]], inputs: Any, repeats: int = 1) -> Grid:
-    """A grid whose variants answer each input, and each repeat of it, as their list says."""
-    for name, said in answers.items():
-        left = list(said)
-
-        def reply(request: Request, left: list[str] = left) -> str:
-            return left.pop(0)
-
-        axe_nb.script(name)(reply)
-        axe_nb.define(Agent(name=name, model=f"script/{name}", system_prompt="Answer."))
-    rows = read_inputs(inputs)
-    grid = Grid(rows, make_variants(list(answers), None, None, "Do {{ input }}"), repeats)
-    for repeat, row, column in product(range(repeats), range(len(rows)), range(len(answers))):
-        variant = grid.choices[column]
-        result = axe_nb.run(variant.agent, f"Do {rows[row]['input']}", display=False)
-        passed = RIGHT in result.text
-        run = GridRun(
-            input=grid.inputs[row], variant=variant.label, repeat=repeat + 1, result=result,
-            passed=passed, score=float(passed),
-        )  # fmt: skip
-        grid.add(row, column, run)
-    return grid
 
 
 @pytest.fixture
 def grid() -> Grid:
     """Two variants on three inputs, twice."""
-    old = [RIGHT, WRONG, WRONG, RIGHT, RIGHT, WRONG]
-    new = [RIGHT, RIGHT, WRONG, WRONG, RIGHT, WRONG]
-    return make_grid({"old": old, "new": new}, ["a", "b", "c"], repeats=2)
+    old = ["right", "no", "no", "right", "right", "no"]
+    new = ["right", "right", "no", "no", "right", "no"]
+    return fill(["a", "b", "c"], 2, old=old, new=new)
 
 
 def test_a_square_is_found_by_numbers_and_labels(grid: Grid) -> None:
     assert (grid.inputs, grid.variants) == (("a", "b", "c"), ("old", "new"))
     assert grid[1, 1] is not grid["b", "new"]
-    assert [run.result.text for run in grid[0, 1]] == [RIGHT, WRONG]
-    assert [run.result.text for run in grid["a", "new"]] == [RIGHT, WRONG]
+    assert [run.result.text for run in grid[0, 1]] == ["right", "no"]
+    assert [run.result.text for run in grid["a", "new"]] == ["right", "no"]
     assert grid[-1, 0].passed == grid[np.int64(2), np.int64(0)].passed == 0
     assert repr(grid["a", "new"]) == "a × new: 1 of 2 runs passed\n  ✓ right\n  ✗ no"
 
@@ -103,7 +73,7 @@ def test_two_variants_are_compared_input_by_input(grid: Grid) -> None:
     ]
     grid.add(0, 0, replace(grid[0, 0][0], score=0.5))
     assert "  score +" in str(grid.diff("old", "new"))
-    many = make_grid({"old": ["no"] * 12, "new": [RIGHT] * 12}, list("abcdefghijkl"))
+    many = fill(old=["no"] * 12, new=["right"] * 12)
     assert "passed +100%" in str(many.diff("old", "new"))
     assert "  p = 0.00049 (" in str(many.diff("old", "new"))
 
@@ -159,7 +129,7 @@ def test_incomplete_runs_have_a_column_and_the_first_failure_its_place() -> None
 
 
 def test_scores_have_a_column_if_they_say_more_than_what_passed() -> None:
-    grid = make_grid({"one": [RIGHT, RIGHT]}, ["a", "b"])
+    grid = fill(["a", "b"], one=["right", "right"])
     assert "score" not in str(grid)
     for row, score in enumerate((0.9, 0.25)):
         grid.add(row, 0, replace(grid[row, 0][0], score=score))
@@ -170,7 +140,7 @@ def test_scores_have_a_column_if_they_say_more_than_what_passed() -> None:
 
 def test_a_page_of_hostile_runs_is_inert_and_bounded() -> None:
     evil = "<script>alert(1)</script><img src=x onerror=alert(1)>\x1b[2J\u202e" + "x" * 50_000
-    grid = make_grid({"one": [evil] * 30}, [f"{n}{evil[:70]}" for n in range(30)])
+    grid = fill([f"{n}{evil[:70]}" for n in range(30)], one=[evil] * 30)
     grid.note, grid.variants = evil[:70], (evil[:70],)
     page = show_grid(grid)
     assert len(page["text/html"]) < 300_000
@@ -181,19 +151,16 @@ def test_a_page_of_hostile_runs_is_inert_and_bounded() -> None:
 
 
 def test_a_figure_is_drawn_of_shares_or_of_scores_if_every_run_passed(grid: Grid) -> None:
-    quality, squares = grid.plot().axes[:2]
+    [quality] = grid.plot().axes
     assert (quality.get_xlabel(), quality.get_ylabel()) == (
         "tokens per run", "share passed, with 95% interval",
     )  # fmt: skip
-    assert [text.get_text() for text in squares.get_xticklabels()] == ["old", "new"]
-    assert squares.images[0].get_array().tolist() == [[1.0, 0.5], [0.5, 1.0], [0.0, 0.0]]
-    scored = make_grid({"one": [RIGHT], "two": [RIGHT]}, ["$x_$"])
+    scored = fill(["x"], one=["right"], two=["right"])
     scored.variants = ("$\\bad{$", "_hidden")
     for column, score in enumerate((0.9, 0.25)):
         scored.add(0, column, replace(scored[0, column][0], score=score))
     figure = scored.plot()
     assert figure.axes[0].get_ylabel() == "mean score"
-    assert figure.axes[1].images[0].get_array().tolist() == [[0.9, 0.25]]
     legend = figure.axes[0].get_legend()
     assert [text.get_text() for text in legend.get_texts()] == list(scored.variants)
     assert figure._repr_png_()[:4] == b"\x89PNG"
@@ -234,7 +201,7 @@ def test_secrets_are_neither_saved_nor_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MY_API_KEY", "sk-very-secret-12345")
-    grid = make_grid({"one": ["sk-very-secret-12345"]}, ["sk-very-secret-12345"])
+    grid = fill(["sk-very-secret-12345"], one=["sk-very-secret-12345"])
     grid.save(tmp_path / "g.jsonl")
     assert "sk-very-secret" not in (tmp_path / "g.jsonl").read_text()
     assert "sk-very-secret" not in str(show_grid(grid))

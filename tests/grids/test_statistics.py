@@ -19,10 +19,8 @@ from axe_nb.exploring.grid_squares import (
     find_sign_chance,
     summarize,
 )
-from axe_nb.exploring.run_grid import make_variants, read_inputs
+from tests.grids.grids import fill
 from tests.views.runs import done
-
-RESULT = done(text="an answer")
 
 pytestmark = pytest.mark.req("E-6")
 
@@ -70,25 +68,10 @@ def test_the_interval_of_a_share_holds_that_of_new_inputs_however_often_each_is_
 
 def _repeat(passed: bool, repeats: int) -> Square:
     runs = [
-        GridRun(input="", variant="a", repeat=number + 1, result=RESULT, passed=passed)
+        GridRun(input="", variant="a", repeat=number + 1, result=done(), passed=passed)
         for number in range(repeats)
     ]
     return Square("", "a", tuple(runs))
-
-
-def fill(**scores: Sequence[float | None]) -> Grid:
-    """A grid of variants with a score for each input, which passed unless the score is 0."""
-    inputs = range(max(map(len, scores.values())))
-    rows = read_inputs([f"input {number}" for number in inputs])
-    grid = Grid(rows, make_variants(list(scores), None, None, "Do {{ input }}"), 1)
-    for column, (name, given) in enumerate(scores.items()):
-        for row, score in enumerate(given):
-            if score is not None:
-                run = GridRun(
-                    input=f"input {row}", variant=name, result=RESULT, passed=score > 0, score=score
-                )
-                grid.add(row, column, run)
-    return grid
 
 
 LONG, NOT_SURE = "long is better than short: better on", "not sure that long is better than short:"

@@ -22,6 +22,7 @@ from axe_nb.agents.user_config import Config, config_path
 from axe_nb.commands.doctor import Finding, examine
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.providers import key_command
+from axe_nb.session.session import Session
 from tests.providers.dialects import BY_NAME
 from tests.wire.replay import Asked, Replay
 
@@ -80,7 +81,7 @@ def failure(**more: Any) -> AxeError:
 
 
 def examined() -> dict[str, Finding]:
-    found = asyncio.run(examine(None, {}, lambda name: Agent(name=name, model="script/x")))
+    found = asyncio.run(examine(Session()))
     return {finding.what: finding for finding in found}
 
 
@@ -159,7 +160,7 @@ def test_a_command_without_a_key_is_one_line_with_its_place(
     error = failure()
     assert error.message == (
         f'auth: no key from the command "{Path(sys.executable).name}": {reason} (key_command '
-        "under [providers.vertex] in $XDG_CONFIG_HOME/axe/config.toml, line 4)"
+        "under [providers.vertex] in config.toml)"
     )
     assert error.hint == "run the command in a terminal: what it prints is never shown here"
     assert (vertex.keys, error.exit_code) == ([], 3)
@@ -229,7 +230,7 @@ def test_a_projects_file_cannot_bring_a_command(project: Path) -> None:
     (project / "axe" / "agents" / "a.toml").write_text(f'name = "a"\nmodel = "script/a"\n{table}')
     for name in ("config.toml", "axe/config.toml", "axe/agents/config.toml"):
         (project / name).write_text(table)
-    assert not Config.load().key_commands
+    assert not Config.load().provider("openai").key_command
     with pytest.raises(ConfigError):
         Agent.from_file("a").prompt  # noqa: B018
     examined()
@@ -242,8 +243,7 @@ def test_doctor_tries_the_command_and_says_where_the_key_is_from(vertex: Vertex)
     name = Path(sys.executable).name
     assert found["vertex key"] == Finding(
         "right", "vertex key",
-        f'printed by "{name}" (key_command under [providers.vertex] in '
-        "$XDG_CONFIG_HOME/axe/config.toml, line 4)",
+        f'printed by "{name}" (key_command under [providers.vertex] in config.toml)',
     )  # fmt: skip
     assert found["vertex server"].message.endswith("/v1, 1 model")
     assert vertex.runs == 1

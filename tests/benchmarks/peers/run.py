@@ -61,11 +61,7 @@ class Peer:
         )  # fmt: skip
 
     def run(self, function: str, arguments: Iterable[float]) -> Sample:
-        """One round.
-
-        Raises:
-            Failed: it ended, answered wrong, or took longer than LONGEST.
-        """
+        """One round. Raises Failed: it ended, answered wrong, or took longer than LONGEST."""
         assert self._process.stdin
         assert self._process.stdout
         try:
@@ -109,9 +105,30 @@ class Comparison:
         return {**kept, **dict.fromkeys(names, self.folder), "MODEL_URL": self.url, **ours}
 
     def first(self, contender: Contender) -> Sample:
+        """A new process to its first answer: its time, memory at most, and what the import cost.
+
+        Raises:
+            Failed: there was none.
+        """
+        words = [self.pythons[contender.name], HERE / "first_answer.py", contender.module]
         take_counts(self.url)
-        python = self.pythons[contender.name]
-        return measure_first(contender, python, self.environ(contender)) | self.counts()
+        with tempfile.TemporaryFile("w+") as printed:
+            began = time.perf_counter()
+            process = subprocess.Popen(
+                [*words, contender.first_line], stdout=subprocess.PIPE, stderr=printed,
+                stdin=subprocess.DEVNULL, env=self.environ(contender), cwd=self.folder,
+                encoding="utf-8",
+            )  # fmt: skip
+            assert process.stdout
+            answer = process.stdout.read()
+            _, status, used = os.wait4(process.pid, 0)
+            seconds = time.perf_counter() - began
+            process.returncode = os.waitstatus_to_exitcode(status)
+            process.stdout.close()
+            if process.returncode:
+                raise Failed(read_last_line(printed))
+        found: Sample = json.loads(answer.splitlines()[-1]) | self.counts()
+        return found | {"seconds": seconds, "cpu": used.ru_utime + used.ru_stime}
 
     def warm(self, contender: Contender, task: Task) -> Sample:
         """A round of a task in the contender's process, which is started first if there is none."""
@@ -205,10 +222,8 @@ def in_turns(
 ) -> Samples:
     """What each round of each contender took, A-B-A-B, so that what disturbs one disturbs all.
 
-    Args:
-        measure: one round; a contender for which it raises Failed is left out.
-        rounds: at most, beside those that warm up and are not kept.
-        seconds: after these no more rounds, but `least`.
+    A contender for which `measure` raises Failed is left out. Rounds that warm up are not kept;
+    after `seconds` there are no more than `least`.
     """
     samples: Samples = {}
     waiting, ends = list(contenders), 0.0
@@ -231,31 +246,6 @@ def in_turns(
                     waiting.remove(contender)
         waiting = waiting[1:] + waiting[:1]  # none is always first
     return samples
-
-
-def measure_first(contender: Contender, python: Path, environ: Mapping[str, str]) -> Sample:
-    """A new process to its first answer: its time, memory at most, and what the import cost.
-
-    Raises:
-        Failed: there was none.
-    """
-    words = [python, HERE / "first_answer.py", contender.module, contender.first_line]
-    with tempfile.TemporaryFile("w+") as printed:
-        began = time.perf_counter()
-        process = subprocess.Popen(
-            words, stdout=subprocess.PIPE, stderr=printed, stdin=subprocess.DEVNULL,
-            env=environ, cwd=environ["TMPDIR"], encoding="utf-8",
-        )  # fmt: skip
-        assert process.stdout
-        answer = process.stdout.read()
-        _, status, used = os.wait4(process.pid, 0)
-        seconds = time.perf_counter() - began
-        process.returncode = os.waitstatus_to_exitcode(status)
-        process.stdout.close()
-        if process.returncode:
-            raise Failed(read_last_line(printed))
-    found: Sample = json.loads(answer.splitlines()[-1])
-    return found | {"seconds": seconds, "cpu": used.ru_utime + used.ru_stime}
 
 
 def read_last_line(printed: IO[str]) -> str:

@@ -1,11 +1,14 @@
 """axe_nb with its defaults: each run is kept in the history."""
 
 import os
+from dataclasses import replace
+from functools import partial
 
 os.environ |= {"AXE_OPENAI_BASE_URL": os.environ["MODEL_URL"], "OPENAI_API_KEY": "none"}
 
 import axe_nb
 from axe_nb import Agent
+from axe_nb.messages import Message
 
 
 async def ask():
@@ -33,16 +36,10 @@ def many(prompts, at_once, seconds):
     return [one.text for one in axe_nb.map(child, prompts, concurrency=at_once, display=False)]
 
 
-async def remember(said):
-    from dataclasses import replace
+SAY = partial(Message, "user"), partial(Message, "assistant")
 
-    from axe_nb.messages import Message
 
-    messages = [
-        Message(role, text)
-        for question, answer in said
-        for role, text in (("user", question), ("assistant", answer))
-    ]
+async def remember(messages):
     axe_nb.script("child")(lambda request: "done")  # sends nothing
     done = await axe_nb.arun(Agent("child", "script/child"), "go")
     return replace(done, messages=tuple(messages))

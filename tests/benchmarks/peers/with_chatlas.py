@@ -67,10 +67,7 @@ async def many(prompts, at_once, seconds):
     return [one.get_last_turn().text for one in found]
 
 
-def remember(said):
-    return [
-        turn for question, answer in said for turn in (UserTurn(question), AssistantTurn(answer))
-    ]
+SAY = UserTurn, AssistantTurn
 
 
 async def go_on(memory):

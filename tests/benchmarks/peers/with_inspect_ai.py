@@ -72,15 +72,10 @@ async def many(prompts, at_once, seconds):
     return [sample.output.completion for sample in log.samples]
 
 
-def remember(said):
-    return [
-        message
-        for question, answer in said
-        for message in (
-            ChatMessageUser(content=question),
-            ChatMessageAssistant(content=answer),
-        )
-    ]
+SAY = (
+    lambda text: ChatMessageUser(content=text),
+    lambda text: ChatMessageAssistant(content=text),
+)
 
 
 async def go_on(memory):

@@ -67,12 +67,7 @@ async def many(prompts, at_once, seconds):
     return [state["messages"][-1].content for state in found]
 
 
-def remember(said):
-    return [
-        message
-        for question, answer in said
-        for message in (HumanMessage(question), AIMessage(answer))
-    ]
+SAY = HumanMessage, AIMessage
 
 
 async def go_on(memory):

@@ -57,15 +57,10 @@ async def one(prompt, seconds):
     return (await agent(f"child-{seconds}").run(prompt)).output
 
 
-def remember(said):
-    return [
-        message
-        for question, answer in said
-        for message in (
-            ModelRequest([UserPromptPart(question)]),
-            ModelResponse([TextPart(answer)]),
-        )
-    ]
+SAY = (
+    lambda text: ModelRequest([UserPromptPart(text)]),
+    lambda text: ModelResponse([TextPart(text)]),
+)
 
 
 async def go_on(memory):

@@ -15,6 +15,7 @@ import resource
 import sys
 import threading
 import time
+from itertools import chain
 from pathlib import Path
 
 
@@ -30,13 +31,9 @@ def read_cpu():
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
-def remember_dicts(said):
-    """Makes a conversation as OpenAI and Anthropic take it."""
-    return [
-        {"role": role, "content": text}
-        for question, answer in said
-        for role, text in (("user", question), ("assistant", answer))
-    ]
+def say(role):
+    """Makes a message as OpenAI and Anthropic take it."""
+    return lambda text: {"role": role, "content": text}
 
 
 class Worker:
@@ -52,9 +49,10 @@ class Worker:
         if function == "go_on":
             (size,) = arguments
             if size not in self.memories:
-                said = [(f"Question {n}", f"Answer {n}") for n in range(size)]
-                remember = getattr(self.contender, "remember", remember_dicts)
-                self.memories[size] = self.finish(remember(said))
+                ask, answer = getattr(self.contender, "SAY", (say("user"), say("assistant")))
+                pairs = ((ask(f"Question {n}"), answer(f"Answer {n}")) for n in range(size))
+                remember = getattr(self.contender, "remember", list)
+                self.memories[size] = self.finish(remember(chain.from_iterable(pairs)))
             arguments = [self.memories[size]]
         elif function == "many":
             number, *rest = arguments
