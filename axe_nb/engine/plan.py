@@ -45,11 +45,6 @@ from axe_nb.threads import in_thread
 from axe_nb.tools.output_form import Output, make_output
 from axe_nb.tools.tool import Guard, Job, Tool, ToolOutput
 
-MAX_CHECKED = 100
-"""Maximum number of sub-agents checked before a run, as a search for similar names takes
-milliseconds."""
-
-
 Needed: TypeAlias = Literal["key", "provider", "nothing"]
 """The setting that a plan cannot do without: a dry run needs no key, a replay no provider."""
 
@@ -380,7 +375,8 @@ def _find_missing(scope: RunScope, toolset: Toolset) -> Iterator[str]:
     """Yields a warning for each sub-agent on offer that cannot be started (A-E2.4)."""
     if not any(toolset.tools[spec.name].calls_sub_agents for spec in toolset.offered):
         return
-    for name in islice(dict.fromkeys(scope.agent.sub_agents), MAX_CHECKED):
+    # as many as are checked soon: a search for similar names takes milliseconds
+    for name in islice(dict.fromkeys(scope.agent.sub_agents), 100):
         try:
             agent = scope.env.agents.load(name)
             fill_in(scope.env.as_child(agent))
@@ -466,7 +462,7 @@ def provider_for(
     needs: Needed = "key",
     sent: Mapping[str, ScriptFunction | Script] | None = None,
 ) -> Callable[[str, str], Provider]:
-    """Returns a function (provider, model) → the provider, one per API; rejects missing scripts.
+    """Returns a function (provider, model) → the provider; rejects missing scripts.
 
     `sent` are scripts that came with a job from another process.
     """
@@ -475,11 +471,7 @@ def provider_for(
         made["script", ""] = ScriptProvider(scripts, sent)
 
     def find(name: str, model: str) -> Provider:
-        api = ""
-        with suppress(ConfigError, ValueError):  # which `make_provider` reports, if it matters
-            if (info := config.provider(name)).has_server:
-                api = info.choose_api(config.base_url(name), model).module
-        key = name, api
+        key = name, "" if name == "script" else model
         if key not in made:
             made[key] = make_provider(name, config, scripts, model=model, needs=needs)
         provider = made[key]
