@@ -39,7 +39,6 @@ CAPTURE_CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 """Environment variable that allows messages, arguments and results: `true`."""
 
 MAX_TEXT = 10_000
-"""Characters of one text."""
 
 MAX_MESSAGES = 100_000
 """Bytes of the messages of one request as JSON; the latest ones stay."""
@@ -70,7 +69,6 @@ class Spans:
         self._open: dict[str, Span] = {}
         """Place of a run, turn (`0/1`) or call (`0#id`) → its span."""
         self._agents: dict[str, tuple[str, str]] = {}
-        """Run → its agent and model."""
         self._messages: dict[str, list[str]] = {}
         """Run → the messages in it so far, each as JSON; empty if texts are left out."""
         self._has_texts = os.environ.get(CAPTURE_CONTENT, "").lower() == "true"
