@@ -136,7 +136,7 @@ class HttpProvider(Server):
             asked = leave_out(request, refused)
             log.streaming, log.refused = dict(fields), asked.refused
             # a server may also stream what was asked for whole
-            stream = StreamedReply(self.assembly, on_delta if fields else None)
+            stream = StreamedReply(self.assembly(on_delta if fields else None))
             try:
                 body = self.body(asked, fields)
                 data = await ask_server(self, self.path, body, asked, stream)
