@@ -50,12 +50,16 @@ def tutor(request, session=session, functions=functions, axe_nb=axe_nb, dataclas
     def likeness(agent):
         return len(commonprefix([agent.system_prompt.strip(), request.system]))
 
-    files = map(axe_nb.Agent.load, ("greeter", "lead", "outliner", "storekeeper", "indexer"))
+    names = ("greeter", "lead", "outliner", "storekeeper", "indexer", "boatman", "observer")
+    files = map(axe_nb.Agent.load, names)
     agent = max([*session.agents.values(), *files], key=likeness)
     name = agent.model.removeprefix("script/")
     if name not in functions:
         return "Good day."
     said = functions[name](dataclasses.replace(request, agent=agent.name))
+    if not isinstance(said, str | tuple | list | axe_nb.Response):  # a generator
+        said = [*said]
+        said = said if request.tools and not request.results else "".join(said)
     return said.upper() if isinstance(said, str) else said"""
 
 
