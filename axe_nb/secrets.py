@@ -194,7 +194,6 @@ class Filter:
 
 
 def _mask_rest(form: str, text: str) -> str:
-    """Masks the remainder of a secret that was cut."""
     most = len(form) - SHORTEST
     begun = rf"{re.escape(form[:SHORTEST])}[^\s…]{{0,{most}}}?{_END}"
     ended = rf"{_START}[^\s…]{{0,{most}}}?{re.escape(form[-SHORTEST:])}"

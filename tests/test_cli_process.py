@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.nb.kernels import write_agents
+
 on_posix = pytest.mark.skipif(os.name == "nt", reason="needs signals, ptys or /dev")
 
-AGENT = 'name = "{0}"\nmodel = "script/{0}"\n'
 SCRIPTS = {
     "echo": '[[rule]]\ntext = "{last}"\n',
     "slow": '[[rule]]\ndelay = 60\ntext = "late"\n',
@@ -23,10 +24,7 @@ SCRIPTS = {
 @pytest.fixture
 def tree(project: Path) -> Path:
     """A project with agents that answer, take their time, and fail."""
-    (project / "axe" / "scripts").mkdir()
-    for name, script in SCRIPTS.items():
-        (project / "axe" / "agents" / f"{name}.toml").write_text(AGENT.format(name), "utf-8")
-        (project / "axe" / "scripts" / f"{name}.toml").write_text(script, "utf-8")
+    write_agents(project, SCRIPTS)
     return project
 
 
@@ -144,9 +142,7 @@ def on_terminal(*words: str, typed: bytes = b"", whole: bool = False) -> tuple[i
 
 @on_posix
 def test_on_a_terminal_one_line_shows_who_is_at_work_and_goes_away(tree: Path) -> None:
-    (tree / "axe" / "scripts" / "slow.toml").write_text(
-        '[[rule]]\ndelay = 1.0\ntext = "done"\n', "utf-8"
-    )
+    write_agents(tree, {"slow": '[[rule]]\ndelay = 1.0\ntext = "done"\n'})
     code, out, shown = on_terminal("run", "slow", "-p", "x")
     assert (code, out) == (0, b"done\n")
     lines = shown.split(b"\r")
@@ -169,9 +165,7 @@ text = "{results}"
 @pytest.fixture
 def writer(tree: Path) -> Path:
     """The project with an agent that wants to write a file; the file."""
-    (tree / "axe" / "scripts" / "writer.toml").write_text(WRITES, "utf-8")
-    text = AGENT.format("writer") + 'tools = ["write_file"]\n'
-    (tree / "axe" / "agents" / "writer.toml").write_text(text, "utf-8")
+    write_agents(tree, {"writer": WRITES}, writer='tools = ["write_file"]\n')
     return tree / "made.txt"
 
 
@@ -198,9 +192,7 @@ def test_where_nobody_sits_at_a_terminal_the_call_is_denied_with_the_key_to_chan
 
 @on_posix
 def test_what_a_model_answers_cannot_command_the_terminal(tree: Path) -> None:
-    (tree / "axe" / "scripts" / "echo.toml").write_text(
-        '[[rule]]\ntext = "a\\u001B]0;title\\u0007b\\tc\\nd"\n', "utf-8"
-    )
+    write_agents(tree, {"echo": '[[rule]]\ntext = "a\\u001B]0;title\\u0007b\\tc\\nd"\n'})
     _, _, shown = on_terminal("run", "echo", "-p", "x", "-q", whole=True)
     assert shown.decode() == "a�]0;title�b\tc\r\nd\r\n"
     assert axe("run", "echo", "-p", "x").stdout == b"a\x1b]0;title\x07b\tc\nd\n"

@@ -71,30 +71,23 @@ def test_a_run_without_an_agent_is_recorded_saved_and_played(
     assert RunResult.from_dict(first.to_dict(full=True)) == first
 
 
-def run_command(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    code = cli.main(words)
-    return code, *capsys.readouterr()
-
-
 def test_the_command_asks_a_model_without_an_agent(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", None)
-    asked = run_command(capsys, "run", "-m", "script/echo", "-p", "hello")
-    assert asked == (0, "Heard: hello\n", "")
-    code, out, _ = run_command(capsys, "run", "-m", "script/echo", "-p", "hello", "--dry-run")
-    assert (code, "--- System Prompt ---\n(none)" in out) == (0, True)
-    code, _, err = run_command(capsys, "run", "-m", "script/echo", "hello there")
-    assert (code, "give the prompt as -p TEXT" in err) == (2, True)
-    code, _, err = run_command(capsys, "run", "-p", "hello")
-    assert (code, "required: AGENT, or -m for a model without an agent" in err) == (2, True)
     Path("axe/agents/poet.toml").write_text(
         'name = "poet"\nmodel = "script/echo"\nsystem_prompt = "In {{ a }}, {{ b }}."\n'
         '[vars]\na = "prose"\nb = "short"\n',
         "utf-8",
     )
-    words = ["run", "poet", "--dry-run", "-p", "x", "--var", "b={{a}}", "--var"]
-    _, out, _ = run_command(capsys, *words, "a=rhyme and = signs")
-    assert "\nIn rhyme and = signs, {{a}}.\n" in out
-    code, _, err = run_command(capsys, "run", "poet", "--var", "a-b=1", "-p", "x")
-    assert (code, "takes NAME=VALUE, as in language=French" in err) == (2, True)
+    for words, code, told in (
+        (["-m", "script/echo", "-p", "hello"], 0, "Heard: hello\n"),
+        (["-m", "script/echo", "-p", "hello", "--dry-run"], 0, "--- System Prompt ---\n(none)"),
+        (["-m", "script/echo", "hello there"], 2, "give the prompt as -p TEXT"),
+        (["-p", "hello"], 2, "required: AGENT, or -m for a model without an agent"),
+        (["poet", "--dry-run", "--var", "b={{a}}", "--var", "a=rhyme and = signs"], 0,
+         "\nIn rhyme and = signs, {{a}}.\n"),
+        (["poet", "--var", "a-b=1", "-p", "x"], 2, "takes NAME=VALUE, as in language=French"),
+    ):  # fmt: skip
+        assert cli.main(["run", *words]) == code
+        assert told in "".join(capsys.readouterr())

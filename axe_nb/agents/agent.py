@@ -20,7 +20,6 @@ from axe_nb.agents.agent_tables import (
     DEFAULT_LIMITS,
     MODES,
     NO_CONFIG,
-    AxeBudget,
     Mode,
     Retry,
     SubAgentsConfig,
@@ -316,7 +315,10 @@ DEFAULTS: dict[str, Any] = {}
 
 
 def _remove_ignored_keys(table: dict[str, Any], name: str, source: Source) -> list[str]:
-    """Removes keys that only the Axe command line uses from the table; returns warnings."""
+    """Removes keys that only the Axe command line uses from the table; returns warnings.
+
+    Its `[budget] max_tokens` becomes `limits.max_total_tokens`.
+    """
     ignored = []
     for dotted in IGNORED:
         above, _, key = dotted.rpartition(".")
@@ -324,11 +326,12 @@ def _remove_ignored_keys(table: dict[str, Any], name: str, source: Source) -> li
         if isinstance(holder, dict) and key in holder:
             del holder[key]
             ignored.append(dotted)
-    if "budget" in table:
-        budget = build(AxeBudget, table.pop("budget"), source, ("budget",))
+    budget = table.get("budget")
+    if isinstance(budget, dict) and budget.keys() == {"max_tokens"}:
+        del table["budget"]
         limits = table.setdefault("limits", {})
         if isinstance(limits, dict) and "max_total_tokens" not in limits:
-            limits["max_total_tokens"] = budget.max_tokens
+            limits["max_total_tokens"] = budget["max_tokens"]
         else:
             ignored.append("budget.max_tokens")
     step = "; set a time limit with --timeout, in Python timeout=" if "timeout" in ignored else ""

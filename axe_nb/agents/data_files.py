@@ -24,7 +24,7 @@ T = TypeVar("T")
 Kind = Literal["run", "cassette", "history", "grid", "runs"]
 
 VERSIONS: Mapping[Kind, tuple[int, int]] = {
-    "run": (2, 0), "cassette": (1, 0), "history": (5, 0), "grid": (3, 0), "runs": (2, 0),
+    "run": (2, 0), "cassette": (2, 0), "history": (5, 0), "grid": (3, 0), "runs": (2, 0),
 }  # fmt: skip
 """Kind of file → version to write, (major, minor); every minor version of that major is read."""
 
@@ -67,39 +67,34 @@ def read_data(
             raise ValueError(f"larger than {MAX_BYTES} bytes")
         text = content.decode("utf-8-sig")
         header, _, rest = text.partition("\n")
-        check_header(kind, header, path)
-        data = parse(rest) if parse else json.loads(rest, object_hook=_join_lines)
-    except (OSError, ValueError, RuntimeError) as error:
-        problem, hint = _explain(error), ""
+        check_header(kind, header)
+        return make(parse(rest) if parse else json.loads(rest, object_hook=_join_lines))
+    except (OSError, ValueError, RuntimeError, ConfigError) as error:
+        problem, hint = _explain(error), getattr(error, "hint", "")
         if conflict := re.search(r"^<{7} ", text, re.MULTILINE):  # left by git
             line = text.count("\n", 0, conflict.end()) + 1
             problem = f"it has a merge conflict in line {line}"
             hint = "resolve it: remove the marks, and keep one side or both"
         raise _make_error("read", path, problem, hint) from None
-    try:
-        return make(data)
-    except ConfigError as error:
-        raise _make_error("read", path, error.message, error.hint) from None
 
 
 def format_header(kind: Kind) -> str:
     return "axe_nb {} {}.{}\n".format(kind, *VERSIONS[kind])
 
 
-def check_header(kind: Kind, line: str, path: Path | None = None) -> None:
+def check_header(kind: Kind, line: str) -> None:
     """Raises ConfigError if a first line is not of this kind, or of another major version."""
     major, minor = VERSIONS[kind]
-    problem = hint = ""
     found = re.fullmatch(r"axe_nb ([a-z]{1,20}) (\d{1,4})\.(\d{1,4})\s*", line)
     if not found:
-        problem = f"it does not begin with `axe_nb {kind} {major}.{minor}`"
-    elif found[1] != kind:
-        problem = f"it is a `{found[1]}` file, not a `{kind}` file"
-    elif int(found[2]) != major:
+        raise ConfigError(f"it does not begin with `axe_nb {kind} {major}.{minor}`")
+    if found[1] != kind:
+        raise ConfigError(f"it is a `{found[1]}` file, not a `{kind}` file")
+    if int(found[2]) != major:
         problem = f"its version is {found[2]}.{found[3]}, expected {major}.x"
-        hint = "update axe-nb" if int(found[2]) > major else "make it again with this axe-nb"
-    if problem:
-        raise _make_error("read", path, problem, hint) if path else ConfigError(problem, hint=hint)
+        is_newer = int(found[2]) > major
+        hint = "update axe-nb" if is_newer else "make it again with this axe-nb"
+        raise ConfigError(problem, hint=hint)
 
 
 def _make_error(verb: str, path: Path, problem: str, hint: str = "") -> ConfigError:
@@ -108,6 +103,8 @@ def _make_error(verb: str, path: Path, problem: str, hint: str = "") -> ConfigEr
 
 def _explain(error: Exception) -> str:
     match error:
+        case ConfigError():
+            return error.message
         case OSError():
             return reason(error)
         case RecursionError():
@@ -140,7 +137,6 @@ def _split_lines(value: Any) -> Any:
 
 
 def _is_bars(value: Mapping[str, Any]) -> bool:
-    """True if the only key consists of bars."""
     return len(value) == 1 and set(next(iter(value))) == {LINES}
 
 

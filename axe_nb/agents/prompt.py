@@ -169,7 +169,6 @@ def read_context(agent: Agent, check: Callable[[], None] = lambda: None) -> Cont
 
 
 def _read_skill(agent: Agent) -> tuple[str, list[Path]]:
-    """Returns the text of the skill, and its real path if there is one."""
     given, path = agent.skill.strip(), Path(agent.path)
     if not given:
         return "", []

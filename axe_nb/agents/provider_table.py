@@ -31,18 +31,6 @@ BEARER = {"authorization": "Bearer {key}"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class KeyCommand:
-    """A command of the user's own `config.toml` that prints a provider's key."""
-
-    words: tuple[str, ...] = field(repr=False)
-    """The program and its arguments, which may be secrets."""
-    name: str
-    place: str
-    folder: str
-    """Folder that it runs in: that of `config.toml`, never a project's."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class ProviderInfo:
     """Everything that the rest of the package knows about one provider."""
 
@@ -53,7 +41,8 @@ class ProviderInfo:
     base_url: str = ""
     needs_key: bool = False
     key_variable: str = ""
-    key_command: KeyCommand | None = None
+    key_command: tuple[str, ...] = field(default=(), repr=False)
+    """Program and arguments, which may be secrets, of the user's own `config.toml`."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Headers of every request; `{key}` stands for the key. A header that is empty, or whose key is
     missing, is omitted."""
@@ -98,6 +87,11 @@ class ProviderInfo:
         if os.environ.get(self.url_variable, "").strip():
             return f"{self.url_variable} in the environment"
         return f"base_url under [providers.{self.name}] in config.toml"
+
+    @property
+    def key_place(self) -> str:
+        """Place where its `key_command` is set."""
+        return f"key_command under [providers.{self.name}] in config.toml"
 
     def choose_api(self, url: str, model: str) -> ProviderInfo:
         """Returns the provider with the OpenAI API that is used for a model (D-73).
@@ -273,6 +267,7 @@ def describe_provider(name: str, table: Mapping[str, Any]) -> ProviderInfo | Non
         base_url=table.get("base_url", "").strip() or base.base_url,
         needs_key=needs_key,
         key_variable=table.get("api_key_env", "").strip() or variable,
+        key_command=tuple(table.get("key_command", ())),
         headers={**base.headers, **headers},
         read_timeout=table.get("read_timeout", base.read_timeout) or None,
         api=table.get("api", ""),

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 from axe_nb.agents.agent_tables import KEY, McpServer, Retry, parse_server
@@ -20,7 +20,6 @@ from axe_nb.agents.files import display_path, expand_home, read_text, reason
 from axe_nb.agents.provider_table import (
     NO_ADDRESS,
     PROVIDERS,
-    KeyCommand,
     ProviderInfo,
     check_table,
     describe_provider,
@@ -53,16 +52,9 @@ SCAFFOLD = """\
 
 # sandbox = "required"                  # no run with commands where no sandbox works
 
-# [providers.anthropic]
-# api_key = ""
-
 # [providers.openai]
 # api_key = ""
 # base_url = "https://api.openai.com"   # or any compatible server
-# api = "responses"                     # or "chat"; by default the model and the server decide
-
-# [providers.ollama]
-# base_url = "http://localhost:11434"
 
 # [providers.groq]                      # a named endpoint; its models are groq/MODEL
 # protocol = "openai"                   # anthropic, openai or ollama
@@ -72,7 +64,6 @@ SCAFFOLD = """\
 # [prices."groq/llama-3.3-70b-versatile"]  # if no table has it, or you pay another price
 # input = 0.59                          # US dollars per million tokens
 # output = 0.79
-# cached_input = 0.59
 
 # [retry]
 # max_retries = 2                       # of a request that fails for now (429, 5xx); 0 = none
@@ -213,7 +204,6 @@ class Config:
     """Name → MCP server that agents can refer to; may contain keys too."""
     retries: int = 2
     """Retries after a temporary failure, for agents that set none (D-72)."""
-    key_commands: Mapping[str, KeyCommand] = field(default_factory=dict, repr=False)
     requires_sandbox: bool = False
     """True if no command and no MCP server may run without a sandbox."""
 
@@ -261,20 +251,9 @@ class Config:
         if table.get("sandbox", "auto") not in ("auto", "required"):
             raise WrongValue(("sandbox",), "must be auto or required")
         retry = build(Retry, table.get("retry", {}), source, ("retry",))
-        commands, prices = {}, {}
+        prices = {}
         for name, entry in table.get("providers", {}).items():
             check_table(name, entry, source)
-            if words := entry.get("key_command"):
-                program, *arguments = words
-                called = PurePath(program).name
-                if called != program:  # a relative path is below the folder of the file
-                    program = os.path.join(config_dir(), os.path.expanduser(program))  # noqa: PTH111, PTH118
-                file = f"key_command under [providers.{name}] in {format_path(config_path())}"
-                line = source.line(("providers", name, "key_command"))
-                commands[name] = KeyCommand(
-                    words=(program, *arguments), name=called, place=f"{file}, line {line}",
-                    folder=str(config_dir()),
-                )  # fmt: skip
         for model, own in table.get("prices", {}).items():
             at = ("prices", model)
             if not all(map(str.strip, model.partition("/"))):
@@ -292,7 +271,6 @@ class Config:
             prices,
             {name: parse_server(name, own, source) for name, own in table.get(KEY, {}).items()},
             cls.retries if retry.max_retries is None else retry.max_retries,
-            commands,
             table.get("sandbox") == "required",
         )
 
@@ -306,9 +284,7 @@ class Config:
         if name in self.known:
             return self.known[name]
         file = format_path(config_path())
-        if name in self.providers:
-            hint = f'add protocol = "openai" under [providers.{name}] in {file}'
-        elif near := nearest(name.lower(), self.known):
+        if near := nearest(name.lower(), self.known):
             hint = f"did you mean {near}?"
         else:
             table = f'[providers.{name}] with protocol = "openai" and base_url'
@@ -324,21 +300,23 @@ class Config:
         variable = self.provider(provider).key_variable
         if variable and os.environ.get(variable, "").strip():
             return variable
-        is_here = provider in self.key_commands or self._get_text(provider, "api_key")
+        table = self.providers.get(provider, {})
+        is_here = table.get("key_command") or table.get("api_key", "").strip()
         return config_path().name if is_here else ""
 
     def api_key(self, provider: str) -> str:
         """Returns the provider's key; empty if it needs none, or if a command prints it."""
         info = self.provider(provider)
         variable = info.key_variable
-        key = os.environ.get(variable, "").strip() or self._get_text(provider, "api_key")
+        own = self.providers.get(provider, {}).get("api_key", "")
+        key = os.environ.get(variable, "").strip() or own.strip()
         if not (key.isascii() and key.isprintable()):
             raise ConfigError(
                 f'the API key of provider "{provider}" contains invalid characters',
                 hint=f"copy it again into {variable}, or into {format_path(config_path())}",
                 exit_code=3,
             )
-        if key or not info.needs_key or provider in self.key_commands:
+        if key or not info.needs_key or info.key_command:
             return key
         raise ConfigError(
             f'no API key for provider "{provider}": set {variable}, '
@@ -358,10 +336,6 @@ class Config:
             )
         address, mark, query = url.partition("?")
         return address.rstrip("/") + mark + query
-
-    def _get_text(self, provider: str, key: str) -> str:
-        value = self.providers.get(provider, {}).get(key, "")
-        return value.strip() if isinstance(value, str) else ""
 
 
 def _read_variable(name: str, wanted: str, pattern: str) -> str:
@@ -402,8 +376,7 @@ def load_env(file: str) -> dict[str, list[str]]:
         for info in servers
         if config.key_source(info.name) or config.providers.get(info.name, {}).get("headers")
     }
-    outcomes = (SET, KEPT, EMPTY, UNKNOWN, EXPANDED, KEY_ELSEWHERE)
-    found: dict[str, list[str]] = {outcome: [] for outcome in outcomes}
+    found: dict[str, list[str]] = {}
     for name, value in sorted(values.items(), key=lambda item: item[0] in addresses):
         if name not in addresses and name not in addresses.values():
             outcome = UNKNOWN
@@ -417,9 +390,9 @@ def load_env(file: str) -> dict[str, list[str]]:
             outcome = KEPT
         else:
             outcome, new[name] = SET, value
-        found[outcome].append(name)
+        found.setdefault(outcome, []).append(name)
     os.environ.update(new)
-    return {outcome: names for outcome, names in found.items() if names}
+    return found
 
 
 def _parse_env(text: str, file: str) -> dict[str, str]:

@@ -74,7 +74,7 @@ def notebook_view(name: str = "", *, quiet: bool = False, speed: float = 1.0) ->
 
 
 class _Brief(NullView):
-    """Shows nothing; a cell that returns the result still shows its answer."""
+    """Shows nothing; a cell that returns the result shows its answer."""
 
     def finish(self, result: RunResult | None) -> None:
         if result is not None:
@@ -150,7 +150,6 @@ def remember(thing: object) -> None:
 
 
 def is_shown(thing: object) -> bool:
-    """True if this cell has displayed the object."""
     return any(thing is shown for shown in _shown)
 
 

@@ -43,14 +43,12 @@ class Feed:
         now: float,
         *,
         stop: Callable[[], None] | None = None,
-        is_early: bool = False,
     ) -> None:
         """Displays the current state at `now`, in seconds of a clock that does not go back.
 
-        With `stop`, the reader may stop what is shown, when the kernel is free to listen. With
-        `is_early`, snapshots are frequent while `now` is below AGAIN.
+        With `stop`, the reader may stop what is shown, when the kernel is free to listen.
         """
-        self._take_all, self._is_early = take_all, is_early
+        self._take_all = take_all
         self._number = 0
         self._is_stale = False
         """True if news were sent that no snapshot contains."""
@@ -79,7 +77,7 @@ class Feed:
     def is_due(self, now: float) -> bool:
         """True if it is time for a snapshot; large ones are sent more rarely."""
         wait = max(AGAIN, self._bytes / 60_000)
-        if self._is_early and now < AGAIN:  # the page is only beginning to listen
+        if now < AGAIN:  # the page is only beginning to listen
             wait = 0.5 if self._bytes > 20_000 else 0
         return self._is_stale and now - self._snapshot_at >= wait
 

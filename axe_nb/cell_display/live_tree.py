@@ -89,7 +89,7 @@ class LiveTree:
             self._outline, self._answer = Outline(root, max_chars=300), LiveAnswer(root)
             self._draw()
             bundle = html.waiting(root, self._name, self._now)
-            self._feed = Feed(self._take_all, bundle, now, stop=self._stop, is_early=True)
+            self._feed = Feed(self._take_all, bundle, now, stop=self._stop)
             self._next_at, self._told_at, self._sent_at = now + EVERY, now, now
 
     def _note(self, changed: Iterable[TreeNode]) -> None:
@@ -120,7 +120,7 @@ class LiveTree:
             return False
         root = self._transcript.whole
         if result is None:
-            self._note(self._transcript.stop(self._now))
+            self._note(self._transcript.stop(root, self._now))
         self._newest = ""
         self._send(self._feed, self._elapsed)
         bundle = html.twin(result, name=self._name) if result else html.page(root, self._name)

@@ -201,7 +201,7 @@ async def _check_provider(
     except (ConfigError, ProviderError) as error:
         return [*found, make_failed_finding(what if source else f"{name} server", error)]
     if command := asked.info.key_command:
-        message = f"printed by {quote(command.name)} ({command.place})"
+        message = f"printed by {quote(Path(command[0]).name)} ({asked.info.key_place})"
     else:
         message = f"{variable} is not set; requests are sent without a key"
         message = f"set ({source})" if source else message

@@ -121,7 +121,6 @@ def _make_error(where: str, problem: str) -> ConfigError:
 
 
 def _list_problems(schema: Mapping[str, Any]) -> Iterator[str]:
-    """Yields the unusable parts of a schema, at any depth."""
     targets: set[tuple[str, ...]] = {
         ("#", key, name)
         for key in DEFINITIONS

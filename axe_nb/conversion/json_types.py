@@ -315,7 +315,6 @@ def _make_list(items: list[Shape], make: Callable[[list[Any]], Any], size: int =
 
 
 def _make_record(kind: Any, inside: tuple[Any, ...]) -> Shape:
-    """Makes the shape of a dataclass, or of a TypedDict, whose keys may be `NotRequired`."""
     hints, descriptions = type_hints(kind, kind.__name__), parse_docstring(kind)[1]
     make: Callable[..., Any] = dict if _is_typed_dict(kind) else kind
     wanted = {}

@@ -207,7 +207,6 @@ def _split(hint: Any) -> tuple[Any, Any]:
 
 
 def _write(hint: Any, value: Any, to: Writer) -> Any:
-    """Returns a value of a type as JSON data."""
     origin, arguments = _split(hint)
     if origin in ANY or (origin in OBJECTS and arguments[1] in ANY):
         return to.any(value)
@@ -250,7 +249,6 @@ def _write(hint: Any, value: Any, to: Writer) -> Any:
 
 
 def _read(hint: Any, value: Any, at: str, parts: Parts) -> Any:
-    """Returns the value of a type that JSON data represents. Raises ConfigError."""
     origin, arguments = _split(hint)
     if origin in SCALARS:
         wanted, fits = SCALARS[origin]

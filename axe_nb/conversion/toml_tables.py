@@ -203,7 +203,6 @@ def advise_key(key: str, cls: type, root: type) -> str:
 
 
 def _find_home(key: str, cls: type, at: tuple[str, ...] = ()) -> tuple[str, ...] | None:
-    """Returns the table that has the key, from the root; None if no table has it."""
     fields = toml_fields(cls)
     if any(key == field.name for field in fields):
         return at

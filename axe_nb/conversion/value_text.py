@@ -422,7 +422,6 @@ def write_json(value: object, limit: int = LONGEST_DATA) -> str:
 
 
 def _refuse_bytes(value: object) -> None:
-    """Raises NoText if the value is bytes or a picture, which are never written as text."""
     if picture := find_picture(value):
         raise NoText(f"is a picture ({picture}), which cannot be sent as text")
     if isinstance(value, bytes | bytearray | memoryview):

@@ -20,10 +20,10 @@ from axe_nb.engine.plan import Plan
 from axe_nb.engine.scope import RunScope
 from axe_nb.errors import ProviderError
 from axe_nb.events import Emit, RetryScheduled, TextDelta, discard
-from axe_nb.messages import Delta, Request, Response, Usage, WireLog
+from axe_nb.messages import Delta, Request, Response, SentLog, Usage
 from axe_nb.messages.exchanges import Cut, Exchange
 from axe_nb.providers.prices import COUNTED
-from axe_nb.providers.protocol import Provider
+from axe_nb.providers.protocol import OnDelta
 from axe_nb.results import turn_of
 from axe_nb.text import format_seconds
 
@@ -133,8 +133,7 @@ class Attempts:
             scope.begin_request()
             held = await scope.hold(await self._estimate_cost(request)) if budget.amount else 0.0
             try:
-                log = WireLog(keeps=scope.env.cassette is not None)
-                response = await self.ask(self.provider, request, log)
+                response = await self.ask(self.provider.send, request)
                 usage = response.usage
             finally:
                 budget.settle(held, scope.agent.model, usage)
@@ -149,10 +148,16 @@ class Attempts:
         return await self.scope.env.prices.find_cost(self.scope.agent.model, usage) or 0.0
 
     async def ask(
-        self, provider: Provider, request: Request, log: WireLog, recorded: Exchange | None = None
+        self,
+        send: Callable[[Request, OnDelta | None], Awaitable[Response]],
+        request: Request,
+        recorded: Exchange | None = None,
     ) -> Response:
-        """Asks a provider, or lets it play a recorded exchange; keeps the exchange in any case."""
-        scope, turn = self.scope, turn_of(request.place)
+        """Asks a provider, or plays a recorded exchange; keeps the exchange in any case."""
+        scope, turn, log, protocol = self.scope, turn_of(request.place), SentLog(), ""
+        if recorded:
+            log = SentLog(recorded.streaming, frozenset(recorded.refused), recorded.server)
+            protocol = recorded.protocol
         partial = self.partial = Partial(self._emit, scope.id, turn, request.attempt)
         on_delta = partial.add if self._is_streamed else None
         response: Response | None = None
@@ -163,7 +168,7 @@ class Attempts:
         cancelled_before = task.cancelling()
         try:
             try:
-                response = await provider.send(replace(request, log=log), on_delta)
+                response = await send(replace(request, log=log), on_delta)
                 cost = recorded.cost if recorded else None
                 if not recorded and all(call.name in COUNTED for call in response.server_calls):
                     cost = await scope.env.prices.find_cost(scope.agent.model, response.usage)
@@ -183,12 +188,11 @@ class Attempts:
             raise
         finally:
             is_last = bool(error and error.retryable and request.attempt > scope.retries)
-            reply = log.reply if log.keeps else None
             exchange = Exchange.of(
-                request, protocol=log.protocol or self.provider.name,
+                request, protocol=protocol or self.provider.name,
                 refused=tuple(sorted(log.refused)), server=log.server, streaming=log.streaming,
-                reply=reply, response=response, error=error,
-                deltas=tuple(partial.deltas) if log.keeps and not reply else (),
+                response=response, error=error,
+                deltas=tuple(partial.deltas) if scope.env.cassette is not None else (),
                 was_last=is_last or bool(recorded and recorded.was_last),
                 cut="timeout" if cut and scope.clock.is_late else cut,
                 cost=response.usage.cost if response else None,

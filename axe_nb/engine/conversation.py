@@ -209,18 +209,8 @@ class Conversation:
         return answer.value, ""
 
 
-def tell_incomplete(response: Response) -> str:
+def tell_incomplete(response: Response, when: str = "") -> str:
     """Returns the reason why an answer is not whole, and the next step; empty if it is."""
-    if response.is_cut:
-        return format_cut(response)
-    if not response.is_withheld:
-        return ""
-    who = "the model" if response.stop_reason == "refusal" else "a content filter"
-    return f"{who} cut the reply short ({response.stop_reason}); rephrase the prompt"
-
-
-def format_cut(response: Response, when: str = "") -> str:
-    """Returns the reason why a limit cut a reply, and the next step."""
     reason = response.stop_reason
     if response.is_full:
         step = "start a new conversation, or shorten the prompt, files and results of tools"
@@ -228,4 +218,9 @@ def format_cut(response: Response, when: str = "") -> str:
     if response.is_used_up:  # D-79
         step = "raise params.max_tokens, or lower params.thinking"
         return f"thinking used up the tokens of the answer ({reason}){when}; {step}"
-    return f"the token limit cut the reply ({reason}){when}; raise params.max_tokens"
+    if response.is_cut:
+        return f"the token limit cut the reply ({reason}){when}; raise params.max_tokens"
+    if not response.is_withheld:
+        return ""
+    who = "the model" if reason == "refusal" else "a content filter"
+    return f"{who} cut the reply short ({reason}); rephrase the prompt"

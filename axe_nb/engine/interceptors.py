@@ -24,12 +24,11 @@ from axe_nb.engine.authorize import find_schema
 from axe_nb.engine.call import RunCall
 from axe_nb.engine.dispatch import Dispatch, describe_failure
 from axe_nb.engine.person import Decision, Step, Stepper, make_decided
-from axe_nb.engine.plan import find_player
 from axe_nb.engine.replay import AskedTurn, KeptCall, KeptTurn, PendingCall, Replay
 from axe_nb.engine.scope import RunScope
 from axe_nb.errors import ProviderError
 from axe_nb.events import ToolFinished, ToolStarted
-from axe_nb.messages import Message, Request, Response, ToolResult, WireLog
+from axe_nb.messages import Message, Request, Response, ToolResult
 from axe_nb.messages.exchanges import Cut, Exchange
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.results import RunResult, RunStopped, turn_of
@@ -114,21 +113,23 @@ class CassetteReplay:
             raise
         finally:
             self.cassette.keep(asked, KeptTurn(made[before:], refusal))
-            made[before:] = [replace(one, reply=None, deltas=()) for one in made[before:]]
+            made[before:] = [replace(one, deltas=()) for one in made[before:]]
 
     async def _answer(self, request: Request, turn: KeptTurn, recorded: Exchange) -> Response:
-        """Plays one attempt: the bytes of a server, or the answer of a script."""
-        attempts = self.attempts
-        attempts.scope.meter.request(attempts.scope.name)
-        player = find_player(attempts.provider, recorded.protocol)
-        if recorded.reply is None:
-            player = _Player(recorded, attempts.provider.name)
-        log = WireLog(
-            recorded=recorded.reply, protocol=recorded.protocol,
-            hang=partial(self._cut, recorded.cut, turn) if recorded.cut else None,
-            refused=frozenset(recorded.refused), server=recorded.server,
-        )  # fmt: skip
-        return await attempts.ask(player, replace(request, attempt=recorded.attempt), log, recorded)
+        """Plays one attempt."""
+
+        async def play(_: Request, on_delta: OnDelta | None) -> Response:
+            if on_delta:
+                for delta in recorded.deltas:
+                    on_delta(delta)
+            if recorded.cut:
+                await self._cut(recorded.cut, turn)
+            if recorded.response is None:
+                raise copy(recorded.error) if recorded.error else asyncio.CancelledError
+            return recorded.response
+
+        self.attempts.scope.meter.request(self.attempts.scope.name)
+        return await self.attempts.ask(play, replace(request, attempt=recorded.attempt), recorded)
 
     async def _cut(self, cut: Cut, turn: KeptTurn) -> None:
         """Ends an attempt the way it was ended: by the run's timeout, or by a person."""
@@ -147,24 +148,6 @@ class CassetteReplay:
                 await wait("0")
             scope.env.halt.cancel()
         await asyncio.Event().wait()  # until the tool stops waiting for it
-
-
-@dataclass(slots=True)
-class _Player:
-    """Plays the recorded answer of a model that has no server."""
-
-    recorded: Exchange
-    name: str
-
-    async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
-        for delta in self.recorded.deltas:
-            if on_delta:
-                on_delta(delta)
-        if request.log and request.log.hang:
-            await request.log.hang()
-        if self.recorded.response is None:
-            raise copy(self.recorded.error) if self.recorded.error else asyncio.CancelledError
-        return self.recorded.response
 
 
 async def _play(

@@ -11,7 +11,7 @@ from typing import Any
 
 from axe_nb.agents.prompt import check_confined
 from axe_nb.engine.call import inside_run, take_key
-from axe_nb.engine.conversation import Conversation, format_cut, tell_incomplete
+from axe_nb.engine.conversation import Conversation, tell_incomplete
 from axe_nb.engine.dispatch import Dispatch
 from axe_nb.engine.limits import SlotPool, TimeIsUp
 from axe_nb.engine.plan import Plan, find_child, make_plan
@@ -121,7 +121,7 @@ class Run:
     def _check_limits(self, response: Response) -> None:
         talk, limits = self.conversation, self.scope.limits
         if response.is_cut:
-            cut = format_cut(response, " before its tool calls were complete")
+            cut = tell_incomplete(response, " before its tool calls were complete")
             raise RunStopped("max_tokens", cut)
         if talk.turns >= limits.turns:
             turns = f"agent exceeded maximum conversation turns ({limits.turns})"

@@ -25,7 +25,7 @@ from axe_nb.agents.prompt import (
     confine,
     fill_in,
 )
-from axe_nb.agents.provider_table import PROTOCOLS, SEARCH, SERVER_TOOLS, ProviderInfo
+from axe_nb.agents.provider_table import SEARCH, SERVER_TOOLS, ProviderInfo
 from axe_nb.agents.trust import COMMANDS
 from axe_nb.agents.user_config import Config, config_dir
 from axe_nb.engine.scope import Env, RunScope
@@ -44,11 +44,6 @@ from axe_nb.text import quote
 from axe_nb.threads import in_thread
 from axe_nb.tools.output_form import Output, make_output
 from axe_nb.tools.tool import Guard, Job, Tool, ToolOutput
-
-MAX_CHECKED = 100
-"""Maximum number of sub-agents checked before a run, as a search for similar names takes
-milliseconds."""
-
 
 Needed: TypeAlias = Literal["key", "provider", "nothing"]
 """The setting that a plan cannot do without: a dry run needs no key, a replay no provider."""
@@ -380,7 +375,8 @@ def _find_missing(scope: RunScope, toolset: Toolset) -> Iterator[str]:
     """Yields a warning for each sub-agent on offer that cannot be started (A-E2.4)."""
     if not any(toolset.tools[spec.name].calls_sub_agents for spec in toolset.offered):
         return
-    for name in islice(dict.fromkeys(scope.agent.sub_agents), MAX_CHECKED):
+    # as many as are checked soon: a search for similar names takes milliseconds
+    for name in islice(dict.fromkeys(scope.agent.sub_agents), 100):
         try:
             agent = scope.env.agents.load(name)
             fill_in(scope.env.as_child(agent))
@@ -439,30 +435,18 @@ def make_provider(
 
 
 class Keyless:
-    """A provider without its key, or unknown here, which can play recorded replies only."""
+    """A provider without its key, or unknown here: only recorded answers can be had."""
 
     def __init__(self, provider: Provider | None, problem: ConfigError) -> None:
         self.name = provider.name if provider else "unknown"
         self.base_url = getattr(provider, "base_url", "")
         self.answers_without_tools = getattr(provider, "answers_without_tools", False)
-        self._provider = provider
         self.problem = problem
         """The error for a request that is not replayed."""
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
-        """See `Provider.send`; raises ConfigError if the request would have to be sent."""
-        if self._provider is None or request.log is None or request.log.recorded is None:
-            raise copy(self.problem)
-        return await self._provider.send(request, on_delta)
-
-
-def find_player(provider: Provider, protocol: str) -> Provider:
-    """Returns the provider for recorded replies: another one if they came over another protocol."""
-    if provider.name in (protocol, "script") or protocol not in PROTOCOLS:
-        return provider
-    info = PROTOCOLS[protocol]
-    player: Provider = import_module(info.module).PROVIDER("http://recorded", "", info)
-    return player
+        """Raises ConfigError, as the request would have to be sent."""
+        raise copy(self.problem)
 
 
 def make_server(name: str, config: Config) -> Server:
@@ -478,7 +462,7 @@ def provider_for(
     needs: Needed = "key",
     sent: Mapping[str, ScriptFunction | Script] | None = None,
 ) -> Callable[[str, str], Provider]:
-    """Returns a function (provider, model) → the provider, one per API; rejects missing scripts.
+    """Returns a function (provider, model) → the provider; rejects missing scripts.
 
     `sent` are scripts that came with a job from another process.
     """
@@ -487,11 +471,7 @@ def provider_for(
         made["script", ""] = ScriptProvider(scripts, sent)
 
     def find(name: str, model: str) -> Provider:
-        api = ""
-        with suppress(ConfigError, ValueError):  # which `make_provider` reports, if it matters
-            if (info := config.provider(name)).has_server:
-                api = info.choose_api(config.base_url(name), model).module
-        key = name, api
+        key = name, "" if name == "script" else model
         if key not in made:
             made[key] = make_provider(name, config, scripts, model=model, needs=needs)
         provider = made[key]
@@ -509,6 +489,6 @@ def _load_provider(info: ProviderInfo, config: Config, key: str, model: str = ""
     if any(info.certificates):
         ca_file, client_cert = (p and str(config_dir() / expand_home(p)) for p in info.certificates)
         info = replace(info, certificates=(ca_file, client_cert))
-    if not key:
-        info = replace(info, key_command=config.key_commands.get(info.name))
+    if key:
+        info = replace(info, key_command=())
     return import_module(info.module).PROVIDER(base_url, key, info)

@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass, field, replace
 from html import escape
 from io import BytesIO
 from itertools import compress
-from math import nan
 from operator import index
 from pathlib import Path
 from statistics import fmean
@@ -257,12 +256,49 @@ class Grid:
         return frame
 
     def plot(self) -> Figure:
-        """Returns a figure: the variants by quality and cost, and a heat map of the squares.
+        """Returns a figure: the variants by quality and cost.
 
         Raises:
             ConfigError: matplotlib is not installed.
         """
-        return _draw(self)
+        try:
+            from matplotlib.figure import Figure
+        except ImportError:
+            raise ConfigError("plot needs matplotlib", hint="pip install matplotlib") from None
+
+        class Drawing(Figure):
+            def _repr_png_(self) -> bytes:
+                file = BytesIO()
+                self.savefig(file, format="png", dpi=90)
+                return file.getvalue()
+
+        figure = Drawing(figsize=(7, 4), layout="constrained")
+        axes: Any = figure.subplots()
+        # the scores, if all runs passed and have grades
+        is_scored = self.has_grades and not self.failures
+        summaries = [summary for summary in self.summary if summary.runs]
+        has_costs = all(summary.cost is not None for summary in summaries)
+        bars = []
+        for one in summaries:
+            spent = ((one.cost or 0.0) if has_costs else one.tokens) / one.runs
+            quality, around = one.score or 0.0, None
+            if not is_scored:
+                quality = one.share or 0.0
+                ends = (quality - one.interval.low, one.interval.high - quality)
+                around = [[max(0.0, end)] for end in ends]
+            bars.append(axes.errorbar(spent, quality, yerr=around, fmt="o", capsize=3))
+        axes.set_xlabel("US dollars per run" if has_costs else "tokens per run")
+        axes.set_ylabel("mean score" if is_scored else "share passed, with 95% interval")
+        axes.set_xlim(left=0)  # so that a small difference looks small
+        if not is_scored:
+            axes.set_ylim(-0.05, 1.05)
+            axes.yaxis.set_major_formatter("{x:.0%}")
+        if summaries:
+            names = [clean(one.variant) for one in summaries]
+            legend = axes.legend(bars, names, loc="upper center", bbox_to_anchor=(0.5, -0.15))
+            for text in legend.get_texts():
+                text.set_parse_math(False)  # a dollar is a dollar
+        return figure
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the grid, without secrets, to a file for `axe_nb.load` (D-60, D-61).
@@ -580,66 +616,3 @@ def _format_figures(grid: Grid) -> str:
 
 def _safe(text: str) -> str:
     return escape(clean(redact(text)), quote=False)
-
-
-def _draw(grid: Grid) -> Figure:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ConfigError("plot needs matplotlib", hint="pip install matplotlib") from None
-
-    class Drawing(Figure):
-        def _repr_png_(self) -> bytes:
-            file = BytesIO()
-            self.savefig(file, format="png", dpi=90)
-            return file.getvalue()
-
-    shown = min(len(grid.inputs), 60)
-    figure = Drawing(figsize=(11, max(3.5, 1.5 + 0.32 * shown)), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    # the scores, if all runs passed and have grades
-    is_scored = grid.has_grades and not grid.failures
-    _draw_costs(left, grid, is_scored=is_scored)
-    columns = [grid.column(number) for number in range(len(grid.variants))]
-    values = [
-        [nan if (value := one.score if is_scored else one.share) is None else value for one in row]
-        for row in zip(*columns, strict=True)
-    ]
-    ends = {} if is_scored else {"vmin": 0, "vmax": 1}
-    image = right.imshow(values, cmap="viridis", aspect="auto", **ends)
-    plain: Any = {"parse_math": False}  # a dollar is a dollar
-    names = [clean(name) for name in grid.variants]
-    right.set_xticks(range(len(names)), names, rotation=30, ha="right", **plain)
-    if len(grid.inputs) == shown:
-        right.set_yticks(range(shown), [clean(name) for name in grid.inputs], **plain)
-    label, form = ("mean score", None) if is_scored else ("share passed", "{x:.0%}")
-    figure.colorbar(image, ax=right, label=label, format=form)
-    return figure
-
-
-def _draw_costs(axes: Any, grid: Grid, *, is_scored: bool) -> None:
-    """Draws the quality with its interval against the cost of a run, from 0 on."""
-    summaries = [summary for summary in grid.summary if summary.runs]
-    has_costs = all(summary.cost is not None for summary in summaries)
-    bars = []
-    for one in summaries:
-        spent = ((one.cost or 0.0) if has_costs else one.tokens) / one.runs
-        quality, around = one.score or 0.0, None
-        if not is_scored:
-            quality = one.share or 0.0
-            ends = (quality - one.interval.low, one.interval.high - quality)
-            around = [[max(0.0, end)] for end in ends]
-        bars.append(axes.errorbar(spent, quality, yerr=around, fmt="o", capsize=3))
-    axes.set_xlabel("US dollars per run" if has_costs else "tokens per run")
-    axes.set_ylabel("mean score" if is_scored else "share passed, with 95% interval")
-    axes.set_xlim(left=0)  # so that a small difference looks small
-    if not is_scored:
-        axes.set_ylim(-0.05, 1.05)
-        axes.yaxis.set_major_formatter("{x:.0%}")
-    if summaries:
-        legend = axes.legend(
-            bars, [one.variant for one in summaries], fontsize="small",
-            loc="upper center", bbox_to_anchor=(0.5, -0.12),
-        )  # fmt: skip
-        for text in legend.get_texts():
-            text.set_parse_math(False)

@@ -577,7 +577,7 @@ class Driver:
         self._taken = self._running = self._received = 0
         self._is_full = False
         """True while runs wait for room."""
-        self._ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
         """Queue of a blocking caller: runs that have ended, numbers of prompts to take, `END`."""
 
     async def run(self) -> None:
@@ -635,11 +635,11 @@ class Driver:
 
     def iterate(self) -> Generator[Ended, None, None]:
         """Yields the runs as they end, and blocks; closing it or an interrupt stops the others."""
-        self.batch.receive = self._ended.put
+        self.batch.receive = self.ended.put
         # taking one may run the user's code, which belongs in the caller's thread
         self._takes_here = not self._is_plain
         future, loop = portal.begin(self.run())
-        future.add_done_callback(lambda _: self._ended.put(END))
+        future.add_done_callback(lambda _: self.ended.put(END))
         try:
             while (one := self._wait(loop)) is not END:
                 self.batch.tally.tick()
@@ -666,24 +666,19 @@ class Driver:
         with record_interrupts(lambda: None) as interrupt:
             while one is None and interrupt.at is None:
                 try:
-                    one = self._ended.get(timeout=PUMP)
+                    one = self.ended.get(timeout=PUMP)
                 except queue.Empty:
                     self.batch.tally.tick()
                     if self.runs.overdue() > STUCK and not answers(loop):
                         self.batch.stop_for("a tool blocked the event loop")
                         self.runs.abandon(timed_out=True)
                         self.cancel()  # the others, should it respond again
-                        self._ended.put(END)
+                        self.ended.put(END)
         if interrupt.at is None:
             return one
         if one is not None:
-            self._ended.put(one)
+            self.ended.put(one)
         raise KeyboardInterrupt
-
-    def list_left(self) -> list[Ended]:
-        """Returns the runs that had ended, but had not been yielded when the map was stopped."""
-        left = [self._ended.get() for _ in range(self._ended.qsize())]
-        return [one for one in left if isinstance(one, Ended)]
 
     def receive(self) -> None:
         """Notes that the caller has received a result; from its thread."""
@@ -726,15 +721,16 @@ class Driver:
             self._is_full = False
         tasks: list[Task] = []
         while len(tasks) < chunk and not self.batch.stopped:
-            if (prompt := await self._take_prompt()) is END:
+            if self._takes_here:
+                if self._given.empty():
+                    self.ended.put(max(1, self._find_room()))
+                prompt = await self._given.get()
+            elif self._later is not None:
+                prompt = await anext(self._later, END)
+            else:
+                prompt = next(self._now, END)
+            if prompt is END:
                 break
             tasks.append(self.batch.make_task(self._taken, prompt))
             self._taken += 1
         return tasks
-
-    async def _take_prompt(self) -> object:
-        if not self._takes_here:
-            return next(self._now, END) if self._later is None else await anext(self._later, END)
-        if self._given.empty():
-            self._ended.put(max(1, self._find_room()))
-        return await self._given.get()

@@ -71,7 +71,7 @@ class ResumeFile:
             kind = format_header("runs").encode()
             first = self._file.readline(1000)
             if first != kind[: len(first)]:  # else it is ours, or the rest was never written
-                check_header("runs", first.decode("utf-8", "replace"), self._path)
+                check_header("runs", first.decode("utf-8", "replace"))
             else:
                 self._out.write(kind[len(first) :])
             at = self._file.seek(max(len(first), len(kind)))
@@ -83,7 +83,7 @@ class ResumeFile:
                 at += len(line)
             for places in self._found.values():
                 places.reverse()
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, ConfigError) as error:
             self.close()
             problem = f"cannot open the resume file {self._shown}: {_explain(error)}"
             raise ConfigError(problem) from None

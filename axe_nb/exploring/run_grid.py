@@ -251,8 +251,10 @@ class GridRunner:
         except KeyboardInterrupt:
             interrupt = self._batch.interrupt("the grid was stopped")
             until = time.monotonic() + 0.3  # runs that had ended are still scored
-            for one in driver.list_left():
-                if one.result.status != "cancelled" and time.monotonic() < until:
+            while not driver.ended.empty():
+                one = driver.ended.get()
+                is_run = isinstance(one, Ended) and one.result.status != "cancelled"
+                if is_run and time.monotonic() < until:
                     self._take(one)
             raise interrupt from None
         finally:

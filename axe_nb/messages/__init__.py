@@ -5,21 +5,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import (
-    AsyncGenerator,
-    Awaitable,
-    Callable,
     Iterable,
     Iterator,
     Mapping,
     Sequence,
 )
-from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from itertools import zip_longest
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from axe_nb.errors import ProviderError
 from axe_nb.pictures.picture import Picture
 
 Role = Literal["user", "assistant", "tool"]
@@ -242,90 +237,16 @@ def is_link(url: str) -> bool:
         return False
 
 
-KEPT_HEADERS = ("content-type", "location", "retry-after", "retry-after-ms", "x-should-retry")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WireReply:
-    """A server's reply to one request."""
-
-    status: int = 0
-    """HTTP status; 0 if no reply began."""
-    headers: Mapping[str, str] = field(default_factory=dict)
-    """Headers that are needed to interpret the reply, in lower case."""
-    pieces: tuple[bytes, ...] = ()
-    """The body, in the pieces in which it arrived."""
-    failure: ProviderError | None = None
-    """The failure of the connection, before the reply or in the middle of it."""
-
-    @property
-    def text(self) -> str:
-        """The body as text; bytes that are not UTF-8 become lone surrogates."""
-        return b"".join(self.pieces).decode("utf-8", "surrogateescape")
-
-    @property
-    def is_stream(self) -> bool:
-        """True if the body is a stream of events, of which a single line may be an object too."""
-        kind = self.headers.get("content-type", "").lower()
-        return "event-stream" in kind or "ndjson" in kind
-
-
 @dataclass(slots=True)
-class WireLog:
-    """The reply to one request; of several requests for one answer, the last one's."""
+class SentLog:
+    """The form in which the provider sent a request; of several for one answer, the last one's."""
 
-    keeps: bool = False
-    """True if the bytes of the reply are kept, for a cassette."""
-    recorded: WireReply | None = None
-    """The reply to play instead of asking the server."""
-    protocol: str = ""
-    """Protocol of the recorded reply; empty = that of the provider."""
-    hang: Callable[[], Awaitable[None]] | None = None
-    """Awaited after the pieces of a recorded reply that did not end by itself."""
     streaming: Mapping[str, Any] = field(default_factory=dict)
-    """The fields of the request that ask for a stream."""
+    """The fields of its body that asked for a stream."""
     refused: frozenset[str] = frozenset()
-    """Parts that the server refuses, as in `Request`."""
+    """As in `Request`."""
     server: str = ""
-    """The server, as in `Exchange`; that of a recorded one stays as it is, like its refusals."""
-    _begun: WireReply | None = None
-    _pieces: list[bytes] = field(default_factory=list)
-
-    @property
-    def reply(self) -> WireReply | None:
-        """The reply so far; None if no request was sent, or its bytes are not kept."""
-        return self._begun and replace(self._begun, pieces=tuple(self._pieces))
-
-    def begin(self) -> None:
-        """Notes that a request is sent."""
-        self._begun, self._pieces = WireReply() if self.keeps else None, []
-
-    def start(self, status: int, headers: Mapping[str, str]) -> None:
-        """Notes the head of the reply."""
-        if self._begun:
-            kept = {name: value for name in KEPT_HEADERS if (value := headers.get(name))}
-            self._begun = replace(self._begun, status=status, headers=kept)
-
-    def add(self, piece: bytes) -> None:
-        """Notes a piece of the body."""
-        if self.keeps:
-            self._pieces.append(piece)
-
-    def fail(self, failure: ProviderError) -> ProviderError:
-        """Notes a failure of the connection; returns it."""
-        if self._begun:
-            self._begun = replace(self._begun, failure=copy(failure))
-        return failure
-
-
-async def play(reply: WireReply, log: WireLog) -> AsyncGenerator[bytes, None]:
-    """Yields the pieces of a recorded body; raises the timeout or failure that ended it."""
-    for piece in reply.pieces:
-        yield piece
-    if log.hang:
-        await log.hang()
-    if reply.failure:
-        raise copy(reply.failure)
+    """As in `Exchange`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,8 +291,8 @@ class Request:
     )
     """Protocol → messages and their objects on the wire, which the requests of one conversation
     share: turn 1000 is written in half the time."""
-    log: WireLog | None = field(default=None, kw_only=True, repr=False, compare=False)
-    """Records or plays the bytes of the reply; None = they are not kept."""
+    log: SentLog | None = field(default=None, kw_only=True, repr=False, compare=False)
+    """Filled in by the provider; None = no one reads it."""
 
     @property
     def turn(self) -> int:

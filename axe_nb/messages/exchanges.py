@@ -21,7 +21,6 @@ from axe_nb.messages import (
     ToolResult,
     ToolSpec,
     Usage,
-    WireReply,
 )
 from axe_nb.messages.answer_tool import leave_out
 
@@ -76,12 +75,10 @@ class Exchange:
     params: Mapping[str, Any] = field(default_factory=dict, repr=False)
     streaming: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """The fields of its body that asked for a stream."""
-    reply: WireReply | None = field(default=None, repr=False)
-    """The bytes of the server's reply; only with a cassette."""
     response: Response | None = field(default=None, repr=False)
     """The answer as the run received it; None if there was none."""
     deltas: tuple[Delta, ...] = field(default=(), repr=False)
-    """The pieces of the reply of a model without a server; only with a cassette."""
+    """The pieces of a streamed reply; only with a cassette."""
     error: ProviderError | None = None
     """The failure of the request."""
     was_last: bool = False

@@ -92,7 +92,7 @@ def _read_header(data: bytes, format: str) -> tuple[int, int, bool]:
 
 
 class NoPicture(ConfigError):
-    """A picture that cannot be sent; the message says why."""
+    """A picture cannot be sent; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -110,7 +110,7 @@ class Picture:
     """PNG, JPEG, GIF, WebP or PDF."""
     width: int = field(init=False, compare=False)
     height: int = field(init=False, compare=False)
-    """Height in pixels; 0 for a PDF."""
+    """Size in pixels; 0 for a PDF."""
 
     def __post_init__(self) -> None:
         name = find_format(self.data)
@@ -128,10 +128,10 @@ class Picture:
                 f"supported, {MAX_LENGTH:,} on a side",
                 hint="make it smaller",
             )
-        object.__setattr__(self, "digest", hashlib.sha256(self.data).hexdigest())
-        object.__setattr__(self, "format", name)
-        object.__setattr__(self, "width", width)
-        object.__setattr__(self, "height", height)
+        digest = hashlib.sha256(self.data).hexdigest()
+        found = {"digest": digest, "format": name, "width": width, "height": height}
+        for key, value in found.items():
+            object.__setattr__(self, key, value)
 
     def __repr__(self) -> str:
         return f"Picture({self.shown})"

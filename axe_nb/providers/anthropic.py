@@ -18,8 +18,9 @@ from axe_nb.pictures.picture import Picture, split_parts
 from axe_nb.providers import server_tools, streaming, wire
 from axe_nb.providers.http import PREFIX, HttpProvider, encode_messages
 from axe_nb.providers.output_schema import make_closed
+from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import TOO_LONG, missing_part, refusal
-from axe_nb.providers.streaming import Assembly, Deltas
+from axe_nb.providers.streaming import Assembly
 from axe_nb.providers.thinking import for_anthropic
 
 EPHEMERAL = {"type": "ephemeral"}
@@ -245,8 +246,8 @@ def _select_blocks_to_echo(
 class AnthropicAssembly(Assembly):
     """The blocks of a streamed message."""
 
-    def __init__(self, deltas: Deltas) -> None:
-        super().__init__(deltas)
+    def __init__(self, on_delta: OnDelta | None) -> None:
+        super().__init__(on_delta)
         self._message: dict[str, Any] = {}
         self._usage: dict[str, Any] = {}
         self._blocks: list[dict[str, Any]] = []
@@ -286,15 +287,15 @@ class AnthropicAssembly(Assembly):
         if isinstance(index, int):
             self._by_index[index] = block
         if block.get("type") == "tool_use":
-            self._deltas.begin_call(len(self._calls), block.get("name"))
+            self.show_call(len(self._calls), block.get("name"))
             if block.get("input"):
                 given = dump(block["input"]).decode()
-                self._deltas.add(given, "arguments", len(self._calls))
+                self.show(given, "arguments", len(self._calls))
             self._calls[id(block)] = len(self._calls)
-        if block.get("type") == "text" and before.endswith("_tool_result") and self._deltas.text:
-            self._deltas.add(GAP)
-        self._deltas.add(wire.text(block.get("text")))
-        self._deltas.add(wire.text(block.get("thinking")), "reasoning")
+        if block.get("type") == "text" and before.endswith("_tool_result") and self.text:
+            self.show(GAP)
+        self.show(wire.text(block.get("text")))
+        self.show(wire.text(block.get("thinking")), "reasoning")
         return block
 
     def _add_delta(self, index: object, delta: dict[str, Any]) -> None:
@@ -318,11 +319,11 @@ class AnthropicAssembly(Assembly):
                 streaming.append_text(block, key, value)
                 match key, block.get("type"):
                     case "text", "text":
-                        self._deltas.add(value)
+                        self.show(value)
                     case "thinking", "thinking":
-                        self._deltas.add(value, "reasoning")
+                        self.show(value, "reasoning")
                     case "partial_json", "tool_use":
-                        self._deltas.add(value, "arguments", self._calls[id(block)])
+                        self.show(value, "arguments", self._calls[id(block)])
             else:
                 block[key] = value
 

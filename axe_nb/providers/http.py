@@ -6,14 +6,14 @@ import asyncio
 import hashlib
 import re
 from base64 import b64encode
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 from weakref import WeakKeyDictionary
 
 from axe_nb.errors import ConfigError, ProviderError
-from axe_nb.messages import Message, Request, Response, WireLog, dump, play
+from axe_nb.messages import Message, Request, Response, SentLog, dump
 from axe_nb.messages.answer_tool import FORCED, OUTPUT, leave_out, take_answer
 from axe_nb.providers.decompression import DecompressionError, decompress
 from axe_nb.providers.key_command import fill_in_key, forget_key
@@ -119,13 +119,13 @@ class HttpProvider(Server):
         stream, for a call of a tool in place of a form of answers. The caps count all as one
         request.
         """
-        log = request.log
+        log = request.log or SentLog()
         # no variable holds the URL, whose password a traceback with variables would show
         digest = hashlib.sha256(dump([self.info.name, self.base_url, request.model]))
-        request = replace(request, server=(log and log.server) or digest.hexdigest()[:16])
-        if log and any(message.echo for message in request.messages):
+        request = replace(request, server=digest.hexdigest()[:16])
+        if any(message.echo for message in request.messages):
             log.server = request.server
-        refused = set(log.refused if log and log.recorded else request.refused)
+        refused = set(request.refused)
         if request.output is not None and not self.takes_form(request.output):
             refused.add(OUTPUT)
         while True:
@@ -134,10 +134,9 @@ class HttpProvider(Server):
                 forms = self.stream_fields
                 fields = next((form for form in forms if not refused & form.keys()), WHOLE)
             asked = leave_out(request, refused)
-            if log:
-                log.streaming, log.refused = dict(fields), asked.refused
+            log.streaming, log.refused = dict(fields), asked.refused
             # a server may also stream what was asked for whole
-            stream = StreamedReply(self.assembly, on_delta if fields else None)
+            stream = StreamedReply(self.assembly(on_delta if fields else None))
             try:
                 body = self.body(asked, fields)
                 data = await ask_server(self, self.path, body, asked, stream)
@@ -149,8 +148,7 @@ class HttpProvider(Server):
         response = take_answer(request, self.parse(data))
         if not response.echo:
             return response
-        if log:
-            log.server = asked.server
+        log.server = asked.server
         marks = {SERVER: asked.server, PREFIX: self.find_prefix(asked)}
         echo = {**response.echo, **{key: mark for key, mark in marks.items() if mark}}
         return replace(response, echo=echo)
@@ -165,16 +163,14 @@ async def ask_server(
 ) -> dict[str, Any]:
     """Sends a POST, or a GET if there is no body, and returns the JSON object of the reply.
 
-    `request` is the one that `body` encodes, for errors and its log. A successful reply is read as
-    a `stream`, if there is one, and that may turn out to be whole all the same.
+    `request` is the one that `body` encodes, for errors. A successful reply is read as a `stream`,
+    if there is one, and that may turn out to be whole all the same.
 
     Cancelling closes the connection. Raises ProviderError, with the text so far, if the server is
     unreachable, refuses, fails or sends an invalid reply, or its stream is cut or reports an error.
     """
     keyed = server
     try:
-        if request and request.log and request.log.recorded:
-            return await _ask(server, path, body, request, stream)
         lock = (await find_loop()).key_lock
         keyed = await fill_in_key(server, lock)
         try:
@@ -201,17 +197,8 @@ async def _ask(
     request: Request | None,
     stream: StreamedReply | None,
 ) -> dict[str, Any]:
-    """Sends a request with its key, or plays its recorded reply; see `ask_server`."""
-    log = (request.log if request else None) or WireLog()
+    """Sends a request with its key; see `ask_server`."""
     secrets = find_secrets(server)  # which also keeps them out of logs
-    if recorded := log.recorded:
-        status, headers = recorded.status, recorded.headers
-        async with aclosing(play(recorded, log)) as played:
-            if not status:
-                await anext(played, b"")  # which raises its failure
-            reply = await _read(played, status, stream)
-        return read_reply(server.info, status, headers, reply, secrets, request)
-    log.begin()
     loop = await find_loop()
     async with loop.slots:
         try:
@@ -219,26 +206,22 @@ async def _ask(
         except ConfigError:
             raise
         except Exception as error:  # SSL and mocks raise more than httpx.HTTPError
-            raise _note_failure(log, server, error) from None
+            raise _make_error(server, error) from None
         try:
             status, headers = response.status_code, dict(response.headers.items())
-            log.start(status, headers)
-            async with aclosing(_receive(server, response, log)) as pieces:
-                reply = await _read(pieces, status, stream)
+            async with aclosing(_receive(server, response)) as pieces:
+                if stream and 200 <= status < 300:
+                    reply = await stream.read(pieces)
+                else:
+                    reply = b"".join([piece async for piece in pieces])
         finally:
             await response.aclose()
             del response.stream  # which refers to the response: the memory of both is freed now
     return read_reply(server.info, status, headers, reply, secrets, request)
 
 
-async def _read(pieces: AsyncIterator[bytes], status: int, stream: StreamedReply | None) -> bytes:
-    if stream is None or not 200 <= status < 300:
-        return b"".join([piece async for piece in pieces])
-    return await stream.read(pieces)
-
-
-async def _receive(server: Server, response: httpx.Response, log: WireLog) -> AsyncGenerator[bytes]:
-    """Yields the pieces of a body, decompressed, and records them.
+async def _receive(server: Server, response: httpx.Response) -> AsyncGenerator[bytes]:
+    """Yields the pieces of a body, decompressed.
 
     Raises ProviderError if the connection breaks, or the reply is damaged or too large.
     """
@@ -254,20 +237,17 @@ async def _receive(server: Server, response: httpx.Response, log: WireLog) -> As
                 await asyncio.sleep(0)
             if size > MAX_REPLY:
                 raise ProviderError("server", f"the reply exceeds {MAX_REPLY >> 20} MiB")
-            log.add(piece)
             yield piece
     except Exception as error:
         if isinstance(error, DecompressionError) and not response.is_success:
             return  # the status alone says what is wrong
-        raise _note_failure(log, server, error) from None
+        raise _make_error(server, error) from None
 
 
-def _note_failure(log: WireLog, server: Server, error: Exception) -> ProviderError:
+def _make_error(server: Server, error: Exception) -> ProviderError:
     from axe_nb.providers.transport import make_connection_error
 
-    if not isinstance(error, ProviderError):
-        error = make_connection_error(server, error)
-    return log.fail(error)
+    return error if isinstance(error, ProviderError) else make_connection_error(server, error)
 
 
 def _find_refused(error: ProviderError, asked: Request, fields: Mapping[str, Any]) -> str:

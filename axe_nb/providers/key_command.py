@@ -7,10 +7,13 @@ import math
 import subprocess
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TypeVar
 
-from axe_nb.agents.provider_table import KeyCommand
+from axe_nb.agents.files import expand_home
+from axe_nb.agents.user_config import config_dir
 from axe_nb.errors import ProviderError
 from axe_nb.providers.protocol import Server
 from axe_nb.text import format_seconds, quote
@@ -30,7 +33,7 @@ MAX_OUTPUT = 32_768
 
 ServerT = TypeVar("ServerT", bound=Server)
 
-_keys: dict[KeyCommand, tuple[str, float]] = {}
+_keys: dict[tuple[str, ...], tuple[str, float]] = {}
 """Command → the key that it printed last, and the time at which it ended."""
 
 
@@ -40,7 +43,7 @@ async def fill_in_key(server: ServerT, lock: asyncio.Lock | None = None) -> Serv
     Raises ProviderError if the command fails. Parallel requests share one run by the `lock`.
     """
     command = server.info.key_command
-    if command is None or server.key:
+    if not command or server.key:
         return server
     async with lock or asyncio.Lock():
         key, printed = _keys.get(command, ("", -math.inf))
@@ -51,9 +54,10 @@ async def fill_in_key(server: ServerT, lock: asyncio.Lock | None = None) -> Serv
             except (OSError, ValueError) as error:
                 reason = getattr(error, "strerror", None) or str(error)
             if reason:
+                name, place = Path(command[0]).name, server.info.key_place
                 raise ProviderError(
                     "auth",
-                    f"no key from the command {quote(command.name)}: {reason} ({command.place})",
+                    f"no key from the command {quote(name)}: {reason} ({place})",
                     hint="run the command in a terminal: what it prints is never shown here",
                 )
             _keys[command] = key, time.monotonic()
@@ -63,7 +67,7 @@ async def fill_in_key(server: ServerT, lock: asyncio.Lock | None = None) -> Serv
 def forget_key(server: ServerT) -> ServerT:
     """Returns the server without the key that it refused, unless no other one can be had now."""
     command = server.info.key_command
-    if command is None:
+    if not command:
         return server
     key, printed = _keys.get(command, ("", 0.0))
     if key == server.key:
@@ -73,15 +77,19 @@ def forget_key(server: ServerT) -> ServerT:
     return replace(server, key="")
 
 
-def _read_key(command: KeyCommand) -> str:
+def _read_key(command: Sequence[str]) -> str:
     """Returns the first line that a command prints; ends one that takes or prints too much.
 
-    Raises ValueError if there is no key; the message does not quote what was printed.
+    It runs in the folder of `config.toml`, never in a project's. Raises ValueError if there is no
+    key; the message does not quote what was printed.
     """
     from axe_nb.sandbox.process import kill_group
 
+    program, *arguments = command
+    if Path(program).name != program:
+        program = str(config_dir() / expand_home(program))
     process = subprocess.Popen(
-        command.words, cwd=command.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        [program, *arguments], cwd=config_dir(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
     assert process.stdout is not None

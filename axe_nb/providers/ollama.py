@@ -14,7 +14,7 @@ from axe_nb.providers import streaming, wire
 from axe_nb.providers.http import HttpProvider, encode_messages
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import missing_part
-from axe_nb.providers.streaming import Assembly, Deltas
+from axe_nb.providers.streaming import Assembly
 from axe_nb.providers.thinking import split
 
 TOP_LEVEL = frozenset(
@@ -108,8 +108,8 @@ class OllamaAssembly(Assembly):
 
     decoder = streaming.NDJSONDecoder
 
-    def __init__(self, deltas: Deltas) -> None:
-        super().__init__(deltas)
+    def __init__(self, on_delta: OnDelta | None) -> None:
+        super().__init__(on_delta)
         self._top: dict[str, Any] = {}
         self._message: dict[str, Any] | None = None
         self._calls: list[dict[str, Any]] = []
@@ -123,16 +123,16 @@ class OllamaAssembly(Assembly):
             for key, value in message.items():
                 if key in ("content", "thinking") and isinstance(value, str):
                     streaming.append_text(self._message, key, value)
-                    self._deltas.add(value, "text" if key == "content" else "reasoning")
+                    self.show(value, "text" if key == "content" else "reasoning")
                 elif key != "tool_calls" and value is not None:
                     self._message[key] = value
             for call in wire.tables(message.get("tool_calls"), "tool_calls"):
                 streaming.check_parts(len(self._calls) + 1)
                 function = wire.table(call.get("function"))
-                self._deltas.begin_call(len(self._calls), function.get("name"))
+                self.show_call(len(self._calls), function.get("name"))
                 if arguments := function.get("arguments"):
                     text = arguments if isinstance(arguments, str) else dump(arguments).decode()
-                    self._deltas.add(text, "arguments", len(self._calls))
+                    self.show(text, "arguments", len(self._calls))
                 self._calls.append(call)
         if data.get("done"):
             self.is_complete = self.has_ended = True

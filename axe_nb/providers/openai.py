@@ -17,8 +17,9 @@ from axe_nb.pictures.picture import Picture, split_parts
 from axe_nb.providers import server_tools, streaming, wire
 from axe_nb.providers.http import HttpProvider, encode_messages
 from axe_nb.providers.output_schema import name_form
+from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import error_in_reply, missing_part, refusal
-from axe_nb.providers.streaming import Assembly, Deltas
+from axe_nb.providers.streaming import Assembly
 from axe_nb.providers.thinking import may_think, split
 
 REASONING_TEXTS = ("reasoning_content", "reasoning")
@@ -256,8 +257,8 @@ def _add_part(parts: list[Any], part: dict[str, Any]) -> None:
 class OpenAIAssembly(Assembly):
     """The first choice of a streamed reply."""
 
-    def __init__(self, deltas: Deltas) -> None:
-        super().__init__(deltas)
+    def __init__(self, on_delta: OnDelta | None) -> None:
+        super().__init__(on_delta)
         self._top: dict[str, Any] = {}
         self._choice: dict[str, Any] = {}
         self._message: dict[str, Any] = {}
@@ -310,24 +311,24 @@ class OpenAIAssembly(Assembly):
             self._add_calls(value)
         elif key == "content" and isinstance(value, str) and not isinstance(held, list):
             streaming.append_text(message, key, value)
-            self._deltas.add(value)
+            self.show(value)
         elif key == "content":
             if not isinstance(held, list):
                 held = message[key] = _list_parts(held) if held else []
             for part in wire.tables(_list_parts(value), key):
                 _add_part(held, part)
-                self._deltas.add(wire.text(part.get("text")))
+                self.show(wire.text(part.get("text")))
                 for thought in wire.tables(part.get("thinking"), "thinking"):
-                    self._deltas.add(wire.text(thought.get("text")), "reasoning")
+                    self.show(wire.text(thought.get("text")), "reasoning")
         elif key in (*REASONING_TEXTS, "refusal") and isinstance(value, str):
             streaming.append_text(message, key, value)
             if is_shown:
-                self._deltas.add(value, "reasoning")
+                self.show(value, "reasoning")
         elif key == "reasoning_details" and isinstance(value, list):
             for detail in wire.tables(value, key):
                 _add_part(message.setdefault(key, []), detail)
                 if is_shown:
-                    self._deltas.add(_read_thought(detail), "reasoning")
+                    self.show(_read_thought(detail), "reasoning")
         elif key in ("annotations", "executed_tools") and isinstance(value, list):
             entries = message.setdefault(key, [])
             streaming.check_parts(len(entries) + len(value))
@@ -357,9 +358,9 @@ class OpenAIAssembly(Assembly):
             known = call.function.get("name")
             arguments = call.add(piece, function)
             if call.function.get("name") != known:
-                self._deltas.begin_call(call.number, call.function["name"])
+                self.show_call(call.number, call.function["name"])
             if arguments:
-                self._deltas.add(arguments, "arguments", call.number)
+                self.show(arguments, "arguments", call.number)
 
     def _begin_call(self) -> _Call:
         streaming.check_parts(len(self._calls) + 1)

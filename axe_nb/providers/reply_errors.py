@@ -270,7 +270,7 @@ def _find_hint(provider: ProviderInfo, error: ProviderError) -> str:
     or_retries = f", or {_RETRIES}" if error.retryable else ""
     if has_server and (status in (401, 403) or error.category == "auth"):
         if provider.key_command:
-            return f"check {provider.key_command.place}"
+            return f"check {provider.key_place}"
         own = f"[providers.{provider.name}] in config.toml"
         return f"check {provider.key_variable}, or api_key under {own}"
     if status == 402:

@@ -14,8 +14,9 @@ from axe_nb.pictures.picture import Picture, split_parts
 from axe_nb.providers import server_tools, streaming, wire
 from axe_nb.providers.http import INCLUDE, SUMMARY, HttpProvider, encode_messages
 from axe_nb.providers.output_schema import name_form
+from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import error_in_reply, missing_part, refusal
-from axe_nb.providers.streaming import Assembly, Deltas
+from axe_nb.providers.streaming import Assembly
 from axe_nb.providers.thinking import asks_for_summary, may_think, split
 
 BETWEEN = "\n\n"
@@ -242,27 +243,20 @@ def read_thought(item: Mapping[str, Any]) -> str:
     return BETWEEN.join(filter(None, (wire.text(part.get("text")) for part in parts)))
 
 
-@dataclass
-class _Item:
-    """An item that is arriving."""
-
-    entry: dict[str, Any]
-    call: int | None = None
-    """Position among the calls, if it is one."""
-    is_whole: bool = False
-
-
 class ResponsesAssembly(Assembly):
     """The items of a streamed reply: from the last event if complete there, else their own."""
 
-    def __init__(self, deltas: Deltas) -> None:
-        super().__init__(deltas)
+    def __init__(self, on_delta: OnDelta | None) -> None:
+        super().__init__(on_delta)
         self._response: dict[str, Any] = {}
-        self._items: dict[object, _Item] = {}
+        self._items: dict[object, dict[str, Any]] = {}
         """Position in the reply, or id → item."""
+        self._whole: set[object] = set()
+        """Keys of the items that have ended."""
         self._shown: set[object] = set()
         """Keys of the items of which a piece has been passed on."""
-        self._calls = 0
+        self._calls: dict[object, int] = {}
+        """Key of an item that is a call → its position among the calls."""
         self._last: dict[str, object] = {}
         """Kind of pieces → the item that the last one belongs to; None if its part has ended."""
 
@@ -288,7 +282,8 @@ class ResponsesAssembly(Assembly):
             case "response.output_item.added":
                 self._begin(key, item)
             case "response.output_item.done":
-                self._begin(key, item).is_whole = True
+                self._begin(key, item)
+                self._whole.add(key)
                 if key not in self._shown:
                     said = read_message(item)[0] if item.get("type") == "message" else ""
                     self._show(key, "text", said)
@@ -303,30 +298,25 @@ class ResponsesAssembly(Assembly):
                     raise error_in_reply(response)
                 raise missing_part("answer (status failed)", response)
 
-    def _begin(self, key: object, entry: dict[str, Any]) -> _Item:
-        if key not in self._items:
-            streaming.check_parts(len(self._items) + 1)
-        item = self._items.setdefault(key, _Item(entry))
-        item.entry = entry
-        if entry.get("type") == "function_call" and item.call is None:
-            item.call = self._calls
-            self._calls += 1
-            self._deltas.begin_call(item.call, entry.get("name"))
-        return item
+    def _begin(self, key: object, entry: dict[str, Any]) -> None:
+        self._items[key] = entry
+        streaming.check_parts(len(self._items))
+        if entry.get("type") == "function_call" and key not in self._calls:
+            self._calls[key] = len(self._calls)
+            self.show_call(self._calls[key], entry.get("name"))
 
     def _show(self, key: object, kind: DeltaKind, piece: object) -> None:
         if not isinstance(piece, str) or not piece:
             return
         self._shown.add(key)
         if kind == "arguments":
-            call = self._items[key].call if key in self._items else None
-            if call is not None:
-                self._deltas.add(piece, kind, call)
+            if key in self._calls:
+                self.show(piece, kind, self._calls[key])
             return
         if self._last.get(kind, key) != key:
-            self._deltas.add(BETWEEN, kind)
+            self.show(BETWEEN, kind)
         self._last[kind] = key
-        self._deltas.add(piece, kind)
+        self.show(piece, kind)
 
     def reply(self) -> dict[str, Any]:
         """Returns the object of the equivalent unstreamed reply; some servers omit its items.
@@ -335,9 +325,9 @@ class ResponsesAssembly(Assembly):
         """
         if self._response.get("output") or not self._items:
             return self._response
-        if not all(item.is_whole for item in self._items.values()):
+        if not self._items.keys() <= self._whole:
             raise missing_part("whole answer", self._response)
-        return {**self._response, "output": [item.entry for item in self._items.values()]}
+        return {**self._response, "output": [*self._items.values()]}
 
 
 @dataclass(frozen=True, repr=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from io import StringIO
 from typing import Any, ClassVar, TypeAlias
@@ -111,10 +111,17 @@ class NDJSONDecoder(SSEDecoder):
         return next(self.feed(b"\n"), None) if self.is_stream else None
 
 
-class Deltas:
-    """Passes on the pieces of one reply, in whole characters."""
+class Assembly:
+    """The parts of one streamed reply; each event adds to them, and passes its deltas on."""
+
+    decoder: ClassVar[type[SSEDecoder]] = SSEDecoder
 
     def __init__(self, on_delta: OnDelta | None) -> None:
+        self.is_complete = False
+        """True once the model has finished: the reply is complete even if the stream then breaks.
+        """
+        self.has_ended = False
+        """True once the last event has arrived; anything after it is ignored."""
         self._on_delta = on_delta or (lambda delta: None)
         self._text = StringIO()
         self._half = ""
@@ -122,13 +129,24 @@ class Deltas:
         self._kind: DeltaKind = "text"
         self._call = 0
 
+    def add(self, name: str, data: dict[str, Any]) -> None:
+        """Adds an event, unless it is unknown; raises ProviderError for an error."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """Handles the end mark `[DONE]`, which has no meaning in most protocols."""
+
+    def reply(self) -> dict[str, Any]:
+        """Returns the object of the equivalent unstreamed reply."""
+        raise NotImplementedError
+
     @property
     def text(self) -> str:
         """The text passed on so far."""
         return self._text.getvalue()
 
-    def add(self, piece: str, kind: DeltaKind = "text", call: int = 0) -> None:
-        """Adds a piece; `call` is the position of its call if it is of arguments."""
+    def show(self, piece: str, kind: DeltaKind = "text", call: int = 0) -> None:
+        """Passes on a piece, in whole characters; `call` is the position of its call."""
         if not piece:
             return
         if kind != self._kind or call != self._call:
@@ -138,14 +156,14 @@ class Deltas:
         self._half = piece[-1] if "\ud800" <= piece[-1] <= "\udbff" else ""
         self._pass_on(piece.removesuffix(self._half))
 
-    def begin_call(self, call: int, name: object) -> None:
+    def show_call(self, call: int, name: object) -> None:
         """Passes on the name of a call's tool, before its arguments."""
         self.flush()
         if isinstance(name, str) and name:
             self._on_delta(Delta("", "arguments", call, _join_halves(name)))
 
     def flush(self) -> None:
-        """Passes on everything that has been added, as nothing continues it."""
+        """Passes on half a character, as nothing continues it."""
         self._pass_on(self._half)
         self._half = ""
 
@@ -163,31 +181,6 @@ def _join_halves(text: str) -> str:
     if re.search("[\ud800-\udfff]", text):
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
-
-
-class Assembly:
-    """The parts of one streamed reply; each event adds to them, and passes its deltas on."""
-
-    decoder: ClassVar[type[SSEDecoder]] = SSEDecoder
-
-    def __init__(self, deltas: Deltas) -> None:
-        self.is_complete = False
-        """True once the model has finished: the reply is complete even if the stream then breaks.
-        """
-        self.has_ended = False
-        """True once the last event has arrived; anything after it is ignored."""
-        self._deltas = deltas
-
-    def add(self, name: str, data: dict[str, Any]) -> None:
-        """Adds an event, unless it is unknown; raises ProviderError for an error."""
-        raise NotImplementedError
-
-    def end(self) -> None:
-        """Handles the end mark `[DONE]`, which has no meaning in most protocols."""
-
-    def reply(self) -> dict[str, Any]:
-        """Returns the object of the equivalent unstreamed reply."""
-        raise NotImplementedError
 
 
 def check_parts(count: int) -> None:
@@ -220,10 +213,9 @@ def settle(value: Any) -> Any:
 class StreamedReply:
     """One reply while it arrives, which may turn out to be unstreamed."""
 
-    def __init__(self, assembly: Callable[[Deltas], Assembly], on_delta: OnDelta | None) -> None:
-        self._deltas = Deltas(on_delta)
-        self._assembly = assembly(self._deltas)
-        self._decoder = self._assembly.decoder()
+    def __init__(self, assembly: Assembly) -> None:
+        self._assembly = assembly
+        self._decoder = assembly.decoder()
         self._raw: list[bytes] = []
         """Everything that has arrived, until it proves to be a stream."""
         self._ignored = ""
@@ -239,8 +231,8 @@ class StreamedReply:
         try:
             return await self._read(pieces)
         except ProviderError as error:
-            self._deltas.flush()
-            error.partial_text = self._deltas.text
+            self._assembly.flush()
+            error.partial_text = self._assembly.text
             raise
 
     async def _read(self, pieces: AsyncIterator[bytes]) -> bytes:
@@ -297,7 +289,7 @@ class StreamedReply:
             self._add(event, is_cut=True)
         if not self._decoder.is_stream:
             return b"".join(self._raw)
-        self._deltas.flush()
+        self._assembly.flush()
         if not self._assembly.is_complete:
             words = masked_line(find_message(self._last) or self._ignored)
             raise ProviderError(

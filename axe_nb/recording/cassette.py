@@ -12,7 +12,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from itertools import chain
@@ -26,8 +26,8 @@ from axe_nb.conversion.jsonable import change_texts
 from axe_nb.conversion.records import from_json, to_json
 from axe_nb.engine.person import Decision
 from axe_nb.errors import CassetteMiss, ConfigError
+from axe_nb.messages import Delta, DeltaKind
 from axe_nb.messages.exchanges import Exchange
-from axe_nb.providers.wire import check_nesting
 from axe_nb.recording.modes import Mode, check_mode
 from axe_nb.recording.same_request import Description, digest, is_same
 from axe_nb.results import Order, is_place, order_of
@@ -223,33 +223,23 @@ class Cleaner(Filter):
 def encode(exchange: Exchange, clean: Filter) -> dict[str, Any]:
     """Returns the outcome of an exchange as JSON data, cleaned.
 
-    A stream with a secret split over several events is left out, as is a script's; the answer made
-    of it is recorded instead, in which the filter finds the secret.
+    Each part of a streamed reply becomes one piece: several could spell a secret together.
     """
-    reply, deltas = exchange.reply, exchange.deltas
-    parsed = None
-    if reply and not reply.is_stream:
-        with suppress(ValueError, RecursionError):  # it is no JSON, or too deep for the file
-            body = json.loads(b"".join(reply.pieces))
-            check_nesting(body)
-            parsed = body if isinstance(body, dict) else None
-    if reply and parsed is None:
-        before, after = _parse_events(reply.text), _parse_events(clean.text(reply.text))
-        if len(before) != len(after) or _spells_secret(after, clean):
-            reply = None
-    if _spells_secret([{f"{one.kind} {one.call}": one.text} for one in deltas], clean):
-        deltas = ()
+    parts: dict[tuple[DeltaKind, int], list[Delta]] = {}
+    for delta in exchange.deltas:
+        parts.setdefault((delta.kind, delta.call), []).append(delta)
+    deltas = []
+    for (kind, call), part in parts.items():
+        name = next((delta.name for delta in reversed(part) if delta.name), "")
+        deltas.append(Delta("".join(delta.text for delta in part), kind, call, name))
     outcome = Exchange(
         turn=exchange.turn, protocol=exchange.protocol, refused=exchange.refused,
-        server=exchange.server, reply=reply, response=None if reply else exchange.response,
-        deltas=deltas, error=None if reply else exchange.error, was_last=exchange.was_last,
+        server=exchange.server, streaming=exchange.streaming, response=exchange.response,
+        deltas=tuple(deltas), error=exchange.error, was_last=exchange.was_last,
         cut=exchange.cut, cost=exchange.cost,
     )  # fmt: skip
     kept = to_json(outcome, clean)
     del kept["turn"]
-    if parsed is not None:
-        kept["reply"].pop("pieces", None)
-        kept["reply"]["json"] = clean.json(parsed)
     return kept
 
 
@@ -258,17 +248,12 @@ def decode(
 ) -> Exchange:
     """Reverses `encode`; the filter puts the paths of this machine back. Raises ConfigError."""
     kept = clean.restore(dict(kept)) if clean else kept
-    reply = kept.get("reply")
-    if isinstance(reply, dict) and "json" in reply:
-        kept = {**kept, "reply": {**reply, "pieces": [json.dumps(reply["json"])]}}
     return from_json(Exchange, {**kept, "turn": turn, "attempt": attempt})
 
 
 def has_failed(exchange: Exchange) -> bool:
     """True if an exchange brought no answer."""
-    status = exchange.reply.status if exchange.reply else 200
-    failure = exchange.error or (exchange.reply and exchange.reply.failure)
-    return bool(failure) or exchange.cut in ("timeout", "cancelled") or not 200 <= status < 300
+    return exchange.response is None and exchange.cut != "abandoned"
 
 
 def list_failed(records: Iterable[Record]) -> set[str]:
@@ -276,34 +261,6 @@ def list_failed(records: Iterable[Record]) -> set[str]:
     by_number = sorted(records, key=lambda record: record.number)
     last = {record.place: record for record in by_number if record.kind == "model"}
     return {place for place, one in last.items() if has_failed(decode(one.outcome, 1, one.number))}
-
-
-def _parse_events(body: str) -> list[Any]:
-    """Returns the JSON values in the lines of a body, or else the whole body."""
-    found = []
-    for line in body.split("\n"):
-        with suppress(ValueError, RecursionError):
-            found.append(json.loads(line.removeprefix("data:")))
-    if not found:
-        with suppress(ValueError, RecursionError):
-            found.append(json.loads(body))
-    return found
-
-
-def _spells_secret(events: Sequence[Any], clean: Filter) -> bool:
-    """True if a secret appears in the joined texts of events at the same place."""
-    texts: dict[Hashable, list[str]] = {}
-    left: list[tuple[Hashable, Any]] = [("", event) for event in reversed(events)]
-    while left:
-        place, value = left.pop()
-        if isinstance(value, str):
-            texts.setdefault(place, []).append(value)
-        elif isinstance(value, dict):
-            left += [((place, key), item) for key, item in reversed(value.items())]
-        elif isinstance(value, list):
-            left += [((place,), item) for item in reversed(value)]
-    joined = "\n".join(map("".join, texts.values()))
-    return clean.text(joined) != joined
 
 
 class Cassette:

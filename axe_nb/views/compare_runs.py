@@ -46,9 +46,8 @@ class Change:
     """One difference. Its texts are unfiltered; their display contains no secrets."""
 
     place: str | None
-    """Turn of the first tree, such as `0.2/3`; None if only the second tree has it."""
     other: str | None
-    """The same turn in the second tree; None if only the first tree has it."""
+    """Turns of the two trees, such as `0.2/3`; None if a tree does not have it."""
     kind: Kind
     agent: str
     """Name of the agent, or of the model if there is none."""
@@ -57,9 +56,8 @@ class Change:
     call: int | None = None
     """Number of the call in its run, from 1, as in places; in the first tree if both have it."""
     before: str | None = None
-    """The text in the first tree; None if it has none."""
     after: str | None = None
-    """The text in the second tree; None if it has none."""
+    """Texts of the two trees; None if a tree has none."""
 
     def __repr__(self) -> str:
         places = dict.fromkeys(filter(None, (self.place, self.other)))
@@ -268,7 +266,11 @@ class RunComparison:
 
     def _list_parts(self, is_told: bool) -> Iterator[Part]:
         a, b = self._a, self._b
-        start, ends = self._place(1, 1), self._place(_find_last(a), _find_last(b))
+        last, last_b = (
+            max((*(turn.number for turn in run.log), *(one.turn for one in run.exchanges), 1))
+            for run in (a, b)
+        )
+        start, ends = self._place(1, 1), self._place(last, last_b)
         if not is_told:
             yield from self._tell(start, "agent", a.agent, b.agent)
         yield from self._tell(start, "model", a.model, b.model)
@@ -277,7 +279,9 @@ class RunComparison:
         yield from self._tell(start, "conversation", _format_earlier(a), _format_earlier(b))
         if not is_told:
             yield from self._tell(start, "prompt", a.prompt, b.prompt)
-        yield from self._tell(start, "pictures", *_format_pictures(a.pictures, b.pictures))
+        yield from self._tell(
+            start, "pictures", *_list_new(_list_pictures(a.pictures), _list_pictures(b.pictures))
+        )
         is_answer_told = False
         turns, turns_b = _list_turns(a), _list_turns(b)
         for turn, other in _pair(turns, turns_b, lambda turn: turn.key, _Turn.likeness):
@@ -430,17 +434,12 @@ class RunComparison:
                 for r, text in zip((one, other), texts, strict=True)
             ]
         yield from self._tell(places, "result", texts[0], texts[1], a)
-        pictures, pictures_b = (result.pictures if result else () for result in (one, other))
-        yield from self._tell(places, "pictures", *_format_pictures(pictures, pictures_b), call=a)
+        shown = (_list_pictures(result.pictures) if result else [] for result in (one, other))
+        yield from self._tell(places, "pictures", *_list_new(*shown), call=a)
 
 
 def _is_answer(run: RunResult, turn: _Turn) -> bool:
     return run.log[-1] is turn.turn and turn.turn.text == run.text and not turn.calls
-
-
-def _find_last(run: RunResult) -> int:
-    numbers = [turn.number for turn in run.log[-1:]] + [one.turn for one in run.exchanges[-1:]]
-    return max(numbers, default=1)
 
 
 def _format_value(value: Any, indent: int | None = None) -> str:
@@ -482,11 +481,8 @@ def _list_tools(tools: Iterable[ToolSpec]) -> list[str]:
     return [f"{t.name}: {t.description} {_format_value(t.input_schema())}" for t in tools]
 
 
-def _format_pictures(a: Sequence[Picture], b: Sequence[Picture]) -> tuple[str, str]:
-    pictures, pictures_b = (
-        [f"{picture.shown}, sha256 {picture.digest[:12]}" for picture in some] for some in (a, b)
-    )
-    return _list_new(pictures, pictures_b)
+def _list_pictures(pictures: Sequence[Picture]) -> list[str]:
+    return [f"{picture.shown}, sha256 {picture.digest[:12]}" for picture in pictures]
 
 
 def _list_new(a: Sequence[str], b: Sequence[str]) -> tuple[str, str]:

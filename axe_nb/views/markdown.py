@@ -64,11 +64,9 @@ def render_blocks(text: str) -> list[str]:
         begin = end
     # a table of empty cells would have 70 characters of HTML for each one of text
     is_too_large = sum(map(len, blocks)) > 4000 + 14 * len(text)
-    return [quote(text)] if is_too_large else blocks
-
-
-def quote(text: str) -> str:
-    return f"<pre style=white-space:pre-wrap>{escape(text, quote=False)}</pre>\n"
+    if is_too_large:
+        return [f"<pre style=white-space:pre-wrap>{escape(text, quote=False)}</pre>\n"]
+    return blocks
 
 
 def _make_parser() -> MarkdownIt:

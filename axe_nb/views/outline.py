@@ -41,8 +41,7 @@ MAX_ROWS = 250
 """Maximum number of rows of a twin, with a kilobyte for each; further rows are counted."""
 
 MAX_WARNINGS, MAX_PICTURES = 5, 8
-"""Maximum number of warnings of a run, and of pictures of a prompt or result; others are counted.
-"""
+"""Maximum number of warnings of a run, and of pictures of a prompt or result."""
 
 MAX_CHARS = 5000
 """Characters shared by all texts of a tree, so that long runs do not make huge notebooks."""
@@ -51,7 +50,7 @@ ANSWER = 20_000
 """Maximum length of the answer above the tree in characters."""
 
 MAX_LISTED, TITLE = 10, 100
-"""Maximum pages in one list, beyond which they are counted; maximum characters of a title."""
+"""Maximum pages in one list, and characters of a title."""
 
 THOUGHT, THINKS = "thought", "thinks"
 """Labels of a model's thoughts, finished and current: folded, and not in the text twin."""
@@ -82,7 +81,6 @@ class Block:
 
     @property
     def is_line(self) -> bool:
-        """True if the text fits beside its label."""
         return "\n" not in self.text and len(self.text) <= 120
 
     @property
@@ -338,7 +336,6 @@ def as_text(result: RunResult, *, name: str = "axe_nb.last()") -> str:
 
 
 def as_lines(outline: Outline) -> Iterator[str]:
-    """The text twin: the answer, then the tree, two spaces a level."""
     answer = outline.answer()
     if answer.text:
         yield answer.text

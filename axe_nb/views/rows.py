@@ -162,17 +162,9 @@ def finding_of(node: Node) -> str:
         return _format_question(asked)
     if wait := find_wait(node):
         return wait
-    if turn.draft:
-        return draft_line(turn.draft)
-    if not turn.calls:
-        # between two turns, what it was asked says more than that it waits
-        return cut_line(node.task)
-    going = [call for call in turn.calls if call.state == "running"]
-    if not going or any(call.call.traits.delegates for call in going):
-        return doing_of(turn)
-    done = len(turn.calls) - len(going)
-    number = f" · call {done + 1} of {len(turn.calls)}" if len(turn.calls) > 1 else ""
-    return cut_line(f"{who_of(going[0])} {main_argument(going[0].call.arguments)}") + number
+    if not (turn.draft or turn.calls):
+        return cut_line(node.task)  # says more than that it waits for the model
+    return draft_line(turn.draft) or doing_of(turn)
 
 
 def find_wait(node: Node) -> str:

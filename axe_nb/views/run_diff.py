@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from itertools import groupby, takewhile
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple
 
 from axe_nb.errors import ConfigError
 from axe_nb.results import RunResult
@@ -41,7 +41,7 @@ from axe_nb.views.html import LEVEL, PLAIN, safe
 from axe_nb.views.rows import POINTER
 
 MAX_BLOCKS = 60
-"""Maximum number of changes whose texts are shown; further ones are counted."""
+"""Maximum number of changes whose texts are shown."""
 
 LEAST = 200
 """Minimum characters of one text; all of them share 12,000."""
@@ -64,8 +64,6 @@ SAME, DIFFERS = "=", "≠"
 
 SECONDS = "seconds"
 """Name of the figure that differs each time."""
-
-PieceKind: TypeAlias = Literal["same", "gone", "new"]
 
 TAGS = {"gone": ("del", GONE), "new": ("ins", NEW)}
 """Kind of a piece → its element and colour."""
@@ -216,7 +214,7 @@ def diff_runs(a: RunResult, b: RunResult, names: tuple[str, str] = ("a", "b")) -
 class Piece(NamedTuple):
     """A piece of the comparison of two texts."""
 
-    kind: PieceKind
+    kind: Literal["same", "gone", "new"]
     text: str
 
 
@@ -242,10 +240,7 @@ def compare_texts(before: str, after: str) -> list[Piece]:
 
 
 def _join_pieces(pieces: Sequence[Piece]) -> list[Piece]:
-    """Merges changes that are separated by hardly any equal text.
-
-    Words such as `the` are the same in any two sentences.
-    """
+    """Merges changes separated by hardly any text: `the` is the same in any two sentences."""
     joined = list[Piece]()
     for number, piece in enumerate(pieces):
         around = pieces[max(0, number - 2) : number], pieces[number + 1 : number + 3]
@@ -255,11 +250,10 @@ def _join_pieces(pieces: Sequence[Piece]) -> list[Piece]:
         else:
             joined.append(piece)
     shown = list[Piece]()
-    for is_same, some in groupby((p for p in joined if p.text), lambda p: p.kind == "same"):
-        run = list(some)
-        kinds: Sequence[PieceKind] = ("same",) if is_same else ("gone", "new")
-        texts = ("".join(piece.text for piece in run if piece.kind == kind) for kind in kinds)
-        shown += [Piece(kind, text) for kind, text in zip(kinds, texts, strict=True) if text]
+    for _, some in groupby((p for p in joined if p.text), lambda p: p.kind == "same"):
+        run = sorted(some, key=lambda piece: piece.kind)  # what is gone before what is new
+        for kind, same_kind in groupby(run, lambda piece: piece.kind):
+            shown.append(Piece(kind, "".join(piece.text for piece in same_kind)))
     return shown
 
 

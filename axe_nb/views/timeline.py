@@ -32,8 +32,8 @@ from axe_nb.views.transcript import CallNode, Node, Transcript, TreeNode, nodes_
 MOST = 300
 """Maximum number of rows that are drawn; further ones are counted."""
 
-CELLS, TICKS = 200, 4
-"""Parts of a bar, and of the axis."""
+CELLS = 200
+"""Parts of a bar."""
 
 WORDS: Mapping[LapKind, str] = {
     "model": "model", "replay": "recorded", "tool": "tool", "retry": "waits for a retry",
@@ -58,10 +58,7 @@ ROW = f"display:flex;gap:{GAP};line-height:{LINE_HEIGHT}"
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The time of a finished run and of all runs below it; a notebook shows it with bars.
-
-    It may also be a run below another one, with the seconds of its own.
-    """
+    """The time of a finished run and of all runs below it; a notebook shows it with bars."""
 
     result: RunResult = field(repr=False)
 
@@ -147,8 +144,8 @@ class _Times:
         note = f"<div><small>{PLAYED}</small></div>" if "replay" in self.kinds else ""
         ticks = "".join(
             f"<small style='flex:1;border-left:1px solid {LINE};padding-left:2px;opacity:{MUTED}'>"
-            f"{_format((self.end - self.start) * n / TICKS)}</small>"
-            for n in range(TICKS)
+            f"{_format((self.end - self.start) * n / 4)}</small>"
+            for n in range(4)
         )
         axis = f"<div style='{BAR};height:auto;display:flex;{CUT}'>{ticks}</div>"
         rows = "".join(self._format_row(*row) for row in self._list_rows())

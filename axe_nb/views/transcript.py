@@ -249,12 +249,13 @@ class Node:
 
     def find_path(self, name: str) -> str:
         """As of a call: `.children[0].text`."""
-        if self.parent is None:
+        if self.call is None:
             return f".{name}"
-        calls = [call for turn in self.parent.turns for call in turn.calls]
+        parent = self.call.turn.run
+        calls = [call for turn in parent.turns for call in turn.calls]
         siblings = [child for call in calls for child in call.children]
         position = next(at for at, child in enumerate(siblings) if child is self)
-        return self.parent.find_path(f"children[{position}].{name}")
+        return parent.find_path(f"children[{position}].{name}")
 
     @property
     def total(self) -> Usage:
@@ -268,11 +269,6 @@ class Node:
         asked = self.result.exchanges if self.result else self.turns
         sources = {one.source for one in asked}
         return sources.pop() if len(sources) == 1 else ""
-
-    @property
-    def parent(self) -> Node | None:
-        """The run that delegated; None for a root."""
-        return self.call.turn.run if self.call else None
 
     @property
     def text(self) -> str:
@@ -399,14 +395,21 @@ class Transcript:
                 return (call,)
             case ToolFinished() if call := self._calls.get((node.id, event.result.call_id)):
                 self._reports.update(find_reports(call.call.name, event.result.content))
-                self._take(call, event.result)
+                call.take(self._show_result(event.result))
                 call.seconds, call.times.ended = event.seconds, now
                 is_waiting = any(one.result is None for one in call.turn.calls)
                 call.turn.state = "running" if is_waiting else "completed"
                 return call.turn, call
             case PersonAsked() | PersonAnswered():
                 about = self._calls.get((node.id, event.call_id)) if event.call_id else turn
-                return (self.whole, node, _ask(about, event, now)) if about else ()
+                if about is None:
+                    return ()
+                about.asks = event if isinstance(event, PersonAsked) else None
+                if about.asks:
+                    about.pauses.append(Pause(now, for_person=True))
+                elif about.pauses:
+                    about.pauses[-1].ended = now
+                return self.whole, node, about
             case RunFinished(result=result):
                 node.result = show_run(result, self._clean)
                 node.state, node.times.ended = result.status, now
@@ -458,9 +461,6 @@ class Transcript:
         self._calls.update(((node.id, call.call.id), call) for call in turn.calls)
         return node, turn, *turn.server_calls, *turn.calls
 
-    def _take(self, call: CallNode, result: ToolResult) -> None:
-        call.take(_show(result, self._clean, "content", "name", "note", "edited"))
-
     def tick(self, now: float) -> tuple[TreeNode, ...]:
         """Marks attempts that begin now, as no event announces them; returns the changed nodes."""
         changed: list[TreeNode] = []
@@ -471,11 +471,8 @@ class Transcript:
         self._retries = [retry for retry in self._retries if retry[0] > now]
         return tuple(changed)
 
-    def stop(self, now: float) -> tuple[TreeNode, ...]:
-        """Ends all open nodes, as no more events of this tree follow; returns the changed ones."""
-        return tuple(self._stop(self.root, now)) if self.root else ()
-
-    def _stop(self, node: Node, now: float) -> Iterator[TreeNode]:
+    def stop(self, node: Node, now: float) -> Iterator[TreeNode]:
+        """Ends all open nodes, as no more events of this tree follow; yields the changed ones."""
         if node.times.ended is None:
             node.state, node.times.ended = "cancelled", now
             for turn in node.turns:
@@ -496,15 +493,18 @@ class Transcript:
         yield turn
         for call in turn.calls:
             for child in call.children:
-                yield from self._stop(child, now)
+                yield from self.stop(child, now)
             if call.result is None:
                 has_begun = call.times.started is not None
                 if result := results.get(call.call.id):
-                    self._take(call, result)
+                    call.take(self._show_result(result))
                 else:
                     call.state = "cancelled" if has_begun and not call.asks else "not run"
                 call.times.ended = now if has_begun else None
                 yield call
+
+    def _show_result(self, result: ToolResult) -> ToolResult:
+        return _show(result, self._clean, "content", "name", "note", "edited")
 
     def _clean(self, value: Any) -> Any:
         """A text or JSON without secrets, and without the seconds in the reports of this tree."""
@@ -515,20 +515,6 @@ class Transcript:
         return REPORT.sub(
             lambda found: f"{found[1]}, …s" if found[0] in self._reports else found[0], text
         )
-
-
-def _ask(
-    about: TurnNode | CallNode, event: PersonAsked | PersonAnswered, now: float
-) -> TurnNode | CallNode:
-    """Marks a turn or a call as waiting for the person, or as no longer waiting."""
-    if isinstance(event, PersonAsked):
-        about.asks = event
-        about.pauses.append(Pause(now, for_person=True))
-    else:
-        about.asks = None
-        if about.pauses:
-            about.pauses[-1].ended = now
-    return about
 
 
 def show_run(result: RunResult, clean: Clean) -> RunResult:

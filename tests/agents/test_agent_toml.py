@@ -67,7 +67,6 @@ WRONG = [
     ("sub_agents_config.max_depth = -1", "sub_agents_config.max_depth must be non-negative", 3),
     ("[sub_agents_config.budget]\n\n'timeout_ms' = 4999",
      "sub_agents_config.budget.timeout_ms must be at least 5000", 5),
-    ("[budget]\nmax_tokens = -1", "budget.max_tokens must be non-negative", 4),
 ]  # fmt: skip
 
 

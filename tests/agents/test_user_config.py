@@ -208,4 +208,4 @@ def test_the_first_settings_file_holds_nothing_yet_and_all_of_it_can_be_used() -
     lines = user_config.SCAFFOLD.splitlines()
     settings("\n".join(line.removeprefix("# ") for line in lines[2:]))
     assert Config.load().base_url("openai") == "https://api.openai.com"
-    assert set(Config.load().providers) == {"anthropic", "openai", "ollama", "groq"}
+    assert set(Config.load().providers) == {"openai", "groq"}

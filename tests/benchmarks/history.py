@@ -1,11 +1,9 @@
 """`python -m tests.benchmarks.history [N]`: cost of an exchange in the history.
 
 The events of a real run of fifty turns with a tool, over loopback, are passed to a recorder N
-times: at once, as with a model that answers at once; turn by turn, each written with the results of
-its calls before the next begins, as with a slower model; and one by one, each event before the
-next, as with slow tools too. Prints rows of goals.md: CPU of the thread that writes, for an
-exchange, and the size of what is kept beside its text: the answers and the results of the tool.
-Then that of a history of 200,000 runs.
+times, each turn written with the results of its calls before the next begins. Prints rows of
+goals.md: CPU of the thread that writes, for an exchange, and the size of what is kept beside its
+text: the answers and the results of the tool. Then that of a history of 200,000 runs.
 """
 
 from __future__ import annotations
@@ -24,18 +22,11 @@ from typing import Any
 
 import axe_nb
 from axe_nb import Agent, Request, Response, Usage, call, script, script_server
-from axe_nb.events import Event, RunStarted, ToolFinished, TurnFinished
+from axe_nb.events import Event, ToolFinished
 from axe_nb.recording.history_recorder import Recorder, Writer, history_path
 from axe_nb.recording.history_store import COLUMNS, Row, Store
 from tests.benchmarks.goals import row
 from tests.protocols import PROTOCOLS, provider_of
-
-FLUSHED: dict[str, tuple[type, ...]] = {
-    "at once": (),
-    "turn by turn": (ToolFinished,),  # each turn makes one call
-    "one by one": (RunStarted, TurnFinished, ToolFinished),
-}
-"""How → the events after which all is written."""
 
 CHAIN = 50
 
@@ -67,12 +58,12 @@ async def collect(protocol: Any) -> list[Event]:
         return [event async for event in axe_nb.stream(agent, "Go on", timeout=0)]
 
 
-def keep(writer: Writer, events: Sequence[Event], flushed: tuple[type, ...] = ()) -> float:
+def keep(writer: Writer, events: Sequence[Event]) -> float:
     """Seconds of CPU of the thread that writes."""
     recorder, cpu = Recorder(writer), read_clock(writer)
     for event in events[:-1]:
         recorder.event(event)
-        if isinstance(event, flushed):
+        if isinstance(event, ToolFinished):  # each turn makes one call
             writer.flush(5)
     recorder.finish(events[-1].result)  # type: ignore[attr-defined]  # the end of the root
     writer.flush(5)
@@ -96,12 +87,11 @@ def measure(protocol: Any, rounds: int, folder: Path) -> None:
     path = folder / protocol / "runs.sqlite"
     writer = Writer(path)
     keep(writer, events)  # opens the file
-    for how, flushed in FLUSHED.items():
-        cpu = 1e6 / CHAIN * min(keep(writer, events, flushed) for _ in range(rounds))
-        row(f"exchange, {how}", f"{protocol}: CPU {cpu:.0f} µs", cpu, 500, 200, " µs")
+    cpu = 1e6 / CHAIN * min(keep(writer, events) for _ in range(rounds))
+    row("exchange", f"{protocol}: CPU {cpu:.0f} µs", cpu, 500, 200, " µs")
     writer.close()
     size = sum(path.stat().st_size for path in path.parent.iterdir())
-    share = size / (len(FLUSHED) * rounds + 1) / sum(map(len, texts))
+    share = size / (rounds + 1) / sum(map(len, texts))
     row("exchange, size", f"{protocol}: {share:.2f} x its text", share, 2, 1, " x")
 
 
@@ -125,10 +115,8 @@ def measure_list(folder: Path) -> None:
             found = axe_nb.history(words)
             took.append(1e3 * (time.perf_counter() - began))
         assert len(found) == count
-        what = "a word" if words else "the newest 100"
-        row(
-            "history of 204,800 runs", f"{what} in {min(took):.1f} ms", min(took), gate, goal, " ms"
-        )
+        shown = f"{'a word' if words else 'the newest 100'} in {min(took):.1f} ms"
+        row("history of 204,800 runs", shown, min(took), gate, goal, " ms")
 
 
 if __name__ == "__main__":

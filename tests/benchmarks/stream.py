@@ -37,7 +37,7 @@ async def receive(stream: bytes) -> AsyncIterator[bytes]:
 
 def read(protocol: str, stream: bytes) -> float:
     """CPU seconds for one reply."""
-    reply = StreamedReply(MODULES[protocol].PROVIDER.assembly, lambda _: None)
+    reply = StreamedReply(MODULES[protocol].PROVIDER.assembly(None))
     started = time.process_time()
     asyncio.run(reply.read(receive(stream)))
     return time.process_time() - started

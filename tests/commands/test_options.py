@@ -33,15 +33,27 @@ def test_the_options_of_a_run_are_the_same_wherever_they_are_given(face: Any) ->
     assert parse_run(["lead", "-m", "p/m", "-v"], face).overrides.model == "p/m"
 
 
+PROMPTS = [
+    *((line.split(), "Summarise") for line in (
+        "sum Summarise", "sum -m p/m Summarise", "-q sum --param a=1 -- Summarise",
+    )),
+    *((["sum", *words], prompt)
+      for prompt in ("--hello", "-please", "--dry-run", "-m p/m", "- a\n- b", "-5")
+      for words in ([f"--prompt={prompt}"], ["--", prompt])),
+    (["sum", "-p", "- a\n- b", "--json"], "- a\n- b"),
+    (["sum", "--param", "temperature=0", "topic=the sea"], "topic=the sea"),
+    (["sum", "--var", "a=b", "topic=the sea"], "topic=the sea"),
+]  # fmt: skip
+"""Words → the prompt in them."""
+
+
 @pytest.mark.parametrize("face", ["line", "command"])
-def test_the_prompt_can_stand_by_itself_wherever_an_option_gives_it(face: Any) -> None:
-    for line in ("sum Summarise", "sum -m p/m Summarise", "-q sum --param a=1 -- Summarise"):
-        found = parse_run(line.split(), face)
-        assert (found.agent, found.prompt) == ("sum", "Summarise")
-    with pytest.raises(ConfigError, match="the prompt is given twice: with -p and as an argument"):
-        parse_run(["sum", "this", "-p", "that"], face)
-    with pytest.raises(ConfigError, match="arguments: this; put the prompt in quotes"):
-        parse_run(["sum", "Summarise", "this"], face)
+@pytest.mark.parametrize(("words", "prompt"), PROMPTS)
+def test_a_prompt_stands_by_itself_or_after_its_option(
+    words: list[str], prompt: str, face: Any
+) -> None:
+    found = parse_run(words, face)
+    assert (found.agent, found.prompt) == ("sum", prompt)
 
 
 MISTAKES = {
@@ -113,16 +125,13 @@ def test_any_option_line_is_understood_or_refused(line: str) -> None:
 
 @pytest.mark.parametrize("face", ["line", "command"])
 @pytest.mark.parametrize(
-    ("given", "word"),
-    [("--param temperature=0", 'format={"type": "json"}'), ("--var a=b", "topic=the sea")],
-)  # fmt: skip
-def test_a_value_with_spaces_needs_a_flag_of_its_own(given: str, word: str, face: Any) -> None:
+    ("flag", "word"), [("--param", 'format={"type": "json"}'), ("--var", "topic=the sea")]
+)
+def test_a_value_with_spaces_needs_a_flag_of_its_own(flag: str, word: str, face: Any) -> None:
     key, _, value = word.partition("=")
-    found = parse_run(["sum", *given.split(), given.split()[0], word, "hello"], face)
-    assert found.prompt == "hello"
+    found = parse_run(["sum", flag, "a=b", flag, word, "hello"], face)
     taken = {**found.overrides.params, **found.overrides.vars}
-    assert str(taken[key]).replace("'", '"') == value
-    assert parse_run(["sum", *given.split(), word], face).prompt == word
+    assert (found.prompt, str(taken[key]).replace("'", '"')) == ("hello", value)
 
 
 @pytest.mark.parametrize("face", ["line", "command"])
@@ -133,7 +142,10 @@ def test_a_value_with_spaces_needs_a_flag_of_its_own(given: str, word: str, face
         (["--tools", "grep,", "fetch"], 'takes names without spaces, as in a,b, not "grep,"'),
         (["--break", "turn,", "agent:x"], 'takes names without spaces, as in a,b, not "turn,"'),
         (["-p", "--json"], "write a value that begins with a dash as --prompt=…"),
+        (["-p", "-m p/m"], "write a value that begins with a dash as --prompt=…"),
         (["--hello"], "unrecognized arguments: --hello"),
+        (["this", "-p", "that"], "the prompt is given twice: with -p and as an argument"),
+        (["Summarise", "this"], "arguments: this; put the prompt in quotes"),
     ],
 )
 def test_a_mistake_beside_a_prompt_is_never_a_request(
@@ -142,15 +154,3 @@ def test_a_mistake_beside_a_prompt_is_never_a_request(
     with pytest.raises(ConfigError) as caught:
         parse_run(["sum", *words], face)
     assert told in str(caught.value)
-
-
-@pytest.mark.parametrize("face", ["line", "command"])
-@pytest.mark.parametrize("prompt", ["--hello", "-please", "--dry-run", "-m p/m", "- a\n- b", "-5"])
-def test_a_prompt_may_begin_with_a_dash(prompt: str, face: Any) -> None:
-    assert parse_run(["sum", f"--prompt={prompt}"], face).prompt == prompt
-    assert parse_run(["sum", "--", prompt], face).prompt == prompt
-    if prompt in ("- a\n- b", "-5"):
-        assert parse_run(["sum", "-p", prompt, "--json"], face).prompt == prompt
-    else:
-        with pytest.raises(ConfigError, match="a value that begins with a dash as --prompt=…"):
-            parse_run(["sum", "-p", prompt, "--json"], face)

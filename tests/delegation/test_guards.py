@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from axe_nb import Agent, Request, RunResult, call
+from axe_nb import Agent, RunResult, call
 from axe_nb.agents.agent_tables import SubAgentsConfig
 from axe_nb.engine.person import ApprovalRequest, Decision
 from axe_nb.messages import ToolCall, ToolParameter
@@ -142,9 +142,7 @@ def tree(
     """lead → middle → low, whose tool needs approval; a person who says yes, late."""
 
     def make(name: str, first: ToolCall, *calls: str, **fields: Any) -> Agent:
-        def model(request: Request) -> Any:
-            return first if request.turn == 1 else request.results[0].content
-
+        model = said(first, lambda request: request.results[0].content)
         return agent(name, model, tools=("write_it",), sub_agents=calls, **fields)
 
     agents = (

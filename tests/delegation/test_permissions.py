@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import axe_nb
-from axe_nb import Agent, ConfigError, Request, Response, RunResult, call, script
+from axe_nb import Agent, ConfigError, Request, RunResult, call, script
 from axe_nb.agents.agent_tables import SubAgentsConfig
 from axe_nb.engine.person import Decision
 from axe_nb.tools.tool import Effect, Tool, ToolContext
@@ -212,13 +212,7 @@ def test_where_nobody_can_be_asked_the_model_hears_why() -> None:
 
 
 def test_a_call_denied_as_no_one_can_be_asked_is_a_warning(project: Path) -> None:
-    @script("writer")
-    def writer(request: Request) -> Any:
-        if request.turn == 1:
-            written = {"path": "a.txt", "content": "x"}
-            return Response("", (call("write_file", **written), call("write_file", **written)))
-        return "Done."
-
+    script("writer")(said([call("write_file", path="a.txt", content="x")] * 2, "Done."))
     agent = Agent(name="writer", model="script/writer", tools=("write_file",), mode="ask")
     result = axe_nb.run(agent, "Go")
     assert (result.status, Path("a.txt").exists()) == ("completed", False)

@@ -216,12 +216,10 @@ def test_a_tool_that_was_filtered_out_is_refused_and_the_child_goes_on() -> None
 
 @pytest.mark.req("X-29", "D-7", "X-37")
 def test_a_child_whose_server_fails_is_an_error_result_with_what_it_had_said() -> None:
-    def child(request: Request) -> Any:
-        if request.turn == 1:
-            return Response("I have begun", (call("peek"),))
+    def fail(_: Request) -> Any:
         raise ProviderError("rate_limit", "slow down")
 
-    result = run({"scout": child}, sub())
+    result = run({"scout": said(Response("I have begun", (call("peek"),)), fail)}, sub())
     [answer] = heard(result)
     assert answer.is_error
     assert answer.content == (

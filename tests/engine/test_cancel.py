@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from axe_nb import Request, Response, RunError, RunResult, Usage, call
+from axe_nb.agents.agent_tables import SubAgentsConfig
 from axe_nb.events import ToolFinished
 from axe_nb.messages import close_open_calls
 from axe_nb.tools.tool import ToolContext
@@ -24,6 +25,7 @@ from tests.engine.in_process import (
     heard,
     lead,
     play,
+    said,
     stage,
     texts,
     tool,
@@ -70,12 +72,6 @@ class Watch:
         return hang
 
 
-def counting(request: Request) -> Any:
-    if request.turn == 1:
-        return Response("let me see", (call("fast"), call("slow"), call("fast")), "x", Usage(3, 2))
-    return f"{len(request.messages)} messages"
-
-
 async def fast(_: ToolContext) -> str:
     return "quick"
 
@@ -84,9 +80,11 @@ async def fast(_: ToolContext) -> str:
 @pytest.mark.parametrize("parallel", [True, False])
 def test_what_was_finished_is_kept_and_the_conversation_goes_on(parallel: bool) -> None:
     watch = Watch()
-    boss = lead(parallel=parallel)
-    boss = agent("boss", counting, sub_agents_config=boss.sub_agents_config)
-    played = stage(boss)
+    calls = call("fast"), call("slow"), call("fast")
+    model = said(
+        Response("let me see", calls, "x", Usage(3, 2)), lambda r: f"{len(r.messages)} messages"
+    )
+    played = stage(agent("boss", model, sub_agents_config=SubAgentsConfig(parallel=parallel)))
     tools = (tool("fast", fast), tool("slow", watch.hang))
 
     def is_stuck() -> bool:

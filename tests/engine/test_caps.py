@@ -17,7 +17,7 @@ import pytest
 import axe_nb
 from axe_nb import Agent, Request, call
 from axe_nb.agents.agent_tables import SubAgentsConfig, TreeLimits
-from tests.engine.in_process import agent, ask, heard, lead, stage, tool
+from tests.engine.in_process import agent, ask, heard, lead, said, stage, tool
 
 DEEP = SubAgentsConfig(max_depth=5)
 WIDE = 40
@@ -67,10 +67,7 @@ def test_calls_of_a_reply_beyond_the_cap_are_answered_not_run() -> None:
         ran.append(ctx.call.id)
         return "ran"
 
-    def model(request: Request) -> Any:
-        return [call("note", n=n) for n in range(300)] if request.turn == 1 else "done"
-
-    one = agent("one", model, tools=("note",))
+    one = agent("one", said([call("note", n=n) for n in range(300)], "done"), tools=("note",))
     result = stage(one).play(tools=(tool("note", note),))
     assert result.ok
     assert len(ran) == result.tool_calls == 256
@@ -86,14 +83,11 @@ def test_calls_of_a_reply_beyond_the_cap_are_answered_not_run() -> None:
 
 @pytest.mark.req("D-51")
 def test_the_strictest_cap_of_a_reply_above_holds_and_zero_is_none() -> None:
-    def many(request: Request) -> Any:
-        return [call("nothing")] * 400 if request.turn == 1 else "done"
-
-    child = agent("child", many, tools=("read_file",), limits=TreeLimits(max_calls_per_reply=0))
+    many, none = said([call("nothing")] * 400, "done"), TreeLimits(max_calls_per_reply=0)
+    child = agent("child", many, tools=("read_file",), limits=none)
     boss = replace(lead(ask("child")), limits=TreeLimits(max_calls_per_reply=7))
     assert stage(boss, child).play().children[0].tool_calls == 7
-    free = replace(boss, limits=TreeLimits(max_calls_per_reply=0))
-    assert stage(free, child).play().children[0].tool_calls == 400
+    assert stage(replace(boss, limits=none), child).play().children[0].tool_calls == 400
 
 
 @pytest.mark.req("D-51")
@@ -157,14 +151,9 @@ def test_plain_tools_run_in_at_most_as_many_threads_and_may_start_children() -> 
         """Starts a child, which has a call of its own to make."""
         return axe_nb.run("inner", "go").text
 
-    inner = agent("inner", lambda r: [call("slow")] if r.turn == 1 else "inner", tools=("slow",))
-    calls = [call("slow")] * 20 + [call("nested")] * 6
-
-    def model(request: Request) -> Any:
-        return calls if request.turn == 1 else "done"
-
+    model = said([call("slow")] * 20 + [call("nested")] * 6, "done")
     one = agent("one", model, tools=("slow", "nested"), limits=TreeLimits(max_in_flight=4))
-    axe_nb.define(inner)
+    axe_nb.define(agent("inner", said([call("slow")], "inner"), tools=("slow",)))
     axe_nb.define(one)
     result = axe_nb.run("one", "go", timeout=60)
     assert result.ok

@@ -11,7 +11,16 @@ import pytest
 import axe_nb
 from axe_nb import Request, RunResult
 from axe_nb.events import RunFinished, RunStarted
-from tests.engine.in_process import agent, check_events, check_history, stage, texts
+from tests.engine.in_process import (
+    agent,
+    ask,
+    check_events,
+    check_history,
+    lead,
+    said,
+    stage,
+    texts,
+)
 
 pytestmark = pytest.mark.req("D-57")
 
@@ -32,12 +41,9 @@ def scene(fn: Any) -> tuple[Any, list[str]]:
     def broken(_: Request) -> str:
         raise axe_nb.ProviderError("server", "down")
 
-    def lead(request: Request) -> Any:
-        return axe_nb.call("both") if request.turn == 1 else "done"
-
     made = stage(
-        agent("lead", lead, tools=("both",)), agent("quick", "here"), agent("slow", slow),
-        agent("broken", broken),
+        agent("lead", said(axe_nb.call("both"), "done"), tools=("both",)),
+        agent("quick", "here"), agent("slow", slow), agent("broken", broken),
     )  # fmt: skip
     axe_nb.tool(name="both")(fn)
     return made, log
@@ -149,9 +155,6 @@ def test_a_child_delegated_from_another_event_loop_ends_with_its_call() -> None:
     check_events(made.events, result)
 
 
-# ------------------------------------------------------------------ axe_nb.run and arun in a tool
-
-
 def nested(fn: Any) -> tuple[RunResult, list[Any]]:
     made, _ = scene(fn)
     return made.play(), made.events
@@ -197,10 +200,8 @@ def test_a_run_in_a_tool_counts_as_a_level() -> None:
     def both() -> str:
         return axe_nb.run("again", "hello").text
 
-    def again(request: Request) -> Any:
-        return axe_nb.call("both") if request.turn == 1 else request.results[0].content
-
     made, _ = scene(both)
+    again = said(axe_nb.call("both"), lambda request: request.results[0].content)
     made.session.define(agent("again", again, tools=("both",)))
     result = made.play()
     assert max(r.id.count(".") for r in result.walk()) == 3
@@ -221,36 +222,18 @@ def test_what_starts_no_child_in_an_async_tool_names_what_does(name: str) -> Non
     assert "ctx.delegate" in told
 
 
-def write_agents(folder: Path) -> None:
-    """A family of agent files: `boss` calls `child`, whose model is a script beside them."""
-    (folder / "agents").mkdir(parents=True)
-    (folder / "scripts").mkdir()
-    (folder / "agents/boss.toml").write_text(
-        'name = "boss"\nmodel = "script/boss"\nsub_agents = ["child"]'
-    )
-    (folder / "agents/child.toml").write_text('name = "child"\nmodel = "script/answer"')
-    (folder / "scripts/answer.toml").write_text('[[rule]]\ntext = "from the folder"')
-
-    def boss(request: Request) -> Any:
-        if request.turn == 1:
-            return axe_nb.call("call_agent", agent="child", task="x")
-        return request.last
-
-    axe_nb.script("boss")(boss)
-
-
-@pytest.mark.parametrize("how", ["run", "arun"])
-def test_the_folder_of_a_run_in_a_tool_reaches_its_descendants(how: str, tmp_path: Path) -> None:
-    write_agents(tmp_path / "given")
-    folder = str(tmp_path / "given/agents")
+def test_the_folder_of_a_run_in_a_tool_reaches_its_descendants(tmp_path: Path) -> None:
+    folder = tmp_path / "agents"
+    folder.mkdir()
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "scripts/answer.toml").write_text('[[rule]]\ntext = "from the folder"')
+    lead(ask("child"), name="boss").save(folder)
+    axe_nb.Agent("child", "script/answer").save(folder)
 
     def both() -> str:
-        return axe_nb.run("boss", "go", agents_dir=folder).text
+        return axe_nb.run("boss", "go", agents_dir=str(folder)).text
 
-    async def both_async() -> str:
-        return (await axe_nb.arun("boss", "go", agents_dir=folder)).text
-
-    result, events = nested(both if how == "run" else both_async)
+    result, events = nested(both)
     assert texts(result) == ["from the folder"]
     assert [r.id for r in result.walk()] == ["0", "0.1", "0.1.1"]
     check_events(events, result)

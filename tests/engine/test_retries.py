@@ -9,9 +9,7 @@ import pytest
 from axe_nb import Agent, ProviderError, Request
 from axe_nb.agents.agent_tables import Retry
 from axe_nb.events import Event, RetryScheduled, RunFinished
-from axe_nb.views.rows import facts_of, make_row
-from axe_nb.views.transcript import Transcript
-from tests.engine.in_process import Stage, agent, ask, lead, stage
+from tests.engine.in_process import Stage, agent, stage
 
 SLOW_DOWN = ProviderError("rate_limit", "slow down", status=429, retry_after=0.01)
 
@@ -110,18 +108,3 @@ def test_a_wait_beyond_the_runs_time_ends_it_at_once(asked: float | None, told: 
         result.raise_for_status()
     assert raised.value.hint == "give the run more time with --timeout"
     assert error.message == "rate_limit: slow down"
-
-
-@pytest.mark.req("D-23")
-def test_the_row_of_a_child_shows_its_wait() -> None:
-    played = stage(lead(ask("failing")), failing(1, SLOW_DOWN))
-    result = played.play()
-    transcript = Transcript()
-    for event in played.events:
-        transcript.apply(event, 0.0)
-        if isinstance(event, RetryScheduled):
-            assert transcript.root
-            [call] = transcript.root.turns[0].calls
-            assert make_row(call).asked.startswith("retries in 0.1 s (429)")
-    assert [child.retries for child in result.children] == [1]
-    assert "1 retry" in map(str, facts_of(transcript.root))

@@ -31,21 +31,6 @@ def outcome(tool: Tool, **arguments: Any) -> RunResult:
     return play(lead(call(tool.name, **arguments), then="done"), tools=[tool])
 
 
-@pytest.mark.parametrize(
-    ("answer", "text"),
-    [
-        (None, ""),
-        (42, "42"),
-        ({"sky": ("clear", 1.5)}, '{"sky": ["clear", 1.5]}'),
-        (ToolOutput(["a"]), '["a"]'),  # type: ignore[arg-type]
-        (ToolOutput(None), ""),  # type: ignore[arg-type]
-    ],
-)
-def test_an_answer_that_is_no_text_becomes_one(answer: object, text: str) -> None:
-    [told] = heard(outcome(raw(answer)))
-    assert (told.content, told.is_error) == (text, False)
-
-
 @pytest.mark.req("X-38")
 @pytest.mark.parametrize(
     ("answer", "is_error"),
@@ -63,13 +48,6 @@ def test_a_long_answer_is_cut_once(answer: object, is_error: bool) -> None:
 def test_what_a_way_to_delegate_reports_is_not_cut() -> None:
     [told] = heard(outcome(raw("x" * 100_000, "delegate")))
     assert len(told.content) == 100_000
-
-
-def test_an_answer_that_cannot_be_written_is_an_error_for_the_model() -> None:
-    [told] = heard(outcome(raw(b"\0\1")))
-    assert told.is_error
-    assert told.content.startswith("Error: ")
-    assert "which cannot be converted to text" in told.content
 
 
 def test_a_tool_that_changes_its_arguments_does_not_change_history() -> None:

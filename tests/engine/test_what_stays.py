@@ -18,7 +18,7 @@ from axe_nb import Agent, Request, RunResult, call, script_server
 from axe_nb.agents.prompt import Briefing, brief
 from axe_nb.errors import ProviderError
 from axe_nb.events import TextDelta, TurnStarted
-from tests.engine.in_process import agent, play, stage, tool
+from tests.engine.in_process import agent, play, said, stage, tool
 from tests.protocols import PROTOCOLS, provider_of
 
 
@@ -49,9 +49,6 @@ def test_a_changed_message_in_continue_from_is_what_is_sent(
     assert [m.content for m in second.messages] == ["CHANGED", "turn 1", "more", "turn 2"]
 
 
-# ---------------------------------------------------------------------------- results and errors
-
-
 def test_a_failed_result_keeps_no_engine_alive() -> None:
     from axe_nb.engine.loop import Run
 
@@ -72,9 +69,6 @@ def test_a_failed_result_keeps_no_engine_alive() -> None:
     gc.collect()
     assert alive
     assert [ref() for ref in alive] == [None] * len(alive)
-
-
-# ------------------------------------------------------------------------------ what had arrived
 
 
 def writes(text: str, then: Any) -> Any:
@@ -165,9 +159,6 @@ def test_a_retry_starts_the_text_of_a_turn_anew_and_says_so() -> None:
     assert sum(isinstance(e, TurnStarted) for e in events) == 1
 
 
-# --------------------------------------------------------------------------- strange exceptions
-
-
 class Strange(BaseException):
     """Neither an Exception nor one of Python's own."""
 
@@ -230,8 +221,7 @@ def test_whatever_a_tool_raises_is_told_to_the_model(fault: BaseException, kind:
         axe_nb.tool(name="odd")(mine)
     calls = [call("odd"), call("nothing")]
     result = play(
-        agent("boss", lambda r: calls if r.turn == 1 else r.results[0].content,
-              tools=("odd",) if mine else ()),
+        agent("boss", said(calls, lambda r: r.results[0].content), tools=("odd",) if mine else ()),
         **({} if mine else {"tools": (tool("odd", raw),)}),
     )  # fmt: skip
     assert result.ok

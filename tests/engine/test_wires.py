@@ -29,6 +29,7 @@ from tests.engine.in_process import (
     lead,
     over,
     play,
+    said,
     stage,
     texts,
     tool,
@@ -47,17 +48,8 @@ sys.addaudithook(
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
-def boss(request: Request) -> Any:
-    if request.turn == 1:
-        calls = tuple(ask(name, f"look at {name}", context="cöntext 🌍") for name in "abc")
-        return Response("Let me ask.", calls, "tool_calls", Usage(100, 20))
+def report(request: Request) -> Response:
     return Response("\n".join(r.content for r in request.results), (), "stop", Usage(300, 30))
-
-
-def middle(request: Request) -> Any:
-    if request.turn == 1:
-        return [ask("leaf", "deep"), call("look"), call("nope")]
-    return f"b heard {request.last}"
 
 
 def fails(_: Request) -> Any:
@@ -69,6 +61,10 @@ async def look(_: ToolContext) -> str:
 
 
 def tree() -> tuple[Agent, ...]:
+    calls = tuple(ask(name, f"look at {name}", context="cöntext 🌍") for name in "abc")
+    boss = said(Response("Let me ask.", calls, "tool_calls", Usage(100, 20)), report)
+    steps = [ask("leaf", "deep"), call("look"), call("nope")]
+    middle = said(steps, lambda request: f"b heard {request.last}")
     return (
         agent("boss", boss, sub_agents=("a", "b", "c"), system_prompt="You lead."),
         agent("a", lambda r: f"a says: {r.last}", params={"max_tokens": 50}),
@@ -118,9 +114,7 @@ def test_a_tree_is_the_same_over_every_protocol(protocol: Protocol) -> None:
 def test_cancelling_eight_children_aborts_their_requests_and_keeps_what_was_done(
     protocol: Protocol,
 ) -> None:
-    async def worker(request: Request) -> Any:
-        if request.turn == 1:
-            return call("look")
+    async def hang(_: Request) -> str:
         await asyncio.sleep(30)
         return "never"
 
@@ -139,7 +133,7 @@ def test_cancelling_eight_children_aborts_their_requests_and_keeps_what_was_done
 
     boss = replace(lead(*[ask("w", f"t{n}") for n in range(8)], then="went on"), name="lead")
     with script_server(protocol) as server:
-        worker_ = agent("w", worker, tools=("look",))
+        worker_ = agent("w", said(call("look"), hang), tools=("look",))
         played = stage(over(protocol, boss), over(protocol, worker_))
         took = asyncio.run(interrupting(played, server))
         assert eventually(lambda: server.open_requests == 0)

@@ -111,14 +111,15 @@ def test_the_body_is_the_prompt_with_expressions_filled_in(cells: Kernel) -> Non
 def test_json_verbose_dry_run_and_quiet_print_text(cells: Kernel) -> None:
     [line] = cells.run("%%axe lead --json\nhi")
     assert json.loads(line["text"])["content"] == "Both have been asked."
-    said = text(cells.run("%%axe lead -v\nhi"))
-    assert "[turn 1] Sending request (1 messages, 0 tool calls pending)" in said
-    assert '[sub-agent] "broken" failed: overloaded: the server is too busy (Overloaded)' in said
-    assert "(cumulative)" in said
-    assert "=== Dry Run ===" in text(cells.run("%%axe lead --dry-run\nhi"))
-    assert text(cells.run("%%axe lead -q\nhi")) == "Both have been asked."
-    blank = text(cells.run("%%axe echo\n   "))
-    assert "You said: Execute the task described in your instructions." in blank
+    for cell, told in (
+        ("lead -v\nhi", "[turn 1] Sending request (1 messages, 0 tool calls pending)"),
+        ("lead -v\nhi", '[sub-agent] "broken" failed: overloaded: the server is too busy'),
+        ("lead -v\nhi", "(cumulative)"),
+        ("lead --dry-run\nhi", "=== Dry Run ==="),
+        ("lead -q\nhi", "Both have been asked."),
+        ("echo\n   ", "You said: Execute the task described in your instructions."),
+    ):
+        assert told in text(cells.run(f"%%axe {cell}"))
 
 
 @pytest.mark.req("D-8", "A-E5.6")

@@ -21,7 +21,7 @@ import axe_nb
 from axe_nb import script, script_server
 from axe_nb.cli import main
 from axe_nb.testing import check
-from axe_nb.testing.check import HeadlessRun, Problem, describe_problems, find_problems, normalize
+from axe_nb.testing.check import find_problems, normalize
 
 GUIDE = """\
 name = "guide"
@@ -300,16 +300,3 @@ def test_a_frozen_notebook_has_nothing_that_varies_and_keeps_the_rest() -> None:
     assert cell.outputs[0].metadata == {"same": True}
     assert cell.outputs[1].traceback == ["E: e"]
     nbformat.validate(frozen)
-
-
-def test_a_cell_without_its_answer_names_the_command_that_records_it(project: Path) -> None:
-    problems = [
-        Problem(cell=2, what="cassette a.axe has no answer", is_miss=True),
-        Problem(cell=4, what="KeyError: 1"),
-    ]
-    stopped = HeadlessRun(book=None, stopped="the kernel died", begun=4)
-    assert describe_problems(Path("my lesson.ipynb"), stopped, problems) == [
-        "my lesson.ipynb, cell 2: cassette a.axe has no answer; "
-        "record it with: axe-nb freeze 'my lesson.ipynb'",
-        "my lesson.ipynb, cell 4: the kernel died",
-    ]

@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
@@ -19,9 +17,7 @@ from axe_nb.cli import main
 from axe_nb.sandbox import find
 from axe_nb.sandbox.process import Method
 from tests.notebooks.test_lesson import NOTEBOOKS, make
-from tests.sandbox.cages import METHODS, find_method, unique
-
-CANARY = "sk-canary-71c4"
+from tests.sandbox.cages import METHODS, SECRET, canary, find_method, server, unique
 
 CHECK = ("check", "assert got == ['workdir', 'data'], got", "exercise:b")
 
@@ -100,65 +96,38 @@ def mark(project: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., lis
     return run
 
 
-@pytest.fixture
-def servers(tmp_path: Path) -> Iterator[tuple[int, str, list[str]]]:
-    """A port and a socket that is a file, and the connections to them."""
-    path, reached = str(tmp_path / "s"), []
-    tcp, unix = socket.create_server(("127.0.0.1", 0)), socket.socket(socket.AF_UNIX)
-    unix.bind(path)
-    unix.listen()
-
-    def accept(name: str, server: socket.socket) -> None:
-        while True:
-            try:
-                server.accept()[0].close()
-            except OSError:
-                return
-            reached.append(name)
-
-    for name, server in (("tcp", tcp), ("unix", unix)):
-        threading.Thread(target=accept, args=(name, server), daemon=True).start()
-    yield tcp.getsockname()[1], path, reached
-    for server in (tcp, unix):
-        server.shutdown(socket.SHUT_RDWR)
-        server.close()
-
-
 def test_a_submission_gets_no_key_file_network_or_other_submission(
     method: Method,
     mark: Callable[..., list[str]],
-    servers: tuple[int, str, list[str]],
     tmp_path: Path,
     project: Path,
     monkeypatch: pytest.MonkeyPatch,
-    request: pytest.FixtureRequest,
 ) -> None:
     home = tmp_path / "home"
     (home / ".ssh").mkdir(parents=True)
-    (home / ".ssh" / "id_rsa").write_text(CANARY)
+    (home / ".ssh" / "id_rsa").write_text(SECRET)
     monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("ANTHROPIC_API_KEY", CANARY)
-    port, unix, reached = servers
+    monkeypatch.setenv("ANTHROPIC_API_KEY", SECRET)
     package = Path(find.__file__).parents[1]
-    there = {
-        "key": str(home / ".ssh" / "id_rsa"), "canary": CANARY, "home": str(home), "port": port,
-        "outside": str(tmp_path / "outside.txt"), "package": str(package), "unix": unix,
-        "prefix": sys.prefix, "lesson": str(project / "first.ipynb"),
-        "other": str(project / "all" / "zoe.ipynb"), "pid": os.getpid(),
-    }  # fmt: skip
-    tries = (f"attack({n!r}, lambda: {do.format(**there)})" for n, do in ATTACKS.items())
     nbformat.write(make(CHECK), "first.ipynb")
-    nbformat.write(make(("a", BEGIN + "\n".join(tries))), "all/ada.ipynb")
     nbformat.write(make(("a", "got = ['workdir', 'data']")), "all/zoe.ipynb")
-    other = subprocess.Popen(["sleep", "600"], env={"KEY": CANARY, "PATH": os.environ["PATH"]})
-    request.addfinalizer(other.wait)
-    request.addfinalizer(other.kill)
     before = {p: p.read_bytes() for p in (package / "text.py", project / "first.ipynb")}
-    assert mark()[:3] == [
-        "submission  b       passed",
-        "ada         passed  1 of 1",
-        "zoe         passed  1 of 1",
-    ]
+    with canary(), server() as (port, reached), socket.socket(socket.AF_UNIX) as unix:
+        unix.bind(str(tmp_path / "s"))
+        unix.listen()
+        there = {
+            "key": str(home / ".ssh" / "id_rsa"), "canary": SECRET, "home": str(home), "port": port,
+            "outside": str(tmp_path / "outside.txt"), "package": str(package),
+            "unix": str(tmp_path / "s"), "prefix": sys.prefix, "pid": os.getpid(),
+            "lesson": str(project / "first.ipynb"), "other": str(project / "all" / "zoe.ipynb"),
+        }  # fmt: skip
+        tries = (f"attack({n!r}, lambda: {do.format(**there)})" for n, do in ATTACKS.items())
+        nbformat.write(make(("a", BEGIN + "\n".join(tries))), "all/ada.ipynb")
+        assert mark()[:3] == [
+            "submission  b       passed",
+            "ada         passed  1 of 1",
+            "zoe         passed  1 of 1",
+        ]
     assert reached == []
     assert {p: p.read_bytes() for p in before} == before
     assert not (tmp_path / "outside.txt").exists()

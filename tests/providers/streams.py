@@ -37,7 +37,7 @@ def read_stream(
 ) -> Outcome:
     """What the provider makes of the body of a reply with status 200 that arrives like this."""
     deltas: list[Delta] = []
-    reply = StreamedReply(MODULES[protocol].PROVIDER.assembly, on_delta or deltas.append)
+    reply = StreamedReply(MODULES[protocol].PROVIDER.assembly(on_delta or deltas.append))
 
     async def receive() -> AsyncIterator[bytes]:
         for piece in pieces:
