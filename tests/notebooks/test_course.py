@@ -34,6 +34,7 @@ functions.clear()
 SERVER = """\
 import contextlib
 import dataclasses
+import inspect
 import axe_nb
 
 if "server" not in session.__dict__:
@@ -43,7 +44,10 @@ session.server.requests.clear()
 
 
 @axe_nb.script("tutor")
-def tutor(request, session=session, functions=functions, axe_nb=axe_nb, dataclasses=dataclasses):
+def tutor(
+    request, session=session, functions=functions, axe_nb=axe_nb, dataclasses=dataclasses,
+    inspect=inspect,
+):
     '''Does what the lesson's script does whose agent has this system prompt, in other words.'''
     from os.path import commonprefix
 
@@ -57,7 +61,7 @@ def tutor(request, session=session, functions=functions, axe_nb=axe_nb, dataclas
     if name not in functions:
         return "Good day."
     said = functions[name](dataclasses.replace(request, agent=agent.name))
-    if not isinstance(said, str | tuple | list | axe_nb.Response):  # a generator
+    if inspect.isgenerator(said):
         said = [*said]
         said = said if request.tools and not request.results else "".join(said)
     return said.upper() if isinstance(said, str) else said"""
