@@ -5,11 +5,10 @@ Source: B-6, D-20, D-42, X-34.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-import stat
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -59,37 +58,22 @@ def find_paths(
         raise _make_glob_error(pattern, "does not name a file")
     hidden = [part for part in parts if part.startswith(".")]
     waiting = [(folder, _skip_folders({0}, parts))]
-    try:
-        while waiting:
-            place, reached = waiting.pop()
-            wanted = [parts[i] for i in reached if i < len(parts)]
-            for name, is_link, is_folder in _list_names(place, wanted):
-                check()
-                if name.startswith(".") and not any(fnmatchcase(name, one) for one in hidden):
-                    continue
-                path = place / name
-                further = _advance(name, reached, parts, in_folders=not is_link)
-                if len(parts) in further:
-                    yield path
-                if is_folder and further - {len(parts)}:
-                    waiting.append((path, further))
-    except (OSError, ValueError, NotImplementedError) as error:
-        raise _make_glob_error(pattern, str(error)) from None
-
-
-def _list_names(folder: Path, wanted: Sequence[str]) -> Iterator[tuple[str, bool, bool]]:
-    """Yields (name, is a link, is or leads to a folder) of the entries that may match."""
-    gone = (PermissionError, FileNotFoundError, NotADirectoryError)
-    if not any(re.search(r"[*?\[]", part) for part in wanted):
-        for path in (folder / name for name in wanted):
-            with contextlib.suppress(*gone):
-                yield path.name, stat.S_ISLNK(path.lstat().st_mode), path.is_dir()
-        return
-    with contextlib.suppress(*gone), os.scandir(folder) as entries:
-        for entry in entries:
-            is_link = entry.is_symlink()
-            # `entry.is_dir()` raises OSError for a loop of links
-            yield entry.name, is_link, Path(entry.path).is_dir() if is_link else entry.is_dir()
+    while waiting:
+        place, reached = waiting.pop()
+        names = [parts[i] for i in reached if i < len(parts)]
+        if any(re.search(r"[*?\[]", name) for name in names):
+            with suppress(OSError):
+                names = [path.name for path in place.iterdir()]
+        for name in names:
+            check()
+            if name.startswith(".") and not any(fnmatchcase(name, one) for one in hidden):
+                continue
+            path = place / name
+            further = _advance(name, reached, parts, in_folders=not path.is_symlink())
+            if len(parts) in further and os.path.lexists(path):
+                yield path
+            if further - {len(parts)} and os.path.isdir(path):  # noqa: PTH112 - never raises
+                waiting.append((path, further))
 
 
 def parse_glob(pattern: str) -> tuple[str, ...]:

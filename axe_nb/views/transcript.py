@@ -402,14 +402,13 @@ class Transcript:
                 return call.turn, call
             case PersonAsked() | PersonAnswered():
                 about = self._calls.get((node.id, event.call_id)) if event.call_id else turn
-                if about is None:
-                    return ()
-                about.asks = event if isinstance(event, PersonAsked) else None
-                if about.asks:
-                    about.pauses.append(Pause(now, for_person=True))
-                elif about.pauses:
-                    about.pauses[-1].ended = now
-                return self.whole, node, about
+                if about:
+                    about.asks = event if isinstance(event, PersonAsked) else None
+                    if about.asks:
+                        about.pauses.append(Pause(now, for_person=True))
+                    elif about.pauses:
+                        about.pauses[-1].ended = now
+                    return self.whole, node, about
             case RunFinished(result=result):
                 node.result = show_run(result, self._clean)
                 node.state, node.times.ended = result.status, now

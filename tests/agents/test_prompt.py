@@ -169,7 +169,7 @@ def test_links_that_lead_back_and_fifos_do_not_keep_it_busy(project: Path) -> No
         ("docs/*.{md,txt}", "braces are not supported; write one glob for each alternative"),
         ("", "blank"), (" ", "blank"), ("/etc/*.conf", "leads out of the workdir"),
         ("../*.md", "leads out of the workdir"), ("a/../../*.md", "leads out of the workdir"),
-        (".", ""), ("a" * 300, ""),
+        (".", ""),
     ],
 )  # fmt: skip
 def test_what_is_no_glob_is_refused(pattern: str, why: str, project: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.nb.kernels import Kernel, Kernels
+from tests.nb.kernels import Kernel, Kernels, write_agents
 
 
 @pytest.fixture(scope="session")
@@ -31,9 +31,11 @@ def each_kernel(project: Path, kernel_python: Path, kernels: Kernels) -> Kernel:
 
 
 @pytest.fixture
-def watched_kernel(each_kernel: Kernel) -> Kernel:
-    """The same, where views may be live."""
-    each_kernel.run("import os; os.environ.pop('PYTEST_VERSION', None)")
+def cells(request: pytest.FixtureRequest, project: Path, each_kernel: Kernel) -> Kernel:
+    """A kernel of each line, with the agents of the module's `SCRIPTS`, after its `SETUP`."""
+    module = vars(request.module)
+    write_agents(project, module.get("SCRIPTS", {}), **module.get("AGENTS", {}))
+    assert each_kernel.run(module.get("SETUP", "%load_ext axe_nb")) == []
     return each_kernel
 
 

@@ -36,12 +36,6 @@ for name, tools in (("writer", ["write_file"]), ("curious", ["ask_user"]), ("bos
 """
 
 
-@pytest.fixture
-def cells(each_kernel: Kernel) -> Kernel:
-    assert each_kernel.run(SETUP) == []
-    return each_kernel
-
-
 @pytest.mark.req("D-19", "D-48", "O-35")
 def test_the_person_decides_on_each_call_and_sees_what_it_would_change(
     cells: Kernel, project: Path

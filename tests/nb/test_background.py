@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from tests.nb.kernels import WIDGET, Kernel, Output, text, write_agents
+from tests.nb.kernels import WIDGET, Kernel, Output, text
 
 SCRIPTS = {
     "echo": '[[rule]]\ntext = "You said: {last}"\n',
@@ -21,17 +19,12 @@ SCRIPTS = {
 }
 
 
-@pytest.fixture
-def cells(each_kernel: Kernel, project: Path) -> Kernel:
-    """A kernel with the extension loaded, in a project with an agent for each script."""
-    write_agents(project, SCRIPTS, lead='sub_agents = ["slow"]\n')
-    assert each_kernel.run("%load_ext axe_nb") == []
-    return each_kernel
+AGENTS = {"lead": 'sub_agents = ["slow"]\n'}
 
 
 @pytest.fixture
 def watched(cells: Kernel) -> Kernel:
-    """The same, with a person who watches live."""
+    """A kernel in front of a person who watches live."""
     cells.run("%env AXE_NB_DISPLAY=live")
     return cells
 

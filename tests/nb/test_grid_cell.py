@@ -12,8 +12,9 @@ from tests.nb.kernels import WIDGET, Kernel, Output, shown, text
 
 pytestmark = pytest.mark.req("E-5")
 
-SET_UP = """\
-import axe_nb
+SETUP = """\
+%load_ext axe_nb
+import axe_nb, os
 
 @axe_nb.script("atlas")
 def atlas(request):
@@ -30,13 +31,6 @@ def right(result, row):
 cities = [{"city": "Rome", "country": "Italy"}, {"city": "Paris", "country": "France"}]
 words = "The country of"
 """
-
-
-@pytest.fixture
-def cells(each_kernel: Kernel) -> Kernel:
-    assert each_kernel.run("%load_ext axe_nb") == []
-    assert each_kernel.run(SET_UP) == []
-    return each_kernel
 
 
 def test_a_cell_shows_one_table_which_is_the_same_each_time(cells: Kernel) -> None:
@@ -124,9 +118,9 @@ g = axe_nb.grid("slow", "Of {{ input }}", inputs=names, concurrency=1)
 
 
 def test_a_grid_that_fills_is_fed_by_rows_and_ends_as_one_that_no_one_watched(
-    watched_kernel: Kernel,
+    cells: Kernel,
 ) -> None:
-    cells = watched_kernel
+    cells.run("os.environ.pop('PYTEST_VERSION', None)")
     outputs = cells.run(GRID, live=True)
     assert set(shown(outputs)[0]) == {WIDGET, "text/html", "text/plain"}
     parts, *news = told(outputs)

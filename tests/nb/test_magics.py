@@ -35,14 +35,6 @@ SCRIPTS = {
 }
 
 
-@pytest.fixture
-def cells(each_kernel: Kernel, project: Path) -> Kernel:
-    """A kernel with the extension loaded, in a project with the agents above."""
-    write_agents(project, SCRIPTS, **AGENTS)
-    assert each_kernel.run("%load_ext axe_nb") == []
-    return each_kernel
-
-
 @pytest.mark.req("D-2")
 def test_a_headless_cell_shows_the_static_twin_once_and_returns_the_result(cells: Kernel) -> None:
     [shown] = cells.run("%%axe lead -o r\nask both")

@@ -9,7 +9,8 @@ from tests.nb.kernels import Kernel, Output, shown, text
 pytestmark = pytest.mark.req("E-8")
 
 SETUP = """
-import asyncio, axe_nb
+import asyncio, axe_nb, os
+os.environ.pop("PYTEST_VERSION", None)  # a person watches
 @axe_nb.script("echo")
 async def echo(request):
     await asyncio.sleep(PAUSE)
@@ -17,12 +18,6 @@ async def echo(request):
 PAUSE = 0.1
 agent = axe_nb.Agent("echo", "script/echo")
 """
-
-
-@pytest.fixture
-def cells(watched_kernel: Kernel) -> Kernel:
-    assert text(watched_kernel.run(SETUP)) == ""
-    return watched_kernel
 
 
 def lines(outputs: list[Output]) -> list[str]:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from tests.nb.kernels import Kernel, text
 
-CODE = """\
+SETUP = """\
 %load_ext axe_nb
 import axe_nb
 from dataclasses import dataclass
@@ -25,13 +23,6 @@ def guide(request):
     return {"name": "<b>Ulm</b>", "people": 3}
 axe_nb.define(axe_nb.Agent("guide", "script/guide"))
 """
-
-
-@pytest.fixture
-def cells(kernel: Kernel) -> Kernel:
-    """A kernel with an agent that answers data."""
-    assert kernel.run(CODE) == []
-    return kernel
 
 
 def test_a_cell_names_a_type_a_dict_or_a_file(cells: Kernel, project: Path) -> None:
