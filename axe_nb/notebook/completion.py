@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import dropwhile
 from types import FunctionType, ModuleType
 from typing import Any, TypeAlias
@@ -20,9 +20,7 @@ from axe_nb.conversion.interpolation import LONGEST_EXPRESSION
 from axe_nb.conversion.toml_tables import nested_table, toml_fields
 from axe_nb.engine.toolbox import REGISTRY
 from axe_nb.errors import ConfigError
-from axe_nb.results import RunResult
 from axe_nb.scripting.rules import known
-from axe_nb.session.runs import RunHandle
 from axe_nb.session.session import session
 
 IN_BRACES = re.compile(r"(?<!\\)\{\{(?:(?!\}\})[^\n])*?(?P<word>[^\W\d][\w.]*)?\Z")
@@ -110,11 +108,8 @@ def _list_values(option: Option) -> Iterable[str] | None:
             return list_models()
         case "tools":
             return sorted(REGISTRY.known)
-        case "variables":
+        case "variables" | "runs":
             return list_variables()
-        case "runs":
-            names = _find_names().items()
-            return [name for name, value in names if isinstance(value, RunResult | RunHandle)]
         case "commands":
             return commands_of("line")
         case "files":
@@ -140,21 +135,15 @@ def list_models() -> list[str]:
     return sorted(models | {f"{provider}/" for provider in providers})
 
 
-def _find_names() -> Mapping[str, Any]:
-    shell = get_ipython()
-    return shell.user_ns if shell else {}
-
-
 def list_variables() -> list[str]:
     """Returns the user's own names, without modules and functions."""
-    shell = get_ipython()
-    hidden = shell.user_ns_hidden if shell else {}
+    if (shell := get_ipython()) is None:
+        return []
     return sorted(
         name
-        for name, value in _find_names().items()
-        if not name.startswith("_")
-        and name not in hidden
-        and not isinstance(value, ModuleType | FunctionType)
+        for name, value in shell.user_ns.items()
+        if not (name.startswith("_") or isinstance(value, ModuleType | FunctionType))
+        and name not in shell.user_ns_hidden
     )
 
 
