@@ -86,15 +86,8 @@ def test_globs_are_relative_to_the_workdir_deduplicated_and_sorted(
     ],
 )  # fmt: skip
 def test_a_glob_names_what_a_shell_would(pattern: str, found: list[str], project: Path) -> None:
-    for name in (
-        "a.md",
-        "b.md",
-        "docs/c.md",
-        ".hidden",
-        ".git/x.md",
-        ".github/ci.md",
-        "docs/.s.md",
-    ):
+    hidden = (".hidden", ".git/x.md", ".github/ci.md", "docs/.s.md")
+    for name in ("a.md", "b.md", "docs/c.md", *hidden):
         put(name)
     assert paths(pattern) == found
 

@@ -97,11 +97,17 @@ def test_a_value_alone_is_text_a_table_or_json(value: Any, text: str) -> None:
     assert write_text(value) == text
 
 
+class Figure:
+    def _repr_png_(self) -> bytes:
+        return b"\x89PNG"
+
+
 @pytest.mark.parametrize(
     ("value", "told"),
     [
         (b"abc", "is of type bytes, which cannot be converted to text: decode it"),
         (b"\xff\xd8\xff\xe0", "is a picture (JPEG), which cannot be sent as text"),
+        (Figure(), "is a picture (Figure), which cannot be sent as text"),
         (Plain(), "is of type Plain, which cannot be converted to text"),
         (map(str, [1]), "is of type map, which cannot be converted to text"),
     ],
