@@ -11,9 +11,10 @@ import pytest
 import axe_nb
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.provider_table import PROVIDERS
-from axe_nb.agents.user_config import Config, config_path
+from axe_nb.agents.user_config import Config
 from axe_nb.engine.plan import make_provider
 from axe_nb.errors import ConfigError
+from tests.protocols import settings
 from tests.providers.dialects import BY_NAME, KEY, ask
 from tests.wire.replay import Replay
 
@@ -38,11 +39,6 @@ def server() -> Iterator[Replay]:
     }
     with Replay(replies) as replay:
         yield replay
-
-
-def settings(text: str) -> None:
-    config_path().parent.mkdir(parents=True, exist_ok=True)
-    config_path().write_text(text, "utf-8")
 
 
 def groq(server: Replay, reply: str = "groq", more: str = "") -> None:
@@ -93,38 +89,27 @@ KNOWN = "must be anthropic, openai or ollama"
 
 
 @pytest.mark.parametrize(
-    ("table", "told", "hint"),
+    ("protocol", "key", "told"),
     [
-        ('protocol = "opnai"', f'providers.x.protocol {KNOWN}, not "opnai"', ""),
-        ('protocol = "script"', f'providers.x.protocol {KNOWN}, not "script"', ""),
-        ('protocol = "openai"\nread_timeout = -1', "providers.x.read_timeout must be non-neg", ""),
-        (
-            'protocol = "openai"\nheaders = 3', "providers.x.headers must be a table of strings",
-            "",
-        ),
-        ('protocol = "openai"\nheaders = {a = "é"}', "providers.x.headers.a contains char", ""),
-        (
-            'protocol = "openai"\nheaders = {Content-Length = "0"}',
-            "providers.x.headers.Content-Length is set by axe_nb: remove it", "",
-        ),
-        ('protocol = "openai"\nheaders = {"a:b" = ""}', "providers.x.headers must have names", ""),
-        (
-            'protocol = "openai"\napi = "response"',
-            'providers.x.api must be responses or chat, not "response"', "",
-        ),
-        ('protocol = "ollama"\napi = "chat"', 'providers.x.api needs protocol = "openai"', ""),
-        (
-            'protocol = "openai"\nbase_ulr = "http://h"',
-            'unknown key "providers.x.base_ulr" (line 3)', 'did you mean "base_url"?',
-        ),
+        ("opnai", "", f'providers.x.protocol {KNOWN}, not "opnai"'),
+        ("script", "", f'providers.x.protocol {KNOWN}, not "script"'),
+        ("openai", "read_timeout = -1", "providers.x.read_timeout must be non-neg"),
+        ("openai", "headers = 3", "providers.x.headers must be a table of strings"),
+        ("openai", 'headers = {a = "é"}', "providers.x.headers.a contains char"),
+        ("openai", 'headers = {Content-Length = "0"}',
+         "providers.x.headers.Content-Length is set by axe_nb: remove it"),
+        ("openai", 'headers = {"a:b" = ""}', "providers.x.headers must have names"),
+        ("openai", 'api = "response"', 'providers.x.api must be responses or chat, not "response"'),
+        ("ollama", 'api = "chat"', 'providers.x.api needs protocol = "openai"'),
+        ("openai", 'base_ulr = "http://h"', 'unknown key "providers.x.base_ulr" (line 3)'),
     ],
 )  # fmt: skip
 @pytest.mark.req("D-27")
-def test_a_mistake_in_an_endpoints_table_is_told(table: str, told: str, hint: str) -> None:
-    settings(f"[providers.x]\n{table}")
+def test_a_mistake_in_an_endpoints_table_is_told(protocol: str, key: str, told: str) -> None:
+    settings(f'[providers.x]\nprotocol = "{protocol}"\n{key}')
     with pytest.raises(ConfigError) as raised:
         Config.load()
     assert str(raised.value).startswith(f"failed to parse config file: {told}")
-    assert raised.value.hint == hint
-    line = "" if "(line" in told else f", line {table.count(chr(10)) + 2}"
+    assert raised.value.hint == ('did you mean "base_url"?' if "ulr" in key else "")
+    line = "" if "(line" in told else f", line {3 if key else 2}"
     assert raised.value.place == f"in $XDG_CONFIG_HOME/axe/config.toml{line}"

@@ -15,6 +15,7 @@ from axe_nb.agents.user_config import Config
 from axe_nb.engine.plan import make_provider
 from axe_nb.views.html import twin
 from axe_nb.views.outline import as_text
+from tests.protocols import settings
 from tests.providers.dialects import KEY
 from tests.providers.openai_2026 import (
     CITED,
@@ -23,7 +24,6 @@ from tests.providers.openai_2026 import (
     THOUGHTS,
     OpenAI,
     at_own_address,
-    settings,
 )
 
 pytestmark = pytest.mark.req("D-73")
@@ -148,9 +148,6 @@ def test_a_search_is_offered_kept_shown_and_sent_back_unchanged(
     assert [(one.title, one.url) for one in first.sources] == [
         ("Towers of the world", SOURCE), ("Heights", CITED),
     ]  # fmt: skip
-    (call,) = first.log[0].server_calls
-    assert (call.name, call.arguments, call.error) == ("web_search", {"query": "tallest tower"}, "")
-    assert [one.url for one in call.sources] == [SOURCE]
     assert (first.usage.searches, first.tool_calls) == (1, 0)
     assert 'web_search · "tallest tower" → 1 source' in as_text(first)
     html = twin(first)["text/html"]

@@ -13,15 +13,13 @@ import tomli_w
 
 import axe_nb
 from axe_nb import ConfigError, Request, ToolCall, call, mcp_prompt
-from axe_nb.agents.user_config import config_path
 from axe_nb.commands.actions import format_tools
-from axe_nb.mcp_servers.connection import Listing
-from axe_nb.messages import ToolSpec
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
 from axe_nb.views import agent_summary
 from tests.engine.in_process import agent, heard, texts
 from tests.mcp_servers.servers import caller, play, raw, stage
+from tests.protocols import settings
 
 pytestmark = pytest.mark.req("D-46")
 
@@ -42,8 +40,7 @@ def offer(on: Any, **fields: Any) -> dict[str, str]:
 
 def settle(name: str, table: dict[str, Any]) -> None:
     """Writes `config.toml` with one server."""
-    config_path().parent.mkdir(parents=True, exist_ok=True)
-    config_path().write_text(tomli_w.dumps({"mcp_servers": {name: table}}))
+    settings(tomli_w.dumps({"mcp_servers": {name: table}}))
 
 
 @pytest.fixture
@@ -101,15 +98,6 @@ def test_hostile_names_and_texts_are_bounded_and_cleaned() -> None:
         assert "\x1b" not in description
         assert "\u202e" not in description
     assert offered["raw__a_b"] == "fine"
-
-
-def test_names_of_tools_never_collide() -> None:
-    names = ["a b", "a_b", "a.b", "a/b", "", "x" * 80, "x" * 81, "ä", "ö", "é"]
-    tools = tuple(ToolSpec(name, "", {}) for name in names)
-    named = Listing(tools).name_tools("s")
-    assert len(named) == len(names)
-    assert named["s__a_b"].name == "a_b"
-    assert Listing(tools[::-1]).name_tools("s").keys() == named.keys()
 
 
 def test_a_resource_is_a_context_file() -> None:

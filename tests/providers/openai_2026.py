@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from openai.types.responses.response_create_params import ResponseCreateParamsBase
 
-from axe_nb.agents.user_config import config_path
+from tests.protocols import settings
 from tests.providers import sdk
 from tests.providers.dialects import BY_NAME, KEY, make_call, make_message, make_response
 from tests.wire.replay import Asked, Replay
@@ -26,14 +26,13 @@ REASONS = re.compile(r"gpt-(5\.6|[6-9])")
 ONLY_RESPONSES = re.compile(r"gpt-.*-(pro|codex)")
 
 TOOLS = (
-    "Function tools with reasoning_effort are not supported for {model} in /v1/chat/completions. "
-    "To use function tools, use /v1/responses or set reasoning_effort to 'none'."
+    "Function tools with reasoning_effort are not supported for {} in /v1/chat/completions. To use "
+    "function tools, use /v1/responses or set reasoning_effort to 'none'."
 )
 WRONG = "This model is only supported in v1/responses and not in v1/chat/completions."
 UNVERIFIED = (
-    "Your organization must be verified to generate reasoning summaries. Please go to: "
-    "https://platform.openai.com/settings/organization/general and click on Verify Organization. "
-    "If you just verified, it can take up to 15 minutes for access to propagate."
+    "Your organization must be verified to generate reasoning summaries. If you just verified, it "
+    "can take up to 15 minutes for access to propagate."
 )
 THOUGHTS = "First the <b>towns</b>.", "Then the rivers."
 """The parts of a summary."""
@@ -89,7 +88,7 @@ class OpenAI(Replay):
         if ONLY_RESPONSES.match(model):
             raise Refused(WRONG, 404, "model")
         if REASONS.match(model) and body.get("tools"):
-            raise Refused(TOOLS.format(model=model), 400, "reasoning_effort")
+            raise Refused(TOOLS.format(model), 400, "reasoning_effort")
         if REASONS.match(model) and "max_tokens" in body:
             raise Refused("Unsupported parameter: 'max_tokens' is not supported with this model. "
                           "Use 'max_completion_tokens' instead.", 400, "max_tokens")  # fmt: skip
@@ -108,8 +107,7 @@ class OpenAI(Replay):
             raise Refused(UNVERIFIED, 400, "reasoning.summary")
         thoughts = THOUGHTS if "summary" in asks else ()
         reasons = REASONS.match(body["model"]) and asks.get("effort") != "none"
-        items = self._think(thoughts) if reasons else []
-        items += self._act(body)
+        items = [*(self._think(thoughts) if reasons else ()), *self._act(body)]
         for at, item in enumerate(items):
             item["id"] = f"{item['id'][:3]}_{len(self.said)}_{at}"
         self.said.append(items)
@@ -215,12 +213,6 @@ def stream(reply: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 OWN = "http://api.openai.com"
 """OpenAI's own address without TLS, so that a proxy sees what is sent."""
-
-
-def settings(text: str) -> None:
-    """Writes the user's config.toml."""
-    config_path().parent.mkdir(parents=True, exist_ok=True)
-    config_path().write_text(text, "utf-8")
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from axe_nb.agents.user_config import config_path
 from axe_nb.errors import ProviderError
 from axe_nb.providers.openai import OpenAI
 from axe_nb.providers.transport import make_connection_error
+from tests.protocols import settings
 from tests.providers.conftest import OwnCA
 from tests.providers.dialects import BY_NAME, KEY, ask
 from tests.providers.raw_server import Peer, always, raw_server, reply
@@ -45,11 +46,7 @@ def test_an_unknown_certificate_is_final_and_points_to_the_variable(own_ca: OwnC
 
 @pytest.mark.req("B-5")
 def test_a_server_without_tls_is_final_and_points_to_http() -> None:
-    def answer(peer: Peer) -> None:
-        peer.sock.recv(1)
-        peer.send(reply(status="400 Bad Request"))
-
-    with raw_server(answer) as server:
+    with raw_server(lambda peer: peer.send(reply(status="400 Bad Request"))) as server:
         error = failure(server.url.replace("http:", "https:"))
     assert error.detail.startswith("no secure connection to https://127.0.0.1:")
     assert error.detail.endswith(": the server responded, but not over TLS")
@@ -166,9 +163,8 @@ def port(context: ssl.SSLContext) -> Iterator[int]:
 
 
 def run(port: int, keys: str) -> Any:
-    config_path().parent.mkdir(parents=True, exist_ok=True)
     address = f'base_url = "https://127.0.0.1:{port}"'
-    config_path().write_text(f'[providers.lab]\nprotocol = "openai"\n{address}\n{keys}\n')
+    settings(f'[providers.lab]\nprotocol = "openai"\n{address}\n{keys}\n')
     return axe_nb.run(Agent(name="a", model="lab/m"), "hi")
 
 
@@ -190,9 +186,8 @@ def test_a_client_presents_its_certificate(
     context.verify_mode = ssl.CERT_REQUIRED
     own_ca.ca.configure_trust(context)
     pem = tmp_path / "me.pem"
-    own_ca.ca.issue_cert(
-        "me@example.org", common_name="me"
-    ).private_key_and_cert_chain_pem.write_to_path(str(pem))
+    own = own_ca.ca.issue_cert("me@example.org", common_name="me")
+    own.private_key_and_cert_chain_pem.write_to_path(str(pem))
     keys = f'ca_file = "{own_ca.file}"\nclient_cert = "{pem}"'
     assert run(port, keys).text == "hello ['me']"
     assert run(port, f'ca_file = "{own_ca.file}"').status == "error"
@@ -211,10 +206,9 @@ def test_an_encrypted_key_is_an_error_and_asks_for_no_password(port: int, tmp_pa
     from cryptography.hazmat.primitives.asymmetric import ec
 
     key = ec.generate_private_key(ec.SECP256R1()).private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
         serialization.BestAvailableEncryption(b"secret"),
-    )
+    )  # fmt: skip
     (tmp_path / "me.pem").write_bytes(key)
     error = run(port, f'client_cert = "{tmp_path / "me.pem"}"').cause
     assert "cannot read client_cert" in error.message

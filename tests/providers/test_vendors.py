@@ -20,17 +20,13 @@ import pytest
 import axe_nb
 from axe_nb import Agent
 from axe_nb.agents.user_config import Config, config_path
+from tests.protocols import settings
 from tests.providers.dialects import BY_NAME, KEY
 from tests.providers.streams import Answer, write_stream, write_whole
 from tests.wire.replay import Asked, Replay
 
 Json = dict[str, Any]
 SIGNATURE = {"google": {"thought_signature": "c2lnbmF0dXJl"}}
-
-
-def nothing(body: Json) -> str:
-    """What is wrong with a request: nothing."""
-    return ""
 
 
 def wants_signatures(body: Json) -> str:
@@ -61,7 +57,7 @@ class Vendor:
     """The name of its model in requests; empty if it takes any."""
     key_header: str = "authorization"
     """Empty if it needs no key."""
-    find_fault: Callable[[Json], str] = nothing
+    find_fault: Callable[[Json], str] = lambda body: ""
     """body of a request → what is wrong with it."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """Other headers that a request must have."""
@@ -158,23 +154,21 @@ each_vendor = pytest.mark.parametrize("heading", VENDORS)
 
 
 @pytest.fixture
-def server(heading: str) -> Iterator[VendorServer]:
+def server(
+    heading: str, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[VendorServer]:
+    """A vendor's server and two agents, set up as the page says, with the key or its command."""
     with VendorServer(VENDORS[heading]) as running:
+        set_up(heading, running, project, tmp_path, monkeypatch)
         yield running
 
 
-@pytest.fixture
-def model(
-    heading: str,
-    server: VendorServer,
-    project: Path,
-    tmp_path: Path,
+def set_up(
+    heading: str, server: VendorServer, project: Path, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> str:
-    """The model of the page, set up as the page says, with the key or its command."""
+) -> None:  # fmt: skip
     [block] = BLOCK.findall(SECTIONS[heading])
-    config_path().parent.mkdir(parents=True, exist_ok=True)
-    config_path().write_text(HOST.sub(server.root, block), "utf-8")
+    settings(HOST.sub(server.root, block))
     [line] = re.findall(r'`(model = "[^"]+")`', SECTIONS[heading])
     for name, sub_agents in (("lead", '["helper"]'), ("helper", "[]")):
         file = project / "axe" / "agents" / f"{name}.toml"
@@ -189,7 +183,6 @@ def model(
     program.write_text(f'#!/bin/sh\n[ "$*" = "auth print-access-token" ] && echo {KEY}\n')
     program.chmod(0o700)
     monkeypatch.setenv("PATH", str(program.parent), prepend=":")
-    return found
 
 
 def test_every_block_with_a_model_has_a_server_here() -> None:
@@ -201,7 +194,7 @@ def test_every_block_with_a_model_has_a_server_here() -> None:
 @each_vendor
 @pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
 def test_the_block_of_a_vendor_delegates_and_answers(
-    heading: str, model: str, server: VendorServer, stream: bool
+    heading: str, server: VendorServer, stream: bool
 ) -> None:
     result = axe_nb.run("lead", "hi", stream=stream)
     assert (result.text, result.status, server.refused) == ("looked", "completed", []), result.cause
@@ -211,18 +204,14 @@ def test_the_block_of_a_vendor_delegates_and_answers(
 
 
 @each_vendor
-def test_structured_output_comes_from_the_block_of_a_vendor(
-    heading: str, model: str, server: VendorServer
-) -> None:
+def test_structured_output_comes_from_the_block_of_a_vendor(server: VendorServer) -> None:
     form = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     result = axe_nb.run("helper", "hi", output=form)
     assert (result.data, server.refused) == ({"n": 3}, [])
 
 
 @pytest.mark.parametrize("heading", ["Azure OpenAI"])
-def test_azures_block_works_over_responses_too(
-    heading: str, model: str, server: VendorServer
-) -> None:
+def test_azures_block_works_over_responses_too(server: VendorServer) -> None:
     with config_path().open("a") as file:
         file.write('api = "responses"\n')
     result = axe_nb.run("helper", "hi", stream=False)
