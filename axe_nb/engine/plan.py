@@ -76,24 +76,18 @@ class PictureRoom:
         Raises ConfigError if one of them is too large, or all of them are, or they are too many.
         """
         fitted: list[Picture] = []
-        used, count = self.used, self.count
         limits = (self.limit, OF_PROTOCOL.get(self.protocol, 0))
-        most = min(filter(None, limits), default=0)
+        most, whole = min(filter(None, limits), default=0), 4 * self.limit
         for picture in pictures:  # one by one: a run that is stopped leaves no more than one
             fitted.append(await in_thread(fit, picture, most))
-            used, count = used + fitted[-1].size, count + 1
-            if 0 < 4 * self.limit < used:
-                limit = format_bytes(4 * self.limit)
-                problem = f"more than {limit}, four times limits.max_picture_bytes"
-            elif count > MAX_COUNT:
-                problem = f"more than {MAX_COUNT}"
-            else:
-                continue
-            raise ConfigError(
-                f"the pictures in one request would be {problem}",
-                hint="send fewer, or start a new conversation",
-            )
-        self.used, self.count = used, count
+            too_many = f"{MAX_COUNT}" if self.count + len(fitted) > MAX_COUNT else ""
+            if 0 < whole < self.used + sum(one.size for one in fitted):
+                too_many = f"{format_bytes(whole)}, four times limits.max_picture_bytes"
+            if too_many:
+                problem = f"the pictures in one request would be more than {too_many}"
+                raise ConfigError(problem, hint="send fewer, or start a new conversation")
+        self.used += sum(one.size for one in fitted)
+        self.count += len(fitted)
         return tuple(fitted)
 
     async def admit_prompt(

@@ -75,9 +75,7 @@ class Record:
     asked: Any = None
     """The question, as JSON types; None = the same as in the attempt before."""
     outcome: Mapping[str, Any] = field(default_factory=dict)
-    """The result, as JSON types."""
     is_used: bool = field(default=False, compare=False)
-    """True if this session has played or recorded it."""
 
     @property
     def key(self) -> Key:
@@ -283,9 +281,7 @@ class Cassette:
         if "IPython" in sys.modules and sys.modules["IPython"].get_ipython():
             command = f"%axe cassette {typed} --mode auto"
         self.how_to_record = f"record it with {command}, then run this again"
-        """The next step after a miss."""
         self.missed: list[CassetteMiss] = []
-        """Errors for everything that was not recorded."""
         self.mode: Mode | None = None
         self.change_mode(mode)
         self.folders = {Path.cwd(): FOLDER}
@@ -302,7 +298,6 @@ class Cassette:
         self._base: dict[int, tuple[Root, Mapping[Key, Record]]] = {}
         """Number in the file → root and its records, as last read or written."""
         self._stamp: tuple[int, int, int] | None = None
-        """State of the file when it was last read or written."""
         self._is_changed, self._written_at, self._writing = False, 0.0, 0.0
         self._problem = ""
         """The reason why the last write failed; empty if it succeeded."""

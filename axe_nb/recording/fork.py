@@ -52,13 +52,11 @@ class RecordedRun:
     def __init__(self, result: RunResult, clean: Filter) -> None:
         self.result = result
         self.clean = clean
-        """Removes secrets before requests are compared."""
         self.exchanges = {(one.turn, one.attempt): one for one in result.exchanges}
         self.turns = {turn.number: turn for turn in result.log}
         self.sent = {one.turn: one.sent for one in reversed(result.exchanges)}
         """Turn → number of messages in its request."""
         self.last = max(self.sent, default=0)
-        """The latest turn that has a request."""
         self.children = defaultdict[str, list[RunResult]](list)
         """Id of a call → the runs that it started."""
         for child in result.children:
@@ -115,7 +113,6 @@ class ForkPoint:
 
     root: RunResult
     run: RunResult
-    """The run at the place."""
     turn: int
     """The turn of the place; it may be the one after the last."""
     prompt: Illustrated | None = None
@@ -252,7 +249,6 @@ class _Run:
     recorded: RecordedRun | None = None
     """The recorded run that it repeats, as long as its requests are the same."""
     is_live: bool = False
-    """True once it has sent a request."""
     kept: set[int] = field(default_factory=set)
     """Turns whose calls are not made again."""
 
@@ -492,7 +488,6 @@ class RestoredAgents:
     """The agents of a recorded tree."""
 
     root: Agent
-    """The root agent as it ran."""
 
     def __init__(self, result: RunResult, find: Callable[[str], Agent]) -> None:
         """Restores them; `find` returns the user's current ones.
@@ -504,9 +499,7 @@ class RestoredAgents:
         self.changed: dict[str, Agent] = {}
         """Run id → its agent as changed by earlier forks."""
         self.contexts: list[tuple[Agent, Context]] = []
-        """Agents with their texts."""
         self.warnings: list[str] = []
-        """Differences from the current agents."""
         self._find = find
         kept = result.definitions
         if kept is not None:

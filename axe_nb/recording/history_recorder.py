@@ -76,7 +76,6 @@ class RunSoFar:
     """Time of its latest event in seconds from the start of the root, like the one above."""
     turns: list[TurnFinished] = field(default_factory=list)
     results: dict[str, ToolResult] = field(default_factory=dict)
-    """Call id → result."""
     end: RunResult | None = None
 
     def add(self, part: Part) -> None:
@@ -373,9 +372,7 @@ class Writer:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.is_fine = False
-        """True if the latest attempt to write succeeded."""
         self.problem = ""
-        """The reason that the latest attempt failed."""
         self._queue: SimpleQueue[Item] = SimpleQueue()
         self._hurry = threading.Event()
         """Set while someone waits for all writes."""

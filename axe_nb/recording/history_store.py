@@ -27,7 +27,6 @@ VERSION = 4000
 """Major version × 1000 + minor."""
 
 APPLICATION = 0x41584548
-"""Marks the file as a history of axe_nb."""
 
 COLUMNS = {
     "started": "REAL", "agent": "TEXT", "model": "TEXT", "prompt": "TEXT", "status": "TEXT",
@@ -80,7 +79,6 @@ class Row:
     tokens: int = 0
     seconds: float = 0.0
     bytes: int = 0
-    """Size of its parts."""
     cost: float | None = None
     """Price of the tree in US dollars; None if it is unknown."""
     kind: str = ""

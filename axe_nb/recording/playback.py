@@ -53,7 +53,6 @@ from axe_nb.secrets import MASK
 from axe_nb.tools.tool import ToolOutput
 
 APPROVING = ("yes", "always", "edit")
-"""Answers of a person that allow a call."""
 
 PATIENCE = 5.0
 """Seconds that a replay waits for missing exchanges before it cancels its tree."""
@@ -91,7 +90,6 @@ class RootTape:
         """Exchanges of new records, which are encoded at the end."""
         self._played: dict[Key, Record] = {}
         self._misses: list[tuple[str, CassetteMiss]] = []
-        """(place, error) of each miss."""
         self._steps = 0
 
     @property

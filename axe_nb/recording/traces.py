@@ -39,7 +39,6 @@ CAPTURE_CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 """Environment variable that allows messages, arguments and results: `true`."""
 
 MAX_TEXT = 10_000
-"""Characters of one text."""
 
 MAX_MESSAGES = 100_000
 """Bytes of the messages of one request as JSON; the latest ones stay."""
@@ -70,7 +69,6 @@ class Spans:
         self._open: dict[str, Span] = {}
         """Place of a run, turn (`0/1`) or call (`0#id`) → its span."""
         self._agents: dict[str, tuple[str, str]] = {}
-        """Run → its agent and model."""
         self._messages: dict[str, list[str]] = {}
         """Run → the messages in it so far, each as JSON; empty if texts are left out."""
         self._has_texts = os.environ.get(CAPTURE_CONTENT, "").lower() == "true"
@@ -82,15 +80,13 @@ class Spans:
                 self._agents[run] = event.agent, event.model
                 caller = f"{event.parent}#{event.call_id}" if event.parent else ""
                 above = caller if caller in self._open else event.parent
-                place = {"axe_nb.place": run}
-                self._begin("invoke_agent", run, above, event.agent, event.model, place)
+                self._begin("invoke_agent", event.agent, run, above)
                 if self._has_texts:
                     self._say(run, "user", _make_text(event.prompt))
                     self._tell_asked(run, run)
             case TurnStarted():
                 key = f"{event.run}/{event.turn}"
-                place = {"axe_nb.place": key}
-                self._begin("chat", key, event.run, *self._agents[event.run], place)
+                self._begin("chat", self._agents[event.run][1].partition("/")[2], key, event.run)
                 self._tell_asked(key, event.run)
             case RetryScheduled():
                 if span := self._open.get(f"{event.run}/{event.turn}"):
@@ -100,8 +96,7 @@ class Spans:
                 self._end_turn(event)
             case ToolStarted(call=call):
                 key = f"{event.run}#{call.id}"
-                named = {"gen_ai.tool.name": call.name, "gen_ai.tool.call.id": call.id}
-                self._begin("execute_tool", key, event.run, "", "", named)
+                self._begin("execute_tool", call.name, key, event.run, call.id)
                 if self._has_texts:
                     arguments = dump(_bound(call.arguments)).decode()
                     self._open[key].set_attribute("gen_ai.tool.call.arguments", arguments)
@@ -118,25 +113,25 @@ class Spans:
             case RunFinished():
                 self._end_run(event)
 
-    def _begin(
-        self, kind: str, key: str, above: str, agent: str, model: str, more: Mapping[str, str]
-    ) -> None:
+    def _begin(self, kind: str, name: str, key: str, above: str, call_id: str = "") -> None:
         from opentelemetry import trace
 
-        provider, _, model_name = model.partition("/")
-        described = {
-            "gen_ai.operation.name": kind, "gen_ai.agent.name": agent,
-            "gen_ai.provider.name": provider, "gen_ai.request.model": model_name,
-        }  # fmt: skip
-        if not model:  # of a call
-            described = {"gen_ai.operation.name": kind}
-        name = {"chat": model_name, "invoke_agent": agent}.get(kind, more.get("gen_ai.tool.name"))
+        described = {"gen_ai.operation.name": kind}
+        if kind == "execute_tool":
+            described |= {"gen_ai.tool.name": name, "gen_ai.tool.call.id": call_id}
+        else:
+            agent, model = self._agents[key.partition("/")[0]]
+            provider, _, model_name = model.partition("/")
+            described |= {
+                "gen_ai.agent.name": agent, "gen_ai.provider.name": provider,
+                "gen_ai.request.model": model_name, "axe_nb.place": key,
+            }  # fmt: skip
         parent = self._open.get(above)
         span = trace.get_tracer("axe_nb").start_span(
             _write_name(f"{kind} {name}".rstrip()),
             trace.set_span_in_context(parent, self._context) if parent else self._context,
             trace.SpanKind.CLIENT if kind == "chat" else trace.SpanKind.INTERNAL,
-            {key: _write_name(value) for key, value in {**described, **more}.items()},
+            {key: _write_name(value) for key, value in described.items()},
         )
         if not parent and not span.is_recording():
             self.is_on = False

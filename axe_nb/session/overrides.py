@@ -204,4 +204,3 @@ _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
 """Annotation of a field of `Overrides` → name of its type for messages, and the check."""
 
 _CHECKS = {field.name: _KINDS[str(field.type)] for field in fields(Overrides)}
-"""Option → name of its type for messages, and the check."""

@@ -47,7 +47,6 @@ GOES_ON = "  : "
 """Start of a continuation line, so that no text can stand where the prompt's own words do."""
 
 WIDTH = 78
-"""Maximum columns of a line; most windows show as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +327,6 @@ STEP_NAMES = (
     ("g", "Go on"), ("e", "Edit…"), ("r", "Result…"), ("k", "Skip"), ("n", "Run to the end"),
     ("s", "Stop"),
 )  # fmt: skip
-"""Letters of STEP_CHOICES → names of their buttons."""
 
 MOST = 8000
 """Maximum characters of each text: longer ones are cut in the middle; a longer prompt or

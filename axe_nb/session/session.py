@@ -271,7 +271,6 @@ class Session:
     conversations: dict[str, RunResult] = field(default_factory=dict)
     """Agent → its last root run here, which `--continue` continues."""
     last: RunResult | None = None
-    """The last finished run, even if it failed or was interrupted."""
     spent: dict[tuple[str, str], Spent] = field(default_factory=dict)
     """(agent, model) → usage of its runs, in order of first use."""
     texts: dict[str, str] = field(default_factory=dict)

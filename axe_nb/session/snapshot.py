@@ -49,7 +49,6 @@ Key: TypeAlias = "tuple[str | tuple[str, ...], ...]"
 """The fields of an agent that its context depends on."""
 
 Read: TypeAlias = "tuple[dict[str, Agent | ConfigError], dict[Key, Context | ConfigError]]"
-"""The agents and texts that were read from files."""
 
 
 class Snapshot:

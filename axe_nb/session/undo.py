@@ -9,7 +9,6 @@ import os
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -28,7 +27,7 @@ MAX_DIFF, MAX_FILE_DIFF = 20_000, 4096
 MAX_NAMES = 20
 """Maximum number of names, of files or other things, in one line of a report."""
 
-Outcome = Literal["restored", "removed", "conflict", "same"]
+Outcome = Literal["restored", "removed", "conflicts", "same"]
 
 Difference: TypeAlias = tuple[bytes | None, bytes | None]
 
@@ -55,11 +54,8 @@ class UndoneFiles:
         """The report as lines: files that were restored, and the rest."""
         would = "would " if self.is_dry else ""
         verbs = ("restore", "remove") if self.is_dry else ("restored", "removed")
-        lines = [
-            f"{would}{verb} {_list(paths)}"
-            for verb, paths in zip(verbs, (self.restored, self.removed), strict=True)
-            if paths
-        ]
+        pairs = zip(verbs, (self.restored, self.removed), strict=True)
+        lines = [f"{would}{verb} {_list(paths)}" for verb, paths in pairs if paths]
         if self.conflicts:
             left = "to be left" if self.is_dry else "left"
             lines.append(f"{left}, as changed since the run or beside it: {_list(self.conflicts)}")
@@ -68,16 +64,13 @@ class UndoneFiles:
     def __repr__(self) -> str:
         return "\n".join(filter(None, (self.diff, self.report)))
 
-    def _repr_html_(self) -> str:
-        return f"<pre>{escape(repr(self))}</pre>"
-
 
 def undo(result: RunResult, *, force: bool = False, dry: bool = False) -> UndoneFiles:
     """Puts back the files that the tools of a run changed; see `RunResult.undo`."""
     if result.id != "0":
         raise ConfigError(f"{result.id} is a part of a run", hint="undo the whole run")
     kept = read_kept(result.undo_id)
-    found: dict[Outcome, list[str]] = {"restored": [], "removed": [], "conflict": [], "same": []}
+    found: dict[Outcome, list[str]] = {"restored": [], "removed": [], "conflicts": [], "same": []}
     notes: list[str] = []
     diffs: list[str] = []
     size = 0
@@ -101,7 +94,7 @@ def undo(result: RunResult, *, force: bool = False, dry: bool = False) -> Undone
         notes[MAX_NAMES:] = [f"and {len(notes) - MAX_NAMES} more files that cannot be undone"]
     return UndoneFiles(
         restored=tuple(found["restored"]), removed=tuple(found["removed"]),
-        conflicts=tuple(found["conflict"]), is_dry=dry,
+        conflicts=tuple(found["conflicts"]), is_dry=dry,
         notes=(*notes, *_describe_rest(result, is_kept=kept is not None)),
         diff=cut_bytes("\n".join(diffs), MAX_DIFF, "\n... (the rest of the diff is omitted)"),
     )  # fmt: skip
@@ -137,7 +130,7 @@ def _undo_file(
             return "same", None
         is_changed = now is not None and (file.is_mixed or digest(now) not in file.written)
         if is_changed and not is_forced:
-            return "conflict", None
+            return "conflicts", None
         if old is None and not is_dry:
             os.unlink(spot.name, dir_fd=spot.folder)
         elif old is not None and not is_dry:

@@ -35,6 +35,9 @@ CASES: dict[str, tuple[str, dict[str, Any], list[str], list[str]]] = {
         ["lead 2", "lead 3", "town 2"], ["file_report"],
     ),
     "child, last turn, the same answer": ("0.3/2", {}, ["town 2"], []),
+    "child, a given reply": (
+        "0.2/2", {"reply": "Rome is fine"}, ["lead 2", "lead 3"], ["file_report"],
+    ),
 }  # fmt: skip
 
 
@@ -55,6 +58,9 @@ def test_a_fork_asks_what_depends_on_its_change_and_nothing_else(
     assert len(live) == len(asked)
     assert list_sources(fork).keys() == list_sources(run).keys()
     assert (fork.text != run.text) is bool(changes)
+    if "reply" in changes:
+        assert list_sources(fork)[place] == "given"
+        assert (fork.children[0].text, fork.children[0].log[1].usage.total) == ("Rome is fine", 0)
 
 
 @every_protocol
@@ -83,18 +89,6 @@ def test_results_are_exchanged_and_the_turn_that_asked_for_them_stays(protocol: 
     assert fork.children == ()
     assert "Rome is closed" in fork.text
     assert list_sources(fork) == {"0/1": "recorded", "0/2": "", "0/3": ""}
-
-
-@every_protocol
-@pytest.mark.req("D-66")
-def test_a_given_reply_stands_for_that_of_the_model(protocol: Protocol) -> None:
-    with counted_tree(protocol) as (run, counted):
-        fork = run.fork("0.2/2", reply="Rome is fine", display=False)
-        assert counted.take() == (["lead 2", "lead 3"], ["file_report"])
-    assert fork.children[0].text == "Rome is fine"
-    assert "Rome is fine" in fork.text
-    assert list_sources(fork)["0.2/2"] == "given"
-    assert fork.children[0].log[1].usage.total == 0
 
 
 @every_protocol

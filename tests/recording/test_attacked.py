@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,6 @@ from tests.recording.runs import (
     record,
     record_with,
     replay,
-    replay_to_its_error,
     without_times,
 )
 
@@ -115,27 +113,6 @@ def test_paths_in_recorded_calls_are_those_of_this_machine(
     assert asked == [str(tmp_path / folder / "a.txt") for folder in ("here", "there")]
     assert texts == [f"4 bytes in\n{path}" for path in asked]
     assert str(tmp_path) not in (tmp_path / "a.axe").read_text("utf-8")
-
-
-def test_a_recorded_tool_whose_record_is_lost_does_not_run() -> None:
-    paid: list[int] = []
-
-    @axe_nb.tool(read_only=True, record=True)
-    def pay(euro: int) -> str:
-        """Pays."""
-        paid.append(euro)
-        return "paid"
-
-    call_once(call("pay", euro=5))
-    define(tools=("pay",))
-    record()
-    header, _, text = Path("one.axe").read_text("utf-8").partition("\n")
-    kept = [one for one in json.loads(text) if one.get("kind") != "tool"]
-    Path("one.axe").write_text(f"{header}\n{json.dumps(kept)}", "utf-8")
-    assert replay_to_its_error() == (
-        "cassette one.axe lacks the result of pay, which a replay does not run (at 0)"
-    )
-    assert paid == [5]
 
 
 def test_questions_that_are_asked_at_once_keep_their_answers() -> None:

@@ -18,12 +18,13 @@ from axe_nb.agents.user_config import state_dir
 from axe_nb.recording import cassette
 from axe_nb.recording.cassette import Cassette
 from axe_nb.recording.modes import find_mode
-from axe_nb.scripting.server import ScriptServer
 from axe_nb.session.session import session
 
 
 @pytest.mark.req("D-68")
-def test_without_a_mode_no_test_asks_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_mode_no_test_asks_a_model_unless_the_environment_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert find_mode(None, can_ask=True) == "replay"
     for name in ("PYTEST_VERSION", "PYTEST_CURRENT_TEST"):
         monkeypatch.delenv(name, raising=False)
@@ -31,16 +32,9 @@ def test_without_a_mode_no_test_asks_a_model(monkeypatch: pytest.MonkeyPatch) ->
     assert find_mode(None, can_ask=False) == "replay"
     monkeypatch.setenv("AXE_NB_TEST", "1")
     assert find_mode(None, can_ask=True) == "replay"
-    assert find_mode("live", can_ask=False) == "live"
-
-
-@pytest.mark.req("D-68")
-def test_the_environment_says_the_mode_of_a_cassette_without_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
     monkeypatch.setenv("AXE_CASSETTE_MODE", "record")
     assert find_mode(None, can_ask=False) == "record"
-    assert find_mode("replay", can_ask=False) == "replay"
+    assert find_mode("live", can_ask=False) == "live"
     monkeypatch.setenv("AXE_CASSETTE_MODE", "play")
     with pytest.raises(ConfigError, match='unknown cassette mode "play"'):
         find_mode(None, can_ask=True)
@@ -59,40 +53,36 @@ def test_a_cassette_that_is_opened_again_has_what_is_not_yet_written(
             assert (inner.hits, inner.misses) == (2, 0)
 
 
-@pytest.fixture
-def server(project: Path) -> Iterator[ScriptServer]:
-    script("m")(lambda request: "hello")
-    with script_server("openai") as server:
-        yield server
-
-
 def test_where_the_environment_says_replay_nothing_is_sent_without_a_cassette(
-    server: ScriptServer, monkeypatch: pytest.MonkeyPatch
+    project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def ask() -> str:
         return axe_nb.run(None, "hi", model="openai/m").raise_for_status().text
 
-    assert ask() == "hello", "without the variable, a test may ask a server"
-    with axe_nb.cassette("own.axe", "record"):
-        ask()
-    sent = len(server.requests)
-    monkeypatch.setenv("AXE_CASSETTE_MODE", "replay")
-    with pytest.raises(ConfigError) as raised:
-        ask()
-    assert raised.value.lines() == [
-        "no cassette is in use, and AXE_CASSETTE_MODE=replay lets no model be asked",
-        'open one with %axe cassette PATH or axe_nb.cassette("PATH"), or name it in AXE_CASSETTE',
-    ]
-    with pytest.raises(ConfigError, match="no cassette is in use"):
-        list(axe_nb.map(None, ["hi"], model="openai/m"))
-    with pytest.raises(ConfigError, match="no cassette is in use"):
-        axe_nb.grid(None, "hi", models=["openai/m"])
-    with axe_nb.cassette("own.axe"):
-        assert ask() == "hello"
-    assert len(server.requests) == sent
-    with axe_nb.cassette("own.axe", "live"):
-        assert ask() == "hello", "as the cassette was opened to"
-    assert len(server.requests) == sent + 1
+    script("m")(lambda request: "hello")
+    with script_server("openai") as server:
+        assert ask() == "hello", "without the variable, a test may ask a server"
+        with axe_nb.cassette("own.axe", "record"):
+            ask()
+        monkeypatch.setenv("AXE_CASSETTE_MODE", "replay")
+        for refused in (
+            ask,
+            lambda: list(axe_nb.map(None, ["hi"], model="openai/m")),
+            lambda: axe_nb.grid(None, "hi", models=["openai/m"]),
+        ):
+            with pytest.raises(ConfigError) as raised:
+                refused()
+            assert raised.value.lines() == [
+                "no cassette is in use, and AXE_CASSETTE_MODE=replay lets no model be asked",
+                'open one with %axe cassette PATH or axe_nb.cassette("PATH"), or name it in '
+                "AXE_CASSETTE",
+            ]
+        with axe_nb.cassette("own.axe"):
+            assert ask() == "hello"
+        assert len(server.requests) == 2
+        with axe_nb.cassette("own.axe", "live"):
+            assert ask() == "hello", "as the cassette was opened to"
+        assert len(server.requests) == 3
 
 
 WRITER = """

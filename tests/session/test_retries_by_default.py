@@ -126,18 +126,3 @@ def test_the_command_takes_it(
     assert capfd.readouterr().out.strip() == "at last"
     assert cli.main([*asks, "many"]) == 2
     assert "--retries: takes a whole number, as in 2" in capfd.readouterr().err
-
-
-@pytest.mark.parametrize(("times", "options"), [(1, {}), (99, {}), (99, {"retries": 0})])
-def test_a_recorded_failure_replays_as_it_was_and_without_its_waits(
-    times: int, options: dict[str, Any], failing: Failing
-) -> None:
-    failing.times = times
-    with axe_nb.cassette("one.axe", "record"):
-        first = run(**options)
-    failing.asked.clear()
-    with axe_nb.cassette("one.axe", "replay") as cassette:
-        again = run()
-        assert cassette.unused == 0
-    assert failing.asked == []
-    assert (again.text, again.error, again.retries) == (first.text, first.error, first.retries)

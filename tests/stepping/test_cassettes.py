@@ -37,16 +37,20 @@ def record(path: Path, step: Any, **more: Any) -> RunResult:
 
 
 @pytest.mark.parametrize("name", DECISIONS)
-def test_a_replay_makes_the_same_decisions_without_anybody(name: str, tmp_path: Path) -> None:
-    first = record(tmp_path / "c", DECISIONS[name][0])
-    asked: list[Step] = []
-    again = play(Cassette(tmp_path / "c", "replay"))
-    assert as_text(again) == as_text(first)
-    assert again.messages == first.messages
-    assert (again.status, again.error) == (first.status, first.error)
-    other = play(Cassette(tmp_path / "c", "replay"), asked.append)
-    assert as_text(other) == as_text(first)
-    assert asked == []
+def test_a_decision_changes_the_run_is_told_in_its_tree_and_replayed_without_anybody(
+    name: str, tmp_path: Path
+) -> None:
+    decide, text, told = DECISIONS[name]
+    decider = Decider()
+    first = record(tmp_path / "c", decide)
+    assert first.text == text
+    assert told in as_text(first)
+    for step in (True, decider):
+        again = play(Cassette(tmp_path / "c", "replay"), step)
+        assert as_text(again) == as_text(first)
+        assert again.messages == first.messages
+        assert (again.status, again.error) == (first.status, first.error)
+    assert decider.seen == []
 
 
 def test_decisions_of_a_person_and_of_a_function_are_the_same(tmp_path: Path) -> None:
@@ -54,9 +58,7 @@ def test_decisions_of_a_person_and_of_a_function_are_the_same(tmp_path: Path) ->
         assert isinstance(question, Step)
         return Decision("result", "seven") if question.number == 2 else Decision("go")
 
-    cassette = Cassette(tmp_path / "a", "record")
-    play(cassette, person=person)
-    cassette.save()
+    record(tmp_path / "a", True, person=person)
     record(tmp_path / "b", lambda s: s.result("seven") if s.number == 2 else None)
     texts = [(tmp_path / name).read_text() for name in "ab"]
     assert texts[0] == texts[1]
@@ -80,9 +82,7 @@ def test_parallel_children_replay_their_own_decisions_in_any_timing(tmp_path: Pa
 
 
 def test_a_cassette_without_decisions_is_an_error_before_anything_is_sent(tmp_path: Path) -> None:
-    cassette = Cassette(tmp_path / "c", "record")
-    play(cassette, None)
-    cassette.save()
+    record(tmp_path / "c", None)
     with pytest.raises(ConfigError, match="no one can be prompted here, and no decision"):
         play(Cassette(tmp_path / "c", "replay"))
 
@@ -91,9 +91,8 @@ def test_a_decision_that_is_missing_is_a_miss_that_names_its_place(tmp_path: Pat
     record(tmp_path / "c", Decider(), break_at="turn")
     result = play(Cassette(tmp_path / "c", "replay"))
     assert isinstance(result.cause, CassetteMiss)
-    assert "lacks the person's decision before call 1, measure (agent lead, at 0)" in str(
-        result.error
-    )
+    missing = "lacks the person's decision before call 1, measure (agent lead, at 0)"
+    assert missing in str(result.error)
     assert "record it with" in result.cause.hint
 
 
