@@ -8,9 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from axe_nb.conversion.interpolation import prompt_of
-from axe_nb.conversion.value_text import format_value
 from axe_nb.errors import ConfigError
-from axe_nb.results import RunResult
 
 pytestmark = pytest.mark.req("D-40")
 
@@ -105,18 +103,6 @@ def test_an_expression_that_fails_is_told_in_one_line(body: str, message: str) -
 def test_lines_for_nbval_and_around_solutions_are_no_part_of_the_prompt(mark: str) -> None:
     assert prompt_of(f"{mark}\nHello\n{mark}\nyou\n{mark}", NAMES) == "Hello\nyou\n"
     assert prompt_of(f"{mark}\n{{{{ x", NAMES, raw=True) == "{{ x"
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        ("text", "text"), (3, "3"), (None, "None"), ((1, 2), "[\n  1,\n  2\n]"),
-        ({"a": {1, 2}}, '{\n  "a": [\n    1,\n    2\n  ]\n}'), ({(1, 2): 3}, '{\n  "[1, 2]": 3\n}'),
-        (RunResult(status="completed", text="so it is", agent="a", model="p/m"), "so it is"),
-    ],
-)  # fmt: skip
-def test_a_value_is_written_as_a_model_reads_it_best(value: object, text: str) -> None:
-    assert format_value(value) == text
 
 
 @pytest.mark.parametrize(
