@@ -53,11 +53,11 @@ def exported() -> Iterator[InMemorySpanExporter]:
 def lead(project: Path) -> Agent:
     @script("lead")
     def lead(request: Request) -> Any:
-        if request.turn == 1:
-            calls = tuple(call("call_agent", agent="helper", task=f"task {n}") for n in "ab")
-            usage = Usage(100, 20, cached_tokens=60, reasoning_tokens=5)
-            return Response("Let me ask.", (*calls, call("nope")), "tool_calls", usage)
-        return f"done {SECRET}"
+        if request.turn > 1:
+            return f"done {SECRET}"
+        calls = tuple(call("call_agent", agent="helper", task=f"task {n}") for n in "ab")
+        usage = Usage(100, 20, cached_tokens=60, reasoning_tokens=5)
+        return Response("Let me ask.", (*calls, call("nope")), "tool_calls", usage)
 
     script("helper")(lambda request: f"found {request.last}")
     axe_nb.define(Agent("helper", "script/helper"))
