@@ -129,10 +129,10 @@ def test_a_turn_has_the_conversation_in_the_form_of_the_conventions(
     assert (said["role"], said["finish_reason"]) == ("assistant", "tool_calls")
     text, call_a, call_b, nope = said["parts"]
     assert text == {"type": "text", "content": "Let me ask."}
-    assert call_a == {
-        "type": "tool_call", "id": call_a["id"], "name": "call_agent",
-        "arguments": {"agent": "helper", "task": "task a"},
-    }  # fmt: skip
+    arguments = {"agent": "helper", "task": "task a"}
+    assert call_a.items() >= {
+        "type": "tool_call", "name": "call_agent", "arguments": arguments
+    }.items()  # fmt: skip
     _, again, *results = second["gen_ai.input.messages"]
     assert again["parts"] == said["parts"]
     told = {part["id"]: part["response"] for one in results for part in one["parts"]}
