@@ -140,7 +140,7 @@ def test_an_interrupted_run_goes_on_from_the_results_that_there_are() -> None:
 @pytest.mark.parametrize(
     ("place", "changes"), [("0.1/2", {"reply": "short"}), ("0/1", {"results": {}}), ("0/1", {})]
 )
-def test_turns_and_tools_of_a_child_that_was_interrupted_are_not_repeated_if_it_goes_on(
+def test_an_interrupted_child_goes_on_without_repeating(
     place: str, changes: dict[str, Any]
 ) -> None:
     asked: list[str] = []

@@ -44,9 +44,7 @@ CASES: dict[str, tuple[str, dict[str, Any], list[str], list[str]]] = {
 @every_protocol
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.req("D-66", "D-59")
-def test_a_fork_asks_what_depends_on_its_change_and_nothing_else(
-    protocol: Protocol, case: str
-) -> None:
+def test_a_fork_asks_only_what_depends_on_its_change(protocol: Protocol, case: str) -> None:
     place, changes, asked, ran = CASES[case]
     with counted_tree(protocol) as (run, counted):
         fork = run.fork(place, display=False, **changes)
@@ -66,9 +64,7 @@ def test_a_fork_asks_what_depends_on_its_change_and_nothing_else(
 @every_protocol
 @pytest.mark.parametrize("place", ["0/1", "0/2", "0/3", "0.2/1", "0.3/2"])
 @pytest.mark.req("D-66", "D-32")
-def test_a_turn_that_is_asked_anew_is_sent_the_body_that_it_was_sent(
-    protocol: Protocol, place: str
-) -> None:
+def test_a_turn_asked_anew_has_the_body_that_it_had(protocol: Protocol, place: str) -> None:
     with counted_tree(protocol) as (run, counted):
         run.fork(place, display=False)
         assert counted.server

@@ -38,9 +38,7 @@ def define_boss(tasks: Callable[[str], str], **fields: Any) -> tuple[Agent, list
     [("abc", ""), ("bc", ""), ("xabc", "x"), ("cba", ""), ("aab", "a"), ("xyz", "xyz")],
 )
 @pytest.mark.parametrize("parallel", [True, False])
-def test_children_that_are_asked_the_same_are_what_they_were_wherever_they_are_now(
-    tasks: str, live: str, parallel: bool
-) -> None:
+def test_children_asked_the_same_are_what_they_were(tasks: str, live: str, parallel: bool) -> None:
     boss, asked = define_boss(lambda system: system, sub_agents_config={"parallel": parallel})
     run = play(boss)
     asked.clear()
@@ -185,7 +183,7 @@ def test_a_fork_without_a_change_is_the_same_tree_at_every_place() -> None:
 
 
 @pytest.mark.req("D-66", "D-60")
-def test_secrets_of_a_saved_run_do_not_make_it_another(
+def test_secrets_do_not_make_a_saved_run_another(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MY_API_KEY", "sk-very-secret-value-123456")
@@ -202,9 +200,7 @@ def test_secrets_of_a_saved_run_do_not_make_it_another(
 
 @pytest.mark.parametrize("prefix", ["", "Task: "])
 @pytest.mark.parametrize("context", ["", "It is the 3rd."])
-def test_a_prompt_for_a_child_is_its_new_task_in_the_words_of_the_tool(
-    context: str, prefix: str
-) -> None:
+def test_a_prompt_for_a_child_is_its_new_task(context: str, prefix: str) -> None:
     arguments = {"agent": "child", "task": "Task", **({"context": context} if context else {})}
     axe_nb.define(agent("child", lambda request: f"did {request.last}"))
     first = play(lead(call("call_agent", **arguments), then="done"))

@@ -57,9 +57,7 @@ def test_a_child_that_its_tool_gave_up_on_does_not_cancel_the_replay() -> None:
         ("delegate_task", {"task": "all", "subtasks": [{"task": "work"}]}),
     ],
 )
-def test_the_seconds_that_sub_agents_report_are_not_compared(
-    tool: str, arguments: dict[str, Any]
-) -> None:
+def test_reported_seconds_are_not_compared(tool: str, arguments: dict[str, Any]) -> None:
     @script("one")
     async def one(request: Request) -> Any:
         if "work" in request.system + request.last and not request.results:
@@ -73,9 +71,7 @@ def test_the_seconds_that_sub_agents_report_are_not_compared(
     assert replay().text == "done"
 
 
-def test_a_secret_of_one_machine_only_matches_all_the_same(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_secret_of_one_machine_only_matches(monkeypatch: pytest.MonkeyPatch) -> None:
     count_up()
     define()
     for before, after in (("production-7", ""), ("", "production-7")):
@@ -87,7 +83,7 @@ def test_a_secret_of_one_machine_only_matches_all_the_same(
             assert not axe_nb.run("one", "deploy to staging now").ok
 
 
-def test_paths_in_recorded_calls_are_those_of_this_machine(
+def test_recorded_paths_are_those_of_this_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
@@ -249,8 +245,6 @@ def test_messages_that_differ_in_all_but_words_are_told_apart(
         ("It is ***so*** important", "It is not at all ***so*** important", False),
     ],
 )
-def test_a_mask_stands_for_a_secret_and_for_no_other_words(
-    recorded: str, asked: str, same: bool
-) -> None:
+def test_a_mask_stands_for_a_secret_alone(recorded: str, asked: str, same: bool) -> None:
     assert is_same({"system": recorded}, {"system": asked}) is same
     assert is_same({"system": asked}, {"system": recorded}) is same

@@ -334,9 +334,7 @@ def test_records_that_nothing_uses_are_counted_and_removed() -> None:
     assert [one["asked"]["messages"] for one in records] == [[{"user": "second"}]]
 
 
-def test_neither_secrets_nor_paths_of_the_machine_are_kept(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_neither_secrets_nor_paths_are_kept(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     secret = "zq8-Passw0rd\"with'quotes"
     monkeypatch.setenv("MY_DB_PASSWORD", secret)
 
@@ -448,7 +446,7 @@ def test_a_strangers_cassette_approves_nothing(
 
 @pytest.mark.req("D-48", "D-60")
 @pytest.mark.parametrize("choice", ["yes", "edit"])
-def test_an_approval_with_a_masked_secret_fits_no_other_call(
+def test_a_masked_approval_fits_no_other_call(
     choice: Literal["yes", "edit"], project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran = keep_notes()

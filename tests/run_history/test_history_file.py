@@ -138,9 +138,7 @@ def test_two_processes_write_at_once(kept: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["the file", "the folder"])
-def test_a_history_that_was_deleted_is_begun_anew_by_the_same_process(
-    what: str, kept: Path, tmp_path: Path
-) -> None:
+def test_a_deleted_history_is_begun_anew(what: str, kept: Path, tmp_path: Path) -> None:
     run_echo("first")
     assert [row.prompt for row in axe_nb.history()] == ["first"]
     if what == "the folder":
@@ -169,9 +167,7 @@ def test_a_run_that_goes_on_while_its_history_is_deleted_is_mixed_into_no_other(
     assert [axe_nb.load(number).text for number in (1, 2)] == ["other", "You said: second"]
 
 
-def test_a_place_that_cannot_be_written_costs_one_warning(
-    kept: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unwritable_place_costs_one_warning(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept.parent.parent.mkdir(parents=True)
     kept.parent.write_text("a file in the place of the folder")
     for _ in range(2):
@@ -207,7 +203,7 @@ def change_version(path: Path, version: str) -> None:
     ],
     ids=["random", "zeros", "another program's", "an older version", "a later version"],
 )
-def test_a_file_that_is_no_history_costs_one_warning_and_is_left_alone(
+def test_a_file_that_is_no_history_is_left_alone(
     make: Callable[[Path], object], why: str, kept: Path
 ) -> None:
     kept.parent.mkdir(parents=True)

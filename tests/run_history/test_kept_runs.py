@@ -178,7 +178,7 @@ def test_a_map_goes_with_the_last_of_its_runs(kept: Path) -> None:
         ((), {"limit": 10**30}, "limit takes a whole number from 1, not 1000"),
     ],
 )
-def test_what_is_no_word_status_date_or_limit_is_told_and_no_fault_of_the_file(
+def test_a_wrong_word_status_date_or_limit_is_told(
     given: Any, named: Any, problem: str, kept: Path
 ) -> None:
     with pytest.raises(ConfigError, match=f"^{problem}"):
@@ -253,7 +253,7 @@ def test_the_list_as_text_html_and_data_frame(kept: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["variable", "config", "test"])
-def test_no_history_is_kept_if_it_is_turned_off(
+def test_no_history_is_kept_if_turned_off(
     how: str, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if how == "variable":
@@ -358,9 +358,7 @@ def test_a_forked_process_keeps_its_own_runs(kept: Path) -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_what_a_model_thought_is_in_a_cassette_a_file_and_the_history(
-    protocol: Protocol, kept: Path, tmp_path: Path
-) -> None:
+def test_what_a_model_thought_is_kept(protocol: Protocol, kept: Path, tmp_path: Path) -> None:
     @script("thinker")
     def thinker(request: Request) -> Iterator[object]:
         yield Delta("I count the towns.", "reasoning")

@@ -61,7 +61,7 @@ def test_of_anything_else_that_is_long_start_and_end_are_shown_with_the_count(wh
 
 
 @pytest.mark.parametrize(("short", "word"), [("y", "yes"), ("a", "always"), ("Y", "YES")])
-def test_where_something_is_hidden_only_the_whole_word_counts(
+def test_only_a_whole_word_counts_if_something_is_hidden(
     short: str, word: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prompts = say(monkeypatch, short, word)
@@ -83,9 +83,7 @@ def test_blanks_and_blank_lines_push_nothing_out_of_sight() -> None:
 
 
 @pytest.mark.req("D-50", "D-83")
-def test_a_yes_says_what_it_covers_and_always_is_not_offered_where_it_covers_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_yes_and_always_say_what_they_cover(monkeypatch: pytest.MonkeyPatch) -> None:
     fetch = request("fetch", arguments={"url": "https://a.example/"}, host="a.example", always="")
     assert format_question(fetch).choices.startswith("[y]es, a.example until the session ends")
     asked = format_question(command("git status", always="the program git"))
@@ -169,9 +167,7 @@ def test_only_a_letter_or_the_whole_word_is_an_answer(monkeypatch: pytest.Monkey
         assert prompts[1].startswith(told)
 
 
-def test_arguments_that_are_not_an_object_are_told_and_asked_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_arguments_that_are_no_object_are_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     deep = f'{{"path": {"[" * 200}{"]" * 200}}}'
     prompts = say(monkeypatch, "e", "[1]", "e", deep, "e", '{"path": "b"}')
     decision = prompt_person(ASKED)

@@ -36,9 +36,7 @@ def test_each_request_and_call_is_a_step_that_tells_what_comes() -> None:
 
 
 @pytest.mark.parametrize("arguments", [{"town": 4}, {}])
-def test_edited_arguments_that_do_not_fit_the_schema_end_the_run_with_the_place(
-    arguments: dict[str, Any],
-) -> None:
+def test_edited_arguments_that_do_not_fit_end_the_run(arguments: dict[str, Any]) -> None:
     result = run(Decider(call1=lambda step: step.edit(arguments)))
     assert result.status == "error"
     assert str(result.error).startswith(
@@ -90,9 +88,7 @@ def fail(step: Step) -> Any:
         (fail, "the step function failed: LookupError: no such town"),
     ],
 )
-def test_a_function_that_does_not_decide_ends_the_run_and_says_why(
-    decide: Any, problem: str
-) -> None:
+def test_a_function_that_does_not_decide_ends_the_run(decide: Any, problem: str) -> None:
     result = run(decide)
     assert (result.status, result.turns) == ("error", 0)
     assert str(result.error).startswith(problem)

@@ -46,9 +46,7 @@ def test_a_letter_or_the_words_are_a_decision(
     assert prompt_person(step) == Decision(choice)  # type: ignore[arg-type]
 
 
-def test_the_request_is_told_in_short_and_shown_completely_on_request(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_request_is_shown_in_short_and_completely(monkeypatch: pytest.MonkeyPatch) -> None:
     prompts = say(monkeypatch, "l", "g")
     assert prompt_person(REQUEST) == Decision("go")
     first, second = prompts
