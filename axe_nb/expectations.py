@@ -7,7 +7,6 @@ Source: D-67.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import operator
 import re
@@ -19,6 +18,7 @@ from operator import attrgetter
 from typing import Any, Literal, TypeAlias
 
 from axe_nb.agents.agent import DEFINED, Agent, list_agents
+from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.patterns import compile_pattern
 from axe_nb.engine.toolbox import REGISTRY
 from axe_nb.errors import ConfigError, ExpectationError
@@ -155,13 +155,13 @@ class Clause:
     kind: str
     """`agent` or `tool`, if the clause says so; else empty."""
     measure: Measure | None
-    """The measure; None = an agent or a tool."""
+    """None = it is about an agent or a tool."""
     path: tuple[str | int, ...]
     """For `data`: the keys and indices of the part."""
     operator: str
     """Empty = the value has to exist, or to be neither zero nor empty."""
     value: Any
-    """The value on the right; for `~` and `!~` a compiled pattern."""
+    """For `~` and `!~` a compiled pattern."""
     is_parallel: bool
 
 
@@ -200,7 +200,7 @@ def _parse_clause(text: str) -> Clause:
     elif not kind:
         measure = MEASURES.get("data" if path[:1] == ["data"] else name)
     if found["parallel"] and measure:
-        raise ConfigError("`parallel` follows an agent or a tool")
+        raise ConfigError("`parallel` takes an agent")
     value = _read_value(sign, found["value"], measure.kind if measure else "number")
     return Clause(
         words=one_line(text, MAX_SHOWN), is_negated=bool(found["no"]), name=name,
@@ -247,27 +247,23 @@ class Thing:
     name: str
     is_run: bool
     place: str
-    """Its place, for people: `in agent lead › writer (0.3), turn 1, call of write_file`."""
+    """For people: `in agent lead › writer (0.3), turn 1, call of write_file`."""
     pointer: str
     """Path below the root's RunResult: `.children[0].log[0].calls[1]`."""
-    way: tuple[Hashable, ...]
-    """The runs and calls from the root to it; begins with the way of those above it."""
-    group: Hashable
-    """Key that is equal for all that one call, or parallel calls, have started."""
-    lap: Lap | None
-    """Its time span; None if none was recorded."""
-    is_forked: bool
-    """True if a fork took it over, with its time in the run that it forks."""
+    group: Hashable = None
+    """Equal for all runs that one call, or parallel calls, have started."""
+    lap: Lap | None = None
+    """The time span of a run; None if none was recorded."""
+    is_forked: bool = False
+    """True if a fork took the run over, with its time in the run that it forks."""
 
     def ran_beside(self, later: Thing) -> bool:
-        """True if another, which began later, did so before this ended, without waiting for it.
+        """True if another run, which began later, did so before this ended, not below it.
 
         Without times, and if they touch, as on a virtual clock, their calls decide.
         """
-        is_nested = (
-            later.way[: len(self.way)] == self.way or self.way[: len(later.way)] == later.way
-        )
-        if is_nested or self.is_forked != later.is_forked:
+        first, second = sorted((self.pointer, later.pointer), key=len)
+        if second.startswith(first) or self.is_forked != later.is_forked:
             return False
         if self.lap and later.lap and later.lap.began != self.lap.ended:
             return later.lap.began < self.lap.ended
@@ -286,7 +282,7 @@ def check(
     `name` is the Python expression for the result, which the error names as the next step.
     """
     clauses = parse(expectations)
-    tree = list(_walk(result, (), "", (), None))
+    tree = list(_walk(result, (), "", None))
     names = _KnownNames(tree, agents_dir)
     facts, places = list[str](), list[Thing]()
     for clause in clauses:
@@ -315,12 +311,11 @@ def check_spelling(expectations: str, agents: Iterable[Agent], agents_dir: str |
     starts, which only the finished run shows.
     """
     names = _KnownNames((), agents_dir, agents)
-    known = names.agents | names.tools
+    known = {*names.agents, *names.tools, *MEASURES}
     for clause in parse(expectations):
-        shown = _shorten(clause.name)
         is_known = clause.measure or clause.kind or clause.name in known
-        if not is_known and suggestion(clause.name, {*known, *MEASURES}):
-            error = names.explain_unknown(clause)
+        if not is_known and suggestion(clause.name, known):
+            error, shown = names.explain_unknown(clause), _shorten(clause.name)
             error.hint += f" If not, write agent:{shown} or tool:{shown}"
             raise error
 
@@ -337,10 +332,9 @@ class _KnownNames:
         every = [*DEFINED.values(), *agents]
         self.agents = {*DEFINED, *list_agents(agents_dir), *(agent.name for agent in every)}
         self.tools = {*REGISTRY.known, *(tool for agent in every for tool in agent.own_tools)}
-        for thing in tree:
-            if thing.is_run:
-                self.agents |= {thing.name} - {""}
-                self.tools |= {call.name for turn in thing.run.log for call in turn.calls}
+        runs = [thing.run for thing in tree if thing.is_run]
+        self.agents |= {run.agent for run in runs} - {""}
+        self.tools |= {call.name for run in runs for turn in run.log for call in turn.calls}
 
     def is_agent(self, clause: Clause) -> bool:
         """True if a clause is about an agent, False if about a tool; an error if about either."""
@@ -351,15 +345,16 @@ class _KnownNames:
                 f"{quote(shown)} is both an agent and a tool",
                 hint=f"write agent:{shown} or tool:{shown}",
             )
-        known = {"agent": self.agents, "tool": self.tools}.get(kind, self.agents | self.tools)
+        known = self._list(kind)
         if name not in known and (not kind or nearest(name, known)):
             raise self.explain_unknown(clause)
         return kind == "agent" or (not kind and name in self.agents)
 
+    def _list(self, kind: str) -> set[str]:
+        return {"agent": self.agents, "tool": self.tools}.get(kind, self.agents | self.tools)
+
     def explain_unknown(self, clause: Clause) -> ConfigError:
-        names = {"agent": self.agents, "tool": self.tools}.get(
-            clause.kind, {*self.agents, *self.tools, *MEASURES}
-        )
+        names = self._list(clause.kind) | (set() if clause.kind else set(MEASURES))
         agents = list_some(sorted(map(_shorten, self.agents)), 5)
         step = f"agents: {agents}; for any other name write agent:NAME or tool:NAME"
         return ConfigError(
@@ -373,17 +368,14 @@ def _shorten(name: str) -> str:
     return printable(one_line(name, MAX_SHOWN))
 
 
-def _walk(
-    run: RunResult, above: tuple[str, ...], pointer: str, way: tuple[Hashable, ...], group: Hashable
-) -> Iterator[Thing]:
+def _walk(run: RunResult, above: tuple[str, ...], pointer: str, group: Hashable) -> Iterator[Thing]:
     """Yields a run, its calls that were permitted, and those below it, in call order."""
     agents = (*above, name_run(run.agent, run.model))
     place = f"in agent {' › '.join(map(_shorten, agents))}"
     place += f" ({_shorten(run.id)})" if above else ""
     own = next((lap for lap in run.times if lap.kind == "run"), None)
-    yield Thing(run, run.agent, True, place, pointer, way, group, own, _is_forked(run))
-    laps = {(lap.turn, lap.call): lap for lap in run.times if lap.kind == "tool"}
-    children = {child.call_id: child for child in run.children}
+    is_forked = bool(run.log) and run.log[-1].source == "recorded"
+    yield Thing(run, run.agent, True, place, pointer, group, own, is_forked)
     groups: dict[str, Hashable] = {}
     for at, turn in enumerate(run.log):
         where = f"{place}, turn {turn.number}"
@@ -393,28 +385,18 @@ def _walk(
             result = results.get(call.id)
             if turn.closing or (result and (result.is_denied or result.is_skipped)):
                 continue
-            lap, is_forked = laps.get((turn.number, number + 1)), turn.source == "recorded"
-            tool, child = REGISTRY.find(call.name), children.get(call.id)
-            if child and tool and tool.is_one_child:  # the call waits for a free place
-                lap = next((one for one in child.times if one.kind == "run"), None)
-                is_forked = _is_forked(child)
-            yield Thing(
-                run, call.name, False, f"{where}, call of {_shorten(call.name)}",
-                f"{pointer}.log[{at}].calls[{number}]", (*way, call.id), groups[call.id], lap,
-                is_forked,
-            )  # fmt: skip
+            place_of_call = f"{where}, call of {_shorten(call.name)}"
+            here = f"{pointer}.log[{at}].calls[{number}]"
+            yield Thing(run, call.name, False, place_of_call, here)
     for number, child in enumerate(run.children):
-        group = groups.get(child.call_id, (pointer, child.call_id))
-        below = (*way, child.call_id, number)
-        yield from _walk(child, agents, f"{pointer}.children[{number}]", below, group)
-
-
-def _is_forked(run: RunResult) -> bool:
-    return bool(run.log) and run.log[-1].source == "recorded"
+        below = groups.get(child.call_id, (pointer, child.call_id))
+        yield from _walk(child, agents, f"{pointer}.children[{number}]", below)
 
 
 def _decide_count(clause: Clause, tree: Sequence[Thing], names: _KnownNames) -> Verdict:
     is_agent = names.is_agent(clause)
+    if clause.is_parallel and not is_agent:
+        raise ConfigError(f"{clause.words}: `parallel` takes an agent")
     wanted = {clause.name} if is_agent else REGISTRY.expand(clause.name)
     things = [one for one in tree if one.is_run == is_agent and one.name in wanted]
     count = len(things)
@@ -450,7 +432,9 @@ def _decide_measure(clause: Clause, measure: Measure, tree: Sequence[Thing]) -> 
         found = [item for value in values for item in value] if is_list else sum(values)
         at = runs[weights.index(max(weights))]
     elif clause.name == "depth":
-        at = max((one for one in tree if one.is_run), key=lambda one: len(one.way))
+        at = max(
+            (one for one in tree if one.is_run), key=lambda one: one.pointer.count(".children")
+        )
     shown = _describe(found)
     if measure.of_tree and measure.kind == "number" and len(runs) > 1:
         shown += " in the whole tree"
@@ -459,20 +443,16 @@ def _decide_measure(clause: Clause, measure: Measure, tree: Sequence[Thing]) -> 
 
 def _decide_data(clause: Clause, data: Any, root: Thing) -> Verdict:
     """Compares a part of the structured output; a missing part fails every comparison."""
-    found = data
     if data is None:
         return False, "no data: its output is text", root
+    found = data = jsonable(data)
     for step in clause.path:
-        if isinstance(found, Mapping):
+        if isinstance(found, dict):
             found = found.get(step, MISSING)
-        elif isinstance(step, int):
-            is_list = isinstance(found, Sequence) and not isinstance(found, str)
-            found = found[step] if is_list and step < len(found) else MISSING
-        elif dataclasses.is_dataclass(found):  # fields are read without code of the object's
-            names = {field.name for field in dataclasses.fields(found)}
-            found = getattr(found, step) if step in names else MISSING
+        elif isinstance(found, list) and isinstance(step, int) and step < len(found):
+            found = found[step]
         else:
-            found = getattr(found, "__dict__", {}).get(step, MISSING)
+            found = MISSING
     if not clause.operator:
         is_met = (found is MISSING) == clause.is_negated
     else:

@@ -85,26 +85,6 @@ def test_a_name_or_path_of_another_type_is_told_in_one_line(wrong: Any) -> None:
         assert "\n" not in caught.value.message
 
 
-@pytest.mark.parametrize(
-    ("make", "wrong", "problem"),
-    [
-        (axe_nb.TreeLimits, {"max_requests": "3"}, "max_requests must be a whole number"),
-        (axe_nb.TreeLimits, {"max_cost": True}, "max_cost must be a number"),
-        (axe_nb.SubAgentsConfig, {"parallel": 1}, "parallel must be true or false"),
-        (axe_nb.SubAgentsConfig, {"budget": {"max_tokens": "3"}},
-         "budget.max_tokens must be a whole number"),
-        (axe_nb.ChildBudget, {"max_tokens": 1.5}, "max_tokens must be a whole number"),
-        (axe_nb.Retry, {"max_retries": "2"}, "max_retries must be a whole number"),
-    ],
-)  # fmt: skip
-def test_a_table_made_in_code_refuses_a_value_of_another_type(
-    make: Callable[..., Any], wrong: dict[str, Any], problem: str
-) -> None:
-    with pytest.raises(ConfigError) as raised:
-        make(**wrong)
-    assert str(raised.value) == problem
-
-
 def test_the_metadata_of_a_result_travels() -> None:
     axe_nb.script("lead")(lambda request: script_lead(request))
     lead = Agent("lead", "script/lead", sub_agents=["worker"], tools=["subagent"])

@@ -188,14 +188,6 @@ def test_a_damaged_file_gives_a_result_or_the_error(tmp_path: Path) -> None:
     assert outcomes == {"error", "result"}
 
 
-@pytest.mark.req("D-69")
-@pytest.mark.parametrize("saved", [3, "3"])
-def test_a_number_is_an_id_of_the_history(saved: Any) -> None:
-    with pytest.raises(ConfigError, match="the history has no run with the id 3") as caught:
-        axe_nb.load(saved)
-    assert caught.value.hint == "list them: %axe history, or axe_nb.history()"
-
-
 def test_a_front_end_without_ipython_shows_a_result_as_its_tree() -> None:
     """A notebook such as marimo asks a cell's value itself."""
     axe_nb.script("parrot")(lambda request: f"<b>{request.last}</b>")

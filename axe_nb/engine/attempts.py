@@ -56,6 +56,7 @@ class Partial:
         """Its pieces, whether passed on or not; none once the reply is complete."""
         self._emit, self._place = emit, (run, turn, attempt)
         self._passed_on, self._next_at = 0, 0.0
+        self._timer: asyncio.TimerHandle | None = None
 
     @property
     def text(self) -> str:
@@ -70,8 +71,13 @@ class Partial:
         self.deltas.append(delta)
         if time.monotonic() >= self._next_at:
             self.flush()
+        elif self._timer is None:  # the next delta may be long in coming
+            self._timer = asyncio.get_running_loop().call_later(EVERY, self.flush)
 
     def flush(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if waiting := self.deltas[self._passed_on :]:
             self._passed_on, self._next_at = len(self.deltas), time.monotonic() + EVERY
             first, text = waiting[0], "".join(delta.text for delta in waiting)
@@ -133,7 +139,7 @@ class Attempts:
             scope.begin_request()
             held = await scope.hold(await self._estimate_cost(request)) if budget.amount else 0.0
             try:
-                response = await self.ask(self.provider.send, request)
+                response = await self._ask(request)
                 usage = response.usage
             finally:
                 budget.settle(held, scope.agent.model, usage)
@@ -147,19 +153,14 @@ class Attempts:
         usage = Usage(1 + estimate_tokens(request.system, (), request.messages))
         return await self.scope.env.prices.find_cost(self.scope.agent.model, usage) or 0.0
 
-    async def ask(
-        self,
-        send: Callable[[Request, OnDelta | None], Awaitable[Response]],
-        request: Request,
-        recorded: Exchange | None = None,
-    ) -> Response:
-        """Asks a provider, or plays a recorded exchange; keeps the exchange in any case."""
-        scope, turn, log, protocol = self.scope, turn_of(request.place), SentLog(), ""
-        if recorded:
-            log = SentLog(recorded.streaming, frozenset(recorded.refused), recorded.server)
-            protocol = recorded.protocol
-        partial = self.partial = Partial(self._emit, scope.id, turn, request.attempt)
-        on_delta = partial.add if self._is_streamed else None
+    def begin(self, request: Request) -> OnDelta | None:
+        """Begins a reply; returns the receiver of its pieces, None if it is not streamed."""
+        self.partial = Partial(self._emit, self.scope.id, turn_of(request.place), request.attempt)
+        return self.partial.add if self._is_streamed else None
+
+    async def _ask(self, request: Request) -> Response:
+        """Asks the provider; keeps the exchange in any case."""
+        scope, log, on_delta = self.scope, SentLog(), self.begin(request)
         response: Response | None = None
         error: ProviderError | None = None
         cut: Cut = "cancelled"
@@ -168,13 +169,12 @@ class Attempts:
         cancelled_before = task.cancelling()
         try:
             try:
-                response = await send(replace(request, log=log), on_delta)
-                cost = recorded.cost if recorded else None
-                if not recorded and all(call.name in COUNTED for call in response.server_calls):
+                response = await self.provider.send(replace(request, log=log), on_delta)
+                if all(call.name in COUNTED for call in response.server_calls):
                     cost = await scope.env.prices.find_cost(scope.agent.model, response.usage)
-                response = replace(response, usage=response.usage.at_cost(cost))
+                    response = replace(response, usage=response.usage.at_cost(cost))
             finally:
-                partial.flush()
+                self.partial.flush()
                 if task.cancelling() > cancelled_before:  # even if the provider swallowed it
                     response = None
                     raise asyncio.CancelledError
@@ -189,12 +189,11 @@ class Attempts:
         finally:
             is_last = bool(error and error.retryable and request.attempt > scope.retries)
             exchange = Exchange.of(
-                request, protocol=protocol or self.provider.name,
+                request, protocol=self.provider.name,
                 refused=tuple(sorted(log.refused)), server=log.server, streaming=log.streaming,
                 response=response, error=error,
-                deltas=tuple(partial.deltas) if scope.env.cassette is not None else (),
-                was_last=is_last or bool(recorded and recorded.was_last),
-                cut="timeout" if cut and scope.clock.is_late else cut,
+                deltas=tuple(self.partial.deltas) if scope.env.cassette is not None else (),
+                was_last=is_last, cut="timeout" if cut and scope.clock.is_late else cut,
                 cost=response.usage.cost if response else None,
             )  # fmt: skip
             self.exchanges.append(exchange)

@@ -30,7 +30,6 @@ from axe_nb.errors import ProviderError
 from axe_nb.events import ToolFinished, ToolStarted
 from axe_nb.messages import Message, Request, Response, ToolResult
 from axe_nb.messages.exchanges import Cut, Exchange
-from axe_nb.providers.protocol import OnDelta
 from axe_nb.results import RunResult, RunStopped, turn_of
 from axe_nb.text import quote
 from axe_nb.threads import in_thread
@@ -117,19 +116,26 @@ class CassetteReplay:
 
     async def _answer(self, request: Request, turn: KeptTurn, recorded: Exchange) -> Response:
         """Plays one attempt."""
-
-        async def play(_: Request, on_delta: OnDelta | None) -> Response:
-            if on_delta:
-                for delta in recorded.deltas:
-                    on_delta(delta)
-            if recorded.cut:
-                await self._cut(recorded.cut, turn)
-            if recorded.response is None:
-                raise copy(recorded.error) if recorded.error else asyncio.CancelledError
-            return recorded.response
-
-        self.attempts.scope.meter.request(self.attempts.scope.name)
-        return await self.attempts.ask(play, replace(request, attempt=recorded.attempt), recorded)
+        attempts, response = self.attempts, recorded.response
+        attempts.scope.meter.request(attempts.scope.name)
+        request = replace(request, attempt=recorded.attempt)
+        if on_delta := attempts.begin(request):
+            for delta in recorded.deltas:
+                on_delta(delta)
+            attempts.partial.flush()
+        if response is not None:
+            response = replace(response, usage=response.usage.at_cost(recorded.cost))
+        played = Exchange.of(
+            request, protocol=recorded.protocol, refused=recorded.refused, server=recorded.server,
+            streaming=recorded.streaming, response=response, error=recorded.error,
+            was_last=recorded.was_last, cut=recorded.cut, cost=recorded.cost,
+        )  # fmt: skip
+        attempts.exchanges.append(played)
+        if recorded.cut:
+            await self._cut(recorded.cut, turn)
+        if response is None:
+            raise copy(recorded.error) if recorded.error else asyncio.CancelledError
+        return response
 
     async def _cut(self, cut: Cut, turn: KeptTurn) -> None:
         """Ends an attempt the way it was ended: by the run's timeout, or by a person."""

@@ -76,24 +76,18 @@ class PictureRoom:
         Raises ConfigError if one of them is too large, or all of them are, or they are too many.
         """
         fitted: list[Picture] = []
-        used, count = self.used, self.count
         limits = (self.limit, OF_PROTOCOL.get(self.protocol, 0))
-        most = min(filter(None, limits), default=0)
+        most, whole = min(filter(None, limits), default=0), 4 * self.limit
         for picture in pictures:  # one by one: a run that is stopped leaves no more than one
             fitted.append(await in_thread(fit, picture, most))
-            used, count = used + fitted[-1].size, count + 1
-            if 0 < 4 * self.limit < used:
-                limit = format_bytes(4 * self.limit)
-                problem = f"more than {limit}, four times limits.max_picture_bytes"
-            elif count > MAX_COUNT:
-                problem = f"more than {MAX_COUNT}"
-            else:
-                continue
-            raise ConfigError(
-                f"the pictures in one request would be {problem}",
-                hint="send fewer, or start a new conversation",
-            )
-        self.used, self.count = used, count
+            too_many = f"{MAX_COUNT}" if self.count + len(fitted) > MAX_COUNT else ""
+            if 0 < whole < self.used + sum(one.size for one in fitted):
+                too_many = f"{format_bytes(whole)}, four times limits.max_picture_bytes"
+            if too_many:
+                problem = f"the pictures in one request would be more than {too_many}"
+                raise ConfigError(problem, hint="send fewer, or start a new conversation")
+        self.used += sum(one.size for one in fitted)
+        self.count += len(fitted)
         return tuple(fitted)
 
     async def admit_prompt(
@@ -271,26 +265,23 @@ def _check_price(scope: RunScope, agent: Agent) -> None:
 
 def _require_sandbox(env: Env, agents: tuple[Agent, ...], workdir: Path) -> None:
     """Checks that an agent, the first of those, has the sandbox it needs (D-82)."""
-    agent = agents[0]
+    agent, who = agents[0], f"agent {quote(agents[0].name)}"
     tables = find_servers(agent, env.server_tables).items()
-    off = [name for name, table in tables if table.command and table.sandbox == "off"]
-    key = f"mcp_servers.{off[0]}.sandbox" if off else "sandbox"
-    is_off = bool(off)
-    if not off:
-        if COMMANDS.isdisjoint(agent.tools):
-            return
+    servers = [name for name, table in tables if table.command and table.sandbox == "off"]
+    off = f"mcp_servers.{servers[0]}.sandbox" if servers else ""
+    if not off and not COMMANDS.isdisjoint(agent.tools):
         from axe_nb.builtin.shell import choose_sandbox  # few runs need it
 
         found = choose_sandbox(agents, workdir, env.sources)
-        if found.level != "none":
-            return
-        is_off = found.is_off
-    problem = f"agent {quote(agent.name)} has run_command, and no sandbox works here"
-    step = "install bubblewrap, or unset AXE_NB_SANDBOX and `sandbox` in config.toml"
-    if is_off:
-        problem = f'{key} = "off" of agent {quote(agent.name)} is not allowed'
-        step = f"remove the key {key}"
-    raise ConfigError(f"a sandbox is required, but {problem}", hint=step)
+        off = "sandbox" if found.is_off else ""
+        if found.level == "none" and not off:
+            raise ConfigError(
+                f"a sandbox is required, but {who} has run_command, and no sandbox works here",
+                hint="install bubblewrap, or unset AXE_NB_SANDBOX and `sandbox` in config.toml",
+            )
+    if off:
+        problem = f'a sandbox is required, but {off} = "off" of {who} is not allowed'
+        raise ConfigError(problem, hint=f"remove the key {off}")
 
 
 def _make_toolset(

@@ -20,10 +20,6 @@ def shout(text: str) -> str:
     return text.upper()
 
 
-def whisper(text: str) -> str:
-    return text.lower()
-
-
 class Town:
     """A town that greets."""
 
@@ -61,23 +57,6 @@ bonn = Town("Bonn")
 def made(**fields: Any) -> Agent:
     """An agent that calls `shout` in its first turn."""
     return replace(lead(call("shout", text="hey"), then="done"), **fields)
-
-
-def marked() -> Any:
-    @axe_nb.tool(name="whisper")
-    def function(text: str) -> str:
-        return text.lower()
-
-    return function
-
-
-@pytest.mark.parametrize("make", [lambda: shout, marked, lambda: tool_of(shout)])
-def test_functions_tools_and_names_stand_side_by_side(make: Any) -> None:
-    given = make()
-    one = Agent("a", "script/a", tools=["grep", given])  # type: ignore[arg-type]
-    name = "whisper" if make is marked else "shout"
-    assert one.tools == ("grep", name)
-    assert one.own_tools == {name: given}
 
 
 def test_the_functions_belong_to_their_agent() -> None:

@@ -139,61 +139,6 @@ def test_every_built_in_tool_that_runs_programs_needs_trust() -> None:
     assert running
 
 
-def test_a_script_elsewhere_is_not_read(clone: Path, tmp_path: Path) -> None:
-    script = put(tmp_path / "x.toml", '[[rule]]\ntext = "evil"\n')
-    put_agent(model=f"script/{script}")
-    with pytest.raises(ConfigError, match="uses a script outside its project") as caught:
-        axe_nb.run("worker", "go")
-    assert "`%axe trust`" in caught.value.hint
-    accept()
-    assert axe_nb.run("worker", "go").text == "evil"
-
-
-@on_posix
-@pytest.mark.parametrize("linked", ["axe/scripts/worker.toml", "axe/skills/s.md", "src"])
-def test_a_link_out_of_the_project_is_not_followed(
-    linked: str, clone: Path, tmp_path: Path
-) -> None:
-    put(tmp_path / "outside/file", '[[rule]]\ntext = "evil"\n')
-    put("axe/skills/s.md")
-    Path("src").mkdir()
-    target = tmp_path / ("outside" if linked == "src" else "outside/file")
-    path = Path(linked)
-    path.rmdir() if path.is_dir() else path.unlink()
-    path.symlink_to(target)
-    put_agent(skill="skills/s.md", workdir="src")
-    if linked.startswith("axe/scripts"):
-        with pytest.raises(ConfigError, match="uses a script outside its project"):
-            axe_nb.run("worker", "go")
-    else:
-        assert left_out() == ("workdir" if linked == "src" else "skill")
-
-
-@on_posix
-@pytest.mark.parametrize("linked", ["axe", "axe/agents", "axe/agents/worker.toml"])
-def test_an_agent_file_behind_a_link_out_of_the_project_is_not_read(
-    linked: str, clone: Path, tmp_path: Path
-) -> None:
-    put_agent()
-    (tmp_path / "outside").mkdir()
-    moved = Path(linked).rename(tmp_path / "outside" / Path(linked).name)
-    Path(linked).symlink_to(moved)
-    for attempt in (lambda: axe_nb.run("worker", "go"), lambda: Agent.load("worker")):
-        with pytest.raises(ConfigError, match='agent "worker" is a link out of its project'):
-            attempt()
-    accept()
-    assert Agent.load("worker").model == "script/worker"
-
-
-def test_nothing_is_asked_again_after_an_edit(clone: Path) -> None:
-    put_agent()
-    accept()
-    put_agent(mode="auto", tools=["run_command"], workdir="/")
-    put_agent("other", mode="auto")
-    assert left_out() == left_out("other") == ""
-    assert accept() == [f"{json.dumps(str(clone))} is trusted"]
-
-
 def test_trust_is_of_the_whole_git_repository_and_of_no_other(
     clone: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -485,17 +430,3 @@ def test_a_key_of_thousands_of_parts_is_refused_before_it_takes_memory(
     with pytest.raises(ConfigError, match="a key with more than 32 parts") as caught:
         axe_nb.run("worker", "go")
     assert "line 3" in str(caught.value)
-
-
-def test_an_agent_added_to_a_clone_does_not_make_it_the_users_own(clone: Path) -> None:
-    put_agent(mode="auto")
-    init_agent("other")
-    Agent("third", "script/worker").save()
-    assert left_out() == 'mode = "auto"'
-
-
-def test_the_doctor_starts_no_server_of_a_project_without_trust(clone: Path) -> None:
-    server = '[mcp_servers.x]\ncommand = ["touch", "ran"]\n'
-    put("axe/agents/worker.toml", f'name = "worker"\nmodel = "script/worker"\n{server}')
-    assert any("left out mcp_servers" in row.message for row in actions.diagnose(None))
-    assert not Path("ran").exists()

@@ -43,11 +43,6 @@ def test_only_names_are_filled_in_and_nothing_is_evaluated_or_expanded_again() -
     assert filled("{{ a }}{{ b }}", a="{{ b }}", b=r"\{{ a }}") == r"{{ b }}\{{ a }}"
 
 
-def test_an_agent_without_variables_keeps_its_braces_and_backslashes() -> None:
-    prompt = r"A template: {{ user.name }}, {{ user }}, \{{ raw }}"
-    assert filled(prompt) == prompt
-
-
 class Unwilling:
     def __str__(self) -> str:
         raise RuntimeError("no")

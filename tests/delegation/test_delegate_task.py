@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -23,11 +23,8 @@ def plan(*subtasks: Any, goal: Any = "understand it", **more: Any) -> ToolCall:
     return call("delegate_task", plan=goal, subtasks=steps, **more)
 
 
-def run(parts: Mapping[str, Any], *calls: Any, **fields: Any) -> Any:
-    """The boss's result; it has `delegate_task` and a harmless tool."""
-    fields.setdefault("tools", ("delegate_task",))
-    fields.setdefault("mine", (tool("peek"),))
-    return play(parts, *calls, **fields)
+run = partial(play, tools=("delegate_task",), mine=(tool("peek"),))
+"""The boss's result; it has `delegate_task` and a harmless tool."""
 
 
 def broken(_: Request) -> Any:

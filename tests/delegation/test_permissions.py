@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -107,9 +107,7 @@ def test_in_plan_mode_only_harmless_tools_are_offered_and_others_denied() -> Non
     assert result.tool_calls == 4
 
 
-def asking(
-    person: Person, lead: Agent, mine: Sequence[Tool] = (), timeout: float = 20.0
-) -> RunResult:
+def asking(person: Person, lead: Agent, mine: Any = (), timeout: float = 20.0) -> RunResult:
     return run_with(person, lead, tools=mine, timeout=timeout)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -20,11 +20,8 @@ def sub(label: Any = "scout", task_prompt: Any = "look around", **more: Any) -> 
     return call("subagent", label=label, task_prompt=task_prompt, **more)
 
 
-def run(parts: Mapping[str, Any], *calls: Any, **fields: Any) -> Any:
-    """The boss's result; it has `subagent` and a harmless tool."""
-    fields.setdefault("tools", ("subagent",))
-    fields.setdefault("mine", (tool("peek"),))
-    return play(parts, *calls, **fields)
+run = partial(play, tools=("subagent",), mine=(tool("peek"),))
+"""The boss's result; it has `subagent` and a harmless tool."""
 
 
 @pytest.mark.req("X-21", "X-20", "X-4", "X-42", "D-6", "D-17")

