@@ -8,7 +8,6 @@ import sqlite3
 import stat
 import subprocess
 import sys
-import time
 import zlib
 from base64 import b64encode
 from collections.abc import Callable, Iterator
@@ -41,6 +40,16 @@ from axe_nb.scripting.wire import Protocol
 from axe_nb.session.session import session
 from tests.engine.in_process import agent, ask, lead
 from tests.protocols import PROTOCOLS, provider_of
+from tests.waiting import eventually
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The path of a history that runs of this test are written to."""
+    monkeypatch.setenv("AXE_NB_HISTORY", "1")
+    path = history_path()
+    yield path
+    find_writer(path).close()
 
 
 def read_text(path: Path, run: int) -> str:
@@ -62,9 +71,10 @@ def define_tree() -> None:
     axe_nb.define(agent("guide", guide))
 
 
-def define_echo(text: str = "You said: {last}") -> None:
+def run_echo(prompt: str = "Hello", text: str = "You said: {last}") -> RunResult:
     script("echo")(lambda request: text.replace("{last}", request.last))
     axe_nb.define(Agent(name="echo", model="script/echo"))
+    return axe_nb.run("echo", prompt)
 
 
 def test_a_tree_is_listed_with_its_counts_and_loaded_as_it_was(kept: Path) -> None:
@@ -87,9 +97,8 @@ def prompts(*words: str, **options: Any) -> list[str]:
 
 def test_a_run_is_found_by_words_status_date_and_number(kept: Path) -> None:
     define_tree()
-    define_echo()
     for prompt in ("Über Rom, 50%", "Two"):
-        axe_nb.run("echo", prompt)
+        run_echo(prompt)
     axe_nb.run("lead", "Rom again")
     axe_nb.run("guide", "Oslo")
     assert prompts() == ["Oslo", "Rom again", "Two", "Über Rom, 50%"]
@@ -110,11 +119,10 @@ def test_a_run_is_found_by_words_status_date_and_number(kept: Path) -> None:
 
 def test_a_map_or_grid_is_one_row_that_opens(kept: Path) -> None:
     define_tree()
-    define_echo()
-    axe_nb.run("echo", "before")
+    run_echo("before")
     list(axe_nb.map("guide", ["Rome", "<b>Oslo", "Turin"], concurrency=1, display=False))
     axe_nb.grid(["echo", "lead"], "Say {{ input }}", inputs=["a"], display=False)
-    axe_nb.run("echo", "after")
+    run_echo("after")
     last, grid, batch, first = rows = axe_nb.history()
     assert (last.prompt, first.prompt) == ("after", "before")
     assert (batch.kind, batch.prompt) == ("map", "map of 3, 1 not completed: Rome")
@@ -161,8 +169,7 @@ list(axe_nb.map(agent, ["one", "die"], concurrency=1, display=False))
 
 
 def test_a_map_goes_with_the_last_of_its_runs(kept: Path) -> None:
-    define_echo()
-    list(axe_nb.map("echo", ["one", "two"], concurrency=1, display=False))
+    list(axe_nb.map(agent("echo", "x"), ["one", "two"], concurrency=1, display=False))
     assert [row.id for row in axe_nb.history("1")] == [3, 2]
     with closing(Store(kept, writes=True)) as store:
         newest = next(store.list_rows(within=1)).bytes
@@ -196,17 +203,15 @@ def test_a_wrong_word_status_date_or_limit_is_told(
 @pytest.mark.req("D-69")
 @pytest.mark.parametrize("id", [10**30, str(10**30), 2, -1])
 def test_an_id_that_no_run_has_is_told_and_no_fault_of_the_file(id: Any, kept: Path) -> None:
-    define_echo()
-    axe_nb.run("echo", "One")
+    run_echo("One")
     with pytest.raises(ConfigError, match=r"^the history has no run with the id") as unknown:
         axe_nb.load(id)
     assert "axe_nb.history()" in unknown.value.hint
 
 
 def test_a_deleted_run_leaves_nothing_in_the_file(kept: Path) -> None:
-    define_echo()
     for prompt in ("One", "a private word", "Three"):
-        axe_nb.run("echo", prompt)
+        run_echo(prompt)
     axe_nb.history()
 
     def find_word() -> list[str]:
@@ -221,7 +226,7 @@ def test_a_deleted_run_leaves_nothing_in_the_file(kept: Path) -> None:
     for look in (axe_nb.load, delete_run):
         with pytest.raises(ConfigError, match=r"^the history has no run with the id 2"):
             look(2)
-    axe_nb.run("echo", "Four")
+    run_echo("Four")
     assert axe_nb.history()[0].id == 4
 
 
@@ -241,8 +246,7 @@ def test_a_run_that_goes_on_is_neither_deleted_nor_removed(kept: Path) -> None:
 
 def test_the_list_as_text_html_and_data_frame(kept: Path) -> None:
     assert repr(axe_nb.history()) == "no runs found in the history"
-    define_echo()
-    axe_nb.run("echo", "<script>alert(1)</script>")
+    run_echo("<script>alert(1)</script>")
     rows = axe_nb.history()
     head, line = repr(rows).splitlines()
     assert head.split() == [
@@ -270,28 +274,25 @@ def test_no_history_is_kept_if_turned_off(
         monkeypatch.setattr(session, "keeps_history", False)
     else:
         monkeypatch.delenv("AXE_NB_HISTORY")
-    define_echo()
-    axe_nb.run("echo", "Hello")
+    run_echo("Hello")
     assert not kept.exists()
     assert len(axe_nb.history()) == 0
 
 
 def test_only_runs_that_ask_a_model_are_kept_with_a_cassette(kept: Path, project: Path) -> None:
-    define_echo()
     with axe_nb.cassette("echo.axe", "auto"):
-        first = axe_nb.run("echo", "Compare")
+        first = run_echo("Compare")
     with axe_nb.cassette("echo.axe", "replay"):
-        axe_nb.run("echo", "Compare")
-        axe_nb.run("echo", "Not recorded")
+        run_echo("Compare")
+        run_echo("Not recorded")
     with axe_nb.cassette("echo.axe", "auto"):
-        axe_nb.run("echo", "Compare")
+        run_echo("Compare")
     (row,) = axe_nb.history()
     assert axe_nb.load(row.id).to_dict(full=True) == first.to_dict(full=True)
 
 
 def test_the_file_is_the_users_alone(kept: Path) -> None:
-    define_echo()
-    axe_nb.run("echo", "Hello")
+    run_echo("Hello")
     axe_nb.history()
     assert {stat.S_IMODE(path.stat().st_mode) for path in kept.parent.iterdir()} == {0o600}
     assert stat.S_IMODE(kept.parent.stat().st_mode) == 0o700
@@ -332,8 +333,7 @@ def test_no_secret_reaches_the_file(kept: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_texts_of_every_kind_are_kept(kept: Path) -> None:
     odd = 'half \ud83d, null \0, line \u2028, {"a": NaN}, \\\\\\\\ and 🏛'
-    define_echo(odd)
-    result = axe_nb.run("echo", odd)
+    result = run_echo(odd, odd)
     assert axe_nb.load(1).to_dict(full=True) == result.to_dict(full=True)
 
 
@@ -347,18 +347,17 @@ def test_a_word_that_is_no_id_says_how_to_go_on(kept: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_process_keeps_its_own_runs(kept: Path) -> None:
-    define_echo()
-    axe_nb.run("echo", "Before")
+    run_echo("Before")
     axe_nb.history()
     child = os.fork()
     if child == 0:
         try:
-            axe_nb.run("echo", "In the child")
+            run_echo("In the child")
             os._exit(0 if len(axe_nb.history()) == 2 else 1)
         finally:
             os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    axe_nb.run("echo", "After")
+    run_echo("After")
     assert [row.prompt for row in axe_nb.history()] == ["After", "In the child", "Before"]
     with sqlite3.connect(kept) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
@@ -424,19 +423,6 @@ def start(code: str, *words: str) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
-def run_echo(prompt: str = "Hello") -> RunResult:
-    script("echo")(lambda request: f"You said: {request.last}")
-    return axe_nb.run(Agent(name="echo", model="script/echo"), prompt)
-
-
-def wait_for_parts(path: Path, number: int) -> None:
-    """Waits until the file of another process holds so many parts of runs."""
-    until = time.monotonic() + 20
-    while count_parts(path) < number:
-        assert time.monotonic() < until
-        time.sleep(0.005)
-
-
 def count_parts(path: Path) -> int:
     try:
         with closing(Store(path)) as store:
@@ -455,7 +441,7 @@ def test_a_killed_process_loses_nothing_that_was_answered(kept: Path) -> None:
         stack.callback(process.kill)  # nothing else ends it
         assert process.stdout
         assert process.stdout.readline() == "waiting\n", process.communicate()[1]
-        wait_for_parts(kept, 10)  # all that happened before the tool that waits
+        assert eventually(lambda: count_parts(kept) >= 10, 20), "before the tool that waits"
         (row,) = axe_nb.history()
         assert row.status == "running"
         assert axe_nb.load(1).error == (
