@@ -179,11 +179,12 @@ def cassette(path: str | os.PathLike[str], mode: Mode | None = None) -> Iterator
     try:
         yield used
     except BaseException:
-        session.cassette = before
         used.save_quietly()  # an error of the block counts more
         raise
-    session.cassette = before
-    used.save()
+    else:
+        used.save()
+    finally:
+        session.cassette = before
 
 
 def last() -> RunResult | None:

@@ -222,40 +222,26 @@ INTERRUPTED = """
 """
 
 
-class Script:
-    """A script in a process of its own that is interrupted when all children work."""
-
-    def __init__(self, code: str) -> None:
-        words = [sys.executable, "-W", "error", "-c", textwrap.dedent(code)]
-        pipe = subprocess.PIPE
-        self._process = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True
-        )
-        assert self._process.stdout
-        begun = [self._process.stdout.readline() for _ in range(8)]
-        assert begun == ["begun\n"] * 8
-        time.sleep(0.1)
-
-    def interrupt(self) -> float:
-        """When it was interrupted, on the monotonic clock of all processes."""
-        at = time.monotonic()
-        self._process.send_signal(signal.SIGINT)
-        return at
-
-    def end(self) -> tuple[int, str, str, float]:
-        """(exit code, output, errors, seconds until the end)."""
-        began = time.monotonic()
-        out, err = self._process.communicate(timeout=55)
-        return self._process.returncode, out, err, time.monotonic() - began
+def begin(code: str, provider: str) -> subprocess.Popen[str]:
+    """A script in a process of its own, in which all children are at work."""
+    words = [sys.executable, "-W", "error", "-c"]
+    words += [textwrap.dedent(INTERRUPTED.replace("{provider}", provider) + code)]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True)
+    assert process.stdout
+    assert [process.stdout.readline() for _ in range(8)] == ["begun\n"] * 8
+    time.sleep(0.1)
+    return process
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent by name on POSIX only")
+on_posix = pytest.mark.skipif(sys.platform == "win32", reason="signals have names on POSIX only")
+
+
+@on_posix
 @pytest.mark.req("D-8", "A-E5.6")
 @pytest.mark.parametrize("provider", ["script", "openai"])
 def test_ctrl_c_in_a_script_gives_a_keyboard_interrupt_and_keeps_the_run(provider: str) -> None:
-    running = Script(
-        INTERRUPTED.replace("{provider}", provider)
-        + """
+    code = """
         try:
             axe_nb.run(lead, "go")
         except KeyboardInterrupt as stop:
@@ -266,31 +252,30 @@ def test_ctrl_c_in_a_script_gives_a_keyboard_interrupt_and_keeps_the_run(provide
             print(axe_nb.run(lead, "go on", continue_from=last).text)
             print(server.aborted, server.open_requests)
         """
-    )
-    interrupted = running.interrupt()
-    code, out, err, _ = running.end()
-    assert err == ""
+    with begin(code, provider) as running:
+        interrupted = time.monotonic()
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=55)
+    assert (running.returncode, err) == (0, "")
     back, text, statuses, answer, requests = out.splitlines()
     assert float(back) - interrupted < 1.0, "the gate; 0.1 s where nothing else runs"
     assert text == "stopped; axe_nb.last() has the partial result"
     assert json.loads(statuses) == [["cancelled"] * 9, 1]
     assert answer == "went on"
     assert requests == ("8 0" if provider == "openai" else "0 0")
-    assert code == 0
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent by name on POSIX only")
+@on_posix
 @pytest.mark.req("D-8")
 @pytest.mark.parametrize("use", ['axe_nb.run(lead, "go")', 'asyncio.run(axe_nb.arun(lead, "go"))'])
 def test_an_unhandled_ctrl_c_ends_a_script_as_python_does(use: str) -> None:
-    running = Script(INTERRUPTED.replace("{provider}", "openai") + f"        {use}\n")
-    running.interrupt()
-    code, out, err, seconds = running.end()
-    assert (code, out) == (-signal.SIGINT, "")
+    with begin(f"        {use}\n", "openai") as running:
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=50)
+    assert (running.returncode, out) == (-signal.SIGINT, "")
     assert err.count("Traceback (most recent call last)") <= 2
     assert err.splitlines()[-1].startswith("KeyboardInterrupt")
     assert not [w for w in ("never retrieved", "destroyed", "ignored in", "Warning") if w in err]
-    assert seconds < 50
 
 
 def test_the_help_of_run_describes_every_parameter() -> None:

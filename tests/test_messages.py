@@ -17,21 +17,16 @@ from axe_nb.messages import (
     close_open_calls,
     dump,
 )
-from axe_nb.tools.tool import Tool
 
 
 @pytest.mark.req("A-1.1", "A-1.2", "A-2.2", "A-D2")
 def test_a_tool_describes_its_parameters_as_json_schema() -> None:
-    spec = ToolSpec(
-        "look",
-        "Looks.",
-        {
-            "where": ToolParameter("string", "The place", required=True),
-            "how": ToolParameter("string", schema={"enum": ["up", "down"]}),
-            "times": ToolParameter("integer", "How often", required=True, schema={"minimum": 1}),
-        },
-    )
-    assert spec.input_schema() == {
+    parameters = {
+        "where": ToolParameter("string", "The place", required=True),
+        "how": ToolParameter("string", schema={"enum": ["up", "down"]}),
+        "times": ToolParameter("integer", "How often", required=True, schema={"minimum": 1}),
+    }
+    assert ToolSpec("look", "Looks.", parameters).input_schema() == {
         "type": "object",
         "properties": {
             "where": {"type": "string", "description": "The place"},
@@ -47,20 +42,13 @@ def test_a_schema_of_another_system_is_sent_unchanged() -> None:
     raw = {"type": "object", "$defs": {"p": {"type": "string"}}, "anyOf": [{"required": ["a"]}]}
     spec = ToolSpec("look", "Looks.", {"a": ToolParameter("string")}, schema=raw)
     assert spec.input_schema() == raw
-    assert Tool("look", "Looks.", {}, _never, schema=raw).spec.input_schema() == raw
-
-
-async def _never(*_: object) -> str:
-    raise AssertionError
 
 
 @pytest.mark.req("A-1.9", "D-31")
-@pytest.mark.parametrize(
-    ("stop", "cut"),
-    [("length", True), ("max_tokens", True), ("stop", False), ("tool_use", False), ("", False)],
-)
-def test_a_reply_is_cut_where_the_provider_says_so(stop: str, cut: bool) -> None:
-    assert Response("text", stop_reason=stop).is_cut is cut
+def test_a_reply_is_cut_where_the_provider_says_so() -> None:
+    stops = ("length", "max_tokens", "stop", "tool_use", "")
+    cut = [stop for stop in stops if Response("text", stop_reason=stop).is_cut]
+    assert cut == ["length", "max_tokens"]
 
 
 @pytest.mark.req("D-28")
@@ -109,7 +97,6 @@ def test_calls_left_open_are_answered_as_interrupted(rest: list[Message]) -> Non
         [(RESULT_A, RESULT_B, RESULT_B)],
         [(RESULT_A, RESULT_B), (RESULT_A,)],
     ],
-    ids=["other order", "stray", "twice", "twice in two messages"],
 )
 def test_each_call_of_a_history_has_one_result_in_order(
     brought: list[tuple[ToolResult, ...]],

@@ -40,11 +40,9 @@ WRONG = {"gpt-4o"}
 def find_released() -> date:
     """The date of the newest release; before it, the day on which the table was compared."""
     dated = re.findall(r"^## \S+ - (\d{4}-\d\d-\d\d)$", (ROOT / "CHANGELOG.md").read_text(), re.M)
-    checked = re.search(
-        r"^checked = (\S+)", (ROOT / "axe_nb" / "messages" / "models.toml").read_text(), re.M
-    )
-    assert checked
-    return max(map(date.fromisoformat, [*dated, checked[1]]))
+    table = (ROOT / "axe_nb" / "messages" / "models.toml").read_text()
+    dated += re.findall(r"^checked = (\S+)", table, re.M)
+    return max(map(date.fromisoformat, dated))
 
 
 def list_texts() -> Iterator[tuple[Path, str]]:
@@ -70,11 +68,6 @@ def find_named() -> Iterator[tuple[str, str]]:
                     yield f"{path.relative_to(ROOT)}:{number}", plain
 
 
-def list_suggested() -> list[str]:
-    """Lists all models that are suggested, with their providers."""
-    return [*filter(None, map(suggest_model, PROVIDERS)), suggest_small()]
-
-
 def test_no_text_names_a_model_that_is_unknown_or_about_to_end() -> None:
     released, named = find_released(), list(find_named())
     assert len(named) > 10
@@ -82,7 +75,8 @@ def test_no_text_names_a_model_that_is_unknown_or_about_to_end() -> None:
     soon = released + SOON
     ending = [f"{at}: {m}" for at, m in named if (find_facts("", m).retires or date.max) <= soon]
     assert (unknown, ending) == ([], [])
-    suggested = {model.partition("/")[2] for model in list_suggested()}
+    models = [*map(suggest_model, PROVIDERS), suggest_small()]
+    suggested = {model.partition("/")[2] for model in models}
     other = [f"{place}: {m}" for place, m in named if m not in suggested]
     assert [one for one in other if not one.startswith("docs/")] == []
 
@@ -110,9 +104,6 @@ def test_doctor_and_show_say_that_a_model_is_about_to_end(project: Path) -> None
 NOT_SERVED = ("gpt-5.1-mini",)
 """Names that an SDK keeps although no server has such a model."""
 
-MARGIN = 0.1
-"""Share by which two sources round the same context differently."""
-
 _NOTE = re.compile(r'^- ((?:"[^"]+",?\s+)*"[^"]+"):\s+Announced shutdown\s+date:\s+(\S+)\.', re.M)
 _ORDINAL = re.compile(r"(\d)(st|nd|rd|th)\b")
 
@@ -123,12 +114,9 @@ def list_models() -> Iterator[tuple[str, str]]:
     from openai.types.shared.chat_model import ChatModel
     from openai.types.shared.responses_model import ResponsesModel
 
-    for vendor, listed in (
-        ("anthropic", ModelParam),
-        ("openai", ChatModel),
-        ("openai", ResponsesModel),
-    ):
-        yield from ((vendor, name) for name in _flatten(listed) if name not in NOT_SERVED)
+    listed = {ModelParam: "anthropic", ChatModel: "openai", ResponsesModel: "openai"}
+    for one, vendor in listed.items():
+        yield from ((vendor, name) for name in _flatten(one) if name not in NOT_SERVED)
 
 
 def list_ends() -> Iterator[tuple[str, str, date]]:
@@ -146,19 +134,10 @@ def list_ends() -> Iterator[tuple[str, str, date]]:
             yield "openai", name, date.fromisoformat(day)
 
 
-def list_contexts() -> Iterator[tuple[str, str, int]]:
-    """Yields (vendor, model, its context in tokens) from genai-prices."""
-    from genai_prices.data import providers
-
-    for provider in providers:
-        if provider.id in ("anthropic", "openai"):
-            for model in provider.models:
-                if model.context_window:
-                    yield provider.id, model.id, model.context_window
-
-
 def find_differences() -> Iterator[str]:
     """Yields a line for each difference."""
+    from genai_prices.data import providers
+
     ends = {(vendor, name): day for vendor, name, day in list_ends()}
     served = dict.fromkeys([*list_models(), *ends])
     for vendor, name in served:
@@ -167,10 +146,11 @@ def find_differences() -> Iterator[str]:
             yield f"{vendor}/{name}: no family fits it"
         elif facts.retires != (day := ends.get((vendor, name))):
             yield f"{vendor}/{name}: ends on {day} in the SDK, on {facts.retires} in the table"
-    for vendor, name, context in list_contexts():
-        ours = find_facts(vendor, name).context
-        if (vendor, name) in served and abs((ours or 0) - context) > MARGIN * context:
-            yield f"{vendor}/{name}: context of {context:,} in genai-prices, {ours} in the table"
+    for vendor, model in ((one.id, model) for one in providers for model in one.models):
+        context, ours = model.context_window or 0, find_facts(vendor, model.id).context
+        if (vendor, model.id) in served and context and abs((ours or 0) - context) > context / 10:
+            told = f"context of {context:,} in genai-prices, {ours} in the table"
+            yield f"{vendor}/{model.id}: {told}"  # sources round it differently
 
 
 def _flatten(listed: object) -> Iterator[str]:

@@ -130,41 +130,36 @@ def test_every_form_of_a_secret_is_removed(
     assert len(middle) <= len(written) - len(secret) + 10
 
 
+KEYS = [
+    "sk-|proj-abcdefgh12345678abcd", "sk-|ant-api03-abcdefgh12345678abcd",
+    "AIza|SyA1234567890abcdefghijklmnopqrstuv", "AKIA|IOSFODNN7EXAMPLE", "ASIA|IOSFODNN7EXAMPLE",
+    "ghp_|abcdefghijklmnopqrstuvwxyz0123456789", "gho_|abcdefghijklmnopqrstuvwxyz0123456789",
+    "ghs_|abcdefghijklmnopqrstuvwxyz0123456789", "github_pat_|abcdefghijklmnopqrstuvwxyz",
+    "glpat-|abcdefghijklmnopqrstuvwxyz", "gsk_|abcdefghijklmnopqrstuvwxyz",
+    "hf_|abcdefghijklmnopqrstuvwxyz", "xoxb-|1234567890-abcdef",
+    "xai-|abcdefghijklmnopqrst0123456789",
+    "eyJ|hbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N",
+    "npm_|abcdefghijklmnopqrstuvwxyz0123456789", "npm_|abcdefghijklmnopqrstuvwxyzABCDEFGHIJ",
+    "pypi-|AgEIcHlwaS5vcmcCJDAxMjM0NTY3", "sk_live_|abcdefghijklmnop01234567",
+    "pplx-|abcdefghijklmnopqrstuvwxyz0123456789", "r8_|abcdefghijklmnopqrstuvwxyz0123456789",
+    "nvapi-|abcdefghijklmnopqrstuvwxyz0123456789",
+    "SG.|abcdefghijklmnopqrstuv.abcdefghijklmnopqrstuvw", "ya29.|a0abcdefghijklmnopqrstuvwxyz",
+    "ya29.|c.b0abcdefghijklmnopqrstuvwxyz", "ya29.|a0abcdefg-hijklmn.opqrstuvwxyz",
+    "dop_v1_|0123456789abcdef0123456789abcdef", "whsec_|abcdefghijklmnopqrstuvwxyz012345",
+    "https://hooks.slack.com/services/|T00000000/B00000000/abcdefghijklmnop",
+    "https://discord.com/api/webhooks/123456789012345678/|abcdefghijklmnopqrstuvwx",
+    "https://a.webhook.office.com/webhookb2/1@2/IncomingWebhook/|0123456789abcdef01234567/b-c",
+]  # fmt: skip
+"""Well-known keys, each in two parts, as scanners take the whole for a key: the first one stays."""
+
+
 @pytest.mark.req("D-60")
 @pytest.mark.parametrize(
     ("text", "masked"),
     [
+        *((key.replace("|", ""), f"{key.partition('|')[0]}***") for key in KEYS),
         ("key sk-proj-abcdefgh12345678abcd!", "key sk-***!"),
-        ("sk-ant-api03-abcdefgh12345678abcd", "sk-***"),
-        ("AIzaSyA1234567890abcdefghijklmnopqrstuv", "AIza***"),
-        ("AKIAIOSFODNN7EXAMPLE", "AKIA***"),
-        ("ghp_abcdefghijklmnopqrstuvwxyz0123456789", "ghp_***"),
-        ("hf_abcdefghijklmnopqrstuvwxyz", "hf_***"),
-        ("xoxb-1234567890-abcdef", "xoxb-***"),
-        ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N", "eyJ***"),
         ("id-eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVm", "id-eyJ***"),
-        ("xai-abcdefghijklmnopqrst0123456789", "xai-***"),
-        ("gho_abcdefghijklmnopqrstuvwxyz0123456789", "gho_***"),
-        ("ghs_abcdefghijklmnopqrstuvwxyz0123456789", "ghs_***"),
-        ("npm_abcdefghijklmnopqrstuvwxyz0123456789", "npm_***"),
-        ("pypi-AgEIcHlwaS5vcmcCJDAxMjM0NTY3", "pypi-***"),
-        # in two parts, as scanners take the whole for a key
-        ("sk_live_" + "abcdefghijklmnop01234567", "sk_live_***"),
-        ("pplx-abcdefghijklmnopqrstuvwxyz0123456789", "pplx-***"),
-        ("r8_abcdefghijklmnopqrstuvwxyz0123456789", "r8_***"),
-        ("nvapi-abcdefghijklmnopqrstuvwxyz0123456789", "nvapi-***"),
-        ("ya29.a0abcdefghijklmnopqrstuvwxyz", "ya29.***"),
-        ("SG." + "abcdefghijklmnopqrstuv.abcdefghijklmnopqrstuvwxyz01", "SG.***"),
-        ("dop_v1_0123456789abcdef0123456789abcdef", "dop_v1_***"),
-        ("ASIAIOSFODNN7EXAMPLE", "ASIA***"),
-        (
-            "https://hooks.slack.com/services/T0000" + "0000/B00000000/abcdefghijklmnop",
-            "https://hooks.slack.com/services/***",
-        ),
-        (
-            "https://discord.com/api/webhooks/123456789012345678/abcdefghijklmnopqrstuvwx",
-            "https://discord.com/api/webhooks/123456789012345678/***",
-        ),
         ("Cookie: session=abcdef; id=12\nAccept: */*", "Cookie: ***\nAccept: */*"),
         ("set-cookie: sid=abcdefgh; Path=/", "set-cookie: ***"),
         ("X-Auth-Token: abcdefgh12", "X-Auth-Token: ***"),
@@ -173,14 +168,6 @@ def test_every_form_of_a_secret_is_removed(
         (r'"{\"password\": \"hunter2\", \"b\": 1}"', r'"{\"password\": \"***\", \"b\": 1}"'),
         ('{"PASSWORD": "hunter2"}', '{"PASSWORD": "***"}'),
         ("COOKIE: a=hunter2", "COOKIE: ***"),
-        ("npm_abcdefghijklmnopqrstuvwxyzABCDEFGHIJ", "npm_***"),
-        ("ya29.c.b0abcdefghijklmnopqrstuvwxyz", "ya29.***"),
-        ("ya29.a0abcdefg-hijklmn.opqrstuvwxyz", "ya29.***"),
-        ("whsec_" + "abcdefghijklmnopqrstuvwxyz012345", "whsec_***"),
-        (
-            "https://a.webhook.office.com/webhookb2/1@2/IncomingWebhook/0123456789abcdef01234567/b-c",
-            "https://a.webhook.office.com/webhookb2/1@2/IncomingWebhook/***",
-        ),
         ("Authorization: Bearer abcdefgh1234567890", "Authorization: Bearer ***"),
         ("AUTHORIZATION: Bearer ABCDEFGH1234567890", "AUTHORIZATION: Bearer ***"),
         ("'authorization': 'Basic dXNlcjpwYXNz'", "'authorization': 'Basic ***'"),
@@ -214,20 +201,11 @@ def test_ordinary_texts_stay(text: str) -> None:
     assert redact(text) == text
 
 
-KEYS = (
-    "sk-proj-abcdefgh12345678abcd", "AIzaSyA1234567890abcdefghijklmnopqrstuv",
-    "AKIAIOSFODNN7EXAMPLE", "ghp_abcdefghijklmnopqrstuvwxyz0123456789",
-    "github_pat_abcdefghijklmnopqrstuvwxyz", "glpat-abcdefghijklmnopqrstuvwxyz",
-    "gsk_abcdefghijklmnopqrstuvwxyz", "hf_abcdefghijklmnopqrstuvwxyz", "xoxb-1234567890-abcdef",
-    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N",
-)  # fmt: skip
-
-
 @pytest.mark.req("D-60")
 @pytest.mark.parametrize(
     "before", ["\n", "a\n", "a\t", "a\x01", "a\x1f", "\u2028", '"', "(", "a\r\n"]
 )
-@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("key", [key.replace("|", "") for key in KEYS if "://" not in key])
 def test_a_well_known_key_is_found_in_json_too_where_a_line_begins_with_it(
     key: str, before: str
 ) -> None:

@@ -41,6 +41,9 @@ EVERY = 0.1
 MAX_SEGMENTS = 60
 """Segments of one bar; of a longer run, the latest are drawn."""
 
+PACE = 50_000
+"""Characters that may be rendered each second: a long answer grows in larger steps."""
+
 END = 500
 """Characters shown from the end of an answer that is too long to show in full."""
 
@@ -239,7 +242,7 @@ def find_span(now: float) -> float:
 
 
 def draw_axis(span: float) -> str:
-    unit, size = ("s", 1) if span < 60 else ("min", 60)
+    unit, size = ("s", 1) if span < 60 else ("min", 60) if span < 3600 else ("h", 3600)
     names = ("0", f"{round(span / 2 / size, 1):g}", f"{round(span / size, 1):g} {unit}")
     return "".join(f"<small style=left:{50 * n}%>{name}</small>" for n, name in enumerate(names))
 
@@ -315,7 +318,7 @@ class LiveAnswer:
         is_written = turn is not None and turn.draft is not None
         if seen != self._seen and (is_over or now >= self._next_at or not is_written):
             self._seen = seen
-            self._next_at = now + self._draw(turn) / 50_000  # a long one grows in larger steps
+            self._next_at = now + self._draw(turn) / PACE
 
     def _look(self) -> tuple[object, ...]:
         if self._root.result:

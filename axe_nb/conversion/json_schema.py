@@ -1,22 +1,48 @@
-"""JSON Schemas that came from a file or a person: checked, and then used to check data.
+"""JSON Schemas of Python types and of files, and data checked by them: all mistakes at once.
 
-A schema may come with a repository, and the data is a model's. Nothing is loaded over the network
-or from files, patterns have a time limit, and so has each check as a whole.
+For arguments of tools and structured output. A schema of a file may come with a repository, and the
+data is a model's: nothing is loaded over the network or from files, patterns have a time limit, and
+so has each check as a whole. Files of our own are read by `records`, which knows
+types that contain themselves, and TOML by `toml_tables`, which names lines.
+Source: A-1.2, A-2.2, X-38.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeAlias
+import types
+import typing
+from collections import abc
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from enum import Enum
+from functools import partial
+from operator import attrgetter
+from typing import Annotated, Any, Literal, TypeAlias, Union
 from urllib.parse import unquote
 
-from axe_nb.conversion.json_types import MAX_MISTAKES, MAX_TOLD
+from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.patterns import compile_pattern
+from axe_nb.conversion.value_text import key_of
 from axe_nb.errors import ConfigError
-from axe_nb.messages import dump
-from axe_nb.text import MAX_SHOWN, cut_chars, list_some, one_line, quote
+from axe_nb.messages import ToolParameter, dump
+from axe_nb.text import MAX_SHOWN, cut_chars, list_some, one_line, plural, quote, suggestion
+
+LISTS: Mapping[object, Callable[[list[Any]], Any]] = {
+    **dict.fromkeys((list, abc.Sequence, abc.Collection, abc.Iterable), list),
+    tuple: tuple,
+}
+"""Type that is a JSON array → function that makes one from a list."""
+
+MAX_MISTAKES = 8
+"""Maximum number of mistakes reported for one answer."""
+
+MAX_TOLD = 400
+"""Maximum characters of one mistake."""
 
 MAX_SCHEMA, MAX_NESTING = 100_000, 60
 """Maximum bytes of a schema as JSON, and its levels."""
@@ -33,7 +59,7 @@ SCHEMAS = (
 )  # fmt: skip
 """Keywords whose value is a schema."""
 
-LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
+MANY = ("allOf", "anyOf", "oneOf", "prefixItems")
 """Keywords whose value is a list of schemas."""
 
 TABLES = (*DEFINITIONS, "dependentSchemas", "patternProperties", "properties")
@@ -41,6 +67,349 @@ TABLES = (*DEFINITIONS, "dependentSchemas", "patternProperties", "properties")
 
 Keyword: TypeAlias = Callable[[Any, Any, Any, Any], Iterable[Any]]
 """(validator, the keyword's value, data, its schema) → mistakes."""
+
+Mistakes: TypeAlias = list[str]
+Read: TypeAlias = Callable[[Any, str, Mistakes, bool], Any]
+"""(JSON value, its place, mistakes so far, true to read nested values leniently) -> value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A Python type as JSON."""
+
+    schema: Mapping[str, Any]
+    """JSON Schema of its values."""
+    wanted: str
+    """The expected kind of value in words: `an integer`."""
+    read: Read
+
+    def accepts(self, value: object) -> bool:
+        """True if a JSON value is valid without conversion."""
+        mistakes: Mistakes = []
+        self.read(value, "", mistakes, False)
+        return not mistakes
+
+    def take(self, value: Any, at: str, mistakes: Mistakes, kindly: bool = True) -> Any:
+        """Converts a value to this type, strictly or leniently.
+
+        If lenient, a string may also be parsed as JSON, and any other value becomes its JSON
+        text (D-11).
+        """
+        if not kindly or value is None or self.accepts(value):
+            return self.read(value, at, mistakes, False)
+        try:
+            other = json.loads(value) if isinstance(value, str) else dump(value).decode()
+        except (ValueError, RecursionError):
+            other = None
+        mine: Mistakes = []
+        result = self.read(other, at, mine, True)
+        return self.read(value, at, mistakes, True) if mine or other is None else result
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of a function, or one field of a dataclass."""
+
+    shape: Shape
+    description: str = ""
+    required: bool = True
+    default: object = None
+    """Default value shown to the model; None if there is none."""
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """JSON Schema of the accepted values."""
+        schema = dict(self.shape.schema)
+        if self.description:
+            schema["description"] = self.description
+        if self.default is not None:
+            schema["default"] = jsonable(self.default)
+        return schema
+
+    @property
+    def spec(self) -> ToolParameter:
+        """The parameter as described to the model; without null if omitting it means null."""
+        schema = self.schema
+        schema.pop("description", None)
+        if not self.required and self.default is None and "anyOf" in schema:
+            members = [member for member in schema["anyOf"] if member != {"type": "null"}]
+            schema = {"anyOf": members} if len(members) > 1 else dict(members[0])
+        return ToolParameter(schema.pop("type", ""), self.description, self.required, schema)
+
+
+def note(mistakes: Mistakes, text: str) -> None:
+    """Adds a mistake, unless the list is full."""
+    if len(mistakes) <= MAX_MISTAKES:
+        mistakes.append(text[:MAX_TOLD])
+
+
+def note_wrong(mistakes: Mistakes, at: str, wanted: str, value: object) -> None:
+    shown = cut_chars(dump(value).decode(), MAX_SHOWN, "…")
+    note(mistakes, f'"{at}" must be {wanted}, not {shown}')
+
+
+def fields(
+    given: Mapping[str, Any],
+    wanted: Mapping[str, Parameter],
+    at: str,
+    mistakes: Mistakes,
+    kindly: bool = True,
+) -> dict[str, Any]:
+    """Returns an object's values by name; null counts as absent if it is not a valid value."""
+    for name in given:
+        if name not in wanted:
+            names = ", ".join(map(quote, wanted)) or "nothing"
+            remark = suggestion(name, wanted) or f"expected {names}"
+            note(mistakes, f'unexpected "{at}{name[:MAX_SHOWN]}" ({remark})')
+    values: dict[str, Any] = {}
+    for name, parameter in wanted.items():
+        if name not in given and not parameter.required:
+            continue
+        value = given.get(name)
+        if value is not None or parameter.shape.accepts(None):
+            values[name] = parameter.shape.take(value, f"{at}{name}", mistakes, kindly)
+        elif parameter.required:
+            note(mistakes, f'"{at}{name}" is missing; it must be {parameter.shape.wanted}')
+    return values
+
+
+def shape(hint: Any, where: str, inside: tuple[Any, ...] = ()) -> Shape:
+    """Describes a type as JSON.
+
+    `where` says what has this type, for the ConfigError if JSON has no such type; `inside` are the
+    types that are being described already.
+    """
+    while typing.get_origin(hint) is Annotated:
+        hint = typing.get_args(hint)[0]
+    origin, arguments = typing.get_origin(hint) or hint, typing.get_args(hint)
+    if not isinstance(origin, abc.Hashable):
+        raise _make_type_error(hint, where, "is not a type")
+    if origin in SCALARS:
+        return SCALARS[origin]
+    if origin is Literal and all(type(value) in LITERALS for value in arguments):
+        return _make_choice([(value, value) for value in arguments], arguments)
+    if origin in (Union, types.UnionType):
+        return _make_union([shape(member, where, inside) for member in arguments])
+    if origin is tuple and arguments and arguments[-1] is not ...:
+        members = [shape(member, where, inside) for member in arguments]
+        return _make_list(members, tuple, len(members))
+    if origin in LISTS:
+        return _make_list([shape((*arguments, Any)[0], where, inside)], LISTS[origin])
+    if origin in (dict, abc.Mapping) and arguments[:1] in ((), (str,)):
+        item = shape((*arguments, Any, Any)[1], where, inside)
+        schema = {"additionalProperties": dict(item.schema)} if item is not ANY else {}
+
+        def read_dict(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
+            if not isinstance(value, dict):
+                return note_wrong(mistakes, at, "an object", value)
+            return {n: item.take(one, f"{at}.{n}", mistakes, kindly) for n, one in value.items()}
+
+        return Shape({"type": "object", **schema}, "an object", read_dict)
+    if isinstance(hint, type) and issubclass(hint, Enum) and len(hint):
+        values = [(key_of(member), member) for member in hint]
+        return _make_choice([*hint.__members__.items(), *values], [key for key, _ in values])
+    if hint not in inside and is_record(hint):
+        return _make_record(hint, (*inside, hint))
+    problem = "contains itself" if hint in inside else "has no JSON equivalent"
+    raise _make_type_error(hint, where, problem)
+
+
+def is_type(given: Any) -> bool:
+    """True for a value that may be a type, with or without a JSON equivalent."""
+    return isinstance(given, type) or typing.get_origin(given) is not None
+
+
+def is_record(given: Any) -> bool:
+    """True for a dataclass or a TypedDict."""
+    is_plain = isinstance(given, type) and not isinstance(given, types.GenericAlias)
+    return is_plain and (dataclasses.is_dataclass(given) or _is_typed_dict(given))
+
+
+def _is_typed_dict(kind: Any) -> bool:
+    """Like `typing.is_typeddict`, but also true for those of typing_extensions."""
+    return isinstance(kind, type) and issubclass(kind, dict) and hasattr(kind, "__required_keys__")
+
+
+def _make_type_error(hint: Any, where: str, problem: str) -> ConfigError:
+    name = hint.__name__ if isinstance(hint, type) else hint
+    return ConfigError(
+        f"{where} has the type {name}, which {problem}",
+        hint="use str, int, float, bool, date, datetime, Literal, Enum, list, tuple, "
+        "dict[str, …], dataclass or TypedDict",
+    )
+
+
+def _make_scalar(schema: Mapping[str, Any], wanted: str, make: Callable[[Any], Any]) -> Shape:
+    """Makes the shape of a single value; `make` raises an exception for values that do not fit."""
+
+    def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
+        try:
+            return make(value)
+        except (TypeError, ValueError, OverflowError):
+            return note_wrong(mistakes, at, wanted, value)
+
+    return Shape(schema, wanted, read)
+
+
+def _check_exact(kind: type, value: Any) -> Any:
+    if not isinstance(value, kind):
+        raise TypeError
+    return value
+
+
+def _make_number(kind: type, value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError
+    if kind is int and value != int(value):
+        raise ValueError
+    return kind(value)
+
+
+LITERALS: Mapping[type, str] = {
+    str: "string", int: "integer", bool: "boolean", type(None): "null",
+}  # fmt: skip
+"""Type of a literal value → its JSON Schema type."""
+
+NULL = _make_scalar({"type": "null"}, "null", partial(_check_exact, type(None)))
+
+ANY = _make_scalar({}, "any value", partial(_check_exact, object))
+
+SCALARS: Mapping[object, Shape] = {
+    str: _make_scalar({"type": "string"}, "a string", partial(_check_exact, str)),
+    bool: _make_scalar({"type": "boolean"}, "true or false", partial(_check_exact, bool)),
+    int: _make_scalar({"type": "integer"}, "an integer", partial(_make_number, int)),
+    float: _make_scalar({"type": "number"}, "a number", partial(_make_number, float)),
+    type(None): NULL,
+    Any: ANY,
+    object: ANY,
+    date: _make_scalar(
+        {"type": "string", "format": "date"}, "a date (as in 2026-11-23)", date.fromisoformat
+    ),
+    datetime: _make_scalar(
+        {"type": "string", "format": "date-time"},
+        "a date and time (as in 2026-11-23T09:30:00Z)",
+        datetime.fromisoformat,
+    ),
+}
+"""Type → its shape."""
+
+
+def _make_choice(options: Sequence[tuple[Any, Any]], shown: Sequence[Any]) -> Shape:
+    """Makes the shape of a choice of (accepted value, its meaning), some of them shown."""
+    by_text = {dump(key): value for key, value in options}
+    kinds = {LITERALS[type(key)] for key in shown}
+    wanted = "one of " + ", ".join(dump(key).decode() for key in shown)
+
+    def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
+        known = type(value) in LITERALS and (text := dump(value)) in by_text
+        return by_text[text] if known else note_wrong(mistakes, at, wanted, value)
+
+    kind = {"type": kinds.pop()} if len(kinds) == 1 else {}
+    return Shape({**kind, "enum": list(shown)}, wanted, read)
+
+
+def _make_union(members: Sequence[Shape]) -> Shape:
+    wanted = " or ".join(member.wanted for member in members)
+    others = [member for member in members if member is not NULL]
+
+    def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
+        for member in members:
+            mine: Mistakes = []
+            result = member.read(value, at, mine, kindly)
+            if not mine:
+                return result
+        if len(others) == 1:  # its own mistakes say more than "none of these"
+            return others[0].read(value, at, mistakes, kindly)
+        return note_wrong(mistakes, at, wanted, value)
+
+    return Shape({"anyOf": [dict(member.schema) for member in members]}, wanted, read)
+
+
+def _make_list(items: list[Shape], make: Callable[[list[Any]], Any], size: int = 0) -> Shape:
+    """Makes the shape of a list of one type; with a size, of a tuple with a type for each value."""
+    wanted = f"a list of {plural(size, 'value')}" if size else "a list"
+
+    def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
+        if not isinstance(value, list) or (size and len(value) != size):
+            return note_wrong(mistakes, at, wanted, value)
+        before = len(mistakes)
+        pairs = enumerate(zip(items if size else items * len(value), value, strict=True))
+        made = [item.take(one, f"{at}[{i}]", mistakes, kindly) for i, (item, one) in pairs]
+        return make(made) if len(mistakes) == before else None
+
+    kinds = [dict(item.schema) for item in items]
+    schema = kinds[0] if all(kind == kinds[0] for kind in kinds) else {"anyOf": kinds}
+    sizes = {"minItems": size, "maxItems": size} if size else {}
+    return Shape({"type": "array", "items": schema, **sizes}, wanted, read)
+
+
+def _make_record(kind: Any, inside: tuple[Any, ...]) -> Shape:
+    hints, descriptions = type_hints(kind, kind.__name__), parse_docstring(kind)[1]
+    make: Callable[..., Any] = dict if _is_typed_dict(kind) else kind
+    wanted = {}
+    found: list[tuple[str, bool, object]] = []  # name, whether it is required, default
+    if _is_typed_dict(kind):
+        marked = typing.get_type_hints(kind, include_extras=True)
+        for name in hints:
+            mark = typing.get_origin(marked[name])  # what `__required_keys__` misses in a text
+            is_usual = name in kind.__required_keys__ and mark is not typing.NotRequired
+            found.append((name, is_usual or mark is typing.Required, None))
+    else:
+        for field in filter(attrgetter("init"), dataclasses.fields(kind)):
+            has_default = field.default is not dataclasses.MISSING
+            is_required = not has_default and field.default_factory is dataclasses.MISSING
+            found.append((field.name, is_required, field.default if has_default else None))
+    for name, required, default in found:
+        member = shape(hints.get(name, Any), f'"{name}" of {kind.__name__}', inside)
+        wanted[name] = Parameter(member, descriptions.get(name, ""), required, default)
+
+    def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
+        if not isinstance(value, dict):
+            return note_wrong(mistakes, at, "an object", value)
+        mine: Mistakes = []
+        values = fields(value, wanted, f"{at}.", mine, kindly)
+        try:
+            return None if mine else make(**values)
+        except (ValueError, TypeError) as error:
+            mine.append(f'"{at}": {error}')
+        finally:
+            for mistake in mine:
+                note(mistakes, mistake)
+
+    schema = {
+        "type": "object",
+        "properties": {name: parameter.schema for name, parameter in wanted.items()},
+        "required": [name for name, parameter in wanted.items() if parameter.required],
+        "additionalProperties": False,
+    }
+    return Shape(schema, "an object", read)
+
+
+def type_hints(thing: Any, where: str) -> dict[str, Any]:
+    """Returns type hints by name. Raises ConfigError if they cannot be resolved."""
+    try:
+        return typing.get_type_hints(thing)
+    except (NameError, TypeError, AttributeError, SyntaxError) as error:
+        raise ConfigError(f"the type hints of {where} cannot be read: {error}") from None
+
+
+def parse_docstring(thing: object) -> tuple[str, dict[str, str]]:
+    """Returns (first paragraph, name → description) of a docstring in any of the usual styles."""
+    import docstring_parser  # on first use: most processes make no tool
+
+    text = inspect.getdoc(thing) or ""
+    try:
+        found = docstring_parser.parse(text)
+    except docstring_parser.ParseError:
+        return " ".join(text.partition("\n\n")[0].split()), {}
+    more = "" if found.blank_after_short_description else found.long_description or ""
+    first = f"{found.short_description or ''}\n{more}".partition("\n\n")[0]
+    descriptions = {
+        name.strip().lstrip("*"): " ".join((param.description or "").split())
+        for param in found.params
+        for name in param.arg_name.split(",")  # NumPy: `x, y : float`
+    }
+    return " ".join(first.split()), descriptions
 
 
 class TooSlow(Exception):
@@ -55,15 +424,15 @@ def clean_schema(given: Mapping[str, Any], where: str) -> dict[str, Any]:
     """
     schema = {key: value for key, value in given.items() if key not in ("$schema", "$id")}
     if not all(isinstance(key, str) for key in schema):
-        raise _make_error(where, "its keys are not all strings")
+        raise _make_schema_error(where, "its keys are not all strings")
     try:
         size = len(dump(schema))
     except (TypeError, ValueError, RecursionError):
-        raise _make_error(where, "it is not JSON") from None
+        raise _make_schema_error(where, "it is not JSON") from None
     if size > MAX_SCHEMA:
-        raise _make_error(where, f"it has {size} bytes; at most {MAX_SCHEMA} are allowed")
+        raise _make_schema_error(where, f"it has {size} bytes; at most {MAX_SCHEMA} are allowed")
     for problem in _list_problems(schema):
-        raise _make_error(where, problem)
+        raise _make_schema_error(where, problem)
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import SchemaError
 
@@ -77,9 +446,9 @@ def clean_schema(given: Mapping[str, Any], where: str) -> dict[str, Any]:
             types = "object, array, string, number, integer, boolean, null"
             said = f"{error.instance!r} is not one of {types}"
         place = _format_path(path).lstrip(".") or "at its top"
-        raise _make_error(where, f"{place}: {one_line(said, MAX_TOLD)}") from None
+        raise _make_schema_error(where, f"{place}: {one_line(said, MAX_TOLD)}") from None
     except RecursionError:
-        raise _make_error(where, "it is nested too deeply") from None
+        raise _make_schema_error(where, "it is nested too deeply") from None
     return schema
 
 
@@ -113,7 +482,7 @@ def find_mistakes(
     return mistakes
 
 
-def _make_error(where: str, problem: str) -> ConfigError:
+def _make_schema_error(where: str, problem: str) -> ConfigError:
     return ConfigError(
         f"{where} is not a usable JSON Schema: {problem}",
         hint='for example type = "object", with a table of `properties`',
@@ -163,7 +532,7 @@ def _list_problems(schema: Mapping[str, Any]) -> Iterator[str]:
                 below: Iterable[Any] = ()
                 if key in SCHEMAS:
                     below = (value,)
-                elif key in LISTS and isinstance(value, list):
+                elif key in MANY and isinstance(value, list):
                     below = value
                 elif key in TABLES and isinstance(value, Mapping):
                     below = value.values()

@@ -7,9 +7,9 @@ show them as `…s`.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, get_args
 
@@ -216,14 +216,11 @@ def is_failure(result: RunResult) -> bool:
 
 def whole_number(value: object) -> int | None:
     """Returns the number that a model gave, also as text (`"15"`); None if it is not a number."""
-    if isinstance(value, str):
-        try:
-            value = float(value)
-        except ValueError:
-            return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
-    return int(value) if isinstance(value, int) or math.isfinite(value) else None
+    with suppress(ValueError, OverflowError):  # of other texts, NaN and infinity
+        return int(float(value) if isinstance(value, str) else value)
+    return None
 
 
 def copy_of_caller(ctx: ToolContext, name: str, tools: Sequence[str]) -> Agent:

@@ -56,6 +56,7 @@ class Partial:
         """Its pieces, whether passed on or not; none once the reply is complete."""
         self._emit, self._place = emit, (run, turn, attempt)
         self._passed_on, self._next_at = 0, 0.0
+        self._timer: asyncio.TimerHandle | None = None
 
     @property
     def text(self) -> str:
@@ -70,8 +71,13 @@ class Partial:
         self.deltas.append(delta)
         if time.monotonic() >= self._next_at:
             self.flush()
+        elif self._timer is None:  # the next delta may be long in coming
+            self._timer = asyncio.get_running_loop().call_later(EVERY, self.flush)
 
     def flush(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if waiting := self.deltas[self._passed_on :]:
             self._passed_on, self._next_at = len(self.deltas), time.monotonic() + EVERY
             first, text = waiting[0], "".join(delta.text for delta in waiting)

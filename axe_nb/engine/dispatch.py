@@ -91,6 +91,7 @@ class Dispatch:
             elapsed = ahead if parallel else clock.ahead
             place = scope.id, first + index, turn, index, len(calls), elapsed
             results[index] = await self.make(PendingCall(calls[index], *place))
+            scope.env.halt.check()
 
         if parallel:
             with without_group():
@@ -123,8 +124,6 @@ class Dispatch:
         else:
             result = _make_error(asked, f"Unknown tool: {quote(asked.name)}")
         scope.env.emit(ToolFinished(scope.id, result, time.monotonic() - started))
-        if scope.env.halt.stop is not None:  # below this call; it is the end of all
-            scope.env.halt.check()
         return result
 
     async def _find_result(self, call: PendingCall) -> ToolResult:

@@ -265,26 +265,23 @@ def _check_price(scope: RunScope, agent: Agent) -> None:
 
 def _require_sandbox(env: Env, agents: tuple[Agent, ...], workdir: Path) -> None:
     """Checks that an agent, the first of those, has the sandbox it needs (D-82)."""
-    agent = agents[0]
+    agent, who = agents[0], f"agent {quote(agents[0].name)}"
     tables = find_servers(agent, env.server_tables).items()
-    off = [name for name, table in tables if table.command and table.sandbox == "off"]
-    key = f"mcp_servers.{off[0]}.sandbox" if off else "sandbox"
-    is_off = bool(off)
-    if not off:
-        if COMMANDS.isdisjoint(agent.tools):
-            return
+    servers = [name for name, table in tables if table.command and table.sandbox == "off"]
+    off = f"mcp_servers.{servers[0]}.sandbox" if servers else ""
+    if not off and not COMMANDS.isdisjoint(agent.tools):
         from axe_nb.builtin.shell import choose_sandbox  # few runs need it
 
         found = choose_sandbox(agents, workdir, env.sources)
-        if found.level != "none":
-            return
-        is_off = found.is_off
-    problem = f"agent {quote(agent.name)} has run_command, and no sandbox works here"
-    step = "install bubblewrap, or unset AXE_NB_SANDBOX and `sandbox` in config.toml"
-    if is_off:
-        problem = f'{key} = "off" of agent {quote(agent.name)} is not allowed'
-        step = f"remove the key {key}"
-    raise ConfigError(f"a sandbox is required, but {problem}", hint=step)
+        off = "sandbox" if found.is_off else ""
+        if found.level == "none" and not off:
+            raise ConfigError(
+                f"a sandbox is required, but {who} has run_command, and no sandbox works here",
+                hint="install bubblewrap, or unset AXE_NB_SANDBOX and `sandbox` in config.toml",
+            )
+    if off:
+        problem = f'a sandbox is required, but {off} = "off" of {who} is not allowed'
+        raise ConfigError(problem, hint=f"remove the key {off}")
 
 
 def _make_toolset(

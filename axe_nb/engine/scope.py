@@ -65,23 +65,19 @@ class Recorder(Protocol):
 class Halt:
     """Stop signal of a tree: set at once from any thread; cancellation reaches runs later."""
 
-    is_set: bool = False
     stop: RunStopped | None = None
-    """The error that ends every run of the tree, as the person stopped it at a prompt or a step
-    function failed."""
+    """The error that ends every run of the tree, each as soon as it can."""
     cancel: Callable[[], None] = lambda: None
     """Cancels the tree; set by its handle."""
 
     def end_tree(self, stop: RunStopped) -> RunStopped:
-        """Ends all runs, each as soon as it can; returns the error to raise."""
-        self.is_set, self.stop = True, self.stop or stop
+        """Ends all runs, unless that is under way; returns the error to raise."""
+        self.stop = self.stop or stop
         return self.stop
 
     def check(self) -> None:
         if self.stop is not None:
             raise RunStopped(self.stop.status, str(self.stop))
-        if self.is_set:
-            raise RunStopped("cancelled", "cancelled")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

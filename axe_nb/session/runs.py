@@ -25,7 +25,7 @@ from axe_nb.errors import AxeError, ConfigError
 from axe_nb.events import Emit, Event, RunFinished, RunStarted, discard
 from axe_nb.messages import Message
 from axe_nb.pictures.picture import Picture
-from axe_nb.results import NO_AGENT, RunResult, Status
+from axe_nb.results import NO_AGENT, RunResult, RunStopped, Status
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.portal import PUMP
 from axe_nb.text import shown_value
@@ -150,7 +150,7 @@ class RunHandle:
     def halt(self) -> None:
         """Keeps the run and its descendants from sending requests; they still have to end."""
         if self.plan is not None:
-            self.plan.scope.env.halt.is_set = True
+            self.plan.scope.env.halt.end_tree(RunStopped("cancelled", "cancelled"))
 
     def result(self, timeout: float | None = None) -> RunResult:
         """Waits for the end and returns the result, even of a failed or cancelled run.

@@ -15,14 +15,12 @@ from axe_nb.agents.agent import read_schema_file
 from axe_nb.agents.files import expand_home
 from axe_nb.conversion.json_schema import (
     DEFINITIONS,
-    MAX_SECONDS,
-    clean_schema,
-    find_mistakes,
-)
-from axe_nb.conversion.json_types import (
     MAX_MISTAKES,
+    MAX_SECONDS,
     MAX_TOLD,
     Mistakes,
+    clean_schema,
+    find_mistakes,
     is_record,
     is_type,
     note,

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from axe_nb.agents.names import check_tool_name, function_name
-from axe_nb.conversion.json_types import (
+from axe_nb.conversion.json_schema import (
     MAX_MISTAKES,
     Mistakes,
     Parameter,

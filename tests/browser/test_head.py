@@ -95,7 +95,6 @@ def test_a_small_tree_has_no_chips_and_its_bars_show_the_time_of_the_model(lab: 
     painted = "e => getComputedStyle(e).backgroundImage"
     assert "linear-gradient" in bar.evaluate(painted)
     axes = names_of_axes(lab)
-    assert axes[0] == ["0", "1", "2", "3", "4 s"]
-    assert axes[8] == ["0", "0.9", "1.7 min"], "fewer where they would overlap"
+    assert (axes[0], axes[8]) == (["0", "2", "4 s"], ["0", "0.9", "1.7 min"])
     lab.gate("counter", "researcher", "critic")
     lab.finished()

@@ -6,32 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from axe_nb.commands.parser import Options, parse_run
+from axe_nb.commands.parser import parse_run
 from axe_nb.errors import ConfigError
-from axe_nb.session.overrides import Overrides
-
-TEXT_FACES = ["cell", "line", "command"]
-
-
-@pytest.mark.req("B-9", "A-D7")
-@pytest.mark.parametrize("face", TEXT_FACES)
-def test_the_options_of_a_run_are_the_same_wherever_they_are_given(face: Any) -> None:
-    line = (
-        "lead --skill s.md --workdir d --model p/m -M p/n --timeout 2.5 --param temperature=0.2 "
-        "stop=x --agents-dir a --tools grep,fetch --mode plan --dry-run --verbose --json -q"
-    )
-    found = parse_run(line.split(), face)
-    assert found == Options(
-        agent="lead",
-        overrides=Overrides(
-            model="p/m", model_all="p/n", skill="s.md", workdir="d", timeout=2.5,
-            params={"temperature": 0.2, "stop": "x"}, agents_dir="a", tools=("grep", "fetch"),
-            mode="plan",
-        ),
-        dry_run=True, verbose=True, json=True, quiet=True,
-    )  # fmt: skip
-    assert parse_run(["lead", "-m", "p/m", "-v"], face).overrides.model == "p/m"
-
 
 PROMPTS = [
     *((line.split(), "Summarise") for line in (

@@ -122,9 +122,13 @@ def pass_on(deltas: list[Delta]) -> tuple[list[Delta], str]:
         seen.append(Delta(event.text, event.kind, event.call, event.name))
 
     partial = Partial(take, "0.1", 3, 2)
-    for delta in deltas:
-        partial.add(delta)
-    partial.flush()
+
+    async def arrive() -> None:
+        for delta in deltas:
+            partial.add(delta)
+        partial.flush()
+
+    asyncio.run(arrive())
     return seen, partial.text
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from axe_nb import Agent, RunResult
+from axe_nb import Agent, Response, RunResult
 from axe_nb.agents.agent_tables import SubAgentsConfig
-from tests.engine.in_process import check_events, failed, stage, texts
+from tests.engine.in_process import agent, ask, check_events, failed, said, stage, texts
 
 pytestmark = pytest.mark.req("D-36")
 
@@ -23,26 +24,14 @@ def in_no_time(project: Path) -> Iterator[None]:
     assert time.monotonic() - started < 20, "nobody waits for a virtual second"
 
 
-def script(name: str, text: str) -> Agent:
-    Path(f"axe/scripts/{name}.toml").write_text(text)
-    return Agent(name, f"script/{name}")
-
-
 def slow(name: str, delay: float) -> Agent:
-    return script(name, f'clock = "virtual"\n[[rule]]\ndelay = {delay}\ntext = "took {delay}s"')
+    return agent(name, lambda _: Response(f"took {delay}s", seconds=delay))
 
 
-def calling(*names: str, delay: float = 0, **config: object) -> Agent:
-    calls = ", ".join(
-        f'{{ tool = "call_agent", arguments = {{ agent = "{n}", task = "t" }} }}' for n in names
-    )
-    text = (
-        f'clock = "virtual"\n[[rule]]\nwhen = {{ turn = 1 }}\ndelay = {delay}\ncalls = [{calls}]\n'
-        f'[[rule]]\ndelay = {delay}\ntext = "{{results}}"'
-    )
-    one = script("boss", text)
-    settings = SubAgentsConfig(**config)  # type: ignore[arg-type]
-    return Agent(**{**vars(one), "sub_agents": names, "sub_agents_config": settings})
+def calling(*names: str, delay: float = 0, **config: Any) -> Agent:
+    first = Response("", tuple(ask(name) for name in names), seconds=delay)
+    model = said(first, lambda request: Response(request.last, seconds=delay))
+    return agent("boss", model, sub_agents=names, sub_agents_config=SubAgentsConfig(**config))
 
 
 def play(*agents: Agent, timeout: float = 120) -> RunResult:
@@ -80,9 +69,7 @@ def test_delays_add_up_but_for_those_side_by_side(
 @pytest.mark.req("A-12.3", "O-28")
 @pytest.mark.parametrize("together", [1, 3])
 def test_subtasks_of_a_plan_end_with_the_time_of_the_root(together: int) -> None:
-    script(
-        "planner",
-        """
+    Path("axe/scripts/planner.toml").write_text("""
 clock = "virtual"
 [[rule]]
 when = { agent = "boss", turn = 1 }
@@ -91,8 +78,7 @@ calls = [{ tool = "delegate_task", arguments = { plan = "p", subtasks = [
 [[rule]]
 delay = 60
 text = "done"
-""",
-    )
+""")
     config = SubAgentsConfig(max_concurrent=together)
     boss = Agent("boss", "script/planner", tools=["delegate_task"], sub_agents_config=config)
     result = play(boss, timeout=50)

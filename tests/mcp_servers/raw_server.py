@@ -66,21 +66,19 @@ def tools():
 
 def call(number, name, arguments):
     text = str(arguments.get("text", ""))
-    if name == "echo":
-        return text
-    if name == "tree":
-        return json.dumps(arguments)
-    if name == "fail":
-        return {"content": [{"type": "text", "text": "it failed"}], "isError": True}
+    simple = {
+        "echo": text, "tree": json.dumps(arguments), "hang": None, "pid": str(os.getpid()),
+        "fail": {"content": [{"type": "text", "text": "it failed"}], "isError": True},
+        "environ": json.dumps(dict(os.environ)), "cancelled": json.dumps(len(cancelled)),
+        "data": {"content": [], "structuredContent": {"answer": [1, None, "é", float("inf")]}},
+    }  # fmt: skip
+    if name in simple:
+        return simple[name]
+    if name in ("big", "large"):
+        return "x" * (50_000_000 if name == "big" else 3_000_000)
     if name == "die":
         print("killed by the test", file=sys.stderr, flush=True)
         os._exit(7)
-    if name == "hang":
-        return None
-    if name == "big":
-        return "x" * 50_000_000
-    if name == "large":
-        return "x" * 3_000_000
     if name == "lie":
         wrong = {"content": [{"type": "text", "text": "a lie"}]}
         for other in (number + 1000, -1, "1", None, [number]):
@@ -96,8 +94,6 @@ def call(number, name, arguments):
     if name == "write":
         Path(text).write_text("import evil\n")
         return "written"
-    if name == "environ":
-        return json.dumps(dict(os.environ))
     if name == "spawn":
         words = [sys.executable, "-I", "-S", "-c", f"import time; '{text}'; time.sleep(1000)"]
         subprocess.Popen(words, start_new_session=True)
@@ -106,8 +102,6 @@ def call(number, name, arguments):
         image = {"type": "image", "data": "AAAA" * 4000, "mimeType": "image/png"}
         dot = {"type": "image", "data": DOT, "mimeType": "text/html"}  # which it is not
         return {"content": [{"type": "text", "text": "see"}, image, dot]}
-    if name == "data":
-        return {"content": [], "structuredContent": {"answer": [1, None, "é", float("inf")]}}
     if name == "ask":
         params = {"messages": [], "maxTokens": 5}
         send({"id": "mine", "method": "sampling/createMessage", "params": params})
@@ -117,10 +111,6 @@ def call(number, name, arguments):
     if name == "nag":
         while True:
             send({"id": "mine", "method": "roots/list"})
-    if name == "pid":
-        return str(os.getpid())
-    if name == "cancelled":
-        return json.dumps(len(cancelled))
     raise ValueError(name)
 
 

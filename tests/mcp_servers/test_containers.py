@@ -48,13 +48,9 @@ def test_the_variables_of_a_server_are_not_among_the_arguments_of_docker(
     def lead(request: axe_nb.Request) -> object:
         return call("raw__environ") if request.turn == 1 else request.results[0].content
 
-    server = raw(
-        sandbox="docker:img",
-        env={
-            "SERVER_KEY": SECRET, "DOCKER_PASSWORD": SECRET, "PLACE": "Ulm", "LD_LIBRARY_PATH": "/x"
-        },
-    )  # fmt: skip
-    agent = Agent("lead", "script/lead", mcp_servers={"raw": server}, mode="auto")
+    own = {"SERVER_KEY": SECRET, "DOCKER_PASSWORD": SECRET, "PLACE": "Ulm", "LD_LIBRARY_PATH": "/x"}
+    servers = {"raw": raw(sandbox="docker:img", env=own)}
+    agent = Agent("lead", "script/lead", mcp_servers=servers, mode="auto")
     found = json.loads(axe_nb.run(agent, "go", display=False).log[0].results[0].content)
     assert found["PLACE"] == "Ulm"
     assert "SERVER_KEY" in found

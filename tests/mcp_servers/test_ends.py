@@ -45,19 +45,16 @@ def test_a_process_that_ends_in_whatever_way_leaves_no_server(tmp_path: Path) ->
     running = []
     for count, (sandbox, end) in enumerate(sorted(ends)):
         mark = f"end-{os.getpid()}-{count}-"
-        code = SCRIPT.format(mark=mark, raw=RAW, sandbox=sandbox, end=end)
+        words = [sys.executable, "-c", SCRIPT.format(mark=mark, raw=RAW, sandbox=sandbox, end=end)]
         folder = tmp_path / str(count)
         folder.mkdir()
-        process = subprocess.Popen(
-            [sys.executable, "-c", code], cwd=folder, stdout=subprocess.PIPE, text=True
-        )
+        process = subprocess.Popen(words, cwd=folder, stdout=subprocess.PIPE, text=True)
         running.append((process, mark, sandbox))
     for process, mark, sandbox in running:
         out, _ = process.communicate(timeout=240)
         assert out == "done None\n"
-        if sandbox == "auto":
-            wait_until(lambda mark=mark: not processes_with(mark))  # type: ignore[misc]
-        else:  # what it started itself in a session of its own is out of reach
-            wait_until(lambda mark=mark: not processes_with(f"usual\0{mark}"))  # type: ignore[misc]
+        # what it started itself in a session of its own is out of reach without a sandbox
+        words = mark if sandbox == "auto" else f"usual\0{mark}"
+        wait_until(lambda words=words: not processes_with(words))  # type: ignore[misc]
         for left in processes_with(mark):
             os.kill(left, signal.SIGKILL)

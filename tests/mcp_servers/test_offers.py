@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -92,11 +93,9 @@ def test_hostile_names_and_texts_are_bounded_and_cleaned() -> None:
             offer(on, mcp_servers={"raw": raw("deep")})
     assert len(offered) == 5, "too deep and too large schemas are left out"
     for name, description in offered.items():
-        assert len(name) <= 64
-        assert name.removeprefix("raw__").replace("_", "").replace("-", "").isalnum()
+        assert re.fullmatch("raw__[A-Za-z0-9_-]{1,59}", name)
         assert len(description) <= 4100
-        assert "\x1b" not in description
-        assert "\u202e" not in description
+        assert not set("\x1b\u202e") & set(description)
     assert offered["raw__a_b"] == "fine"
 
 
@@ -145,17 +144,13 @@ def test_a_prompt_of_a_server_in_the_settings_is_text() -> None:
 @pytest.mark.usefixtures("ended")
 def test_servers_of_the_settings_are_named_by_agents_and_listed() -> None:
     settle("raw", raw("hostile"))
-    result = axe_nb.run(
-        agent("namer", "done", mcp_servers=("raw",), mode="auto"), "go", display=False
-    )
-    assert result.text == "done"
+    namer = agent("namer", "done", mcp_servers=("raw",), mode="auto")
+    assert axe_nb.run(namer, "go", display=False).text == "done"
     shown = agent_summary.all_tools(session.servers.list_running())
-    own = format_tools(agent("namer", "done", mcp_servers=("raw",)))
-    for text in (shown, own):
+    for text in (shown, format_tools(namer)):
         assert "raw__a_b" in text
         assert "<script>" in text
-        assert "\x1b" not in text
-        assert "\u202e" not in text
+        assert not set("\x1b\u202e") & set(text)
         assert max(map(len, text.split("\n"))) < 200
 
 

@@ -9,32 +9,30 @@ import pytest
 from axe_nb.notebook.completion import list_offers
 from tests.nb.kernels import Kernel
 
+SCRIPTS = {"echo": '[[rule]]\ntext = "x"'}
+
 
 @pytest.fixture
-def cells(each_kernel: Kernel, project: Path) -> Kernel:
-    """A kernel with the extension, two agents in files, one of the session, and some names."""
-    agents = project / "axe" / "agents"
-    (project / "axe" / "scripts").mkdir()
-    (project / "axe" / "scripts" / "echo.toml").write_text('[[rule]]\ntext = "x"', "utf-8")
-    (agents / "lead-writer.toml").write_text('name = "lead-writer"\nmodel = "ollama/qwen3:8b"')
-    (agents / "reader.toml").write_text('name = "reader"\nmodel = "openai/gpt-5-mini"')
-    (agents / "broken.toml").write_text("no toml at all")
-    each_kernel.run("%load_ext axe_nb")
-    each_kernel.run('%%axe_agent planner\nmodel = "script/echo"')
-    each_kernel.run('import os\nos.environ["AXE_NB_HISTORY"] = "1"')
-    each_kernel.run("%%axe planner -o told\nGo")
-    Path(project / "lesson.axe").write_text("axe_nb cassette 1.0\n[]\n", "utf-8")
-    (project / "notes.txt").write_text("", "utf-8")
-    each_kernel.run("import json\nsurvey = 1\nsecond_survey = 2\ndef a_function(): ...")
-    each_kernel.run("from dataclasses import dataclass\n@dataclass\nclass Town:\n    name: str")
-    each_kernel.run("import axe_nb\n@axe_nb.tool\ndef shout(text: str) -> str: ...\ndel shout")
-    return each_kernel
+def offering(cells: Kernel, project: Path) -> Kernel:
+    """A kernel with agents in files, one of the session, and some names."""
+    for name, toml in {
+        "lead-writer": 'name = "lead-writer"\nmodel = "ollama/qwen3:8b"',
+        "reader": 'name = "reader"\nmodel = "openai/gpt-5-mini"', "broken": "no toml at all",
+    }.items():  # fmt: skip
+        (project / "axe" / "agents" / f"{name}.toml").write_text(toml)
+    (project / "axe" / "agents" / "echo.toml").unlink()
+    cells.run('%%axe_agent planner\nmodel = "script/echo"')
+    cells.run("%%axe planner -o told\nGo")
+    cells.run("import json\nsurvey = 1\nsecond_survey = 2\ndef a_function(): ...")
+    cells.run("from dataclasses import dataclass\n@dataclass\nclass Town:\n    name: str")
+    cells.run("import axe_nb\n@axe_nb.tool\ndef shout(text: str) -> str: ...\ndel shout")
+    return cells
 
 
-AGENTS = ("broken", "lead-writer", "planner", "reader")
+NAMES = ("broken", "lead-writer", "planner", "reader")
 
 OFFERED = {
-    "%%axe ": [f"%%axe {name}" for name in AGENTS],
+    "%%axe ": [f"%%axe {name}" for name in NAMES],
     "%%axe lead-w": ["%%axe lead-writer"],
     "%%axe -m script/echo pl": ["%%axe -m script/echo planner"],
     "%%axe reader --m": [
@@ -76,21 +74,21 @@ OFFERED = {
 """What is typed → the text after each of the offers."""
 
 
-def test_tab_offers_what_fits_there_and_nothing_else(cells: Kernel) -> None:
+def test_tab_offers_what_fits_there_and_nothing_else(offering: Kernel) -> None:
     wrong = {}
     for typed, wanted in OFFERED.items():
-        found = cells.complete(typed)
+        found = offering.complete(typed)
         if sorted(found) != sorted(wanted):
             wrong[typed] = found
     assert wrong == {}
 
 
-def test_the_body_of_a_cell_and_other_code_are_left_alone(cells: Kernel) -> None:
+def test_the_body_of_a_cell_and_other_code_are_left_alone(offering: Kernel) -> None:
     for typed in ("%%axe planner\nre", "%%axe planner\n%%axe re", "x = 1\n%%axe re"):
-        assert not any("reader" in offer for offer in cells.complete(typed))
-    assert "survey" in [offer.strip() for offer in cells.complete("surv")]
+        assert not any("reader" in offer for offer in offering.complete(typed))
+    assert "survey" in [offer.strip() for offer in offering.complete("surv")]
     line = "%%axe rea -q\nhello"
-    assert cells.complete(line, at=len("%%axe rea")) == ["%%axe reader"]
+    assert offering.complete(line, at=len("%%axe rea")) == ["%%axe reader"]
 
 
 KEYS = {

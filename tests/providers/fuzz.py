@@ -6,12 +6,11 @@ reply. Without sockets, so that 10,000 replies of each kind take a minute or two
 
 from __future__ import annotations
 
-import copy
 import json
 import random
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, get_args
 
@@ -97,40 +96,25 @@ def find_replies(protocol: str, kind: str) -> list[bytes]:
     return [*made, *map(bytes_of, fixtures)]
 
 
-def mutate_body(body: bytes, dice: random.Random) -> bytes:
+def mutate(reply: bytes, kind: str, dice: random.Random) -> bytes:
+    ways: dict[str, Sequence[Callable[[bytes, random.Random], bytes]]] = {
+        "body": (mutate_json, mutate_json, mutate_bytes),
+        "stream": (mutate_bytes, mutate_events, mutate_event, mutate_event),
+    }
     for _ in range(dice.randint(1, 3)):
-        body = mutate_json(body, dice) if dice.random() < 0.7 else mutate_bytes(body, dice)
-    return body
-
-
-def mutate_stream(stream: bytes, dice: random.Random) -> bytes:
-    for _ in range(dice.randint(1, 3)):
-        match dice.randrange(4):
-            case 0:
-                stream = mutate_bytes(stream, dice)
-            case 1:
-                stream = mutate_events(stream, dice)
-            case _:
-                stream = mutate_event(stream, dice)
-    if dice.random() < 0.2:
-        stream = stream.replace(b"\n", dice.choice([b"\r\n", b"\r", b"\n\n"]))
-    return stream
+        reply = dice.choice(ways[kind])(reply, dice)
+    if kind == "stream" and dice.random() < 0.2:
+        reply = reply.replace(b"\n", dice.choice([b"\r\n", b"\r", b"\n\n"]))
+    return reply
 
 
 def mutate_bytes(raw: bytes, dice: random.Random) -> bytes:
+    """Cuts, drops, repeats, replaces or adds some bytes."""
     at = dice.randint(0, len(raw))
     to = min(len(raw), at + dice.randint(0, 20))
-    match dice.randrange(5):
-        case 0:
-            return raw[:at]
-        case 1:
-            return raw[:at] + raw[to:]
-        case 2:
-            return raw[:to] + raw[at:]
-        case 3:
-            return raw[:at] + dice.randbytes(dice.randint(1, 4)) + raw[to:]
-        case _:
-            return raw[:at] + dice.choice(PIECES) + raw[at:]
+    others = (b"", raw[to:], raw[at:to] + raw[at:])
+    noise = (dice.randbytes(dice.randint(1, 4)) + raw[to:], dice.choice(PIECES) + raw[at:])
+    return raw[:at] + dice.choice((*others, *noise))
 
 
 def mutate_events(stream: bytes, dice: random.Random) -> bytes:
@@ -166,10 +150,9 @@ def mutate_json(raw: bytes, dice: random.Random) -> bytes:
         body = json.loads(raw)
     except (ValueError, RecursionError):
         return mutate_bytes(raw, dice)
-    *parents, key = dice.choice(list(places(body)))
-    if key is None:
+    if not (found := list(places(body))):
         return raw
-    body = copy.deepcopy(body)
+    *parents, key = dice.choice(found)
     parent = body
     for step in parents:
         parent = parent[step]
@@ -179,18 +162,15 @@ def mutate_json(raw: bytes, dice: random.Random) -> bytes:
         case 1 if isinstance(parent, dict):
             parent[dice.choice(["index", "error", "type", "text", "id", "done"])] = parent.pop(key)
         case _:
-            parent[key] = copy.deepcopy(dice.choice(VALUES))
-    ascii_only = dice.random() < 0.5
-    return json.dumps(body, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
+            parent[key] = dice.choice(VALUES)
+    text = json.dumps(body, ensure_ascii=dice.random() < 0.5)
+    return text.encode("utf-8", "surrogatepass")
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The paths to all values within; (None,) if there is none."""
-    if not path:
-        yield (None,)
-    entries: Any = value.items() if isinstance(value, dict) else ()
-    if isinstance(value, list):
-        entries = enumerate(value)
+    """The paths to all values within."""
+    is_table = isinstance(value, dict)
+    entries = enumerate(value) if isinstance(value, list) else value.items() if is_table else ()
     for key, entry in entries:
         yield (*path, key)
         yield from places(entry, (*path, key))
@@ -201,11 +181,10 @@ KINDS = ("body", "stream")
 
 def read_mutated(protocol: str, kind: str, number: int) -> Outcome:
     dice = random.Random(f"{protocol} {kind} {number}")
-    reply = dice.choice(find_replies(protocol, kind))
+    reply = mutate(dice.choice(find_replies(protocol, kind)), kind, dice)
     if kind == "body":
-        return read_whole(protocol, mutate_body(reply, dice))
-    pieces = cut(mutate_stream(reply, dice), number, dice.choice([1, 7, 100, 10_000]))
-    return read_stream(protocol, pieces)
+        return read_whole(protocol, reply)
+    return read_stream(protocol, cut(reply, number, dice.choice([1, 7, 100, 10_000])))
 
 
 def check(protocol: str, outcome: Outcome) -> None:
@@ -226,9 +205,8 @@ def check(protocol: str, outcome: Outcome) -> None:
     calls = CallIds().settle(protocol, response.tool_calls)
     said = Message("assistant", response.content, calls, echo=response.echo)
     results = tuple(ToolResult(call.id, "ok", name=call.name) for call in calls)
-    json.loads(
-        MODULES[protocol].body(ask(Message("user", "hi"), said, Message("tool", "", (), results)))
-    )
+    again = ask(Message("user", "hi"), said, Message("tool", "", (), results))
+    json.loads(MODULES[protocol].body(again))
 
 
 def run(protocol: str, kind: str, count: int) -> tuple[int, float]:

@@ -39,24 +39,19 @@ def watching() -> Iterator[None]:
     These are the user's, and passed on whatever they are.
     """
     seen: dict[bytes, tuple[str, Request]] = {}
-    with pytest.MonkeyPatch.context() as patch:
-        for name, module in MODULES.items():
-            listening = _listen(name, module.PROVIDER.body, seen)
-            patch.setattr(module.PROVIDER, "body", staticmethod(listening))
-        yield
-    for body, (name, request) in seen.items():
-        takes(name, _without_params(json.loads(body), request))
 
-
-def _listen(
-    name: str, encode: Callable[..., bytes], seen: dict[bytes, tuple[str, Request]]
-) -> Callable[..., bytes]:
-    def listening(request: Request, *more: Any) -> bytes:
-        body = encode(request, *more)
+    def encode(name: str, own: Callable[..., bytes], request: Request, *more: Any) -> bytes:
+        body = own(request, *more)
         seen[body] = name, request
         return body
 
-    return listening
+    with pytest.MonkeyPatch.context() as patch:
+        for name, module in MODULES.items():
+            own = module.PROVIDER.body
+            patch.setattr(module.PROVIDER, "body", staticmethod(partial(encode, name, own)))
+        yield
+    for body, (name, request) in seen.items():
+        takes(name, _without_params(json.loads(body), request))
 
 
 def _without_params(body: dict[str, Any], request: Request) -> dict[str, Any]:

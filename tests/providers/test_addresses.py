@@ -22,7 +22,6 @@ SECRET = "9f1c27aa53b04e6d8e21c7b0"
 
 ROWS = [
     ("openai", "", "/v1/chat/completions", "/v1/models"),
-    ("openai", "/", "/v1/chat/completions", "/v1/models"),
     ("openai", "/v1", "/v1/chat/completions", "/v1/models"),
     ("openai", "/v1/", "/v1/chat/completions", "/v1/models"),
     ("openai", "/v1/chat/completions", "/v1/chat/completions", "/v1/models"),
@@ -31,7 +30,6 @@ ROWS = [
     ("openai", "/v1beta/openai/", "/v1beta/openai/chat/completions", "/v1beta/openai/models"),
     ("openai", "/api/paas/v4", "/api/paas/v4/chat/completions", "/api/paas/v4/models"),
     ("openai", "/inference", "/inference/chat/completions", "/inference/models"),
-    ("openai", "/v10", "/v10/chat/completions", "/v10/models"),
     ("openai", "/gate/way/chat/completions", "/gate/way/chat/completions", "/gate/way/models"),
     ("responses", "/v1/responses", "/v1/responses", "/v1/models"),
     ("responses", "/openai/v1/responses", "/openai/v1/responses", "/openai/v1/models"),
@@ -79,13 +77,10 @@ def test_a_base_url_leads_to_the_address_that_its_protocol_has(
         ("anthropic", f"http://h:1?{VERSION}", f"http://h:1/v1?{VERSION}"),
         ("openai", f"http://h:1?key={SECRET}&{VERSION}", f"http://h:1/v1?key=***&{VERSION}"),
         ("openai", f"http://h:1?x={SECRET}&empty&y=", "http://h:1/v1?x=***&empty&y="),
-        (
-            "ollama",
-            "http://h:1?code=short-enough&subscription-key=0123456789",
-            "http://h:1?code=***&subscription-key=***",
-        ),
+        ("ollama", "http://h:1?code=short-enough&subscription-key=0123456789",
+         "http://h:1?code=***&subscription-key=***"),
     ],
-)
+)  # fmt: skip
 def test_the_address_that_is_asked_is_shown(
     protocol: str, given: str, shown: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,12 +136,6 @@ def test_a_key_in_the_query_is_in_no_error_and_no_result(
     results.append(axe_nb.run(Agent("a", "openai/m"), "hi"))  # nobody listens there now
     for result in results:
         assert isinstance(result.cause, ProviderError)
-        texts = [
-            str(result.error),
-            repr(result.cause),
-            repr(vars(result.cause)),
-            str(result.to_dict()),
-        ]
-        assert not any(SECRET in text for text in texts)
+        shown += f"{result.error} {result.cause!r} {vars(result.cause)} {result.to_dict()}"
     assert SECRET not in shown + caplog.text
     assert "connection refused" in str(results[1].error)

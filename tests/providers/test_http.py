@@ -73,13 +73,13 @@ def test_200_requests_wait_for_their_answers_side_by_side() -> None:
         together.wait()
         peer.send(reply())
 
-    async def all_at_once(url: str) -> list[str]:
+    async def all_at_once(url: str) -> set[str]:
         provider = OpenAI(url, KEY)
         answers = await asyncio.gather(*(provider.send(ask()) for _ in range(200)))
-        return [answer.content for answer in answers]
+        return {answer.content for answer in answers}
 
     with raw_server(answer) as server:
-        assert asyncio.run(all_at_once(server.url)) == ["hello"] * 200
+        assert asyncio.run(all_at_once(server.url)) == {"hello"}
 
 
 @pytest.mark.req("B-4", "B-5")
@@ -155,12 +155,9 @@ def test_key_and_password_are_in_no_traceback_repr_or_log(
 @pytest.mark.req("B-3")
 @pytest.mark.parametrize("host", ["127.0.0.1:1", "127.0.0.1:notaport", "nohost.invalid"])
 def test_no_error_of_a_connection_holds_them_either(host: str) -> None:
-    provider = with_login(f"http://{host}")
     with pytest.raises(ProviderError) as raised:
-        asyncio.run(provider.send(ask()))
-    text = shown_in(raised.value)
-    assert KEY not in text
-    assert PASSWORD not in text
+        asyncio.run(with_login(f"http://{host}").send(ask()))
+    assert not any(secret in shown_in(raised.value) for secret in (KEY, PASSWORD))
 
 
 @pytest.mark.req("B-2", "A-X1")
@@ -168,13 +165,10 @@ def test_no_error_of_a_connection_holds_them_either(host: str) -> None:
     ("name", "hint"),
     [
         ("OpenAI", "did you mean openai?"),
-        (
-            "xyzzy",
-            'to use another server, add [providers.xyzzy] with protocol = "openai" and base_url to '
-            "$XDG_CONFIG_HOME/axe/config.toml",
-        ),
+        ("xyzzy", 'to use another server, add [providers.xyzzy] with protocol = "openai" and '
+                  "base_url to $XDG_CONFIG_HOME/axe/config.toml"),
     ],
-)
+)  # fmt: skip
 def test_an_unknown_provider_is_refused_with_the_known_ones(name: str, hint: str) -> None:
     with pytest.raises(ConfigError) as raised:
         make_provider(name, Config())
@@ -200,13 +194,9 @@ def test_a_key_in_the_query_of_a_base_url_is_sent_and_not_logged(
 BODY = b'{"text": "hello"}' * 500
 
 
-def in_two(data: bytes) -> bytes:
-    return gzip.compress(data[:20]) + gzip.compress(data[20:])
-
-
 PACKED = {
     "gzip": gzip.compress(BODY),
-    "gzip in two members": in_two(BODY),
+    "gzip in two members": gzip.compress(BODY[:20]) + gzip.compress(BODY[20:]),
     "gzip, padded": gzip.compress(BODY) + b"\0" * 700,
     "gzip with rubbish after it": gzip.compress(BODY) + b"rubbish",
     "deflate": zlib.compress(BODY),
@@ -245,13 +235,12 @@ def test_what_unpacks_to_300_megabytes_comes_in_bounded_parts(form: int) -> None
 @pytest.mark.req("B-5")
 @pytest.mark.parametrize("name", ["gzip", "gzip in two members", "deflate"])
 def test_data_that_is_corrupt_or_was_cut_is_an_error(name: str) -> None:
+    packed = PACKED[name]
     for lost in (1, 8, 30):
         with pytest.raises(DecompressionError, match="cut off"):
-            unpack(PACKED[name][:-lost], 1_000_000)
-    data = bytearray(PACKED[name])
-    data[len(data) - 12] ^= 255
+            unpack(packed[:-lost], 1_000_000)
     with pytest.raises(DecompressionError):
-        unpack(bytes(data), 1_000_000)
+        unpack(packed[:-12] + bytes([packed[-12] ^ 255]) + packed[-11:], 1_000_000)
 
 
 def find_error(data: bytes, coding: str, status: str = "200 OK") -> ProviderError:

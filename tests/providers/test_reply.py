@@ -83,20 +83,18 @@ def test_the_error_of_the_server_behind_a_router_is_told(raw: str, status: int) 
     assert told.retryable
 
 
-def gemini_quota(id: str) -> dict[str, Any]:
-    """What Gemini answers where a quota is used up, of a minute or of a day."""
-    return {
-        "error": {
-            "code": 429,
-            "message": "You exceeded your current quota, please check your plan and billing",
-            "status": "RESOURCE_EXHAUSTED",
-            "details": [
-                {"@type": "type.googleapis.com/google.rpc.QuotaFailure",
-                 "violations": [{"quotaId": id}]},
-                {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.5s"},
-            ],
-        }
-    }  # fmt: skip
+GEMINI_QUOTA = {
+    "error": {
+        "code": 429,
+        "message": "You exceeded your current quota, please check your plan and billing",
+        "status": "RESOURCE_EXHAUSTED",
+        "details": [
+            {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [{}]},
+            {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.5s"},
+        ],
+    }
+}
+"""What Gemini answers where a quota of a minute is used up."""
 
 
 @pytest.mark.req("D-23")
@@ -110,7 +108,7 @@ def gemini_quota(id: str) -> dict[str, Any]:
         (429, {"error": {"message": "no", "type": "exceeded_current_quota_error"}}, False),
         (429, {"error": "You exceeded your current quota, please check your plan."}, False),
         (429, {"error": "Insufficient balance or no resource package."}, False),
-        (429, [gemini_quota("GenerateRequestsPerMinutePerProjectPerModel-FreeTier")], True),
+        (429, [GEMINI_QUOTA], True),
         (200, {"error": {"message": "no", "code": "insufficient_quota"}}, False),
     ],
 )
@@ -124,8 +122,8 @@ def test_a_used_up_quota_is_no_rate_limit_that_passes(
 
 @pytest.mark.req("D-23")
 def test_the_wait_may_stand_in_the_body() -> None:
-    assert failure(429, gemini_quota("PerMinute")).retry_after == 34.5
-    assert failure(429, gemini_quota("PerMinute"), {"retry-after": "7"}).retry_after == 7
+    assert failure(429, GEMINI_QUOTA).retry_after == 34.5
+    assert failure(429, GEMINI_QUOTA, {"retry-after": "7"}).retry_after == 7
 
 
 @pytest.mark.parametrize(
@@ -190,14 +188,10 @@ def test_a_server_that_says_if_to_retry_is_believed(
         (500, {}, None, "server: 500 Internal Server Error"),
         (500, {"error": {"code": 7}}, None, "server: 500 Internal Server Error"),
         (529, b"", {}, "overloaded: 529"),
-        (
-            404, b"404 page not found\n", {"content-type": "text/plain; charset=utf-8"},
-            "bad_request: 404 Not Found: 404 page not found",
-        ),
-        (
-            502, b"<html><h1>502 Bad Gateway</h1><hr>nginx</html>", {"content-type": "text/html"},
-            "server: 502 Bad Gateway",
-        ),
+        (404, b"404 page not found\n", {"content-type": "text/plain; charset=utf-8"},
+         "bad_request: 404 Not Found: 404 page not found"),
+        (502, b"<html><h1>502 Bad Gateway</h1><hr>nginx</html>", {"content-type": "text/html"},
+         "server: 502 Bad Gateway"),
         (502, b"\n <!doctype html><h1>Oops</h1>", {}, "server: 502 Bad Gateway"),
     ],
 )  # fmt: skip
@@ -213,14 +207,10 @@ def test_without_a_message_it_is_the_status_text(
     [
         (b"", "application/json", "server: the reply is empty"),
         (b" \r\n ", "text/plain", "server: the reply is empty"),
-        (
-            b"<html><head><title>Welcome to nginx!</title></head>", "text/html; charset=utf-8",
-            "server: the reply is not a JSON object but text/html: Welcome to nginx!",
-        ),
-        (
-            b'data: {"id": 1}\n\n', "text/event-stream",
-            'server: the reply is not a JSON object but text/event-stream: data: {"id": 1}',
-        ),
+        (b"<html><head><title>Welcome to nginx!</title></head>", "text/html; charset=utf-8",
+         "server: the reply is not a JSON object but text/html: Welcome to nginx!"),
+        (b'data: {"id": 1}\n\n', "text/event-stream",
+         'server: the reply is not a JSON object but text/event-stream: data: {"id": 1}'),
         (b"[1]", "text/json", "server: the reply is not a JSON object but text/json: [1]"),
         (b"null", "", "server: the reply is not a JSON object but text: null"),
         (b'{"a": ', "application/json", None),
@@ -255,10 +245,7 @@ def test_odd_json_is_read_all_the_same() -> None:
     assert data == {"a": None, "b": [None, None], "c": "\ufffd x 😀", "d": 1.5}
     assert read_reply(PROVIDERS["openai"], 200, {}, b'{"\\udc00": "\xff"}') == {"\ufffd": "\ufffd"}
     deep = b'{"a":' * 100 + b"1" + b"}" * 100
-    assert (
-        json.dumps(read_reply(PROVIDERS["openai"], 200, {}, deep)).encode().replace(b" ", b"")
-        == deep
-    )
+    assert dump(read_reply(PROVIDERS["openai"], 200, {}, deep)) == deep
 
 
 @pytest.mark.req("B-4", "B-5")
@@ -299,11 +286,8 @@ def test_retry_after_is_seconds_whatever_the_server_writes(
 @pytest.mark.req("D-23")
 @pytest.mark.parametrize(
     "form",
-    [
-        "%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %d %H:%M:%S %Y",
-        "%a, %d %b %Y %H:%M:%S -0000",
-    ],
-)  # fmt: skip
+    ["%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %d %H:%M:%S %Y"],
+)
 def test_retry_after_may_be_a_date_in_any_form(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     soon = time.strftime(form, time.gmtime(time.time() + 30))
     with monkeypatch.context() as patch:
@@ -354,8 +338,6 @@ def test_a_refused_parameter_of_the_agent_is_named(message: str, key: str) -> No
 TOO_LONG = (
     "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens.",
     "Your input exceeds the context window of this model. Please adjust your input and try again.",
-    "Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768 maximum "
-    "context length",
     "request (5000 tokens) exceeds the available context size (4096 tokens), try increasing it",
     "prompt is too long: 208310 tokens > 200000 maximum",
     "too many tokens: total number of tokens in the prompt cannot exceed 128000",
@@ -381,13 +363,6 @@ TOO_LONG = (
     "length is 4096 tokens and your request has 10 input tokens (5000 > 4096 - 10).",
     "input length and `max_tokens` exceed context limit: 198000 + 8192 > 200000, decrease input "
     "length or `max_tokens` and try again",
-    "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens "
-    "(1000 in the messages, 4000 in the completion).",
-    "This endpoint's maximum context length is 131072 tokens. However, you requested about "
-    "200000 tokens (190000 of text input, 10000 in the output).",
-    "Requested token count exceeds the model's maximum context length of 4096 tokens. You "
-    "requested a total of 5000 tokens: 1000 tokens from the input messages and 4000 tokens for "
-    "the completion.",
     "Please reduce the length of the messages or completion.",
     "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 3000 "
     "`inputs` tokens and 2000 `max_new_tokens`",

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from axe_nb.conversion.json_types import Parameter, shape
+from axe_nb.conversion.json_schema import Parameter, shape
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.errors import ConfigError
 from axe_nb.messages import ToolSpec

@@ -69,22 +69,14 @@ def test_each_bar_is_painted_as_the_time_went_and_kept_by_jupyterlab_without_tru
 def test_the_page_is_static_and_escapes_everything() -> None:
     bad = hostile_run()
     laps = tuple(Lap("tool", n, n + 1, 1, n + 1) for n in range(len(PAYLOADS)))
-    page = html_of(replace(bad, times=(Lap("run", 0.0, 9.0), *laps)))
-    assert "<script" not in page.lower()
-    assert "<img" not in page.lower()
-    assert "<style" not in page
+    page = html_of(replace(bad, times=(Lap("run", 0.0, 9.0), *laps))).lower()
+    assert not re.search("<script|<img|<style", page)
     assert "<i style=" in page
 
 
-def test_the_saved_twin_never_has_times() -> None:
-    assert twin(timed()) == twin(replace(timed(), times=()))
-
-
-def test_a_run_without_times_says_so() -> None:
-    old = RunResult.from_dict(
-        {key: value for key, value in timed().to_dict(full=True).items() if key != "times"}
-    )
-    assert old.times == ()
+def test_a_run_without_times_says_so_and_no_twin_has_any() -> None:
+    old = replace(timed(), times=())
+    assert twin(timed()) == twin(old)
     assert NONE in str(Timeline(old))
     assert NONE in html_of(old)
 
@@ -108,19 +100,6 @@ def test_a_run_of_two_thousand_children_has_a_bounded_page() -> None:
     assert len(str(Timeline(result)).splitlines()) < MOST + 10
 
 
-def _lead(request: axe_nb.Request) -> object:
-    if request.turn == 1 and request.attempt == 1:
-        raise ProviderError("rate_limit", "slow down", retry_after=0.01)
-    calls = [call("call_agent", agent="helper", task="x"), call("measure")]
-    return calls if request.turn == 1 else "done"
-
-
-def define_models() -> None:
-    script("slow-lead")(_lead)
-    script("helper-of-slow")(lambda request: "found")
-    axe_nb.define(Agent("helper", "script/helper-of-slow"))
-
-
 @tool
 def measure() -> str:
     """Measures."""
@@ -131,6 +110,18 @@ LEAD = Agent(
     "lead", "script/slow-lead", sub_agents=("helper",), tools=("measure",), mode="auto",
     retry=axe_nb.Retry(max_retries=1),
 )  # fmt: skip
+
+
+def define_models() -> None:
+    @script("slow-lead")
+    def _lead(request: axe_nb.Request) -> object:
+        if request.turn == 1 and request.attempt == 1:
+            raise ProviderError("rate_limit", "slow down", retry_after=0.01)
+        calls = [call("call_agent", agent="helper", task="x"), call("measure")]
+        return calls if request.turn == 1 else "done"
+
+    script("helper-of-slow")(lambda request: "found")
+    axe_nb.define(Agent("helper", "script/helper-of-slow"))
 
 
 @pytest.fixture
@@ -169,9 +160,9 @@ def test_calls_of_one_id_in_several_turns_have_their_own_times(project: Path) ->
 
 def test_a_replay_says_whose_time_it_is(project: Path) -> None:
     define_models()
-    with axe_nb.cassette(project / "tape.axe", mode="record"):
+    with axe_nb.cassette("tape.axe", mode="record"):
         recorded = axe_nb.run(LEAD, "go")
-    with axe_nb.cassette(project / "tape.axe", mode="replay"):
+    with axe_nb.cassette("tape.axe", mode="replay"):
         played = axe_nb.run(LEAD, "go")
     assert recorded.ok
     assert played.ok

@@ -17,6 +17,7 @@ import json
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -144,13 +145,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _wait_until_the_client_leaves(self) -> None:
         self.close_connection = True
-        try:
-            left = self.connection.recv(1) == b""
-        except ConnectionResetError:
-            left = True
-        if left:
-            self.replay.left_at.append(time.monotonic())
-            self.replay.left.release()
+        with suppress(ConnectionResetError):
+            if self.connection.recv(1):
+                return
+        self.replay.left_at.append(time.monotonic())
+        self.replay.left.release()
 
     def _head(self, reply: Mapping[str, Any], *more: tuple[str, str]) -> None:
         self.send_response(reply.get("status", 200))
@@ -179,15 +178,11 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _bytes(body: Any) -> bytes:
-    match body:
-        case bytes():
-            return body
-        case str():
-            return body.encode()
-        case {"hex": text}:
-            return bytes.fromhex(text)
-        case _:
-            return json.dumps(body, ensure_ascii=False).encode()
+    if isinstance(body, bytes):
+        return body
+    if isinstance(body, dict) and "hex" in body:
+        return bytes.fromhex(body["hex"])
+    return (body if isinstance(body, str) else json.dumps(body, ensure_ascii=False)).encode()
 
 
 def bytes_of(reply: Mapping[str, Any]) -> bytes:
