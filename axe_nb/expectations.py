@@ -7,7 +7,6 @@ Source: D-67.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import operator
 import re
@@ -19,6 +18,7 @@ from operator import attrgetter
 from typing import Any, Literal, TypeAlias
 
 from axe_nb.agents.agent import DEFINED, Agent, list_agents
+from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.patterns import compile_pattern
 from axe_nb.engine.toolbox import REGISTRY
 from axe_nb.errors import ConfigError, ExpectationError
@@ -443,20 +443,16 @@ def _decide_measure(clause: Clause, measure: Measure, tree: Sequence[Thing]) -> 
 
 def _decide_data(clause: Clause, data: Any, root: Thing) -> Verdict:
     """Compares a part of the structured output; a missing part fails every comparison."""
-    found = data
     if data is None:
         return False, "no data: its output is text", root
+    found = data = jsonable(data)
     for step in clause.path:
-        if isinstance(found, Mapping):
+        if isinstance(found, dict):
             found = found.get(step, MISSING)
-        elif isinstance(step, int):
-            is_list = isinstance(found, Sequence) and not isinstance(found, str)
-            found = found[step] if is_list and step < len(found) else MISSING
-        elif dataclasses.is_dataclass(found):  # fields are read without code of the object's
-            names = {field.name for field in dataclasses.fields(found)}
-            found = getattr(found, step) if step in names else MISSING
+        elif isinstance(found, list) and isinstance(step, int) and step < len(found):
+            found = found[step]
         else:
-            found = getattr(found, "__dict__", {}).get(step, MISSING)
+            found = MISSING
     if not clause.operator:
         is_met = (found is MISSING) == clause.is_negated
     else:

@@ -11,7 +11,6 @@ import pytest
 from axe_nb.agents.protected import (
     find_read_protection,
     find_write_protection,
-    fold_name,
 )
 
 pytestmark = pytest.mark.req("D-83")
@@ -26,7 +25,8 @@ sub/.ipython/x sub/.jupyter/x sub/.config/x sub/.idea/x sub/.github/x sub/.ci/x 
 x.pth sub/x.pth sitecustomize.py sub/sitecustomize.py usercustomize.py conftest.py tests/conftest.py
 sitecustomize/__init__.py sub/usercustomize/x.py
 .GIT/config .Git/config AXE/agents/x.toml Conftest.py SITECUSTOMIZE.PY .ENV .BashRC X.PTH
-git~1/config .git./config sub/.vscode\u200c/x sub/conftest.py. sub/\uff0egit/config
+git~1/config .git./config .git::$INDEX_ALLOCATION/config .g\u200cit/x
+sub/.vscode\u200c/x sub/conftest.py. sub/\uff0egit/config
 """
 """Protected at any depth, whether they exist or not; `sub` shows that no other rule is at work."""
 
@@ -151,24 +151,18 @@ def test_other_protected_files_are_read(path: str, workdir: Path) -> None:
     assert find_read_protection(workdir / path, workdir) == ""
 
 
-def test_the_settings_of_axe_are_protected_wherever_they_are(
+def test_what_axe_keeps_is_protected_wherever_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
-    config = tmp_path / "settings" / "axe"
-    assert find_read_protection(config / "config.toml", tmp_path)
-    assert find_read_protection(config / "agents" / "a.toml", tmp_path) == ""
-    assert find_write_protection(config / "agents" / "a.toml", tmp_path)
-
-
-def test_the_state_of_axe_is_protected_wherever_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    state = tmp_path / "state" / "axe"
-    assert find_write_protection(state / "trusted_folders", tmp_path)
-    assert find_read_protection(state / "trusted_folders", tmp_path) == ""
-    assert find_read_protection(state / "undo" / "1" / "a", tmp_path), "it may be of any file"
+    agent = tmp_path / "settings/axe/agents/a.toml"
+    trusted = tmp_path / "state/axe/trusted_folders"
+    assert find_read_protection(tmp_path / "settings/axe/config.toml", tmp_path)
+    assert find_read_protection(tmp_path / "state/axe/undo/1/a", tmp_path), "it may be of any file"
+    for path in (agent, trusted):
+        assert find_read_protection(path, tmp_path) == ""
+        assert find_write_protection(path, tmp_path)
 
 
 def test_what_the_tree_was_loaded_from_is_protected(workdir: Path) -> None:
@@ -190,12 +184,6 @@ def test_a_workdir_inside_a_protected_folder_is_protected(
     assert find_write_protection(tmp_path / ".config" / "x" / "y", tmp_path / ".config" / "x")
     named = tmp_path / "axe" / "project"
     assert find_write_protection(named / "y", named) == "", "a home may have a folder of that name"
-
-
-def test_invisible_characters_and_wide_letters_hide_no_name() -> None:
-    assert fold_name(".g\u200cit") == ".git"
-    assert fold_name("\uff0egit") == ".git"
-    assert fold_name(".git::$INDEX_ALLOCATION") == ".git"
 
 
 def test_an_environment_inside_the_workdir_is_protected(

@@ -68,9 +68,6 @@ def parse_model(model: str) -> tuple[str, str]:
 
 def own_tools(tools: object) -> dict[str, Any]:
     """Returns name → function or tool for the entries of `tools` that are not names."""
-    if callable(tools):
-        step = f"write tools=[{name_of(tools)}]"
-        raise WrongValue(("tools",), "must be a list of strings", hint=step)
     own: dict[str, Any] = {}
     for thing in tools if isinstance(tools, (list, tuple)) else ():
         if callable(thing) or is_tool(thing):

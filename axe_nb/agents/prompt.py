@@ -30,8 +30,8 @@ from axe_nb.agents.user_config import format_path, is_own, skill_paths
 from axe_nb.conversion.toml_tables import Source, make_table, toml_fields
 from axe_nb.conversion.value_text import NoText, Written, append_value, write_value
 from axe_nb.errors import ConfigError, words
-from axe_nb.paths import Links, follow_links, list_links, open_real_file
 from axe_nb.paths import find_names as find_file_names
+from axe_nb.paths import follow_links, list_links, open_real_file
 from axe_nb.pictures.picture import Picture, find_format, format_bytes
 from axe_nb.text import list_some, nearest, one_line, quote
 
@@ -155,17 +155,49 @@ def read_context(agent: Agent, check: Callable[[], None] = lambda: None) -> Cont
     """Reads the skill and context files of an agent; `check` may raise to stop reading."""
     workdir = find_workdir(agent)
     skill, sources = _read_skill(agent)
-    files = _Files(workdir, sources)
-    paths = files.find(agent.files, check)
+    paths, warnings = _find_files(agent.files, workdir, check)
     links = list_links(workdir) if paths else {}
+    texts: list[tuple[str, str]] = []
+    pictures: list[tuple[str, Picture]] = []
+    skipped: dict[str, list[str]] = {}
+    sizes = {False: 0, True: 0}  # bytes of the texts, and of the pictures, so far
     for path in paths:
         check()
-        files.read(path, links)
-    skipped = (f"{what} skipped: {list_some(s, 5)}" for what, s in files.skipped.items())
-    return Context(
-        skill, tuple(files.texts), (*files.warnings, *skipped), tuple(files.sources),
-        tuple(files.pictures),
-    )  # fmt: skip
+        shown, what = path.relative_to(workdir).as_posix(), ""
+        try:
+            names = find_file_names(workdir, path, links)
+            if not names.real.is_relative_to(workdir):
+                what = "links out of the workdir"
+            elif any(find_read_protection(name, workdir) for name in names.all):  # (D-83)
+                what = "files that may hold keys"
+            else:
+                with os.fdopen(open_real_file(names.real), "rb") as file:
+                    data = file.read(TEXT_SIZES[0] + 1)
+                    is_picture = bool(find_format(data))
+                    data += file.read(PICTURE_SIZES[0]) if is_picture else b""
+                if not is_picture and b"\0" in data[:512]:
+                    what = "binary files"
+            if what:
+                skipped.setdefault(what, []).append(shown)
+                continue
+            one, every = PICTURE_SIZES if is_picture else TEXT_SIZES
+            if len(data) > min(one, every - sizes[is_picture]):
+                raise ConfigError(
+                    f"exceeds the limit of {format_bytes(one)} per "
+                    f"{'picture' if is_picture else 'file'} or {format_bytes(every)} in total"
+                )
+            if is_picture:
+                pictures.append((shown, Picture(data)))
+            else:
+                texts.append((shown, data.decode("utf-8", errors="replace")))
+        except (OSError, ConfigError) as error:
+            why = reason(error) if isinstance(error, OSError) else error.message
+            warnings.append(f"context file {shown} skipped: {why}")
+        else:
+            sizes[is_picture] += len(data)
+            sources.append(names.real)
+    warnings += (f"{what} skipped: {list_some(some, 5)}" for what, some in skipped.items())
+    return Context(skill, tuple(texts), tuple(warnings), tuple(sources), tuple(pictures))
 
 
 def _read_skill(agent: Agent) -> tuple[str, list[Path]]:
@@ -203,84 +235,36 @@ class _TooManyFiles(Exception):
     """Raised if the globs match against more than `VISITED` files and folders."""
 
 
-@dataclass
-class _Files:
-    """The context files of an agent: found, checked, and read one by one."""
+def _find_files(
+    patterns: Sequence[str], workdir: Path, check: Callable[[], None]
+) -> tuple[list[Path], list[str]]:
+    """Returns the files that match, sorted, and warnings."""
+    visited, warnings, found = itertools.count(1), list[str](), set[Path]()
 
-    workdir: Path
-    sources: list[Path]
-    warnings: list[str] = field(default_factory=list)
-    texts: list[tuple[str, str]] = field(default_factory=list)
-    pictures: list[tuple[str, Picture]] = field(default_factory=list)
-    skipped: dict[str, list[str]] = field(default_factory=dict)
-    sizes: dict[bool, int] = field(default_factory=lambda: {False: 0, True: 0})
-    """Bytes of the texts, and of the pictures, so far."""
+    def count() -> None:
+        check()
+        if next(visited) > VISITED:
+            raise _TooManyFiles
 
-    def find(self, patterns: Sequence[str], check: Callable[[], None]) -> list[Path]:
-        """Returns the files that match, sorted."""
-        visited = itertools.count(1)
-
-        def count() -> None:
-            check()
-            if next(visited) > VISITED:
-                raise _TooManyFiles
-
-        found: set[Path] = set()
-        for pattern in patterns:
-            if pattern.startswith(RESOURCE):
-                continue  # a server has it
-            named: set[Path] = set()
-            try:
-                named.update(p for p in find_paths(pattern, self.workdir, count) if p.is_file())
-            except _TooManyFiles:
-                self.warnings.append(
-                    f"{quote(pattern)} in files: only the first {VISITED} files and folders were "
-                    "searched; use a narrower glob"
-                )
-            else:
-                if not named:
-                    folder = quote(pattern.rstrip("/") + "/**")
-                    is_folder = (self.workdir / pattern).is_dir()
-                    step = f"; for the files of a folder write {folder}" if is_folder else ""
-                    self.warnings.append(f"no file matches {quote(pattern)} in files{step}")
-            found |= named
-        return sorted(found)
-
-    def read(self, path: Path, links: Links) -> None:
-        """Reads a file, or adds a warning with the reason that it may not or cannot."""
-        shown = path.relative_to(self.workdir).as_posix()
+    for pattern in patterns:
+        if pattern.startswith(RESOURCE):
+            continue  # a server has it
+        named: set[Path] = set()
         try:
-            names = find_file_names(self.workdir, path, links)
-            if not names.real.is_relative_to(self.workdir):
-                return self._skip("links out of the workdir", shown)
-            if any(find_read_protection(name, self.workdir) for name in names.all):  # (D-83)
-                return self._skip("files that may hold keys", shown)
-            with os.fdopen(open_real_file(names.real), "rb") as file:
-                data = file.read(TEXT_SIZES[0] + 1)
-                is_picture = bool(find_format(data))
-                if is_picture:
-                    data += file.read(PICTURE_SIZES[0])
-            if not is_picture and b"\0" in data[:512]:
-                return self._skip("binary files", shown)
-            one, every = PICTURE_SIZES if is_picture else TEXT_SIZES
-            if len(data) > min(one, every - self.sizes[is_picture]):
-                raise ConfigError(
-                    f"exceeds the limit of {format_bytes(one)} per "
-                    f"{'picture' if is_picture else 'file'} or {format_bytes(every)} in total"
-                )
-            if is_picture:
-                self.pictures.append((shown, Picture(data)))
-            else:
-                self.texts.append((shown, data.decode("utf-8", errors="replace")))
-        except (OSError, ConfigError) as error:
-            why = reason(error) if isinstance(error, OSError) else error.message
-            self.warnings.append(f"context file {shown} skipped: {why}")
+            named.update(p for p in find_paths(pattern, workdir, count) if p.is_file())
+        except _TooManyFiles:
+            warnings.append(
+                f"{quote(pattern)} in files: only the first {VISITED} files and folders were "
+                "searched; use a narrower glob"
+            )
         else:
-            self.sizes[is_picture] += len(data)
-            self.sources.append(names.real)
-
-    def _skip(self, what: str, shown: str) -> None:
-        self.skipped.setdefault(what, []).append(shown)
+            if not named:
+                folder = quote(pattern.rstrip("/") + "/**")
+                is_folder = (workdir / pattern).is_dir()
+                step = f"; for the files of a folder write {folder}" if is_folder else ""
+                warnings.append(f"no file matches {quote(pattern)} in files{step}")
+        found |= named
+    return sorted(found), warnings
 
 
 def server_of(entry: str) -> str:

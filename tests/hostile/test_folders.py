@@ -14,6 +14,7 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.trust import remember_trust
 from axe_nb.cli import main
 from axe_nb.errors import AxeError
+from tests.hostile_repository import put
 
 pytestmark = [
     pytest.mark.req("D-81", "D-53"),
@@ -33,11 +34,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("XDG_STATE_HOME")
     monkeypatch.chdir(folder)
     return folder
-
-
-def put(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, "utf-8")
 
 
 def put_agent(folder: Path, name: str = "evil", more: str = 'mode = "auto"\n') -> None:

@@ -143,35 +143,29 @@ def test_a_picture_that_is_too_large_is_refused_before_anything_is_sent(project:
 
 def test_a_result_with_too_many_pictures_is_an_error_for_the_model(project: Path) -> None:
     def shots(count: int) -> list[bytes]:
-        """Takes pictures."""
+        """Takes pictures of 800 bytes."""
         return [png(noise=bytes(800), colour=n) for n in range(count)]
 
-    script("shoot")(said(*(call("shots", count=count) for count in (3, 2, 1)), "done"))
-    agent = Agent("a", "script/shoot", tools=(shots,), limits=TreeLimits(max_picture_bytes=1000))
-    result = axe_nb.run(agent, "go")
-    results = [turn.results[0] for turn in result.log[:3]]
-    assert [one.is_error for one in results] == [False, True, False]
-    assert results[1].content.startswith(
-        "Error: the pictures in one request would be more than 4 kB"
-    )
-    assert [len(one.pictures) for one in results] == [3, 0, 1]
-
-
-def test_no_request_has_thousands_of_tiny_pictures(project: Path) -> None:
     def dots(count: int) -> ToolOutput:
-        """Takes pictures."""
+        """Takes tiny pictures."""
         return ToolOutput("dots", pictures=(Picture(PNG),) * count)
-
-    script("dots")(said(*(call("dots", count=count) for count in (10_000, 500, 1)), "done"))
-    result = axe_nb.run(Agent("a", "script/dots", tools=(dots,)), "go")
-    results = [turn.results[0] for turn in result.log[:3]]
-    assert [len(one.pictures) for one in results] == [0, 500, 0]
-    assert "the pictures in one request would be more than 500" in results[2].content
 
     def draw() -> Any:
         """Draws what models do not read."""
         return Shown(b"<svg/>")
 
+    small = TreeLimits(max_picture_bytes=1000)
+    for tool, limits, counts, kept, told in (
+        (shots, small, (3, 2, 1), [3, 0, 1], "would be more than 4 kB"),
+        (dots, TreeLimits(), (10_000, 500, 1), [0, 500, 0], "would be more than 500"),
+    ):
+        name = tool.__name__
+        script("shoot")(said(*(call(name, count=count) for count in counts), "done"))
+        agent = Agent("a", "script/shoot", tools=(tool,), limits=limits)
+        results = [turn.results[0] for turn in axe_nb.run(agent, "go").log[:3]]
+        assert [len(one.pictures) for one in results] == kept
+        assert [one.is_error for one in results] == [not count for count in kept]
+        assert told in "".join(one.content for one in results if one.is_error)
     script("x")(lambda request: [call("draw")] if request.turn == 1 else request.last)
     result = axe_nb.run(Agent("a", "script/x", tools=(draw,)), "go")
     assert result.text.startswith("Error: not a supported picture: its bytes are of another format")
@@ -194,19 +188,20 @@ def test_no_request_has_thousands_of_tiny_pictures(project: Path) -> None:
     ],
 )
 def test_a_model_that_cannot_see_is_named_with_the_words_of_its_server(words: str) -> None:
-    body = json.dumps({"error": {"message": words}}).encode()
-    request = Request("m", [Message("user", FIRST.mark(1), pictures=(FIRST,))])
-    with pytest.raises(ProviderError) as raised:
-        read_reply(PROVIDERS["openai"], 400, {}, body, request=request)
-    assert raised.value.detail == f'model "m" cannot read pictures: {words}'
-    assert raised.value.hint == "choose another model, or leave out the pictures"
-    with pytest.raises(ProviderError) as raised:
-        read_reply(PROVIDERS["openai"], 400, {}, body, request=Request("m", [Message("user")]))
-    assert "cannot read" not in raised.value.message
-    body = json.dumps({"error": {"message": "image exceeds 5 MB maximum"}}).encode()
-    with pytest.raises(ProviderError) as raised:
-        read_reply(PROVIDERS["anthropic"], 400, {}, body, request=request)
-    assert raised.value.detail == "image exceeds 5 MB maximum"
+    seeing = Request("m", [Message("user", FIRST.mark(1), pictures=(FIRST,))])
+
+    def read(provider: str, words: str, request: Request) -> ProviderError:
+        body = json.dumps({"error": {"message": words}}).encode()
+        with pytest.raises(ProviderError) as raised:
+            read_reply(PROVIDERS[provider], 400, {}, body, request=request)
+        return raised.value
+
+    error = read("openai", words, seeing)
+    assert error.detail == f'model "m" cannot read pictures: {words}'
+    assert error.hint == "choose another model, or leave out the pictures"
+    assert "cannot read" not in read("openai", words, Request("m", [Message("user")])).message
+    large = "image exceeds 5 MB maximum"
+    assert read("anthropic", large, seeing).detail == large
 
 
 def test_a_saved_run_has_the_bytes_of_a_picture_once(project: Path) -> None:

@@ -6,15 +6,12 @@ import asyncio
 import json
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 from opentelemetry import trace
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -108,10 +105,8 @@ def test_attributes_have_the_conventions_names(lead: Agent, exported: InMemorySp
         "gen_ai.usage.output_tokens": 20, "gen_ai.usage.cache_read.input_tokens": 60,
         "gen_ai.usage.reasoning.output_tokens": 5,
     }  # fmt: skip
-    run = spans["0"]
-    assert run.attributes["gen_ai.operation.name"] == "invoke_agent"
-    assert "axe_nb.cost" not in turn.attributes, "a script has no price"
-    assert run.attributes["axe_nb.status"] == "completed"
+    run = spans["0"].attributes
+    assert (run["gen_ai.operation.name"], run["axe_nb.status"]) == ("invoke_agent", "completed")
     [failed] = [s for s in exported.get_finished_spans() if s.name == "execute_tool nope"]
     assert failed.attributes["error.type"] == "tool_error"
     assert failed.status.status_code is trace.StatusCode.ERROR
@@ -197,34 +192,6 @@ def test_a_fault_of_the_exporter_never_reaches_the_run(
 ) -> None:
     SWITCH.target = object()  # which cannot export
     assert axe_nb.run(lead, "go").ok
-
-
-def test_a_collector_receives_the_spans_over_http(lead: Agent) -> None:
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-
-    received: list[ExportTraceServiceRequest] = []
-
-    class Collector(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
-            received.append(ExportTraceServiceRequest.FromString(body))
-            self.send_response(200)
-            self.send_header("content-length", "0")
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            """Says nothing."""
-
-    with HTTPServer(("127.0.0.1", 0), Collector) as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        SWITCH.target = OTLPSpanExporter(f"http://127.0.0.1:{server.server_port}/v1/traces")
-        axe_nb.run(lead, "go")
-        server.shutdown()
-    scopes = [
-        scope for one in received for part in one.resource_spans for scope in part.scope_spans
-    ]
-    spans = [span.name for scope in scopes for span in scope.spans]
-    assert (len(spans), sorted(spans)[0]) == (10, "chat helper")
 
 
 def test_without_opentelemetry_nothing_of_it_is_imported() -> None:

@@ -23,7 +23,6 @@ from axe_nb.session.session import session
 from axe_nb.tools.tool import Tool, ToolContext
 from axe_nb.views.html import format_question, twin
 from axe_nb.views.outline import as_text
-from axe_nb.views.transcript import Transcript
 from tests.delegation.approvals import Person
 from tests.delegation.copies import said
 from tests.engine.in_process import agent, ask_session, stage
@@ -68,16 +67,15 @@ def test_a_denied_call_is_visible_in_its_row_and_in_the_line_of_the_root() -> No
 @pytest.mark.parametrize("ask", ["deny", "person"])
 def test_the_denial_of_a_child_is_visible_in_the_line_of_the_root(ask: Any) -> None:
     child = agent("child", said(call("echo", line="x"), "done"), tools=("echo",))
-    lead = agent(
-        "lead",
-        said(call("call_agent", agent="child", task="go"), "done"),
-        sub_agents=("child",),
-        sub_agents_config=SubAgentsConfig(ask=ask),
+    asks = said(call("call_agent", agent="child", task="go"), "done")
+    config = SubAgentsConfig(ask=ask)
+    lead = agent("lead", asks, sub_agents=("child",), sub_agents_config=config)
+    own, person, tools = (
+        stage(lead, child).session,
+        Person(Decision("no")),
+        Overrides(tools=(ECHO,)),
     )
-    overrides = Overrides(tools=(ECHO,))
-    person = Person(Decision("no"))
-    own = stage(lead, child).session
-    result = asyncio.run(ask_session(own, lead, "go", overrides, ask_person=person.ask_person))
+    result = asyncio.run(ask_session(own, lead, "go", tools, ask_person=person.ask_person))
     assert [q.run for q in person.questions] == (["0.1"] if ask == "person" else [])
     assert "1 sub-agent · 1 tool call (1 denied)" in as_text(result)
 
@@ -140,14 +138,6 @@ def test_a_call_that_was_cut_while_it_ran_is_not_called_not_run(project: Path) -
     ]  # fmt: skip
     assert "2 tool calls (1 interrupted, 1 not run)" in text
     assert RAN in twin(result)["text/html"]
-
-
-@pytest.mark.req("D-8", "D-10")
-def test_a_live_tree_says_so_too(project: Path) -> None:
-    asked = RunRequest(agent=writer("a"), prompt="go", overrides=Overrides(timeout=0.5))
-    transcript = Transcript()
-    asyncio.run(session.start(asked).execute(lambda event: transcript.apply(event, 0.0)))
-    assert [one.state for turn in transcript.whole.turns for one in turn.calls] == ["cancelled"]
 
 
 @pytest.mark.req("D-8", "D-10")

@@ -69,10 +69,9 @@ def test_only_pages_and_mail_written_as_addresses_are_links(text: str) -> None:
     assert "<a " not in render(f"See {text} for more.")
 
 
-def test_markdown_has_lines_and_tables_and_neither_images_nor_raw_html() -> None:
+def test_markdown_has_lines_and_neither_images_nor_raw_html() -> None:
     assert render("one\ntwo") == "<p>one<br />\ntwo</p>\n"
-    page = render("| a |\n|---|\n| b |\n\n![x](https://a.example/p.png) <b>no</b>")
-    assert "<table>" in page
+    page = render("![x](https://a.example/p.png) <b>no</b>")
     assert "<img" not in page
     assert "&lt;b&gt;no&lt;/b&gt;" in page
 
@@ -87,17 +86,9 @@ def test_entities_cannot_bring_characters_that_are_not_seen() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "|a" * 60 + "|\n" + "|-" * 60 + "|\n" + "|\n" * 6000,
-        "|a|\n|-|\n" * 1,
-        (">" * 20 + "a\n\n") * 800,
-        "- " * 20 + "a\n",
-        "*a*" * 6000,
-        "`a`" * 6000,
-        '<&"' * 6000,
-        "[a](http://b)" * 1500,
-    ],
-)
+    ["|a" * 60 + "|\n" + "|-" * 60 + "|\n" + "|\n" * 6000, (">" * 20 + "a\n\n") * 800,
+     "- " * 20 + "a\n", "*a*" * 6000, "`a`" * 6000, '<&"' * 6000, "[a](http://b)" * 1500],
+)  # fmt: skip
 def test_a_page_stays_in_proportion_to_its_text(text: str) -> None:
     assert len(render(text)) <= 4000 + 15 * len(text)
 
@@ -114,12 +105,8 @@ def test_a_table_that_people_write_is_a_table_and_a_hostile_one_its_text() -> No
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("name", ["a." * 40_000, "a" * 80_000, "a " * 40_000])
-def test_a_link_with_a_very_long_text_shows_the_true_host_without_a_search(name: str) -> None:
+def test_texts_of_what_might_be_addresses_are_read_in_time(name: str) -> None:
     assert render(f"[{name}](http://x.example)").endswith(" (x.example)</p>\n")
-
-
-@pytest.mark.timeout(60)
-def test_a_long_text_of_what_might_be_addresses_is_read_in_time() -> None:
     assert "<a " not in render("a://" * 30_000)
 
 

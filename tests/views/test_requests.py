@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -108,6 +108,13 @@ def test_places_are_turns_of_the_tree(result: RunResult) -> None:
     assert (child.request().agent, child.request().model) == ("guide", "script/guide")
 
 
+def test_an_unknown_protocol_is_an_error(result: RunResult) -> None:
+    with pytest.raises(ConfigError) as error:
+        result.request(protocol="soap")
+    hint = "one of anthropic, openai, responses, ollama"
+    assert error.value.lines() == ['unknown protocol "soap"', hint]
+
+
 @pytest.mark.parametrize(
     ("place", "message"),
     [
@@ -151,25 +158,16 @@ def tell(usage: Usage, prompt: str = "Go", **fields: Any) -> SentRequest:
     return run("a", prompt).request()
 
 
-@pytest.fixture
-def with_files(project: Path) -> Callable[[Usage], SentRequest]:
+@pytest.mark.req("D-18")
+def test_the_sources_add_up_to_what_the_reply_reported_or_are_their_bytes_by_four(
+    project: Path,
+) -> None:
     (project / "skill.md").write_text("Be kind. " * 40)
     (project / "notes.txt").write_text("Größe " * 100)
-
-    def make(usage: Usage) -> SentRequest:
-        return tell(
-            usage, "Go " * 20, system_prompt="Lead. " * 20, files=("*.txt",),
-            skill=str(project / "skill.md"), workdir=str(project),
-        )  # fmt: skip
-
-    return make
-
-
-@pytest.mark.req("D-18")
-def test_the_sources_add_up_to_the_tokens_that_the_reply_reported(
-    with_files: Callable[[Usage], SentRequest],
-) -> None:
-    request = with_files(Usage(1003, 7))
+    request = tell(
+        Usage(1003, 7), "Go " * 20, system_prompt="Lead. " * 20, files=("*.txt",),
+        skill=str(project / "skill.md"), workdir=str(project),
+    )  # fmt: skip
     context = request.context
     assert list(context) == [
         "system prompt", "skill", "files", "tool schemas", "history", "prompt", "results",
@@ -178,23 +176,14 @@ def test_the_sources_add_up_to_the_tokens_that_the_reply_reported(
     assert all(context.values())
     assert context["files"] > context["skill"] > context["system prompt"] > context["prompt"]
     assert (context.is_estimate, context.size) == (False, "1,003 tokens")
-
-
-@pytest.mark.req("D-18")
-def test_without_a_reported_number_each_source_is_its_bytes_by_four(
-    with_files: Callable[[Usage], SentRequest],
-) -> None:
-    with_files(Usage())
-    estimate = {
-        "system prompt": 30, "skill": 95, "prompt": 15, "results": 7,
-    }  # fmt: skip
     result = axe_nb.last()
     assert result
     cut = tuple(replace(e, response=None) for e in result.exchanges)
     context = replace(result, exchanges=cut).request().context
+    estimate = {"system prompt": 30, "skill": 95, "prompt": 15, "results": 7}
     assert {source: context[source] for source in estimate} == estimate
-    assert context["files"] == -(-len(("\n\n---\n\n## Context Files\n\n### notes.txt\n```txt\n"
-        + "Größe " * 100 + "\n```").encode()) // 4)  # fmt: skip
+    files = "\n\n---\n\n## Context Files\n\n### notes.txt\n```txt\n" + "Größe " * 100 + "\n```"
+    assert context["files"] == -(-len(files.encode()) // 4)
     assert context.is_estimate
     assert context.size == f"about {context.total:,} tokens"
 
@@ -291,22 +280,16 @@ def test_another_protocol_gives_the_body_that_it_would_have_sent(
         assert asked.context.is_estimate
 
 
-def test_an_unknown_protocol_is_an_error(project: Path) -> None:
-    define_tree("script")
-    with pytest.raises(axe_nb.ConfigError) as error:
-        run("lead", "Compare").request(protocol="soap")
-    assert error.value.lines() == [
-        'unknown protocol "soap"', "one of anthropic, openai, responses, ollama",
-    ]  # fmt: skip
-
-
-def test_the_body_has_secrets_and_what_is_shown_has_none(
+@pytest.mark.req("D-60")
+def test_the_body_has_secrets_and_what_is_shown_has_none_nor_the_beginning_of_one(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MY_API_KEY", "s3cr3t-v4lue-here")
-    axe_nb.define(Agent(name="a", model="script/a"))
+    agent = Agent(name="a", model="script/a")
     script("a")(lambda request: "fine")
-    request = run("a", "Use s3cr3t-v4lue-here, \x1b[31m</pre><script>alert(1)</script>").request()
+    request = run(
+        agent, "Use s3cr3t-v4lue-here, \x1b[31m</pre><script>alert(1)</script>"
+    ).request()  # fmt: skip
     assert "s3cr3t-v4lue-here" in request.raw.decode()
     shown = request._repr_mimebundle_()
     for text in (str(request), *shown.values()):
@@ -315,19 +298,9 @@ def test_the_body_has_secrets_and_what_is_shown_has_none(
         assert "\x1b" not in text
     assert "<script>" not in shown["text/html"]
     assert shown == request._repr_mimebundle_()
-
-
-@pytest.mark.req("D-60")
-def test_a_secret_that_a_text_is_cut_in_does_not_show_its_beginning(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MY_API_KEY", "s3cr3t-v4lue-here")
-    axe_nb.define(Agent(name="a", model="script/a"))
-    script("a")(lambda request: "fine")
-    for before in (45, 995):
-        request = run("a", "x" * before + "s3cr3t-v4lue-here" + "y" * 2000).request()
-        assert "s3c" not in str(request)
-        assert "s3c" not in repr(request.changed)
+    for before in (45, 995):  # where texts are cut
+        request = run(agent, "x" * before + "s3cr3t-v4lue-here" + "y" * 2000).request()
+        assert "s3c" not in f"{request} {request.changed!r}"
 
 
 AGENT = """\
@@ -376,11 +349,10 @@ def test_no_key_is_needed_where_nothing_is_sent(
     agent = AGENT.format(provider=provider, long=LONG.replace("\n", " "))
     (project / "axe" / "agents" / "lead.toml").write_text(agent)
     words = ["run", "lead", "-p", "Who is there?"]
-    for more in ["--dry-run"], ["--dry-run", "--full"]:
-        assert cli.main([*words, *more]) == 0
-        shown = capsys.readouterr()
-        assert shown.out.startswith(f"=== Dry Run ===\n\nModel:    {provider}/lead\n")
-        assert shown.err.startswith(f'warning: no API key for provider "{provider}": set ')
-        assert shown.err.count("\n") == 1
+    assert cli.main([*words, "--dry-run", "--full"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.startswith(f"=== Dry Run ===\n\nModel:    {provider}/lead\n")
+    assert shown.err.startswith(f'warning: no API key for provider "{provider}": set ')
+    assert shown.err.count("\n") == 1
     assert cli.main(words) == 3
     assert capsys.readouterr().err.startswith(f'error: no API key for provider "{provider}"')
