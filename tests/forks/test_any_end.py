@@ -140,7 +140,7 @@ def test_an_interrupted_run_goes_on_from_the_results_that_there_are() -> None:
 @pytest.mark.parametrize(
     ("place", "changes"), [("0.1/2", {"reply": "short"}), ("0/1", {"results": {}}), ("0/1", {})]
 )
-def test_turns_and_tools_of_a_child_that_was_interrupted_are_not_repeated_if_it_goes_on(
+def test_an_interrupted_child_goes_on_without_repeating(
     place: str, changes: dict[str, Any]
 ) -> None:
     asked: list[str] = []
@@ -176,12 +176,16 @@ KEEPERS: dict[str, Callable[[RunResult], RunResult]] = {
     "pickle": lambda run: pickle.loads(pickle.dumps(run)),
     "copy": deepcopy,
     "from_dict": lambda run: RunResult.from_dict(run.to_dict(full=True)),
+    "history": lambda run: axe_nb.load(axe_nb.history()[0].id),
 }
 
 
 @pytest.mark.req("D-66", "D-61")
 @pytest.mark.parametrize("keep", KEEPERS)
-def test_a_run_that_was_kept_is_forked_as_any_other(keep: str, project: Path) -> None:
+def test_a_run_that_was_kept_is_forked_as_any_other_and_its_fork_too(
+    keep: str, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AXE_NB_HISTORY", "1")
     with counted_tree("openai") as (run, counted):
         kept = KEEPERS[keep](run)
         assert kept.definitions == run.definitions
@@ -189,21 +193,11 @@ def test_a_run_that_was_kept_is_forked_as_any_other(keep: str, project: Path) ->
         assert counted.take() == (["lead 2", "lead 3", "town 2"], ["file_report"])
         assert "You are Rome." in again.text
         assert again.warnings == ()
-
-
-@pytest.mark.req("D-66", "D-61")
-def test_a_run_of_the_history_is_forked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AXE_NB_HISTORY", "1")
-    with counted_tree("anthropic") as (_, counted):
-        run = axe_nb.load(axe_nb.history()[0].id)
-        again = fork(run, "0.2/1", prompt="Task: Riga")
-        assert counted.take()[0] == ["lead 2", "lead 3", "town 1", "town 2"]
-        kept = axe_nb.load(axe_nb.history()[0].id)
-        assert kept == again
-        assert kept.origin == "0.2/1"
+        kept = KEEPERS[keep](again)
+        assert (kept, kept.origin) == (again, "0.2/2")
         assert list_sources(kept) == list_sources(again)
         fork(kept, "0.2/2")
-        assert counted.take()[0][:1] == ["town 2"]
+        assert counted.take()[0][-1:] == ["town 2"]
 
 
 @pytest.mark.req("D-66", "D-61")

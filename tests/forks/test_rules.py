@@ -165,9 +165,7 @@ def test_a_saved_run_of_a_stranger_brings_no_rights(project: Path, harm: str) ->
 
 
 @pytest.mark.req("D-66", "D-81")
-def test_the_agent_of_a_saved_run_that_is_the_users_own_may_do_what_it_could(
-    project: Path,
-) -> None:
+def test_the_users_own_agent_of_a_saved_run_keeps_its_rights(project: Path) -> None:
     axe_nb.define(writer(mode="auto", sandbox="off"))
     play("a").raise_for_status().save("run.axe")
     Path("x").unlink()

@@ -22,9 +22,7 @@ from axe_nb.session.session import session
 
 
 @pytest.mark.req("D-68")
-def test_without_a_mode_no_test_asks_a_model_unless_the_environment_says_so(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_a_mode_no_test_asks_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
     assert find_mode(None, can_ask=True) == "replay"
     for name in ("PYTEST_VERSION", "PYTEST_CURRENT_TEST"):
         monkeypatch.delenv(name, raising=False)
@@ -40,7 +38,7 @@ def test_without_a_mode_no_test_asks_a_model_unless_the_environment_says_so(
         find_mode(None, can_ask=True)
 
 
-def test_a_cassette_that_is_opened_again_has_what_is_not_yet_written(
+def test_a_cassette_opened_again_has_what_is_not_yet_written(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     axe_nb.script("one")(lambda request: request.last)
@@ -53,7 +51,7 @@ def test_a_cassette_that_is_opened_again_has_what_is_not_yet_written(
             assert (inner.hits, inner.misses) == (2, 0)
 
 
-def test_where_the_environment_says_replay_nothing_is_sent_without_a_cassette(
+def test_replay_without_a_cassette_sends_nothing(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def ask() -> str:
@@ -152,9 +150,7 @@ def test_processes_that_record_at_once_lose_nothing(project: Path) -> None:
             assert result.text == f"{prompt.split()[0]} said {prompt}"
 
 
-def test_what_another_has_removed_stays_removed_and_what_it_has_changed_stays(
-    project: Path,
-) -> None:
+def test_what_another_process_changed_stays_so(project: Path) -> None:
     agent = define_echo()
     with axe_nb.cassette("shared.axe", "record"):
         for prompt in ("one", "two", "three"):

@@ -32,9 +32,7 @@ SECRETS = (
 @pytest.mark.req("D-60")
 @OFTEN
 @given(secret=SECRETS, others=st.text('ab "\\né', max_size=30), data=st.data())
-def test_a_secret_in_pieces_of_a_stream_is_in_no_record(
-    secret: str, others: str, data: st.DataObject
-) -> None:
+def test_no_record_holds_a_streamed_secret(secret: str, others: str, data: st.DataObject) -> None:
     said = f"{others} {secret} {others}"
     cuts = data.draw(st.sets(st.integers(0, len(said)), max_size=9))
     pieces = [Delta(said[a:b]) for a, b in pairwise(sorted({0, len(said), *cuts}))]

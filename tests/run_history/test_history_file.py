@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -18,7 +19,6 @@ import pytest
 import axe_nb
 from axe_nb import Agent, ConfigError, Request, RunResult, script
 from axe_nb.recording.history_recorder import (
-    Recorder,
     find_writer,
     history_path,
 )
@@ -138,9 +138,7 @@ def test_two_processes_write_at_once(kept: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["the file", "the folder"])
-def test_a_history_that_was_deleted_is_begun_anew_by_the_same_process(
-    what: str, kept: Path, tmp_path: Path
-) -> None:
+def test_a_deleted_history_is_begun_anew(what: str, kept: Path, tmp_path: Path) -> None:
     run_echo("first")
     assert [row.prompt for row in axe_nb.history()] == ["first"]
     if what == "the folder":
@@ -169,9 +167,7 @@ def test_a_run_that_goes_on_while_its_history_is_deleted_is_mixed_into_no_other(
     assert [axe_nb.load(number).text for number in (1, 2)] == ["other", "You said: second"]
 
 
-def test_a_place_that_cannot_be_written_costs_one_warning(
-    kept: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unwritable_place_costs_one_warning(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept.parent.parent.mkdir(parents=True)
     kept.parent.write_text("a file in the place of the folder")
     for _ in range(2):
@@ -187,46 +183,40 @@ def change_file(path: Path, sql: str) -> None:
         connection.executescript(sql)
 
 
+def change_version(path: Path, version: str) -> None:
+    run_echo()
+    axe_nb.history()
+    find_writer(path).close()
+    major, _, minor = version.partition(".")
+    change_file(path, f"PRAGMA user_version = {int(major) * 1000 + int(minor)}")
+
+
+@pytest.mark.req("D-61")
 @pytest.mark.parametrize(
     ("make", "why"),
     [
         (lambda path: path.write_bytes(os.urandom(5000)), "not a database"),
         (lambda path: path.write_bytes(b"SQLite format 3\0" + bytes(5000)), "malformed|not a data"),
         (lambda path: change_file(path, "CREATE TABLE runs (id)"), "another program's database"),
+        (lambda path: change_version(path, "1.1"), "its version is 1.1, expected .*delete it"),
+        (lambda path: change_version(path, "5.0"), "its version is 5.0, expected .*update axe-nb"),
     ],
-    ids=["random", "zeros", "another program's"],
+    ids=["random", "zeros", "another program's", "an older version", "a later version"],
 )
-def test_a_file_that_is_no_history_costs_one_warning_and_is_left_alone(
+def test_a_file_that_is_no_history_is_left_alone(
     make: Callable[[Path], object], why: str, kept: Path
 ) -> None:
     kept.parent.mkdir(parents=True)
     make(kept)
     content = kept.read_bytes()
-    with pytest.raises(ConfigError, match=why):
+    with pytest.raises(ConfigError) as refused:
         axe_nb.history()
-    (problem,) = problems(run_echo())
-    assert problem.startswith(NOT_WRITTEN)
-    assert kept.read_bytes() == content
-
-
-@pytest.mark.req("D-61")
-@pytest.mark.parametrize(
-    ("version", "hint"), [("1.1", "delete it, or move it away"), ("5.0", "update axe-nb")]
-)
-def test_a_file_of_another_version_is_left_alone(version: str, hint: str, kept: Path) -> None:
-    run_echo()
-    axe_nb.history()
-    find_writer(kept).close()
-    major, _, minor = version.partition(".")
-    change_file(kept, f"PRAGMA user_version = {int(major) * 1000 + int(minor)}")
-    with pytest.raises(ConfigError, match=rf"its version is {version}, expected 4\.x") as refused:
-        axe_nb.history()
-    assert refused.value.hint == hint
+    assert re.search(why, f"{refused.value.message} {refused.value.hint}")
     run_echo()
     find_writer(kept).flush()
     (problem,) = problems(run_echo())  # at the latest
-    assert f"its version is {version}" in problem
-    assert problem.endswith(hint)
+    assert re.search(why, problem)
+    assert kept.read_bytes() == content
 
 
 def pack(text: str) -> str:
@@ -360,12 +350,3 @@ def test_runs_that_are_too_old_or_too_large_are_removed(kept: Path) -> None:
         assert [row.id for row in store.list_rows()] == [6, 5]
         store.prune(max_size=0)
         assert list(store.list_rows()) == []
-
-
-def test_a_run_that_goes_on_is_not_removed(kept: Path) -> None:
-    recorder = Recorder(find_writer(kept))
-    recorder.event(axe_nb.events.RunStarted("0", "", "", "a", "m", 0, "Go", "Go"))
-    (row,) = axe_nb.history()
-    with closing(Store(kept)) as store:
-        store.prune(max_age=-10)
-    assert [one.id for one in axe_nb.history()] == [row.id]

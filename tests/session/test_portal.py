@@ -122,9 +122,7 @@ def test_an_interrupt_cancels_a_run_and_waits_for_its_last_words(how: str, handl
 
 
 @pytest.mark.req("D-8")
-def test_a_second_interrupt_is_raised_at_once_and_where_they_are_ignored_they_stay_so(
-    handler: object,
-) -> None:
+def test_a_second_interrupt_is_raised_at_once_unless_ignored(handler: object) -> None:
     async def model(_: Request) -> str:
         signal.raise_signal(signal.SIGINT)
         try:
@@ -183,9 +181,7 @@ IDLE = "import threading, axe_nb, axe_nb.session.portal; print(threading.active_
 
 
 @pytest.mark.parametrize(("code", "told"), [(LEFT, "stopped\n"), (IDLE, "1\n")])
-def test_a_process_ends_with_work_left_behind_and_an_import_starts_no_thread(
-    code: str, told: str
-) -> None:
+def test_a_process_ends_with_work_left_behind(code: str, told: str) -> None:
     words = [sys.executable, "-X", "dev", "-W", "error", "-c", textwrap.dedent(code)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=55, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, told, "")

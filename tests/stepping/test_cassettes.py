@@ -37,9 +37,7 @@ def record(path: Path, step: Any, **more: Any) -> RunResult:
 
 
 @pytest.mark.parametrize("name", DECISIONS)
-def test_a_decision_changes_the_run_is_told_in_its_tree_and_replayed_without_anybody(
-    name: str, tmp_path: Path
-) -> None:
+def test_a_decision_is_told_in_the_tree_and_replayed(name: str, tmp_path: Path) -> None:
     decide, text, told = DECISIONS[name]
     decider = Decider()
     first = record(tmp_path / "c", decide)
@@ -116,9 +114,7 @@ def test_a_run_that_was_stopped_may_go_on_where_someone_can_be_asked(tmp_path: P
     assert decider.seen == ["0/2 request"]
 
 
-def test_no_secret_of_a_decision_is_recorded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_secret_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROME_API_KEY", "sk-secret-of-rome-123456")
     record(tmp_path / "c", lambda s: s.result("it is sk-secret-of-rome-123456") if s.tool else None)
     assert "sk-secret" not in (tmp_path / "c").read_text()
