@@ -17,14 +17,7 @@ from axe_nb.views.html import twin
 from axe_nb.views.outline import as_text
 from tests.protocols import settings
 from tests.providers.dialects import KEY
-from tests.providers.openai_2026 import (
-    CITED,
-    OWN,
-    SOURCE,
-    THOUGHTS,
-    OpenAI,
-    at_own_address,
-)
+from tests.providers.openai_2026 import CITED, OWN, SOURCE, THOUGHTS, OpenAI, at_own_address
 
 pytestmark = pytest.mark.req("D-73")
 

@@ -51,9 +51,7 @@ def do(folder: Path) -> Callable[..., RunResult]:
     return run
 
 
-def test_changed_files_are_put_back_and_new_ones_removed(
-    do: Callable[..., RunResult], folder: Path
-) -> None:
+def test_changed_files_are_put_back(do: Callable[..., RunResult], folder: Path) -> None:
     (folder / "a.txt").write_bytes(b"one\r\ntwo\r\n")
     edit = call("edit_file", path="a.txt", old_text="two", new_text="three")
     result = do(edit, write("sub/new.txt", "new\n"), write("a.txt", "all new\n"))
@@ -71,9 +69,7 @@ def test_changed_files_are_put_back_and_new_ones_removed(
     assert "nothing to undo" in repr(again)
 
 
-def test_a_file_changed_since_the_run_is_left_unless_forced(
-    do: Callable[..., RunResult], folder: Path
-) -> None:
+def test_a_file_changed_since_is_left(do: Callable[..., RunResult], folder: Path) -> None:
     (folder / "a.txt").write_text("old")
     result = do(write("a.txt", "new"), write("b.txt", "b"))
     (folder / "a.txt").write_text("mine")

@@ -35,10 +35,8 @@ INPUT, AGENT_AND_MODEL, LIMITS, ANSWER, STEPS, SHOWN = OPTION_GROUPS = (
 class Option:
     """One option or positional argument, in all interfaces that have it."""
 
-    flags: tuple[str, ...]
-    """Short and long form; none for a positional argument."""
-    keyword: str
-    """Its name in Python, and in `Overrides` or `Options`."""
+    names: str
+    """Its flags, as in `-m --model`; a positional argument's name in Python."""
     help: str
     metavar: str = ""
     """Placeholder for its value; empty if it has no value."""
@@ -51,9 +49,20 @@ class Option:
     required: bool = True
     """For positional arguments: if true, it cannot be omitted."""
     value: bool = True
-    offers: Literal["", "agents", "models", "tools", "variables", "runs", "files", "commands"] = ""
+    offers: Literal["", "agents", "models", "tools", "variables", "files", "commands"] = ""
     """Completions for its value; empty = its choices, if any; files are left to IPython."""
     group: str = "Options"
+    keyword: str = ""
+    """Its name in Python, and in `Overrides` or `Options`; by default that of the long flag."""
+
+    def __post_init__(self) -> None:
+        derived = self.names.split()[-1].lstrip("-").replace("-", "_")
+        object.__setattr__(self, "keyword", self.keyword or derived)
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Short and long form; none for a positional argument."""
+        return tuple(self.names.split()) if self.names.startswith("-") else ()
 
     @property
     def flag(self) -> str:
@@ -154,119 +163,92 @@ WANTED: Mapping[Callable[[str], Any], str] = {
 """Parser of an option's value → what its error message says is expected."""
 
 
-AGENT = Option(
-    (), "agent", "name of the agent; without it, the prompt goes directly to the model of -m",
-    "AGENT", required=False, offers="agents",
-)  # fmt: skip
+AGENT = Option("agent",
+               "name of the agent; without it, the prompt goes directly to the model of -m",
+               "AGENT", required=False, offers="agents")  # fmt: skip
 
-BARE_PROMPT = Option(
-    (), "bare_prompt", "the prompt, in quotes; same as -p", "PROMPT", ("line", "command"),
-    required=False,
-)  # fmt: skip
+BARE_PROMPT = Option("bare_prompt", "the prompt, in quotes; same as -p", "PROMPT",
+                     ("line", "command"), required=False)  # fmt: skip
 
-AGENTS_DIR = Option(
-    ("--agents-dir",), "agents_dir", "folder to search for agents before axe/agents", "D",
-    offers="files", group=AGENT_AND_MODEL,
-)  # fmt: skip
+AGENTS_DIR = Option("--agents-dir", "folder to search for agents before axe/agents", "D",
+                    offers="files", group=AGENT_AND_MODEL)  # fmt: skip
 
 OPTIONS: tuple[Option, ...] = (
-    Option(("-m", "--model"), "model", "model to use for this run (default: the agent's)", "P/M",
+    Option("-m --model", "model to use for this run (default: the agent's)", "P/M",
            offers="models", group=AGENT_AND_MODEL),
-    Option(("-M", "--model-all"), "model_all",
-           "model for all agents of the tree; -m takes precedence for the root", "P/M",
-           offers="models", group=AGENT_AND_MODEL),
-    Option(("--skill",), "skill", "skill file to use instead of the agent's", "F", offers="files",
+    Option("-M --model-all", "model for all agents of the tree; -m takes precedence for the root",
+           "P/M", offers="models", group=AGENT_AND_MODEL),
+    Option("--skill", "skill file to use instead of the agent's", "F", offers="files",
            group=AGENT_AND_MODEL),
-    Option(("--workdir",), "workdir",
+    Option("--workdir",
            "folder for files and tools (default: the agent's, else the current folder)", "D",
            offers="files", group=AGENT_AND_MODEL),
-    Option(("--timeout",), "timeout",
-           "time limit of the whole run in seconds, 0 = no limit (default 120)", "S", read=seconds,
-           group=LIMITS),
-    Option(("--retries",), "retries",
+    Option("--timeout", "time limit of the whole run in seconds, 0 = no limit (default 120)", "S",
+           read=seconds, group=LIMITS),
+    Option("--retries",
            "retries of a request that fails for now, as on a full or unreachable server, 0 = none "
            "(default: the agent's, else 2)", "N", read=whole, group=LIMITS),
-    Option(("--param",), "params", "set a model parameter", "KEY=VALUE", repeated=True,
+    Option("--param", "set a model parameter", "KEY=VALUE", keyword="params", repeated=True,
            read=parameter, group=AGENT_AND_MODEL),
-    Option(("--var",), "vars", "set a variable of system prompts, {{ NAME }}", "NAME=VALUE",
-           repeated=True, read=prompt_variable,
-           group=AGENT_AND_MODEL),
+    Option("--var", "set a variable of system prompts, {{ NAME }}", "NAME=VALUE", keyword="vars",
+           repeated=True, read=prompt_variable, group=AGENT_AND_MODEL),
     AGENTS_DIR,
-    Option(("--tools",), "tools", "tools to use instead of the agent's, comma-separated", "A,B",
-           read=names, offers="tools", group=AGENT_AND_MODEL),
-    Option(("--mode",), "mode", "permission for tools that write (default: the agent's, else ask)",
-           "MODE", choices=MODES, group=LIMITS),
-    Option(("--no-stream",), "stream", "show replies when they are complete, not as they arrive",
-           value=False, group=SHOWN),
-    Option(("--output",), "output",
-           "require structured output: a file with a JSON Schema, or in a notebook a type "
-           "or a dict", "FILE_OR_NAME", offers="variables", group=ANSWER),
-    Option(("--expect",), "expect", "fail unless the run meets these expectations, separated by ;",
-           "EXPRS", group=ANSWER),
-    Option(("--step",), "step",
-           "pause before each request and call: you continue, edit, skip or stop", group=STEPS),
-    Option(("--break",), "break_at",
-           "pause only at tool:NAME, agent:NAME, depth:N or turn, comma-separated", "WHERE",
-           read=names, group=STEPS),
-    Option(("-p", "--prompt"), "prompt", "the prompt; piped input is appended to it", "TEXT",
-           ("line", "command"), group=INPUT),
-    Option(
-        ("-o", "--out"), "out", "variable for the result (with --bg, for the run's handle)", "NAME",
-        IN_NOTEBOOKS, read=variable, offers="variables", group=ANSWER,
-    ),
-    Option(
-        ("-c", "--continue"), "goes_on", "continue this agent's last conversation",
-        faces=IN_NOTEBOOKS, group=INPUT,
-    ),
-    Option(
-        ("--from",), "fork_from",
-        "fork an earlier run at a place; the body, if any, replaces the prompt (of a sub-agent the "
-        "task) or is added there",
-        "R@PLACE", IN_NOTEBOOKS, offers="runs", group=INPUT,
-    ),
-    Option(("--raises",), "raises", "succeed only if the run ends with this status", "STATUS",
-           IN_TEXT, choices=(*get_args(Status), "config", "provider"), group=ANSWER),
-    Option(("--dry-run",), "dry_run", "show what would be sent, without sending it", "", IN_TEXT,
-           group=SHOWN),
-    Option(("--full",), "full",
-           "with --dry-run: show the exact body too, and what fills its context", "", IN_TEXT,
-           group=SHOWN),
-    Option(("--json",), "json", "print one line of JSON", "", IN_TEXT, group=SHOWN),
-    Option(("-v", "--verbose"), "verbose", "print progress line by line", "", IN_TEXT, group=SHOWN),
-    Option(("--raw",), "raw", "do not interpolate {{ … }} in the prompt", "", ("cell",),
+    Option("--tools", "tools to use instead of the agent's, comma-separated", "A,B", read=names,
+           offers="tools", group=AGENT_AND_MODEL),
+    Option("--mode", "permission for tools that write (default: the agent's, else ask)", "MODE",
+           choices=MODES, group=LIMITS),
+    Option("--no-stream", "show replies when they are complete, not as they arrive",
+           keyword="stream", value=False, group=SHOWN),
+    Option("--output",
+           "require structured output: a file with a JSON Schema, or in a notebook a type or a "
+           "dict", "FILE_OR_NAME", offers="variables", group=ANSWER),
+    Option("--expect", "fail unless the run meets these expectations, separated by ;", "EXPRS",
+           group=ANSWER),
+    Option("--step", "pause before each request and call: you continue, edit, skip or stop",
+           group=STEPS),
+    Option("--break", "pause only at tool:NAME, agent:NAME, depth:N or turn, comma-separated",
+           "WHERE", keyword="break_at", read=names, group=STEPS),
+    Option("-p --prompt", "the prompt; piped input is appended to it", "TEXT", ("line", "command"),
            group=INPUT),
-    Option(("-q", "--quiet"), "quiet", "show only the answer, no tree", "", IN_TEXT, group=SHOWN),
-    Option(("--bg",), "background", "run in the background and return a handle at once", "",
-           IN_NOTEBOOKS, group=ANSWER),
+    Option("-o --out", "variable for the result (with --bg, for the run's handle)", "NAME",
+           IN_NOTEBOOKS, read=variable, offers="variables", group=ANSWER),
+    Option("-c --continue", "continue this agent's last conversation", keyword="goes_on",
+           faces=IN_NOTEBOOKS, group=INPUT),
+    Option("--from",
+           "fork an earlier run at a place; the body, if any, replaces the prompt (of a sub-agent "
+           "the task) or is added there", "R@PLACE", IN_NOTEBOOKS, keyword="fork_from",
+           offers="variables", group=INPUT),
+    Option("--raises", "succeed only if the run ends with this status", "STATUS", IN_TEXT,
+           choices=(*get_args(Status), "config", "provider"), group=ANSWER),
+    Option("--dry-run", "show what would be sent, without sending it", "", IN_TEXT, group=SHOWN),
+    Option("--full", "with --dry-run: show the exact body too, and what fills its context", "",
+           IN_TEXT, group=SHOWN),
+    Option("--json", "print one line of JSON", "", IN_TEXT, group=SHOWN),
+    Option("-v --verbose", "print progress line by line", "", IN_TEXT, group=SHOWN),
+    Option("--raw", "do not interpolate {{ … }} in the prompt", "", ("cell",), group=INPUT),
+    Option("-q --quiet", "show only the answer, no tree", "", IN_TEXT, group=SHOWN),
+    Option("--bg", "run in the background and return a handle at once", "", IN_NOTEBOOKS,
+           keyword="background", group=ANSWER),
 )  # fmt: skip
 """Every option of a run, in the order of the reference."""
 
-NAME = Option((), "agent", "name of the agent", "NAME", offers="agents")
-ANY_NAME = Option((), "agent", "name of an agent", "NAME", required=False, offers="agents")
-ANY_RUN = Option(
-    (), "run", "variable of a run, or its id in the history (default: the last run)", "R",
-    required=False, offers="runs",
-)  # fmt: skip
-NOTEBOOKS = Option((), "notebooks", "notebooks or folders", "NB", repeated=True)
-CELL_TIMEOUT = Option(
-    ("--timeout",), "timeout", "time limit of a cell in seconds, 0 = no limit (default 600)", "S",
-    read=seconds,
-)  # fmt: skip
+NAME = Option("agent", "name of the agent", "NAME", offers="agents")
+ANY_NAME = Option("agent", "name of an agent", "NAME", required=False, offers="agents")
+ANY_RUN = Option("run", "variable of a run, or its id in the history (default: the last run)", "R",
+                 required=False, offers="variables")  # fmt: skip
+NOTEBOOKS = Option("notebooks", "notebooks or folders", "NB", repeated=True)
+CELL_TIMEOUT = Option("--timeout", "time limit of a cell in seconds, 0 = no limit (default 600)",
+                      "S", read=seconds)  # fmt: skip
 
-RUN = Command(
-    "run", "run an agent", {"cell": "axe", "line": "run", "command": "run"},
-    (AGENT, BARE_PROMPT, *OPTIONS),
-)  # fmt: skip
+RUN = Command("run", "run an agent", {"cell": "axe", "line": "run", "command": "run"},
+              (AGENT, BARE_PROMPT, *OPTIONS))  # fmt: skip
 
-AGENT_CELL = Command(
-    "agent", "define an agent from the TOML in the cell", {"cell": "axe_agent"},
-    (
-        NAME,
-        Option(("--save",), "save", "write the file and show the changes"),
-        Option(("--dir",), "dir", "folder for the file (default: where it is now, else axe/agents)",
-               "D", offers="files"),
-    ),
-)  # fmt: skip
+AGENT_CELL = Command("agent", "define an agent from the TOML in the cell", {"cell": "axe_agent"}, (
+    NAME,
+    Option("--save", "write the file and show the changes"),
+    Option("--dir", "folder for the file (default: where it is now, else axe/agents)", "D",
+           offers="files"),
+))  # fmt: skip
 
 OF_GRIDS = (
     "model_all", "skill", "workdir", "timeout", "retries", "params", "vars", "agents_dir", "tools",
@@ -274,212 +256,143 @@ OF_GRIDS = (
 )  # fmt: skip
 """Options of a run that a grid accepts, for each of its runs or as a whole."""
 
-
-GRID = Command(
-    "grid", "run variants of agents on the same inputs", {"cell": "axe_grid"},
-    (
-        Option((), "agents",
-               "agents, comma-separated; without any, prompts go directly to the models",
-               "AGENT[,AGENT]", required=False, read=names, offers="agents"),
-        Option(("--inputs",), "inputs",
-               "variable with the inputs, or a .csv or .jsonl file (default: one input, the cell)",
-               "NAME_OR_FILE", offers="files", group=INPUT),
-        Option(("-m", "--models"), "models",
-               "models to use instead of the agents' own, comma-separated", "P/M,P/M", read=names,
-               offers="models", group=AGENT_AND_MODEL),
-        Option(("--params",), "variants",
-               "variable with a list of params, or a dict of them by label", "NAME", read=variable,
-               offers="variables", group=AGENT_AND_MODEL),
-        Option(("--repeats",), "repeats", "runs per square (default 1)", "N", read=whole,
-               group=INPUT),
-        Option(("--score",), "score",
-               "function (result, row) that returns a score, or True or False", "NAME",
-               read=variable, offers="variables", group=ANSWER),
-        Option(("--judge",), "judge", "agent that answers with a number and a reason", "AGENT",
-               offers="agents", group=ANSWER),
-        Option(("--concurrency",), "concurrency", "maximum number of runs at once (default 8)", "N",
-               read=whole, group=LIMITS),
-        Option(("--executor",), "executor",
-               "variable with an executor or a cluster client, such as a Dask client (default: "
-               "here)", "NAME", read=variable, offers="variables", group=LIMITS),
-        Option(("--budget",), "budget",
-               "US dollars for all runs together, or KEY=NUMBER as in [limits]", "AMOUNT",
-               read=budget, group=LIMITS),
-        Option(("--resume",), "resume",
-               "file that keeps each result; with it, an interrupted grid continues", "PATH",
-               offers="files", group=LIMITS),
-        *(option for option in OPTIONS if option.keyword in OF_GRIDS),
-    ),
-)  # fmt: skip
+GRID = Command("grid", "run variants of agents on the same inputs", {"cell": "axe_grid"}, (
+    Option("agents", "agents, comma-separated; without any, prompts go directly to the models",
+           "AGENT[,AGENT]", required=False, read=names, offers="agents"),
+    Option("--inputs",
+           "variable with the inputs, or a .csv or .jsonl file (default: one input, the cell)",
+           "NAME_OR_FILE", offers="files", group=INPUT),
+    Option("-m --models", "models to use instead of the agents' own, comma-separated",
+           "P/M,P/M", read=names, offers="models", group=AGENT_AND_MODEL),
+    Option("--params", "variable with a list of params, or a dict of them by label", "NAME",
+           keyword="variants", read=variable, offers="variables", group=AGENT_AND_MODEL),
+    Option("--repeats", "runs per square (default 1)", "N", read=whole, group=INPUT),
+    Option("--score", "function (result, row) that returns a score, or True or False", "NAME",
+           read=variable, offers="variables", group=ANSWER),
+    Option("--judge", "agent that answers with a number and a reason", "AGENT",
+           offers="agents", group=ANSWER),
+    Option("--concurrency", "maximum number of runs at once (default 8)", "N", read=whole,
+           group=LIMITS),
+    Option("--executor",
+           "variable with an executor or a cluster client, such as a Dask client (default: "
+           "here)", "NAME", read=variable, offers="variables", group=LIMITS),
+    Option("--budget", "US dollars for all runs together, or KEY=NUMBER as in [limits]",
+           "AMOUNT", read=budget, group=LIMITS),
+    Option("--resume", "file that keeps each result; with it, an interrupted grid continues",
+           "PATH", offers="files", group=LIMITS),
+    *(option for option in OPTIONS if option.keyword in OF_GRIDS),
+))  # fmt: skip
 
 COMMANDS: tuple[Command, ...] = (
     AGENT_CELL,
     GRID,
-    Command(
-        "demo", "run an agent with three sub-agents; needs no key or network",
-        {"command": "demo"},
-    ),
-    Command(
-        "start", "write a first notebook and agent here, and open JupyterLab; needs no key",
-        {"command": "start"}, (Option(("--no-open",), "no_open", "only write the files"),),
-    ),
+    Command("demo", "run an agent with three sub-agents; needs no key or network",
+            {"command": "demo"}),
+    Command("start", "write a first notebook and agent here, and open JupyterLab; needs no key",
+            {"command": "start"}, (Option("--no-open", "only write the files"),)),
     RUN,
     Command("list", "list the agents", {"line": "list", "command": "agents list"}, (AGENTS_DIR,)),
-    Command(
-        "show", "show an agent's settings, tools and sub-agents",
-        {"line": "show", "command": "agents show"}, (NAME, AGENTS_DIR),
-    ),
-    Command(
-        "init", "write a commented starter file", {"line": "init", "command": "agents init"},
-        (Option((), "agent", "name of the new agent", "NAME"), AGENTS_DIR),
-    ),
-    Command(
-        "edit", "open an agent's TOML in a new cell, or in a terminal in $EDITOR",
-        {"line": "edit", "command": "agents edit"}, (NAME, AGENTS_DIR),
-    ),
-    Command(
-        "tools", "list all tools, or those of an agent", {"line": "tools"}, (ANY_NAME, AGENTS_DIR),
-    ),
-    Command(
-        "trust", "trust a project's folder, so that its agents run as they are written",
-        {"line": "trust", "command": "trust"},
-        (
-            Option((), "target", "folder of the project (default: that of the agents found here)",
-                   "FOLDER", required=False, offers="files"),
-            AGENTS_DIR,
-        ),
-    ),
-    Command(
-        "request", "show the exact request at a place of a run, and what fills its context",
-        {"line": "request"},
-        (
-            Option((), "place",
-                   "turn 3 of run 0.2 is R@0.2/3; R is a variable (default: the last run and turn)",
-                   "R@PLACE", required=False, offers="runs"),
-        ),
-    ),
-    Command(
-        "diff", "show how two runs differ, and where they first do", {"line": "diff"},
-        (
-            Option((), "a", "variable of a run; run 0.2 of its tree is A@0.2, of the last run 0.2",
-                   "A", offers="runs"),
-            Option((), "b", "the run to compare it with", "B", offers="runs"),
-        ),
-    ),
-    Command(
-        "time", "show where the time of a finished run went", {"line": "time"},
-        (
-            Option((), "run", "variable of a run (default: the last); R@0.2 is run 0.2 of its tree",
-                   "R", required=False, offers="runs"),
-        ),
-    ),
-    Command(
-        "replay", "play a finished run once more in the live tree, in its recorded times",
-        {"line": "replay"},
-        (
-            ANY_RUN,
-            Option(("--speed",), "speed", "seconds of the run that pass in one (default: 1)", "N",
-                   read=seconds),
-        ),
-    ),
-    Command(
-        "expect", "check that a run met expectations, separated by ;", {"line": "expect"},
-        (Option((), "expectations", "R is a variable (default: the last run)", "[R:] EXPRS"),),
-        is_verbatim=True,
-    ),
-    Command(
-        "history", "list the latest runs of all notebooks, newest first",
-        {"line": "history", "command": "history"},
-        (
-            Option((), "words", "only those with these words in agent, model or prompt; the id of "
-                   "a map or grid lists its runs", "WORDS", repeated=True, required=False,
-                   offers="agents"),
-            Option(("--status",), "ended", "only those that ended so, or are running", "STATUS",
-                   choices=(*get_args(Status), "running")),
-            Option(("--since",), "since", "only those since a date, today or yesterday", "DATE"),
-            Option(("--delete",), "delete", "delete a run, with its texts", "ID", read=whole),
-        ),
-    ),
-    Command(
-        "undo", "put back the files that the tools of a run changed, after showing the difference",
-        {"line": "undo"}, (ANY_RUN,),
-    ),
-    Command(
-        "cassette", "record the exchanges with models in a file, and replay them",
-        {"line": "cassette"},
-        (
-            Option((), "path", "the file (default: show the counts of the cassette in use)", "PATH",
-                   required=False, offers="files"),
-            Option(("--mode",), "cassette_mode",
-                   "mode of the cassette (default: auto; replay if no one can be prompted)", "M",
-                   choices=CASSETTE_MODES),
-            Option(("--status",), "status", "show what was replayed, missed, recorded and unused"),
-            Option(("--prune",), "prune", "remove the recordings that this session has not used"),
-            Option(("--off",), "off", "stop using the cassette"),
-        ),
-    ),
-    Command(
-        "check", "run notebooks without a key or network, and list the cells that differ",
-        {"command": "check"}, (NOTEBOOKS, CELL_TIMEOUT),
-    ),
-    Command(
-        "freeze", "record a notebook's exchanges with models, and verify that it is its own test",
-        {"command": "freeze"}, (NOTEBOOKS, CELL_TIMEOUT),
-    ),
-    Command(
-        "lesson", "write the student copy of a lesson, or mark a folder of submissions",
-        {"command": "lesson"},
-        (
-            Option((), "notebook", "the lesson, with its check cells", "NB"),
-            Option(("--to",), "to", "folder of the student copy (default: student beside NB)",
-                   "DIR"),
-            Option(("--check",), "submissions", "run and mark the notebooks in this folder", "DIR"),
-            Option(("--timeout",), "timeout",
-                   "time limit of a submission in seconds, 0 = no limit (default 120)", "S",
-                   read=seconds),
-            Option(("--csv",), "csv", "also write the marks to this file", "FILE"),
-            Option(("--no-sandbox",), "no_sandbox",
-                   "run submissions without a sandbox, where they can do anything you can"),
-        ),
-    ),
-    Command(
-        "usage", "show the tokens used in this notebook, by agent and model, and their cost",
-        {"line": "usage"},
-    ),
-    Command(
-        "budget", "show or set what this notebook may spend; you are asked before it is exceeded",
-        {"line": "budget"},
-        (
-            Option((), "amount", "US dollars in total, 0 = no budget (default: show the budget)",
-                   "AMOUNT", required=False, read=dollars),
-        ),
-    ),
-    Command(
-        "env", "set variables from a file such as .env; without one, show which keys are set",
-        {"line": "env"},
-        (
-            Option((), "file", "file of NAME=VALUE lines (default: show which keys are set)",
-                   "FILE", required=False, offers="files"),
-        ),
-    ),
-    Command(
-        "reset", "forget conversations, so that --continue starts a new one", {"line": "reset"},
-        (ANY_NAME,),
-    ),
-    Command(
-        "doctor", "diagnose configuration problems",
-        {"line": "doctor", "command": "doctor"}, (AGENTS_DIR,),
-    ),
+    Command("show", "show an agent's settings, tools and sub-agents",
+            {"line": "show", "command": "agents show"}, (NAME, AGENTS_DIR)),
+    Command("init", "write a commented starter file", {"line": "init", "command": "agents init"},
+            (Option("agent", "name of the new agent", "NAME"), AGENTS_DIR)),
+    Command("edit", "open an agent's TOML in a new cell, or in a terminal in $EDITOR",
+            {"line": "edit", "command": "agents edit"}, (NAME, AGENTS_DIR)),
+    Command("tools", "list all tools, or those of an agent", {"line": "tools"},
+            (ANY_NAME, AGENTS_DIR)),
+    Command("trust", "trust a project's folder, so that its agents run as they are written",
+            {"line": "trust", "command": "trust"}, (
+        Option("target", "folder of the project (default: that of the agents found here)",
+               "FOLDER", required=False, offers="files"),
+        AGENTS_DIR,
+    )),
+    Command("request", "show the exact request at a place of a run, and what fills its context",
+            {"line": "request"}, (
+        Option("place",
+               "turn 3 of run 0.2 is R@0.2/3; R is a variable (default: the last run and turn)",
+               "R@PLACE", required=False, offers="variables"),
+    )),
+    Command("diff", "show how two runs differ, and where they first do", {"line": "diff"}, (
+        Option("a", "variable of a run; run 0.2 of its tree is A@0.2, of the last run 0.2", "A",
+               offers="variables"),
+        Option("b", "the run to compare it with", "B", offers="variables"),
+    )),
+    Command("time", "show where the time of a finished run went", {"line": "time"}, (
+        Option("run", "variable of a run (default: the last); R@0.2 is run 0.2 of its tree", "R",
+               required=False, offers="variables"),
+    )),
+    Command("replay", "play a finished run once more in the live tree, in its recorded times",
+            {"line": "replay"}, (
+        ANY_RUN,
+        Option("--speed", "seconds of the run that pass in one (default: 1)", "N", read=seconds),
+    )),
+    Command("expect", "check that a run met expectations, separated by ;", {"line": "expect"},
+            (Option("expectations", "R is a variable (default: the last run)", "[R:] EXPRS"),),
+            is_verbatim=True),
+    Command("history", "list the latest runs of all notebooks, newest first",
+            {"line": "history", "command": "history"}, (
+        Option("words",
+               "only those with these words in agent, model or prompt; the id of a map or grid "
+               "lists its runs", "WORDS", repeated=True, required=False, offers="agents"),
+        Option("--status", "only those that ended so, or are running", "STATUS", keyword="ended",
+               choices=(*get_args(Status), "running")),
+        Option("--since", "only those since a date, today or yesterday", "DATE"),
+        Option("--delete", "delete a run, with its texts", "ID", read=whole),
+    )),
+    Command("undo",
+            "put back the files that the tools of a run changed, after showing the difference",
+            {"line": "undo"}, (ANY_RUN,)),
+    Command("cassette", "record the exchanges with models in a file, and replay them",
+            {"line": "cassette"}, (
+        Option("path", "the file (default: show the counts of the cassette in use)", "PATH",
+               required=False, offers="files"),
+        Option("--mode", "mode of the cassette (default: auto; replay if no one can be prompted)",
+               "M", keyword="cassette_mode", choices=CASSETTE_MODES),
+        Option("--status", "show what was replayed, missed, recorded and unused"),
+        Option("--prune", "remove the recordings that this session has not used"),
+        Option("--off", "stop using the cassette"),
+    )),
+    Command("check", "run notebooks without a key or network, and list the cells that differ",
+            {"command": "check"}, (NOTEBOOKS, CELL_TIMEOUT)),
+    Command("freeze",
+            "record a notebook's exchanges with models, and verify that it is its own test",
+            {"command": "freeze"}, (NOTEBOOKS, CELL_TIMEOUT)),
+    Command("lesson", "write the student copy of a lesson, or mark a folder of submissions",
+            {"command": "lesson"}, (
+        Option("notebook", "the lesson, with its check cells", "NB"),
+        Option("--to", "folder of the student copy (default: student beside NB)", "DIR"),
+        Option("--check", "run and mark the notebooks in this folder", "DIR",
+               keyword="submissions"),
+        Option("--timeout", "time limit of a submission in seconds, 0 = no limit (default 120)",
+               "S", read=seconds),
+        Option("--csv", "also write the marks to this file", "FILE"),
+        Option("--no-sandbox",
+               "run submissions without a sandbox, where they can do anything you can"),
+    )),
+    Command("usage", "show the tokens used in this notebook, by agent and model, and their cost",
+            {"line": "usage"}),
+    Command("budget",
+            "show or set what this notebook may spend; you are asked before it is exceeded",
+            {"line": "budget"}, (
+        Option("amount", "US dollars in total, 0 = no budget (default: show the budget)",
+               "AMOUNT", required=False, read=dollars),
+    )),
+    Command("env", "set variables from a file such as .env; without one, show which keys are set",
+            {"line": "env"}, (
+        Option("file", "file of NAME=VALUE lines (default: show which keys are set)", "FILE",
+               required=False, offers="files"),
+    )),
+    Command("reset", "forget conversations, so that --continue starts a new one",
+            {"line": "reset"}, (ANY_NAME,)),
+    Command("doctor", "diagnose configuration problems",
+            {"line": "doctor", "command": "doctor"}, (AGENTS_DIR,)),
     Command("config path", "show the path of the global config.toml", {"command": "config path"}),
     Command("config init", "write a commented starter config.toml", {"command": "config init"}),
     Command("version", "print the version", {"command": "version"}),
-    Command(
-        "help", "list these commands, or describe one", {"line": "help"},
-        (
-            Option((), "topic", "command to describe, such as request", "COMMAND", required=False,
-                   offers="commands"),
-        ),
-    ),
+    Command("help", "list these commands, or describe one", {"line": "help"}, (
+        Option("topic", "command to describe, such as request", "COMMAND", required=False,
+               offers="commands"),
+    )),
 )  # fmt: skip
 
 

@@ -214,8 +214,6 @@ def _write(hint: Any, value: Any, to: Writer) -> Any:
         return None
     if origin is str:
         return to.text(value)
-    if origin is bytes:
-        return to.text(value.decode("utf-8", "surrogateescape"))
     if origin is Picture:  # no filter changes its bytes
         return to.parts.refer(value.digest[:DIGITS], value.base64)
     if origin in UNIONS:
@@ -223,12 +221,7 @@ def _write(hint: Any, value: Any, to: Writer) -> Any:
     if origin in OBJECTS:
         return {to.text(key): _write(arguments[1], one, to) for key, one in value.items()}
     if origin in LISTS:
-        items = list(value)
-        if arguments[0] is bytes and to.clean:
-            whole = b"".join(items).decode("utf-8", "surrogateescape")
-            if (cleaned := to.text(whole)) != whole:
-                return [cleaned]  # a secret may be split between two pieces
-        return [_write(arguments[0], one, to) for one in items]
+        return [_write(arguments[0], one, to) for one in value]
     if not dataclasses.is_dataclass(origin) and not isinstance(value, AxeError):
         return jsonable(value)
     data = {}
@@ -259,11 +252,6 @@ def _read(hint: Any, value: Any, at: str, parts: Parts) -> Any:
         return jsonable(value)
     if origin in UNIONS and arguments[1:] == (types.NoneType,):
         return None if value is None else _read(arguments[0], value, at, parts)
-    if origin is bytes:
-        try:
-            return value.encode("utf-8", "surrogateescape")
-        except (AttributeError, UnicodeEncodeError):
-            raise make_error(at, "bytes encoded as text", value) from None
     if origin is Picture:
         if isinstance(value, dict) and value.keys() == {PART}:
             return parts.read(value, at, Picture)

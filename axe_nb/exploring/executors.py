@@ -4,8 +4,8 @@ An executor is what jobs are submitted to: one of `concurrent.futures`, a Dask c
 ipyparallel client or view. All that goes in and out is bytes, so that every executor carries it
 alike, and `run_job` is the function that runs there; no exception of ours leaves a worker, as some
 executors lose its message, or die of it. Agents, skills and context files travel as they were read
-here, with the functions and rule files that are models, and the functions that are tools. Keys and
-settings do not: a worker uses those of its own environment and `config.toml`.
+here, with the functions and rule files that are models, the functions that are tools, and the
+settings. Keys do not: a worker uses those of its own environment and `config.toml`.
 
 If a worker dies, each of its jobs is tried once more, alone, so that the one that kills its worker
 costs no other. If it dies again, the reason is the result. Source: D-53, D-59.
@@ -27,6 +27,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
+from urllib.parse import urlsplit
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.names import parse_model
@@ -35,10 +36,11 @@ from axe_nb.engine.plan import provider_for
 from axe_nb.errors import AxeError, ConfigError, words
 from axe_nb.exploring.map_driver import Asking, Batch, Driver, MapSession, Runs, Tally, Task
 from axe_nb.providers.prices import Prices
+from axe_nb.providers.protocol import list_keys
 from axe_nb.recording.modes import find_mode
 from axe_nb.results import RunResult, Status
 from axe_nb.scripting.rules import Script, ScriptFunction, Scripts
-from axe_nb.secrets import find_filter, is_secret_name
+from axe_nb.secrets import SECRET_HEADERS, find_filter, is_secret_name
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.snapshot import Read, Snapshot
@@ -326,8 +328,9 @@ class SharedPart:
     defined: Mapping[str, Agent]
     """The agents of the session that the tree can reach."""
     read: Read
-    servers: Mapping[str, str]
-    """Provider → hash of its address, which may be secret; that of a worker must be the same."""
+    config: Config
+    lacks: Mapping[str, tuple[str, ...]]
+    """Provider → secret settings that a worker needs of its own: `base_url`, names of headers."""
     tools: tuple[Tool, ...]
     scripts: Mapping[str, ScriptFunction | Script]
     version: str
@@ -348,24 +351,50 @@ def make_shared_part(batch: Batch) -> SharedPart:
     for asking in batch.askings:
         models |= {asking.overrides.model or "", asking.overrides.model_all or ""} - {""}
     scripts: dict[str, ScriptFunction | Script] = {}
-    servers: dict[str, str] = {}
     for provider, name in map(parse_model, models):
-        servers[provider] = _hash_address(config, provider)
         if provider == "script":
             known: Scripts = snapshot.provider_for(provider, name).scripts  # type: ignore[attr-defined]
             scripts[name] = known.find(name)
+    providers, lacks = _remove_secrets(config)
     return SharedPart(
         askings=tuple((asking.agent, asking.overrides) for asking in batch.askings),
         defined={name: agent for name, agent in snapshot.defined.items() if name in needed},
-        read=snapshot.read, servers=servers,
+        read=snapshot.read,
+        config=replace(config, providers=providers), lacks=lacks,
         tools=tuple(tool for name in sorted(tools) if (tool := batch.session.tools.find(name))),
         scripts=scripts, version=VERSION,
     )  # fmt: skip
 
 
-def _hash_address(config: Config, provider: str) -> str:
-    address = config.base_url(provider) if config.provider(provider).has_server else ""
-    return hashlib.sha256(address.encode()).hexdigest()
+def _remove_secrets(
+    config: Config,
+) -> tuple[dict[str, dict[str, Any]], dict[str, tuple[str, ...]]]:
+    """Returns the providers' tables without secrets, and the names of the removed settings."""
+    tables, lacks = {}, {}
+    for name in config.known:
+        table = dict(config.providers.get(name, {}))
+        table.pop("api_key", None)
+        left_out = ["key_command"] if table.pop("key_command", None) else []
+        if headers := table.get("headers"):
+            secret = {h for h in headers if h.lower() in SECRET_HEADERS or is_secret_name(h)}
+            table["headers"] = {h: value for h, value in headers.items() if h not in secret}
+            left_out += [header.lower() for header in sorted(secret)]
+        try:
+            url = config.base_url(name) if config.provider(name).has_server else ""
+            parts = urlsplit(url)
+            is_secret = "@" in parts.netloc or bool(list_keys(parts.query))
+        except (ConfigError, ValueError):
+            url, is_secret = "", False
+        table.pop("base_url", None)
+        if is_secret:
+            left_out.append("base_url")
+        elif (url and url != config.provider(name).base_url) or (url and name in config.providers):
+            table["base_url"] = url
+        if table:
+            tables[name] = table
+        if left_out:
+            lacks[name] = tuple(left_out)
+    return tables, lacks
 
 
 def _dump_by_value(thing: Any) -> bytes:
@@ -418,23 +447,32 @@ def run_job(packed: bytes) -> bytes:
 
 
 def _make_batch(shared: SharedPart) -> Batch:
-    """Returns the map as a worker runs it, with the keys and settings of this machine."""
+    """Returns the map as a worker runs it, in a session of its own: with keys of this machine."""
     if shared.version != VERSION:
         raise ConfigError(
             f"it has axe_nb {VERSION}, not {shared.version}",
             hint="install the same version everywhere",
         )
-    config = Config.load()
-    for provider, address in shared.servers.items():
-        if _hash_address(config, provider) != address:
+    own = Config.load()
+    providers: dict[str, Mapping[str, Any]] = dict(own.providers)
+    for name, table in shared.config.providers.items():
+        mine = own.providers.get(name, {})
+        headers = {**mine.get("headers", {}), **table.get("headers", {})}
+        providers[name] = {**mine, **table, **({"headers": headers} if headers else {})}
+    config = replace(shared.config, providers=providers)
+    for name, settings in shared.lacks.items():
+        mine = own.providers.get(name, {})
+        has = {*mine, *(header.lower() for header in mine.get("headers", {}))}
+        has |= {"key_command"} if config.key_source(name) else set()
+        if lacking := [setting for setting in settings if setting not in has]:
             raise ConfigError(
-                f"provider {provider} has another base_url there",
-                hint=f"set it under [providers.{provider}] in the worker's config.toml",
+                f"{lacking[0]} of provider {name} is secret and is not set there",
+                hint=f"set it under [providers.{name}] in the worker's config.toml",
             )
     askings = [Asking(agent, overrides) for agent, overrides in shared.askings]
-    find = provider_for(config, sent=shared.scripts)
+    provider = provider_for(config, sent=shared.scripts)
     agents_dir = askings[0].overrides.agents_dir
-    snapshot = Snapshot(shared.defined, agents_dir, find, Prices(config), shared.read)
+    snapshot = Snapshot(shared.defined, agents_dir, provider, Prices(config), shared.read)
     session = MapSession(
         agents=dict(shared.defined), handed=shared.tools, keeps_history=False,
         settings=(config, snapshot),

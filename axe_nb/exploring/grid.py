@@ -256,13 +256,14 @@ class Grid:
         return frame
 
     def plot(self) -> Figure:
-        """Returns a figure: the variants by quality and cost.
+        """Returns a figure: the variants by quality and cost, and a heat map of the squares.
 
         Raises:
             ConfigError: matplotlib is not installed.
         """
         try:
             from matplotlib.figure import Figure
+            from numpy import array
         except ImportError:
             raise ConfigError("plot needs matplotlib", hint="pip install matplotlib") from None
 
@@ -272,8 +273,12 @@ class Grid:
                 self.savefig(file, format="png", dpi=90)
                 return file.getvalue()
 
-        figure = Drawing(figsize=(7, 4), layout="constrained")
-        axes: Any = figure.subplots()
+        shown = min(len(self.inputs), 60)
+        figure = Drawing(figsize=(11, max(3.5, 1.5 + 0.32 * shown)), layout="constrained")
+        drawn: Any = figure.subplots(1, 2)
+        axes, right = drawn
+        plain: Any = {"parse_math": False}  # a dollar is a dollar
+        names = [clean(name) for name in self.variants]
         # the scores, if all runs passed and have grades
         is_scored = self.has_grades and not self.failures
         summaries = [summary for summary in self.summary if summary.runs]
@@ -284,8 +289,8 @@ class Grid:
             quality, around = one.score or 0.0, None
             if not is_scored:
                 quality = one.share or 0.0
-                ends = (quality - one.interval.low, one.interval.high - quality)
-                around = [[max(0.0, end)] for end in ends]
+                sides = (quality - one.interval.low, one.interval.high - quality)
+                around = [[max(0.0, side)] for side in sides]
             bars.append(axes.errorbar(spent, quality, yerr=around, fmt="o", capsize=3))
         axes.set_xlabel("US dollars per run" if has_costs else "tokens per run")
         axes.set_ylabel("mean score" if is_scored else "share passed, with 95% interval")
@@ -294,10 +299,19 @@ class Grid:
             axes.set_ylim(-0.05, 1.05)
             axes.yaxis.set_major_formatter("{x:.0%}")
         if summaries:
-            names = [clean(one.variant) for one in summaries]
-            legend = axes.legend(bars, names, loc="upper center", bbox_to_anchor=(0.5, -0.15))
+            told = [clean(one.variant) for one in summaries]
+            legend = axes.legend(bars, told, loc="upper center", bbox_to_anchor=(0.5, -0.12))
             for text in legend.get_texts():
-                text.set_parse_math(False)  # a dollar is a dollar
+                text.set_parse_math(False)
+        columns = [self.column(number) for number in range(len(names))]
+        values = [[one.score if is_scored else one.share for one in column] for column in columns]
+        ends = {} if is_scored else {"vmin": 0, "vmax": 1}
+        image = right.imshow(array(values, float).T, cmap="viridis", aspect="auto", **ends)
+        right.set_xticks(range(len(names)), names, rotation=30, ha="right", **plain)
+        if len(self.inputs) == shown:
+            right.set_yticks(range(shown), [clean(name) for name in self.inputs], **plain)
+        label, form = ("mean score", None) if is_scored else ("share passed", "{x:.0%}")
+        figure.colorbar(image, ax=right, label=label, format=form)
         return figure
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -96,6 +96,10 @@ def map(
     return RunMap(driver, display)
 
 
+amap = map
+"""Another name of `map`, whose result can be awaited too."""
+
+
 class RunMap:
     """Many runs of one agent, which start when it is iterated over or awaited.
 
@@ -119,6 +123,11 @@ class RunMap:
     def failures(self) -> list[RunResult]:
         """The results so far of runs that did not complete."""
         return [result for result in self.results if not result.ok]
+
+    @property
+    def done(self) -> bool:
+        """True if no run is in progress and none will start."""
+        return self._is_over
 
     @property
     def stopped(self) -> str:

@@ -108,7 +108,7 @@ def _list_values(option: Option) -> Iterable[str] | None:
             return list_models()
         case "tools":
             return sorted(REGISTRY.known)
-        case "variables" | "runs":
+        case "variables":
             return list_variables()
         case "commands":
             return commands_of("line")

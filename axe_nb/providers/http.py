@@ -191,11 +191,7 @@ async def ask_server(
 
 
 async def _ask(
-    server: Server,
-    path: str,
-    body: bytes,
-    request: Request | None,
-    stream: StreamedReply | None,
+    server: Server, path: str, body: bytes, request: Request | None, stream: StreamedReply | None
 ) -> dict[str, Any]:
     """Sends a request with its key; see `ask_server`."""
     secrets = find_secrets(server)  # which also keeps them out of logs

@@ -48,18 +48,13 @@ async def fill_in_key(server: ServerT, lock: asyncio.Lock | None = None) -> Serv
     async with lock or asyncio.Lock():
         key, printed = _keys.get(command, ("", -math.inf))
         if time.monotonic() - printed > FRESH_SECONDS:
-            reason = ""
             try:
                 key = await in_thread(_read_key, command)
             except (OSError, ValueError) as error:
-                reason = getattr(error, "strerror", None) or str(error)
-            if reason:
-                name, place = Path(command[0]).name, server.info.key_place
-                raise ProviderError(
-                    "auth",
-                    f"no key from the command {quote(name)}: {reason} ({place})",
-                    hint="run the command in a terminal: what it prints is never shown here",
-                )
+                reason = getattr(error, "strerror", None) or error
+                told = f"{quote(Path(command[0]).name)}: {reason} ({server.info.key_place})"
+                hint = "run the command in a terminal: what it prints is never shown here"
+                raise ProviderError("auth", f"no key from the command {told}", hint=hint) from None
             _keys[command] = key, time.monotonic()
     return replace(server, key=key)
 
@@ -115,8 +110,6 @@ def _read_key(command: Sequence[str]) -> str:
     if process.returncode:
         raise ValueError(f"it failed with exit status {process.returncode}")
     key = output.decode("utf-8", "replace").strip().split("\n", 1)[0].strip()
-    if not key:
-        raise ValueError("it printed nothing")
-    if not (key.isascii() and key.isprintable()):
-        raise ValueError("it printed characters that no key has")
+    if not (key and key.isascii() and key.isprintable()):
+        raise ValueError("it printed no key")
     return key

@@ -389,10 +389,7 @@ class OpenAI(HttpProvider):
     path = "/v1/chat/completions"
     assembly = OpenAIAssembly
     body, parse = staticmethod(body), staticmethod(parse)
-    stream_fields = (
-        {"stream": True, "stream_options": {"include_usage": True}},
-        {"stream": True},
-    )
+    stream_fields = ({"stream": True, "stream_options": {"include_usage": True}}, {"stream": True})
     info: ProviderInfo = PROVIDERS["openai"]
 
 

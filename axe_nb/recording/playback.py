@@ -86,8 +86,6 @@ class RootTape:
         self._changed_at: dict[str, int] = {}
         """Run → the first turn whose request differs from the recorded one; all later ones do."""
         self._new: dict[Key, Record] = {}
-        self._exchanges: dict[Key, Exchange] = {}
-        """Exchanges of new records, which are encoded at the end."""
         self._played: dict[Key, Record] = {}
         self._misses: list[tuple[str, CassetteMiss]] = []
         self._steps = 0
@@ -242,8 +240,9 @@ class RootTape:
             key: Key = ("model", request.place, exchange.attempt)
             if key not in self._played and END not in self._played:
                 own = asked.model.startswith(f"{exchange.protocol}/")
-                self._exchanges[key] = replace(exchange, protocol="") if own else exchange
-                self._add(key, request.agent, described if exchange.attempt == 1 else None, {})
+                outcome = encode(replace(exchange, protocol="") if own else exchange, self._clean)
+                new = described if exchange.attempt == 1 else None
+                self._add(key, request.agent, new, outcome)
         if turn.refusal is not None:
             self._keep_refusal(request.place, len(turn.attempts) + 1, turn.refusal)
 
@@ -324,17 +323,13 @@ class RootTape:
         """See `Replay`."""
         if self._target is None or not self.may_ask:
             return ()
-        clean = self.cassette.make_cleaner()  # a tool may have set a secret
         cuts = set()
-        for key, record in self._new.items():
-            if exchange := self._exchanges.get(key):
-                if exchange.cut == "cancelled" and status != "cancelled":
-                    exchange = replace(exchange, cut="abandoned")
-                cuts.add(exchange.cut)
-                record.outcome = encode(exchange, clean)
-            else:
-                record.outcome = self._clean.clean_again(record.outcome)
-            record.asked = self._clean.clean_again(record.asked)
+        for record in self._new.values():
+            kept = self._clean.clean_again(record.outcome)  # a tool may have set a secret
+            if kept.get("cut") == "cancelled" and status != "cancelled":
+                kept = {**kept, "cut": "abandoned"}
+            cuts.add(kept.get("cut"))
+            record.outcome, record.asked = kept, self._clean.clean_again(record.asked)
         if status in ("timeout", "cancelled") and status not in cuts and self._new:
             self._add(END, "", None, {"cut": status})
         old, new = self._target.records, self._new

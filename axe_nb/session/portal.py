@@ -35,11 +35,9 @@ STUCK = 0.7
 class Portal:
     """An event loop in its own thread, started on first use.
 
-    A loop that a tool blocks is replaced. Once the tool returns, the old loop ends with the work
-    that was begun on it: then it cancels all other tasks, gives them a moment, closes its
-    connections and ends its thread, even if tasks ignore cancellation. Python cannot end a thread
-    from outside: a tool that never returns (in C code, or in a loop without `await`) keeps that one
-    thread, a daemon, and the connections of its loop until the process ends.
+    A loop that a tool blocks is replaced; once the tool returns, the old loop ends its work,
+    cancels all other tasks, closes its connections and ends its thread. A tool that never returns
+    keeps that thread, a daemon: Python cannot end a thread from outside.
     """
 
     def __init__(self) -> None:

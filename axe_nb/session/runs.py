@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from concurrent.futures import Future, wait
-from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -106,7 +105,7 @@ class RunHandle:
         self._task: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
         self._run: Run | None = None
         self._cancelled_at: float | None = None
-        self._outcome: Future[RunResult | BaseException] = Future()
+        self._outcome: Future[RunResult] = Future()
         """The result, or the exception that kept the run from starting."""
         self._outcome.set_running_or_notify_cancel()  # waiters cannot cancel it
 
@@ -133,8 +132,8 @@ class RunHandle:
     @property
     def finished(self) -> RunResult | None:
         """The result; None until the run ends, or if it never starts."""
-        outcome = self._outcome.result() if self.done else None
-        return outcome if isinstance(outcome, RunResult) else None
+        has_result = self.done and self._outcome.exception() is None
+        return self._outcome.result() if has_result else None
 
     def cancel(self) -> None:
         """Cancels the run; its result is the part finished by then."""
@@ -168,18 +167,11 @@ class RunHandle:
         while not wait([self._outcome], max(0.0, min(until - time.monotonic(), PUMP))).done:
             if time.monotonic() >= until:
                 raise TimeoutError(f"{self.name} is still running; .cancel() stops it")
-        return self._get_result()
+        return self._outcome.result()
 
     def __await__(self) -> Generator[Any, None, RunResult]:
         """Like `result`, for the caller's event loop."""
-        yield from asyncio.wrap_future(self._outcome)
-        return self._get_result()
-
-    def _get_result(self) -> RunResult:
-        outcome = self._outcome.result()
-        if isinstance(outcome, BaseException):
-            raise copy(outcome) if isinstance(outcome, AxeError) else outcome
-        return outcome
+        return (yield from asyncio.wrap_future(self._outcome))
 
     async def events(self) -> AsyncGenerator[Event, None]:
         """Runs here and yields the events, the result in the last; closing it stops the run."""
@@ -239,11 +231,13 @@ class RunHandle:
         with self._lock:
             if self.done:
                 return
-            if isinstance(outcome, RunResult):
-                self._remember(outcome)
-                recorder = self._run and self._run.scope.env.recorder
-                if recorder:
-                    recorder.finish(outcome)
+            if isinstance(outcome, BaseException):
+                self._outcome.set_exception(outcome)
+                return
+            self._remember(outcome)
+            recorder = self._run and self._run.scope.env.recorder
+            if recorder:
+                recorder.finish(outcome)
             self._outcome.set_result(outcome)
 
     def overdue(self) -> float:

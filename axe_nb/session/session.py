@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,6 @@ from axe_nb.mcp_servers.servers import Servers
 from axe_nb.messages import Usage
 from axe_nb.messages.exchanges import ASKED_NOW
 from axe_nb.messages.model_table import suggest_model
-from axe_nb.pictures.picture import Illustrated
 from axe_nb.providers.prices import Prices
 from axe_nb.providers.protocol import Provider
 from axe_nb.recording.history_recorder import MapRecorder, begin_recorder
@@ -59,14 +58,6 @@ if TYPE_CHECKING:
     from axe_nb.recording.playback import RootTape
 
 
-SIMPLE = [
-    option.name
-    for option in fields(Overrides)
-    if option.name in {key.name for key in fields(Agent)} - {"params", "vars", "tools", "output"}
-]
-"""Options that replace the agent's key of the same name."""
-
-
 def find_agent(request: RunRequest, env: Env) -> Agent:
     """Returns the agent of a request, or the stand-in for a request without one."""
     if isinstance(request.agent, Agent):
@@ -87,10 +78,7 @@ def find_agent(request: RunRequest, env: Env) -> Agent:
     except ConfigError as error:
         is_there = request.agent in env.defined or request.agent in list_agents(options.agents_dir)
         if model and not is_there:  # its name may be the prompt
-            alone = (
-                "to ask the model without an agent, give the prompt as -p TEXT, as the body of a "
-                "cell, or to run(None, …)"
-            )
+            alone = "to ask the model without an agent: -p TEXT, a cell's body, or run(None, …)"
             error.hint = "; ".join(filter(None, [error.hint, alone]))
         raise
 
@@ -150,7 +138,8 @@ def make_job(request: RunRequest, env: Env) -> tuple[Agent, Job]:
 
 
 def apply_overrides(agent: Agent, overrides: Overrides) -> Agent:
-    changes = {name: value for name in SIMPLE if (value := getattr(overrides, name)) is not None}
+    same = ("model", "skill", "workdir", "mode", "stream")
+    changes = {name: value for name in same if (value := getattr(overrides, name)) is not None}
     if overrides.model is None:
         agent = _with_model(agent, overrides.model_all)
     if overrides.tools is not None:
@@ -196,11 +185,10 @@ class BeginningFork:
     def make_job(self) -> tuple[Agent, Job]:
         root, options = self.point.root, self.request.overrides
         agent = self.restored.root
-        had = Illustrated(root.prompt, root.pictures)
         job = Job(
-            agent, root.task, had.text, Limits(seconds=options.timeout),
+            agent, root.task, root.prompt, Limits(seconds=options.timeout),
             history=tuple(self.point.history), output=find_output(root.definitions),
-            pictures=had.pictures,
+            pictures=root.pictures,
         )  # fmt: skip
         if self.point.run.id == root.id:
             agent, job = self._adapt(agent, job)

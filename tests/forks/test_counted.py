@@ -1,18 +1,31 @@
-"""Forks counted at the server: exactly what depends on the change is asked and run again."""
+"""Exactly what depends on the change of a fork is asked and run again, wherever it is now."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from axe_nb import Response, RunResult, call, script_server
+import axe_nb
+from axe_nb import (
+    Agent,
+    Request,
+    Response,
+    RunResult,
+    ToolContext,
+    call,
+    script,
+    script_server,
+    tool,
+)
 from axe_nb.recording.fork import make_point
 from axe_nb.scripting.wire import Protocol
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
-from tests.forks.trees import counted_tree, list_sources
+from tests.engine.in_process import agent, ask, lead
+from tests.forks.trees import counted_tree, fork, list_sources, play
 from tests.protocols import PROTOCOLS
 
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -44,9 +57,7 @@ CASES: dict[str, tuple[str, dict[str, Any], list[str], list[str]]] = {
 @every_protocol
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.req("D-66", "D-59")
-def test_a_fork_asks_what_depends_on_its_change_and_nothing_else(
-    protocol: Protocol, case: str
-) -> None:
+def test_a_fork_asks_only_what_depends_on_its_change(protocol: Protocol, case: str) -> None:
     place, changes, asked, ran = CASES[case]
     with counted_tree(protocol) as (run, counted):
         fork = run.fork(place, display=False, **changes)
@@ -66,9 +77,7 @@ def test_a_fork_asks_what_depends_on_its_change_and_nothing_else(
 @every_protocol
 @pytest.mark.parametrize("place", ["0/1", "0/2", "0/3", "0.2/1", "0.3/2"])
 @pytest.mark.req("D-66", "D-32")
-def test_a_turn_that_is_asked_anew_is_sent_the_body_that_it_was_sent(
-    protocol: Protocol, place: str
-) -> None:
+def test_a_turn_asked_anew_has_the_body_that_it_had(protocol: Protocol, place: str) -> None:
     with counted_tree(protocol) as (run, counted):
         run.fork(place, display=False)
         assert counted.server
@@ -135,3 +144,202 @@ async def watch(request: RunRequest) -> RunResult:
     async for _ in handle.events():
         pass
     return handle.result()
+
+
+def define_boss(tasks: Callable[[str], str], **fields: Any) -> tuple[Agent, list[str]]:
+    """A boss who gives its workers the tasks that the function makes of its system prompt.
+
+    Returns it, and the tasks that the workers were asked.
+    """
+    asked: list[str] = []
+
+    def boss(request: Request) -> Any:
+        calls = [ask("w", task) for task in tasks(request.system)]
+        return calls if request.turn == 1 else request.last
+
+    def worker(request: Request) -> str:
+        asked.append(request.last.removeprefix("Task: "))
+        return f"{request.last.removeprefix('Task: ')}#{len(asked)}"
+
+    axe_nb.define(agent("w", worker))
+    return agent("boss", boss, sub_agents=("w",), system_prompt="abc", **fields), asked
+
+
+@pytest.mark.req("D-66")
+@pytest.mark.parametrize(
+    ("tasks", "live"),
+    [("abc", ""), ("bc", ""), ("xabc", "x"), ("cba", ""), ("aab", "a"), ("xyz", "xyz")],
+)
+@pytest.mark.parametrize("parallel", [True, False])
+def test_children_asked_the_same_are_what_they_were(tasks: str, live: str, parallel: bool) -> None:
+    boss, asked = define_boss(lambda system: system, sub_agents_config={"parallel": parallel})
+    run = play(boss)
+    asked.clear()
+    again = fork(run, "0/1", system_prompt=tasks)
+    assert sorted(asked) == sorted(live)
+    assert [child.text[0] for child in again.children] == list(tasks)
+    assert [child.id for child in again.children] == [f"0.{n + 1}" for n in range(len(tasks))]
+    kept = sum(source == "recorded" for source in list_sources(again).values())
+    assert kept == len(tasks) - len(live)
+
+
+@pytest.mark.req("D-66", "D-57")
+def test_the_tree_below_a_child_moves_with_it() -> None:
+    asked: list[str] = []
+
+    def boss(request: Request) -> Any:
+        calls = [ask(name, "x") for name in request.system.split()]
+        return calls if request.turn == 1 else request.last
+
+    def mid(request: Request) -> Any:
+        asked.append(f"mid {request.turn}")
+        return ask("leaf", "y") if request.turn == 1 else request.last
+
+    def leaf(request: Request) -> str:
+        asked.append("leaf")
+        return "leaf!"
+
+    axe_nb.define(agent("mid", mid, sub_agents=("leaf",)))
+    axe_nb.define(agent("leaf", leaf))
+    run = play(agent("boss", boss, sub_agents=("mid", "leaf"), system_prompt="mid"))
+    asked.clear()
+    again = fork(run, "0/1", system_prompt="leaf mid")
+    assert asked == ["leaf"], "only the new one"
+    assert [one.id for one in again.walk()] == ["0", "0.1", "0.2", "0.2.1"]
+    assert again.children[1].children[0].metadata["task_id"] == "0.2.1"
+    assert list_sources(again)["0.2.1/1"] == "recorded"
+
+
+@pytest.mark.req("D-66", "D-57")
+def test_a_tool_of_the_user_runs_again_only_where_one_of_its_children_is_forked() -> None:
+    ran: list[str] = []
+    asked: list[str] = []
+
+    @tool(read_only=True)
+    async def survey(ctx: ToolContext, what: str) -> str:
+        """Asks two."""
+        ran.append(what)
+        one = await ctx.delegate(f"{what} one", agent="w", key="one")
+        two = await ctx.delegate(f"{what} two", agent="w", key="two")
+        return f"{one.text}, {two.text}"
+
+    def worker(request: Request) -> str:
+        asked.append(request.last)
+        return f"{request.last}!"
+
+    axe_nb.define(agent("w", worker))
+    boss = lead(call("survey", what="a"), call("survey", what="b"), then="")
+    run = play(boss.but(tools=(survey,)))
+    ran.clear()
+    asked.clear()
+    again = fork(run, "0.1-two/1", reply="new")
+    assert (ran, asked) == (["a"], [])
+    assert again.text == "Task: a one!, new\nTask: b one!, Task: b two!"
+    assert again.warnings == (
+        'tool "survey" was run again because it starts 0.1-two, on the way to 0.1-two/1',
+    )
+    assert [one.id for one in again.walk()] == [one.id for one in run.walk()]
+
+
+@pytest.mark.req("D-66", "D-59")
+@pytest.mark.parametrize("how", ["subagent", "spawn_agent", "delegate_task"])
+def test_every_way_to_delegate_is_forked_in_its_children(how: str) -> None:
+    arguments: dict[str, Any] = {
+        "subagent": {"label": "x", "task_prompt": "look"},
+        "spawn_agent": {"task": "look"},
+        "delegate_task": {"plan": "p", "subtasks": [{"task": "look"}, {"task": "look too"}]},
+    }[how]
+    asked: list[tuple[str, int]] = []
+
+    def model(request: Request) -> Any:
+        first = str(request.messages[0].content)
+        asked.append((first[:4], request.turn))
+        if first == "go":
+            return call(how, **arguments) if request.turn == 1 else request.last
+        return f"{request.turn}: {request.system[-4:]}"
+
+    run = play(agent("boss", model, tools=(how,)))
+    assert run.ok
+    asked.clear()
+    last = len(run.children[0].log)
+    again = fork(run, f"0.1/{last}", reply="found")
+    assert asked == [("go", 2)]
+    assert "found" in again.text
+    assert [one.id for one in again.walk()] == [one.id for one in run.walk()]
+
+
+@pytest.mark.req("D-66", "D-59")
+def test_a_fork_without_a_change_is_the_same_tree_at_every_place() -> None:
+    asked: list[str] = []
+
+    @script("m")
+    def model(request: Request) -> Any:
+        asked.append(request.place)
+        depth = request.place.count(".")
+        if request.turn == 1 and depth < 2:
+            tasks = [f"{request.last} {n}" for n in "xy"]
+            children = [call("call_agent", agent=f"a{depth + 1}", task=task) for task in tasks]
+            return [*children, call("note", what=request.place)]
+        if request.turn == 2 and depth < 2:
+            return call("note", what="again")
+        return f"{request.agent}: {request.last}"
+
+    ran: list[str] = []
+
+    @tool(read_only=True)
+    def note(what: str) -> str:
+        ran.append(what)
+        return f"noted {what}"
+
+    for depth in (1, 2):
+        below = (f"a{depth + 1}",) if depth < 2 else ()
+        axe_nb.define(Agent(f"a{depth}", "script/m", tools=(note,), sub_agents=below))
+    root = Agent("a0", "script/m", tools=(note,), sub_agents=("a1",))
+    run = play(root)
+    places = [f"{one.id}/{turn.number}" for one in run.walk() for turn in one.log]
+    assert len(places) == 13
+    for place in places:
+        asked.clear()
+        ran.clear()
+        again = fork(run, place)
+        id, _, turn = place.partition("/")
+        of_run = next(one for one in run.walk() if one.id == id)
+        expected = [f"{id}/{n}" for n in range(int(turn), of_run.turns + 1)]
+        assert asked == expected, place
+        assert len(ran) == sum(
+            call.name == "note" for t in of_run.log[int(turn) - 1 :] for call in t.calls
+        )
+        assert again.text == run.text
+        assert [(o.id, o.text, o.messages) for o in again.walk()] == [
+            (o.id, o.text, o.messages) for o in run.walk()
+        ]  # fmt: skip
+
+
+@pytest.mark.req("D-66", "D-60")
+def test_secrets_do_not_make_a_saved_run_another(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_API_KEY", "sk-very-secret-value-123456")
+    boss, asked = define_boss(lambda _: ["key sk-very-secret-value-123456"])  # type: ignore[arg-type,return-value]
+    axe_nb.define(boss)
+    run = play("boss")
+    run.save(tmp_path / "run.axe")
+    assert "very-secret" not in (tmp_path / "run.axe").read_text()
+    asked.clear()
+    again = fork(axe_nb.load(tmp_path / "run.axe"), "0/1")
+    assert asked == []
+    assert again.ok
+
+
+@pytest.mark.parametrize("prefix", ["", "Task: "])
+@pytest.mark.parametrize("context", ["", "It is the 3rd."])
+def test_a_prompt_for_a_child_is_its_new_task(context: str, prefix: str) -> None:
+    arguments = {"agent": "child", "task": "Task", **({"context": context} if context else {})}
+    axe_nb.define(agent("child", lambda request: f"did {request.last}"))
+    first = play(lead(call("call_agent", **arguments), then="done"))
+    forked = fork(first, "0.1/1", prompt=f"{prefix}another task")
+    had, now = first.children[0].prompt, forked.children[0].prompt
+    assert had.startswith("Task: Task")
+    assert now == had.replace("Task: Task", "Task: another task")
+    assert forked.children[0].task == "another task"
+    assert fork(first, "0/1", prompt="other").prompt == "other"

@@ -151,16 +151,19 @@ def test_a_page_of_hostile_runs_is_inert_and_bounded() -> None:
 
 
 def test_a_figure_is_drawn_of_shares_or_of_scores_if_every_run_passed(grid: Grid) -> None:
-    [quality] = grid.plot().axes
+    quality, squares = grid.plot().axes[:2]
     assert (quality.get_xlabel(), quality.get_ylabel()) == (
         "tokens per run", "share passed, with 95% interval",
     )  # fmt: skip
-    scored = fill(["x"], one=["right"], two=["right"])
+    assert [text.get_text() for text in squares.get_xticklabels()] == ["old", "new"]
+    assert squares.images[0].get_array().tolist() == [[1.0, 0.5], [0.5, 1.0], [0.0, 0.0]]
+    scored = fill(["$x_$"], one=["right"], two=["right"])
     scored.variants = ("$\\bad{$", "_hidden")
     for column, score in enumerate((0.9, 0.25)):
         scored.add(0, column, replace(scored[0, column][0], score=score))
     figure = scored.plot()
     assert figure.axes[0].get_ylabel() == "mean score"
+    assert figure.axes[1].images[0].get_array().tolist() == [[0.9, 0.25]]
     legend = figure.axes[0].get_legend()
     assert [text.get_text() for text in legend.get_texts()] == list(scored.variants)
     assert figure._repr_png_()[:4] == b"\x89PNG"

@@ -24,8 +24,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def find_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
+    with socket.create_server(("127.0.0.1", 0)) as free:
         return int(free.getsockname()[1])
 
 
@@ -101,11 +100,8 @@ def test_an_address_without_a_server_is_an_error_that_names_it(path: str) -> Non
         def log_message(self, *_: object) -> None:
             pass
 
-    class Server(http.server.ThreadingHTTPServer):
-        def handle_error(self, *_: object) -> None:
-            pass
-
-    server = Server(("127.0.0.1", 0), Answers)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+    server.handle_error = lambda *_: None  # type: ignore[method-assign]
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         table = {"url": f"http://127.0.0.1:{server.server_port}{path}", "start_timeout": 20}

@@ -55,13 +55,16 @@ class Peer:
         self.number = number
         self._read = b""
 
+    def _receive(self) -> None:
+        """Reads on; raises ConnectionError at the end of the connection."""
+        if not (data := self.sock.recv(65536)):
+            raise ConnectionResetError
+        self._read += data
+
     def read_head(self) -> str:
         """The next head; raises ConnectionError at the end of the connection."""
         while b"\r\n\r\n" not in self._read:
-            data = self.sock.recv(65536)
-            if not data:
-                raise ConnectionResetError
-            self._read += data
+            self._receive()
         head, _, self._read = self._read.partition(b"\r\n\r\n")
         return head.decode("latin-1")
 
@@ -70,10 +73,7 @@ class Peer:
         request = Request(self.number, self.read_head(), b"")
         size = int(request.header("content-length") or 0)
         while len(self._read) < size:
-            data = self.sock.recv(65536)
-            if not data:
-                raise ConnectionResetError
-            self._read += data
+            self._receive()
         request.body, self._read = self._read[:size], self._read[size:]
         self.server.requests.append(request)
         self.server.asked.release()

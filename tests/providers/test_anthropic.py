@@ -161,26 +161,16 @@ def test_blocks_that_are_unknown_here_go_back_unchanged(content: Sequence[dict[s
 
 @pytest.mark.req("D-32", "A-2.6")
 def test_messages_of_one_role_in_a_row_become_one() -> None:
-    call = ToolCall("a", "f", {"n": 1})
     sent = messages(
-        Message("user", "one"),
-        Message("user", "two"),
-        Message("assistant", "x"),
-        Message("assistant", "y", (call,)),
-        Message("tool", tool_results=(ToolResult("a", "1"),)),
-        Message("user", "three"),
-    )
-    assert sent == [
-        {"role": "user", "content": [text("one"), text("two")]},
-        {"role": "assistant", "content": [text("x"), text("y"), use("a")]},
-        {
-            "role": "user",
-            "content": [
-                {"type": "tool_result", "tool_use_id": "a", "content": "1", "is_error": False},
-                text("three"),
-            ],
-        },
-    ]
+        Message("user", "one"), Message("user", "two"), Message("assistant", "x"),
+        Message("assistant", "y", (ToolCall("a", "f", {"n": 1}),)),
+        Message("tool", tool_results=(ToolResult("a", "1"),)), Message("user", "three"),
+    )  # fmt: skip
+    result = {"type": "tool_result", "tool_use_id": "a", "content": "1", "is_error": False}
+    assert [(one["role"], one["content"]) for one in sent] == [
+        ("user", [text("one"), text("two")]), ("assistant", [text("x"), text("y"), use("a")]),
+        ("user", [result, text("three")]),
+    ]  # fmt: skip
 
 
 @pytest.mark.req("D-28", "D-32")
@@ -223,19 +213,13 @@ PAUSED = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {
         (turns(0), {"system": "short"}, []),
         (turns(0), {"params": {"cache_control": {"type": "ephemeral"}}}, []),
         # without tools
-        (
-            [Message("user", LONG), Message("assistant", "yes"), Message("user", "and?")],
-            {"tools": (), "system": ""},
-            [("messages", 0), ("messages", 2)],
-        ),
+        ([Message("user", LONG), Message("assistant", "yes"), Message("user", "and?")],
+         {"tools": (), "system": ""}, [("messages", 0), ("messages", 2)]),
         # after a reply that was paused, which may end in blocks that take no mark
-        (
-            [*turns(1), Message("assistant", echo={"anthropic": [PAUSED]})],
-            {},
-            [("system", 0), ("tools", 1), ("messages", 2)],
-        ),
+        ([*turns(1), Message("assistant", echo={"anthropic": [PAUSED]})], {},
+         [("system", 0), ("tools", 1), ("messages", 2)]),
     ],
-)
+)  # fmt: skip
 def test_tools_system_prompt_and_history_are_marked_for_the_cache(
     said: list[Message], more: dict[str, Any], places: list[tuple[str, int]]
 ) -> None:

@@ -134,9 +134,9 @@ def test_many_requests_whose_key_is_refused_do_not_ask_again_at_once(
     ("script", "reason"),
     [
         (f"print({TOKEN!r}); raise SystemExit(3)", "it failed with exit status 3"),
-        ("print('  ')", "it printed nothing"),
-        ("print('ya29-\\x1b[1m')", "it printed characters that no key has"),
-        ("print('ya29-schlüssel')", "it printed characters that no key has"),
+        ("print('  ')", "it printed no key"),
+        ("print('ya29-\\x1b[1m')", "it printed no key"),
+        ("print('ya29-schlüssel')", "it printed no key"),
         ("\nwhile True: print('kkkkkkkk')", "it prints more than a key"),
     ],
 )

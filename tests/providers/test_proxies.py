@@ -208,10 +208,7 @@ def fail() -> httpx.AsyncClient:
 
 @pytest.mark.parametrize(
     ("make", "told"),
-    [
-        (fail, "failed: RuntimeError('my own mistake')"),
-        (lambda: 3, "made no AsyncClient, but int"),
-    ],
+    [(fail, "failed: RuntimeError('my own mistake')"), (lambda: 3, "made no AsyncClient, but int")],
 )
 def test_a_function_that_makes_no_client_is_told_as_such_and_not_as_the_server(
     own_client: None, make: Any, told: str

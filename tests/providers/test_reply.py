@@ -285,8 +285,7 @@ def test_retry_after_is_seconds_whatever_the_server_writes(
 
 @pytest.mark.req("D-23")
 @pytest.mark.parametrize(
-    "form",
-    ["%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %d %H:%M:%S %Y"],
+    "form", ["%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %d %H:%M:%S %Y"]
 )
 def test_retry_after_may_be_a_date_in_any_form(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     soon = time.strftime(form, time.gmtime(time.time() + 30))

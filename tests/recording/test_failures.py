@@ -163,9 +163,7 @@ def shown(result: RunResult, after: str) -> str:
     ("kind", "protocol"),
     [*((kind, "openai") for kind in TREES), *(("in parallel", one) for one in OTHERS)],
 )
-def test_a_tree_that_ran_into_the_time_of_its_root_is_replayed_as_it_was(
-    kind: str, protocol: Protocol
-) -> None:
+def test_a_tree_that_its_root_timed_out_replays_as_it_was(kind: str, protocol: Protocol) -> None:
     define_slow_tree(*TREES[kind], protocol=protocol)
     with script_server(protocol), axe_nb.cassette("tape.axe", "record"):
         first = axe_nb.run("lead", "go", timeout=1)
@@ -223,9 +221,7 @@ class Town:
 
 @pytest.mark.parametrize("mode", ["auto", "record"])
 @pytest.mark.parametrize("state", ["broken", "slow"])
-def test_a_child_that_fails_or_is_cut_leaves_the_recorded_run_as_it_was(
-    mode: str, state: str
-) -> None:
+def test_a_child_that_fails_leaves_the_recorded_run_as_it_was(mode: str, state: str) -> None:
     town = Town()
     first = town.run("record")
     assert first.ok

@@ -44,9 +44,7 @@ def survey() -> RunResult:
     return axe_nb.run(Agent("lead", "script/lead", sub_agents=("slow", "quick")), "Ask.")
 
 
-def test_each_event_has_its_recorded_time_and_comes_in_an_order_that_views_can_draw(
-    survey: RunResult,
-) -> None:
+def test_events_have_their_recorded_times_and_order(survey: RunResult) -> None:
     timed = time_events(survey)
     assert all(a <= b for (a, _), (b, _) in pairwise(timed))
     played = [event for _, event in timed if not isinstance(event, RetryScheduled)]

@@ -70,9 +70,7 @@ def heard(result: RunResult) -> str:
     return "\n".join(r.content for m in result.messages for r in m.tool_results)
 
 
-def test_a_run_with_file_tools_and_a_sub_agent_does_not_reach_the_whole_disk(
-    project: Path, tmp_path: Path
-) -> None:
+def test_file_tools_do_not_reach_the_whole_disk(project: Path, tmp_path: Path) -> None:
     secret = put(tmp_path / "secret.md", "SECRET")
     sent = keep("worker", turns(call("read_file", path=str(secret))))
     evil = (
@@ -93,9 +91,7 @@ def test_a_run_with_file_tools_and_a_sub_agent_does_not_reach_the_whole_disk(
     assert 'agent "worker" was added after this run began' in heard(result)
 
 
-def test_a_sub_agent_its_skill_and_files_are_what_they_were_when_the_root_began(
-    project: Path, tmp_path: Path
-) -> None:
+def test_a_sub_agent_is_what_it_was_when_the_root_began(project: Path, tmp_path: Path) -> None:
     sent = keep("worker")
     put("axe/skills/s.md", "SKILL 1")
     put("docs/a.md", "FILE 1")
@@ -162,9 +158,7 @@ def test_a_childs_workdir_lies_in_the_roots(project: Path, tmp_path: Path) -> No
     assert len(names) == 3 or outside.format("linked") in heard(result)
 
 
-def test_only_the_users_own_or_trusted_files_name_a_workdir_elsewhere(
-    project: Path, tmp_path: Path
-) -> None:
+def test_only_trusted_files_name_a_workdir_elsewhere(project: Path, tmp_path: Path) -> None:
     keep("worker")
     keep("mine")
     (tmp_path / "elsewhere").mkdir()
@@ -181,9 +175,7 @@ def test_only_the_users_own_or_trusted_files_name_a_workdir_elsewhere(
     assert [(child.ok, child.warnings) for child in result.children] == [(True, ())] * 2
 
 
-def test_code_cannot_take_an_agent_out_of_the_workdir_of_its_run(
-    project: Path, tmp_path: Path
-) -> None:
+def test_code_takes_no_agent_out_of_the_workdir(project: Path, tmp_path: Path) -> None:
     keep("worker")
     put_agent("worker")
     told = []
@@ -204,9 +196,7 @@ def test_code_cannot_take_an_agent_out_of_the_workdir_of_its_run(
     assert all("lies outside the workdir of the run" in text for text in told), "and no more"
 
 
-def test_a_hostile_project_cannot_make_the_start_endless(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_project_makes_the_start_endless(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot, "MAX_TEXT", 20_000)
     for number in range(40):
         put_agent(
@@ -218,9 +208,7 @@ def test_a_hostile_project_cannot_make_the_start_endless(
 
 
 @on_posix
-def test_a_folder_that_is_exchanged_for_a_link_is_no_workdir_any_more(
-    project: Path, tmp_path: Path
-) -> None:
+def test_a_folder_exchanged_for_a_link_is_no_workdir(project: Path, tmp_path: Path) -> None:
     put(tmp_path / "outside/secret.txt", "SECRET")
     put("sub/a.txt")
 
@@ -251,9 +239,7 @@ def test_a_folder_that_is_exchanged_for_a_link_is_no_workdir_any_more(
 
 @on_posix
 @pytest.mark.parametrize("workdir", ["link", "link/deep", "link/..", "link/../deep", "sub/../link"])
-def test_a_workdir_beyond_a_link_in_the_current_folder_is_refused(
-    workdir: str, project: Path, tmp_path: Path
-) -> None:
+def test_a_workdir_beyond_a_link_is_refused(workdir: str, project: Path, tmp_path: Path) -> None:
     put("sub/a.txt")
     put("deep/a.txt")
     put(tmp_path / "outside/place/deep/a.txt")
@@ -268,9 +254,7 @@ def test_a_workdir_beyond_a_link_in_the_current_folder_is_refused(
 
 
 @on_posix
-def test_a_link_in_the_roots_workdir_leads_no_file_of_the_user_out_of_it(
-    project: Path, tmp_path: Path
-) -> None:
+def test_a_link_leads_no_file_of_the_user_out_of_the_root(project: Path, tmp_path: Path) -> None:
     keep("mine")
     root = tmp_path / "root"
     put(tmp_path / "outside/secret.txt")

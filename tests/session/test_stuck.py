@@ -190,9 +190,7 @@ BODIES = {
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are sent by name on POSIX only")
 @pytest.mark.parametrize("kind", BODIES)
-def test_an_interrupt_comes_back_from_a_tool_that_blocks_the_loop(
-    kind: str, tmp_path: Path
-) -> None:
+def test_an_interrupt_comes_back_from_a_blocked_loop(kind: str, tmp_path: Path) -> None:
     code = textwrap.dedent(SCRIPT.format(body=BODIES[kind]))
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -134,31 +134,25 @@ def stream(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _cut(block: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
-    match block["type"]:
-        case "thinking":
-            return {"type": "thinking", "thinking": "", "signature": ""}, [
-                {"type": "thinking_delta", "thinking": block["thinking"]},
-                {"type": "signature_delta", "signature": block["signature"]},
-            ]
-        case "text":
-            citations = block.get("citations", [])
-            begun = {"type": "text", "text": "", **({"citations": []} if citations else {})}
-            words = block["text"]
-            return begun, [
-                *({"type": "citations_delta", "citation": one} for one in citations),
-                *(
-                    {"type": "text_delta", "text": words[i : i + 5]}
-                    for i in range(0, len(words), 5)
-                ),
-            ]
-        case "server_tool_use" | "tool_use":
-            written = json.dumps(block["input"])
-            pieces = [written[i : i + 7] for i in range(0, len(written), 7)]
-            return {**block, "input": {}}, [
-                {"type": "input_json_delta", "partial_json": piece} for piece in ("", *pieces)
-            ]
-        case _:
-            return block, []
+    """The start of a block, and its pieces."""
+    if block["type"] == "thinking":
+        thought = {"type": "thinking_delta", "thinking": block["thinking"]}
+        signed = {"type": "signature_delta", "signature": block["signature"]}
+        return {"type": "thinking", "thinking": "", "signature": ""}, [thought, signed]
+    if block["type"] == "text":
+        begun = {**block, "text": "", **({"citations": []} if "citations" in block else {})}
+        cited = [{"type": "citations_delta", "citation": c} for c in block.get("citations", ())]
+        pieces = wrap(block["text"])
+        return begun, [*cited, *({"type": "text_delta", "text": piece} for piece in pieces)]
+    if block["type"] in ("server_tool_use", "tool_use"):
+        pieces = ["", *wrap(json.dumps(block["input"]))]
+        deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
+        return {**block, "input": {}}, deltas
+    return block, []
+
+
+def wrap(text: str) -> list[str]:
+    return [text[start : start + 5] for start in range(0, len(text), 5)]
 
 
 def event(data: Mapping[str, Any]) -> str:

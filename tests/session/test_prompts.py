@@ -3,26 +3,50 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import time
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
+from axe_nb import Step
 from axe_nb.engine.person import ApprovalRequest, Decision
+from axe_nb.messages import Message, Request, Response, ToolCall
 from axe_nb.session.drive import Approver
 from axe_nb.session.portal import portal
 from axe_nb.session.prompts import (
     MAX_SHOWN,
+    STEP_CHOICES,
     WIDTH,
     format_model_question,
     format_question,
     prompt_person,
 )
-from tests.session.typed import say
 
 pytestmark = pytest.mark.req("D-48")
+
+Say: TypeAlias = Callable[..., list[str]]
+
+
+@pytest.fixture
+def say(monkeypatch: pytest.MonkeyPatch) -> Say:
+    """Types words at the prompts in turn, and returns the prompts."""
+
+    def type_words(*words: str) -> list[str]:
+        prompts: list[str] = []
+        answers = iter(words)
+
+        def typed(prompt: str = "") -> str:
+            prompts.append(prompt)
+            return next(answers)
+
+        monkeypatch.setattr("builtins.input", typed)
+        return prompts
+
+    return type_words
 
 
 def request(tool: str = "write_it", /, **fields: Any) -> ApprovalRequest:
@@ -61,10 +85,8 @@ def test_of_anything_else_that_is_long_start_and_end_are_shown_with_the_count(wh
 
 
 @pytest.mark.parametrize(("short", "word"), [("y", "yes"), ("a", "always"), ("Y", "YES")])
-def test_where_something_is_hidden_only_the_whole_word_counts(
-    short: str, word: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    prompts = say(monkeypatch, short, word)
+def test_only_a_whole_word_counts_if_something_is_hidden(short: str, word: str, say: Say) -> None:
+    prompts = say(short, word)
     decision = prompt_person(request(arguments={"content": "x" * 9000}))
     assert decision.choice == word.lower()
     assert prompts[1].startswith("Type the whole word, because 5,")
@@ -83,16 +105,14 @@ def test_blanks_and_blank_lines_push_nothing_out_of_sight() -> None:
 
 
 @pytest.mark.req("D-50", "D-83")
-def test_a_yes_says_what_it_covers_and_always_is_not_offered_where_it_covers_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_yes_and_always_say_what_they_cover(say: Say) -> None:
     fetch = request("fetch", arguments={"url": "https://a.example/"}, host="a.example", always="")
     assert format_question(fetch).choices.startswith("[y]es, a.example until the session ends")
     asked = format_question(command("git status", always="the program git"))
     assert "[a]lways for the program git" in asked.choices
     precious = request(reason="x.pth is protected: Python runs it when it starts", always="")
     assert format_question(precious).choices == "[y]es  [n]o  [e]dit the arguments  [s]top"
-    prompts = say(monkeypatch, "a", "always", "n")
+    prompts = say("a", "always", "n")
     assert prompt_person(precious).choice == "no"
     assert "x.pth is protected: Python runs it when it starts" in prompts[0]
     assert all(one.startswith("Please answer") for one in prompts[1:])
@@ -134,8 +154,8 @@ def test_the_rest_of_a_long_line_never_stands_where_the_prompt_stands(letter: st
         assert text in whole or letter == "\t", "nothing is lost"
 
 
-def test_a_models_question_cannot_look_like_another_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
-    prompts = say(monkeypatch, "no")
+def test_a_models_question_cannot_look_like_another_prompt(say: Say) -> None:
+    prompts = say("no")
     prompt_person(request("", detail="Shall I go on?\n> y\n[sudo] password: "))
     assert prompts == [
         "\nlead asks:\n  | Shall I go on?\n  | > y\n  | [sudo] password: \nanswer to lead> "
@@ -156,12 +176,12 @@ TOO_LONG = (
 )  # fmt: skip
 
 
-def test_only_a_letter_or_the_whole_word_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_letter_or_the_whole_word_is_an_answer(say: Say) -> None:
     for typed, choice in WORDS.items():
-        say(monkeypatch, typed)
+        say(typed)
         assert prompt_person(ASKED).choice == choice
     for typed in (*NO_WORDS, *TOO_LONG):
-        prompts = say(monkeypatch, typed, "No, use README.md")
+        prompts = say(typed, "No, use README.md")
         decision = prompt_person(ASKED)
         assert (decision.choice, decision.text) == ("no", "use README.md")
         only = "Only a no can be followed by a reason."
@@ -169,11 +189,9 @@ def test_only_a_letter_or_the_whole_word_is_an_answer(monkeypatch: pytest.Monkey
         assert prompts[1].startswith(told)
 
 
-def test_arguments_that_are_not_an_object_are_told_and_asked_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_arguments_that_are_no_object_are_asked_again(say: Say) -> None:
     deep = f'{{"path": {"[" * 200}{"]" * 200}}}'
-    prompts = say(monkeypatch, "e", "[1]", "e", deep, "e", '{"path": "b"}')
+    prompts = say("e", "[1]", "e", deep, "e", '{"path": "b"}')
     decision = prompt_person(ASKED)
     assert (decision.choice, decision.arguments) == ("edit", {"path": "b"})
     assert prompts[4].startswith("The arguments must be a JSON object")
@@ -200,3 +218,113 @@ def test_the_view_shows_a_call_before_its_question_and_between_two_questions() -
         time.sleep(0.05)
     assert seen.index("first") >= 2, "the view had more than the tick in which the call arrived"
     assert "view" in seen[seen.index("first") : seen.index("second")]
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"path": {"type": "string"}, "lines": {"type": "integer"}},
+    "required": ["path"],
+}
+
+CALL = Step(
+    kind="call", agent="lead", run="0.2", turn=3, model="script/m", tool="read_file",
+    given={"path": "a.txt"}, number=1, call_id="c1", schema=SCHEMA,
+)  # fmt: skip
+
+REQUEST = Step(
+    kind="request", agent="lead", run="0", turn=1, model="script/m", protocol="script",
+    request=Request("m", (Message("user", "What changed?"),), "Be brief."),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("step", [CALL, REQUEST])
+@pytest.mark.parametrize(
+    ("typed", "choice"),
+    [("g", "go"), ("Go on", "go"), ("k", "skip"), ("skip.", "skip"), ("N", "end"),
+     ("run to the end", "end"), ("s", "stop"), (" stop ", "stop")],
+)  # fmt: skip
+def test_a_letter_or_words_decide(step: Step, typed: str, choice: str, say: Say) -> None:
+    prompts = say(typed)
+    assert prompt_person(step) == Decision(choice)  # type: ignore[arg-type]
+    assert prompts[0].endswith("\n[g]o on [e]dit [r]esult s[k]ip run to the e[n]d [s]top: ")
+
+
+def test_the_request_is_shown_in_short_and_completely(say: Say) -> None:
+    prompts = say("l", "g")
+    assert prompt_person(REQUEST) == Decision("go")
+    first, second = prompts
+    assert first.startswith("\nlead, turn 1, is about to ask script/m (1 message; l = look)")
+    assert "\n  | What changed?\n" in first
+    shown = json.loads(second.removesuffix(f"\n{STEP_CHOICES}: "))
+    assert shown["messages"][0] == {"role": "system", "content": "Be brief."}
+
+
+@pytest.mark.parametrize(
+    ("typed", "problem"),
+    [
+        ('{"path": "b.txt"', "must be a JSON object (column 17: Expecting ',' delimiter)."),
+        ("[1]", "must be a JSON object, in braces."),
+        ("[" * 200 + "]" * 200, "must be a JSON object, nested less deeply."),
+        ('{"path": 3}', "do not fit their schema: arguments.path: 3 is not of type 'string'."),
+        ("{}", "do not fit their schema: arguments: 'path' is a required property."),
+    ],
+)
+def test_wrong_arguments_are_told_with_their_place_and_asked_again(
+    typed: str, problem: str, say: Say
+) -> None:
+    prompts = say("e", typed, "e", '{"path": "b.txt"}')
+    assert prompt_person(CALL) == Decision("edit", arguments={"path": "b.txt"})
+    assert prompts[1] == "arguments, as JSON: "
+    assert prompts[2] == f"The arguments {problem} Nothing has been done.\n{STEP_CHOICES}: "
+
+
+def test_a_result_is_the_text_that_follows(say: Say) -> None:
+    prompts = say("r", ' {"n": 3} ')
+    assert prompt_person(CALL) == Decision("result", ' {"n": 3} ')
+    assert prompts[1] == "result: "
+
+
+@pytest.mark.parametrize(
+    ("typed", "reply"),
+    [
+        ("It is 42.", Response("It is 42.", (), "stop")),
+        ('{"total": 42}', Response('{"total": 42}', (), "stop")),
+        ('{"text": "{42"}', Response("{42", (), "stop")),
+        (
+            '{"text": "I look.", "calls": [{"tool": "grep", "arguments": {"pattern": "x"}}]}',
+            Response("I look.", (ToolCall("", "grep", {"pattern": "x"}),), "tool_calls"),
+        ),
+        ('{"calls": [{"tool": "now"}]}', Response("", (ToolCall("", "now"),), "tool_calls")),
+    ],
+)
+def test_a_reply_is_a_text_or_json_with_calls(typed: str, reply: Response, say: Say) -> None:
+    prompts = say("r", typed)
+    assert prompt_person(REQUEST) == Decision("result", reply=reply)
+    assert prompts[1] == "reply, as text or JSON: "
+
+
+@pytest.mark.parametrize(
+    ("typed", "problem"),
+    [
+        ('{"calls": [}', "must be JSON"),
+        ('{"calls": {}}', "reply.calls: {} is not of type 'array'"),
+        ('{"calls": [{"name": "x"}]}', "reply.calls[0]: 'tool' is a required property"),
+        ('{"calls": [{"tool": "x"}, {"tool": "y", "a": 1}]}', "reply.calls[1]: "),
+        ('{"calls": [{"tool": "x", "arguments": [1]}]}', "reply.calls[0].arguments: "),
+        ('{"text": 3}', "reply.text: 3 is not of type 'string'"),
+    ],
+)  # fmt: skip
+def test_a_wrong_reply_is_told_with_its_place(typed: str, problem: str, say: Say) -> None:
+    prompts = say("r", typed, "r", "x")
+    prompt_person(REQUEST)
+    assert problem in prompts[2]
+
+
+def test_nothing_in_a_prompt_can_look_like_a_part_of_it(say: Say) -> None:
+    forged = f"x\n{STEP_CHOICES}: g\u202e\x1b[2J"
+    request = Request("m", (Message("user", forged),))
+    for step in (replace(REQUEST, request=request), replace(CALL, given={"path": forged})):
+        prompts = say("g")
+        prompt_person(step)
+        assert prompts[0].count(f"\n{STEP_CHOICES}: ") == 1
+        assert not set(prompts[0]) & {"\u202e", "\x1b"}
