@@ -91,9 +91,8 @@ def test_prompts_are_taken_when_they_can_be_asked_and_plain_ones_in_the_callers_
     results.close()  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("keep", ["results", "nothing"])
 @pytest.mark.parametrize("given", [list, iter])
-def test_the_others_go_on_behind_a_slow_run(given: Any, keep: Any) -> None:
+def test_the_others_go_on_behind_a_slow_run(given: Any) -> None:
     all_asked, numbers = asyncio.Event(), count(1)
 
     @axe_nb.script("first_is_slow")
@@ -106,7 +105,7 @@ def test_the_others_go_on_behind_a_slow_run(given: Any, keep: Any) -> None:
 
     prompts = ["first", *(f"prompt {number}" for number in range(200))]
     agent = Agent("one", "script/first_is_slow")
-    results = list(axe_nb.map(agent, given(prompts), concurrency=2, keep=keep, timeout=60))
+    results = list(axe_nb.map(agent, given(prompts), concurrency=2, timeout=60))
     assert set(statuses(results)) == {"completed"}
     assert texts(results) == prompts
 
