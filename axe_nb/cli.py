@@ -23,6 +23,9 @@ from axe_nb.commands.parser import Options, command_of, parse, parse_run
 from axe_nb.engine.person import Decision, Question
 from axe_nb.errors import AxeError, ConfigError
 from axe_nb.secrets import redact
+from axe_nb.session.drive import Approver, drive
+from axe_nb.session.prompts import prompt_person
+from axe_nb.session.session import session
 from axe_nb.text import clean, quote
 
 
@@ -53,6 +56,9 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def _act(name: str, chosen: argparse.Namespace) -> int:
     """Executes a parsed command and returns the exit code."""
+    from axe_nb.commands import actions, starter  # runs need none of these
+    from axe_nb.testing import check, lesson
+
     match name:
         case "version":
             _write(f"axe-nb {axe_nb.__version__}")
@@ -66,10 +72,7 @@ def _act(name: str, chosen: argparse.Namespace) -> int:
         case "edit":
             _edit(chosen)
         case "lesson":
-            from axe_nb.testing import lesson
-            from axe_nb.testing.check import find_notebooks
-
-            [book, *_] = find_notebooks([chosen.notebook])
+            [book, *_] = check.find_notebooks([chosen.notebook])
             if chosen.submissions is None:
                 lesson.write_student_copy(book, chosen.to, _write)
                 return 0
@@ -77,43 +80,27 @@ def _act(name: str, chosen: argparse.Namespace) -> int:
             folder, limit, csv = chosen.submissions, chosen.timeout, chosen.csv
             lesson.mark_submissions(book, folder, limit, csv, _write, sandbox)
         case "demo":
-            from axe_nb.commands.starter import show_demo
-
-            show_demo(_write)
+            starter.show_demo(_write)
         case "start":
-            from axe_nb.commands.starter import start
-
-            return start(_write, opens=not chosen.no_open)
+            return starter.start(_write, opens=not chosen.no_open)
         case "freeze":
-            from axe_nb.testing.check import freeze
-
-            return 0 if freeze(chosen.notebooks, chosen.timeout, _write) else 1
+            return 0 if check.freeze(chosen.notebooks, chosen.timeout, _write) else 1
         case "check":
-            from axe_nb.testing.check import check
-
-            return 0 if check(chosen.notebooks, chosen.timeout, _write) else 1
+            return 0 if check.check(chosen.notebooks, chosen.timeout, _write) else 1
         case "trust":
-            from axe_nb.commands.actions import trust
-
-            return 0 if trust(chosen.target, chosen.agents_dir, _write, _find_asker()) else 2
+            asker = _find_asker()
+            return 0 if actions.trust(chosen.target, chosen.agents_dir, _write, asker) else 2
         case "doctor":
-            from axe_nb.commands.actions import diagnose
-
-            found = diagnose(chosen.agents_dir)
+            found = actions.diagnose(chosen.agents_dir)
             _write("\n".join(map(str, found)))
             return 1 if any(finding.state == "wrong" for finding in found) else 0
         case _:
-            from axe_nb.commands.actions import make_output
-
-            _write(str(make_output(name, chosen)))
+            _write(str(actions.make_output(name, chosen)))
     return 0
 
 
 def _run(options: Options) -> int:
-    from axe_nb.commands import console
-    from axe_nb.session.drive import Approver, drive
-    from axe_nb.session.prompts import prompt_person
-    from axe_nb.session.session import session
+    from axe_nb.commands import console  # which draws HTML
 
     is_piped = sys.stdin is not None and not sys.stdin.isatty()
     piped = sys.stdin.buffer.read().decode("utf-8-sig", errors="replace") if is_piped else ""

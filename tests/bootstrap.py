@@ -31,9 +31,6 @@ NPM = "npm.exe" if os.name == "nt" else "npm"
 
 LOCK = Path(__file__).parent / "node" / "package-lock.json"
 
-TALK_EVERY = 4.0
-"""Seconds; how often a long installation says what it is at."""
-
 NEWER_PIP = "pip>=25.1"
 """The first that installs dependency groups (PEP 735)."""
 
@@ -160,31 +157,19 @@ def _make(folder: Path, python: Path) -> None:
         say(f"{done.stdout.strip()}\n{folder.name}: no newer pip, see above; using its own")
 
 
-def _quietly(*command: str) -> subprocess.CompletedProcess[str]:
+def _quietly(*command: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-        encoding="utf-8", errors="replace", env=PIP | os.environ, check=False,
+        encoding="utf-8", errors="replace", env=PIP | os.environ, cwd=folder, check=False,
     )  # fmt: skip
 
 
 def _install(python: Path, packages: tuple[str, ...], root: Path) -> None:
-    name = python.parent.parent.name
+    name, began = python.parent.parent.name, time.monotonic()
     say(f"{name}: installing {' '.join(packages)} (once; about a minute)")
-    began = talked = time.monotonic()
-    log: list[str] = []
-    with subprocess.Popen(
-        [str(python), "-m", "pip", "install", "--no-compile", *packages],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-        encoding="utf-8", errors="replace", cwd=root, env=PIP | os.environ,
-    ) as pip:  # fmt: skip
-        assert pip.stdout
-        for line in pip.stdout:
-            log.append(line.strip())
-            unpacking = log[-1].startswith("Installing collected packages")
-            if unpacking or time.monotonic() - talked > TALK_EVERY:
-                talked = time.monotonic()
-                say(f"{name}: {talked - began:3.0f} s  {log[-1][:70]}")
+    words = (str(python), "-m", "pip", "install", "--no-compile", *packages)
+    pip = _quietly(*words, folder=root)
     if pip.returncode:
-        tail = "\n".join(log[-15:])
+        tail = "\n".join(pip.stdout.strip().splitlines()[-15:])
         raise SystemExit(f"{tail}\n{name}: pip failed, see above; mend that, then run it again")
     say(f"{name}: installed in {time.monotonic() - began:.0f} s")

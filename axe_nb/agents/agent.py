@@ -37,7 +37,7 @@ from axe_nb.agents.files import (
     write_new,
     write_whole,
 )
-from axe_nb.agents.names import check_name, host_problem, is_tool, name_of, own_tools
+from axe_nb.agents.names import check_name, is_host_pattern, is_tool, name_of, own_tools
 from axe_nb.agents.trust import NEXT_STEP, check_link, is_trusted, restrict, trust_new_folder
 from axe_nb.agents.user_config import (
     PROJECT_AGENTS,
@@ -151,9 +151,9 @@ class Agent:
                 raise ConfigError(missing, hint=f'add {key} = "…"')
         check_choice(("mode",), self.mode, MODES)
         for host in self.allowed_hosts:
-            if problem := host_problem(host):
-                entry = f"has an invalid entry {quote(host)}: {problem}"
-                raise WrongValue(("allowed_hosts",), entry)
+            if not is_host_pattern(host):
+                step = "write a host without https://, path and port; *.python.org; or * for all"
+                raise WrongValue(("allowed_hosts",), f"has an invalid entry {quote(host)}: {step}")
         check_sandbox(("sandbox",), self.sandbox)
         parse_servers(self.mcp_servers)
         for tool, permission in self.permissions.items():

@@ -89,7 +89,6 @@ def is_tool(thing: object) -> bool:
 
 
 LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)")
-
 ANY = "*"
 
 
@@ -104,19 +103,12 @@ def is_allowed(host: str, allowed: Iterable[str]) -> bool:
     return ANY in patterns or (bool(host) and not patterns.isdisjoint((host, *above)))
 
 
-def host_problem(pattern: str) -> str:
-    """Returns the reason to reject a pattern; empty if it is valid."""
-    if pattern == ANY:
-        return ""
+def is_host_pattern(pattern: str) -> bool:
+    """True for `*`, a host or an address, and for all hosts below one, as in `*.python.org`."""
     name = fold_host(pattern.strip().removeprefix("*."))
-    if is_address(name):
-        return "" if "*" not in pattern else "an IP address has no subdomains"
-    if "/" in pattern or ":" in pattern or "@" in pattern:
-        return "write only the host, without https://, path, port and user name"
-    if "*" in name:
-        return 'use "*" alone for all hosts, or as in "*.python.org" for all subdomains'
-    is_valid = len(name) <= 253 and all(map(LABEL.fullmatch, name.split(".")))
-    return "" if is_valid else "not a valid host name"
+    if pattern == ANY or is_address(name):
+        return pattern == ANY or "*" not in pattern
+    return len(name) <= 253 and all(map(LABEL.fullmatch, name.split(".")))
 
 
 def fold_host(host: str) -> str:

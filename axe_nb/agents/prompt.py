@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from axe_nb.agents.agent import Agent, NoAgent
-from axe_nb.agents.agent_tables import COMMON_PARAMS, variable_problem
+from axe_nb.agents.agent_tables import variable_problem
 from axe_nb.agents.files import expand_home, read_real_text, reason
 from axe_nb.agents.globs import find_paths
 from axe_nb.agents.protected import find_read_protection
@@ -259,10 +259,7 @@ def _find_files(
             )
         else:
             if not named:
-                folder = quote(pattern.rstrip("/") + "/**")
-                is_folder = (workdir / pattern).is_dir()
-                step = f"; for the files of a folder write {folder}" if is_folder else ""
-                warnings.append(f"no file matches {quote(pattern)} in files{step}")
+                warnings.append(f"no file matches {quote(pattern)} in files")
         found |= named
     return sorted(found), warnings
 
@@ -292,23 +289,15 @@ class Briefing(Context):
 def brief(agent: Agent, context: Context | None = None) -> Briefing:
     """Assembles the agent's system prompt; its files are read now if no context is given.
 
-    Warns about parameters that are ignored or look like mistakes.
+    Warns about keys of the agent among its parameters.
     """
     workdir = find_workdir(agent)
     if context is None:
         context = read_context(agent)
     system, ends = _join_parts(fill_in(agent), context.skill, context.files)
-    warnings: list[str] = []
-    own_keys = {"system", *(field.name for field in toml_fields(Agent))}
-    for key in sorted(agent.params.keys() - set(COMMON_PARAMS)):
-        outcome = "ignored by axe_nb" if key in NOT_PARAMS else "passed to the model as it is"
-        step = ""
-        if key in own_keys:
-            step = "; the agent's own keys go above [params]"
-        elif near := nearest(key, COMMON_PARAMS, 0.85):  # at least so similar is probably a typo
-            step = f"; did you mean {quote(near)}?"
-        if step or key in NOT_PARAMS:
-            warnings.append(f"params.{key} is {outcome}{step}")
+    step = "the agent's own keys go above [params]"
+    ignored = agent.params.keys() & (NOT_PARAMS | {field.name for field in toml_fields(Agent)})
+    warnings = [f"params.{key} is not a parameter; {step}" for key in sorted(ignored)]
     return Briefing(
         context.skill, context.files, (*warnings, *context.warnings),
         context.sources, context.pictures, system=system, system_ends=ends, workdir=workdir,

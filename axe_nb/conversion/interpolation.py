@@ -132,7 +132,6 @@ def _evaluate(
         return Written("\n".join(lines), is_block=len(parts) > 1)
     except NoText as error:
         problem = str(error)
-        hint = f"{error.step}; {hint}" if error.step else hint
     except NoPicture as error:
         problem, hint = f"cannot be sent: {error.message}", error.hint
     except NameError as error:

@@ -281,11 +281,6 @@ def _label(label: Any) -> str:
 class NoText(Exception):
     """A value cannot stand alone in a text; the message says why: `is a generator, which …`."""
 
-    def __init__(self, problem: str, step: str = "") -> None:
-        super().__init__(problem)
-        self.step = step
-        """Advice on what to write instead; empty if there is none."""
-
 
 def encode(data: object, indent: int | None = None) -> str:
     return json.dumps(data, ensure_ascii=False, indent=indent, allow_nan=False)
@@ -396,13 +391,11 @@ def write_text(value: object, limit: int = LONGEST_DATA, indent: int | None = No
     methods raise.
     """
     _refuse_bytes(value)
-    if issubclass(type(value), _NO_DATA):
-        raise _make_no_text(value)
-    opened = open_value(value)
+    opened = Leaf(describe(value)) if issubclass(type(value), _NO_DATA) else open_value(value)
     if not isinstance(opened, Leaf):
         return _write_data(value, opened, limit, indent)
     if opened.value == describe(value) and not isinstance(value, str):
-        raise _make_no_text(value)
+        raise NoText(f"is of type {type_name(value)}, which cannot be converted to text")
     is_text = value is None or isinstance(opened.value, str | bool)
     return str(opened.value) if is_text else encode(opened.value)
 
@@ -428,15 +421,6 @@ def _refuse_bytes(value: object) -> None:
         raise NoText(
             f"is of type {type(value).__name__}, which cannot be converted to text: decode it"
         )
-
-
-def _make_no_text(value: object) -> NoText:
-    step = "name the part of it that you mean"
-    if isinstance(value, Iterator):
-        step = "wrap it in list(…)"
-    elif isinstance(value, FunctionType | BuiltinFunctionType | MethodType):
-        step = "call it"
-    return NoText(f"is of type {type_name(value)}, which cannot be converted to text", step)
 
 
 def _write_data(

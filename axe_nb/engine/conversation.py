@@ -103,7 +103,8 @@ class Conversation:
         self._attempts.partial.deltas.clear()
         if response.seconds:  # of a script, on the virtual clock (D-36)
             scope.clock.forward(scope.clock.ahead + response.seconds)
-        response = self._add(response, has_calls=plan.toolset.is_needed and not (closing or asked))
+        is_last = closing or bool(asked)
+        response = self._add(response, has_calls=bool(plan.toolset.tools) and not is_last)
         source = self.exchanges[-1].source
         self.log.append(
             Turn(

@@ -133,7 +133,8 @@ class Clock:
 
     def expire(self) -> None:
         """Ends the run of this deadline now."""
-        self._set_timer(self._loop.time())
+        if self._timer and not self._timer.expired():
+            self._timer.reschedule(self._loop.time())
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -157,10 +158,9 @@ class Clock:
                     clock.at += now() - clock._paused_at
                     clock._set_timer()
 
-    def _set_timer(self, at: float | None = None) -> None:
+    def _set_timer(self) -> None:
         if self._timer and not self._timer.expired():
-            at = None if self.pauses else self.at - self._timer_ahead if at is None else at
-            self._timer.reschedule(at)
+            self._timer.reschedule(None if self.pauses else self.at - self._timer_ahead)
 
 
 @dataclass(slots=True)

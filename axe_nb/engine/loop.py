@@ -96,7 +96,7 @@ class Run:
 
         Returns the limit that ended them if a last question follows it (D-17).
         """
-        talk, has_tools = self.conversation, self.plan.toolset.is_needed
+        talk, has_tools = self.conversation, bool(self.plan.toolset.tools)  # else one turn (A-8.4)
         while True:
             response = await talk.turn()
             calls = response.tool_calls if has_tools else ()

@@ -160,7 +160,7 @@ class Plan:
     @property
     def asks_at_end(self) -> bool:
         """True if the answer in its form is requested in a turn of its own at the end (D-65)."""
-        return self.toolset.is_needed and getattr(self.provider, "answers_without_tools", False)
+        return bool(self.toolset.tools) and getattr(self.provider, "answers_without_tools", False)
 
     @property
     def prompt(self) -> str:

@@ -37,11 +37,6 @@ class Toolset:
     """Name → tool, including tools hidden by depth, which reject calls with their own message."""
     offered: tuple[ToolSpec, ...]
 
-    @property
-    def is_needed(self) -> bool:
-        """True if there are tools to run; otherwise the conversation is one turn (A-8.4)."""
-        return bool(self.tools)
-
     def find(self, name: str) -> Tool | None:
         """The tool with that name or alias (D-20); None if there is none."""
         if name in self.tools:

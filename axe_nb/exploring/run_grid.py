@@ -53,7 +53,6 @@ from axe_nb.exploring.map_driver import (
 from axe_nb.exploring.run_map import read_count
 from axe_nb.pictures.picture import Picture
 from axe_nb.results import RunResult
-from axe_nb.session.drive import Line
 from axe_nb.session.overrides import Overrides, merge_options, refuse_steps
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.session import session
@@ -126,7 +125,7 @@ def grid(
         budget=budget, resume=resume, options=options,
     )  # fmt: skip
     runner.check()
-    runner.show(display, find_variable(runner.grid, "grid") or NAME)
+    runner.run(display, find_variable(runner.grid, "grid") or NAME)
     return runner.grid
 
 
@@ -230,16 +229,16 @@ class GridRunner:
     def close(self) -> None:
         self._runs.close()
 
-    def show(self, display: bool, name: str) -> None:
-        """Runs the grid and shows it as it fills: its table in a notebook, a line in a terminal."""
+    def run(self, display: bool, name: str) -> None:
+        """Runs the grid and shows it as it fills: its table in a notebook, a line in a terminal.
+
+        Finished runs stay in it, whatever ends it.
+        """
 
         def draw(progress: str) -> dict[str, str]:
             return show_grid(self.grid, name, note=progress)
 
-        self.run(make_table(self.grid, draw, partial(list_parts, self.grid), display))
-
-    def run(self, line: Line) -> None:
-        """Runs the grid; finished runs stay in it, whatever ends it."""
+        line = make_table(self.grid, draw, partial(list_parts, self.grid), display)
         tally = self._batch.tally
         tally.line, tally.began = line, time.monotonic()
         driver = Driver(self._batch, self._tasks, self._runs)

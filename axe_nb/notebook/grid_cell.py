@@ -75,7 +75,7 @@ def run_grid(
         write("\n".join([repr(runner.grid), forecast, *warnings]))
         return None
     try:
-        runner.show(True, found.out or NAME)
+        runner.run(True, found.out or NAME)
     finally:
         if found.out:
             shell.user_ns[found.out] = runner.grid

@@ -11,19 +11,21 @@ import inspect
 import json
 import re
 import traceback
-from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from axe_nb.agents.provider_table import PROVIDERS
+from axe_nb.conversion.jsonable import jsonable
 from axe_nb.errors import ConfigError, ProviderError, words
 from axe_nb.messages import Delta, Request, Response, ToolCall, Usage, dump
 from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import read_reply
 from axe_nb.scripting.rules import (
     Fault,
+    Found,
     Reply,
     Script,
     ScriptFunction,
@@ -31,7 +33,6 @@ from axe_nb.scripting.rules import (
     Scripts,
     estimate_usage,
     stop_reason,
-    write_data,
 )
 from axe_nb.text import one_line, quote
 from axe_nb.threads import in_thread
@@ -79,9 +80,7 @@ class ScriptProvider:
     """The provider `script`: answers from functions and files of rules."""
 
     def __init__(
-        self,
-        dirs: tuple[Path, ...] = (),
-        sent: Mapping[str, ScriptFunction | Script] | None = None,
+        self, dirs: tuple[Path, ...] = (), sent: Mapping[str, Found] | None = None
     ) -> None:
         """Creates a provider that reads each file of rules once; arguments as for `Scripts`."""
         self.name = "script"
@@ -167,8 +166,7 @@ async def _play_parts(
     finally:
         if isinstance(parts, AsyncGenerator):
             await parts.aclose()
-    whole = _make_whole(request, said["text"], tuple(calls))
-    yield replace(whole, reasoning=said["reasoning"])
+    yield replace(_make_whole(request, said["text"], calls), reasoning=said["reasoning"])
 
 
 async def _play_reply(reply: Reply) -> AsyncGenerator[Played, None]:
@@ -230,10 +228,10 @@ def _make_response(name: str, request: Request, returned: Any) -> Response:
             calls = (returned,)
         case [_, *_] if all(isinstance(entry, ToolCall) for entry in returned):
             calls = tuple(returned)
-        case Mapping():
-            text = write_data(returned, request)
-        case _ if request.output is not None and returned is not None:
-            text = write_data(returned, request)
+        case _ if isinstance(returned, Mapping) or (returned is not None and request.output):
+            data = jsonable(returned)
+            is_wrapped = request.output is not None and not isinstance(data, dict)
+            text = dump({"value": data} if is_wrapped else data).decode()
         case _:
             kind = "None" if returned is None else type(returned).__name__
             raise ProviderError(
@@ -241,12 +239,13 @@ def _make_response(name: str, request: Request, returned: Any) -> Response:
                 f"script {quote(name)} returned {kind}, not text, tool calls or a Response",
                 hint="for text and calls together, return axe_nb.Response(text, (call, …))",
             )
-    return _make_whole(request, text, tuple(_as_sent(name, call) for call in calls))
+    return _make_whole(request, text, [_as_sent(name, call) for call in calls])
 
 
-def _make_whole(request: Request, text: str, calls: tuple[ToolCall, ...]) -> Response:
-    usage = Usage(**estimate_usage(request, text, calls))
-    return Response(text, calls, stop_reason(calls), usage)
+def _make_whole(request: Request, text: str, calls: Sequence[ToolCall]) -> Response:
+    made = tuple(calls)
+    usage = Usage(**estimate_usage(request, text, made))
+    return Response(text, made, stop_reason(made), usage)
 
 
 def _as_sent(name: str, call: ToolCall) -> ToolCall:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from axe_nb.agents.files import display_path, expand_home, read_text, reason
 from axe_nb.agents.user_config import config_dir
-from axe_nb.conversion.jsonable import change_texts, jsonable
+from axe_nb.conversion.jsonable import change_texts
 from axe_nb.conversion.patterns import compile_pattern
 from axe_nb.conversion.toml_tables import TOML_HINT, is_number, is_whole, line_of, parse_toml
 from axe_nb.errors import ConfigError, ProviderError
@@ -34,10 +34,8 @@ MAX_SECONDS = 1.0
 """Time limit of all regex searches for one reply, in seconds of CPU time."""
 
 FAULTS = ("timeout", "refused", "cut")
-"""Values of `error` without a status, for failures without an HTTP reply.
-
-After the text of a streamed reply: nothing more comes, the connection is closed, or the stream ends
-without its last event."""
+"""Failures without an HTTP status: in a stream, nothing more comes, the connection is closed, or
+the last event is missing."""
 
 _PLACE = re.compile(r"\{(\w+)\}")
 
@@ -72,14 +70,11 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One `[[rule]]`: its conditions and its reply."""
+    """One `[[rule]]`, checked."""
 
     table: Mapping[str, Any]
-    """The table as it was written, checked."""
     when: Mapping[str, Any]
-    """Its conditions, as a table."""
     last: regex.Pattern[str] | None
-    """Pattern to find in the text of the last message; None = any text."""
     calls: tuple[ToolCall, ...]
     fault: Fault | None
 
@@ -129,33 +124,21 @@ class Script:
         )
 
     def _make_reply(self, rule: Rule, request: Request, words: Mapping[str, str]) -> Reply:
+        """Makes the reply of a rule; replaces each `{name}` in its texts, once."""
+
+        def fill_in(value: Any) -> Any:
+            return change_texts(
+                value, lambda text: _PLACE.sub(lambda m: words.get(m[1], m[0]), text)
+            )
+
         table = rule.table
         delay = float(table.get("delay", 0))
-        text = fill_in(table.get("text", ""), words)
-        if "data" in table:
-            text = write_data(fill_in(table["data"], words), request)
-        calls = tuple(ToolCall("", c.name, fill_in(dict(c.arguments), words)) for c in rule.calls)
-        response = Response(
-            text, calls, table.get("stop_reason") or stop_reason(calls),
-            Usage(**{**estimate_usage(request, text, calls), **table.get("usage", {})}),
-            seconds=delay if self.virtual else 0.0,
-            reasoning=fill_in(table.get("reasoning", ""), words),
-        )  # fmt: skip
-        stream = table.get("stream", self.stream)
-        return Reply(response, rule.fault, delay=0.0 if self.virtual else delay, stream=stream)
-
-
-def write_data(data: Any, request: Request) -> str:
-    """Writes data as the text of an answer; inside an object if the request asks for one."""
-    data = jsonable(data)
-    if request.output is not None and not isinstance(data, dict):
-        data = {"value": data}
-    return dump(data).decode()
-
-
-def fill_in(value: Any, words: Mapping[str, str]) -> Any:
-    """Replaces every `{name}` in the texts of a value; replacements are not expanded again."""
-    return change_texts(value, lambda text: _PLACE.sub(lambda m: words.get(m[1], m[0]), text))
+        text = fill_in(table.get("text", ""))
+        calls = tuple(ToolCall("", c.name, fill_in(dict(c.arguments))) for c in rule.calls)
+        usage = Usage(**{**estimate_usage(request, text, calls), **table.get("usage", {})})
+        seconds, delay = (delay, 0.0) if self.virtual else (0.0, delay)
+        response = Response(text, calls, stop_reason(calls), usage, seconds=seconds)
+        return Reply(response, rule.fault, delay, table.get("stream", self.stream))
 
 
 def stop_reason(calls: tuple[ToolCall, ...]) -> str:
@@ -231,11 +214,8 @@ RULE: Shape = {
         "a regex, or a table of last, turn, attempt and agent",
         lambda v: isinstance(v, (str, dict)),
     ),
-    "reasoning": _TEXT,
     "text": _TEXT,
-    "data": ("a JSON value", _is_json),
     "calls": ("a list of { tool = …, arguments = … }", _is_tables),
-    "stop_reason": _TEXT,
     "usage": ("a table of input_tokens and output_tokens", lambda v: isinstance(v, dict)),
     "delay": ("a number of seconds, 0 or more", lambda v: is_number(v) and v >= 0),
     "stream": _SWITCH,
@@ -289,14 +269,11 @@ class _Place:
 
 def _make_rule(table: Mapping[str, Any], place: _Place) -> Rule:
     place.check(table, RULE)
-    answers = [key for key in ("stop_reason", "usage") if key in table]
     fails = [key for key in ("status", "error") if key in table]
-    if answers and fails:
-        raise place.error(f"{answers[0]} and {fails[0]} cannot be combined", fails[0])
-    if "text" in table and "data" in table:
-        raise place.error("text and data cannot be combined", "data")
-    if not fails and not {"text", "data", "calls"} & table.keys():
-        raise place.error("has no reply", hint="add text, data, calls, status or error")
+    if "usage" in table and fails:
+        raise place.error(f"usage and {fails[0]} cannot be combined", fails[0])
+    if not fails and not {"text", "calls"} & table.keys():
+        raise place.error("has no reply", hint="add text, calls, status or error")
     if fails == ["error"] and table["error"] not in FAULTS:
         named = ", ".join(FAULTS)
         raise place.error(f"error must be one of {named}, unless `status` is set", "error")
@@ -325,6 +302,8 @@ def _make_rule(table: Mapping[str, Any], place: _Place) -> Rule:
 
 ScriptFunction: TypeAlias = Callable[[Request], Any]
 """(request) -> text, calls, a Response or a Fault, awaitable or not; or a generator of pieces."""
+
+Found: TypeAlias = ScriptFunction | Script
 
 F = TypeVar("F", bound=ScriptFunction)
 
@@ -363,15 +342,13 @@ class Scripts:
     """Scripts by name; a file is read once, however often it changes (D-53)."""
 
     def __init__(
-        self,
-        dirs: tuple[Path, ...] = (),
-        sent: Mapping[str, ScriptFunction | Script] | None = None,
+        self, dirs: tuple[Path, ...] = (), sent: Mapping[str, Found] | None = None
     ) -> None:
         """Creates an empty collection; `dirs` come first, but for `sent`, which came with a job."""
         self._dirs, self._sent = dirs, sent or {}
         self._read: dict[str, Script] = {}
 
-    def find(self, name: str) -> ScriptFunction | Script:
+    def find(self, name: str) -> Found:
         """Returns the script with this name. Raises ScriptNotFound or another ConfigError."""
         if found := self._sent.get(name) or functions.get(name) or self._read.get(name):
             return found

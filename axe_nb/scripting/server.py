@@ -13,11 +13,11 @@ import json
 import os
 import socket
 import threading
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from http.client import responses
-from typing import Any
+from typing import Any, TypeAlias
 
 import h11
 
@@ -86,17 +86,8 @@ def script_server(protocol: Protocol) -> Iterator[ScriptServer]:
         thread.join(CLOSING)
 
 
-@dataclass(frozen=True, slots=True)
-class _Reply:
-    """One HTTP reply."""
-
-    status: int
-    body: bytes | AsyncGenerator[bytes, None]
-    """The whole body; or its chunks as they are produced, which may raise `_Refused`."""
-    kind: str = "application/json"
-    """Content type of the body."""
-    retry_after: float | None = None
-    """Value of `Retry-After` in seconds; None = the header is not sent."""
+_Reply: TypeAlias = tuple[h11.Response, bytes | AsyncGenerator[bytes, None]]
+"""An HTTP reply: its head, and its body, or the chunks of it, which may raise `_Refused`."""
 
 
 class _Refused(Exception):
@@ -171,9 +162,8 @@ class ScriptServer:
                     return
                 http.start_next_cycle()
         except h11.RemoteProtocolError as error:
-            reply = self.make_error(error.error_status_hint, str(error))
-            if isinstance(reply.body, bytes):
-                send(_make_head(reply), h11.Data(data=reply.body), h11.EndOfMessage())
+            head, body = self.make_error(error.error_status_hint, str(error))
+            send(head, h11.Data(data=body), h11.EndOfMessage())
         except (_Refused, OSError):
             pass
         except asyncio.CancelledError:
@@ -185,16 +175,16 @@ class ScriptServer:
     async def _answer(self, asked: tuple[str, str, bytes], send: Callable[..., None]) -> None:
         self.open_requests += 1
         try:
-            reply = await self.reply_to(*asked)
-            if not isinstance(reply.body, bytes):
-                send(_make_head(reply))
-                async with aclosing(reply.body) as chunks:
+            head, body = await self.reply_to(*asked)
+            if not isinstance(body, bytes):
+                send(head)
+                async with aclosing(body) as chunks:
                     async for chunk in chunks:
                         send(h11.Data(data=chunk))
         finally:
             self.open_requests -= 1  # before the client has a whole reply
-        if isinstance(reply.body, bytes):
-            send(_make_head(reply), h11.Data(data=reply.body))
+        if isinstance(body, bytes):
+            send(head, h11.Data(data=body))
         send(h11.EndOfMessage())
 
     async def reply_to(self, method: str, path: str, content: bytes) -> _Reply:
@@ -222,11 +212,12 @@ class ScriptServer:
                     input_tokens=estimate_usage(request, "", ())["input_tokens"],
                     wants_usage=isinstance(options, dict) and bool(options.get("include_usage")),
                 )
-                return _Reply(200, _encode(wire, last, pieces), wire.kind)
+                head = _make_head(200, wire.kind, [("transfer-encoding", "chunked")])
+                return head, _encode(wire, last, pieces)
             async for last in pieces:  # noqa: B007 - the last one counts
                 pass
             if isinstance(last, Response):
-                return _Reply(200, dump(self._wire(request).whole(last)))
+                return _make_whole(200, dump(self._wire(request).whole(last)))
         except Malformed as error:
             return self.make_error(400, str(error))
         except ProviderError as error:
@@ -238,10 +229,13 @@ class ScriptServer:
             await asyncio.Event().wait()
         raise _Refused
 
-    def make_error(self, status: int, message: str, retry_after: float | None = None) -> _Reply:
+    def make_error(
+        self, status: int, message: str, retry_after: float | None = None
+    ) -> tuple[h11.Response, bytes]:
         """Makes an error reply of the protocol; without a body if the message is empty."""
         body = dump(self._wire.error(status, message)) if message else b""
-        return _Reply(status, body, retry_after=retry_after)
+        more = [] if retry_after is None else [("retry-after", f"{retry_after:g}")]
+        return _make_whole(status, body, more)
 
 
 def _make_fault(error: ProviderError) -> Fault:
@@ -301,13 +295,14 @@ async def _read(
                 return None
 
 
-def _make_head(reply: _Reply) -> h11.Response:
-    headers = [("content-type", reply.kind)]
-    if reply.retry_after is not None:
-        headers.append(("retry-after", f"{reply.retry_after:g}"))
-    if isinstance(reply.body, bytes):
-        headers.append(("content-length", str(len(reply.body))))
-    else:
-        headers.append(("transfer-encoding", "chunked"))
-    reason = responses.get(reply.status, "").encode()
-    return h11.Response(status_code=reply.status, headers=headers, reason=reason)
+def _make_whole(
+    status: int, body: bytes, more: Sequence[tuple[str, str]] = ()
+) -> tuple[h11.Response, bytes]:
+    length = ("content-length", str(len(body)))
+    return _make_head(status, "application/json", [length, *more]), body
+
+
+def _make_head(status: int, kind: str, more: Sequence[tuple[str, str]]) -> h11.Response:
+    reason = responses.get(status, "").encode()
+    headers = [("content-type", kind), *more]
+    return h11.Response(status_code=status, headers=headers, reason=reason)

@@ -23,11 +23,9 @@ import pytest
 import axe_nb
 from axe_nb import Agent, ConfigError, Request, Response, RunResult, Usage
 from axe_nb.agents.user_config import config_path
-from axe_nb.commands.console import TerminalLine
 from axe_nb.exploring.grid import show_grid
 from axe_nb.exploring.map_driver import write_case
 from axe_nb.exploring.run_grid import GridRunner
-from axe_nb.session.drive import NoLine
 from tests.maps.test_map import Terminal
 from tests.waiting import open_files
 
@@ -320,7 +318,7 @@ def test_an_interrupt_keeps_runs_that_have_ended_but_were_not_scored_yet() -> No
     runner = GridRunner(agent, "P {{ input }}", inputs=inputs, score=score, concurrency=2)
     runner.check()
     with pytest.raises(KeyboardInterrupt, match="the grid was stopped"):
-        runner.run(NoLine())
+        runner.run(False, "g")
     assert runner.grid.note == "interrupted"
     assert len(runner.grid) >= 5, "all but the one that was scored, and two in progress"
     assert all(run.passed for run in runner.grid.runs)
@@ -362,7 +360,7 @@ TOOLS = A.but(name="tools", tools=("list_dir",))
     ],
 )
 def test_a_forecast_is_exact_without_tools_and_counts_the_judge_and_the_resume_file(
-    agents: Any, options: Any, told: str, tmp_path: Path
+    agents: Any, options: Any, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def make(resume: Path | None = None) -> GridRunner:
         runner = GridRunner(
@@ -374,7 +372,8 @@ def test_a_forecast_is_exact_without_tools_and_counts_the_judge_and_the_resume_f
     runner, terminal = make(tmp_path / "r"), Terminal()
     assert make().forecast == told
     assert runner.forecast == f"{told}, minus what is in the resume file"
-    runner.run(TerminalLine(terminal))
+    monkeypatch.setattr("sys.stderr", terminal)
+    runner.run(True, "g")
     assert terminal.getvalue().startswith(f"\r{told}, minus what is in the resume file · grid: ")
 
 

@@ -30,6 +30,7 @@ from axe_nb.exploring.grid import show_grid
 from tests.maps.cluster_code import AGENT, register
 from tests.maps.clusters import dask, engines
 from tests.maps.conftest import counting_model
+from tests.recording.runs import without_times
 
 pytestmark = [
     pytest.mark.req("E-4"),
@@ -77,17 +78,10 @@ def executor(request: pytest.FixtureRequest, start: Start) -> Iterator[Any]:
     os.environ.update(before)
 
 
-def strip(result: RunResult) -> dict[str, Any]:
-    """A result without what no two runs have in common."""
-    data = {**result.to_dict(), "children": [strip(child) for child in result.children]}
-    del data["duration_ms"]
-    return data
-
-
 def test_results_are_equal_to_those_of_this_process(executor: Any) -> None:
     here = list(axe_nb.map(AGENT, PROMPTS))
     there = axe_nb.map(AGENT, (p for p in PROMPTS), executor=executor, concurrency=4)
-    assert [strip(r) for r in there] == [strip(r) for r in here]
+    assert [without_times(r) for r in there] == [without_times(r) for r in here]
     assert [r.messages for r in there] == [r.messages for r in here]
     assert [r.status for r in there] == ["completed"] * 7 + ["error"]
     assert isinstance(there.results[-1].cause, axe_nb.ProviderError)
@@ -128,7 +122,7 @@ def test_agents_of_files_travel_as_they_were_read(executor: Any, project: Path) 
     found = axe_nb.map("lead", ["a", "b"], executor=executor)
     for file in (*agents.glob("*"), *(project / "axe" / "scripts").glob("*")):
         file.unlink()
-    assert [strip(r) for r in found] == [strip(r) for r in here]
+    assert [without_times(r) for r in found] == [without_times(r) for r in here]
     assert here[0].ok
     assert "the note" in here[0].exchanges[0].system
 

@@ -65,7 +65,7 @@ def test_show_says_what_an_agent_is_may_do_and_whom_it_may_call(cells: Kernel) -
     )
     cells.run('%%axe_agent w\nmodel = "script/echo"\nfiles = ["*.nothing"]\n[params]\nstream = 1')
     assert text(cells.run("%axe show w")).endswith(
-        "! params.stream is ignored by axe_nb; the agent's own keys go above [params]\n"
+        "! params.stream is not a parameter; the agent's own keys go above [params]\n"
         '! no file matches "*.nothing" in files\n'
     )
     assert text(cells.run("%axe show ehco")).endswith('did you mean "echo"?')

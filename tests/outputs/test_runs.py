@@ -336,7 +336,7 @@ def test_the_command_line_reads_a_schema_from_a_file(
     (project / "town.json").write_text(json.dumps(SCHEMA))
     rules = project / "axe" / "scripts"
     rules.mkdir()
-    (rules / "m.toml").write_text('[[rule]]\ndata = { name = "Ulm", people = 3 }\n')
+    (rules / "m.toml").write_text('[[rule]]\ntext = \'{"name": "Ulm", "people": 3}\'\n')
     (project / "axe" / "agents" / "t.toml").write_text('name = "t"\nmodel = "script/m"\n')
     asked = ["run", "t", "-p", "hi", "--output"]
     assert main([*asked, "town.json"]) == 0

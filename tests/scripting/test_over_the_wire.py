@@ -29,16 +29,6 @@ from tests.waiting import eventually
 
 RULES = """
 [[rule]]
-when = "^cut"
-text = "cut of"
-stop_reason = "length"
-
-[[rule]]
-when = "^stopped"
-text = "cut of"
-stop_reason = "max_tokens"
-
-[[rule]]
 when = "^ask"
 text = "Both {turn}."
 calls = [
@@ -87,8 +77,8 @@ REQUESTS = {
     "two messages": Request("lead", (Message("user", "one"), Message("user", "two"))),
     "later": Request("lead", (*HISTORY, Message("assistant", "So."), Message("user", "ask more"))),
     "usage": Request("lead", (Message("user", "usage"),)),
-    "cut": Request("lead", (Message("user", "cut"),)),
-    "cut in other words": Request("lead", (Message("user", "stopped"),)),
+    "cut": Request("cut", (Message("user", "length"),)),
+    "cut in other words": Request("cut", (Message("user", "max_tokens"),)),
 }
 
 MEANING = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length"}
@@ -102,6 +92,7 @@ EVERYWHERE = ("script", *PROTOCOLS)
 def scripts(project: Path) -> Iterator[None]:
     (project / "axe" / "scripts").mkdir()
     (project / "axe" / "scripts" / "lead.toml").write_text(RULES, "utf-8")
+    axe_nb.script("cut")(lambda request: Response("cut of", (), request.last))
     yield
     functions.clear()
 
