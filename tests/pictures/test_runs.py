@@ -26,7 +26,7 @@ from axe_nb.views.outline import as_text
 from tests.delegation.copies import said
 from tests.pictures.samples import FIRST, JPEG, PDF, PNG, SECOND, Shown, claimed_png, png
 from tests.protocols import PROTOCOLS, provider_of
-from tests.run_history.test_kept_runs import read_text
+from tests.run_history.test_history import read_text
 from tests.views.test_html import Page
 
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
