@@ -78,12 +78,13 @@ def copy_texts(lab: Lab) -> None:
     read = "() => navigator.clipboard.readText()"
     for key, focused in (
         ("ArrowDown", "turn 1"), ("ArrowRight", "turn 1"), ("ArrowRight", "researcher"),
-        ("c", "researcher"), ("ArrowRight", "researcher"),
+        ("c", "researcher"),
     ):  # fmt: skip
         press(lab, key, focused)
     researcher = lab.page.locator(row(lab, "researcher"))
     expect(researcher.locator("> .axe-nb-told")).to_have_text("copied")
     assert TASKS["researcher"] in lab.page.evaluate(read)
+    press(lab, "ArrowRight", "researcher")
     answered = researcher.locator("> .axe-nb-inside > div > .axe-nb-text").last
     expect(answered).to_contain_text("more character")
     lab.page.evaluate("() => navigator.clipboard.writeText('')")
