@@ -1,7 +1,11 @@
-"""The connection to one MCP server: start, tools, requests, restarts and end.
+"""The connection to one MCP server: its program or address, start, tools, restarts and end.
 
 A task of its own opens and closes the connection, as the package demands; calls of others use it
 meanwhile. All of it happens on the loop of `LoopThread`. What a server lists may be hostile.
+
+The package's own transport starts the program itself, without a sandbox; so the messages to and
+from it, lines of JSON over its input and output, are moved here. An address comes from the user's
+settings or from an agent that the user trusts. A redirect to another host is refused.
 """
 
 from __future__ import annotations
@@ -9,23 +13,31 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import itertools
 import json
 import logging
+import os
 import re
 import sys
+import threading
+import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import CancelledError
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
-from axe_nb.agents.agent_tables import McpServer
+from axe_nb.agents.agent_tables import McpServer, expand_variables
 from axe_nb.errors import ConfigError
-from axe_nb.mcp_servers.endpoint import Endpoint
 from axe_nb.messages import ToolSpec
 from axe_nb.pictures.picture import NoPicture, Picture, format_bytes, join_parts
+from axe_nb.sandbox.find import Sandbox, find_sandbox
+from axe_nb.sandbox.process import clean_environment
+from axe_nb.sandbox.view import make_view
 from axe_nb.text import clean, cut_chars, format_seconds, one_line, plural, quote
 from axe_nb.threads import in_thread
 from axe_nb.tools.tool import CallSite, Guard, Tool, ToolContext, ToolError, ToolOutput, as_text
@@ -50,6 +62,31 @@ beyond which a tool is left out."""
 
 LONGEST_NAME = 64
 """Maximum characters of a tool's name that all providers accept, the server's name included."""
+
+MAX_MESSAGE = 16 * 1024 * 1024
+"""Bytes of one message or reply; a server that sends a longer one is ended."""
+
+KEPT = 4096
+"""Bytes of a server's errors that are kept."""
+
+CHUNK = 65536
+
+ID = re.compile(rb'"id"\s*:\s*(\d{1,15})\b')
+
+BURST, PAUSE = 200, 0.02
+"""Messages after which nothing is read for that many seconds: a flood must not take all time."""
+
+MAX_ASKED = 100
+"""Maximum number of a server's requests whose answers it has not read; beyond that it is ended."""
+
+GRACE, PATIENCE = 1.0, 5.0
+"""Seconds for a server to exit once its input ends, and again after it is killed."""
+
+CONNECT, READ = 30.0, 300.0
+"""Seconds to connect to an address, and between two parts of a reply."""
+
+ERROR = re.compile(rb"\s*[\w.]{0,99}(Error|Exception)\b.{0,99}: ")
+"""Matches the start of a line with an error."""
 
 _OTHER = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -120,7 +157,11 @@ class Connection:
         self.name, self.server = name, server
         self.listing = Listing()
         """The server's tools; empty until it has started."""
-        self._endpoint = Endpoint(name, server, workdir, sources)
+        self._workdir, self._sources = workdir, sources
+        self._sandbox: Sandbox | None = None
+        """The sandbox of the program; None if there is no program, or it was not prepared."""
+        self._program: Program | None = None
+        """The latest program, which may have ended."""
         self._session: Any = None
         """The session of the MCP package; None unless the connection is open."""
         self._owner: asyncio.Task[None] | None = None
@@ -131,7 +172,16 @@ class Connection:
     @property
     def label(self) -> str:
         """The name and location of the server, for the approval prompt."""
-        return f"MCP server {self.name}, {self._endpoint.label}"
+        return f"MCP server {self.name}, {self._location}"
+
+    @property
+    def _location(self) -> str:
+        """The sandbox, or the address without a password or key in it."""
+        if self._sandbox:
+            return self._sandbox.portable_label
+        parts = urlsplit(self.server.url)
+        port = f":{parts.port}" if parts.port else ""
+        return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
 
     @property
     def is_running(self) -> bool:
@@ -186,7 +236,7 @@ class Connection:
                 await self._end()
         lost = f"the connection to {named} was lost" if self.server.url else f"{named} exited"
         raise ToolError(
-            f"{lost} during this call{self._endpoint.explain_end()}; the call may or may not have "
+            f"{lost} during this call{self._explain_end()}; the call may or may not have "
             "taken effect. The next call starts it again"
         )
 
@@ -248,7 +298,13 @@ class Connection:
 
         A replaced file is no longer protected from the server, which is ended until the next call.
         """
-        if changes := await in_thread(self._endpoint.list_changes):
+        if self._program is None:
+            return ()
+        try:
+            changes = await in_thread(self._program.process.list_changes)
+        except (OSError, ValueError) as error:
+            changes = (f"protected files cannot be compared: {error}",)
+        if changes:
             await self.close()
         return changes
 
@@ -263,7 +319,15 @@ class Connection:
                 "MCP servers require the mcp package, version 2.3 or newer",
                 hint="pip install 'axe-nb[mcp]'",
             ) from None
-        await self._endpoint.prepare()
+        if self.server.command and self._sandbox is None:
+            sandbox = await in_thread(self._find_sandbox)
+            if sandbox.level == "none" and not sandbox.is_off:
+                raise ConfigError(
+                    f"MCP server {quote(self.name)} was not started: no sandbox is available here, "
+                    "and without one it could do anything you can",
+                    hint=f'mcp_servers.{self.name}.sandbox = "off" starts it anyway',
+                )
+            self._sandbox = sandbox
         ready: asyncio.Future[Listing] = asyncio.get_running_loop().create_future()
         self._owner = asyncio.create_task(self._own(ready))
         try:
@@ -272,6 +336,10 @@ class Connection:
             await self._end()
             raise
         self._is_stale = False
+
+    def _find_sandbox(self) -> Sandbox:
+        view = make_view(self._workdir, network=self.server.network, sources=self._sources)
+        return find_sandbox(self.server.sandbox, view)
 
     async def _within(self, work: Awaitable[T]) -> T:
         seconds = self.server.start_timeout
@@ -284,11 +352,11 @@ class Connection:
             raise
         except Exception as error:
             problem = describe(error)
-        place = f"{self._endpoint.label}: " if self.server.url else ""
-        end = self._endpoint.explain_end()
+        place = f"{self._location}: " if self.server.url else ""
+        end = self._explain_end()
         raise ConfigError(
             f"MCP server {quote(self.name)} did not start: {place}{problem}{end}",
-            hint=self._endpoint.advise(),
+            hint=self._advise(),
         )
 
     async def _own(self, ready: asyncio.Future[Listing]) -> None:
@@ -310,7 +378,7 @@ class Connection:
         owner, version = self._owner, sys.modules["axe_nb"].__version__
         try:
             async with Client(
-                self._endpoint.open(lose),
+                self._open(lose),
                 message_handler=hear,
                 client_info=Implementation(name="axe-nb", version=version),
                 cache=None,
@@ -328,12 +396,273 @@ class Connection:
             if not ready.done():
                 ready.set_exception(ConnectionError("the connection was closed"))
 
+    @asynccontextmanager
+    async def _open(self, lose: Callable[[], object]) -> AsyncIterator[Any]:
+        """Yields the streams of messages; `lose` is called on the loop when the program ends."""
+        server, sandbox, self._program = self.server, self._sandbox, None
+        if sandbox is None:
+            headers = expand_variables(server.headers, self.name, "headers")
+            async with open_address(server, headers) as streams:
+                yield streams
+            return
+        own = expand_variables(server.env, self.name, "env")
+        environment = clean_environment()
+        if "-m" in server.command:  # else Python imports from the workdir first
+            environment["PYTHONSAFEPATH"] = "1"
+        if sandbox.level == "docker":
+            sandbox = replace(sandbox, view=replace(sandbox.view, variables=own))
+        else:
+            environment |= own
+        program = self._program = Program(sandbox, server.command, environment, lose)
+        try:
+            yield program.from_server, program.from_session
+        finally:
+            await program.close()
+
+    def _explain_end(self) -> str:
+        """Returns the exit code and last output of the program, as the end of a sentence."""
+        if self._program is None:
+            return ""
+        process = self._program.process
+        code = process.code
+        if self._program.fault:
+            return f": {self._program.fault}"
+        told = [process.failure] if process.failure else []
+        if code is not None and not told:
+            ended = f"killed by signal {-code}" if code < 0 else f"exited with code {code}"
+            told.append(f"it {ended}{': program not found' if code == 127 else ''}")
+        told += process.notes
+        lines = [line for line in self._program.errors.splitlines() if line.strip()]
+        if lines:  # the last one with an error, as Node.js says more after it
+            last = ([line for line in lines if ERROR.match(line)] or lines)[-1]
+            text = last.decode("utf-8", "replace").strip()
+            told.append(f"its last output: {quote(one_line(text, 300))}")
+        return f" ({'; '.join(told)})" if told else ""
+
+    def _advise(self) -> str:
+        """Returns the next step if the server did not start."""
+        key = f"mcp_servers.{self.name}"
+        if self.server.url:
+            return f"check {key}.url, and that the server is running"
+        is_caged = self._sandbox is not None and self._sandbox.level != "none"
+        if is_caged and not self.server.network:
+            return (
+                f"check {key}.command; it runs in a sandbox with no network and no home folder: "
+                f'{key}.network = true or {key}.sandbox = "off" gives it access'
+            )
+        return f"run {key}.command in a terminal to check it, or raise {key}.start_timeout"
+
     async def _end(self) -> None:
         self._session = None
         if self._owner is not None:
             self._owner.cancel()
             await asyncio.wait([self._owner], timeout=CLOSING)
             self._owner = None
+
+
+class Program:
+    """A server that runs here, with the threads and tasks that move its messages."""
+
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        lose: Callable[[], object],
+    ) -> None:
+        import anyio
+
+        self.errors = b""
+        """The end of its standard error."""
+        self.fault = ""
+        """The reason that it was ended; empty = it was not."""
+        self.to_session, self.from_server = anyio.create_memory_object_stream[Any](0)
+        self.from_session, self.to_server = anyio.create_memory_object_stream[Any](0)
+        self._gone = (anyio.ClosedResourceError, anyio.BrokenResourceError)
+        self._loop, self._lose = asyncio.get_running_loop(), lose
+        self._asked = 0
+        """Requests of the server whose answers are not written yet."""
+        (stdin, self._input), (messages, stdout), (errors, stderr) = os.pipe(), os.pipe(), os.pipe()
+        self._writing = threading.Lock()
+        """Held by a writing thread, which a server that does not read may block."""
+        self.process = sandbox.start(command, environment, (stdin, stdout, stderr))
+
+        def keep_end() -> None:
+            with open(errors, "rb") as file:  # noqa: PTH123  a descriptor
+                while chunk := file.read1(CHUNK):
+                    self.errors = (self.errors + chunk)[-KEPT:]
+
+        last = _start_thread(keep_end)
+        _start_thread(lambda: self.read(messages, last))
+        self._tasks = [asyncio.create_task(self.write()), asyncio.create_task(self.watch())]
+
+    async def close(self) -> None:
+        """Ends the server: closes its input, and kills it after a while."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
+        self.from_server.close()
+        is_over = self._close_input() and await in_thread(self.process.wait, GRACE)
+        if not is_over:
+            self.process.kill()
+            await in_thread(self.process.wait, PATIENCE)
+            self._close_input()
+        for stream in (self.to_session, self.from_session, self.to_server):
+            stream.close()
+
+    def read(self, number: int, last: threading.Thread) -> None:
+        """Passes on the server's messages, in a thread, until it ends or sends too much."""
+        import mcp_types
+        from mcp.shared.message import SessionMessage
+
+        with open(number, "rb") as file:
+            for count in itertools.count(1):
+                line = file.readline(MAX_MESSAGE + 1)
+                if len(line) > MAX_MESSAGE:
+                    self.fault = f"it sent a message larger than {MAX_MESSAGE >> 20} MB"
+                if not line or self.fault:
+                    break
+                if count % BURST == 0:
+                    time.sleep(PAUSE)
+                message: Any
+                try:
+                    message = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+                except (ValueError, RecursionError):
+                    if (found := ID.search(line[:CHUNK])) is None:
+                        continue
+                    # for an answer, whose caller would wait; a wrong id harms only the server
+                    error = mcp_types.ErrorData(
+                        code=mcp_types.PARSE_ERROR, message="the answer could not be read"
+                    )
+                    message = mcp_types.JSONRPCError(jsonrpc="2.0", id=int(found[1]), error=error)
+                if not _run_on(self._loop, self.deliver(SessionMessage(message))):
+                    break
+            if self.fault:
+                self.process.kill()
+            last.join(GRACE)  # another program may hold its standard error open
+            _run_on(self._loop, self._end())
+            while file.read1(CHUNK):  # else a server that still writes would not end
+                pass
+
+    async def deliver(self, message: Any) -> bool:
+        """Passes on a message; returns False if no more are taken."""
+        is_request = hasattr(message.message, "method") and hasattr(message.message, "id")
+        self._asked += is_request
+        if self._asked > MAX_ASKED:
+            self.fault = f"it sent {MAX_ASKED} requests without reading an answer"
+            return False
+        try:
+            await self.to_session.send(message)
+        except self._gone:
+            return False
+        return True
+
+    async def write(self) -> None:
+        def send(data: bytes) -> None:
+            with self._writing:
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(self._input, view) :]
+
+        with suppress(OSError):
+            async for message in self.to_server:
+                line = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+                await in_thread(send, line.encode() + b"\n")
+                self._asked -= not hasattr(message.message, "method")
+        await self._end()
+
+    def _close_input(self) -> bool:
+        """Closes the server's input, or returns false if a thread still writes to it."""
+        if not self._writing.acquire(blocking=False):
+            return False
+        with suppress(OSError):
+            os.close(self._input)
+        self._input = -1
+        self._writing.release()
+        return True
+
+    async def watch(self) -> None:
+        """Notices the end of the program."""
+        await in_thread(self.process.wait)
+        await asyncio.sleep(2 * GRACE)  # another program may hold its output open
+        await self._end()
+
+    async def _end(self) -> None:
+        self.to_session.close()
+        self._lose()
+
+
+def _start_thread(work: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=work, name="axe-nb-mcp-pipe", daemon=True)
+    thread.start()
+    return thread
+
+
+def _run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T | None:
+    """Runs a coroutine on the loop of another thread; None if the loop has ended."""
+    try:
+        return asyncio.run_coroutine_threadsafe(work, loop).result()
+    except (RuntimeError, CancelledError):
+        work.close()
+        return None
+
+
+@asynccontextmanager
+async def open_address(server: McpServer, own: Mapping[str, str]) -> AsyncIterator[Any]:
+    """Connects to an address, with the user's own headers; yields the streams of its messages."""
+    import httpx2
+    from mcp.client.sse import sse_client
+    from mcp.client.streamable_http import streamable_http_client
+
+    def make_client(
+        headers: dict[str, str] | None = None, timeout: Any = None, auth: Any = None
+    ) -> Any:
+        return httpx2.AsyncClient(
+            headers={"accept-encoding": "identity", **own, **(headers or {})},
+            timeout=timeout or httpx2.Timeout(CONNECT, read=READ),
+            auth=auth,
+            event_hooks={"response": [bound]},
+        )
+
+    if server.transport == "sse":
+        async with sse_client(
+            server.url, timeout=CONNECT, sse_read_timeout=READ, httpx_client_factory=make_client
+        ) as streams:
+            yield streams
+        return
+    async with (
+        make_client() as client,
+        streamable_http_client(
+            server.url, http_client=client, max_sse_event_size=MAX_MESSAGE
+        ) as streams,
+    ):
+        yield streams
+
+
+async def bound(response: Any) -> None:
+    """Bounds the body of a reply; the package itself bounds the events of a stream."""
+    import httpx2
+
+    if response.headers.get("content-encoding", "identity") != "identity":
+        await response.aclose()
+        raise httpx2.DecodingError("the server sent a compressed reply, which was not requested")
+    if response.headers.get("content-type", "").startswith("text/event-stream"):
+        return
+    body = response.stream
+
+    class Bounded(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            size = 0
+            async for chunk in body:
+                size += len(chunk)
+                if size > MAX_MESSAGE:
+                    raise httpx2.ReadError(f"the reply is larger than {MAX_MESSAGE >> 20} MB")
+                yield chunk
+
+        async def aclose(self) -> None:
+            await body.aclose()
+
+    response.stream = Bounded()
 
 
 def describe(error: BaseException) -> str:
