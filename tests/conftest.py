@@ -169,11 +169,6 @@ def chromium() -> str | None:
     return CHROMIUM
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    told = "run files and their tests in an order by chance"
-    parser.addoption("--shuffle", type=int, metavar="SEED", help=told)
-
-
 def pytest_collection() -> None:
     gc.disable()  # whatever is collected stays to the end
 
@@ -185,10 +180,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    seed = config.getoption("--shuffle")
-    if seed is not None:
-        order.shuffle(items, seed)
-    elif hasattr(config, "workerinput"):
+    if hasattr(config, "workerinput"):
         order.long_first(items)
 
 

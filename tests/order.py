@@ -1,18 +1,12 @@
-"""The order of the tests: in parallel the long files first, on request an order by chance."""
+"""The order of the tests in parallel: the long files first."""
 
 from __future__ import annotations
-
-import random
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 LONG = ("tests/browser/", "notebooks/", "tests/nb/", "tests/sandbox/")
 """Begin first, so that no worker sits over one of them when the others have ended."""
-
-
-def file_of(nodeid: str) -> str:
-    return nodeid.partition("::")[0]
 
 
 MIDDLE = "tests/browser/test_l"
@@ -23,7 +17,7 @@ class ByFile(LoadScopeScheduling):
     """Gives each worker one file after another; the browser's to two, which start one each."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = file_of(nodeid)
+        file = nodeid.partition("::")[0]
         if not file.startswith("tests/browser/"):
             return file
         return "the browser's first half" if file < MIDDLE else "the browser's second half"
@@ -31,10 +25,3 @@ class ByFile(LoadScopeScheduling):
 
 def long_first(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not item.nodeid.startswith(LONG))
-
-
-def shuffle(items: list[pytest.Item], seed: int) -> None:
-    """Puts the files, and the tests of each, into the order that the seed stands for."""
-    chance = random.Random(seed)
-    places = {file: chance.random() for file in dict.fromkeys(file_of(i.nodeid) for i in items)}
-    items.sort(key=lambda item: (places[file_of(item.nodeid)], chance.random()))

@@ -34,11 +34,11 @@ def started(run: str, agent: str) -> RunStarted:
     return RunStarted(run, parent, "2" if depth else "", agent, "p/m", depth, "task", "prompt")
 
 
-def view(terminal: Terminal, *words: str) -> TextView:
+def view(terminal: Terminal) -> TextView:
     """The view of a run that has not begun."""
     axe_nb.define(Agent(name="lead", model="script/lead"))
     handle = session.start(RunRequest(agent="lead", prompt="Go"))
-    options = parse_run(["lead", *words], "command")
+    options = parse_run(["lead"], "command")
     return TextView(handle, options, print, print, piped=False, terminal=terminal, pause=0.0)
 
 
@@ -88,14 +88,3 @@ def test_the_line_ends_in_the_last_words_of_the_model(piece: TextDelta, words: s
         status.event(event)
     status.tick()
     assert untimed(terminal) == f"\rlead · 1 turn · 0 calls · 0s · {words}"
-
-
-@pytest.mark.parametrize("verbose", [True, False])
-def test_verbose_lines_and_the_status_line_do_not_share_the_terminal(
-    verbose: bool,
-) -> None:
-    terminal = Terminal()
-    shown = view(terminal, *(["-v"] if verbose else []))
-    shown.event(started("0", "lead"))
-    shown.tick()
-    assert bool(terminal.getvalue()) != verbose

@@ -52,14 +52,12 @@ MAX_ENTRIES, MAX_SCANNED = 500, 10_000
 """Maximum names in a listing; maximum entries of a folder that are looked at."""
 
 MAX_DIFF, MAX_COMPARED = 4096, 2000
-"""Maximum bytes of a diff in a result; maximum lines of a text for which the shortest diff is
-sought."""
+"""Maximum bytes of a diff in a result; lines of a text for which the shortest diff is sought."""
 
 BOM = "\ufeff"
 
 edit_lock = threading.Lock()
-"""Lock that makes reading, changing and writing one step: concurrent edits would undo one
-another."""
+"""Makes reading, changing and writing one step: concurrent edits would undo one another."""
 
 
 def read_file(ctx: ToolContext, path: str, offset: int = 1, limit: int = MAX_LINES) -> str:
@@ -246,14 +244,14 @@ def edit_file(
     return f"Edited {spot.path}\n{change.summary}"
 
 
-def preview(name: str, arguments: Mapping[str, Any], workdir: Path) -> str:
+def _preview(function: Callable[..., str], arguments: Mapping[str, Any], workdir: Path) -> str:
     """Returns the diff that a call of write_file or edit_file would make, or its error."""
+    plan: Callable[..., Change] = _plan_write if function is write_file else _plan_edit
     try:
-        function, plan = CHANGES[name]
-        values = check(arguments, signature(function, name).parameters)
+        values = check(arguments, signature(function, function.__name__).parameters)
         path = values.pop("path")
         names = locate(workdir, path)
-        if name == "write_file" and not names.real.exists():
+        if function is write_file and not names.real.exists():
             return Change(names.path, None, values["content"]).diff
         with hold_place(workdir, path) as spot:
             return plan(spot, **values).diff
@@ -357,18 +355,13 @@ def put(spot: Spot, data: bytes, kept: KeptFiles | None = None, mode: int | None
         raise
 
 
-CHANGES: Mapping[str, tuple[Callable[..., str], Callable[..., Change]]] = {
-    "write_file": (write_file, _plan_write),
-    "edit_file": (edit_file, _plan_edit),
-}
-
 TOOLS = {
     "read_file": make_tool(read_file, "read"),
     "list_dir": make_tool(list_dir, "read"),
     "write_file": replace(
-        make_tool(write_file, "write"), preview=partial(preview, "write_file"), guard=guard_write
+        make_tool(write_file, "write"), preview=partial(_preview, write_file), guard=guard_write
     ),
     "edit_file": replace(
-        make_tool(edit_file, "write"), preview=partial(preview, "edit_file"), guard=guard_edit
+        make_tool(edit_file, "write"), preview=partial(_preview, edit_file), guard=guard_edit
     ),
 }

@@ -48,7 +48,6 @@ class Wire:
     """One reply in a protocol: its whole body, or the events of its stream."""
 
     path = ""
-    """Path of model requests."""
     streams = False
     """Default of `stream` if a request does not set it."""
     kind = "text/event-stream; charset=utf-8"
@@ -67,12 +66,10 @@ class Wire:
         """(kind, number of the call) → the text so far, for each item of a streamed reply."""
 
     def whole(self, response: Response) -> Json:
-        """Returns the body of a reply with status 200."""
         raise NotImplementedError
 
     @staticmethod
     def error(status: int, message: str) -> Json:
-        """Returns the body of a reply with any other status."""
         kinds = {429: "rate_limit_error", 403: "permission_error"}
         codes = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}
         kind = kinds.get(status, "invalid_request_error" if status < 500 else "server_error")
@@ -80,7 +77,6 @@ class Wire:
         return {"error": told}
 
     def begin(self) -> Iterator[Json]:
-        """Yields the events before the first piece."""
         yield from ()
 
     def add(self, delta: Delta) -> Iterator[Json]:
@@ -94,14 +90,12 @@ class Wire:
             yield from self.piece(kind, number, [*self.items].index(item), delta.text)
 
     def start(self, kind: str, number: int, index: int) -> Iterator[Json]:
-        """Yields the start of an item, given its kind, the number of its call, and its position."""
         yield from ()
 
     def piece(self, kind: str, number: int, index: int, text: str) -> Iterator[Json]:
         raise NotImplementedError
 
     def end(self, response: Response) -> Iterator[Json]:
-        """Yields the events after the last piece."""
         raise NotImplementedError
 
     def fail(self, status: int, message: str) -> Json:
@@ -109,7 +103,6 @@ class Wire:
         return self.error(status, message)
 
     def encode(self, event: Json) -> bytes:
-        """Encodes an event, with its type as its name if it has one."""
         name = f"event: {event['type']}\n" if "type" in event else ""
         return b"%sdata: %s\n\n" % (name.encode(), dump(event))
 

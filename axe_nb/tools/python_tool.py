@@ -160,7 +160,7 @@ class PythonFunction:
             except _STOPS as stop:  # which a future or the loop cannot carry
                 raise ToolError(fault_text(stop)) from None
 
-        with capture_output() as captured:
+        with _capture_output() as captured:
             try:
                 if inspect.iscoroutinefunction(self._function):
                     result = self._function(*bound.args, **bound.kwargs)
@@ -180,39 +180,31 @@ class PythonFunction:
             except (RunStopped, PermissionDenied):
                 raise
             except ToolError as error:
-                raise ToolError(_append_printed(words(error), captured.text), error.note) from error
+                raise ToolError(_append_printed(words(error), captured), error.note) from error
             except Exception as error:
-                raise ToolError(_append_printed(fault_text(error), captured.text)) from error
-        return replace(output, content=_append_printed(output.content, captured.text))
+                raise ToolError(_append_printed(fault_text(error), captured)) from error
+        return replace(output, content=_append_printed(output.content, captured))
 
     def __reduce__(self) -> tuple[object, ...]:
         return PythonFunction, (self._function, self._name)
 
 
-class CapturedOutput:
-    """Printed output of one call."""
-
-    text = ""
-
-    def write(self, text: str) -> int:
-        """Keeps the text, as far as there is room for it."""
-        self.text += text[: MAX_PRINTED - len(self.text)]
-        return len(text)
-
-
-_output: ContextVar[CapturedOutput | None] = ContextVar("axe_nb_output", default=None)
+_output: ContextVar[list[str] | None] = ContextVar("axe_nb_output", default=None)
+"""The only text is the output of this call so far; None = outside of calls."""
 
 
 class _Switch:
-    """Passes the output of a call to its capture, all other to the stream; None discards it."""
+    """Keeps the output of a call, and passes all other to the stream; None discards it."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        target = _output.get() or self._stream
-        written: int = len(text) if target is None else target.write(text)
-        return written
+        if (captured := _output.get()) is not None:
+            captured[0] += text[: MAX_PRINTED - len(captured[0])]
+        elif self._stream is not None:
+            self._stream.write(text)
+        return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
         self.write("".join(lines))
@@ -226,21 +218,19 @@ class _Switch:
 
 
 @contextmanager
-def capture_output() -> Iterator[CapturedOutput]:
+def _capture_output() -> Iterator[list[str]]:
     """Captures output printed in the block, also by threads that start there and outlive it."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if not isinstance(stream, _Switch):  # stays: an abandoned thread may print later
             setattr(sys, name, _Switch(stream))
-    captured = CapturedOutput()
-    token = _output.set(captured)
+    token = _output.set(captured := [""])
     try:
         yield captured
     finally:
         _output.reset(token)
 
 
-def _append_printed(text: str, printed: str) -> str:
-    if not printed.strip():
-        return text
-    return f"{text}\n\nPrinted:\n{printed.rstrip()}" if text else printed.rstrip()
+def _append_printed(text: str, captured: list[str]) -> str:
+    printed = captured[0].rstrip()
+    return f"{text}\n\nPrinted:\n{printed}" if text and printed else text or printed

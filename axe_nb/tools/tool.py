@@ -121,13 +121,9 @@ class Limits:
 
         Turns are counted per run (X-18), up to 50; time is bounded by the parent's deadline.
         """
-        tool_calls = _pick_lowest(self.tool_calls, above.tool_calls)
-        tokens = _pick_lowest(self.tokens, above.tokens)
+        pairs = ((self.tool_calls, above.tool_calls), (self.tokens, above.tokens))
+        tool_calls, tokens = (min(filter(None, pair), default=None) for pair in pairs)
         return Limits(min(self.turns, MAX_TURNS), tool_calls, tokens, self.seconds)
-
-
-def _pick_lowest(a: int | None, b: int | None) -> int | None:
-    return min((cap for cap in (a, b) if cap is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)
