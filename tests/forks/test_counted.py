@@ -316,9 +316,7 @@ def test_a_fork_without_a_change_is_the_same_tree_at_every_place() -> None:
 
 
 @pytest.mark.req("D-66", "D-60")
-def test_secrets_do_not_make_a_saved_run_another(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_secrets_make_a_run_no_other(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_API_KEY", "sk-very-secret-value-123456")
     boss, asked = define_boss(lambda _: ["key sk-very-secret-value-123456"])  # type: ignore[arg-type,return-value]
     axe_nb.define(boss)

@@ -312,7 +312,7 @@ def test_a_fork_is_recorded_in_a_cassette_and_replayed(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("D-66", "D-81")
-def test_a_saved_run_has_the_trust_of_the_file_and_a_run_of_the_history_its_own(
+def test_a_saved_run_has_the_trust_of_its_file(
     monkeypatch: pytest.MonkeyPatch, project: Path
 ) -> None:
     monkeypatch.setenv("AXE_NB_HISTORY", "1")
@@ -495,9 +495,7 @@ def test_an_interrupted_run_goes_on_from_the_results_that_there_are() -> None:
 @pytest.mark.parametrize(
     ("place", "changes"), [("0.1/2", {"reply": "short"}), ("0/1", {"results": {}}), ("0/1", {})]
 )
-def test_an_interrupted_child_goes_on_without_repeating(
-    place: str, changes: dict[str, Any]
-) -> None:
+def test_an_interrupted_child_goes_on_from_there(place: str, changes: dict[str, Any]) -> None:
     asked: list[str] = []
     ran: list[str] = []
     slow: list[int] = []

@@ -422,9 +422,7 @@ def test_a_cassette_that_cannot_be_written_stops_no_run() -> None:
 
 
 @pytest.mark.req("D-81")
-def test_a_strangers_cassette_approves_nothing(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_strangers_file_approves_nothing(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran = keep_notes()
 
     call_once(call("keep", note="x"))
@@ -535,9 +533,7 @@ def test_a_secret_of_one_machine_only_matches(monkeypatch: pytest.MonkeyPatch) -
             assert not axe_nb.run("one", "deploy to staging now").ok
 
 
-def test_recorded_paths_are_those_of_this_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_recorded_paths_are_local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     @axe_nb.tool(read_only=True)
@@ -677,9 +673,7 @@ def test_another_picture_beside_the_same_words_is_a_miss_that_says_so() -> None:
         ),
     ],
 )
-def test_messages_that_differ_in_all_but_words_are_told_apart(
-    before: dict[str, Any], now: dict[str, Any], words: str
-) -> None:
+def test_messages_are_told_apart(before: Any, now: Any, words: str) -> None:
     assert [*list_changes({"messages": [before]}, {"messages": [now]})] == [words]
 
 
