@@ -30,11 +30,11 @@ from axe_nb import (
 )
 from axe_nb.agents import trust
 from axe_nb.session.portal import run_and_wait
-from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
 from axe_nb.views.outline import as_text
 from tests.engine.in_process import agent, ask, lead
 from tests.forks.trees import counted_tree, fork, list_sources, play
+from tests.recording.runs import interrupt
 
 
 def writer(**fields: Any) -> Agent:
@@ -447,17 +447,6 @@ def test_a_run_that_timed_out_goes_on_with_a_new_deadline() -> None:
     assert run.status == "timeout"
     assert fork(run).text == "after noted x"
     assert asked == [1, 2, 2]
-
-
-async def interrupt(agent: Agent, when: Callable[[], bool]) -> RunResult:
-    handle = session.start(RunRequest(agent=agent, prompt="go"))
-    task = asyncio.create_task(handle.execute(lambda _: None))
-    while not when():  # noqa: ASYNC110 - a thread may set it
-        await asyncio.sleep(0.01)
-    handle.cancel()
-    await asyncio.wait([task])
-    assert handle.finished
-    return handle.finished
 
 
 @pytest.mark.req("D-66", "D-32")

@@ -34,7 +34,6 @@ from axe_nb.recording.cassette import Cassette
 from axe_nb.recording.same_request import is_same, list_changes
 from axe_nb.scripting.rules import Fault
 from axe_nb.scripting.wire import Protocol
-from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
 from axe_nb.tools.tool import ToolContext
 from tests.pictures.samples import png
@@ -44,6 +43,7 @@ from tests.recording.runs import (
     count_up,
     define,
     every_protocol,
+    interrupt,
     record,
     record_with,
     replay,
@@ -185,29 +185,18 @@ def test_an_interrupted_tree_replays_as_it_was() -> None:
     @script("one")
     async def one(request: Request) -> str:
         if "slow" in request.last:
+            await asyncio.sleep(0.2)
             waiting.set()
             await asyncio.sleep(20)
         return "done"
 
     define()
     axe_nb.define(Agent(name="lead", model="openai/lead", sub_agents=("one",)))
-
-    async def run(*, interrupts: bool) -> RunResult:
-        handle = session.start(RunRequest(agent="lead", prompt="go"))
-        task = asyncio.create_task(handle.execute(lambda event: None))
-        if interrupts:
-            await asyncio.to_thread(waiting.wait, 10)
-            await asyncio.sleep(0.2)
-            handle.cancel()
-        await asyncio.wait([task])
-        assert handle.finished
-        return handle.finished
-
     with script_server("openai"), axe_nb.cassette("one.axe", "record"):
-        first = asyncio.run(run(interrupts=True))
+        first = asyncio.run(interrupt("lead", waiting.is_set))
     assert first.status == "cancelled"
     with axe_nb.cassette("one.axe", "replay"):
-        again = asyncio.run(run(interrupts=False))
+        again = axe_nb.run("lead", "go")
     assert without_times(again) == without_times(first)
     assert again.messages == first.messages
 
