@@ -140,6 +140,10 @@ def keep_notes() -> list[str]:
     return ran
 
 
+async def say_yes(_: ApprovalRequest) -> Decision:
+    return Decision("yes")
+
+
 def fail_twice(request: Request) -> Any:
     if request.attempt < 3:
         raise ProviderError("rate_limit", "slow down", status=429, retry_after=0.3)
@@ -231,7 +235,6 @@ def test_a_stream_replays_piece_by_piece(is_cut: bool, protocol: Protocol) -> No
 @pytest.mark.req("D-48")
 def test_the_decisions_of_a_person_replay_without_one() -> None:
     ran = keep_notes()
-
     call_once(call("keep", note="first"), call("keep", note="second"))
     answers = [Decision("edit", arguments={"note": "edited"}), Decision("no", "not that")]
 
@@ -413,13 +416,9 @@ def test_a_cassette_that_cannot_be_written_stops_no_run() -> None:
 @pytest.mark.req("D-81")
 def test_a_strangers_file_approves_nothing(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran = keep_notes()
-
     call_once(call("keep", note="x"))
 
-    async def answer(_: ApprovalRequest) -> Decision:
-        return Decision("yes")
-
-    record_with(answer)
+    record_with(say_yes)
     for name in ("PYTEST_VERSION", "PYTEST_CURRENT_TEST"):
         monkeypatch.delenv(name, raising=False)
     assert replay().ok  # the person's own
@@ -605,12 +604,9 @@ def test_a_run_that_ended_in_a_tool_ends_again() -> None:
 
 
 def test_an_answer_from_a_recording_allows_no_host_later() -> None:
-    async def answer(_: ApprovalRequest) -> Decision:
-        return Decision("yes")
-
     call_once(call("fetch", url="http://example.invalid/x"))
     define(tools=("fetch",), mode="ask")
-    record_with(answer)
+    record_with(say_yes)
     assert session.hosts.pop("example.invalid", 1) is None
     replay()
     assert "example.invalid" not in session.hosts
