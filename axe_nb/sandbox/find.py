@@ -40,13 +40,11 @@ METHODS: Mapping[str, Sequence[Callable[[], Iterable[Method]]]] = {
     "linux": (full.list_bubblewrap, landlock.list_methods),
     "darwin": (full.list_seatbelt,),
 }
-"""System → its methods, strongest first."""
 
 is_caged = False
 """True in a process that is itself in a sandbox, as are all programs that it starts."""
 
 TRIAL = 10.0
-"""Seconds that a first trial may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +54,6 @@ class Sandbox:
     method: Method
     view: View
     is_off: bool = False
-    """True if the user switched it off."""
 
     @property
     def level(self) -> Level:

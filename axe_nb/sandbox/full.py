@@ -26,7 +26,6 @@ NO_NESTING = "--disable-userns"
 """Option of bubblewrap 0.8 and newer, like `--size`."""
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store")
-"""Folders of the system's programs and libraries."""
 
 SETTINGS = (
     "alternatives", "crypto-policies", "fonts", "group", "hosts", "java", "ld.so.cache",
@@ -177,7 +176,6 @@ OF_PROGRAMS = re.compile(r"(DOCKER|LD|DYLD|XDG)_.*|PATH|HOME|TMPDIR", re.IGNOREC
 """Variables of a container that would change the client's behaviour."""
 
 ANSWER = 20.0
-"""Seconds that the daemon has to answer."""
 
 
 def make_docker(image: str) -> Method:

@@ -32,7 +32,6 @@ DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 EXECUTE_OR_READ, READ_OR_WRITE_FILE, SIGNALS = 0b1101, 0b110, 0b10
 ALL, ALL_BEFORE_5, MAKE_DEVICES, REFER = 0xFFFF, 0x7FFF, 1 << 6 | 1 << 11, 1 << 13
 ALL_TCP, ALL_SCOPES = 0b11, 0b11
-"""All rights of Landlock on TCP, and all its scopes."""
 
 OLDEST_LANDLOCK = 3
 """First version of Landlock that can forbid truncating files."""
