@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
+from IPython.display import display
 
 from axe_nb.agents.agent import Agent, find_agent_file
 from axe_nb.agents.files import expand_home, read_text, reason, write_whole
@@ -32,10 +33,8 @@ from axe_nb.text import quote
 from axe_nb.views.agent_summary import draw_card, draw_graph, list_abilities
 
 
-def define(
-    shell: InteractiveShell, line: str, cell: str, names: Mapping[str, Any]
-) -> dict[str, str]:
-    """Defines the agent for this session and returns the card that the cell shows.
+def define(shell: InteractiveShell, line: str, cell: str, names: Mapping[str, Any]) -> None:
+    """Defines the agent for this session and displays its card.
 
     If its file is saved and is the one found under the name, the file is used; otherwise the agent
     is kept in this session. Raises ConfigError with the line in the cell.
@@ -76,7 +75,9 @@ def define(
     facts = (agent.model, f"mode {agent.mode}", *(["answers as JSON"] if agent.output else []))
     graph = draw_graph(agent, find)
     warnings = (*all_warnings(agent), *notes)
-    return draw_card(name, facts, list_abilities(agent), graph=graph, notes=warnings, saved=saved)
+    told = list_abilities(agent)
+    card = draw_card(name, facts, told, graph=graph, notes=warnings, saved=saved)
+    display(card, raw=True)  # type: ignore[no-untyped-call]  # IPython's own gap
 
 
 def _parse_agent(name: str, body: str, magic_line: int) -> tuple[Agent, Source]:

@@ -18,17 +18,13 @@ from axe_nb.conversion.interpolation import LEFT_OUT
 from axe_nb.errors import ConfigError
 from axe_nb.exploring.grid import NAME, Grid
 from axe_nb.exploring.run_grid import SUFFIXES, GridRunner
-from axe_nb.notebook.option_line import find_cell_source
+from axe_nb.notebook.option_line import find_cell_source, read_words
 from axe_nb.session.overrides import Overrides
 from axe_nb.text import quote, suggestion
 
 
 def run_grid(
-    shell: InteractiveShell,
-    words: Sequence[str],
-    cell: str,
-    names: Mapping[str, Any],
-    write: Write,
+    shell: InteractiveShell, line: str, cell: str, names: Mapping[str, Any], write: Write
 ) -> Grid | None:
     """Runs the grid of a cell and returns it; `-o` is bound even if the grid is interrupted.
 
@@ -36,7 +32,7 @@ def run_grid(
     begin.
     """
     install(shell)
-    found = parse(GRID, "cell", words)
+    found = parse(GRID, "cell", read_words(GRID, "cell", line, names))
     fail = parser(GRID, "cell").error
     chosen = vars(found)
     of_runs = {one.name for one in fields(Overrides)} - {"model", "expect"}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from IPython.core.completer import (
     CompletionContext,
@@ -27,16 +27,13 @@ from IPython.core.magic import (
 )
 from traitlets import Bool, Enum, Float, Int, Unicode, observe
 
-if TYPE_CHECKING:
-    from axe_nb.exploring.grid import Grid
-
 OPTIONS = ("model", "model_all", "timeout", "retries", "mode", "agents_dir")
 
 
 def axe_magic(name: str) -> Callable[..., Any]:
     """Gives a magic (empty = `%axe`) its help page for `%%axe?`, and interrupts of one line.
 
-    IPython passes it the option line as typed, and the local variables of the caller.
+    It gets the option line as typed, the cell, and the variables of the user and the caller.
     """
 
     def page() -> str:
@@ -48,9 +45,9 @@ def axe_magic(name: str) -> Callable[..., Any]:
 
     def mark(function: Callable[..., Any]) -> Any:
         @functools.wraps(function)
-        def magic(*words: str, local_ns: Mapping[str, Any] | None = None) -> Any:
+        def magic(self: AxeMagics, *words: str, local_ns: Mapping[str, Any] | None = None) -> Any:
             try:
-                return function(*words, local_ns=local_ns or {})
+                return function(self, *words, {**self.shell.user_ns, **(local_ns or {})})
             except SystemExit:  # argparse, after printing its help
                 return None
             except KeyboardInterrupt as stop:
@@ -104,54 +101,31 @@ class AxeMagics(Magics):
 
     @cell_magic
     @axe_magic("axe")
-    def axe(self, line: str, cell: str, local_ns: Mapping[str, Any]) -> Any:
-        from axe_nb.commands.command_table import RUN
-        from axe_nb.commands.parser import parse_run
-        from axe_nb.conversion.interpolation import prompt_of
-        from axe_nb.notebook.option_line import find_cell_source, read_words
-        from axe_nb.notebook.run_cell import run_cell
-        from axe_nb.pictures.picture import Illustrated, Picture
-        from axe_nb.session.session import session
+    def axe(self, line: str, cell: str, names: Mapping[str, Any]) -> Any:
+        from axe_nb.notebook.run_cell import run_prompt
 
-        words = read_words(RUN, "cell", line, {**self.shell.user_ns, **local_ns})
-        options = parse_run(words, "cell", session.defaults, self.shell.user_ns)
-        body, magic_line = find_cell_source(self.shell, "axe", cell)
-
-        def prompt() -> Illustrated:
-            names, pictures = self.shell.user_ns, list[Picture]()
-            text = prompt_of(
-                body, names, raw=options.raw, first_line=magic_line + 1, pictures=pictures
-            )
-            return Illustrated(text, tuple(pictures))
-
-        return run_cell(self.shell, options, prompt, _print)
+        return run_prompt(self.shell, line, cell, names, _print)
 
     @line_magic("axe")
     @axe_magic("")
-    def axe_line(self, line: str, local_ns: Mapping[str, Any]) -> Any:
+    def axe_line(self, line: str, names: Mapping[str, Any]) -> Any:
         from axe_nb.notebook.line_magic import run_command
 
-        return run_command(self.shell, line, {**self.shell.user_ns, **local_ns}, _print)
+        return run_command(self.shell, line, names, _print)
 
     @cell_magic
     @axe_magic("axe_agent")
-    def axe_agent(self, line: str, cell: str, local_ns: Mapping[str, Any]) -> None:
-        from IPython.display import display
-
+    def axe_agent(self, line: str, cell: str, names: Mapping[str, Any]) -> None:
         from axe_nb.notebook.agent_cell import define
 
-        card = define(self.shell, line, cell, {**self.shell.user_ns, **local_ns})
-        display(card, raw=True)  # type: ignore[no-untyped-call]  # IPython's own gap
+        define(self.shell, line, cell, names)
 
     @cell_magic
     @axe_magic("axe_grid")
-    def axe_grid(self, line: str, cell: str, local_ns: Mapping[str, Any]) -> Grid | None:
-        from axe_nb.commands.command_table import GRID
+    def axe_grid(self, line: str, cell: str, names: Mapping[str, Any]) -> Any:
         from axe_nb.notebook.grid_cell import run_grid
-        from axe_nb.notebook.option_line import read_words
 
-        names = {**self.shell.user_ns, **local_ns}
-        return run_grid(self.shell, read_words(GRID, "cell", line, names), cell, names, _print)
+        return run_grid(self.shell, line, cell, names, _print)
 
     @observe(*OPTIONS, "history")
     def _set_default(self, change: Any) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
@@ -17,11 +18,14 @@ from IPython.core.interactiveshell import InteractiveShell
 from axe_nb.cell_display.display import RunView, display_mode, install, notebook_view, remember
 from axe_nb.cell_display.front_end import find_approver
 from axe_nb.commands import console
+from axe_nb.commands.command_table import RUN
 from axe_nb.commands.console import Write
-from axe_nb.commands.parser import Options, UsageError
+from axe_nb.commands.parser import Options, UsageError, parse_run
+from axe_nb.conversion.interpolation import prompt_of
 from axe_nb.errors import AxeError, ConfigError, interrupted
 from axe_nb.events import Event
-from axe_nb.pictures.picture import Illustrated
+from axe_nb.notebook.option_line import find_cell_source, read_words
+from axe_nb.pictures.picture import Illustrated, Picture
 from axe_nb.recording.find_exchange import find_run
 from axe_nb.results import RunResult
 from axe_nb.session.drive import NullView, View, drive
@@ -35,6 +39,22 @@ NOT_IN_BACKGROUND = {
     "expect": "--expect", "step": "--step", "break_at": "--break",
 }  # fmt: skip
 """Options about the cell's own prompts, output or end, which a background run outlives."""
+
+
+def run_prompt(
+    shell: InteractiveShell, line: str, cell: str, names: Mapping[str, Any], write: Write
+) -> RunResult | RunHandle | None:
+    """Runs a cell whose body is the prompt: fills in its expressions, and returns its value."""
+    options = parse_run(read_words(RUN, "cell", line, names), "cell", session.defaults, names)
+    body, magic_line = find_cell_source(shell, "axe", cell)
+
+    def prompt() -> Illustrated:
+        pictures = list[Picture]()
+        first, known = magic_line + 1, shell.user_ns
+        text = prompt_of(body, known, raw=options.raw, first_line=first, pictures=pictures)
+        return Illustrated(text, tuple(pictures))
+
+    return run_cell(shell, options, prompt, write)
 
 
 def run_cell(

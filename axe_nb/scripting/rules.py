@@ -85,7 +85,7 @@ class Script:
     def answer(self, name: str, request: Request) -> Reply:
         """Returns the reply of the first rule that matches. Raises ProviderError if none does."""
         ends = time.thread_time() + MAX_SECONDS
-        own = {"turn": request.turn, "agent": request.agent}
+        own = {"turn": request.turn, "agent": request.agent, "attempt": request.attempt}
         words = {
             "last": request.last,
             "turn": str(request.turn),
@@ -203,7 +203,10 @@ TOP: Shape = {
     "stream": _SWITCH,
 }
 RULE: Shape = {
-    "when": ("a regex, or a table of last, turn and agent", lambda v: isinstance(v, (str, dict))),
+    "when": (
+        "a regex, or a table of last, turn, attempt and agent",
+        lambda v: isinstance(v, (str, dict)),
+    ),
     "text": _TEXT,
     "calls": ("a list of { tool = …, arguments = … }", _is_tables),
     "usage": ("a table of input_tokens and output_tokens", lambda v: isinstance(v, dict)),
@@ -215,6 +218,7 @@ RULE: Shape = {
 WHEN: Shape = {
     "last": _TEXT,
     "turn": ("a whole number, 1 or more", lambda v: is_whole(v, 1)),
+    "attempt": ("a whole number, 1 or more", lambda v: is_whole(v, 1)),
     "agent": _TEXT,
 }
 _CALL: Shape = {

@@ -45,13 +45,11 @@ def define_tree(protocol: str, counted: Counted, **fields: Any) -> None:
 
     @tool(read_only=True)
     def note(what: str) -> str:
-        """Notes something."""
         counted.ran.append(f"note {what}")
         return f"noted {what}"
 
     @tool(read_only=True)
     def file_report(text: str) -> str:
-        """Files a report."""
         counted.ran.append("file_report")
         return f"filed: {text}"
 
@@ -93,15 +91,11 @@ def counted_tree(protocol: Protocol | None, **fields: Any) -> Iterator[tuple[Run
     counted = Counted()
     with script_server(protocol) if protocol else nullcontext() as counted.server:
         define_tree(protocol or "script", counted, **fields)
-        yield _run(counted), counted
-
-
-def _run(counted: Counted) -> RunResult:
-    result = axe_nb.run("lead", "Compare", display=False).raise_for_status()
-    asked, ran = counted.take()
-    assert asked == ["lead 1", "lead 2", "lead 3", "town 1", "town 1", "town 2", "town 2"]
-    assert ran == ["file_report", "note Oslo", "note Rome", "note start"]
-    return result
+        result = axe_nb.run("lead", "Compare", display=False).raise_for_status()
+        asked, ran = counted.take()
+        assert asked == ["lead 1", "lead 2", "lead 3", "town 1", "town 1", "town 2", "town 2"]
+        assert ran == ["file_report", "note Oslo", "note Rome", "note start"]
+        yield result, counted
 
 
 def list_sources(result: RunResult) -> dict[str, str]:

@@ -117,9 +117,7 @@ def test_a_failed_child_is_not_run_again(failing: Failing) -> None:
     assert len(failing.asked) == 3, "the attempts of one request"
 
 
-def test_the_command_takes_it(
-    failing: Failing, capfd: pytest.CaptureFixture[str], piped: Any
-) -> None:
+def test_the_command_takes_it(failing: Failing, capfd: Any, piped: Any) -> None:
     failing.times = 1
     asks = ["run", "-m", "script/failing", "-p", "go", "--retries"]
     assert cli.main([*asks, "1"]) == 0

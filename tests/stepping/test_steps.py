@@ -1,22 +1,28 @@
-"""Steps of a whole tree, one at a time, with all clocks stopped, and what each decision does."""
+"""Steps: one at a time in a whole tree, what each decision does, and their replay."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import axe_nb
-from axe_nb import ConfigError, Request, RunResult, Step, call
-from axe_nb.engine.person import Decision, Question
+from axe_nb import Agent, CassetteMiss, ConfigError, Request, RunResult, Step, call
+from axe_nb.engine.person import AskPerson, Decision, Question
 from axe_nb.events import Event, PersonAnswered, PersonAsked, RunFinished
+from axe_nb.messages import ToolParameter
+from axe_nb.recording.cassette import Cassette
 from axe_nb.session.drive import Approver, NullView, drive
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session
+from axe_nb.tools.tool import Tool, ToolContext
 from axe_nb.views.outline import as_text
 from axe_nb.views.rows import make_row
 from axe_nb.views.transcript import Transcript, TreeNode, nodes_below
@@ -30,7 +36,82 @@ from tests.engine.in_process import (
     lead,
     stage,
 )  # fmt: skip
-from tests.stepping.deciders import MEASURE, Decider, surveyor
+
+
+async def _measure(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
+    return f"{arguments['town']} has {len(str(arguments['town']))} letters"
+
+
+MEASURE = Tool(
+    "measure", "Measures a town.", {"town": ToolParameter("string", required=True)}, _measure,
+    "read",
+)  # fmt: skip
+
+
+def surveyor(name: str = "lead", *towns: str) -> Agent:
+    """An agent that measures the towns in its first turn, and then says the results."""
+
+    def model(request: Request) -> Any:
+        if request.results:
+            return "; ".join(result.content for result in request.results)
+        return [call("measure", town=town) for town in towns or ("Rome",)]
+
+    return agent(name, model, tools=("measure",))
+
+
+class Decider:
+    """Decides by place and kind, goes on elsewhere; keeps all steps."""
+
+    def __init__(self, **decisions: Callable[[Step], Any]) -> None:
+        self.decisions = decisions
+        self.steps: list[Step] = []
+
+    def __call__(self, step: Step) -> Any:
+        self.steps.append(step)
+        decide = self.decisions.get(f"{step.kind}{step.number or step.turn}")
+        return decide(step) if decide else None
+
+    @property
+    def seen(self) -> list[str]:
+        """The steps in words: `0/1 request`, `0/1 call measure`."""
+        return [f"{s.place} {s.kind} {s.tool}".strip() for s in self.steps]
+
+
+def _edit_reply(step: Step) -> Any:
+    if step.kind == "request":
+        return step.edit()
+    return step.edit("mine") if step.kind == "reply" and step.turn == 2 else None
+
+
+ROME, OSLO = "Rome has 4 letters", "Oslo has 4 letters"
+
+DECISIONS: dict[str, tuple[Callable[[Step], Any], str, str]] = {
+    "edited": (
+        lambda s: s.edit({"town": "Trondheim"}) if s.number == 1 else None,
+        "Trondheim has 9 letters\n(The user changed the arguments of this call to "
+        f'{{"town":"Trondheim"}}); {OSLO}', '(edited by the user) {"town": "Trondheim"}',
+    ),
+    "given": (
+        lambda s: s.result({"letters": 7}) if s.number == 2 else None,
+        f'{ROME}; {{"letters": 7}}', "given by the user",
+    ),
+    "skipped": (
+        lambda s: "skip" if s.number == 1 else None,
+        f"Error: skipped by the user; the call was not made; {OSLO}", "skipped by the user",
+    ),
+    "reply given": (lambda s: s.result("I say so") if s.turn == 2 else None, "I say so", "given"),
+    "first reply given": (
+        lambda s: (
+            s.result(call("measure", town="Bergen")) if s.place == "0/1" and not s.tool else None
+        ),
+        "Bergen has 6 letters", "given",
+    ),
+    "reply edited": (_edit_reply, "mine", "edited"),
+    "request skipped": (lambda s: "skip" if s.turn == 2 else None, "", "skipped"),
+    "run to the end": (lambda s: "end" if s.number == 2 else None, f"{ROME}; {OSLO}", "Rome"),
+    "stopped": (lambda s: "stop" if s.turn == 2 else None, "", "stopped by the user"),
+}  # fmt: skip
+"""Name → what decides, the answer, and a part of the run as text."""
 
 
 def chain(**config: Any) -> Stage:
@@ -372,3 +453,105 @@ def test_no_secret_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = [f"{s.arguments} {s.body} {s.text} {s!r}" for s in decider.steps]
     assert "sk-secret" not in "".join(shown)
     assert decider.steps[1].arguments == {"town": "***"}
+
+
+def play(
+    cassette: Any, step: Any = True, *, made: Stage | None = None, person: AskPerson | None = None,
+    prompt: str = "go", **more: Any,
+) -> RunResult:  # fmt: skip
+    made = made or stage(surveyor("lead", "Rome", "Oslo"))
+    made.session.cassette = cassette
+    overrides = Overrides(step=step, tools=(MEASURE, "measure"), **more)
+    assert made.root
+    return asyncio.run(ask_session(made.session, made.root, prompt, overrides, ask_person=person))
+
+
+def record(path: Path, step: Any, **more: Any) -> RunResult:
+    cassette = Cassette(path, "record")
+    result = play(cassette, step, **more)
+    cassette.save()
+    return result
+
+
+@pytest.mark.parametrize("name", DECISIONS)
+def test_a_decision_is_told_in_the_tree_and_replayed(name: str, tmp_path: Path) -> None:
+    decide, text, told = DECISIONS[name]
+    decider = Decider()
+    first = record(tmp_path / "c", decide)
+    assert first.text == text
+    assert told in as_text(first)
+    for step in (True, decider):
+        again = play(Cassette(tmp_path / "c", "replay"), step)
+        assert as_text(again) == as_text(first)
+        assert again.messages == first.messages
+        assert (again.status, again.error) == (first.status, first.error)
+    assert decider.seen == []
+
+
+def test_decisions_of_a_person_and_of_a_function_are_the_same(tmp_path: Path) -> None:
+    async def person(question: Question) -> Decision:
+        assert isinstance(question, Step)
+        return Decision("result", "seven") if question.number == 2 else Decision("go")
+
+    record(tmp_path / "a", True, person=person)
+    record(tmp_path / "b", lambda s: s.result("seven") if s.number == 2 else None)
+    texts = [(tmp_path / name).read_text() for name in "ab"]
+    assert texts[0] == texts[1]
+    assert '"step":"call"' in texts[0].replace(" ", "")
+
+
+def test_parallel_children_replay_their_own_decisions_in_any_timing(tmp_path: Path) -> None:
+    names = [f"c{n}" for n in range(3)]
+
+    def made() -> Stage:
+        return stage(lead(*map(ask, names)), *(surveyor(n, n) for n in names))
+
+    def decide(step: Step) -> Any:
+        return step.result(f"by hand in {step.run}") if step.tool == "measure" else None
+
+    first = record(tmp_path / "c", decide, made=made())
+    assert first.text == "by hand in 0.1\nby hand in 0.2\nby hand in 0.3"
+    assert play(Cassette(tmp_path / "c", "replay"), made=made()).text == first.text
+    ended = record(tmp_path / "d", lambda s: "end" if s.run == "0.2" else None, made=made())
+    assert play(Cassette(tmp_path / "d", "replay"), made=made()).text == ended.text
+
+
+def test_a_cassette_without_decisions_is_an_error_before_anything_is_sent(tmp_path: Path) -> None:
+    record(tmp_path / "c", None)
+    with pytest.raises(ConfigError, match="no one can be prompted here, and no decision"):
+        play(Cassette(tmp_path / "c", "replay"))
+
+
+def test_a_decision_that_is_missing_is_a_miss_that_names_its_place(tmp_path: Path) -> None:
+    record(tmp_path / "c", Decider(), break_at="turn")
+    result = play(Cassette(tmp_path / "c", "replay"))
+    assert isinstance(result.cause, CassetteMiss)
+    missing = "lacks the person's decision before call 1, measure (agent lead, at 0)"
+    assert missing in str(result.error)
+    assert "record it with" in result.cause.hint
+
+
+def test_a_decision_that_no_longer_fits_says_what_changed(tmp_path: Path) -> None:
+    record(tmp_path / "c", Decider())
+    header, _, text = (tmp_path / "c").read_text().partition("\n")
+    data = json.loads(text)
+    for one in data:
+        if one.get("asked", {}).get("call") == 2:
+            one["asked"]["arguments"]["town"] = "Bonn"
+    (tmp_path / "c").write_text(f"{header}\n{json.dumps(data)}")
+    result = play(Cassette(tmp_path / "c", "replay"))
+    assert "before call 2, measure: its arguments changed in town: " in str(result.error)
+    assert "Bonn" in str(result.error)
+
+
+def test_a_run_that_was_stopped_may_go_on_where_someone_can_be_asked(tmp_path: Path) -> None:
+    record(tmp_path / "c", DECISIONS["stopped"][0])
+    decider = Decider()
+    assert play(Cassette(tmp_path / "c", "auto"), decider).text.startswith("Rome has 4")
+    assert decider.seen == ["0/2 request"]
+
+
+def test_no_secret_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROME_API_KEY", "sk-secret-of-rome-123456")
+    record(tmp_path / "c", lambda s: s.result("it is sk-secret-of-rome-123456") if s.tool else None)
+    assert "sk-secret" not in (tmp_path / "c").read_text()

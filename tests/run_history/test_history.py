@@ -1,15 +1,17 @@
-"""Runs are kept, listed and loaded, also elsewhere; what they take in the file and in memory."""
+"""Runs are kept, listed and loaded, whatever becomes of their processes, file and disk."""
 
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import stat
 import subprocess
 import sys
 import zlib
-from collections.abc import Iterator
-from contextlib import closing
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -22,17 +24,32 @@ from axe_nb import (
     ConfigError,
     Request,
     Response,
+    RunResult,
     call,
     script,
     script_server,
 )
 from axe_nb.messages import Delta
 from axe_nb.recording.history import delete_run
+from axe_nb.recording.history_recorder import (
+    find_writer,
+    history_path,
+)
 from axe_nb.recording.history_store import Store
 from axe_nb.scripting.wire import Protocol
 from axe_nb.session.session import session
 from tests.engine.in_process import agent, ask, lead
 from tests.protocols import PROTOCOLS, provider_of
+from tests.waiting import eventually
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The path of a history that runs of this test are written to."""
+    monkeypatch.setenv("AXE_NB_HISTORY", "1")
+    path = history_path()
+    yield path
+    find_writer(path).close()
 
 
 def read_text(path: Path, run: int) -> str:
@@ -54,9 +71,10 @@ def define_tree() -> None:
     axe_nb.define(agent("guide", guide))
 
 
-def define_echo(text: str = "You said: {last}") -> None:
+def run_echo(prompt: str = "Hello", text: str = "You said: {last}") -> RunResult:
     script("echo")(lambda request: text.replace("{last}", request.last))
     axe_nb.define(Agent(name="echo", model="script/echo"))
+    return axe_nb.run("echo", prompt)
 
 
 def test_a_tree_is_listed_with_its_counts_and_loaded_as_it_was(kept: Path) -> None:
@@ -79,9 +97,8 @@ def prompts(*words: str, **options: Any) -> list[str]:
 
 def test_a_run_is_found_by_words_status_date_and_number(kept: Path) -> None:
     define_tree()
-    define_echo()
     for prompt in ("Über Rom, 50%", "Two"):
-        axe_nb.run("echo", prompt)
+        run_echo(prompt)
     axe_nb.run("lead", "Rom again")
     axe_nb.run("guide", "Oslo")
     assert prompts() == ["Oslo", "Rom again", "Two", "Über Rom, 50%"]
@@ -102,11 +119,10 @@ def test_a_run_is_found_by_words_status_date_and_number(kept: Path) -> None:
 
 def test_a_map_or_grid_is_one_row_that_opens(kept: Path) -> None:
     define_tree()
-    define_echo()
-    axe_nb.run("echo", "before")
+    run_echo("before")
     list(axe_nb.map("guide", ["Rome", "<b>Oslo", "Turin"], concurrency=1, display=False))
     axe_nb.grid(["echo", "lead"], "Say {{ input }}", inputs=["a"], display=False)
-    axe_nb.run("echo", "after")
+    run_echo("after")
     last, grid, batch, first = rows = axe_nb.history()
     assert (last.prompt, first.prompt) == ("after", "before")
     assert (batch.kind, batch.prompt) == ("map", "map of 3, 1 not completed: Rome")
@@ -153,8 +169,7 @@ list(axe_nb.map(agent, ["one", "die"], concurrency=1, display=False))
 
 
 def test_a_map_goes_with_the_last_of_its_runs(kept: Path) -> None:
-    define_echo()
-    list(axe_nb.map("echo", ["one", "two"], concurrency=1, display=False))
+    list(axe_nb.map(agent("echo", "x"), ["one", "two"], concurrency=1, display=False))
     assert [row.id for row in axe_nb.history("1")] == [3, 2]
     with closing(Store(kept, writes=True)) as store:
         newest = next(store.list_rows(within=1)).bytes
@@ -188,17 +203,15 @@ def test_a_wrong_word_status_date_or_limit_is_told(
 @pytest.mark.req("D-69")
 @pytest.mark.parametrize("id", [10**30, str(10**30), 2, -1])
 def test_an_id_that_no_run_has_is_told_and_no_fault_of_the_file(id: Any, kept: Path) -> None:
-    define_echo()
-    axe_nb.run("echo", "One")
+    run_echo("One")
     with pytest.raises(ConfigError, match=r"^the history has no run with the id") as unknown:
         axe_nb.load(id)
     assert "axe_nb.history()" in unknown.value.hint
 
 
 def test_a_deleted_run_leaves_nothing_in_the_file(kept: Path) -> None:
-    define_echo()
     for prompt in ("One", "a private word", "Three"):
-        axe_nb.run("echo", prompt)
+        run_echo(prompt)
     axe_nb.history()
 
     def find_word() -> list[str]:
@@ -213,7 +226,7 @@ def test_a_deleted_run_leaves_nothing_in_the_file(kept: Path) -> None:
     for look in (axe_nb.load, delete_run):
         with pytest.raises(ConfigError, match=r"^the history has no run with the id 2"):
             look(2)
-    axe_nb.run("echo", "Four")
+    run_echo("Four")
     assert axe_nb.history()[0].id == 4
 
 
@@ -233,8 +246,7 @@ def test_a_run_that_goes_on_is_neither_deleted_nor_removed(kept: Path) -> None:
 
 def test_the_list_as_text_html_and_data_frame(kept: Path) -> None:
     assert repr(axe_nb.history()) == "no runs found in the history"
-    define_echo()
-    axe_nb.run("echo", "<script>alert(1)</script>")
+    run_echo("<script>alert(1)</script>")
     rows = axe_nb.history()
     head, line = repr(rows).splitlines()
     assert head.split() == [
@@ -262,28 +274,25 @@ def test_no_history_is_kept_if_turned_off(
         monkeypatch.setattr(session, "keeps_history", False)
     else:
         monkeypatch.delenv("AXE_NB_HISTORY")
-    define_echo()
-    axe_nb.run("echo", "Hello")
+    run_echo("Hello")
     assert not kept.exists()
     assert len(axe_nb.history()) == 0
 
 
 def test_only_runs_that_ask_a_model_are_kept_with_a_cassette(kept: Path, project: Path) -> None:
-    define_echo()
     with axe_nb.cassette("echo.axe", "auto"):
-        first = axe_nb.run("echo", "Compare")
+        first = run_echo("Compare")
     with axe_nb.cassette("echo.axe", "replay"):
-        axe_nb.run("echo", "Compare")
-        axe_nb.run("echo", "Not recorded")
+        run_echo("Compare")
+        run_echo("Not recorded")
     with axe_nb.cassette("echo.axe", "auto"):
-        axe_nb.run("echo", "Compare")
+        run_echo("Compare")
     (row,) = axe_nb.history()
     assert axe_nb.load(row.id).to_dict(full=True) == first.to_dict(full=True)
 
 
 def test_the_file_is_the_users_alone(kept: Path) -> None:
-    define_echo()
-    axe_nb.run("echo", "Hello")
+    run_echo("Hello")
     axe_nb.history()
     assert {stat.S_IMODE(path.stat().st_mode) for path in kept.parent.iterdir()} == {0o600}
     assert stat.S_IMODE(kept.parent.stat().st_mode) == 0o700
@@ -324,8 +333,7 @@ def test_no_secret_reaches_the_file(kept: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_texts_of_every_kind_are_kept(kept: Path) -> None:
     odd = 'half \ud83d, null \0, line \u2028, {"a": NaN}, \\\\\\\\ and 🏛'
-    define_echo(odd)
-    result = axe_nb.run("echo", odd)
+    result = run_echo(odd, odd)
     assert axe_nb.load(1).to_dict(full=True) == result.to_dict(full=True)
 
 
@@ -339,18 +347,17 @@ def test_a_word_that_is_no_id_says_how_to_go_on(kept: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_process_keeps_its_own_runs(kept: Path) -> None:
-    define_echo()
-    axe_nb.run("echo", "Before")
+    run_echo("Before")
     axe_nb.history()
     child = os.fork()
     if child == 0:
         try:
-            axe_nb.run("echo", "In the child")
+            run_echo("In the child")
             os._exit(0 if len(axe_nb.history()) == 2 else 1)
         finally:
             os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    axe_nb.run("echo", "After")
+    run_echo("After")
     assert [row.prompt for row in axe_nb.history()] == ["After", "In the child", "Before"]
     with sqlite3.connect(kept) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
@@ -374,3 +381,317 @@ def test_what_a_model_thought_is_kept(protocol: Protocol, kept: Path, tmp_path: 
         [response] = [one.response for one in result.exchanges]
         assert response is not None
         assert response.reasoning == "I count the towns."
+
+
+NOT_WRITTEN = "history cannot be written: "
+
+NOW, LATER = "axe_nb history 5.0\n", "axe_nb history 6.0\n"
+
+KILLED = """
+import axe_nb, os, threading
+from axe_nb import Agent, Response, Usage, call, script
+
+@axe_nb.tool
+def wait(what: str) -> str:
+    if what == "end":
+        return "it ended"
+    os.write(1, b"waiting\\n")
+    threading.Event().wait()
+
+@script("lead")
+def lead(request):
+    if request.turn == 1:
+        calls = call("call_agent", agent="guide", task="one"), call("wait", what="end")
+        return Response("First.", calls, "tool_use", Usage(10, 2))
+    return Response("Second.", (call("call_agent", agent="waiter", task="two"),), "x", Usage(20, 3))
+
+script("guide")(lambda request: "A guide said so.")
+script("waiter")(lambda request: Response("I wait.", (call("wait", what="ever"),), "", Usage(5, 1)))
+for name in ("guide", "waiter"):
+    axe_nb.define(Agent(name=name, model=f"script/{name}", tools=("wait",)))
+axe_nb.define(
+    Agent(name="lead", model="script/lead", tools=("wait",), sub_agents=("guide", "waiter"))
+)
+axe_nb.run("lead", "Go")
+"""
+
+
+def start(code: str, *words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+
+
+def count_parts(path: Path) -> int:
+    try:
+        with closing(Store(path)) as store:
+            return len(store.list_parts(1)) if store.has_tables else 0
+    except sqlite3.OperationalError:  # the file is not there yet, or about to be made
+        return 0
+
+
+def problems(result: RunResult) -> list[str]:
+    assert result.ok
+    return [warning for warning in result.warnings if warning.startswith(NOT_WRITTEN)]
+
+
+def test_a_killed_process_loses_nothing_that_was_answered(kept: Path) -> None:
+    with start(KILLED) as process, ExitStack() as stack:
+        stack.callback(process.kill)  # nothing else ends it
+        assert process.stdout
+        assert process.stdout.readline() == "waiting\n", process.communicate()[1]
+        assert eventually(lambda: count_parts(kept) >= 10, 20), "before the tool that waits"
+        (row,) = axe_nb.history()
+        assert row.status == "running"
+        assert axe_nb.load(1).error == (
+            "the run has not ended yet; what was answered so far is kept"
+        )
+    (row,) = axe_nb.history()
+    assert (row.status, row.runs, row.turns) == ("cancelled", 3, 4)
+    result = axe_nb.load(1)
+    assert result.status == "cancelled"
+    assert result.error == "the process ended during this run; what was answered by then is kept"
+    assert [(m.role, m.content) for m in result.messages] == [
+        ("user", "Go"), ("assistant", "First."), ("tool", ""), ("assistant", "Second."),
+    ]  # fmt: skip
+    assert [one.content for one in result.messages[2].tool_results] == [
+        "A guide said so.", "it ended",
+    ]  # fmt: skip
+    guide, waiter = result.children
+    assert (guide.id, guide.status, guide.text) == ("0.1", "completed", "A guide said so.")
+    assert (waiter.id, waiter.status, waiter.text) == ("0.3", "cancelled", "I wait.")
+    assert [len(one.exchanges) for one in result.walk()] == [2, 1, 1]
+    assert row.tokens == result.total_usage.total >= 41
+    assert not list(kept.parent.glob("*.lock"))
+
+
+def test_two_processes_write_at_once(kept: Path) -> None:
+    code = (
+        "import axe_nb, sys\n"
+        "axe_nb.script('echo')(lambda request: request.last)\n"
+        "for n in range(10):\n"
+        "    result = axe_nb.run(axe_nb.Agent(name='echo', model='script/echo'), sys.argv[1])\n"
+        "    assert not result.warnings, result.warnings"
+    )
+    processes = [start(code, name) for name in ("one", "two")]
+    for process in processes:
+        assert process.communicate()[1] == ""
+    rows = axe_nb.history()
+    assert sorted(row.prompt for row in rows) == ["one"] * 10 + ["two"] * 10
+    assert {axe_nb.load(row.id).text == row.prompt for row in rows} == {True}
+
+
+@pytest.mark.parametrize("what", ["the file", "the folder"])
+def test_a_deleted_history_is_begun_anew(what: str, kept: Path, tmp_path: Path) -> None:
+    run_echo("first")
+    assert [row.prompt for row in axe_nb.history()] == ["first"]
+    if what == "the folder":
+        kept.parent.rename(tmp_path / "elsewhere")
+    else:
+        kept.unlink()
+    assert problems(run_echo("second")) == []
+    assert [row.prompt for row in axe_nb.history()] == ["second"]
+
+
+def test_a_run_that_goes_on_while_its_history_is_deleted_is_mixed_into_no_other(kept: Path) -> None:
+    other = (
+        "import axe_nb\n"
+        "axe_nb.script('echo')(lambda request: request.last)\n"
+        "axe_nb.run(axe_nb.Agent(name='echo', model='script/echo'), 'other')"
+    )
+
+    def begin_anew() -> None:
+        for file in kept.parent.glob("runs.*"):
+            file.unlink()
+        assert start(other).communicate() == ("", "")
+
+    run_filler(begin_anew)
+    run_echo("second")
+    assert [row.prompt for row in axe_nb.history()] == ["second", "other"]
+    assert [axe_nb.load(number).text for number in (1, 2)] == ["other", "You said: second"]
+
+
+def test_an_unwritable_place_costs_one_warning(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept.parent.parent.mkdir(parents=True)
+    kept.parent.write_text("a file in the place of the folder")
+    for _ in range(2):
+        (problem,) = problems(run_echo())
+        assert "Not a directory" in problem or "File exists" in problem
+        assert problem.endswith("AXE_NB_HISTORY=0 turns the history off")
+    monkeypatch.setenv("AXE_NB_HISTORY", "0")
+    assert run_echo().warnings == ()
+
+
+def change_file(path: Path, sql: str) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(sql)
+
+
+def change_version(path: Path, version: str) -> None:
+    run_echo()
+    axe_nb.history()
+    find_writer(path).close()
+    major, _, minor = version.partition(".")
+    change_file(path, f"PRAGMA user_version = {int(major) * 1000 + int(minor)}")
+
+
+@pytest.mark.req("D-61")
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda path: path.write_bytes(os.urandom(5000)), "not a database"),
+        (lambda path: path.write_bytes(b"SQLite format 3\0" + bytes(5000)), "malformed|not a data"),
+        (lambda path: change_file(path, "CREATE TABLE runs (id)"), "another program's database"),
+        (lambda path: change_version(path, "1.1"), "its version is 1.1, expected .*delete it"),
+        (lambda path: change_version(path, "5.0"), "its version is 5.0, expected .*update axe-nb"),
+    ],
+    ids=["random", "zeros", "another program's", "an older version", "a later version"],
+)
+def test_a_file_that_is_no_history_is_left_alone(
+    make: Callable[[Path], object], why: str, kept: Path
+) -> None:
+    kept.parent.mkdir(parents=True)
+    make(kept)
+    content = kept.read_bytes()
+    with pytest.raises(ConfigError) as refused:
+        axe_nb.history()
+    assert re.search(why, f"{refused.value.message} {refused.value.hint}")
+    run_echo()
+    find_writer(kept).flush()
+    (problem,) = problems(run_echo())  # at the latest
+    assert re.search(why, problem)
+    assert kept.read_bytes() == content
+
+
+def pack(text: str) -> str:
+    """A row with a text, in SQL."""
+    return f"x'{zlib.compress(text.encode()).hex()}'"
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ("UPDATE parts SET content = 'text'", "damaged"),
+        (f"UPDATE parts SET content = {pack('[]')}", "does not begin with `axe_nb h"),
+        (f"UPDATE parts SET content = {pack(LATER + '{}')}", "its version is 6.0"),
+        ("DELETE FROM parts", "is missing"),
+    ],
+)
+def test_a_damaged_run_is_an_error_that_names_it(change: str, why: str, kept: Path) -> None:
+    run_echo()
+    axe_nb.history()
+    change_file(kept, change)
+    with pytest.raises(ConfigError, match=f"run 1 of the history cannot be read: .*{why}") as error:
+        axe_nb.load(1)
+    assert "\n" not in error.value.message
+    assert [row.id for row in axe_nb.history()] == [1]
+
+
+@pytest.mark.req("D-61")
+def test_a_later_minor_version_is_used(kept: Path) -> None:
+    run_echo("First")
+    axe_nb.history()
+    later = pack(read_text(kept, 1).replace("history 5.0\n{", 'history 5.7\n{"mood":"good",'))
+    change_file(kept, f"UPDATE parts SET content = {later}; PRAGMA user_version = 4099")
+    change_file(kept, "ALTER TABLE runs ADD COLUMN mood REAL")
+    find_writer(kept).flush()
+    assert problems(run_echo("Second")) == []
+    assert [row.prompt for row in axe_nb.history()] == ["Second", "First"]
+    assert axe_nb.load(1).text == "You said: First"
+
+
+@pytest.fixture
+def full_disk(kept: Path) -> Iterator[Callable[[], None]]:
+    """A disk on which no file can grow beyond 120 kB until it is freed by a call.
+
+    Two of them, the history and its journal, hold less than a run of `run_filler`.
+    """
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def free() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    run_echo("First")
+    axe_nb.history()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (120_000, hard))
+    yield free
+    free()
+
+
+def run_filler(at_the_end: Callable[[], object]) -> RunResult:
+    """A run with more text than a full disk takes."""
+
+    @axe_nb.tool
+    def fill(what: str) -> str:
+        find_writer(history_path()).flush(5)  # what happened so far is written, or not
+        return b64encode(os.urandom(60_000)).decode()  # as large when it is compressed
+
+    @script("filler")
+    def filler(request: Request) -> object:
+        if request.turn < 6:
+            return axe_nb.call("fill", what="")
+        at_the_end()
+        return "done"
+
+    return axe_nb.run(Agent(name="filler", model="script/filler", tools=("fill",)), "Fill it")
+
+
+def test_a_full_disk_costs_one_warning(full_disk: Callable[[], None]) -> None:
+    (problem,) = problems(run_filler(lambda: None))
+    assert "full" in problem or "disk I/O error" in problem
+    find_writer(history_path()).flush(5)
+    full_disk()
+    assert problems(run_echo("Last")) == []
+    assert [(row.prompt, row.status) for row in axe_nb.history()] == [
+        ("Last", "completed"), ("Fill it", "cancelled"), ("First", "completed"),
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def small_disk(kept: Path) -> Iterator[None]:
+    """The history's folder, on a disk of one megabyte."""
+    if not sys.platform.startswith("linux") or os.geteuid():
+        pytest.skip("only root has a disk of its own")
+    folder = history_path().parent
+    folder.mkdir(parents=True, exist_ok=True)
+    disk = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+    if subprocess.run(disk, capture_output=True, check=False).returncode:
+        pytest.skip("no disk can be mounted here")
+    try:
+        yield
+    finally:
+        find_writer(history_path()).flush(5)
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.mark.usefixtures("small_disk")
+def test_a_disk_that_a_burst_of_runs_fills_is_told_in_the_run_that_it_hit() -> None:
+    script("large")(lambda request: b64encode(os.urandom(60_000)).decode())
+    results = [axe_nb.run(None, str(number), model="script/large") for number in range(30)]
+    fine = [result.prompt for result in results if not problems(result)]
+    assert 2 < len(fine) < 20
+    assert {row.prompt for row in axe_nb.history()} >= set(fine)
+
+
+def test_a_disk_that_is_freed_in_time_costs_nothing(full_disk: Callable[[], None]) -> None:
+    result = run_filler(full_disk)
+    assert problems(result) == []
+    assert axe_nb.load(2).to_dict(full=True) == result.to_dict(full=True)
+
+
+def test_runs_that_are_too_old_or_too_large_are_removed(kept: Path) -> None:
+    for number in range(6):
+        run_echo(f"Run {number}")
+    axe_nb.history()
+    with closing(Store(kept, writes=True)) as store:
+        store._connection.execute("UPDATE runs SET started = started - 100 WHERE id <= 2")
+        size = sum(row.bytes for row in list(store.list_rows())[:2])
+        store.prune(max_age=50)
+        assert [row.id for row in store.list_rows()] == [6, 5, 4, 3]
+        assert store.list_parts(1) == []
+        store.prune(max_size=size)
+        assert [row.id for row in store.list_rows()] == [6, 5]
+        store.prune(max_size=0)
+        assert list(store.list_rows()) == []
