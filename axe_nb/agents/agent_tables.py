@@ -208,6 +208,21 @@ class McpServer:
 
     def __post_init__(self) -> None:
         check_types(self)
+        if bool(self.command) == bool(self.url.strip()):
+            example = 'for example command = ["uvx", "…"]'
+            raise WrongValue((), "needs either command or url", hint=example)
+        if self.command and not self.command[0].strip():
+            raise WrongValue(("command",), "must begin with a program")
+        if self.url and not is_http_url(self.url):
+            raise WrongValue(("url",), NO_ADDRESS)
+        if not 0 < self.start_timeout <= 3600:
+            raise WrongValue(("start_timeout",), "must be more than 0 and at most 3600 seconds")
+        for variable, value in self.env.items():
+            if not variable or "=" in variable or "\0" in variable + value:
+                raise WrongValue(("env",), "must have names without `=`, and no NUL characters")
+        check_choice(("transport",), self.transport, ("streamable-http", "sse"))
+        check_sandbox(("sandbox",), self.sandbox)
+        check_headers(("headers",), self.headers)
 
     def is_read_only(self, tool: str) -> bool:
         """True if the user declares that a tool of the server changes nothing."""
@@ -245,25 +260,8 @@ def check_sandbox(key: tuple[str, ...], setting: str) -> None:
 
 def parse_server(name: str, table: Any, source: Source | None = None) -> McpServer:
     """Returns the table of one server. Raises ConfigError for an unknown key or a wrong value."""
-    at = (KEY, name)
     _check_server_name(name)
-    server = build(McpServer, table, source or Source(""), at)
-    if bool(server.command) == bool(server.url.strip()):
-        example = 'for example command = ["uvx", "…"]'
-        raise WrongValue(at, "needs either command or url", hint=example)
-    if server.command and not server.command[0].strip():
-        raise WrongValue((*at, "command"), "must begin with a program")
-    if server.url and not is_http_url(server.url):
-        raise WrongValue((*at, "url"), NO_ADDRESS)
-    check_choice((*at, "transport"), server.transport, ("streamable-http", "sse"))
-    check_sandbox((*at, "sandbox"), server.sandbox)
-    if not 0 < server.start_timeout <= 3600:
-        raise WrongValue((*at, "start_timeout"), "must be more than 0 and at most 3600 seconds")
-    check_headers((*at, "headers"), server.headers)
-    for variable in server.env:
-        if not variable or "=" in variable or "\0" in variable + server.env[variable]:
-            raise WrongValue((*at, "env"), "must have names without `=`, and no NUL characters")
-    return server
+    return build(McpServer, table, source or Source(""), (KEY, name))
 
 
 def expand_variables(values: Mapping[str, str], name: str, key: str) -> dict[str, str]:

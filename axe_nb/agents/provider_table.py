@@ -242,6 +242,11 @@ class ProviderTable:
 
     def __post_init__(self) -> None:
         check_types(self)
+        if self.base_url.strip() and not is_http_url(self.base_url.strip()):
+            raise WrongValue(("base_url",), NO_ADDRESS)
+        if self.read_timeout < 0:
+            raise WrongValue(("read_timeout",), "must be non-negative")
+        check_headers(("headers",), self.headers)
 
 
 NO_ADDRESS = "must be a valid URL that starts with http:// or https://"
@@ -314,14 +319,9 @@ def check_table(name: str, table: Any, source: Source) -> None:
         if (checked.protocol or name) != "openai":
             raise WrongValue((*at, "api"), 'needs protocol = "openai"')
         check_choice((*at, "api"), checked.api, ("responses", "chat"))
-    if checked.base_url.strip() and not is_http_url(checked.base_url.strip()):
-        raise WrongValue((*at, "base_url"), NO_ADDRESS)
     if "key_command" in table:
         if other := next((key for key in ("api_key", "api_key_env") if key in table), ""):
             problem = f"cannot be combined with {other}"
             raise WrongValue((*at, "key_command"), problem, hint="remove one of them")
         if not any(map(str.strip, checked.key_command[:1])):
             raise WrongValue((*at, "key_command"), "must begin with a program")
-    if checked.read_timeout < 0:
-        raise WrongValue((*at, "read_timeout"), "must be non-negative")
-    check_headers((*at, "headers"), checked.headers)

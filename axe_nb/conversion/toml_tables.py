@@ -196,24 +196,20 @@ def advise_key(key: str, cls: type, root: type) -> str:
     known = [field.name for field in toml_fields(cls)]
     if near := suggestion(key, known):
         return near
-    found = _find_home(key, root)
+    found = next((home for name, home in _list_homes(root) if name == key), None)
     if found is None:
         return f"known keys: {', '.join(known)}"
     return f"put it under [{'.'.join(found)}]" if found else "put it above the first [table]"
 
 
-def _find_home(key: str, cls: type, at: tuple[str, ...] = ()) -> tuple[str, ...] | None:
-    fields = toml_fields(cls)
-    if any(key == field.name for field in fields):
-        return at
-    for field in fields:
-        nested, home = nested_table(field), (*at, field.name)
-        if key in field.metadata.get("keys", ()):
-            return home
-        found = _find_home(key, nested, home) if nested else None
-        if found is not None:
-            return found
-    return None
+def _list_homes(cls: type, at: tuple[str, ...] = ()) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yields (key, its table) of a file, from the root."""
+    yield from ((field.name, at) for field in toml_fields(cls))
+    for field in toml_fields(cls):
+        home = (*at, field.name)
+        yield from ((key, home) for key in field.metadata.get("keys", ()))
+        if nested := nested_table(field):
+            yield from _list_homes(nested, home)
 
 
 def build(cls: type[T], table: Any, source: Source, at: tuple[str, ...] = (), **others: Any) -> T:

@@ -75,37 +75,21 @@ def inner_worktree(home: Path) -> Path:
     return inner
 
 
-def outer_is_not_trusted(home: Path) -> Path:
-    git(home / "evil")
-    git(home / "evil/mine")
-    remember_trust(os.path.realpath(home / "evil/mine"))
-    return home / "evil"
+def trusting(trusted: str, folder: str, *repositories: str) -> Callable[[Path], Path]:
+    """The user trusts one folder of the home, and goes to another."""
 
+    def arrange(home: Path) -> Path:
+        for one in repositories:
+            git(home / one)
+        remember_trust(os.path.realpath(home / trusted))
+        return home / folder
 
-def name_that_begins_alike(home: Path) -> Path:
-    trust_above(home)
-    return home / "work2"
-
-
-def other_case(home: Path) -> Path:
-    trust_above(home)
-    return home / "WORK"
+    return arrange
 
 
 def moved(home: Path) -> Path:
     trust_above(home).rename(home / "moved")
     return home / "moved"
-
-
-def folder_above_is_trusted(home: Path) -> Path:
-    remember_trust(os.path.realpath(home))
-    return home / "Downloads/evil"
-
-
-def home_is_a_trusted_repository(home: Path) -> Path:
-    git(home)
-    remember_trust(os.path.realpath(home))
-    return home / "Downloads/evil"
 
 
 def above_is_a_repository_of_another_user(home: Path) -> Path:
@@ -139,9 +123,10 @@ def links_to_trusted_agents(home: Path) -> Path:
 @pytest.mark.parametrize(
     "arrange",
     [
-        inner_with_a_link_for_head, inner_worktree, outer_is_not_trusted, name_that_begins_alike,
-        other_case, moved, folder_above_is_trusted, home_is_a_trusted_repository,
-        above_is_a_repository_of_another_user, init_through_a_link,
+        inner_with_a_link_for_head, inner_worktree, moved, above_is_a_repository_of_another_user,
+        init_through_a_link, trusting("evil/mine", "evil", "evil", "evil/mine"),
+        trusting("work", "work2", "work"), trusting("work", "WORK", "work"),
+        trusting("", "Downloads/evil"), trusting("", "Downloads/evil", ""),
     ],
 )  # fmt: skip
 def test_trust_in_one_folder_is_not_trust_in_another(
