@@ -247,7 +247,6 @@ def test_a_client_of_the_users_own_presents_its_certificate(
 
 
 def socks(peer: Peer) -> None:
-    """A SOCKS5 proxy without a login, for addresses of IPv4 and names."""
     peer.sock.recv(2 + peer.sock.recv(2, socket.MSG_PEEK)[1])
     peer.send(b"\5\0")
     kind = peer.sock.recv(4)[3]
