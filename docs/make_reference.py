@@ -282,9 +282,9 @@ def expectations() -> Iterator[str]:
     rows = [[f"`{form}`", meaning] for form, meaning in FORMS.items()]
     yield _table(["expectation", "meaning"], rows)
     yield (
-        "Measures are those of the whole tree, except for `text`, `error`, `status`, "
-        "`model` and `data`, which are the first agent's. Without a comparison, the "
-        "measure must be neither zero nor empty, and `data.PATH` must exist."
+        "Measures are those of the whole tree, except for `text`, `status` and `data`, which are "
+        "the first agent's. Without a comparison, the measure must be neither zero nor empty, and "
+        "`data.PATH` must exist."
     )
     kinds = {"list": "list of ", "number": "", "text": "", "data": ""}
     rows = [

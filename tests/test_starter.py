@@ -15,13 +15,15 @@ from axe_nb.cli import main
 from axe_nb.testing.check import run_headless
 
 AGENT = Path("axe/agents/greeter.toml")
+HOST = Path("axe/agents/host.toml")
 RULES = Path("axe/scripts/greeter.toml")
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder, current."""
+    """An empty folder, current; with retries as for everyone."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("AXE_NB_RETRIES")
     return tmp_path
 
 
@@ -30,7 +32,7 @@ def test_the_agent_is_the_scaffold_and_answers_without_a_key(
 ) -> None:
     assert main(["start", "--no-open"]) == 0
     written = capsys.readouterr().out.splitlines()
-    assert written[:3] == [f"wrote {AGENT}", f"wrote {RULES}", "wrote first.ipynb"]
+    assert written[:4] == [f"wrote {AGENT}", f"wrote {HOST}", f"wrote {RULES}", "wrote first.ipynb"]
     assert AGENT.read_text("utf-8") == scaffold("greeter", "script/greeter")
     assert axe_nb.run("greeter", "My name is Ada.").text == "Good morning, Ada!"
     assert "not a language model" in axe_nb.run("greeter", "hi").text
@@ -48,11 +50,13 @@ def test_every_cell_of_the_notebook_runs_and_shows_nothing_that_changes(folder: 
     assert not [one for shown in outputs for one in shown if one.get("output_type") == "error"]
     texts = ["".join(one.get("text/plain") or one["text"] for one in shown) for shown in outputs]
     assert texts[0] == ""
-    assert texts[1].startswith("Good morning, Ada!")
-    assert re.search(r"I am this file:.*model = .script/greeter", texts[2], re.DOTALL)
-    assert "Good morning, Ada!\n\nGood morning, Ben!\n\nGood morning, Cleo!" in texts[4]
-    assert "asks greeter ×3 in parallel" in texts[4]
-    assert texts[5].endswith("Good morning, Ada! Good morning, Ben! completed\n")
+    guests = ("Ada", "Ben", "Cleo", "Dan", "Eva")
+    assert texts[1].startswith("\n\n".join(f"Good morning, {name}!" for name in guests))
+    assert "asks greeter ×5 in parallel" in texts[1]
+    assert "1 retry" in texts[1]
+    assert texts[2].startswith("Good morning, Ada!")
+    assert re.search(r"I am this file:.*model = .script/greeter", texts[3], re.DOTALL)
+    assert "Good morning, Ada! completed ['Good morning, Fay!'" in texts[5]
     assert str(folder) not in str(outputs)
 
 
@@ -62,7 +66,7 @@ def test_what_is_there_is_kept(folder: Path, capsys: pytest.CaptureFixture[str])
         path.write_text("mine", "utf-8")
     assert main(["start", "--no-open"]) == 0
     told = capsys.readouterr().out.splitlines()
-    assert told[:3] == [f"kept {AGENT}", f"wrote {RULES}", "kept first.ipynb"]
+    assert told[:4] == [f"kept {AGENT}", f"wrote {HOST}", f"wrote {RULES}", "kept first.ipynb"]
     assert AGENT.read_text("utf-8") == Path("first.ipynb").read_text("utf-8") == "mine"
 
 

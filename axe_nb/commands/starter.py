@@ -25,6 +25,13 @@ from axe_nb.views.outline import as_text
 AGENT = "greeter"
 AGENT_FILE = Path("axe", "agents", f"{AGENT}.toml")
 
+HOST = """\
+name = "host"
+description = "Asks a greeter for each guest"
+model = "script/greeter"
+sub_agents = ["greeter"]
+"""
+
 TEMPLATES = Path(__file__).parent / "first"
 """The notebook, in which MODEL stands for a model's name, and the rules of its model."""
 
@@ -39,6 +46,7 @@ def start(write: Callable[[str], object], *, opens: bool) -> int:
     model = json.dumps(quote(first_model()), ensure_ascii=False)[1:-1]
     files = {
         AGENT_FILE: scaffold(AGENT, f"script/{AGENT}"),
+        AGENT_FILE.with_name("host.toml"): HOST,
         Path("axe", "scripts", f"{AGENT}.toml"): (TEMPLATES / "greeter.toml").read_text("utf-8"),
         Path(notebook): (TEMPLATES / notebook).read_text("utf-8").replace("MODEL", model),
     }

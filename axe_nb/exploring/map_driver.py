@@ -48,6 +48,7 @@ from axe_nb.errors import AxeError, ConfigError, ExpectationError, interrupted, 
 from axe_nb.events import discard
 from axe_nb.expectations import check
 from axe_nb.exploring.resume_file import ResumeFile, compute_digest, compute_key
+from axe_nb.messages import add_costs
 from axe_nb.pictures.picture import Picture, split_prompt
 from axe_nb.recording.history_recorder import MapRecorder
 from axe_nb.results import RunResult, RunStopped, Status, name_run
@@ -108,8 +109,7 @@ class Tally:
     from_file: int = 0
     statuses: Counter[str] = field(default_factory=Counter)
     tokens: int = 0
-    dollars: float = 0.0
-    is_priced: bool = True
+    cost: float | None = 0.0
     forecast: str = ""
     notes: list[str] = field(default_factory=list)
     """Facts that a reader has to know, such as a budget that was reached."""
@@ -121,8 +121,7 @@ class Tally:
         self.from_file += is_from_file
         self.statuses[result.status] += 1
         self.tokens += result.total_usage.total
-        self.is_priced = self.is_priced and result.total_cost is not None
-        self.dollars += result.total_cost or 0.0
+        self.cost = add_costs((self.cost, result.total_cost))
 
     def tick(self) -> None:
         """Updates the line, at most ten times a second; called by one thread."""
@@ -144,8 +143,8 @@ class Tally:
         parts.append(f"{name}: {runs}, {', '.join(failed) or '0 failed'}")
         if self.tokens:
             parts.append(plural(self.tokens, "token"))
-        if self.is_priced and self.dollars:
-            parts.append(format_dollars(self.dollars))
+        if self.cost:
+            parts.append(format_dollars(self.cost))
         if not is_live:
             return " · ".join([*parts, *(one_line(note, 300) for note in self.notes)])
         if self.from_file:
@@ -606,7 +605,7 @@ class Driver:
 
         async def tick() -> None:
             while True:
-                await asyncio.sleep(PUMP)
+                await asyncio.sleep(PUMP)  # an interrupt does not wake an idle loop
                 self.batch.tally.tick()
 
         ticker = asyncio.create_task(tick())

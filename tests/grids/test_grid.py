@@ -78,15 +78,17 @@ def test_two_variants_are_compared_input_by_input(grid: Grid) -> None:
     assert "  p = 0.00049 (" in str(many.diff("old", "new"))
 
 
-def test_a_frame_has_a_row_per_run(grid: Grid) -> None:
-    frame = grid.to_frame()
+def test_a_frame_has_a_row_per_run_and_keeps_columns_that_have_its_own_names() -> None:
+    rows = [{"text": word, "q": 1} for word in "ab"]
+    frame = fill(rows, 2, old=["right", "no"] * 2, new=["no"] * 4).to_frame()
     assert list(frame.columns) == [
-        "input", "agent", "model", "params", "repeat", "status", "text", "passed", "score",
-        "reason", "tokens", "cost", "seconds",
+        "input_text", "q", "agent", "model", "params", "repeat", "status", "text", "passed",
+        "score", "reason", "tokens", "cost", "seconds",
     ]  # fmt: skip
-    assert list(frame["input"]) == ["a"] * 4 + ["b"] * 4 + ["c"] * 4
+    assert list(frame["input_text"]) == ["a"] * 4 + ["b"] * 4
+    assert list(frame["text"]) == ["right", "right", *["no"] * 6]
     assert list(frame.index[:4]) == ["old", "old", "new", "new"]
-    assert frame["passed"].sum() == 6
+    assert frame["passed"].sum() == 2
 
 
 def test_the_page_says_what_passed_and_opens_each_run(grid: Grid) -> None:

@@ -290,14 +290,6 @@ def test_neither_a_task_nor_an_answer_can_set_marks_of_the_judge(said: str) -> N
     assert marks == ["<task>", "</task>", "<answer>", "</answer>"]
 
 
-def test_a_frame_keeps_columns_of_the_inputs_that_have_the_names_of_its_own() -> None:
-    rows = [{"text": "one", "score": 3, "q": 1}]
-    frame = ask(agents=A, prompt="{{ text }}", inputs=rows).to_frame()
-    assert frame.columns.is_unique
-    assert list(frame.columns[:3]) == ["input_text", "input_score", "q"]
-    assert (frame["input_text"].item(), frame["text"].item()) == ("one", "ONE")
-
-
 @pytest.mark.req("E-2", "D-8")
 def test_an_interrupt_keeps_runs_that_have_ended_but_were_not_scored_yet() -> None:
     all_ended, answered = threading.Event(), count(1)

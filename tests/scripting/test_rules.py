@@ -154,7 +154,7 @@ MISTAKES = [
     ('clock = "fast"\n[[rule]]\ntext = "a"', '1: clock must be "real" or "virtual"'),
     ('[[rule]]\ntext = """\n[[rule]]\nwhen = 1\n"""\n[rule.usage]\ninput_tokens = 1\n'
      "[[rule]] # two\nwhen = 3",
-     "9: rule 2: when must be a regex, or a table of last, turn and agent"),
+     "9: rule 2: when must be a regex, or a table of last, turn, attempt and agent"),
     ('[[rule]]\nwhen = "a(b"\ntext = "c"',
      '2: rule 1: invalid regex "a(b": missing ) at position 3'),
     ('[[rule]]\ntext = "c"\n[[rule]]\ntext = "d"\n[rule.when]\nlast = "((a{1000}){1000}){1000}"',
