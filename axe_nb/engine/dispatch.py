@@ -17,7 +17,7 @@ from typing import Any
 from axe_nb.delegation.spawn_agent import delegate
 from axe_nb.engine.authorize import Authorizer
 from axe_nb.engine.call import CallChildren, RunCall, StartChild, run_call
-from axe_nb.engine.plan import Plan
+from axe_nb.engine.plan import PictureRoom, Plan
 from axe_nb.engine.replay import PendingCall
 from axe_nb.errors import words
 from axe_nb.events import ToolFinished, ToolStarted
@@ -52,7 +52,7 @@ class Dispatch:
     def __init__(self, plan: Plan, start_child: StartChild) -> None:
         self.scope = plan.scope
         self.workdir = plan.briefing.workdir
-        self.pictures = plan.make_room()
+        self.pictures = PictureRoom(plan.agent.limits.max_picture_bytes, plan.provider.name)
         self.file_log = FileLog(kept=plan.scope.env.kept)
         self.count = 0
         self.authorizer = Authorizer(plan.scope, self.workdir, self.run_tool)

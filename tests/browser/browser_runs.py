@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import axe_nb
 from axe_nb import Agent, Request, Response, Usage, call
@@ -25,14 +26,33 @@ async def gate(name: str) -> None:
         await asyncio.sleep(0.02)
 
 
-def research(*, gated: bool = True, timeout: float = 0) -> Agent:
-    """A lead that asks three agents at once; each waits at its gate before it answers."""
+def team(
+    tasks: Mapping[str, str], models: Mapping[str, Callable[..., Any]], last: str, **config: Any
+) -> Agent:
+    """A lead that gives the tasks to agents with these models at once, and then says the last."""
 
     def lead(request: Request) -> Response:
         if request.turn == 1:
-            calls = tuple(call("call_agent", agent=a, task=t) for a, t in TASKS.items())
+            calls = tuple(call("call_agent", agent=a, task=t) for a, t in tasks.items())
             return Response("I'll ask three agents.", calls, "tool_use", Usage(400, 112))
-        return Response(ANSWER, (), "end_turn", Usage(900, 88))
+        return Response(last, (), "end_turn", Usage(900, 88))
+
+    axe_nb.script("lead")(lead)
+    tools = {"researcher": ("grep",), "doc_writer": ("edit_file",), "spender": ("list_dir",)}
+    for name in tasks:
+        axe_nb.script(name)(models[name])
+        axe_nb.define(Agent(name, f"script/{name}", tools=tools.get(name, ()), mode="ask"))
+    deep = SubAgentsConfig(**config)
+    return Agent("lead", "script/lead", sub_agents=tuple(tasks), sub_agents_config=deep)
+
+
+async def counter(_: Request) -> Response:
+    await gate("counter")
+    return Response("184", (), "end_turn", Usage(300, 10))
+
+
+def research(*, gated: bool = True, timeout: float = 0) -> Agent:
+    """A lead that asks three agents at once; each waits at its gate before it answers."""
 
     async def researcher(request: Request) -> Response:
         if request.turn == 1:
@@ -43,22 +63,15 @@ def research(*, gated: bool = True, timeout: float = 0) -> Agent:
         keys = "\n".join(f"- key_{n} = {n}" for n in range(27))
         return Response(f"27 keys, 3 without a default:\n{keys}", (), "end", Usage(500, 102))
 
-    async def counter(_: Request) -> Response:
-        if gated:
-            await gate("counter")
-        return Response("184", (), "end_turn", Usage(300, 10))
-
     async def critic(_: Request) -> Response:
         await gate("critic" if gated else "never")
         return Response("none", (), "end_turn", Usage(100, 10))
 
-    for name, model in {"researcher": researcher, "counter": counter, "critic": critic}.items():
-        axe_nb.script(name)(model)
-        tools = ("grep",) if name == "researcher" else ()
-        axe_nb.define(Agent(name, f"script/{name}", tools=tools))
-    axe_nb.script("lead")(lead)
-    config = SubAgentsConfig(timeout=timeout)
-    return Agent("lead", "script/lead", sub_agents=tuple(TASKS), sub_agents_config=config)
+    models = {
+        "researcher": researcher, "critic": critic,
+        "counter": counter if gated else lambda request: "184",
+    }  # fmt: skip
+    return team(TASKS, models, ANSWER, timeout=timeout)
 
 
 def chain(turns: int, pause: float = 0) -> Agent:
@@ -104,12 +117,6 @@ def crowd(count: int = 24) -> Agent:
     """A lead with many agents: the first fails, the last two wait at the gate `crowd`."""
     names = [f"worker_{n}" for n in range(count)]
 
-    def lead(request: Request) -> Response:
-        if request.turn == 1:
-            calls = tuple(call("call_agent", agent=a, task=f"Do the part of {a}") for a in names)
-            return Response("", calls, "tool_use", Usage(400, 112))
-        return Response("All is **done**.", (), "end_turn", Usage(900, 88))
-
     async def worker(request: Request) -> Response:
         number = names.index(request.agent)
         if number == 0:
@@ -118,22 +125,12 @@ def crowd(count: int = 24) -> Agent:
             await gate("crowd")
         return Response(f"part {number}\nand more", (), "end_turn", Usage(10, 10))
 
-    axe_nb.script("lead")(lead)
-    axe_nb.script("worker")(worker)
-    for name in names:
-        axe_nb.define(Agent(name, "script/worker"))
-    return Agent("lead", "script/lead", sub_agents=tuple(names))
+    tasks = {name: f"Do the part of {name}" for name in names}
+    return team(tasks, dict.fromkeys(names, worker), "All is **done**.")
 
 
 def editor(*texts: str) -> Agent:
     """A lead whose writer edits a file, with these words, one call a turn; another one waits."""
-
-    def lead(request: Request) -> Response:
-        if request.turn == 1:
-            names = ("doc_writer", "counter")
-            calls = tuple(call("call_agent", agent=a, task=f"Do your part, {a}") for a in names)
-            return Response("", calls, "tool_use", Usage(400, 112))
-        return Response("All is **done**.", (), "end_turn", Usage(900, 88))
 
     def doc_writer(request: Request) -> Response:
         if request.turn > len(texts):
@@ -142,19 +139,10 @@ def editor(*texts: str) -> Agent:
         words = {"path": "CHANGELOG.md", "old_text": old, "new_text": texts[request.turn - 1]}
         return Response("", (call("edit_file", **words),), "tool_use", Usage(300, 30))
 
-    async def counter(_: Request) -> Response:
-        await gate("counter")
-        return Response("184", (), "end_turn", Usage(300, 10))
-
     Path("CHANGELOG.md").write_text("Monday: rain\nTuesday: calm\nWednesday: snow\n")
-    for name, model in {"doc_writer": doc_writer, "counter": counter}.items():
-        axe_nb.script(name)(model)
-        tools = ("edit_file",) if name == "doc_writer" else ()
-        axe_nb.define(Agent(name, f"script/{name}", tools=tools, mode="ask"))
-    axe_nb.script("lead")(lead)
-    config = SubAgentsConfig(ask="person")
-    names = ("doc_writer", "counter")
-    return Agent("lead", "script/lead", sub_agents=names, sub_agents_config=config)
+    models = {"doc_writer": doc_writer, "counter": counter}
+    tasks = {name: f"Do your part, {name}" for name in models}
+    return team(tasks, models, "All is **done**.", ask="person")
 
 
 def spender() -> Agent:
@@ -164,16 +152,9 @@ def spender() -> Agent:
         paid = Usage(300, 30).at_cost(0.04)
         if request.turn > 1:
             return Response("bought", (), "end_turn", paid)
-        return Response("", (call("list_directory", path="."),), "tool_use", paid)
+        return Response("", (call("list_dir", path="."),), "tool_use", paid)
 
-    def lead(request: Request) -> Response:
-        calls = (call("call_agent", agent="spender", task="Buy it"),) if request.turn == 1 else ()
-        return Response("Bought.", calls, "tool_use" if calls else "end_turn", Usage(400, 112))
-
-    axe_nb.script("spender")(spends)
-    axe_nb.script("lead")(lead)
-    axe_nb.define(Agent("spender", "script/spender", tools=("list_directory",)))
-    return Agent("lead", "script/lead", sub_agents=("spender",))
+    return team({"spender": "Buy it"}, {"spender": spends}, "Bought.")
 
 
 def cut_off() -> Agent:
@@ -181,11 +162,9 @@ def cut_off() -> Agent:
 
     The second one begins at gate `again`, and ends at `end`.
     """
-    attempts = []
 
-    async def writes(_: Request) -> AsyncIterator[str | Delta]:
-        attempts.append(1)
-        if len(attempts) == 1:
+    async def writes(request: Request) -> AsyncIterator[str | Delta]:
+        if request.attempt == 1:
             yield Delta("A first thought.", "reasoning")
             yield "# First\n\n|a|\n|-|\n|1|\n\n```\nnot closed <img src=x onerror=alert(1)>"
             await gate("cut")

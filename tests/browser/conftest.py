@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="package")
 def jupyter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A JupyterLab server."""
     from tests.browser.lab import server
 
     with server(tmp_path_factory.mktemp("lab")) as running:
@@ -50,17 +49,6 @@ def windows() -> list[Lab]:
 
 
 @pytest.fixture
-def new_lab(jupyter: Server, context: BrowserContext) -> Iterator[Lab]:
-    """A window of the test's own, in which JupyterLab is loaded anew."""
-    from tests.browser.lab import Lab
-
-    window = Lab(jupyter, context)
-    yield window
-    window.close()
-    check(window)
-
-
-@pytest.fixture
 def lab(jupyter: Server, context: BrowserContext, windows: list[Lab]) -> Iterator[Lab]:
     """A window with nothing open; loading JupyterLab takes most of the time of a test."""
     from tests.browser.lab import Lab
@@ -72,12 +60,6 @@ def lab(jupyter: Server, context: BrowserContext, windows: list[Lab]) -> Iterato
     except Exception:
         window.close()  # it is in some state of a failed test; the next test has a new one
         raise
-    check(window)
+    # nothing must have reached out, popped up or broken
+    assert (window.requests, window.dialogs, window.errors) == ([], [], [])
     windows.append(window)
-
-
-def check(window: Lab) -> None:
-    """Nothing must have reached out, popped up or broken."""
-    assert window.requests == []
-    assert window.dialogs == []
-    assert window.errors == []

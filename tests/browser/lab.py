@@ -12,13 +12,13 @@ import shutil
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx
 import nbformat
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
@@ -94,17 +94,12 @@ class Server:
 
     def clear(self) -> None:
         """Ends all kernels, and empties the folder."""
-        for kernel in json.loads(self._call("GET", "kernels")):
-            self._call("DELETE", f"kernels/{kernel['id']}")
+        headers = {"Authorization": f"token {TOKEN}"}
+        with httpx.Client(base_url=self.url, headers=headers, timeout=30) as client:
+            for kernel in client.get("/api/kernels").raise_for_status().json():
+                client.delete(f"/api/kernels/{kernel['id']}").raise_for_status()
         for path in self.folder.iterdir():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-    def _call(self, method: str, path: str) -> bytes:
-        request = urllib.request.Request(
-            f"{self.url}/api/{path}", method=method, headers={"Authorization": f"token {TOKEN}"}
-        )
-        with urllib.request.urlopen(request, timeout=30) as reply:
-            return bytes(reply.read())
 
 
 @contextmanager
@@ -131,13 +126,9 @@ def server(home: Path, program: str = "jupyterlab", **env: str) -> Iterator[Serv
         "--LabApp.news_url=None", "--LabApp.extension_manager=readonly",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
     ]  # fmt: skip
+    environ = {**inherited, **{k: str(v) for k, v in places.items()}, **env}
     with (home / "server.log").open("wb") as log:
-        process = subprocess.Popen(
-            command,
-            env={**inherited, **{k: str(v) for k, v in places.items()}, **env},
-            stdout=log,
-            stderr=subprocess.STDOUT,
-        )
+        process = subprocess.Popen(command, env=environ, stdout=log, stderr=subprocess.STDOUT)
         try:
             page = "notebooks" if program == "notebook" else "lab/tree"
             yield Server(root, _address(home, process), page)

@@ -2,8 +2,6 @@
 
 Each state is taken in JupyterLab's light and dark theme, 1280 and 640 pixels wide, for somebody
 to look at. Nothing is compared.
-
-Source: issue "The view, second generation"; design README "Second generation".
 """
 
 from __future__ import annotations
@@ -17,24 +15,21 @@ from pathlib import Path
 
 from playwright.sync_api import Browser
 
-from tests.browser.lab import LIGHT, Lab, server, started
+from tests.browser.lab import LIGHT, SIZE, Lab, server, started
 from tests.browser.live_tree import BACKGROUND, BUDGET, RESEARCH, RUNS, start
 from tests.conftest import CHROMIUM
 from tests.views.runs import code
 
-DARK = "JupyterLab Dark"
-WIDTHS = (1280, 640)
-HEIGHT = 900
-"""Pixels."""
+WIDTHS, HEIGHT = (1280, 640), 900
 
 BUTTON = ".axe-nb-question button:enabled"
 
 
-def shows(run: str, selector: str, *gates: str) -> Callable[[Lab], None]:
-    """A state: a run that went through these gates, once the page has such an element."""
+def shows(source: str, selector: str, *gates: str) -> Callable[[Lab], None]:
+    """A state: a cell that went through these gates, once the page has such an element."""
 
     def show(lab: Lab) -> None:
-        start(lab, f"{RUNS}; r = axe_nb.run({run})")
+        start(lab, source if "\n" in source else f"{RUNS}; r = axe_nb.run({source})")
         lab.gate(*gates)
         lab.page.wait_for_selector(selector, state="attached")
 
@@ -44,11 +39,6 @@ def shows(run: str, selector: str, *gates: str) -> Callable[[Lab], None]:
 def show_crowd(count: int) -> Callable[[Lab], None]:
     """A lead with many agents, most of them done, two at work, one failed."""
     return shows(f"crowd({count}), 'Check the documentation.'", ".axe-nb-row.axe-nb-bad")
-
-
-def show_budget(lab: Lab) -> None:
-    start(lab, BUDGET)
-    lab.page.wait_for_selector(BUTTON)
 
 
 def show_background(lab: Lab) -> None:
@@ -112,7 +102,7 @@ STATES: dict[str, Callable[[Lab], None]] = {
     "eight": show_crowd(8),
     "forty": show_crowd(40),
     "question": shows("editor('Tuesday: calm, 3 visitors'), 'Go.'", BUTTON),
-    "budget": show_budget,
+    "budget": shows(BUDGET, BUTTON),
     "background": show_background,
     "step": shows("research(), 'Check.', step=True", BUTTON),
     "stream": shows("writer(), 'Go.'", "text=The loader accepts", "text"),
@@ -126,16 +116,16 @@ STATES: dict[str, Callable[[Lab], None]] = {
 
 def take(browser: Browser, folder: Path, state: str) -> None:
     """The state in both themes and widths, each a file `STATE-THEME-WIDTH.png`."""
-    size = {"width": WIDTHS[0], "height": HEIGHT}
     with tempfile.TemporaryDirectory() as home, server(Path(home)) as jupyter:
-        visitor = browser.new_context(viewport=size)
+        visitor = browser.new_context(viewport=SIZE)
         lab = Lab(jupyter, visitor)
         STATES[state](lab)
-        has_themes = bool(lab.page.evaluate("() => !!window.jupyterapp"))
-        if has_themes:
+        themes = [LIGHT]
+        if lab.page.evaluate("() => !!window.jupyterapp"):
             lab.command("application:toggle-left-area")
-        for theme in (LIGHT, DARK) if has_themes else (LIGHT,):
-            if has_themes:
+            themes.append("JupyterLab Dark")
+        for theme in themes:
+            if themes[1:]:
                 lab.theme(theme)
             for width in WIDTHS:
                 lab.page.set_viewport_size({"width": width, "height": HEIGHT})

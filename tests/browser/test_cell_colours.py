@@ -73,16 +73,11 @@ def shows(lab: Lab, *kinds: str) -> None:
     lab.page.wait_for_function(f"wanted => String(({TYPES})()) === String(wanted)", arg=wanted)
     for index, kind in enumerate(kinds):
         # "# …" is a heading of Markdown, and a comment of both other languages
-        shows_in_cell(lab, index, "heading" if kind == "prompt" else "comment")
-
-
-def shows_in_cell(lab: Lab, index: int, kind: str) -> None:
-    """Waits until the first `#` of a cell is shown as this."""
-    lab.page.wait_for_function(
-        f"([index, kind]) => ({COLOURS})(index)"
-        ".some(([name, text]) => name === kind && text.startsWith('#'))",
-        arg=[index, kind],
-    )
+        lab.page.wait_for_function(
+            f"([index, kind]) => ({COLOURS})(index)"
+            ".some(([name, text]) => name === kind && text.startsWith('#'))",
+            arg=[index, "heading" if kind == "prompt" else "comment"],
+        )
 
 
 def write(lab: Lab, index: int, text: str) -> None:
@@ -96,20 +91,17 @@ def write(lab: Lab, index: int, text: str) -> None:
 def test_bodies_are_shown_as_what_they_are_from_the_opening_on(lab: Lab) -> None:
     lab.open(code(PROMPT, AGENT, PYTHON, GRID))
     shows(lab, "prompt", "agent", "code", "prompt")
-    assert shown_as(lab, 0, "magic") == "%%axe"
-    assert shown_as(lab, 0, "options") == "lead -m script/x"
-    assert shown_as(lab, 0, "heading") == "# Title of"
-    assert shown_as(lab, 0, "slot") == "{{ topic }}"
-    assert shown_as(lab, 0, "string") == "", "an apostrophe in a prompt begins no string"
-    assert shown_as(lab, 1, "magic") == "%%axe_agent"
-    assert shown_as(lab, 1, "key") == "model system_prompt"
-    assert shown_as(lab, 1, "string") == '"script/x" """It\'s , {{ 1 + n }}."""'
-    assert shown_as(lab, 1, "slot") == "{{ tone }}"
-    assert shown_as(lab, 2, "magic") == "%axe %axe"
-    assert shown_as(lab, 2, "options") == "list run lead x"
-    assert shown_as(lab, 2, "slot") == ""
-    assert shown_as(lab, 3, "magic") == "%%axe_grid"
-    assert shown_as(lab, 3, "slot") == "", "--raw replaces nothing"
+    for index, kind, text in (
+        (0, "magic", "%%axe"), (0, "options", "lead -m script/x"), (0, "heading", "# Title of"),
+        (0, "slot", "{{ topic }}"),
+        (0, "string", ""),  # an apostrophe in a prompt begins no string
+        (1, "magic", "%%axe_agent"), (1, "key", "model system_prompt"),
+        (1, "string", '"script/x" """It\'s , {{ 1 + n }}."""'), (1, "slot", "{{ tone }}"),
+        (2, "magic", "%axe %axe"), (2, "options", "list run lead x"), (2, "slot", ""),
+        (3, "magic", "%%axe_grid"),
+        (3, "slot", ""),  # --raw replaces nothing
+    ):  # fmt: skip
+        assert shown_as(lab, index, kind) == text
     for theme in ("JupyterLab Light", "JupyterLab Dark"):
         lab.theme(theme)
         marked = ("%%axe", "lead -m script/x", "{{ tone }}", "%%axe_agent")
@@ -139,21 +131,6 @@ def test_tab_completes_in_cells_that_are_not_python(lab: Lab) -> None:
         lab.page.wait_for_function(f"text => ({source})().endsWith(text)", arg=offered)
 
 
-def runs_and_asks(lab: Lab, index: int) -> None:
-    """Runs that cell, answers its question by the button, and waits for the tree that stays."""
-    lab.page.evaluate(
-        "index => { jupyterapp.shell.currentWidget.content.activeCellIndex = index }", index
-    )
-    lab.command("notebook:run-cell")
-    button = lab.page.locator(".axe-nb-question:visible button").first
-    expect(button).to_be_enabled()
-    lab.gate("counter")
-    button.click()
-    lab.page.wait_for_selector(".jp-OutputArea summary >> text=completed")
-    expect(lab.page.locator(".axe-nb-tree")).to_have_count(0)
-    assert "calm, 3 visitors" in (lab.server.folder / "CHANGELOG.md").read_text()
-
-
 def test_notebook_7_shows_them_too_and_a_live_tree_whose_button_answers(
     context: BrowserContext, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -168,7 +145,15 @@ def test_notebook_7_shows_them_too_and_a_live_tree_whose_button_answers(
         assert shown_as(lab, 1, "key") == "model system_prompt"
         write(lab, 2, "%%axe lead\n# one")
         shows(lab, "prompt", "agent", "prompt", "code")
-        runs_and_asks(lab, 3)
+        lab.page.evaluate("() => { jupyterapp.shell.currentWidget.content.activeCellIndex = 3 }")
+        lab.command("notebook:run-cell")
+        button = lab.page.locator(".axe-nb-question:visible button").first
+        expect(button).to_be_enabled()
+        lab.gate("counter")
+        button.click()
+        lab.page.wait_for_selector(".jp-OutputArea summary >> text=completed")
+        expect(lab.page.locator(".axe-nb-tree")).to_have_count(0)
+        assert "calm, 3 visitors" in (lab.server.folder / "CHANGELOG.md").read_text()
         lab.close()
         assert (lab.requests, lab.dialogs) == ([], [])
         assert not any("axe" in error for error in lab.errors), "Notebook has some of its own"

@@ -31,33 +31,24 @@ def cell(number: int) -> str:
     return f".jp-Notebook .jp-CodeCell >> nth={number}"
 
 
-def text_of(lab: Lab, number: int) -> str:
-    return lab.page.locator(f"{cell(number)} >> .cm-content").inner_text()
-
-
-def run_first(lab: Lab) -> None:
-    """Runs the first cell, and goes into the second."""
-    lab.command("notebook:run-cell-and-select-next")
-    lab.page.wait_for_selector(f"{cell(0)} >> .jp-InputPrompt >> text=[1]")
-    lab.page.locator(f"{cell(1)} >> .cm-content").click()
-    lab.page.keyboard.press("Control+End")
-
-
 def test_tab_offers_agents_with_hyphens_and_completes_the_chosen_one(lab: Lab) -> None:
     lab.open(code(AGENTS, "%%axe lead-"))
-    run_first(lab)
+    lab.command("notebook:run-cell-and-select-next")
+    lab.page.wait_for_selector(f"{cell(0)} >> .jp-InputPrompt >> text=[1]")
+    source = lab.page.locator(f"{cell(1)} >> .cm-content")
+    source.click()
+    lab.page.keyboard.press("Control+End")
     lab.page.keyboard.press("Tab")
     lab.page.wait_for_selector(".jp-Completer-item")
     offered = lab.page.locator(".jp-Completer-item .jp-Completer-match").all_inner_texts()
     assert offered == ["lead-reader", "lead-writer"]
     lab.page.keyboard.press("ArrowDown")
     lab.page.keyboard.press("Enter")
-    assert text_of(lab, 1) == "%%axe lead-writer"
     lab.page.keyboard.type(" --cont")
     lab.page.keyboard.press("Tab")
     lab.page.wait_for_selector(".jp-Completer-item >> text=--continue")
     lab.page.keyboard.press("Enter")
-    assert text_of(lab, 1) == "%%axe lead-writer --continue"
+    assert source.inner_text() == "%%axe lead-writer --continue"
 
 
 def test_a_run_in_the_background_is_shown_in_its_own_output_only(lab: Lab) -> None:

@@ -78,12 +78,16 @@ def test_the_page_needs_no_script_and_no_style_sheet() -> None:
         assert words in page.text
 
 
-def test_times_are_not_in_the_page_but_beside_it() -> None:
+def test_a_page_is_the_same_each_time_and_has_times_beside_it() -> None:
     a, b = two()
     late = replace(b, duration_ms=61_500)
     assert bundle(a, b) == bundle(a, late)
     assert a.diff(late)._repr_mimebundle_()[1] == {"axe_nb": {"seconds": [0.0, 61.5]}}
     assert "  seconds  0 s  61.5 s  +61.5 s" in a.diff(late).format(times=True)
+    trees = [
+        (tree, Mutator(tree, 3).mutate("more calls").tree) for tree in (make_tree(), make_tree())
+    ]
+    assert bundle(*trees[0]) == bundle(*trees[1])
 
 
 @pytest.mark.parametrize("number", range(len(PAYLOADS)))
@@ -99,12 +103,8 @@ def test_hostile_text_is_text_wherever_it_comes_from(number: int) -> None:
 
 def test_no_secret_is_shown_wherever_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CANARY_API_KEY", SECRET)
-    secret = hostile_run((SECRET,) * 5)
-    for a, b in (
-        (done(), secret),
-        (secret, done()),
-        (secret, hostile_run((SECRET[:-1] + "9",) * 5)),
-    ):
+    secret, other = hostile_run((SECRET,) * 5), hostile_run((SECRET[:-1] + "9",) * 5)
+    for a, b in ((done(), secret), (secret, done()), (secret, other)):
         diff = a.diff(b)
         texts = [*bundle(a, b).values(), str(diff), repr(diff)]
         assert not any(SECRET in text for text in texts)
@@ -113,12 +113,9 @@ def test_no_secret_is_shown_wherever_it_is(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_text_that_is_cut_points_to_the_whole() -> None:
     long = "a long story about a fox. " * 1000
     diff = done(text="short").diff(done(text=long))
-    text = str(diff)
-    pointer = text[text.index(".changes[") :].split()[0]
-    assert eval(f"diff{pointer}", {"diff": diff}) == long
-    assert pointer == ".changes[0].after"
-    assert "more characters: .changes[0].after" in text
-    assert len(text) < 3000
+    assert "more characters: .changes[0].after" in str(diff)
+    assert diff.changes[0].after == long
+    assert len(str(diff)) < 3000
 
 
 def test_beyond_some_changes_they_are_counted() -> None:
@@ -129,8 +126,7 @@ def test_beyond_some_changes_they_are_counted() -> None:
     assert len(diff.changes) > 80
     left = len(diff.changes) - 60
     assert shown.endswith(f"\n… {left} more changes: .changes[60:]")
-    assert shown.count("more change") == 1, "in one row, however many rows they would have"
-    assert diff._repr_mimebundle_()[0]["text/html"].count("more change") == 1
+    assert shown.count("more change") == html(a, b).count("more change") == 1, "in one row"
     assert len(shown) < 30_000
     assert len(html(a, b)) < 60_000
 
@@ -170,13 +166,6 @@ def test_texts_of_any_kind_stay_small_and_quick(name: str) -> None:
     assert "".join(shown.values()).encode()
     assert "\x1b" not in shown["text/plain"]
     assert diff.first == "0/1"
-
-
-def test_the_same_difference_is_shown_the_same() -> None:
-    a = make_tree()
-    b = Mutator(a, 3).mutate("more calls").tree
-    again = Mutator(make_tree(), 3).mutate("more calls").tree
-    assert bundle(a, b) == bundle(make_tree(), again)
 
 
 def test_costs_are_shown_where_prices_are_known() -> None:

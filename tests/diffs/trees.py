@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from axe_nb.messages import ToolCall, ToolParameter, ToolResult, ToolSpec, Usage
 from axe_nb.messages.exchanges import Exchange
@@ -19,15 +19,12 @@ WORDS = tuple(
 
 TURNS, CHILDREN = 30, 8
 
-Change: TypeAlias = tuple[str, str | None, str | None]
-"""Kind, place, other place."""
-
 
 class Mutation(NamedTuple):
-    """A tree, and what differs in it from the one that it was made of."""
+    """A tree, and (kind, place, other place) of what differs from the one that it was made of."""
 
     tree: RunResult
-    change: Change
+    change: tuple[str, str | None, str | None]
 
 
 def text(chance: random.Random, count: int) -> str:
@@ -248,23 +245,6 @@ def answer(m: Mutator) -> Mutation:
     return m.tell("answer", -1, text="Nothing at all", log=log)
 
 
-def task(m: Mutator) -> Mutation:
-    child = m.choose(lambda run: run.id != "0")
-    told = f"{child.task} and hurry"
-    m.tree, _ = m.tell("prompt", 0, task=told, prompt=f"Task: {told}")
-    parent = child.id.rpartition(".")[0]
-    m.run = next(run for run in m.tree.walk() if run.id == parent)
-    [(index, at)] = [
-        (n, k)
-        for n, turn in enumerate(m.run.log)
-        for k, call in enumerate(turn.calls)
-        if call.id == child.call_id
-    ]
-    calls = m.run.log[index].calls
-    call = replace(calls[at], arguments={**calls[at].arguments, "task": told})
-    return m.tell_turn("arguments", index, calls=put(calls, at, call))
-
-
 MUTATIONS: Mapping[str, Callable[[Mutator], Mutation]] = {
     "said": said,
     "arguments": arguments,
@@ -281,7 +261,6 @@ MUTATIONS: Mapping[str, Callable[[Mutator], Mutation]] = {
     "model": at_turn(0, "model", model="script/y"),
     "prompt": at_turn(0, "prompt", prompt="Something else"),
     "pictures": at_turn(0, "pictures", pictures=(FIRST,)),
-    "task": task,
     "answer": answer,
     "data": at_turn(-1, "data", data={"total": 3}),
     "status": at_turn(-1, "status", status="timeout", error="timeout after 2s"),

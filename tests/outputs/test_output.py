@@ -42,11 +42,6 @@ class Trip:
     leaves: datetime.datetime | None = None
 
 
-class Flight(TypedDict):
-    day: datetime.date
-    stops: list[datetime.datetime]
-
-
 DAY = datetime.date(2026, 11, 23)
 EIGHT = datetime.datetime(2026, 11, 23, 8, tzinfo=datetime.UTC)
 
@@ -91,7 +86,6 @@ class Model(pydantic.BaseModel):
     ("given", "text", "value"),
     [
         ({"type": "object"}, '{"a": [1, null]}', {"a": [1, None]}),
-        ({"type": "array"}, "[1]", [1]),
         ({"type": "array"}, '{"value": [1]}', [1]),
         ({}, "7", 7),
         (Town, '{"name": "Ulm", "kind": "city"}', Town("Ulm", kind=Kind.CITY)),
@@ -106,8 +100,6 @@ class Model(pydantic.BaseModel):
         (int, "3.0", 3),
         (Trip, '{"day": "2026-11-23"}', Trip(DAY)),
         (Trip, '{"day": "2026-11-23", "leaves": "2026-11-23T08:00:00Z"}', Trip(DAY, EIGHT)),
-        (Flight, '{"day": "2026-11-23", "stops": ["2026-11-23T08:00:00Z"]}',
-         {"day": DAY, "stops": [EIGHT]}),
         (datetime.date, '"2026-11-23"', DAY),
         (Annotated[Town, "a town"], '{"name": "Ulm"}', Town("Ulm")),
         (list[Annotated[int, "a number"]], "[1]", [1]),
@@ -137,7 +129,7 @@ def test_an_answer_becomes_a_value_of_its_type(given: Any, text: str, value: Any
         (Trip, '{"day": "tomorrow"}', '"data.day" must be a date'),
         (Trip, '{"day": 20261123}', "data.day: 20261123 is not of type 'string'"),
         (Trip, '{"day": "2026-02-30"}', '"data.day" must be a date'),
-        (Flight, '{"day": "2026-11-23", "stops": ["x"]}', r'"data.stops\[0\]" must be a date'),
+        (Plain, '{"a": 1, "b": ["x"]}', r'"data.b\[0\]" must be a date'),
         (Few, '{"n": 4}', "n is too large"),
     ],
 )
@@ -202,10 +194,9 @@ def test_other_types_have_the_next_step() -> None:
 
 
 def test_a_fence_that_is_never_closed_costs_little() -> None:
-    text = "```json\n" + "\n" * 200_000
     started = time.thread_time()
     with pytest.raises(WrongOutput):
-        make_output({"type": "object"}).read(text)
+        make_output({"type": "object"}).read("```json\n" + "\n" * 200_000)
     assert time.thread_time() - started < 2
 
 

@@ -53,11 +53,11 @@ def exported() -> Iterator[InMemorySpanExporter]:
 def lead(project: Path) -> Agent:
     @script("lead")
     def lead(request: Request) -> Any:
-        if request.turn == 1:
-            calls = tuple(call("call_agent", agent="helper", task=f"task {n}") for n in "ab")
-            usage = Usage(100, 20, cached_tokens=60, reasoning_tokens=5)
-            return Response("Let me ask.", (*calls, call("nope")), "tool_calls", usage)
-        return f"done {SECRET}"
+        if request.turn > 1:
+            return f"done {SECRET}"
+        calls = tuple(call("call_agent", agent="helper", task=f"task {n}") for n in "ab")
+        usage = Usage(100, 20, cached_tokens=60, reasoning_tokens=5)
+        return Response("Let me ask.", (*calls, call("nope")), "tool_calls", usage)
 
     script("helper")(lambda request: f"found {request.last}")
     axe_nb.define(Agent("helper", "script/helper"))
@@ -129,10 +129,10 @@ def test_a_turn_has_the_conversation_in_the_form_of_the_conventions(
     assert (said["role"], said["finish_reason"]) == ("assistant", "tool_calls")
     text, call_a, call_b, nope = said["parts"]
     assert text == {"type": "text", "content": "Let me ask."}
-    assert call_a == {
-        "type": "tool_call", "id": call_a["id"], "name": "call_agent",
-        "arguments": {"agent": "helper", "task": "task a"},
-    }  # fmt: skip
+    arguments = {"agent": "helper", "task": "task a"}
+    assert call_a.items() >= {
+        "type": "tool_call", "name": "call_agent", "arguments": arguments
+    }.items()  # fmt: skip
     _, again, *results = second["gen_ai.input.messages"]
     assert again["parts"] == said["parts"]
     told = {part["id"]: part["response"] for one in results for part in one["parts"]}

@@ -73,12 +73,16 @@ def html(**fields: Any) -> str:
     return twin(done(**fields), name="r")["text/html"]
 
 
-def looked_up(answer: str, result: str) -> dict[str, Any]:
-    """The fields of a run with a sub-agent's answer and a tool's result."""
-    calls = (ask("a", "reader", "look"), ToolCall("b", "grep", {"pattern": "x"}))
-    child = done(agent="reader", id="0.1", call_id="a", text=answer, log=(turn(1, text=answer),))
-    log = (turn(1, *calls, results=[answer, result]), turn(2, text="ok"))
-    return {"log": log, "children": (child,)}
+def looked_up(answer: str, result: str, count: int = 1) -> dict[str, Any]:
+    """The fields of a run with the answer of so many sub-agents, and the result of a tool."""
+    asked = [ask(f"c{n}", "reader", "look") for n in range(1, count + 1)]
+    children = tuple(
+        done(agent="reader", id=f"0.{n}", call_id=one.id, text=answer, log=(turn(1, text=answer),))
+        for n, one in enumerate(asked, 1)
+    )
+    calls = (*asked, ToolCall("b", "grep", {"pattern": "x"}))
+    log = (turn(1, *calls, results=[*[answer] * count, result]), turn(2, text="ok"))
+    return {"log": log, "children": children}
 
 
 def test_the_answer_stands_first_and_then_the_folded_tree_that_needs_no_style_sheet() -> None:
@@ -120,11 +124,9 @@ def test_deep_and_broken_markdown_is_drawn_all_the_same(piece: str) -> None:
 
 
 def test_failures_are_open_and_successes_folded() -> None:
-    fine = ToolCall("a", "read_file", {"path": "a"})
-    bad = ToolCall("b", "read_file", {"path": "b"})
+    calls = [ToolCall(name, "read_file", {"path": name}) for name in "ab"]
     results = (ToolResult("a", "text"), ToolResult("b", "Error: gone", is_error=True))
-    log = (Turn(1, "", (fine, bad), results, "", Usage()), turn(2, text="ok"))
-    page = html(log=log)
+    page = html(log=(Turn(1, "", tuple(calls), results, "", Usage()), turn(2, text="ok")))
     assert re.findall("<details( open)?", page) == [" open", " open", "", " open", ""]
     assert page.index("Error: gone") > page.index("✗")
 
@@ -189,12 +191,7 @@ def test_where_room_is_short_answers_come_before_results_and_short_texts_still_f
 
 def test_forty_answers_of_200_characters_are_whole_without_folds_and_in_50_kilobytes() -> None:
     answer = TEXT[:200]
-    calls = tuple(ask(f"c{n}", "reader", "look") for n in range(40))
-    children = tuple(
-        done(agent="reader", id=f"0.{n}", call_id=one.id, text=answer, log=(turn(1, text=answer),))
-        for n, one in enumerate(calls, 1)
-    )
-    page = html(log=(turn(1, *calls, results=[answer] * 40), turn(2, text="ok")), children=children)
+    page = html(**looked_up(answer, "x", count=40))
     assert page.count(f"{answer}</pre>") == 40
     assert FOLD.format("answered") not in page
     assert len(page) < 50_000

@@ -83,16 +83,14 @@ def test_a_run_without_times_says_so_and_no_twin_has_any() -> None:
 
 def test_a_run_of_two_thousand_children_has_a_bounded_page() -> None:
     calls = tuple(ask(f"c{n}", "helper", "look") for n in range(2000))
+    laps = (Lap("run", 1.0, 2.0), Lap("model", 1.0, 2.0, 1))
     children = tuple(
-        done(
-            agent="helper", id=f"0.{n + 1}", call_id=one.id, log=(turn(1, text="x"),),
-            times=(Lap("run", 1.0, 2.0 + n / 1000), Lap("model", 1.0, 2.0, 1)),
-        )
-        for n, one in enumerate(calls)
-    )  # fmt: skip
+        done(agent="helper", id=f"0.{n}", call_id=one.id, log=(turn(1, text="x"),), times=laps)
+        for n, one in enumerate(calls, 1)
+    )
     log = (turn(1, *calls, results=["x"] * 2000), turn(2, text="ok"))
-    laps = tuple(Lap("tool", 1.0, 2.0 + n / 1000, 1, n + 1) for n in range(len(calls)))
-    result = done(log=log, children=children, times=(Lap("run", 0.0, 5.0), *laps))
+    own = (Lap("tool", 1.0, 2.0 + n / 1000, 1, n + 1) for n in range(2000))
+    result = done(log=log, children=children, times=(Lap("run", 0.0, 5.0), *own))
     page = html_of(result)
     assert page.count("<bdi") == MOST
     assert len(page) < 300_000

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from axe_nb import Agent, ProviderError, Request, Response, RunResult, Usage, call
+from axe_nb import Agent, ProviderError, Request, Response, Usage, call
 from axe_nb.events import (
     Event,
     RunFinished,
@@ -99,17 +99,6 @@ def test_the_text_twin_has_the_answer_first_and_then_the_tree(project: Path) -> 
     assert re.sub(r"[\d,]+ tokens", "N tokens", text) == TEXT
 
 
-async def cancelled(made: Stage) -> RunResult:
-    """What a run comes to that is stopped when one child has ended and another is at work."""
-    running = asyncio.create_task(made.ask())
-    while sum(isinstance(e, ToolFinished | TurnStarted) for e in made.events) < 4:  # noqa: ASYNC110
-        await asyncio.sleep(0.005)
-    running.cancel()
-    await asyncio.wait([running])
-    assert made.session.last
-    return made.session.last
-
-
 def endless(request: Request) -> Any:
     return call("call_agent", agent="reader", task=f"again {request.turn}")
 
@@ -156,7 +145,18 @@ def test_a_cancelled_run_keeps_what_was_finished(project: Path) -> None:
     made = stage(
         lead(ask("reader"), ask("sleeper")), agent("reader", "27 keys"), slow("sleeper", 5)
     )
-    result = asyncio.run(cancelled(made))
+
+    async def stop_when_one_has_ended() -> None:
+        running = asyncio.create_task(made.ask())
+        known = (ToolFinished, TurnStarted)
+        while sum(isinstance(e, known) for e in made.events) < 4:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        running.cancel()
+        await asyncio.wait([running])
+
+    asyncio.run(stop_when_one_has_ended())
+    result = made.session.last
+    assert result
     text = as_text(result, name="r")
     assert "\n".join(as_lines(Outline(folded(made.events), "r"))) == text
     assert "⊘ lead · script/lead · cancelled · 1 turn" in text
@@ -234,14 +234,6 @@ def test_a_childs_metadata_and_files_are_shown() -> None:
     assert "changed: c.md\n" in text
 
 
-def states(node: Node) -> list[str]:
-    """States of a run and of all that is below it."""
-    turns = [(t.state, *(c.state for c in t.calls)) for t in node.turns]
-    below = [state for turn in node.turns for c in turn.calls for n in c.children
-             for state in states(n)]  # fmt: skip
-    return [node.state, *(state for turn in turns for state in turn), *below]
-
-
 PEEK = (ToolCall("p", "peek"),)
 ASK = (ToolCall("c", "call_agent", {"agent": "child", "task": "x"}),)
 
@@ -269,19 +261,11 @@ def test_nothing_runs_on_below_a_run_that_has_ended() -> None:
             RunFinished("0", done(status="max_turns", text="So far.")),
         ]
     )
-    assert "running" not in states(root)
+    calls = [call for run in (root, *root.below()) for turn in run.turns for call in turn.calls]
+    assert "running" not in {call.state for call in calls}
     [_, child] = [root, *root.below()]
     assert (child.state, child.turns[0].calls[0].state) == ("cancelled", "cancelled")
     assert child.times.ended == root.times.ended
-
-
-def child_with(refused: ToolResult) -> RunResult:
-    """A completed run whose child went on after a call that did not succeed."""
-    write = turn(1, ToolCall("w", "write_file", {"path": "a"}))
-    log = (replace(write, results=(refused,)), LAST)
-    child = done(agent="scout", id="0.1", call_id="c", log=log)
-    asked = turn(1, delegate("c", "scout", "x"), results=["ok"])
-    return done(log=(asked, LAST), children=(child,))
 
 
 @pytest.mark.req("D-56")
@@ -290,7 +274,11 @@ def test_a_denied_or_failed_call_of_a_child_that_went_on_is_seen_without_a_click
     is_denied: bool,
 ) -> None:
     refused = ToolResult("w", "Error: cannot", is_error=True, is_denied=is_denied)
-    page = twin(child_with(refused))["text/html"]
+    write = turn(1, ToolCall("w", "write_file", {"path": "a"}))
+    log = (replace(write, results=(refused,)), LAST)
+    child = done(agent="scout", id="0.1", call_id="c", log=log)
+    asked = turn(1, delegate("c", "scout", "x"), results=["ok"])
+    page = twin(done(log=(asked, LAST), children=(child,)))["text/html"]
     assert ("1 denied" if is_denied else "1 failed") in page
     before, _, _ = page.partition(">write_file")
     assert before.count("<details open") == 4, "root, turn, child and its turn"
