@@ -22,7 +22,6 @@ from axe_nb.tools.tool import (
 
 
 async def ask_user(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
-    """Returns the answer of the person at the notebook or terminal."""
     question = text_argument(arguments, "question")
     if not question.strip():
         raise ToolError("question cannot be empty")

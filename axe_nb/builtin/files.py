@@ -40,10 +40,8 @@ from axe_nb.tools.python_tool import check, make_tool, signature
 from axe_nb.tools.tool import MAX_OUTPUT, ToolContext, ToolError
 
 MAX_FILE = 10 * 1024 * 1024
-"""Maximum bytes of a file that is read, searched or edited."""
 
 PEEK = 8192
-"""Bytes at the start of a file that are checked to detect binary content."""
 
 MAX_LINES, MAX_LINE, NOTE_SIZE = 2000, 2000, 200
 """Lines per call; characters shown of a line; bytes reserved for the note about omitted lines."""
@@ -162,8 +160,6 @@ def list_dir(ctx: ToolContext, path: str = ".") -> str:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change that a call makes to a file."""
-
     path: str
     old: str | None
     """The old text; None if the file did not exist, was not text, or may not be read."""
@@ -195,7 +191,6 @@ class Change:
 
     @property
     def summary(self) -> str:
-        """The start of the diff, for the model."""
         return cut_bytes(self.diff, MAX_DIFF, "\n... (the rest of the diff is omitted)")
 
 
@@ -273,7 +268,6 @@ def _plan_write(spot: Spot, content: str) -> Change:
 
 
 def _read_utf8(spot: Spot) -> str | None:
-    """Returns the exact text of a file; None if it is not UTF-8 text."""
     data = contents(spot)
     try:
         return data.decode("utf-8") if is_text(data) else None

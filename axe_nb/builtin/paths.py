@@ -160,7 +160,6 @@ def open_file(spot: Spot, flags: int = os.O_RDONLY) -> int:
 
 
 def missing(spot: Spot) -> str:
-    """Formats the error for a missing file, with a similar name if there is one."""
     folder = Path(spot.name).parent if spot.folder is None else spot.folder
     try:
         with os.scandir(folder) as entries:

@@ -32,10 +32,8 @@ MAX_SECONDS = 10
 TOO_LONG = f"stopped after {MAX_SECONDS} s"
 
 MAX_VISITED, MAX_DEPTH = 100_000, 64
-"""Maximum files that a search visits; maximum depth of folders."""
 
 MAX_FOUND, MAX_MATCHES = 500, 200
-"""Maximum files that find_files lists; maximum matching lines that grep shows."""
 
 MAX_CONTEXT, MAX_LINE = 20, 300
 """Maximum lines that grep shows around a match; characters of a line, or of an invalid pattern."""
@@ -56,7 +54,6 @@ class Search:
     visited: int = 0
     ends: float = field(default_factory=lambda: time.monotonic() + MAX_SECONDS)
     stopped: str = ""
-    """The reason for ending the walk early; empty if it was complete."""
 
     def files(self, top: Spot) -> Generator[Spot, None, None]:
         """Yields the file at a place, or every file below a folder; links are not followed."""

@@ -36,7 +36,6 @@ MAX_COMMAND, KEPT = 10_000, 30_000
 """Characters of a command; bytes of output kept from its start, and again from its end."""
 
 SECONDS, MAX_SECONDS = 60.0, 600.0
-"""Default and maximum timeout of a command."""
 
 PATIENCE = 2.0
 
@@ -110,8 +109,6 @@ PLAIN = frozenset({
 
 
 class Output:
-    """Bounded output of a command: its start and its end."""
-
     def __init__(self) -> None:
         self.start = self.end = b""
         self.left_out = 0
@@ -350,7 +347,6 @@ SUBSTITUTION = re.compile(r"\$\(([^()]*)\)|`([^`]*)`")
 
 
 def check_form(command: str) -> str:
-    """Returns the reason that a text is not a command; empty if it is one."""
     if not command.strip() or len(command) > MAX_COMMAND:
         return f"the command is empty or longer than {MAX_COMMAND} characters"
     if any(ord(c) < 32 and c not in "\t\n\r" for c in command):

@@ -95,8 +95,6 @@ def resolve(host: str, port: int) -> Sequence[Address]:
 
 @dataclass
 class Fetcher:
-    """Fetches pages, within bounds."""
-
     allowed: frozenset[str] = frozenset()
     """Non-public `address:port` pairs that are allowed all the same, for tests and demos."""
     seconds: float = 30.0
@@ -218,7 +216,6 @@ def guard(arguments: Mapping[str, Any], site: CallSite) -> Guard:
 async def _send_to_first(
     transport: httpx.AsyncHTTPTransport, url: httpx.URL, addresses: Sequence[Address]
 ) -> httpx.Response:
-    """Sends the request to the first address that accepts a connection."""
     import httpx
 
     host = url.raw_host.decode("ascii")
@@ -238,7 +235,6 @@ async def _send_to_first(
 
 
 async def _read_text(response: httpx.Response, url: str) -> str:
-    """Returns the text of a response, preceded by its URL and title."""
     status = response.status_code
     if status >= 400 or status < 200:
         raise ToolError(

@@ -17,7 +17,7 @@ from typing import Any
 from axe_nb.delegation.spawn_agent import delegate
 from axe_nb.engine.authorize import Authorizer
 from axe_nb.engine.call import CallChildren, RunCall, StartChild, run_call
-from axe_nb.engine.plan import Plan
+from axe_nb.engine.plan import PictureRoom, Plan
 from axe_nb.engine.replay import PendingCall
 from axe_nb.errors import words
 from axe_nb.events import ToolFinished, ToolStarted
@@ -52,7 +52,7 @@ class Dispatch:
     def __init__(self, plan: Plan, start_child: StartChild) -> None:
         self.scope = plan.scope
         self.workdir = plan.briefing.workdir
-        self.pictures = plan.make_room()
+        self.pictures = PictureRoom(plan.agent.limits.max_picture_bytes, plan.provider.name)
         self.file_log = FileLog(kept=plan.scope.env.kept)
         self.count = 0
         self.authorizer = Authorizer(plan.scope, self.workdir, self.run_tool)
@@ -83,7 +83,6 @@ class Dispatch:
             most, why = limit - self.count, USED_UP
         for index, call in enumerate(calls[most:], most):
             results[index] = _make_error(call, f"Error: not run: {why}")
-        scope.begin_calls(turn, calls)
         first, ahead = self.count + 1, clock.ahead
         parallel = scope.agent.sub_agents_config.parallel and most > 1
 
@@ -120,7 +119,7 @@ class Dispatch:
                 has_ended = True
             finally:
                 if has_ended or call.has_begun:  # else it was cut while it was asked for
-                    scope.note("tool", began, call=asked.id)
+                    scope.note("tool", began, call=call)
         else:
             result = _make_error(asked, f"Unknown tool: {quote(asked.name)}")
         scope.env.emit(ToolFinished(scope.id, result, time.monotonic() - started))
@@ -179,7 +178,7 @@ class Dispatch:
             agent=scope.agent, depth=scope.depth, max_depth=scope.max_depth(call.tool),
             workdir=self.workdir, file_log=self.file_log, start=start,
             tools=tuple(self._toolset.tools),
-            ask=partial(authorizer.ask_question, asked.id) if can_ask else None,
+            ask=partial(authorizer.ask_question, call) if can_ask else None,
             limits=scope.limits, delegation=delegate, guard=call.guard,
             allows_host=partial(authorizer.allows_host, call.tool),
             sources=frozenset(scope.env.sources), above=scope.policy.agents[1:],

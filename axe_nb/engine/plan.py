@@ -25,7 +25,7 @@ from axe_nb.agents.prompt import (
     confine,
     fill_in,
 )
-from axe_nb.agents.provider_table import SEARCH, SERVER_TOOLS, ProviderInfo
+from axe_nb.agents.provider_table import SEARCH, SERVER_TOOLS
 from axe_nb.agents.trust import COMMANDS
 from axe_nb.agents.user_config import Config, config_dir
 from axe_nb.engine.scope import Env, RunScope
@@ -35,7 +35,7 @@ from axe_nb.mcp_servers.servers import ServerTools, find_servers
 from axe_nb.messages import Message, Request, Response, ToolSpec
 from axe_nb.pictures.picture import Illustrated, Picture, fit, format_bytes
 from axe_nb.providers.prices import make_price_error
-from axe_nb.providers.protocol import OnDelta, Provider, Server
+from axe_nb.providers.protocol import OnDelta, Provider
 from axe_nb.providers.server_tools import make_entry
 from axe_nb.providers.thinking import THINKING, check_thinking, takes_long
 from axe_nb.scripting.provider import ScriptProvider
@@ -134,8 +134,9 @@ class Plan:
     briefing: Briefing
     toolset: Toolset
     output: Output | None
-    asked: Illustrated
-    """The complete prompt that the agent will receive, with its pictures (B-8)."""
+    prompt: str
+    """The complete prompt that the agent will receive (B-8)."""
+    pictures: tuple[Picture, ...]
     missing: tuple[str, ...]
     to_permit: tuple[Tool, ...] = ()
     """Tools of the model's server that need approval before they are offered."""
@@ -161,17 +162,6 @@ class Plan:
     def asks_at_end(self) -> bool:
         """True if the answer in its form is requested in a turn of its own at the end (D-65)."""
         return bool(self.toolset.tools) and getattr(self.provider, "answers_without_tools", False)
-
-    @property
-    def prompt(self) -> str:
-        return self.asked.text
-
-    @property
-    def pictures(self) -> tuple[Picture, ...]:
-        return self.asked.pictures
-
-    def make_room(self) -> PictureRoom:
-        return PictureRoom(self.agent.limits.max_picture_bytes, self.provider.name)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -230,8 +220,8 @@ async def make_plan(scope: RunScope, job: Job) -> Plan:
         asked = await room.admit_prompt(prompt, job.pictures, new)
     return Plan(
         scope=scope, job=job, provider=provider, model=model, briefing=briefing, toolset=toolset,
-        output=output, asked=asked, missing=tuple(_find_missing(scope, toolset)),
-        to_permit=to_permit,
+        output=output, prompt=asked.text, pictures=asked.pictures,
+        missing=tuple(_find_missing(scope, toolset)), to_permit=to_permit,
     )  # fmt: skip
 
 
@@ -417,11 +407,11 @@ def make_provider(
     if not info.has_server:
         return ScriptProvider(scripts)
     try:
-        made: Provider = _load_provider(info, config, config.api_key(info.name), model)
+        made: Provider = make_server(name, config, model)
     except ConfigError as error:
         if needs == "key":
             raise
-        made = Keyless(_load_provider(info, config, "", model), error)
+        made = Keyless(make_server(name, config, model, key=""), error)
     return made
 
 
@@ -440,10 +430,19 @@ class Keyless:
         raise copy(self.problem)
 
 
-def make_server(name: str, config: Config) -> Server:
-    """Makes the server of a provider that has one; raises ConfigError."""
-    made: Server = _load_provider(config.provider(name), config, config.api_key(name))
-    return made
+def make_server(name: str, config: Config, model: str = "", key: str | None = None) -> Any:
+    """Makes the server of a provider that has one; raises ConfigError. `key` replaces its own."""
+    info = config.provider(name)
+    key = config.api_key(info.name) if key is None else key
+    url = config.base_url(info.name)
+    info = info.choose_api(url, model)
+    base_url, info = info.locate(url)
+    if any(info.certificates):
+        ca_file, client_cert = (p and str(config_dir() / expand_home(p)) for p in info.certificates)
+        info = replace(info, certificates=(ca_file, client_cert))
+    if key:
+        info = replace(info, key_command=())
+    return import_module(info.module).PROVIDER(base_url, key, info)
 
 
 def provider_for(
@@ -471,15 +470,3 @@ def provider_for(
         return provider
 
     return find
-
-
-def _load_provider(info: ProviderInfo, config: Config, key: str, model: str = "") -> Any:
-    url = config.base_url(info.name)
-    info = info.choose_api(url, model)
-    base_url, info = info.locate(url)
-    if any(info.certificates):
-        ca_file, client_cert = (p and str(config_dir() / expand_home(p)) for p in info.certificates)
-        info = replace(info, certificates=(ca_file, client_cert))
-    if key:
-        info = replace(info, key_command=())
-    return import_module(info.module).PROVIDER(base_url, key, info)

@@ -320,7 +320,11 @@ class Connection:
                 hint="pip install 'axe-nb[mcp]'",
             ) from None
         if self.server.command and self._sandbox is None:
-            sandbox = await in_thread(self._find_sandbox)
+            network, sources = self.server.network, self._sources
+            view = await in_thread(
+                partial(make_view, self._workdir, network=network, sources=sources)
+            )
+            sandbox = await in_thread(find_sandbox, self.server.sandbox, view)
             if sandbox.level == "none" and not sandbox.is_off:
                 raise ConfigError(
                     f"MCP server {quote(self.name)} was not started: no sandbox is available here, "
@@ -336,10 +340,6 @@ class Connection:
             await self._end()
             raise
         self._is_stale = False
-
-    def _find_sandbox(self) -> Sandbox:
-        view = make_view(self._workdir, network=self.server.network, sources=self._sources)
-        return find_sandbox(self.server.sandbox, view)
 
     async def _within(self, work: Awaitable[T]) -> T:
         seconds = self.server.start_timeout

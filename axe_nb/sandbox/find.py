@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from axe_nb.errors import ConfigError
-from axe_nb.sandbox import full, landlock
+from axe_nb.sandbox import methods
 from axe_nb.sandbox.process import Launch, Level, Method, Process, find_program
 from axe_nb.sandbox.view import View
 
@@ -37,16 +37,14 @@ PLAIN = Method(
 """No sandbox, but a process group."""
 
 METHODS: Mapping[str, Sequence[Callable[[], Iterable[Method]]]] = {
-    "linux": (full.list_bubblewrap, landlock.list_methods),
-    "darwin": (full.list_seatbelt,),
+    "linux": (methods.list_bubblewrap, methods.list_landlock),
+    "darwin": (methods.list_seatbelt,),
 }
-"""System → its methods, strongest first."""
 
 is_caged = False
 """True in a process that is itself in a sandbox, as are all programs that it starts."""
 
 TRIAL = 10.0
-"""Seconds that a first trial may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +54,6 @@ class Sandbox:
     method: Method
     view: View
     is_off: bool = False
-    """True if the user switched it off."""
 
     @property
     def level(self) -> Level:
@@ -93,7 +90,7 @@ def find_sandbox(setting: str, view: View) -> Sandbox:
     if setting == "off" or is_caged:
         return Sandbox(PLAIN, view, is_off=True)
     if setting.startswith("docker:"):
-        return Sandbox(full.make_docker(setting.removeprefix("docker:")), view)
+        return Sandbox(methods.make_docker(setting.removeprefix("docker:")), view)
     method = next((m for m in list_methods() if _works(m, view)), PLAIN)
     if method.protection == "notes" and view.workdir == view.home:
         raise ConfigError(
@@ -105,8 +102,8 @@ def find_sandbox(setting: str, view: View) -> Sandbox:
 
 def list_methods() -> Iterator[Method]:
     """Yields the methods of this system, strongest first, whether they work or not."""
-    for methods in METHODS.get(sys.platform, ()):
-        yield from methods()
+    for listed in METHODS.get(sys.platform, ()):
+        yield from listed()
 
 
 _tried: dict[tuple[object, ...], bool] = {}

@@ -1,7 +1,7 @@
 """A program that restricts itself at level `files`, and then runs a command.
 
 Its arguments are the words of the command after a plan: a dict, marshalled, in hexadecimal, which
-`landlock.py` makes. It imports little, as it starts with every command.
+`methods.py` makes. It imports little, as it starts with every command.
 Source: D-82.
 """
 
@@ -26,7 +26,6 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
 PR_PDEATHSIG, PR_SECCOMP, PR_DROP, PR_SUBREAPER, PR_NO_NEW_PRIVS, PR_AMBIENT = 1, 22, 24, 36, 38, 47
 RIGHTS_ON_FILES = 0b1100000000000111
-"""Rights of Landlock that apply to files."""
 REMOVE = 'chmod -R u+rwx "$1"; exec rm -rf "$1"'
 """Shell command for folders of any depth that follows no link."""
 
@@ -71,7 +70,6 @@ def restrict(handled: bytes, rules: Mapping[str, int]) -> None:
 
 
 def refuse_calls(program: bytes) -> None:
-    """Installs a filter of system calls, which child processes inherit."""
     steps = ctypes.create_string_buffer(program, len(program))
     filter_ = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(steps))
     buffer = ctypes.create_string_buffer(filter_, len(filter_))

@@ -56,14 +56,11 @@ PATIENCE, LAST_PATIENCE = 2.0, 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """One program to start."""
-
     words: Sequence[str] | str
     """Program and arguments; on Windows, the line of both."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables that the level sets, on top of those of the command."""
     end: Sequence[str] = ()
-    """Program and arguments that end the launched program."""
     filter: bytes = b""
     """Filter of system calls for bubblewrap, as a compiled program."""
 
@@ -92,7 +89,6 @@ def find_program(name: str) -> str:
 
 
 def clean_environment() -> dict[str, str]:
-    """Returns the environment of a command or server, without keys and tokens."""
     return {name: os.environ[name] for name in VARIABLES if name in os.environ}
 
 

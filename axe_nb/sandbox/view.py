@@ -51,7 +51,6 @@ GIT_SETTINGS = (
 """Names in `.git` that decide which programs git runs; commits write everything else in it."""
 
 NOTHING = Path("/dev/null")
-"""File shown in place of a file with keys."""
 
 LINE_OF_GIT = re.compile(r"gitdir: *(.+?)\s*", re.DOTALL)
 """Matches the content of a `.git` file, as in worktrees and submodules."""
@@ -82,7 +81,6 @@ CONTENTS = ("objects", "logs")
 """Folders of repositories with contents only, in any number."""
 
 Look: TypeAlias = Mapping[str, tuple[int, ...]]
-"""Path → values that change when the file does."""
 
 Protection = Literal["mounts", "rules", "notes", "none"]
 """The way to protect files in the workdir: by mounts, for which a name must exist; by rules about
@@ -103,7 +101,6 @@ class View:
     sources: tuple[Path, ...] = ()
     """Files in the workdir that the running agents were loaded from."""
     readable: tuple[Path, ...] = ()
-    """Folders of toolchains outside the workdir."""
     names: tuple[Path, ...] = ()
     """Protected files, folders and links, which need not exist."""
     closed: Mapping[Path, Path | None] = field(default_factory=dict)
@@ -141,7 +138,6 @@ def make_view(workdir: Path, *, network: bool = False, sources: Iterable[Path] =
 
 
 def fill_view(view: View) -> View:
-    """Returns the view with the current files of its workdir."""
     workdir, home = view.workdir, view.home
     _check_place(workdir)
     there = sorted(os.listdir(workdir))  # noqa: PTH208

@@ -44,7 +44,6 @@ Played: TypeAlias = Delta | ToolCall | Response | Fault
 """A piece of a reply, a call before the pieces of its arguments, or the end of the reply."""
 
 _END = object()
-"""Marks the end of a generator."""
 
 
 async def answer(request: Request, scripts: Scripts) -> tuple[AsyncGenerator[Played, None], bool]:
@@ -77,8 +76,6 @@ async def answer(request: Request, scripts: Scripts) -> tuple[AsyncGenerator[Pla
 
 
 class ScriptProvider:
-    """The provider `script`: answers from functions and files of rules."""
-
     def __init__(
         self, dirs: tuple[Path, ...] = (), sent: Mapping[str, Found] | None = None
     ) -> None:
@@ -87,12 +84,10 @@ class ScriptProvider:
         self.scripts = Scripts(dirs, sent)
 
     def is_virtual(self, name: str) -> bool:
-        """True if a script is a file of rules on the virtual clock."""
         script = self.scripts.find(name)
         return isinstance(script, Script) and script.virtual
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
-        """Returns the script's answer after its delay. Raises ProviderError."""
         pieces, streams = await answer(request, self.scripts)
         has_begun = False
         async with aclosing(pieces):
@@ -215,7 +210,6 @@ def _name_script(name: str, function: ScriptFunction) -> Iterator[None]:
 
 
 def _make_response(name: str, request: Request, returned: Any) -> Response:
-    """Converts a function's return value to a response. Raises ProviderError."""
     text = ""
     calls: tuple[ToolCall, ...] = ()
     match returned:

@@ -28,10 +28,8 @@ if TYPE_CHECKING:
     import regex
 
 MAX_SEEN = 100_000
-"""Maximum number of characters of the last message that a regex searches."""
 
 MAX_SECONDS = 1.0
-"""Time limit of all regex searches for one reply, in seconds of CPU time."""
 
 FAULTS = ("timeout", "refused", "cut")
 """Failures without an HTTP status: in a stream, nothing more comes, the connection is closed, or
@@ -57,15 +55,12 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A script's reply to one request."""
-
     response: Response = Response()
     fault: Fault | None = None
     """The failure of the script, if any; in a stream it follows the response."""
     delay: float = 0.0
     """Seconds to wait first; 0 on the virtual clock, which uses `response.seconds`."""
     stream: bool = False
-    """If true, the reply is streamed word by word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +76,6 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A validated file of rules."""
-
     rules: tuple[Rule, ...]
     virtual: bool = False
     """If true, delays are reported in `Response.seconds` instead of awaited (D-36)."""
@@ -237,8 +230,6 @@ _USAGE: Shape = {"input_tokens": _TOKENS, "output_tokens": _TOKENS}
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A position in a script's text, for messages."""
-
     text: str
     file: str
     rule: int = 0
@@ -308,7 +299,6 @@ Found: TypeAlias = ScriptFunction | Script
 F = TypeVar("F", bound=ScriptFunction)
 
 functions: dict[str, ScriptFunction] = {}
-"""Name → function, for this process; filled by `@axe_nb.script`."""
 
 
 def script(name: str) -> Callable[[F], F]:
@@ -377,7 +367,6 @@ class Scripts:
 
 
 def known(dirs: tuple[Path, ...] = ()) -> list[str]:
-    """Names of all scripts that can be found, sorted."""
     files = (path.stem for folder in _list_folders(dirs) for path in folder.glob("*.toml"))
     return sorted({*functions, *files})
 

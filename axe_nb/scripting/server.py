@@ -117,7 +117,6 @@ class ScriptServer:
         self._connections: set[asyncio.Task[None]] = set()
 
     def run(self) -> None:
-        """Serves until `stop` is called, then cancels what is left; in a thread of its own."""
 
         def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = self._loop.create_task(self._serve(reader, writer))

@@ -37,7 +37,6 @@ LENGTH = "max_tokens"
 """Anthropic's word for a reply that was cut by the token limit."""
 
 TEXTS = ("text", "input_text", "output_text")
-"""Types of blocks with text."""
 
 
 class Malformed(Exception):
@@ -51,11 +50,8 @@ class Wire:
     streams = False
     """Default of `stream` if a request does not set it."""
     kind = "text/event-stream; charset=utf-8"
-    """Content type of a stream."""
     prefix = "call"
-    """Prefix of call ids."""
     mark = b""
-    """The last bytes of a stream."""
 
     def __init__(self, request: Request, *, input_tokens: int = 0, wants_usage: bool = False):
         """Begins a reply, given the tokens of its request and if the stream tells the usage."""
@@ -99,7 +95,6 @@ class Wire:
         raise NotImplementedError
 
     def fail(self, status: int, message: str) -> Json:
-        """Returns the event of an error, as streams have no status."""
         return self.error(status, message)
 
     def encode(self, event: Json) -> bytes:

@@ -26,7 +26,6 @@ from axe_nb.errors import ConfigError
 from axe_nb.text import list_some, one_line, printable
 
 MAX_RUN = 100_000_000
-"""Maximum bytes stored for one run."""
 
 MAX_ALL = 1_000_000_000
 """Maximum bytes of all runs before a new one; the oldest runs are removed first."""
@@ -40,7 +39,6 @@ class Write:
     """One write of a file; the first write to a path has the old content."""
 
     root: str
-    """The real workdir of the run."""
     path: str
     """Path relative to the root, without links."""
     mode: int | None = None
@@ -48,7 +46,6 @@ class Write:
     before: str = ""
     """Digest of the old content; empty if unknown."""
     after: str
-    """Digest of the new content."""
     kept: str = ""
     """Name of the file with the old content; empty if there is none."""
 
@@ -77,7 +74,6 @@ class KeptFiles:
     _lost: dict[str, str] = field(default_factory=dict)
     """File whose old content was not stored → the reason."""
     _size: int = 0
-    """Bytes stored so far."""
 
     def keep(
         self,

@@ -35,11 +35,9 @@ VALUE = "value"
 """Key for data that is not an object, as some providers accept only objects at the top."""
 
 Convert: TypeAlias = Callable[[Any, Mistakes], Any]
-"""(JSON data, its mistakes so far) → the Python value."""
 
 
 def uses_pydantic(given: Any, seen: frozenset[Any] = frozenset()) -> bool:
-    """True if a type is, or contains at any depth, a model or dataclass of pydantic."""
     if isinstance(given, type) and hasattr(given, "__pydantic_core_schema__"):
         return True
     parts, kind = [*typing.get_args(given)], typing.get_origin(given) or given
@@ -84,7 +82,6 @@ class Answer:
     """A valid answer."""
 
     data: Any
-    """The answer as JSON data."""
     value: Any
     """The answer as the requested type; JSON data if the request was a schema."""
     text: str
@@ -100,10 +97,8 @@ class Output:
     is_wrapped: bool = False
     """True if that object only holds the data as `value`, as the data is not an object."""
     convert: Convert | None = None
-    """Makes the Python value; None = it stays JSON data."""
 
     def read(self, text: str) -> Answer:
-        """Reads an answer. Raises WrongOutput."""
         bare = _take_out(text.strip())
         try:
             data = loads(bare, strict=True)

@@ -44,7 +44,6 @@ from axe_nb.tools.tool import (
 )
 
 MAX_PRINTED = 16384
-"""Characters kept from the start of a call's printed output."""
 
 _STOPS = (StopIteration, SystemExit, KeyboardInterrupt, asyncio.CancelledError)
 
@@ -145,7 +144,6 @@ class PythonFunction:
         self.wanted = signature(function, name)
 
     async def __call__(self, ctx: ToolContext, arguments: Mapping[str, Any]) -> ToolOutput:
-        """Checks the arguments, and calls the function."""
         if ctx.call.raw.strip() and self.wanted.parameters and not arguments:
             raise ToolError("the arguments were not a JSON object. Call again with one")
         values = check(arguments, self.wanted.parameters)

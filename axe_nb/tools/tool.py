@@ -43,7 +43,6 @@ Effect = Literal["read", "user", "network", "write", "delegate"]
 
 Verdict = Literal["deny", "ask", "allow"]
 VERDICTS = ("deny", "ask", "allow")
-"""Verdicts, strictest first."""
 
 
 class ToolError(Exception):
@@ -52,7 +51,6 @@ class ToolError(Exception):
     def __init__(self, text: str = "", note: str = "") -> None:
         super().__init__(text)
         self.note = note
-        """A note for the row of the call, as in `ToolOutput`."""
 
 
 class PermissionDenied(ToolError):
@@ -98,9 +96,7 @@ class Limits:
     """Limits of one run; None = no limit."""
 
     turns: int = MAX_TURNS
-    """Maximum number of requests."""
     tool_calls: int | None = None
-    """Maximum number of executed tool calls."""
     tokens: int | None = None
     """Size of its context: input and output tokens of its latest response (D-18)."""
     seconds: float | None = None
@@ -146,7 +142,6 @@ class Job:
     """(result) -> metadata from the delegation tool, for `RunResult.metadata`."""
     pictures: tuple[Picture, ...] = ()
     history: tuple[Message, ...] = ()
-    """An earlier conversation to continue."""
     output: Any = None
     """An `Output`, the form of the answer instead of the agent's `[output]`; None = the agent's."""
     key: str | int | None = None
@@ -165,7 +160,6 @@ class CallSite:
     agents: tuple[Agent, ...]
     """The calling agent, then every agent above it, up to the root."""
     workdir: Path
-    """Folder of the caller's files, absolute."""
     sources: Collection[Path] = ()
     """Real files and folders that the tree was loaded from (D-83)."""
 
@@ -277,7 +271,6 @@ class ToolContext:
 
 
 Describe: TypeAlias = Callable[[str], str]
-"""Name of an agent → its description; empty if it has none."""
 
 ToolFunction: TypeAlias = Callable[[ToolContext, Mapping[str, Any]], Awaitable["str | ToolOutput"]]
 
@@ -328,7 +321,6 @@ class Tool:
 
     @property
     def traits(self) -> CallTraits:
-        """The traits that views need to draw a call."""
         return CallTraits(
             delegates=self.effect == "delegate", is_one_child=self.is_one_child,
             calls_sub_agents=self.calls_sub_agents,
@@ -336,7 +328,6 @@ class Tool:
 
     @property
     def spec(self) -> ToolSpec:
-        """The tool as described to the model."""
         return ToolSpec(self.name, self.description, self.parameters, schema=self.schema)
 
 
@@ -383,7 +374,6 @@ class Registry:
         return (name,) if name in self.names else next(sets, (name,))
 
     def find(self, name: str) -> Tool | None:
-        """Returns the tool with this name or alias."""
         name, *others = self.expand(name)
         found = (source.find(name) for source in self.sources if name in source.tools)
         return None if others else next(found, None)
@@ -401,7 +391,6 @@ class Registry:
         return (tool for name in self.names if (tool := self.find(name)))
 
     def with_tools(self, tools: Mapping[str, Tool]) -> Registry:
-        """Returns a registry in which these tools come before all others."""
         return Registry((ToolTable({**tools}), *self.sources)) if tools else self
 
 
@@ -414,7 +403,6 @@ def text_argument(arguments: Mapping[str, Any], name: str) -> str:
 
 
 MAX_OUTPUT = 65536
-"""Maximum size of one result in bytes of UTF-8."""
 
 
 def output_of(answer: object) -> ToolOutput:
@@ -470,5 +458,4 @@ def limit_output(tool: Tool, output: ToolOutput) -> ToolOutput:
 
 
 def cut_output(text: str) -> str:
-    """Cuts a text longer than `MAX_OUTPUT` and adds a note."""
     return cut_bytes(text, MAX_OUTPUT, "\n... (truncated: the first {limit} of {size} bytes)")

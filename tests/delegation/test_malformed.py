@@ -47,7 +47,10 @@ def cases() -> list[Any]:
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize(("name", "entry"), cases())
-@pytest.mark.req("O-42", "O-27", "O-31", "X-7", "X-28", "A-7.1", "D-11", "D-18")
+@pytest.mark.req("O-10", "O-27", "O-31", "O-41", "O-42", "X-7", "X-8", "X-9", "X-10", "X-11",
+                 "X-14", "X-15", "X-28", "X-37", "A-7.1", "A-7.3-2", "A-7.3-3", "A-7.3-4",
+                 "A-7.3-o", "A-E3.1", "A-E3.2", "A-E3.3", "D-7", "D-11", "D-12", "D-13", "D-18",
+                 "D-21")  # fmt: skip
 def test_a_malformed_call_is_an_error_result_or_read_kindly(name: str, entry: Any) -> None:
     call = ToolCall("", name, whole(entry.get("arguments", {})), entry.get("raw", ""))
 

@@ -211,22 +211,3 @@ def test_a_child_can_lower_the_limit_below_itself() -> None:
     offered, agents = chain(5, 2)
     play(*agents)
     assert offered == {"n0": True, "n1": True, "n2": False}
-
-
-@pytest.mark.req("A-9.1", "D-44", "A-9.2", "A-E2.1")
-@pytest.mark.parametrize(
-    ("sub_agents", "config"),
-    [((), SubAgentsConfig(max_depth=2)), (("n1",), SubAgentsConfig(enabled=False))],
-)
-def test_without_sub_agents_or_switched_off_there_is_no_tool(
-    sub_agents: tuple[str, ...], config: SubAgentsConfig
-) -> None:
-    seen: list[Request] = []
-
-    def model(request: Request) -> Any:
-        seen.append(request)
-        return ask("n1")
-
-    result = play(agent("boss", model, sub_agents=sub_agents, sub_agents_config=config))
-    assert (result.status, result.turns, result.tool_calls) == ("completed", 1, 0)
-    assert not seen[0].tools

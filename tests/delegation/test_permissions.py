@@ -245,6 +245,8 @@ ALL = ("subagent", "spawn_agent", "delegate_task")
         ({"tools": ("file_ops", "search_files", "grep", "read_file")},
          ["read_file", "list_dir", "find_files", "write_file", "edit_file", "grep"]),
         ({}, []),
+        ({"sub_agents_config": SubAgentsConfig(max_depth=2)}, []),
+        ({**HELPED, "sub_agents_config": SubAgentsConfig(enabled=False)}, []),
         (HELPED, ["call_agent"]),
         ({**HELPED, "tools": ("call_agent", "subagent")}, ["call_agent", "subagent"]),
         ({"tools": ALL}, [*ALL]),
@@ -252,7 +254,7 @@ ALL = ("subagent", "spawn_agent", "delegate_task")
          ["grep"]),
     ],
 )  # fmt: skip
-@pytest.mark.req("D-20", "D-44", "O-16", "O-32")
+@pytest.mark.req("D-20", "D-44", "O-16", "O-32", "A-9.1", "A-9.2", "A-E2.1")
 def test_toolsets_and_ways_to_delegate_are_there_where_they_are_asked_for(
     fields: dict[str, Any], offers: list[str]
 ) -> None:

@@ -163,32 +163,10 @@ def test_what_is_known_of_a_child_is_on_its_result() -> None:
     assert one.duration_ms >= 20
 
 
-@pytest.mark.parametrize(
-    ("arguments", "problem"),
-    [
-        *((one, "task is required: describe what the sub-agent should do")
-          for one in ({}, {"task": ""}, {"task": "   "})),
-        *(({"task": "t", "max_tool_calls": n}, "maxToolCalls must be positive")
-          for n in (0, -1, "0", "-3", 0.0)),
-    ],
-)  # fmt: skip
-@pytest.mark.req("O-27", "O-41", "D-12", "O-10", "D-18")
-def test_a_missing_task_and_a_budget_of_nothing_are_errors_at_once(
-    arguments: dict[str, Any], problem: str
-) -> None:
-    result = run({}, call("spawn_agent", **arguments))
-    [answer] = heard(result)
-    assert (answer.content, answer.is_error) == (f"[ERROR] Error: {problem}", True)
-    assert result.children == ()
-
-
-IGNORED = ("many", True, [5], {"n": 5}, float("inf"), float("nan"))
-
 CALLS = [
-    (5, "5", ""), ("7", "7", ""), (" 8 ", "8", ""), (9.0, "9", ""), ("9.5", "9", ""),
-    (None, "15", ""),
-    *((n, "100", "clamped to 100") for n in (200, "1000000", 10**400)),
-    *((n, "15", "ignored: it is not a number") for n in IGNORED),
+    (5, "5", ""), (" 8 ", "8", ""), (9.0, "9", ""), ("9.5", "9", ""), (None, "15", ""),
+    (200, "100", "clamped to 100"), (10**400, "100", "clamped to 100"),
+    ("many", "15", "ignored: it is not a number"), (True, "15", "ignored: it is not a number"),
 ]  # fmt: skip
 
 

@@ -9,24 +9,19 @@ import pytest
 
 from axe_nb import Agent, ProviderError, Request, Response, Usage, call
 from axe_nb.delegation import call_agent
-from axe_nb.messages import ToolCall
 from axe_nb.tools.tool import ToolContext
 from tests.engine.in_process import (
     agent,
     ask,
-    check_events,
     failed,
     heard,
     keeping,
     lead,
     play,
     said,
-    stage,
     texts,
     tool,
 )
-
-NOT_LISTED = "is not in this agent's sub_agents list"
 
 
 @pytest.mark.req("A-D3", "A-6.1", "A-6.2", "A-6.3a", "A-6.3b", "A-6.3c", "A-6.3d", "P-2", "A-D7",
@@ -143,59 +138,6 @@ def test_the_parent_hears_the_final_text_and_nothing_else() -> None:
     assert not [word for word in ("SECRET", "987", "654", "321") if word in str(sent[1])]
     assert result.children[0].tool_calls == 1
     assert result.tool_calls == 1, "the calls of a child are its own"
-
-
-@pytest.mark.req("A-7.3-14", "A-C9", "D-1", "A-8.1", "A-8.8", "D-34")
-def test_a_child_is_a_run_like_any_other() -> None:
-    first = Response("asking", (ask("leaf"),), "tool_calls", Usage(5, 5))
-    model = said(first, Response("asked", (), "stop", Usage(5, 5)))
-    middle = agent("middle", model, sub_agents=("leaf",))
-    leaf = agent("leaf", lambda _: Response("leaf", (), "stop", Usage(1, 1)))
-    alone = play(middle, leaf)
-    played = stage(lead(ask("middle")), middle, leaf)
-    result = played.play()
-    [child] = result.children
-    fields = ("status", "text", "turns", "tool_calls", "usage", "model", "agent", "stop_reason")
-    for field in fields:
-        assert getattr(child, field) == getattr(alone, field), field
-    assert [t.text for t in child.log] == [t.text for t in alone.log]
-    assert [c.text for c in child.children] == [c.text for c in alone.children] == ["leaf"]
-    assert [r.id for r in result.walk()] == ["0", "0.1", "0.1.1"]
-    assert child.metadata == {"task_id": "0.1", "token_estimate": "20", "depth": "1"}
-    assert all(isinstance(v, str) for v in child.metadata.values())
-    assert result.metadata == {}
-    assert result.total_usage.total == result.usage.total + 22
-    check_events(played.events, result)
-
-
-@pytest.mark.req("A-7.3-2", "A-7.3-3", "A-7.3-4", "A-7.3-o", "A-E3.1", "A-E3.2", "A-E3.3", "A-7.1",
-                 "D-12", "D-13")  # fmt: skip
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        ({}, '"agent" argument is required'),
-        ({"agent": "", "task": ""}, '"agent" argument is required'),
-        ({"agent": " \t", "task": "x"}, '"agent" argument is required'),
-        ({"agent": None, "task": "x"}, '"agent" argument is required'),
-        ({"agent": "child"}, '"task" argument is required'),
-        ({"agent": "child", "task": "\n "}, '"task" argument is required'),
-        ({"agent": "stranger", "task": ""}, '"task" argument is required'),
-        ({"agent": "stranger", "task": "x"}, f'agent "stranger" {NOT_LISTED}'),
-        ({"agent": "Child", "task": "x"}, f'agent "Child" {NOT_LISTED}'),
-        ({"agent": " child", "task": "x"}, f'agent " child" {NOT_LISTED}'),
-        ({"agent": 'a"b\n', "task": "x"}, f'agent "a\\"b\\n" {NOT_LISTED}'),
-        ({"agent": ["child"], "task": "x"}, f'agent "[\\"child\\"]" {NOT_LISTED}'),
-    ],
-)  # fmt: skip
-def test_a_call_that_cannot_be_meant_is_refused(arguments: dict[str, Any], told: str) -> None:
-    sent, child = keeping("child")
-    boss = said(ToolCall("", "call_agent", arguments), "went on")
-    result = play(agent("boss", boss, sub_agents=("child",)), child)
-    [answer] = heard(result)
-    assert (answer.content, answer.is_error) == (f"call_agent error: {told}", True)
-    assert (result.status, result.text, result.tool_calls) == ("completed", "went on", 1)
-    assert sent == []
-    assert result.children == ()
 
 
 @pytest.mark.req("A-7.3-6", "A-7.3-7", "A-7.3-10", "A-E7.1", "A-E7.2", "A-E7.3", "A-E2.4",

@@ -1,19 +1,20 @@
 """Whether a model streams changes what is seen on the way, not what a run comes to (D-24)."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import axe_nb
-from axe_nb.engine.attempts import Partial
+from axe_nb import Request
 from axe_nb.events import Event, RunFinished, TextDelta
 from axe_nb.messages import Delta
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.session import Session
-from tests.engine.in_process import ask_session
+from tests.engine.in_process import agent, ask_session
 
 SCRIPT = """
 stream = true
@@ -105,44 +106,16 @@ def test_children_stream_as_their_root_unless_their_own_file_forbids_it(
     assert record(seen)["warnings"] == []
 
 
-PARTS = [
-    Delta("", "reasoning"), Delta("hm", "reasoning"), Delta("so", "reasoning"), Delta("I "),
-    Delta("call"), Delta("{", "arguments", 0, "grep"), Delta("}", "arguments"),
-    Delta("{}", "arguments", 1, "look"), Delta(" twice"),
-]  # fmt: skip
-
-
-def pass_on(deltas: list[Delta]) -> tuple[list[Delta], str]:
-    """The deltas that are passed on, and the whole text."""
-    seen: list[Delta] = []
-
-    def take(event: Event) -> None:
-        assert isinstance(event, TextDelta)
-        assert (event.run, event.turn, event.attempt) == ("0.1", 3, 2)
-        seen.append(Delta(event.text, event.kind, event.call, event.name))
-
-    partial = Partial(take, "0.1", 3, 2)
-
-    async def arrive() -> None:
-        for delta in deltas:
-            partial.add(delta)
-        partial.flush()
-
-    asyncio.run(arrive())
-    return seen, partial.text
-
-
-def test_pieces_of_one_part_are_merged_after_the_first_which_is_passed_on_at_once() -> None:
-    seen, text = pass_on(PARTS)
-    assert seen == [
-        Delta("", "reasoning"), Delta("hmso", "reasoning"), Delta("I call"),
-        Delta("{}", "arguments", 0, "grep"), Delta("{}", "arguments", 1, "look"), Delta(" twice"),
-    ]  # fmt: skip
-    assert text == "I call twice"
-
-
 def test_many_pieces_become_few_and_no_character_is_lost() -> None:
-    words = [Delta(f"{n} ") for n in range(20_000)]
-    seen, text = pass_on(words)
-    assert text == "".join(delta.text for delta in seen) == "".join(word.text for word in words)
-    assert len(seen) < 2000
+    def writes(_: Request) -> Iterator[Any]:
+        yield from (Delta(f"{n} ", "reasoning") for n in range(10_000))
+        yield from (f"{n} " for n in range(20_000))
+
+    seen: list[Event] = []
+    one = agent("one", writes)
+    result = asyncio.run(ask_session(Session(), one, "go", None, seen.append))
+    deltas = [event for event in seen if isinstance(event, TextDelta)]
+    assert [kind for kind, _ in groupby(delta.kind for delta in deltas)] == ["reasoning", "text"]
+    assert "".join(delta.text for delta in deltas if delta.kind == "text") == result.text
+    assert result.text == "".join(f"{n} " for n in range(20_000))
+    assert len(deltas) < 2000

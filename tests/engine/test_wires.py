@@ -86,7 +86,7 @@ def shape(result: RunResult) -> Any:
 
 @every_protocol
 @pytest.mark.req("A-D2", "A-1.9", "A-C9", "D-1", "A-8.8", "A-C2", "A-T1", "P-1", "P-7",
-                 "A-D1")  # fmt: skip
+                 "A-D1", "A-7.3-14", "A-8.1", "D-34")  # fmt: skip
 def test_a_tree_is_the_same_over_every_protocol(protocol: Protocol) -> None:
     here = play(*tree(), tools=(LOOK,))
     assert here.text == (
@@ -95,6 +95,7 @@ def test_a_tree_is_the_same_over_every_protocol(protocol: Protocol) -> None:
         'Error: sub-agent "c" failed - rate_limit: slow down, please. '
         "You may retry or proceed without this result."
     )
+    assert here.children[0].metadata == {"task_id": "0.1", "token_estimate": "18", "depth": "1"}
     with script_server(protocol) as server:
         played = stage(*(over(protocol, one) for one in tree()))
         there = played.play(tools=(LOOK,))

@@ -51,12 +51,8 @@ def server(before: str) -> dict[str, Any]:
 
 def wait_for_rounds() -> None:
     """Waits until the server has tried once more."""
-
-    def count() -> int:
-        return Path("round").stat().st_size if Path("round").exists() else 0
-
-    before = count()
-    wait_until(lambda: count() > before + 1)
+    Path("round").unlink(missing_ok=True)
+    wait_until(lambda: Path("round").exists() and Path("round").stat().st_size > 1)
 
 
 def test_between_calls_a_server_writes_nothing_protected_but_what_the_user_replaced_is_seen(
@@ -67,7 +63,6 @@ def test_between_calls_a_server_writes_nothing_protected_but_what_the_user_repla
     Path("axe/agents").rmdir()
     Path("axe").rmdir()
     config = Path(".git/config").read_text()
-    seen: list[str] = []
 
     def first(_: Request) -> ToolCall:
         wait_for_rounds()
@@ -75,22 +70,20 @@ def test_between_calls_a_server_writes_nothing_protected_but_what_the_user_repla
         assert not [path for path in files if "evil" in path.read_text()]
         return call("raw__echo", text="one")
 
-    def second(request: Request) -> ToolCall:
-        seen.append(request.results[0].content)
+    def second(_: Request) -> ToolCall:
         subprocess.run(["git", "config", "a.b", "c"], check=True)
         wait_for_rounds()
         return call("raw__echo", text="two")
 
-    def third(request: Request) -> ToolCall:
-        seen.append(request.results[0].content)
+    def third(_: Request) -> ToolCall:
         Path(".git/config").write_text(config)
         return call("raw__echo", text="three")
 
     with stage() as on:
         result = play(on, caller(first, second, third, mcp_servers=server(PLANT)))
-    seen.append(result.text)
-    assert '".git/config" is protected, and was changed' in seen[1]
-    assert "is protected" not in seen[0] + seen[2]
+    one, two, three = (texts(result, turn)[0] for turn in range(3))
+    assert '".git/config" is protected, and was changed' in two
+    assert "is protected" not in one + three
     assert [one for one in result.warnings if 'raw ran: ".git/config" is protected' in one]
     assert Path(".git/config").read_text() == config  # the server that was started again is caged
 
@@ -120,7 +113,6 @@ if not os.path.exists('.idea'):
     os.mkdir('.idea')
     open('.idea/run.xml', 'w')
 """
-"""A server that plants a file as it starts."""
 
 
 @pytest.fixture

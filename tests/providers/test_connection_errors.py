@@ -8,7 +8,7 @@ import errno
 import json
 import socket
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -113,14 +113,6 @@ def test_a_proxy_that_cannot_be_used_is_final_and_told_without_its_password(
     assert not error.retryable
 
 
-def refuse(status: str) -> Callable[[Peer], None]:
-    def answer(peer: Peer) -> None:
-        peer.read_head()
-        peer.send(reply(b"<html>", "content-type: text/html", status=status))
-
-    return answer
-
-
 @pytest.mark.req("B-5")
 @pytest.mark.parametrize(
     ("status", "is_final"),
@@ -129,7 +121,7 @@ def refuse(status: str) -> Callable[[Peer], None]:
 def test_a_proxy_that_opens_no_tunnel_may_do_so_later(
     monkeypatch: pytest.MonkeyPatch, status: str, is_final: bool
 ) -> None:
-    with raw_server(refuse(status)) as proxy:
+    with raw_server(always(reply(b"<html>", "content-type: text/html", status=status))) as proxy:
         monkeypatch.setenv("HTTPS_PROXY", proxy.url)
         error = failure("https://models.example")
     assert error.detail.endswith(f"it returned {status}")
@@ -145,7 +137,6 @@ def context(own_ca: OwnCA) -> ssl.SSLContext:
 
 
 def greet(peer: Peer) -> None:
-    """Greets each client by the name in its certificate."""
     while True:
         peer.read()
         client: Any = peer.sock

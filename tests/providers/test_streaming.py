@@ -198,78 +198,64 @@ def test_a_whole_reply_to_a_request_for_a_stream_is_an_answer(dialect: Dialect) 
             assert outcome == read_whole(dialect.name, reply)
 
 
+def piece(name: str | None, arguments: Any, **more: Any) -> dict[str, Any]:
+    """A piece of a call over Chat Completions."""
+    function = {"name": name, "arguments": arguments}
+    return {**more, "function": {key: one for key, one in function.items() if one is not None}}
+
+
+ONE, TWO, HALF, REST = '{"x": 1}', '{"x": 2}', '{"x": ', "1}"
+
+
 @pytest.mark.parametrize(
-    ("deltas", "arguments"),
+    ("deltas", "calls"),
     [
         # whole, all in one chunk
-        ([[call := {"index": 0, "id": "a", "function": {"name": "f", "arguments": '{"x": 1}'}},
-           {"index": 1, "id": "b", "function": {"name": "f", "arguments": '{"x": 2}'}}]],
-         [("a", "f", 1), ("b", "f", 2)]),
+        ([[piece("f", ONE, index=0, id="a"), piece("f", TWO, index=1, id="b")]], "a f 1, b f 2"),
         # every call is number 0, told apart by the id
-        ([[call], [{"index": 0, "id": "b", "function": {"name": "g", "arguments": '{"x": 2}'}}]],
-         [("a", "f", 1), ("b", "g", 2)]),
+        ([[piece("f", ONE, index=0, id="a")], [piece("g", TWO, index=0, id="b")]], "a f 1, b g 2"),
         # every call is number 0 and has no id
-        ([[{"index": 0, "id": "", "function": {"name": "f", "arguments": '{"x": 1}'}}],
-          [{"index": 0, "id": "", "function": {"name": "f", "arguments": '{"x": 2}'}}]],
-         [("openai_0", "f", 1), ("openai_1", "f", 2)]),
+        ([[piece("f", ONE, index=0, id="")], [piece("f", TWO, index=0, id="")]],
+         "openai_0 f 1, openai_1 f 2"),
         # no index at all, with ids
-        ([[{"id": "a", "function": {"name": "f", "arguments": '{"x"'}}],
-          [{"function": {"arguments": ": 1}"}}],
-          [{"id": "b", "function": {"name": "g", "arguments": '{"x": 2}'}}]],
-         [("a", "f", 1), ("b", "g", 2)]),
+        ([[piece("f", HALF, id="a")], [piece(None, REST)], [piece("g", TWO, id="b")]],
+         "a f 1, b g 2"),
         # neither index nor ids
-        ([[{"function": {"name": "f", "arguments": '{"x": 1}'}},
-           {"function": {"name": "f", "arguments": '{"x": 2}'}}]],
-         [("openai_0", "f", 1), ("openai_1", "f", 2)]),
+        ([[piece("f", ONE), piece("f", TWO)]], "openai_0 f 1, openai_1 f 2"),
         # id and name repeated with every piece
-        ([[{"index": 0, "id": "a", "function": {"name": "f", "arguments": '{"x"'}}],
-          [{"index": 0, "id": "a", "function": {"name": "f", "arguments": ": 1}"}}]],
-         [("a", "f", 1)]),
+        ([[piece("f", HALF, index=0, id="a")], [piece("f", REST, index=0, id="a")]], "a f 1"),
         # another id with every piece
-        ([[{"index": 0, "id": "a", "function": {"name": "f", "arguments": '{"x"'}}],
-          [{"index": 0, "id": "q", "function": {"name": None, "arguments": ": 1}"}}]],
-         [("a", "f", 1)]),
+        ([[piece("f", HALF, index=0, id="a")],
+          [{"index": 0, "id": "q", "function": {"name": None, "arguments": REST}}]], "a f 1"),
         # the name in pieces, the id late
-        ([[{"index": 0, "function": {"name": "f"}}], [{"index": 0, "function": {"name": "oo"}}],
-          [{"index": 0, "id": "a", "function": {"arguments": '{"x": 1}'}}]],
-         [("a", "foo", 1)]),
+        ([[piece("f", None, index=0)], [piece("oo", None, index=0)],
+          [piece(None, ONE, index=0, id="a")]], "a foo 1"),
         # arguments as an object
-        ([[{"index": 0, "id": "a", "function": {"name": "f", "arguments": {"x": 1}}}]],
-         [("a", "f", 1)]),
+        ([[piece("f", {"x": 1}, index=0, id="a")]], "a f 1"),
         # indices from 1, out of order
-        ([[{"index": 2, "id": "a", "function": {"name": "f", "arguments": '{"x"'}}],
-          [{"index": 1, "id": "b", "function": {"name": "g", "arguments": '{"x": 2}'}}],
-          [{"index": 2, "function": {"arguments": ": 1}"}}]],
-         [("a", "f", 1), ("b", "g", 2)]),
+        ([[piece("f", HALF, index=2, id="a")], [piece("g", TWO, index=1, id="b")],
+          [piece(None, REST, index=2)]], "a f 1, b g 2"),
         # the index is text
-        ([[{"index": "0", "id": "a", "function": {"name": "f", "arguments": '{"x": '}}],
-          [{"index": "1", "id": "b", "function": {"name": "g", "arguments": '{"x": 2}'}}],
-          [{"index": "0", "function": {"arguments": "1}"}}]],
-         [("a", "f", 1), ("b", "g", 2)]),
+        ([[piece("f", HALF, index="0", id="a")], [piece("g", TWO, index="1", id="b")],
+          [piece(None, REST, index="0")]], "a f 1, b g 2"),
         # there is none, and the pieces of two calls take turns
-        ([[{"id": "a", "function": {"name": "f", "arguments": '{"x": '}}],
-          [{"id": "b", "function": {"name": "g", "arguments": '{"x": '}}],
-          [{"id": "a", "function": {"arguments": "1}"}}],
-          [{"id": "b", "function": {"arguments": "2}"}}]],
-         [("a", "f", 1), ("b", "g", 2)]),
+        ([[piece("f", HALF, id="a")], [piece("g", HALF, id="b")], [piece(None, REST, id="a")],
+          [piece(None, "2}", id="b")]], "a f 1, b g 2"),
         # the name comes again, with what was missing
-        ([[{"index": 0, "id": "a", "function": {"name": "get_"}}],
-          [{"index": 0, "id": "a", "function": {"name": "get_time", "arguments": '{"x": 1}'}}]],
-         [("a", "get_time", 1)]),
+        ([[piece("get_", None, index=0, id="a")], [piece("get_time", ONE, index=0, id="a")]],
+         "a get_time 1"),
     ],
 )  # fmt: skip
-def test_openai_calls_are_told_apart(
-    deltas: list[list[dict[str, Any]]], arguments: list[tuple[str, str, int]]
-) -> None:
-    chunks = [chunk({"tool_calls": calls}) for calls in deltas]
+def test_openai_calls_are_told_apart(deltas: list[list[dict[str, Any]]], calls: str) -> None:
+    """`calls` are those that come of it: id, name, value of the argument."""
+    chunks = [chunk({"tool_calls": one}) for one in deltas]
     outcome = read_stream("openai", [sse(*chunks, chunk(finish_reason="tool_calls"), "[DONE]")])
     assert outcome.response
-    assert [(c.id, c.name, c.arguments) for c in outcome.response.tool_calls] == [
-        (id, name, {"x": value}) for id, name, value in arguments
-    ]
-    for number, (_, name, value) in enumerate(arguments):
-        assert json.loads(outcome.joined("arguments", number)) == {"x": value}
-        assert [d.name for d in outcome.deltas if d.name and d.call == number][-1] == name
+    found = outcome.response.tool_calls
+    assert ", ".join(f"{c.id} {c.name} {c.arguments['x']}" for c in found) == calls
+    for number, call in enumerate(found):
+        assert json.loads(outcome.joined("arguments", number)) == call.arguments
+        assert [d.name for d in outcome.deltas if d.name and d.call == number][-1] == call.name
 
 
 @pytest.mark.parametrize(
@@ -339,8 +325,7 @@ def test_a_stop_reason_at_the_start_does_not_make_a_cut_answer_whole() -> None:
     assert (response.content, response.stop_reason) == ("half", "end_turn")
 
 
-CALL = {"index": 0, "id": "a", "function": {"name": "f", "arguments": '{"x": 1'}}
-REST = {"index": 0, "function": {"arguments": "}"}}
+CALL, END = piece("f", HALF, index=0, id="a"), piece(None, REST, index=0)
 
 
 @pytest.mark.parametrize(
@@ -348,14 +333,14 @@ REST = {"index": 0, "function": {"arguments": "}"}}
     [
         ([{"content": "hi"}], True),
         ([{"content": [{"type": "text", "text": "hi"}]}], True),
-        ([{"tool_calls": [CALL]}, {"tool_calls": [REST]}], True),
-        ([{"content": "hi"}, {"tool_calls": [CALL]}, {"tool_calls": [REST]}], True),
+        ([{"tool_calls": [CALL]}, {"tool_calls": [END]}], True),
+        ([{"content": "hi"}, {"tool_calls": [CALL]}, {"tool_calls": [END]}], True),
         ([], False),
         ([{"role": "assistant", "content": ""}], False),
         ([{"reasoning_content": "hm"}], False),
         ([{"tool_calls": [CALL]}], False),
         ([{"content": "hi"}, {"tool_calls": [CALL]}], False),
-        ([{"tool_calls": [{"id": "a", "function": {"name": "f", "arguments": ""}}]}], False),
+        ([{"tool_calls": [piece("f", "", id="a")]}], False),
     ],
 )
 @pytest.mark.req("D-31")

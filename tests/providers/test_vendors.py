@@ -49,8 +49,6 @@ def lm_studio_refuses(body: Json) -> str:
 
 @dataclass(frozen=True)
 class Vendor:
-    """A vendor's server."""
-
     path: str
     """That of requests to its models."""
     model: str
@@ -97,15 +95,11 @@ VENDORS: Mapping[str, Vendor] = {
 
 
 class VendorServer(Replay):
-    """One vendor's server, on loopback."""
-
     def __init__(self, vendor: Vendor) -> None:
         super().__init__({})
         self.vendor = vendor
         self.refused: list[str] = []
-        """What it did not accept."""
         self.answered: list[str] = []
-        """The paths of the requests that it answered."""
 
     def find_fault(self, path: str, asked: Asked) -> str:
         vendor, body = self.vendor, asked.body
@@ -133,14 +127,13 @@ class VendorServer(Replay):
         if body.get("tools") and text != "looked":
             arguments = json.dumps({"agent": "helper", "task": "look"})
             answer = Answer(calls=[("call_1", "call_agent", [arguments])], stop="tool_calls")
-        said, headers = json.dumps(write_whole("openai", answer)), {}
-        if body.get("stream"):
-            said = write_stream("openai", answer).decode()
-            headers = {"content-type": "text/event-stream"}
+        streams = body.get("stream")
+        said = json.dumps(write_whole("openai", answer))
+        said = write_stream("openai", answer).decode() if streams else said
         if self.vendor.signs_calls:
             signed = f'"id": "call_1", "extra_content": {json.dumps(SIGNATURE)}'
             said = said.replace('"id": "call_1"', signed)
-        return {"body": said, "headers": headers}
+        return {"body": said, "headers": {"content-type": "text/event-stream"} if streams else {}}
 
 
 pytestmark = pytest.mark.req("B-3")

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from axe_nb.errors import ConfigError
-from axe_nb.sandbox import full, process
+from axe_nb.sandbox import methods, process
 from axe_nb.sandbox.view import TIME, cover, make_view
 from tests.sandbox.cages import ROOT, SECRET, Cage, as_user, package_for
 
@@ -26,9 +26,9 @@ TWO_COMMANDS = """
 import os, sys
 from pathlib import Path
 from axe_nb.sandbox.find import Sandbox
-from axe_nb.sandbox.landlock import list_methods
+from axe_nb.sandbox.methods import list_landlock
 from axe_nb.sandbox.view import make_view
-[method] = list_methods()
+[method] = list_landlock()
 for command in sys.argv[1:]:
     sandbox = Sandbox(method, make_view(Path.cwd()))
     sandbox.start(["/bin/sh", "-c", command], {"PATH": "/usr/bin:/bin"}, (-3, -3, -3)).wait(60)
@@ -163,4 +163,4 @@ def test_an_image_is_no_option_of_docker(tmp_path: Path, monkeypatch: pytest.Mon
     program.chmod(0o755)
     monkeypatch.setattr(process, "PROGRAM_FOLDERS", (str(tmp_path),))
     with pytest.raises(ConfigError):
-        full.make_docker("--help")
+        methods.make_docker("--help")

@@ -1,10 +1,18 @@
-"""Level `full`: bubblewrap, macOS's sandbox-exec, and docker with a container a command (D-82)."""
+"""The ways to run a command in a sandbox (D-82).
+
+Level `full` is bubblewrap and macOS's sandbox-exec, level `files` Landlock through a launcher of
+axe_nb, level `docker` a container for each command.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import marshal
 import os
 import re
+import struct
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -12,6 +20,7 @@ from pathlib import Path
 
 from axe_nb.errors import ConfigError
 from axe_nb.sandbox import seccomp
+from axe_nb.sandbox.launcher import LANDLOCK_CREATE, LIBC
 from axe_nb.sandbox.process import Launch, Method, find_program
 from axe_nb.sandbox.view import View
 from axe_nb.secrets import is_secret_name
@@ -26,7 +35,6 @@ NO_NESTING = "--disable-userns"
 """Option of bubblewrap 0.8 and newer, like `--size`."""
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store")
-"""Folders of the system's programs and libraries."""
 
 SETTINGS = (
     "alternatives", "crypto-policies", "fonts", "group", "hosts", "java", "ld.so.cache",
@@ -98,6 +106,87 @@ def _wrap_bubblewrap(start: Sequence[str], words: Sequence[str], view: View) -> 
         words=[*start, *mounts, "--", *words],
         environment={"TMPDIR": "/tmp"},
         filter=seccomp.make_filter({**seccomp.KEYRINGS, **seccomp.allow_sockets(families)}),
+    )
+
+
+LAUNCHER = Path(__file__).with_name("launcher.py").read_text("utf-8")
+"""Source of the launcher, read once: a command can change the file if it lies in its workdir."""
+
+MORE_SETTINGS = (
+    "ca-certificates", "ca-certificates.conf", "debian_version", "gai.conf", "host.conf", "inputrc",
+    "locale.alias", "magic", "magic.mime", "perl", "protocols", "python3", "python3.11",
+    "redhat-release", "rpc", "wgetrc",
+)  # fmt: skip
+"""Entries of `/etc` that programs need only if they exist but cannot be read."""
+
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+
+EXECUTE_OR_READ, READ_OR_WRITE_FILE, SIGNALS = 0b1101, 0b110, 0b10
+ALL, ALL_BEFORE_5, MAKE_DEVICES, REFER = 0xFFFF, 0x7FFF, 1 << 6 | 1 << 11, 1 << 13
+ALL_TCP, ALL_SCOPES = 0b11, 0b11
+
+OLDEST_LANDLOCK = 3
+"""First version of Landlock that can forbid truncating files."""
+
+
+def find_landlock_version() -> int:
+    """Returns the version of this kernel; below 1 if it is missing or not permitted."""
+    return int(LIBC.syscall(LANDLOCK_CREATE, None, ctypes.c_size_t(0), 1))
+
+
+def list_landlock() -> Iterator[Method]:
+    if not seccomp.is_supported():
+        return
+    version = find_landlock_version()
+    if version >= OLDEST_LANDLOCK:
+        signals = ("sends no signals to other processes", "leaves no process behind")
+        yield Method(
+            level="files",
+            name=f"Landlock {version}",
+            ending="child",
+            promises=(
+                "writes no file outside the workdir",
+                "reads nothing in the home folder except toolchains",
+                *(signals if version >= 6 else ()),
+            ),
+            not_promised=(
+                "protected files in the workdir are only compared afterwards, and changes reported",
+                "it may change a Python environment in the workdir",
+                "it sees names of files and processes",
+                "it may change modes and times of your files",
+            ),
+            wrap=partial(_wrap_landlock, version),
+            protection="notes",
+        )
+
+
+def _wrap_landlock(version: int, words: Sequence[str], view: View) -> Launch:
+    known = ALL if version >= 5 else ALL_BEFORE_5
+    handled = struct.pack("=QQQ", known, 0 if view.network else ALL_TCP, ALL_SCOPES)
+    settings = (f"/etc/{name}" for name in (*SETTINGS, *MORE_SETTINGS))
+    facts = (f"/proc/{name}" for name in os.listdir("/proc") if not name.isdigit())  # noqa: PTH208
+    readable = [*SYSTEM, *settings, *facts]
+    families = seccomp.INTERNET if view.network else ()
+    plan = {
+        "handled": handled[: 24 if version >= 6 else 16 if version >= 4 else 8],
+        "confined": struct.pack("=QQQ", REFER, 0, SIGNALS) if version >= 6 else b"",
+        "unconfined": {"/": REFER},  # else no layer below this one may allow it
+        "rules": {
+            **dict.fromkeys([*readable, *map(str, view.readable)], EXECUTE_OR_READ),
+            **dict.fromkeys(DEVICES, READ_OR_WRITE_FILE),
+            ".": known & ~MAKE_DEVICES,
+        },
+        "filter": seccomp.make_filter(
+            {**seccomp.KEYRINGS, **seccomp.OTHER_PROGRAMS, **seccomp.allow_sockets(families)}
+        ),
+        "parent": os.getpid(),
+    }
+    base = getattr(sys, "_base_executable", "") or sys.executable  # no workdir can change it
+    python = [os.path.realpath(base), "-I", "-S", "-c", LAUNCHER]
+    return Launch(
+        words=[*python, marshal.dumps(plan).hex(), *words],
+        # git takes the system's settings, which are out of sight, for broken
+        environment={"GIT_CONFIG_NOSYSTEM": "1"},
     )
 
 
@@ -177,7 +266,6 @@ OF_PROGRAMS = re.compile(r"(DOCKER|LD|DYLD|XDG)_.*|PATH|HOME|TMPDIR", re.IGNOREC
 """Variables of a container that would change the client's behaviour."""
 
 ANSWER = 20.0
-"""Seconds that the daemon has to answer."""
 
 
 def make_docker(image: str) -> Method:
