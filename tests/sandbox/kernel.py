@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from axe_nb.sandbox import launcher, methods
+from axe_nb.sandbox import find, launcher
 from axe_nb.sandbox.find import PLAIN, Sandbox, list_methods
 from axe_nb.sandbox.process import Launch, Method
 from axe_nb.sandbox.view import View, make_view
@@ -30,7 +30,7 @@ def weakened(method: Method, without: Sequence[Sequence[str]]) -> Method:
         for line, instead in without:
             assert source.count(line) >= 1, line
             source = source.replace(line, instead)
-        methods.LAUNCHER = source
+        find.LAUNCHER = source
         return method
 
     def wrap(words: Sequence[str], view: View) -> Launch:
