@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -34,8 +34,11 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
+Do: TypeAlias = Callable[..., RunResult]
+
+
 @pytest.fixture
-def do(folder: Path) -> Callable[..., RunResult]:
+def do(folder: Path) -> Do:
     """Runs an agent that makes the given calls, one in each turn."""
 
     def run(*calls: ToolCall, tools: Any = ("file_ops",), **options: Any) -> RunResult:
@@ -51,7 +54,7 @@ def do(folder: Path) -> Callable[..., RunResult]:
     return run
 
 
-def test_changed_files_are_put_back(do: Callable[..., RunResult], folder: Path) -> None:
+def test_changed_files_are_put_back(do: Do, folder: Path) -> None:
     (folder / "a.txt").write_bytes(b"one\r\ntwo\r\n")
     edit = call("edit_file", path="a.txt", old_text="two", new_text="three")
     result = do(edit, write("sub/new.txt", "new\n"), write("a.txt", "all new\n"))
@@ -69,7 +72,7 @@ def test_changed_files_are_put_back(do: Callable[..., RunResult], folder: Path) 
     assert "nothing to undo" in repr(again)
 
 
-def test_a_file_changed_since_is_left(do: Callable[..., RunResult], folder: Path) -> None:
+def test_a_file_changed_since_is_left(do: Do, folder: Path) -> None:
     (folder / "a.txt").write_text("old")
     result = do(write("a.txt", "new"), write("b.txt", "b"))
     (folder / "a.txt").write_text("mine")
@@ -110,7 +113,7 @@ def test_what_children_wrote_is_undone_with_their_root(folder: Path) -> None:
     assert (folder / "sub/a.txt").read_text() == "old"
 
 
-def test_what_cannot_be_undone_is_said(do: Callable[..., RunResult], folder: Path) -> None:
+def test_what_cannot_be_undone_is_said(do: Do, folder: Path) -> None:
     @axe_nb.tool(name="look", read_only=True)
     def look() -> str:
         """Look at something."""
@@ -133,7 +136,7 @@ def test_what_cannot_be_undone_is_said(do: Callable[..., RunResult], folder: Pat
 
 @POSIX
 def test_a_link_that_leads_elsewhere_by_now_is_not_followed(
-    do: Callable[..., RunResult], folder: Path, tmp_path: Path
+    do: Do, folder: Path, tmp_path: Path
 ) -> None:
     for name in ("a.txt", "sub/b.txt"):
         (folder / name).parent.mkdir(exist_ok=True)
@@ -153,7 +156,7 @@ def test_a_link_that_leads_elsewhere_by_now_is_not_followed(
     assert repr(undone).count("through a link") == 2
 
 
-def test_a_difference_is_harmless_and_bounded(do: Callable[..., RunResult], folder: Path) -> None:
+def test_a_difference_is_harmless_and_bounded(do: Do, folder: Path) -> None:
     (folder / "a.txt").write_text("\x1b[2Jold <b>\n" + "line\n" * 100_000)
     (folder / "b.bin").write_bytes(b"\0\1\2")
     result = do(write("a.txt", "new\x1b]0;title\x07"), write("b.bin", "text"))
@@ -171,7 +174,7 @@ def test_an_id_from_a_foreign_file_reaches_no_other_folder(undo_id: str) -> None
     assert result.undo().restored == ()
 
 
-def test_a_fork_undoes_what_it_changed_itself(do: Callable[..., RunResult], folder: Path) -> None:
+def test_a_fork_undoes_what_it_changed_itself(do: Do, folder: Path) -> None:
     (folder / "a.txt").write_text("old")
     first = do(write("a.txt", "new"))
     fork = first.fork("0/2", reply=write("b.txt", "b"))
@@ -199,7 +202,7 @@ def test_a_protected_file_is_restored_without_being_shown(folder: Path) -> None:
     assert (folder / ".env").read_text() == "PASSWORD=abc\n"
 
 
-def test_tools_cannot_read_what_was_kept(do: Callable[..., RunResult], tmp_path: Path) -> None:
+def test_tools_cannot_read_what_was_kept(do: Do, tmp_path: Path) -> None:
     do(write("a.txt", "x"))
     index = next((state_dir() / "undo").rglob("index")).relative_to(tmp_path)
     look = call("read_file", path=index.as_posix())

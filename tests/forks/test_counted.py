@@ -15,7 +15,6 @@ from axe_nb import (
     RunResult,
     ToolContext,
     call,
-    script,
     script_server,
     tool,
 )
@@ -270,55 +269,21 @@ def test_every_way_to_delegate_is_forked_in_its_children(how: str) -> None:
 
 @pytest.mark.req("D-66", "D-59")
 def test_a_fork_without_a_change_is_the_same_tree_at_every_place() -> None:
-    asked: list[str] = []
-
-    @script("m")
-    def model(request: Request) -> Any:
-        asked.append(request.place)
-        depth = request.place.count(".")
-        if request.turn == 1 and depth < 2:
-            tasks = [f"{request.last} {n}" for n in "xy"]
-            children = [call("call_agent", agent=f"a{depth + 1}", task=task) for task in tasks]
-            return [*children, call("note", what=request.place)]
-        if request.turn == 2 and depth < 2:
-            return call("note", what="again")
-        return f"{request.agent}: {request.last}"
-
-    ran: list[str] = []
-
-    @tool(read_only=True)
-    def note(what: str) -> str:
-        ran.append(what)
-        return f"noted {what}"
-
-    for depth in (1, 2):
-        below = (f"a{depth + 1}",) if depth < 2 else ()
-        axe_nb.define(Agent(f"a{depth}", "script/m", tools=(note,), sub_agents=below))
-    root = Agent("a0", "script/m", tools=(note,), sub_agents=("a1",))
-    run = play(root)
-    places = [f"{one.id}/{turn.number}" for one in run.walk() for turn in one.log]
-    assert len(places) == 13
-    for place in places:
-        asked.clear()
-        ran.clear()
-        again = fork(run, place)
-        id, _, turn = place.partition("/")
-        of_run = next(one for one in run.walk() if one.id == id)
-        expected = [f"{id}/{n}" for n in range(int(turn), of_run.turns + 1)]
-        assert asked == expected, place
-        assert len(ran) == sum(
-            call.name == "note" for t in of_run.log[int(turn) - 1 :] for call in t.calls
-        )
-        assert again.text == run.text
-        assert [(o.id, o.text, o.messages) for o in again.walk()] == [
-            (o.id, o.text, o.messages) for o in run.walk()
-        ]  # fmt: skip
+    with counted_tree(None) as (run, counted):
+        for one in run.walk():
+            for turn in one.log:
+                again = fork(run, f"{one.id}/{turn.number}")
+                asked, ran = counted.take()
+                assert asked == [f"{one.agent} {n}" for n in range(turn.number, one.turns + 1)]
+                calls = [call for later in one.log[turn.number - 1 :] for call in later.calls]
+                assert len(ran) == sum(call.name != "call_agent" for call in calls)
+                assert [(o.id, o.text, o.messages) for o in again.walk()] == [
+                    (o.id, o.text, o.messages) for o in run.walk()
+                ]  # fmt: skip
 
 
 @pytest.mark.req("D-66", "D-60")
-def test_secrets_do_not_make_a_saved_run_another(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_secrets_make_a_run_no_other(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_API_KEY", "sk-very-secret-value-123456")
     boss, asked = define_boss(lambda _: ["key sk-very-secret-value-123456"])  # type: ignore[arg-type,return-value]
     axe_nb.define(boss)

@@ -30,11 +30,11 @@ from axe_nb import (
 )
 from axe_nb.agents import trust
 from axe_nb.session.portal import run_and_wait
-from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
 from axe_nb.views.outline import as_text
 from tests.engine.in_process import agent, ask, lead
 from tests.forks.trees import counted_tree, fork, list_sources, play
+from tests.recording.runs import interrupt
 
 
 def writer(**fields: Any) -> Agent:
@@ -312,7 +312,7 @@ def test_a_fork_is_recorded_in_a_cassette_and_replayed(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("D-66", "D-81")
-def test_a_saved_run_has_the_trust_of_the_file_and_a_run_of_the_history_its_own(
+def test_a_saved_run_has_the_trust_of_its_file(
     monkeypatch: pytest.MonkeyPatch, project: Path
 ) -> None:
     monkeypatch.setenv("AXE_NB_HISTORY", "1")
@@ -449,17 +449,6 @@ def test_a_run_that_timed_out_goes_on_with_a_new_deadline() -> None:
     assert asked == [1, 2, 2]
 
 
-async def interrupt(agent: Agent, when: Callable[[], bool]) -> RunResult:
-    handle = session.start(RunRequest(agent=agent, prompt="go"))
-    task = asyncio.create_task(handle.execute(lambda _: None))
-    while not when():  # noqa: ASYNC110 - a thread may set it
-        await asyncio.sleep(0.01)
-    handle.cancel()
-    await asyncio.wait([task])
-    assert handle.finished
-    return handle.finished
-
-
 @pytest.mark.req("D-66", "D-32")
 def test_an_interrupted_run_goes_on_from_the_results_that_there_are() -> None:
     ran: list[str] = []
@@ -495,9 +484,7 @@ def test_an_interrupted_run_goes_on_from_the_results_that_there_are() -> None:
 @pytest.mark.parametrize(
     ("place", "changes"), [("0.1/2", {"reply": "short"}), ("0/1", {"results": {}}), ("0/1", {})]
 )
-def test_an_interrupted_child_goes_on_without_repeating(
-    place: str, changes: dict[str, Any]
-) -> None:
+def test_an_interrupted_child_goes_on_from_there(place: str, changes: dict[str, Any]) -> None:
     asked: list[str] = []
     ran: list[str] = []
     slow: list[int] = []

@@ -32,7 +32,6 @@ cancelled = []
 
 
 DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
-"""A PNG of one pixel, in base64."""
 
 
 def send(message):

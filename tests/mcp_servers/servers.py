@@ -57,7 +57,6 @@ def caller(
 
 
 def play(on: Stage, agent: Agent, **overrides: Any) -> RunResult:
-    """The result of a run of the agent."""
     on.root = agent
     return on.play(**overrides)
 

@@ -153,7 +153,6 @@ Error [ERR_MODULE_NOT_FOUND]: Cannot find package 'zod'
 }
 
 Node.js v26.13.1''')"""
-"""A program that ends as Node.js does."""
 
 
 @pytest.mark.parametrize(

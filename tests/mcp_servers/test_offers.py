@@ -40,7 +40,6 @@ def offer(on: Any, **fields: Any) -> dict[str, str]:
 
 
 def settle(name: str, table: dict[str, Any]) -> None:
-    """Writes `config.toml` with one server."""
     settings(tomli_w.dumps({"mcp_servers": {name: table}}))
 
 

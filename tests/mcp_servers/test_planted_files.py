@@ -113,7 +113,6 @@ if not os.path.exists('.idea'):
     os.mkdir('.idea')
     open('.idea/run.xml', 'w')
 """
-"""A server that plants a file as it starts."""
 
 
 @pytest.fixture

@@ -50,9 +50,8 @@ def test_a_handle_is_there_at_once_and_the_view_stays_in_its_own_output(watched:
     assert kinds(started) <= {"display_data", "comm_msg"}, "the handle itself is not shown"
     place = shown["transient"]["display_id"]
 
-    assert text(watched.run("print(job.done, job)")) == (
-        "False <lead: running; .result(), .cancel(), .done>\n"
-    )
+    shown_as = "False <lead: running; .result(), .cancel(), .done>\n"
+    assert text(watched.run("print(job.done, job)")) == shown_as
     meanwhile = watched.run("import time; time.sleep(1); print('another cell')")
     after = [*meanwhile, *watched.later(4)]
     seen = {kind for kind in kinds(after) if kind != "comm_close"}
@@ -67,9 +66,8 @@ def test_a_handle_is_there_at_once_and_the_view_stays_in_its_own_output(watched:
     [ended] = watched.run("job.result()")
     assert ended["data"] == twin["data"], "asked for in another cell, it is shown there too"
     assert text(watched.run("job")) == "<lead: completed; .result(), .cancel(), .done>"
-    assert text(watched.run("import axe_nb; print(job.done, axe_nb.last() is job.result())")) == (
-        "True True\n"
-    )
+    last = "import axe_nb; print(job.done, axe_nb.last() is job.result())"
+    assert text(watched.run(last)) == "True True\n"
 
 
 @pytest.mark.req("D-8")

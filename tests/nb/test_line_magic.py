@@ -107,12 +107,13 @@ def test_a_line_runs_an_agent_as_a_cell_does(cells: Kernel) -> None:
         "hi True\n"
     )
     cells.run("word = 'there'")
-    assert text(cells.run('%axe run echo -q -p "hello {word}"')) == "You said: hello there"
-    blank = text(cells.run("%axe run echo -q"))
-    assert blank == "You said: Execute the task described in your instructions."
-    *_, error = cells.run("%axe run slow --timeout 2 -p x")
-    assert error["evalue"] == "timeout after 2s"
-    assert "=== Dry Run ===" in text(cells.run("%axe run lead --dry-run -p x"))
+    for line, said in (
+        ('echo -q -p "hello {word}"', "You said: hello there"),
+        ("echo -q", "You said: Execute the task described in your instructions."),
+        ("slow --timeout 2 -p x", "timeout after 2s"),
+        ("lead --dry-run -p x", "=== Dry Run ==="),
+    ):
+        assert said in text(cells.run(f"%axe run {line}"))
 
 
 def test_a_mistake_is_an_error_of_the_cell_with_what_was_meant(cells: Kernel) -> None:
@@ -166,14 +167,13 @@ def test_config_sets_what_holds_where_nothing_is_said_in_cells_and_in_python(
 
 
 def test_the_help_pages_are_written_from_the_tables(cells: Kernel) -> None:
-    for line, parts in {
-        "%%axe?": ("{{ expr }}", "usage: %%axe", "-m P/M, --model P/M", "--bg"),
-        "%%axe_agent?": ("usage: %%axe_agent [-h] [--save] [--dir D] NAME",),
-        "%%axe_grid?": ("--repeats N",),
-        "%axe?": (" reset ", " doctor "),
-    }.items():
+    for line, part in (
+        ("%%axe?", "-m P/M, --model P/M"), ("%%axe?", "{{ expr }}"), ("%axe?", " doctor "),
+        ("%%axe_agent?", "usage: %%axe_agent [-h] [--save] [--dir D] NAME"),
+        ("%%axe_grid?", "--repeats N"),
+    ):  # fmt: skip
         cells.run(line)
-        assert [part for part in parts if part not in cells.page()] == [], line
+        assert part in cells.page(), line
     assert text(cells.run("%axe help")) == text(cells.run("%axe"))
     about = text(cells.run("%axe help request"))
     assert about.startswith("usage: %axe request [-h] [R@PLACE]\n")

@@ -56,18 +56,12 @@ class Answer:
 
 @dataclass(frozen=True)
 class Dialect:
-    """One protocol."""
-
     name: str
     path: str
     make: Callable[[str, str], HttpProvider]
-    """(base URL, key) -> provider."""
     done: str
-    """Stop reason of an answer."""
     calling: str
-    """Stop reason of an answer with calls."""
     cut: str
-    """Stop reason where the token limit cut the answer."""
 
     def send(self, base_url: str, request: Request | None = None, key: str = KEY) -> Response:
         return asyncio.run(self.make(base_url, key).send(request or ask()))
@@ -91,7 +85,6 @@ def secrets_of(protocol: str, key: str = KEY) -> tuple[str, ...]:
 
 
 def ask(*messages: Message, **more: Any) -> Request:
-    """A request with one user message, or these."""
     return Request("m", messages or (Message("user", "hi"),), **more)
 
 
@@ -103,13 +96,11 @@ def make_message(text: str, status: str = "completed") -> dict[str, Any]:
 
 
 def make_call(number: int, id: object, name: str, arguments: object) -> dict[str, Any]:
-    """A call among them."""
     item = {"type": "function_call", "id": f"fc_{number}", "call_id": id, "status": "completed"}
     return {**item, "name": name, "arguments": arguments}
 
 
 def make_response(items: Sequence[dict[str, Any]], stop: str) -> dict[str, Any]:
-    """A whole reply of the Responses API."""
     is_cut = stop == "length"
     return {
         "id": "resp_1", "object": "response", "created_at": 1, "model": "m", "error": None,

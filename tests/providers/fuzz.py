@@ -22,7 +22,6 @@ from tests.providers.streams import FORMS, Answer, Outcome, chunk, cut, read_str
 from tests.wire.replay import FIXTURES, bytes_of
 
 FULL = 10_000
-"""Replies of each protocol and form."""
 
 SECONDS = 5.0
 """CPU time within which a reply of some kilobytes is surely read."""
@@ -63,7 +62,6 @@ VALUES: Sequence[Any] = (
     {"type": "text", "text": "x"}, {"type": "error"}, [{"index": 0}], {"index": "x"},
     {"function": None}, {"text": ["x"]}, json.loads("[" * 90 + "]" * 90), "x" * 2000,
 )  # fmt: skip
-"""Values that take the place of others."""
 
 PIECES: Sequence[bytes] = (
     b"", b"\n", b"\n\n", b"\r", b"\r\n\r\n", b"\xef\xbb\xbf", b"\xff", b"\x00", b"\xf0\x9f",
@@ -77,12 +75,10 @@ PIECES: Sequence[bytes] = (
     b'data: {"type":"response.output_text.delta","delta":"x"}\n\n',
     b'data: {"choices":[{"delta":{"tool_calls":[{"function":{"arguments":"{"}}]}}]}\n\n',
 )  # fmt: skip
-"""Bytes that are put between others."""
 
 
 @cache
 def find_replies(protocol: str, kind: str) -> list[bytes]:
-    """Replies to begin with."""
     is_stream = kind == "stream"
     stream, whole = FORMS[protocol]
     made = [stream(one) if is_stream else json.dumps(whole(one)).encode() for one in ANSWERS]
@@ -109,7 +105,6 @@ def mutate(reply: bytes, kind: str, dice: random.Random) -> bytes:
 
 
 def mutate_bytes(raw: bytes, dice: random.Random) -> bytes:
-    """Cuts, drops, repeats, replaces or adds some bytes."""
     at = dice.randint(0, len(raw))
     to = min(len(raw), at + dice.randint(0, 20))
     others = (b"", raw[to:], raw[at:to] + raw[at:])
@@ -118,7 +113,6 @@ def mutate_bytes(raw: bytes, dice: random.Random) -> bytes:
 
 
 def mutate_events(stream: bytes, dice: random.Random) -> bytes:
-    """Drops, repeats, swaps or adds whole events."""
     end = b"\n\n" if b"data:" in stream else b"\n"
     events = stream.split(end)
     at, other = dice.randrange(len(events)), dice.randrange(len(events))
@@ -135,7 +129,6 @@ def mutate_events(stream: bytes, dice: random.Random) -> bytes:
 
 
 def mutate_event(stream: bytes, dice: random.Random) -> bytes:
-    """Changes the JSON of one event."""
     lines = stream.split(b"\n")
     at = dice.randrange(len(lines))
     head, brace, data = lines[at].partition(b"{")
@@ -145,7 +138,6 @@ def mutate_event(stream: bytes, dice: random.Random) -> bytes:
 
 
 def mutate_json(raw: bytes, dice: random.Random) -> bytes:
-    """Puts another value in some place of a JSON text, or nothing."""
     try:
         body = json.loads(raw)
     except (ValueError, RecursionError):

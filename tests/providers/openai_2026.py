@@ -35,7 +35,6 @@ UNVERIFIED = (
     "can take up to 15 minutes for access to propagate."
 )
 THOUGHTS = "First the <b>towns</b>.", "Then the rivers."
-"""The parts of a summary."""
 ROOM = 100
 """Tokens that its thinking takes."""
 SOURCE = "https://towers.example.org/list?a=1&b=2"
@@ -43,8 +42,6 @@ CITED = "https://heights.example.com/burj"
 
 
 class Refused(Exception):
-    """A request that is answered with an error."""
-
     def __init__(self, message: str, status: int = 400, param: str | None = None) -> None:
         super().__init__(message)
         self.status, self.param = status, param
@@ -56,9 +53,7 @@ class OpenAI(Replay):
     def __init__(self) -> None:
         super().__init__({})
         self.requests: list[tuple[str, dict[str, Any]]] = []
-        """(path, body)"""
         self.said: list[list[dict[str, Any]]] = []
-        """The items of each reply of the Responses API."""
         self.is_verified = True
         """If false, it writes no summaries for the organization."""
 
@@ -184,7 +179,6 @@ def make_cited(text: str) -> dict[str, Any]:
 
 
 def stream(reply: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The events of a reply."""
     begun = {**reply, "status": "in_progress", "output": [], "usage": None}
     yield {"type": "response.created", "response": begun}
     for index, item in enumerate(reply["output"]):
@@ -217,7 +211,6 @@ OWN = "http://api.openai.com"
 
 @contextmanager
 def at_own_address(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAI]:
-    """The server behind OpenAI's own address."""
     with OpenAI() as running:
         for name in ("http_proxy", "HTTP_PROXY"):
             monkeypatch.setenv(name, running.root)

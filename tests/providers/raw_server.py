@@ -27,10 +27,7 @@ def reply(body: bytes = HELLO, *headers: str, status: str = "200 OK") -> bytes:
 
 @dataclass
 class Request:
-    """One request as it came."""
-
     connection: int
-    """Number of its connection, from 0."""
     head: str
     body: bytes
 
@@ -47,8 +44,6 @@ class Request:
 
 
 class Peer:
-    """The server's end of a connection."""
-
     def __init__(self, server: RawServer, sock: socket.socket, number: int) -> None:
         self.server = server
         self.sock = sock
@@ -90,7 +85,6 @@ class Peer:
             return True
 
     def reset(self) -> None:
-        """Closes the connection with RST."""
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.sock.close()
 
@@ -109,9 +103,7 @@ class RawServer(socketserver.ThreadingTCPServer):
         self.heads: list[str] = []
         """What came to a proxy."""
         self.asked = threading.Semaphore(0)
-        """Released once for each request."""
         self.closed = threading.Semaphore(0)
-        """Released once for each connection that is over."""
         self.connections = 0
         self.faults: list[BaseException] = []
         """What went wrong in `answer`, other than that the connection broke."""
@@ -159,7 +151,6 @@ def raw_server(
 
 
 def always(data: bytes) -> Callable[[Peer], None]:
-    """Sends the same to every request."""
 
     def answer(peer: Peer) -> None:
         while True:

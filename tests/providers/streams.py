@@ -67,7 +67,6 @@ def parse(protocol: str, body: bytes, key: str) -> Response:
 
 
 def cut(stream: bytes, seed: int, longest: int = 40) -> list[bytes]:
-    """The stream in pieces of random sizes."""
     dice = random.Random(seed)
     pieces = []
     start = 0

@@ -42,7 +42,6 @@ each = pytest.mark.parametrize("dialect", DIALECTS, ids=str)
 
 
 def answer(dialect: Dialect, body: Any, request: Request | None = None) -> Response:
-    """What the provider makes of a server's body of status 200."""
     with Replay({"x": {"status": 200, "body": body}}) as server:
         return dialect.send(server.url("x"), request)
 
@@ -131,13 +130,11 @@ def test_arguments_go_back_json_equal(dialect: Dialect) -> None:
 
 
 def messages_of(body: dict[str, Any]) -> list[dict[str, Any]]:
-    """The messages of a request body, in whatever protocol; over Responses, its input items."""
     found: list[dict[str, Any]] = body["input"] if "input" in body else body["messages"]
     return found
 
 
 def arguments_in(body: dict[str, Any]) -> list[Any]:
-    """The arguments of all calls of a request body, in whatever protocol."""
     found = []
     for message in messages_of(body):
         content = message.get("content")

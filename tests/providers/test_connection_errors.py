@@ -137,7 +137,6 @@ def context(own_ca: OwnCA) -> ssl.SSLContext:
 
 
 def greet(peer: Peer) -> None:
-    """Greets each client by the name in its certificate."""
     while True:
         peer.read()
         client: Any = peer.sock

@@ -131,7 +131,6 @@ def check(body: dict[str, Any], version: str, key: str) -> None:
 
 
 def answer(body: dict[str, Any], key: str) -> dict[str, Any]:
-    """The reply of its model."""
     shown = body.get("thinking", {}).get("display") == "summarized"
     thought = {
         "type": "thinking", "thinking": THOUGHT if shown else "",

@@ -6,7 +6,6 @@ import asyncio
 import gc
 import os
 import random
-import ssl
 import subprocess
 import sys
 import threading
@@ -59,7 +58,6 @@ def first_then(second: Callable[[Peer], None]) -> Callable[[Peer], None]:
 
 
 def once(data: bytes) -> Callable[[Peer], None]:
-    """Sends this to the first request, and closes the connection."""
 
     def answer(peer: Peer) -> None:
         peer.read()
@@ -140,21 +138,11 @@ def test_a_reply_that_breaks_off_or_is_wrong_is_a_server_error(data: bytes) -> N
 
 
 def run_in_uvloop(work: Coroutine[Any, Any, Any]) -> Any:
-    """As `uvicorn` and `uvloop.install()` do."""
     uvloop = pytest.importorskip("uvloop", reason="uvloop does not exist for Windows")
     return uvloop.run(work)
 
 
 each_loop = pytest.mark.parametrize("run", [asyncio.run, run_in_uvloop], ids=["asyncio", "uvloop"])
-
-
-@pytest.fixture(params=["http", "https"])
-def context(
-    request: pytest.FixtureRequest, own_ca: OwnCA, monkeypatch: pytest.MonkeyPatch
-) -> ssl.SSLContext | None:
-    """The context of a server with TLS, and of one without."""
-    monkeypatch.setenv("SSL_CERT_FILE", str(own_ca.file))
-    return own_ca.server() if request.param == "https" else None
 
 
 @each_loop

@@ -49,8 +49,6 @@ def lm_studio_refuses(body: Json) -> str:
 
 @dataclass(frozen=True)
 class Vendor:
-    """A vendor's server."""
-
     path: str
     """That of requests to its models."""
     model: str
@@ -97,15 +95,11 @@ VENDORS: Mapping[str, Vendor] = {
 
 
 class VendorServer(Replay):
-    """One vendor's server, on loopback."""
-
     def __init__(self, vendor: Vendor) -> None:
         super().__init__({})
         self.vendor = vendor
         self.refused: list[str] = []
-        """What it did not accept."""
         self.answered: list[str] = []
-        """The paths of the requests that it answered."""
 
     def find_fault(self, path: str, asked: Asked) -> str:
         vendor, body = self.vendor, asked.body

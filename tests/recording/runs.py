@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -71,3 +72,15 @@ def without_times(result: RunResult) -> Any:
         return [strip(v) for v in value] if isinstance(value, list) else value
 
     return strip(result.to_dict())
+
+
+async def interrupt(agent: Agent | str, when: Callable[[], bool]) -> RunResult:
+    """The result of a run that is cancelled at some point."""
+    handle = session.start(RunRequest(agent=agent, prompt="go"))
+    task = asyncio.create_task(handle.execute(lambda _: None))
+    while not when():  # noqa: ASYNC110 - a thread may set it
+        await asyncio.sleep(0.01)
+    handle.cancel()
+    await asyncio.wait([task])
+    assert handle.finished
+    return handle.finished

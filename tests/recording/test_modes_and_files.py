@@ -47,9 +47,7 @@ def test_without_a_mode_no_test_asks_a_model(monkeypatch: pytest.MonkeyPatch) ->
         find_mode(None, can_ask=True)
 
 
-def test_a_cassette_opened_again_has_what_is_not_yet_written(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_open_cassette_is_opened_again(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     axe_nb.script("one")(lambda request: request.last)
     axe_nb.define(axe_nb.Agent(name="one", model="script/one"))
     monkeypatch.setattr(cassette, "SHARE", 1e6)  # the second run is not written at its end
@@ -60,9 +58,7 @@ def test_a_cassette_opened_again_has_what_is_not_yet_written(
             assert (inner.hits, inner.misses) == (2, 0)
 
 
-def test_replay_without_a_cassette_sends_nothing(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_replay_mode_sends_nothing(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def ask() -> str:
         return axe_nb.run(None, "hi", model="openai/m").raise_for_status().text
 

@@ -34,7 +34,6 @@ from axe_nb.recording.cassette import Cassette
 from axe_nb.recording.same_request import is_same, list_changes
 from axe_nb.scripting.rules import Fault
 from axe_nb.scripting.wire import Protocol
-from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
 from axe_nb.tools.tool import ToolContext
 from tests.pictures.samples import png
@@ -44,6 +43,7 @@ from tests.recording.runs import (
     count_up,
     define,
     every_protocol,
+    interrupt,
     record,
     record_with,
     replay,
@@ -140,6 +140,10 @@ def keep_notes() -> list[str]:
     return ran
 
 
+async def say_yes(_: ApprovalRequest) -> Decision:
+    return Decision("yes")
+
+
 def fail_twice(request: Request) -> Any:
     if request.attempt < 3:
         raise ProviderError("rate_limit", "slow down", status=429, retry_after=0.3)
@@ -185,29 +189,18 @@ def test_an_interrupted_tree_replays_as_it_was() -> None:
     @script("one")
     async def one(request: Request) -> str:
         if "slow" in request.last:
+            await asyncio.sleep(0.2)
             waiting.set()
             await asyncio.sleep(20)
         return "done"
 
     define()
     axe_nb.define(Agent(name="lead", model="openai/lead", sub_agents=("one",)))
-
-    async def run(*, interrupts: bool) -> RunResult:
-        handle = session.start(RunRequest(agent="lead", prompt="go"))
-        task = asyncio.create_task(handle.execute(lambda event: None))
-        if interrupts:
-            await asyncio.to_thread(waiting.wait, 10)
-            await asyncio.sleep(0.2)
-            handle.cancel()
-        await asyncio.wait([task])
-        assert handle.finished
-        return handle.finished
-
     with script_server("openai"), axe_nb.cassette("one.axe", "record"):
-        first = asyncio.run(run(interrupts=True))
+        first = asyncio.run(interrupt("lead", waiting.is_set))
     assert first.status == "cancelled"
     with axe_nb.cassette("one.axe", "replay"):
-        again = asyncio.run(run(interrupts=False))
+        again = axe_nb.run("lead", "go")
     assert without_times(again) == without_times(first)
     assert again.messages == first.messages
 
@@ -242,7 +235,6 @@ def test_a_stream_replays_piece_by_piece(is_cut: bool, protocol: Protocol) -> No
 @pytest.mark.req("D-48")
 def test_the_decisions_of_a_person_replay_without_one() -> None:
     ran = keep_notes()
-
     call_once(call("keep", note="first"), call("keep", note="second"))
     answers = [Decision("edit", arguments={"note": "edited"}), Decision("no", "not that")]
 
@@ -422,17 +414,11 @@ def test_a_cassette_that_cannot_be_written_stops_no_run() -> None:
 
 
 @pytest.mark.req("D-81")
-def test_a_strangers_cassette_approves_nothing(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_strangers_file_approves_nothing(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran = keep_notes()
-
     call_once(call("keep", note="x"))
 
-    async def answer(_: ApprovalRequest) -> Decision:
-        return Decision("yes")
-
-    record_with(answer)
+    record_with(say_yes)
     for name in ("PYTEST_VERSION", "PYTEST_CURRENT_TEST"):
         monkeypatch.delenv(name, raising=False)
     assert replay().ok  # the person's own
@@ -535,9 +521,7 @@ def test_a_secret_of_one_machine_only_matches(monkeypatch: pytest.MonkeyPatch) -
             assert not axe_nb.run("one", "deploy to staging now").ok
 
 
-def test_recorded_paths_are_those_of_this_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_recorded_paths_are_local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     @axe_nb.tool(read_only=True)
@@ -620,12 +604,9 @@ def test_a_run_that_ended_in_a_tool_ends_again() -> None:
 
 
 def test_an_answer_from_a_recording_allows_no_host_later() -> None:
-    async def answer(_: ApprovalRequest) -> Decision:
-        return Decision("yes")
-
     call_once(call("fetch", url="http://example.invalid/x"))
     define(tools=("fetch",), mode="ask")
-    record_with(answer)
+    record_with(say_yes)
     assert session.hosts.pop("example.invalid", 1) is None
     replay()
     assert "example.invalid" not in session.hosts
@@ -677,9 +658,7 @@ def test_another_picture_beside_the_same_words_is_a_miss_that_says_so() -> None:
         ),
     ],
 )
-def test_messages_that_differ_in_all_but_words_are_told_apart(
-    before: dict[str, Any], now: dict[str, Any], words: str
-) -> None:
+def test_messages_are_told_apart(before: Any, now: Any, words: str) -> None:
     assert [*list_changes({"messages": [before]}, {"messages": [now]})] == [words]
 
 

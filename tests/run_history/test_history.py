@@ -193,9 +193,7 @@ def test_a_map_goes_with_the_last_of_its_runs(kept: Path) -> None:
         ((), {"limit": 10**30}, "limit takes a whole number from 1, not 1000"),
     ],
 )
-def test_a_wrong_word_status_date_or_limit_is_told(
-    given: Any, named: Any, problem: str, kept: Path
-) -> None:
+def test_a_wrong_search_is_told(given: Any, named: Any, problem: str, kept: Path) -> None:
     with pytest.raises(ConfigError, match=f"^{problem}"):
         axe_nb.history(*given, **named)
 
@@ -265,9 +263,7 @@ def test_the_list_as_text_html_and_data_frame(kept: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["variable", "config", "test"])
-def test_no_history_is_kept_if_turned_off(
-    how: str, kept: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_history_can_be_turned_off(how: str, kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if how == "variable":
         monkeypatch.setenv("AXE_NB_HISTORY", "0")
     elif how == "config":
@@ -548,9 +544,7 @@ def change_version(path: Path, version: str) -> None:
     ],
     ids=["random", "zeros", "another program's", "an older version", "a later version"],
 )
-def test_a_file_that_is_no_history_is_left_alone(
-    make: Callable[[Path], object], why: str, kept: Path
-) -> None:
+def test_a_file_that_is_no_history_is_left_alone(make: Any, why: str, kept: Path) -> None:
     kept.parent.mkdir(parents=True)
     make(kept)
     content = kept.read_bytes()

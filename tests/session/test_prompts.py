@@ -269,9 +269,7 @@ def test_the_request_is_shown_in_short_and_completely(say: Say) -> None:
         ("{}", "do not fit their schema: arguments: 'path' is a required property."),
     ],
 )
-def test_wrong_arguments_are_told_with_their_place_and_asked_again(
-    typed: str, problem: str, say: Say
-) -> None:
+def test_wrong_arguments_are_asked_again(typed: str, problem: str, say: Say) -> None:
     prompts = say("e", typed, "e", '{"path": "b.txt"}')
     assert prompt_person(CALL) == Decision("edit", arguments={"path": "b.txt"})
     assert prompts[1] == "arguments, as JSON: "

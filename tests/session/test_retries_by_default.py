@@ -77,9 +77,7 @@ ERRORS: list[tuple[bool, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("passes", "error"), ERRORS)
-def test_what_passes_is_sent_twice_more(
-    passes: bool, error: dict[str, Any], failing: Failing
-) -> None:
+def test_what_passes_is_sent_again(passes: bool, error: dict[str, Any], failing: Failing) -> None:
     failing.error = {"message": "x", **error}
     result = run()
     assert (result.ok, len(failing.asked)) == ((True, 3) if passes else (False, 1))

@@ -29,18 +29,6 @@ from axe_nb.session.session import Session, apply_overrides
 from tests.engine.in_process import agent, ask_session
 
 
-def echo(name: str) -> list[Request]:
-    """Registers a model that repeats its last message, and keeps its requests."""
-    sent: list[Request] = []
-
-    @axe_nb.script(name)
-    def model(request: Request) -> str:
-        sent.append(request)
-        return request.last
-
-    return sent
-
-
 def test_what_a_run_changes_is_changed_for_it_alone() -> None:
     one = Agent("one", "script/a", params={"temperature": 0.5, "max_tokens": 9}, mode="ask")
     other = apply_overrides(
@@ -58,7 +46,7 @@ def test_settings_are_read_anew_for_every_run(
 ) -> None:
     # what the server sets is taken away while it runs, and back when it ends
     with axe_nb.script_server("openai") as server, monkeypatch.context() as environ:
-        echo("echo")
+        axe_nb.script("echo")(lambda request: request.last)
         environ.delenv("OPENAI_API_KEY")
         environ.delenv("AXE_OPENAI_BASE_URL")
         session = Session()
@@ -74,8 +62,8 @@ def test_settings_are_read_anew_for_every_run(
 
 @pytest.mark.req("D-2")
 def test_a_handle_is_one_run_and_sends_nothing_a_second_time() -> None:
-    sent = echo("echo")
-    handle = Session().start(RunRequest(agent=Agent("one", "script/echo"), prompt="hello"))
+    sent: list[str] = []
+    handle = Session().start(RunRequest(agent=agent("one", lambda r: sent.append("x") or "hi")))
 
     async def work() -> None:
         assert [event async for event in handle.events()]
@@ -83,8 +71,7 @@ def test_a_handle_is_one_run_and_sends_nothing_a_second_time() -> None:
             assert [event async for event in handle.events()]
 
     asyncio.run(work())
-    assert len(sent) == 1
-    assert handle.result(0).text == "hello"
+    assert (sent, handle.result(0).text) == (["x"], "hi")
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def surveyor(name: str = "lead", *towns: str) -> Agent:
             return "; ".join(result.content for result in request.results)
         return [call("measure", town=town) for town in towns or ("Rome",)]
 
-    return agent(name, model, tools=("measure",))
+    return agent(name, model, tools=(MEASURE,))
 
 
 class Decider:
@@ -144,7 +144,7 @@ def chain(**config: Any) -> Stage:
 )  # fmt: skip
 def test_a_tree_pauses_everywhere_or_only_at_its_breaks(where: Any, seen: list[str]) -> None:
     decider, made = Decider(), chain()
-    result = made.play(step=decider, break_at=where, tools=(MEASURE, "measure"))
+    result = made.play(step=decider, break_at=where)
     assert result.text == "Rome has 4 letters"
     assert decider.seen == seen
     check_events(made.events, result)
@@ -155,7 +155,7 @@ def test_a_place_that_is_wrong_is_an_error_and_one_that_was_not_reached_a_warnin
         with pytest.raises(ConfigError, match=r"place|a depth must be a whole number"):
             Overrides(break_at=(where,))
     where = "tool:measures, tool:measure"
-    result = chain().play(step=Decider(), break_at=where, tools=(MEASURE, "measure"))
+    result = chain().play(step=Decider(), break_at=where)
     assert result.warnings == ("the run never reached --break tool:measures",)
 
 
@@ -184,8 +184,8 @@ def test_steps_of_children_at_once_come_one_at_a_time_while_others_go_on() -> No
         return "done"
 
     axe_nb.script("c1")(model)
-    assert made.play(step=decide, break_at="agent:c0", tools=(MEASURE, "measure")).ok
-    assert parallel().play(step=decide, tools=(MEASURE, "measure")).ok
+    assert made.play(step=decide, break_at="agent:c0").ok
+    assert parallel().play(step=decide).ok
     assert most == 1
 
 
@@ -201,7 +201,7 @@ def test_stop_in_a_child_ends_the_whole_tree_and_its_siblings() -> None:
         return "stop" if step.run == "0.1" and step.kind == "call" else "go"
 
     made = stage(lead(ask("low"), ask("slow")), surveyor("low"), agent("slow", slow))
-    result = made.play(step=decide, tools=(MEASURE, "measure"))
+    result = made.play(step=decide)
     assert (result.status, result.error) == ("cancelled", "stopped by the user at a prompt")
     assert {child.status for child in result.children} == {"cancelled"}
     assert result.turns == 1
@@ -215,8 +215,8 @@ def test_a_step_is_not_an_approval() -> None:
         asked.append(type(question).__name__)
         return Decision("go") if isinstance(question, Step) else Decision("no")
 
-    root = surveyor()
-    overrides = Overrides(tools=(replace(MEASURE, effect="write"), "measure"), step=True)
+    root = surveyor().but(tools=(replace(MEASURE, effect="write"),))
+    overrides = Overrides(step=True)
     made = stage(root)
     result = asyncio.run(ask_session(made.session, root, "go", overrides, ask_person=person))
     assert asked == ["Step", "Step", "ApprovalRequest", "Step"]
@@ -246,7 +246,7 @@ def test_the_tree_says_who_waits_for_the_person_and_no_longer_once_it_is_decided
             assert "waits for you" not in "".join(rows(transcript))
 
     made.emit = show
-    made.play(step=Decider(), tools=(MEASURE, "measure"))
+    made.play(step=Decider())
     assert "waits for you · turn 1" in waiting["0", False][0]
     assert "turn 1 · waits for you" in waiting["0", False][1]
     request, call = waiting["0.1.1", False], waiting["0.1.1", True]
@@ -272,7 +272,7 @@ def test_a_stepped_run_can_be_forked_and_kept_turns_are_no_steps() -> None:
         call1=lambda step: step.result("six"),
     )
     made = stage(surveyor())
-    first = made.play(step=decider, tools=(MEASURE, "measure"))
+    first = made.play(step=decider)
     assert first.text == "six"
     again = Decider()
     with pytest.MonkeyPatch.context() as patch:
@@ -291,7 +291,7 @@ def test_an_interrupt_while_a_step_is_open_cancels_the_run() -> None:
             begun.set()
             await asyncio.sleep(60)
 
-        overrides = Overrides(step=decide, tools=(MEASURE, "measure"))
+        overrides = Overrides(step=decide)
         handle = Session().start(RunRequest(agent=surveyor(), overrides=overrides))
         task = asyncio.create_task(handle.execute(lambda event: None))
         async with asyncio.timeout(20):
@@ -367,7 +367,7 @@ EDIT: Any = lambda step: step.edit({"town": "Trondheim"})  # noqa: E731
 
 
 def run(decider: Any, *towns: str, **options: Any) -> RunResult:
-    return stage(surveyor("lead", *towns)).play(step=decider, tools=(MEASURE, "measure"), **options)
+    return stage(surveyor("lead", *towns)).play(step=decider, **options)
 
 
 def test_each_request_and_call_is_a_step_that_tells_what_comes() -> None:
@@ -448,7 +448,7 @@ def test_no_secret_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROME_API_KEY", "sk-secret-of-rome-123456")
     decider = Decider()
     stage(surveyor("lead", "sk-secret-of-rome-123456")).play(
-        "say sk-secret-of-rome-123456", step=decider, tools=(MEASURE, "measure")
+        "say sk-secret-of-rome-123456", step=decider
     )
     shown = [f"{s.arguments} {s.body} {s.text} {s!r}" for s in decider.steps]
     assert "sk-secret" not in "".join(shown)
@@ -461,7 +461,7 @@ def play(
 ) -> RunResult:  # fmt: skip
     made = made or stage(surveyor("lead", "Rome", "Oslo"))
     made.session.cassette = cassette
-    overrides = Overrides(step=step, tools=(MEASURE, "measure"), **more)
+    overrides = Overrides(step=step, **more)
     assert made.root
     return asyncio.run(ask_session(made.session, made.root, prompt, overrides, ask_person=person))
 

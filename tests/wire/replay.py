@@ -31,22 +31,17 @@ FIXTURES = {
 """Name → reply, with what a careful client makes of it under `expect`."""
 
 CHUNK_PAUSE = 0.01
-"""Seconds between the chunks of a stream."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """One request as it came."""
-
     path: str
     """Below the base URL."""
     headers: Mapping[str, str]
     """Names in lower case."""
     raw: bytes
     connection: int
-    """Which of the server's connections it came by, from 0."""
     at: float = field(default_factory=time.monotonic)
-    """When it came."""
 
     @property
     def body(self) -> Any:
@@ -54,8 +49,6 @@ class Asked:
 
 
 class Replay(ThreadingHTTPServer):
-    """The server; ends with its `with` block."""
-
     daemon_threads = True
     request_queue_size = 128
 
@@ -67,9 +60,7 @@ class Replay(ThreadingHTTPServer):
         self.left = threading.Semaphore(0)
         """Released once for each client that left while it was met with silence."""
         self.left_at: list[float] = []
-        """When each of them did."""
         self.closed = threading.Semaphore(0)
-        """Released once for each connection that is closed."""
         self.lock = threading.Lock()
 
     def __enter__(self) -> Replay:
@@ -95,7 +86,6 @@ class Replay(ThreadingHTTPServer):
         return self.asked.get(name, [])
 
     def reply_to(self, name: str, asked: Asked) -> Mapping[str, Any]:
-        """The reply for the latest request."""
         with self.lock:
             log = self.asked.setdefault(name, [])
             log.append(asked)
@@ -186,5 +176,4 @@ def _bytes(body: Any) -> bytes:
 
 
 def bytes_of(reply: Mapping[str, Any]) -> bytes:
-    """The whole body of a reply."""
     return b"".join(map(_bytes, reply.get("stream") or [reply.get("body", "")]))

@@ -54,11 +54,9 @@ ANSWER: Sequence[Mapping[str, Any]] = (
     text("the Burj.", ("Towers of the world", "https://towers.example.org/list?a=1&b=2")),
     text(" It is 828 m high.", ("Heights", "https://heights.example.com/burj")),
 )
-"""The blocks of a reply with a search."""
 
 
 def reply(*content: Mapping[str, Any], stop: str = "end_turn", searches: int = 1) -> dict[str, Any]:
-    """A whole reply."""
     usage = {
         "input_tokens": 1000, "output_tokens": 100,
         "server_tool_use": {"web_search_requests": searches, "web_fetch_requests": 0},
@@ -117,7 +115,6 @@ class SearchServer(Replay):
 
 
 def stream(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The events of a reply, as the real server cuts it into pieces."""
     usage = {"input_tokens": body["usage"]["input_tokens"]}
     start = {**body, "content": [], "stop_reason": None, "usage": usage}
     yield {"type": "message_start", "message": start}
@@ -134,7 +131,6 @@ def stream(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _cut(block: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
-    """The start of a block, and its pieces."""
     if block["type"] == "thinking":
         thought = {"type": "thinking_delta", "thinking": block["thinking"]}
         signed = {"type": "signature_delta", "signature": block["signature"]}
