@@ -99,7 +99,6 @@ def _encode_id(id: str) -> str:
 
 
 def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
-    """Encodes the request as JSON, with the fields that ask for a stream, if any."""
     form = make_closed(request.output) if request.output is not None else None
     request, tools, system, before = _begin(request)
     turns: list[dict[str, Any]] = []
@@ -256,7 +255,6 @@ class AnthropicAssembly(Assembly):
         """`id` of a block that is a call → its position among the calls."""
 
     def add(self, name: str, data: dict[str, Any]) -> None:
-        """Adds an event; unknown ones are ignored."""
         match data.get("type", name):
             case "content_block_delta":
                 self._add_delta(data.get("index"), wire.table(data.get("delta")))
@@ -328,7 +326,6 @@ class AnthropicAssembly(Assembly):
                 block[key] = value
 
     def reply(self) -> dict[str, Any]:
-        """Returns the object of the equivalent unstreamed reply."""
         content = []
         for block in self._blocks:
             entry = dict(block)
@@ -353,12 +350,10 @@ class Anthropic(HttpProvider):
 
     @staticmethod
     def takes_form(schema: Mapping[str, Any]) -> bool:
-        """See `HttpProvider.takes_form`."""
         return make_closed(schema) is not None
 
     @staticmethod
     def find_prefix(request: Request) -> str:
-        """See `HttpProvider.find_prefix`."""
         request, _, _, before = _begin(request)
         return encode_messages(request, encode, before)[1]
 

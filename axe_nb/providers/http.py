@@ -193,7 +193,6 @@ async def ask_server(
 async def _ask(
     server: Server, path: str, body: bytes, request: Request | None, stream: StreamedReply | None
 ) -> dict[str, Any]:
-    """Sends a request with its key; see `ask_server`."""
     secrets = find_secrets(server)  # which also keeps them out of logs
     loop = await find_loop()
     async with loop.slots:
@@ -247,7 +246,6 @@ def _make_error(server: Server, error: Exception) -> ProviderError:
 
 
 def _find_refused(error: ProviderError, asked: Request, fields: Mapping[str, Any]) -> str:
-    """Returns the field of a request that its server refuses by this error; empty if none."""
     unstreamed = r"\bverified to stream|\bstream\w*( is| are)? not (yet )?(implemented|supported)"
     words_of = {"stream": unstreamed}
     if error.status in (400, 404, 405, 406, 415, 422, 501):

@@ -65,7 +65,6 @@ def _encode_id(key: str, id: str) -> dict[str, str]:
 
 
 def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
-    """Encodes the request as JSON, with the fields that ask for a stream, if any."""
     asked, params = split(wire.own_params(request))
     if asked is not None:
         params.setdefault("think", False if asked == "off" else asked)
@@ -115,7 +114,6 @@ class OllamaAssembly(Assembly):
         self._calls: list[dict[str, Any]] = []
 
     def add(self, name: str, data: dict[str, Any]) -> None:
-        """Adds a line."""
         self._top.update(data)
         message = data.get("message")
         if isinstance(message, dict):
@@ -138,7 +136,6 @@ class OllamaAssembly(Assembly):
             self.is_complete = self.has_ended = True
 
     def reply(self) -> dict[str, Any]:
-        """Returns the object of the equivalent unstreamed reply."""
         if self._message is None:
             return self._top
         calls = {"tool_calls": self._calls} if self._calls else {}

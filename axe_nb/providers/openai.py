@@ -72,7 +72,6 @@ def encode(message: Message) -> list[dict[str, Any]]:
 
 
 def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
-    """Encodes the request as JSON, with the fields that ask for a stream, if any."""
     asked, params = split(wire.own_params(request))
     if asked is not None and may_think(request.model):
         params.setdefault("reasoning_effort", "none" if asked == "off" else asked)
@@ -191,8 +190,6 @@ def _read_thought(part: Mapping[str, Any]) -> str:
 
 @dataclass
 class _Call:
-    """A tool call that is arriving."""
-
     number: int
     """Position of the call in the reply."""
     entry: dict[str, Any] = field(default_factory=dict)
@@ -369,7 +366,6 @@ class OpenAIAssembly(Assembly):
         return call
 
     def reply(self) -> dict[str, Any]:
-        """Returns the object of the equivalent unstreamed reply."""
         message = dict(self._message)
         if self._calls:
             message["tool_calls"] = [

@@ -265,7 +265,6 @@ def _make_status_error(
 
 
 def _find_hint(provider: ProviderInfo, error: ProviderError) -> str:
-    """Returns the next step; empty if the message has it, or there is none."""
     status, has_server = error.status or 0, provider.has_server
     or_retries = f", or {_RETRIES}" if error.retryable else ""
     if has_server and (status in (401, 403) or error.category == "auth"):

@@ -96,7 +96,6 @@ def _restore_items(
 
 
 def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
-    """Encodes the request as JSON, with the fields that ask for a stream, if any."""
     asked, params = split(wire.own_params(request))
     if asked is not None and may_think(request.model):
         has_summary = asks_for_summary(request.params) and SUMMARY not in request.refused

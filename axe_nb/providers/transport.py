@@ -169,7 +169,6 @@ class FreeList(httpx.AsyncBaseTransport):
             await connection.transport.aclose()
 
     async def aclose(self) -> None:
-        """Closes the idle connections."""
         while self.idle:
             await self.idle.pop().transport.aclose()
 

@@ -39,3 +39,12 @@ def own_ca(tmp_path_factory: pytest.TempPathFactory) -> OwnCA:
 @pytest.fixture(scope="session")
 def other_ca(tmp_path_factory: pytest.TempPathFactory) -> OwnCA:
     return make_ca(tmp_path_factory.mktemp("other") / "ca.pem")
+
+
+@pytest.fixture(params=["http", "https"])
+def context(
+    request: pytest.FixtureRequest, own_ca: OwnCA, monkeypatch: pytest.MonkeyPatch
+) -> ssl.SSLContext | None:
+    """The context of a server with TLS, and of one without."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(own_ca.file))
+    return own_ca.server() if request.param == "https" else None

@@ -125,7 +125,7 @@ def test_every_request_has_the_query_of_the_base_url(
 def test_a_key_in_the_query_is_in_no_error_and_no_result(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("DEBUG", logger="axe_nb")
+    caplog.set_level("DEBUG")
     words = f"no such key: {SECRET} (?key={SECRET})".encode()
     refused = reply(words, "connection: close", status="403 Forbidden")
     with raw_server(always(refused)) as server_:
@@ -138,4 +138,5 @@ def test_a_key_in_the_query_is_in_no_error_and_no_result(
         assert isinstance(result.cause, ProviderError)
         shown += f"{result.error} {result.cause!r} {vars(result.cause)} {result.to_dict()}"
     assert SECRET not in shown + caplog.text
+    assert "/v1/chat/completions?key=***" in caplog.text
     assert "connection refused" in str(results[1].error)

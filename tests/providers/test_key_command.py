@@ -79,13 +79,16 @@ def examined() -> dict[str, Finding]:
     return {finding.what: finding for finding in found}
 
 
-def test_a_key_comes_from_the_command_and_is_never_shown(
-    vertex: Vertex, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+def test_a_key_comes_from_the_command_without_a_shell_and_is_never_shown(
+    vertex: Vertex, project: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    vertex.settings(f"import sys; print('to stderr', file=sys.stderr); print({TOKEN!r})")
-    with axe_nb.cassette(tmp_path / "one.axe", mode="record"):
-        result = run()
-    assert (vertex.keys, result.text) == ([TOKEN], "your key is ***")
+    said = f"import sys; print('to stderr', file=sys.stderr); print({TOKEN!r})"
+    vertex.settings(f"{said} # ; touch injected $(touch injected)")
+    for mode in ("record", "replay"):  # which runs no command
+        with axe_nb.cassette(tmp_path / "one.axe", mode=mode):
+            result = run()
+        assert (vertex.keys, vertex.runs, result.text) == ([TOKEN], 1, "your key is ***")
+    assert not any(folder.joinpath("injected").exists() for folder in (project, Path.home()))
     cassette = (tmp_path / "one.axe").read_text()
     printed = capfd.readouterr()
     for text in (cassette, repr(result), str(Config.load()), printed.out, printed.err):
@@ -183,12 +186,6 @@ def test_a_program_beside_config_toml_is_never_one_of_the_project(
     assert vertex.keys == [TOKEN]
 
 
-def test_no_shell_reads_the_command(vertex: Vertex, project: Path) -> None:
-    vertex.settings(f"print({TOKEN!r}) # ; touch injected $(touch injected)")
-    assert run().status == "completed"
-    assert not any(folder.joinpath("injected").exists() for folder in (project, Path.home()))
-
-
 def test_the_environments_key_comes_first(vertex: Vertex, monkeypatch: pytest.MonkeyPatch) -> None:
     vertex.settings()
     monkeypatch.setenv("VERTEX_API_KEY", TOKEN)
@@ -230,13 +227,4 @@ def test_doctor_tries_the_command_and_says_where_the_key_is_from(vertex: Vertex)
         f'printed by "{name}" (key_command under [providers.vertex] in config.toml)',
     )  # fmt: skip
     assert found["vertex server"].message.endswith("/v1, 1 model")
-    assert vertex.runs == 1
-
-
-def test_a_replay_runs_no_command(vertex: Vertex, tmp_path: Path) -> None:
-    vertex.settings()
-    with axe_nb.cassette(tmp_path / "one.axe", mode="record"):
-        run()
-    with axe_nb.cassette(tmp_path / "one.axe", mode="replay"):
-        assert run().text == "your key is ***"
     assert vertex.runs == 1

@@ -141,11 +141,6 @@ def run(**options: Any) -> RunResult:
     return axe_nb.run(Agent("a", "openai/m"), "hi", display=False, **options)
 
 
-@pytest.fixture(params=["http", "https"])
-def context(request: pytest.FixtureRequest, own_ca: OwnCA) -> object:
-    return own_ca.server() if request.param == "https" else None
-
-
 @pytest.mark.parametrize(("body", "streams"), [(HELLO, False), (STREAM, True)])
 def test_respx_answers_a_run_in_place_of_the_server(body: bytes, streams: bool) -> None:
     with respx.mock:

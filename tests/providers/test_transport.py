@@ -6,7 +6,6 @@ import asyncio
 import gc
 import os
 import random
-import ssl
 import subprocess
 import sys
 import threading
@@ -144,14 +143,6 @@ def run_in_uvloop(work: Coroutine[Any, Any, Any]) -> Any:
 
 
 each_loop = pytest.mark.parametrize("run", [asyncio.run, run_in_uvloop], ids=["asyncio", "uvloop"])
-
-
-@pytest.fixture(params=["http", "https"])
-def context(
-    request: pytest.FixtureRequest, own_ca: OwnCA, monkeypatch: pytest.MonkeyPatch
-) -> ssl.SSLContext | None:
-    monkeypatch.setenv("SSL_CERT_FILE", str(own_ca.file))
-    return own_ca.server() if request.param == "https" else None
 
 
 @each_loop
