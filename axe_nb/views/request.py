@@ -18,7 +18,7 @@ from typing import Any
 
 from axe_nb.agents.provider_table import PROTOCOLS
 from axe_nb.conversion.jsonable import change_texts
-from axe_nb.engine.conversation import Conversation
+from axe_nb.engine.loop import Conversation
 from axe_nb.engine.person import OF_SCRIPTS
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import ConfigError
