@@ -7,7 +7,6 @@ Source: B-2, B-3, B-6, D-20, D-50, D-51, D-56, D-83, A-E2.4.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import platform
 import shlex
@@ -24,12 +23,9 @@ from axe_nb.agents.files import expand_home
 from axe_nb.agents.globs import check_glob
 from axe_nb.agents.names import parse_model
 from axe_nb.agents.prompt import all_warnings, brief, fill_in
-from axe_nb.agents.provider_table import PROVIDERS, SEARCH, ProviderInfo
+from axe_nb.agents.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.agents.user_config import Config, config_path, format_path
 from axe_nb.engine.plan import (
-    check_agent_thinking,
-    check_search,
-    make_provider,
     make_server,
     provider_for,
 )
@@ -39,10 +35,8 @@ from axe_nb.messages.model_table import tell_end
 from axe_nb.providers import wire
 from axe_nb.providers.http import ask_server
 from axe_nb.providers.key_command import fill_in_key
-from axe_nb.providers.prices import Prices, make_price_error
 from axe_nb.providers.protocol import Server, find_secrets, without_login
 from axe_nb.providers.reply_errors import masked_line
-from axe_nb.providers.thinking import THINKING
 from axe_nb.recording.history_recorder import find_reason_against, history_path
 from axe_nb.sandbox.find import find_sandbox
 from axe_nb.sandbox.view import make_view
@@ -288,19 +282,11 @@ def problems(
         except ConfigError as error:
             found.append(Problem(tuple(key.split(".", 1)), entry, error, is_mistake))
 
-    def check_price() -> None:
-        if not Prices(config).knows(agent.model):
-            raise make_price_error(agent.model, "limits.max_cost cannot be enforced")
-
     provider, _, name = agent.model.partition("/")
     check("model", "", True, parse_model, agent.model)
     if provider.strip() and name.strip():
         is_unknown = provider not in config.known
         check("model", "", is_unknown, provider_for(config, scripts), provider, name)
-        with contextlib.suppress(ConfigError):  # an unknown server has a row of its own
-            made = make_provider(provider, config, model=name, needs="provider")
-            check(f"params.{THINKING}", "", False, check_agent_thinking, agent, made)
-            check("tools", SEARCH, False, check_search, agent, made)
     check("system_prompt", "", False, fill_in, agent)
     bare = replace(agent, vars={}, tools=(), permissions={}, files=(), skill="", workdir="")
     for tool in agent.tools:
@@ -311,8 +297,6 @@ def problems(
         check(f"permissions.{tool}", "", True, find_tools, alone)
     for pattern in agent.files:
         check("files", pattern, True, check_glob, pattern)
-    if agent.limits.max_cost:
-        check("limits.max_cost", "", False, check_price)
     check("workdir", "", False, brief, replace(bare, workdir=agent.workdir))
     check("skill", "", False, brief, replace(bare, skill=agent.skill))
     for one in agent.sub_agents:

@@ -23,20 +23,11 @@ MAX_SIZE = 50_000
 
 _SPACE = r"(?:\s|\#[^\n]*\n|\(\?\#[^)]*\))*"
 
-_COUNT = re.compile(rf"\\.|\{{((?:[\d\s,]|#[^\n]*\n)*)\}}|\){_SPACE}(\+)", re.DOTALL)
-"""A repeat that makes copies, in verbose patterns also with blanks and comments; or an escape."""
-
-_SET = re.compile(r"\[\^?[^][]+\]")
-"""A set of characters without unusual syntax."""
-
 _NO_GROUP = re.compile(r"\(\?\#[^)]*\)|\(\?[A-Za-z01-]*\)")
 """A comment or flags: both look like groups."""
 
 _EMPTY = r"\((?:\?(?:[:=!>|]|<[=!]|P?<\w+>|[A-Za-z01-]*:|\(\w*\)))?{space}\|?{space}\)"
 """A group without contents, which takes quadratic time to compile if it is repeated."""
-
-_RECURSION = re.compile(rf"\(\?(?:[R&\d]|P{_SPACE}[>&]|[+-]{_SPACE}\d)")
-"""The start of a call of a group, whose matching takes memory without bound."""
 
 
 def compile_pattern(pattern: str, flags: int = 0) -> regex.Pattern[str]:
@@ -54,7 +45,9 @@ def compile_pattern(pattern: str, flags: int = 0) -> regex.Pattern[str]:
             "its repeats make it too large",
             hint="use * instead of large counts and of nested + or {n}",
         )
-    if _RECURSION.search(re.sub(r"\\.", "", pattern, flags=re.DOTALL)):
+    # a call of a group, whose matching takes memory without bound
+    calls = rf"\(\?(?:[R&\d]|P{_SPACE}[>&]|[+-]{_SPACE}\d)"
+    if re.search(calls, re.sub(r"\\.", "", pattern, flags=re.DOTALL)):
         raise ConfigError("it calls a group again", hint="write the part out instead")
     bare = _NO_GROUP.sub("", re.sub(r"\\.", "a", pattern, flags=re.DOTALL))
     space = r"(?:\s|\#[^\n]*\n)*" if re.search(r"\(\?[A-Za-z01-]*x", pattern) else ""
@@ -73,7 +66,7 @@ def count_copies(pattern: str) -> int:
     nested.
     """
     bare = re.sub(r"\\.", "a", pattern, flags=re.DOTALL)
-    bare = re.sub(r"\s", "", _NO_GROUP.sub("", _SET.sub("a", bare)))
+    bare = re.sub(r"\s", "", _NO_GROUP.sub("", re.sub(r"\[\^?[^][]+\]", "a", bare)))
     groups = [1]  # the largest product so far in each open group
     last = 1  # that of the latest element, which a repeat multiplies
     for token in re.finditer(r"\{([\d,]+)\}|.", bare):
@@ -89,7 +82,9 @@ def count_copies(pattern: str) -> int:
     else:
         return max(groups)
     product = 1
-    for match in _COUNT.finditer(pattern):
+    # in verbose patterns also with blanks and comments; or an escape
+    counts = rf"\\.|\{{((?:[\d\s,]|#[^\n]*\n)*)\}}|\){_SPACE}(\+)"
+    for match in re.finditer(counts, pattern, re.DOTALL):
         product *= _copies(re.sub(r"#[^\n]*\n|\s", "", match[1] or match[2] or ""))
     return product
 

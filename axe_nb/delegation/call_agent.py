@@ -12,14 +12,12 @@ from axe_nb.tools.tool import Describe, Job, Limits, Tool, ToolContext, ToolOutp
 
 NAME = "call_agent"
 
-MAX_DESCRIPTION = 300
-"""Characters of an agent's description: it is sent with every request of its callers."""
-
 
 def tool(agents: Sequence[str], describe: Describe = lambda _: "") -> Tool:
     """Returns the tool for an agent that may call `agents`, which may be empty (A-6.4)."""
     names = ", ".join(agents)
-    described = {name: one_line(describe(name), MAX_DESCRIPTION) for name in agents}
+    # cut, as they are sent with every request
+    described = {name: one_line(describe(name), 300) for name in agents}
     lines = [f"\n- {name}: {about}" for name, about in described.items() if about]
     parameters = {
         "agent": ToolParameter(

@@ -45,9 +45,6 @@ NAME_SIZE = 60
 MAX_TOOL_CALLS = 100
 """Maximum number of tool calls that a model may grant a child (O-9)."""
 
-MAX_FILES = 50
-"""Maximum number of files of each kind listed in a block."""
-
 MODES: Mapping[str, Mode] = {"plan": "plan", "auto": "auto"}
 """Modes that a model may request."""
 
@@ -198,7 +195,7 @@ def block(result: RunResult, notes: Sequence[str] = ()) -> str:
     for what in ("read", "modified"):
         names = dict.fromkeys(f for r in result.walk() for f in getattr(r, f"files_{what}"))
         if names:
-            tail.append(f"Files {what}: {list_some([*names], MAX_FILES)}")
+            tail.append(f"Files {what}: {list_some([*names], 50)}")
     tail += (f"Note: {note}" for note in notes)
     parts = ("\n".join(head), result.text.strip(), "\n".join(tail))
     return "\n\n".join(filter(None, parts))

@@ -27,16 +27,6 @@ from axe_nb.providers.protocol import OnDelta
 from axe_nb.results import turn_of
 from axe_nb.text import format_seconds
 
-FIRST_WAIT = 0.5
-"""Seconds before the first retry if the server gives no `Retry-After`; doubles each time."""
-
-LONGEST_WAIT = 30.0
-"""Maximum seconds to wait before a retry, unless the server requests more."""
-
-JITTER, LONGEST_JITTER = 0.25, 3.0
-"""Maximum random addition to a wait, as a part of it and in seconds, so that requests that failed
-together do not all return together."""
-
 EVERY = 0.03
 """Minimum seconds between two deltas of the same kind; the first one is passed on at once."""
 
@@ -122,7 +112,8 @@ class Attempts:
         seconds, left = compute_wait(error, attempt), math.inf if clock.left is None else clock.left
         if seconds >= left:
             raise give_up(error)
-        seconds += min(JITTER * seconds, LONGEST_JITTER, (left - seconds) / 2) * random.random()
+        # a little longer, so that requests that failed together do not all return together
+        seconds += min(seconds / 4, 3.0, (left - seconds) / 2) * random.random()
         tell_retry(scope, error, turn, attempt, seconds)
         try:
             if self.is_virtual:
@@ -200,8 +191,11 @@ class Attempts:
 
 
 def compute_wait(error: ProviderError, attempt: int) -> float:
-    """Returns the seconds before an attempt, from 2: as the server requests, or our default."""
-    return error.retry_after or min(FIRST_WAIT * 2 ** min(attempt - 2, 10), LONGEST_WAIT)
+    """Returns the seconds before an attempt, from 2: as the server requests, or doubled each time.
+
+    Without its request, half a second before the first retry, and 30 at most.
+    """
+    return error.retry_after or min(0.5 * 2 ** min(attempt - 2, 10), 30.0)
 
 
 def tell_retry(

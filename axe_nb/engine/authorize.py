@@ -77,11 +77,11 @@ class Authorizer:
     def _is_allowed(self, host: str) -> bool:
         return host in {*self._scope.env.hosts, *self._scope.env.recorded_hosts}
 
-    async def ask_question(self, call_id: str, question: str) -> str:
+    async def ask_question(self, call: PendingCall, question: str) -> str:
         """Returns the person's answer to a question that the model asked by a call."""
         scope = self._scope
-        request = ApprovalRequest(scope.id, scope.name, "", {}, question, call_id=call_id)
-        return (await scope.ask(request)).text
+        request = ApprovalRequest(scope.id, scope.name, "", {}, question, call_id=call.call.id)
+        return (await scope.ask(request, call=call)).text
 
     async def _find_needs(self, call: PendingCall) -> Guard:
         scope, find, guard = self._scope, call.tool.guard, None
@@ -124,7 +124,7 @@ class Authorizer:
             host=guard.host, workdir=str(self._workdir), call_id=call.call.id,
             schema=find_schema(tool),
         )  # fmt: skip
-        answer = await scope.ask(request, lambda: self._is_covered(call))
+        answer = await scope.ask(request, lambda: self._is_covered(call), call)
         if answer.choice == "edit":
             call.edited, call.arguments = answer.arguments, _copy(answer.arguments)
             call.guard = await self._find_needs(call)

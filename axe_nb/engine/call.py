@@ -25,9 +25,6 @@ from axe_nb.tools.tool import Job, Tool, ToolContext, ToolError, ToolOutput
 
 TASK = "axe_nb: "
 
-GRACE = 0.1
-"""Seconds that a cancelled tool has to finish on its own."""
-
 _left_behind: set[asyncio.Task[Any]] = set()
 """Tools that ignored cancellation; the event loop itself holds only weak references to tasks."""
 
@@ -191,7 +188,7 @@ async def run_call(tool: Tool, context: ToolContext, children: CallChildren) -> 
         task.cancel()
         try:
             await children.end()
-            await asyncio.wait({task}, timeout=GRACE)
+            await asyncio.wait({task}, timeout=0.1)  # to finish on its own
         finally:
             if not task.done():  # it ignores the cancellation, and goes on alone
                 _left_behind.add(task)

@@ -83,7 +83,6 @@ class Dispatch:
             most, why = limit - self.count, USED_UP
         for index, call in enumerate(calls[most:], most):
             results[index] = _make_error(call, f"Error: not run: {why}")
-        scope.begin_calls(turn, calls)
         first, ahead = self.count + 1, clock.ahead
         parallel = scope.agent.sub_agents_config.parallel and most > 1
 
@@ -120,7 +119,7 @@ class Dispatch:
                 has_ended = True
             finally:
                 if has_ended or call.has_begun:  # else it was cut while it was asked for
-                    scope.note("tool", began, call=asked.id)
+                    scope.note("tool", began, call=call)
         else:
             result = _make_error(asked, f"Unknown tool: {quote(asked.name)}")
         scope.env.emit(ToolFinished(scope.id, result, time.monotonic() - started))
@@ -179,7 +178,7 @@ class Dispatch:
             agent=scope.agent, depth=scope.depth, max_depth=scope.max_depth(call.tool),
             workdir=self.workdir, file_log=self.file_log, start=start,
             tools=tuple(self._toolset.tools),
-            ask=partial(authorizer.ask_question, asked.id) if can_ask else None,
+            ask=partial(authorizer.ask_question, call) if can_ask else None,
             limits=scope.limits, delegation=delegate, guard=call.guard,
             allows_host=partial(authorizer.allows_host, call.tool),
             sources=frozenset(scope.env.sources), above=scope.policy.agents[1:],

@@ -263,7 +263,7 @@ async def step_call(
     )  # fmt: skip
     if not stepper.pauses_at(step):
         return await next(call)
-    decision = await scope.ask(step)
+    decision = await scope.ask(step, call=call)
     _check(scope, decision, ("go", "end", "edit", "skip", "result"))
     if decision.choice == "skip":
         call.is_skipped = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,11 +22,10 @@ from axe_nb.engine.person import (
     Step,
     Stepper,
 )
-from axe_nb.engine.replay import ForkedTree, Replay
+from axe_nb.engine.replay import ForkedTree, PendingCall, Replay
 from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, Event, PersonAnswered, PersonAsked
 from axe_nb.mcp_servers.servers import Servers
-from axe_nb.messages import ToolCall
 from axe_nb.messages.exchanges import Lap, LapKind
 from axe_nb.providers.prices import Prices
 from axe_nb.providers.protocol import Provider
@@ -34,9 +33,6 @@ from axe_nb.results import RunResult, RunStopped, Status, name_run
 from axe_nb.text import format_dollars
 from axe_nb.tools.kept_files import KeptFiles
 from axe_nb.tools.tool import Job, Limits, Tool
-
-HARD_DEPTH = 5
-"""Maximum depth of any configuration (A-10.4)."""
 
 
 def find_max_depth(tool: Tool, agents: Sequence[Agent]) -> int:
@@ -46,7 +42,7 @@ def find_max_depth(tool: Tool, agents: Sequence[Agent]) -> int:
     below it can only lower it.
     """
     own = [agent.sub_agents_config.max_depth for agent in agents]
-    return min(own[-1] or tool.default_depth, *(depth or HARD_DEPTH for depth in own))
+    return min(own[-1] or tool.default_depth, *(depth or 5 for depth in own))  # A-10.4
 
 
 class Recorder(Protocol):
@@ -126,8 +122,7 @@ class Env:
     workdir: str = ""
     """Real workdir of the root, which the workdirs of children lie in; empty = anywhere (D-53)."""
     defined: Mapping[str, Agent] = field(default_factory=dict)
-    """Name → agent of the session when the root started, also for nested runs with other
-    sources."""
+    """Name → agent of the session when the root started; nested runs may have other sources."""
     hosts: dict[str, None] = field(default_factory=dict)
     """Hosts that the person allowed in this session; answers add to it (D-50)."""
     recorded_hosts: set[str] = field(default_factory=set)
@@ -136,8 +131,7 @@ class Env:
     server_tables: Mapping[str, McpServer] = field(default_factory=dict)
     """Name → table of the MCP servers in the settings, as they were when the root started."""
     streams: bool = False
-    """True if replies are shown as they arrive: someone watches the tree, and its root does not
-    forbid it."""
+    """True if replies are shown as they arrive: someone watches, and the root allows it."""
     wants_whole: bool = False
     cassette: Replay | None = None
     fork: ForkedTree | None = None
@@ -214,8 +208,6 @@ class RunScope:
     began: float = 0.0
     times: list[Lap] = field(default_factory=list)
     """Times of its requests, calls and waits that have ended."""
-    calls: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Turn, and number in the turn, of each call that is being made, by id."""
 
     @property
     def seconds(self) -> float:
@@ -292,17 +284,18 @@ class RunScope:
                 budget.amount = max(budget.amount, higher)
         return dollars
 
-    def begin_calls(self, turn: int, calls: Iterable[ToolCall]) -> None:
-        self.calls.clear()
-        self.calls.update((call.id, (turn, n)) for n, call in enumerate(calls, 1))
-
-    def note(self, kind: LapKind, began: float, turn: int = 0, call: str = "") -> None:
-        """Records the time of a request of a turn, or of a call by its id, which ends now."""
-        turn, number = self.calls.get(call, (turn, 0))
+    def note(
+        self, kind: LapKind, began: float, turn: int = 0, call: PendingCall | None = None
+    ) -> None:
+        """Records the time of a request of a turn, or of a call, which ends now."""
+        turn, number = (call.turn, call.index + 1) if call and call.turn else (turn, 0)
         self.times.append(Lap(kind, round(began, 6), round(self.seconds, 6), turn, number))
 
     async def ask(
-        self, question: Question, is_covered: Callable[[], bool] = lambda: False
+        self,
+        question: Question,
+        is_covered: Callable[[], bool] = lambda: False,
+        call: PendingCall | None = None,
     ) -> Decision:
         """Returns the answer to a question of the run, from the recording or else from the person.
 
@@ -324,7 +317,7 @@ class RunScope:
                         raise env.halt.end_tree(stop) from None
                     env.emit(PersonAnswered(self.id, question.call_id, decision.choice))
         finally:
-            self.note("person", began, call=question.call_id)
+            self.note("person", began, call=call)
         if decision.choice == "stop":
             raise env.halt.end_tree(RunStopped("cancelled", "stopped by the user at a prompt"))
         return decision

@@ -171,18 +171,22 @@ def mark_submissions(
         hint = "give the folder that contains the submissions"
         raise ConfigError(f"no such folder: {quote(folder)}", hint=hint)
     limit = 120.0 if timeout is None else timeout
-    marked: list[tuple[str, Marks]] = []
+    rows = [["submission", *exercises, "passed"]]
     for path in find_notebooks([folder]):
         name = one_line(path.relative_to(place).with_suffix("").as_posix(), 80)
         try:
             marks = mark_submission(lesson, exercises, path, place, limit, sandbox)
         except ValueError as error:
             marks = dict.fromkeys(exercises, f"not reached: {one_line(str(error), 300)}")
-        marked.append((name, marks))
-    for line in format_table(list(exercises), marked):
+        rows.append([name, *marks.values(), str([*marks.values()].count("passed"))])
+    for line in format_table(rows):
         write(line)
     if table is not None:
-        write_whole(expand_home(table), format_csv(list(exercises), marked))
+        text = io.StringIO()
+        # a spreadsheet would take some names for formulas
+        shown = [[f"'{field}" if field[:1] in "=+-@" else field for field in row] for row in rows]
+        csv.writer(text, lineterminator="\n").writerows(shown)
+        write_whole(expand_home(table), text.getvalue())
 
 
 def mark_submission(
@@ -273,29 +277,19 @@ def read_marks(run: HeadlessRun, exercises: Mapping[str, Any], end: str) -> Mark
     return marks
 
 
-def format_table(exercises: Sequence[str], marked: Sequence[tuple[str, Marks]]) -> Iterator[str]:
+def format_table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Yields the lines of the report: a row per submission, then the hints."""
-    rows, hints, full = [["submission", *exercises, "passed"]], [""], 0
-    for name, marks in marked:
-        split = [(one, *marks[one].partition(": ")) for one in exercises]
-        passed = list(marks.values()).count("passed")
-        full += passed == len(marks)
-        rows.append([name, *(word for _, word, _, _ in split), f"{passed} of {len(marks)}"])
-        hints += [f"{name}, {one}: {hint}" for one, _, _, hint in split if hint]
-    yield from align_columns(rows)
+    (_, *exercises, _), *marked = rows
+    shown, hints, full = [rows[0]], [""], 0
+    for name, *marks, passed in marked:
+        split = [mark.partition(": ") for mark in marks]
+        full += int(passed) == len(marks)
+        shown.append([name, *(word for word, _, _ in split), f"{passed} of {len(marks)}"])
+        for exercise, (_, _, hint) in zip(exercises, split, strict=True):
+            hints += [f"{name}, {exercise}: {hint}"] if hint else []
+    yield from align_columns(shown)
     yield from [*hints, ""] if hints[1:] else hints
     yield f"{plural(len(marked), 'submission')} marked, {full} with all exercises passed"
-
-
-def format_csv(exercises: Sequence[str], marked: Sequence[tuple[str, Marks]]) -> str:
-    rows = [["submission", *exercises, "passed"]]
-    for name, marks in marked:
-        rows.append([name, *marks.values(), str(list(marks.values()).count("passed"))])
-    text = io.StringIO()
-    # a spreadsheet would take some names for formulas
-    shown = [[f"'{field}" if field[:1] in "=+-@" else field for field in row] for row in rows]
-    csv.writer(text, lineterminator="\n").writerows(shown)
-    return text.getvalue()
 
 
 def choose_sandbox(*, is_off: bool, ask: Callable[[str], str] | None) -> Sandbox:

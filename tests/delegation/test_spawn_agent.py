@@ -163,13 +163,10 @@ def test_what_is_known_of_a_child_is_on_its_result() -> None:
     assert one.duration_ms >= 20
 
 
-IGNORED = ("many", True, [5], {"n": 5}, float("inf"), float("nan"))
-
 CALLS = [
-    (5, "5", ""), ("7", "7", ""), (" 8 ", "8", ""), (9.0, "9", ""), ("9.5", "9", ""),
-    (None, "15", ""),
-    *((n, "100", "clamped to 100") for n in (200, "1000000", 10**400)),
-    *((n, "15", "ignored: it is not a number") for n in IGNORED),
+    (5, "5", ""), (" 8 ", "8", ""), (9.0, "9", ""), ("9.5", "9", ""), (None, "15", ""),
+    (200, "100", "clamped to 100"), (10**400, "100", "clamped to 100"),
+    ("many", "15", "ignored: it is not a number"), (True, "15", "ignored: it is not a number"),
 ]  # fmt: skip
 
 

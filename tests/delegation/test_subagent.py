@@ -10,7 +10,7 @@ import pytest
 from axe_nb import ConfigError, ProviderError, Request, Response, Usage, call
 from axe_nb.agents.agent_tables import SubAgentsConfig
 from axe_nb.tools.tool import Limits
-from tests.delegation.copies import offered, play, recorded, results, told, tool
+from tests.delegation.copies import offered, play, recorded, told, tool
 from tests.engine.in_process import check_history, heard, said
 
 DEEP = SubAgentsConfig(max_depth=5)
@@ -158,23 +158,6 @@ def test_the_child_has_the_callers_tools_filtered_and_a_subagent_of_its_own(
         tools=("subagent", "grep", "file_ops_readonly"),
     )
     assert set(offered(log[0])) == names, row
-
-
-@pytest.mark.req("X-13", "O-25")
-def test_a_tool_that_was_filtered_out_is_refused_and_the_child_goes_on() -> None:
-    used: list[str] = []
-
-    async def use(ctx: Any) -> str:
-        used.append(ctx.agent.name)
-        return "used"
-
-    mine = (tool("peek"), tool("danger", fn=use))
-    child = said(call("danger"), results, "summary")
-    result = run({"scout": child}, sub(allowed_tools=["peek"]), mine=mine)
-    assert used == []
-    assert heard(result.children[0])[0].is_error
-    assert result.children[0].tool_calls == 1
-    assert told(result) == "summary"
 
 
 @pytest.mark.req("X-29", "D-7", "X-37")

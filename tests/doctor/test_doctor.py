@@ -182,17 +182,6 @@ def test_mistakes_come_before_what_is_missing(project: Path) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.req("D-76", "D-79")
-def test_what_a_model_or_its_server_does_not_take_is_told_without_a_key() -> None:
-    asked: dict[str, Any] = {"params": {"thinking": "high"}, "tools": ("web_search",)}
-    problem_of = {key: told for key, *_, told in find_problems(model="openai/gpt-4o", **asked)}
-    assert list(problem_of) == [("model",), ("params", "thinking"), ("tools",)]
-    assert 'model "gpt-4o" does not take "high"' in problem_of["params", "thinking"]
-    assert 'agent "x" cannot use web_search' in problem_of["tools",]
-    [only] = find_problems(model="anthropic/claude-sonnet-5-5", **asked)
-    assert only[0] == ("model",)
-
-
 @pytest.mark.req("D-19", "D-20")
 @pytest.mark.parametrize(
     ("fields", "lines"),
@@ -214,10 +203,3 @@ def test_what_a_model_or_its_server_does_not_take_is_told_without_a_key() -> Non
 def test_the_page_says_what_an_agent_may_do(fields: dict[str, Any], lines: list[str]) -> None:
     agent = Agent(**{"name": "x", "model": "script/x", "tools": ("file_ops", "grep"), **fields})
     assert agent_summary.abilities(agent, Session().find).splitlines() == lines
-
-
-@pytest.mark.req("D-64")
-def test_a_cap_on_the_cost_of_a_model_without_a_price_is_told() -> None:
-    [(key, _, is_mistake, told)] = find_problems(limits={"max_cost": 1})
-    assert (key, is_mistake) == (("limits", "max_cost"), False)
-    assert 'the price of the model "script/echo" is unknown' in told

@@ -160,39 +160,30 @@ def nested(fn: Any) -> tuple[RunResult, list[Any]]:
     return made.play(), made.events
 
 
-def test_run_in_a_plain_tool_is_a_child() -> None:
-    def both() -> str:
-        return axe_nb.run("quick", "hello").text
+def by_run() -> str:
+    return axe_nb.run("quick", "hello").text
 
-    result, events = nested(both)
+
+async def by_arun() -> str:
+    return (await axe_nb.arun("quick", "hello")).text
+
+
+def by_a_loop_of_its_own() -> str:
+    async def two() -> list[RunResult]:
+        return await asyncio.gather(*(axe_nb.arun("quick", "hello") for _ in range(2)))
+
+    return asyncio.run(two())[0].text
+
+
+@pytest.mark.parametrize(("fn", "count"), [(by_run, 1), (by_arun, 1), (by_a_loop_of_its_own, 2)])
+def test_a_run_in_a_tool_is_a_child(fn: Any, count: int) -> None:
+    result, events = nested(fn)
     assert texts(result) == ["here"]
-    [child] = result.children
+    assert len(result.children) == count
+    child = result.children[0]
     assert (child.id, child.agent, child.prompt) == ("0.1", "quick", "hello")
     assert child.metadata["depth"] == "1"
     assert result.total_usage.total > result.usage.total
-    check_events(events, result)
-
-
-def test_arun_in_an_async_tool_is_a_child() -> None:
-    async def both() -> str:
-        return (await axe_nb.arun("quick", "hello", model="script/broken")).status
-
-    result, events = nested(both)
-    assert texts(result) == ["error"]
-    assert [(c.id, c.agent, c.status) for c in result.children] == [("0.1", "quick", "error")]
-    check_events(events, result)
-
-
-def test_a_loop_of_its_own_in_a_plain_tool_makes_children_too() -> None:
-    def both() -> str:
-        async def two() -> list[RunResult]:
-            return await asyncio.gather(axe_nb.arun("quick", "a"), axe_nb.arun("quick", "b"))
-
-        return " ".join(r.prompt for r in asyncio.run(two()))
-
-    result, events = nested(both)
-    assert texts(result) == ["a b"]
-    assert len(result.children) == 2
     check_events(events, result)
 
 
