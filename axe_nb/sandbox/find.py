@@ -1,18 +1,338 @@
-"""The strongest level of the sandbox that works here, tried before it is trusted (D-82)."""
+"""The ways to run a command in a sandbox, and the strongest that works here (D-82).
+
+Level `full` is bubblewrap and macOS's sandbox-exec, level `files` Landlock through a launcher of
+axe_nb, level `docker` a container for each command. Each is tried before it is trusted.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import marshal
 import os
+import re
+import struct
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 
 from axe_nb.errors import ConfigError
-from axe_nb.sandbox import methods
+from axe_nb.sandbox import seccomp
+from axe_nb.sandbox.launcher import LANDLOCK_CREATE, LIBC
 from axe_nb.sandbox.process import Launch, Level, Method, Process, find_program
 from axe_nb.sandbox.view import View
+from axe_nb.secrets import is_secret_name
+from axe_nb.text import one_line, quote
+
+BUBBLEWRAP = (
+    "--unshare-all", "--unshare-user", "--cap-drop", "ALL", "--die-with-parent", "--new-session",
+)  # fmt: skip
+NOT_PROMISED_TO_ROOT = ("it may change modes of devices such as /dev/null",)
+"""Caveat for root: devices mounted read-only could not be opened at all."""
+NO_NESTING = "--disable-userns"
+"""Option of bubblewrap 0.8 and newer, like `--size`."""
+
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store")
+
+SETTINGS = (
+    "alternatives", "crypto-policies", "fonts", "group", "hosts", "java", "ld.so.cache",
+    "ld.so.conf", "ld.so.conf.d", "localtime", "maven", "mime.types", "nsswitch.conf", "os-release",
+    "passwd", "pki/ca-trust", "pki/java", "pki/nssdb", "pki/tls/cert.pem", "pki/tls/certs",
+    "pki/tls/openssl.cnf", "R", "resolv.conf", "services", "ssl/cert.pem", "ssl/certs",
+    "ssl/openssl.cnf", "terminfo", "texmf", "timezone",
+)  # fmt: skip
+"""Files and folders of `/etc` that programs need; none of them holds a secret.
+
+Each is a mount, which takes 0.2 ms."""
+
+SIZE = 1 << 30
+"""Maximum bytes that a command can write into each empty folder, which is in memory."""
+
+
+def list_bubblewrap() -> Iterator[Method]:
+    """Yields the ways to use bubblewrap, the stricter one first, if the system has it."""
+    if program := find_program("bwrap"):
+        for flags in ((*BUBBLEWRAP, NO_NESTING), BUBBLEWRAP):
+            yield Method(
+                level="full",
+                name="bubblewrap",
+                ending="child",
+                promises=(
+                    "writes nothing outside the workdir, and no protected file in it",
+                    "reads nothing in the home folder except toolchains",
+                    "sees no other processes and none of the kernel's environment",
+                    "leaves no process behind",
+                ),
+                not_promised=() if os.geteuid() else NOT_PROMISED_TO_ROOT,
+                wrap=partial(_wrap_bubblewrap, (program, *flags)),
+                protection="mounts",
+            )
+
+
+def _wrap_bubblewrap(start: Sequence[str], words: Sequence[str], view: View) -> Launch:
+    """Starts a command in a file system of its own: what is not mounted does not exist there."""
+    mounts: list[str] = ["--share-net"] if view.network else []
+    empty = ["--size", str(SIZE), "--tmpfs"] if NO_NESTING in start else ["--tmpfs"]
+    for name in SYSTEM:
+        if Path(name).is_symlink():
+            mounts += ("--symlink", os.readlink(name), name)  # noqa: PTH115 - as written
+        elif Path(name).is_dir():
+            mounts += ("--ro-bind", name, name)
+    for name in SETTINGS:
+        if (path := Path("/etc", name)).exists():
+            mounts += ("--ro-bind", str(path), str(path))
+    # else root may set what the whole machine sees: kernel settings, and modes even of a new /proc
+    mounts += ("--proc", "/proc", "--remount-ro", "/proc")
+    mounts += ("--dev", "/dev", *empty, "/dev/shm", "--remount-ro", "/dev")
+    for name in ("/tmp", "/run", "/var/tmp"):
+        mounts += (*empty, name)
+    if view.home != Path(view.home.anchor):
+        mounts += (*empty, str(view.home))
+    for path in view.readable:
+        mounts += ("--ro-bind", str(path), str(path))
+    for path in (view.workdir, *view.anchored):
+        mounts += ("--bind", str(path), str(path))
+    for path, seen in view.closed.items():
+        if seen:
+            mounts += ("--ro-bind", str(seen), str(path))
+        else:
+            mounts += (*empty, str(path), "--remount-ro", str(path))
+    mounts += ("--remount-ro", "/", "--chdir", str(view.workdir))
+    is_shared = view.network or view.workdir == view.home  # with sockets of other programs
+    families = seccomp.INTERNET if is_shared else (seccomp.UNIX, *seccomp.INTERNET)
+    return Launch(
+        words=[*start, *mounts, "--", *words],
+        environment={"TMPDIR": "/tmp"},
+        filter=seccomp.make_filter({**seccomp.KEYRINGS, **seccomp.allow_sockets(families)}),
+    )
+
+
+LAUNCHER = Path(__file__).with_name("launcher.py").read_text("utf-8")
+"""Source of the launcher, read once: a command can change the file if it lies in its workdir."""
+
+MORE_SETTINGS = (
+    "ca-certificates", "ca-certificates.conf", "debian_version", "gai.conf", "host.conf", "inputrc",
+    "locale.alias", "magic", "magic.mime", "perl", "protocols", "python3", "python3.11",
+    "redhat-release", "rpc", "wgetrc",
+)  # fmt: skip
+"""Entries of `/etc` that programs need only if they exist but cannot be read."""
+
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+
+EXECUTE_OR_READ, READ_OR_WRITE_FILE, SIGNALS = 0b1101, 0b110, 0b10
+ALL, ALL_BEFORE_5, MAKE_DEVICES, REFER = 0xFFFF, 0x7FFF, 1 << 6 | 1 << 11, 1 << 13
+ALL_TCP, ALL_SCOPES = 0b11, 0b11
+
+OLDEST_LANDLOCK = 3
+"""First version of Landlock that can forbid truncating files."""
+
+
+def find_landlock_version() -> int:
+    """Returns the version of this kernel; below 1 if it is missing or not permitted."""
+    return int(LIBC.syscall(LANDLOCK_CREATE, None, ctypes.c_size_t(0), 1))
+
+
+def list_landlock() -> Iterator[Method]:
+    if not seccomp.is_supported():
+        return
+    version = find_landlock_version()
+    if version >= OLDEST_LANDLOCK:
+        signals = ("sends no signals to other processes", "leaves no process behind")
+        yield Method(
+            level="files",
+            name=f"Landlock {version}",
+            ending="child",
+            promises=(
+                "writes no file outside the workdir",
+                "reads nothing in the home folder except toolchains",
+                *(signals if version >= 6 else ()),
+            ),
+            not_promised=(
+                "protected files in the workdir are only compared afterwards, and changes reported",
+                "it may change a Python environment in the workdir",
+                "it sees names of files and processes",
+                "it may change modes and times of your files",
+            ),
+            wrap=partial(_wrap_landlock, version),
+            protection="notes",
+        )
+
+
+def _wrap_landlock(version: int, words: Sequence[str], view: View) -> Launch:
+    known = ALL if version >= 5 else ALL_BEFORE_5
+    handled = struct.pack("=QQQ", known, 0 if view.network else ALL_TCP, ALL_SCOPES)
+    settings = (f"/etc/{name}" for name in (*SETTINGS, *MORE_SETTINGS))
+    facts = (f"/proc/{name}" for name in os.listdir("/proc") if not name.isdigit())  # noqa: PTH208
+    readable = [*SYSTEM, *settings, *facts]
+    families = seccomp.INTERNET if view.network else ()
+    plan = {
+        "handled": handled[: 24 if version >= 6 else 16 if version >= 4 else 8],
+        "confined": struct.pack("=QQQ", REFER, 0, SIGNALS) if version >= 6 else b"",
+        "unconfined": {"/": REFER},  # else no layer below this one may allow it
+        "rules": {
+            **dict.fromkeys([*readable, *map(str, view.readable)], EXECUTE_OR_READ),
+            **dict.fromkeys(DEVICES, READ_OR_WRITE_FILE),
+            ".": known & ~MAKE_DEVICES,
+        },
+        "filter": seccomp.make_filter(
+            {**seccomp.KEYRINGS, **seccomp.OTHER_PROGRAMS, **seccomp.allow_sockets(families)}
+        ),
+        "parent": os.getpid(),
+    }
+    base = getattr(sys, "_base_executable", "") or sys.executable  # no workdir can change it
+    python = [os.path.realpath(base), "-I", "-S", "-c", LAUNCHER]
+    return Launch(
+        words=[*python, marshal.dumps(plan).hex(), *words],
+        # git takes the system's settings, which are out of sight, for broken
+        environment={"GIT_CONFIG_NOSYSTEM": "1"},
+    )
+
+
+SANDBOX_EXEC = "/usr/bin/sandbox-exec"
+
+OF_MACOS = (
+    "/usr", "/bin", "/sbin", "/opt", "/System", "/Library", "/Applications/Xcode.app", "/dev",
+    "/nix/store", "/private/etc", "/private/var/db/dyld", "/private/var/db/timezone",
+    "/private/var/select",
+)  # fmt: skip
+
+PROFILE = """\
+(version 1)
+(deny default)
+(allow process-exec process-fork sysctl-read file-read-metadata)
+(allow signal process-info* (target same-sandbox))
+(allow mach-lookup (global-name "com.apple.system.opendirectoryd.libinfo"))
+(allow ipc-posix-sem ipc-posix-shm)
+(allow pseudo-tty)
+(allow file-read* (literal "/"))
+(allow file-write* (literal "/dev/null") (literal "/dev/zero") (literal "/dev/tty"))"""
+
+
+def list_seatbelt() -> Iterator[Method]:
+    if Path(SANDBOX_EXEC).is_file():
+        yield Method(
+            level="full",
+            name="sandbox-exec",
+            ending="group",
+            promises=(
+                "writes nothing outside the workdir and the folder for temporary files, and no "
+                "protected file in the workdir",
+                "reads nothing in the home folder except toolchains",
+            ),
+            not_promised=(
+                "it sees other processes",
+                "a process that leaves its process group is not ended",
+            ),
+            wrap=lambda words, view: Launch(words=[SANDBOX_EXEC, "-p", make_profile(view), *words]),
+            protection="rules",
+        )
+
+
+def make_profile(view: View) -> str:
+    """Returns the sandbox-exec profile of a view; the last rule that matches a path applies."""
+    temporary = os.path.realpath(tempfile.gettempdir())
+    hidden = [path for path, seen in view.closed.items() if seen != path]
+    work = [view.workdir, Path(temporary)]
+    rules = [
+        PROFILE,
+        _rule("allow file-read*", "subpath", [*map(Path, OF_MACOS), *view.readable, *work]),
+        _rule("allow file-write*", "subpath", work),
+        _rule("deny file-write*", "subpath", [*view.names, *view.closed]),
+        _rule("deny file-write-unlink", "literal", view.anchored),
+        _rule("deny file-read* file-write*", "subpath", hidden),
+        "(allow network*)" if view.network else "",
+    ]
+    return "\n".join(filter(None, rules))
+
+
+def _rule(start: str, kind: str, paths: Iterable[Path]) -> str:
+    escapes = str.maketrans({"\\": "\\\\", '"': '\\"'})
+    filters = [f'({kind} "{str(path).translate(escapes)}")' for path in paths]
+    return f"({start} {' '.join(filters)})" if filters else ""
+
+
+CONTAINER = (
+    "run", "--rm", "--init", "--interactive", "--pull", "never", "--cap-drop", "ALL",
+    "--security-opt", "no-new-privileges", "--read-only", "--pids-limit", "4096",
+    "--tmpfs", "/tmp:exec", "--env", "HOME=/tmp", "--env", "TMPDIR=/tmp", "--env", "TERM=dumb",
+)  # fmt: skip
+
+OF_CLIENT = ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY")
+"""Variables that tell the client where its daemon is; they are kept from the container."""
+
+OF_PROGRAMS = re.compile(r"(DOCKER|LD|DYLD|XDG)_.*|PATH|HOME|TMPDIR", re.IGNORECASE)
+"""Variables of a container that would change the client's behaviour."""
+
+ANSWER = 20.0
+
+
+def make_docker(image: str) -> Method:
+    """Returns the method for an image; ConfigError if docker does not answer or lacks it."""
+    program = find_program("docker")
+    problem = "docker is not installed"
+    if program:
+        asked = [program, "image", "inspect", "--format", "{{.Id}}", "--", image]
+        try:
+            done = subprocess.run(
+                asked, stdin=subprocess.DEVNULL, capture_output=True, timeout=ANSWER
+            )
+            said = done.stderr.decode("utf-8", "replace")
+            problem = quote(one_line(said, 200)) if done.returncode else ""
+        except (OSError, subprocess.TimeoutExpired):
+            problem = f"docker did not answer within {ANSWER:.0f} s"
+    if problem:
+        raise ConfigError(
+            f'sandbox = "docker:{image}" does not work here: {problem}',
+            hint=f'start docker and run: docker pull {image}; or set sandbox = "auto"',
+        )
+    return Method(
+        level="docker",
+        name=f"docker:{image}",
+        ending="program",
+        promises=(
+            "sees only the image and the workdir",
+            "writes no protected file in the workdir",
+            "sees no other processes and none of the kernel's environment",
+        ),
+        not_promised=("a container outlives a kernel that is killed",),
+        wrap=partial(wrap_docker, program, image),
+        protection="mounts",
+    )
+
+
+def wrap_docker(program: str, image: str, words: Sequence[str], view: View) -> Launch:
+    name = f"axe-nb-{os.urandom(8).hex()}"
+    found = [program, *CONTAINER, "--name", name, "--workdir", str(view.workdir)]
+    if not view.network:
+        found += ["--network", "none"]
+    if os.name == "posix":
+        found += ["--user", f"{os.getuid()}:{os.getgid()}"]
+    environment = {key: os.environ[key] for key in OF_CLIENT if key in os.environ}
+    for variable, value in view.variables.items():
+        if OF_PROGRAMS.fullmatch(variable) and not is_secret_name(variable):
+            found += ["--env", f"{variable}={value}"]
+        else:  # by name: every process may read the arguments of others
+            found += ["--env", variable]
+            environment[variable] = value
+    for path in (view.workdir, *view.anchored):
+        found += ["--mount", _format_mount(path, path)]
+    for path, seen in view.closed.items():
+        found += ["--mount", _format_mount(path, seen, "readonly")]
+    return Launch(
+        words=[*found, image, *words], environment=environment, end=[program, "kill", name]
+    )
+
+
+def _format_mount(target: Path, source: Path | None, *more: str) -> str:
+    """Returns a value of `--mount`, which is a line of CSV; without a source, an empty folder."""
+    fields = ["type=tmpfs", f"target={target}"]
+    if source:
+        fields = ["type=bind", f"source={source}", f"target={target}", *more]
+    return ",".join('"' + field.replace('"', '""') + '"' for field in fields)
 
 
 def _start_plainly(words: Sequence[str], view: View) -> Launch:
@@ -37,8 +357,8 @@ PLAIN = Method(
 """No sandbox, but a process group."""
 
 METHODS: Mapping[str, Sequence[Callable[[], Iterable[Method]]]] = {
-    "linux": (methods.list_bubblewrap, methods.list_landlock),
-    "darwin": (methods.list_seatbelt,),
+    "linux": (list_bubblewrap, list_landlock),
+    "darwin": (list_seatbelt,),
 }
 
 is_caged = False
@@ -90,7 +410,7 @@ def find_sandbox(setting: str, view: View) -> Sandbox:
     if setting == "off" or is_caged:
         return Sandbox(PLAIN, view, is_off=True)
     if setting.startswith("docker:"):
-        return Sandbox(methods.make_docker(setting.removeprefix("docker:")), view)
+        return Sandbox(make_docker(setting.removeprefix("docker:")), view)
     method = next((m for m in list_methods() if _works(m, view)), PLAIN)
     if method.protection == "notes" and view.workdir == view.home:
         raise ConfigError(

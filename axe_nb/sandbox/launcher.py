@@ -1,7 +1,7 @@
 """A program that restricts itself at level `files`, and then runs a command.
 
 Its arguments are the words of the command after a plan: a dict, marshalled, in hexadecimal, which
-`methods.py` makes. It imports little, as it starts with every command.
+`find.py` makes. It imports little, as it starts with every command.
 Source: D-82.
 """
 

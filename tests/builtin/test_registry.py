@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tempfile
-from pathlib import Path
-from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from axe_nb.engine.toolbox import BUILT_IN
-from axe_nb.tools.tool import ToolError
-from tests.calls import run, tool
+from axe_nb.tools.python_tool import make_tool
+from tests.calls import tool
 
 TOOLS = {
     "read_file": (["path"], ["offset", "limit"], "read"), "list_dir": ([], ["path"], "read"),
@@ -51,6 +46,21 @@ def test_toolsets_and_aliases() -> None:
     assert BUILT_IN.expand("my_own") == ("my_own",)
     assert BUILT_IN.find("my_own") is None
     assert BUILT_IN.find("file_ops") is None
+    own = make_tool(lambda: "", "user", "terminal")
+    registry = BUILT_IN.with_tools({"terminal": own})
+    assert registry.expand("terminal") == ("terminal",), "a tool comes before an alias"
+    assert registry.find("terminal") is own
+
+
+@pytest.mark.req("D-27")
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("grpe", "grep"), ("list", "list_dir"), ("fetsch", "fetch"), ("sub_agent", "subagent"),
+     ("serch_files", "search_files"), ("repr", ""), ("super", ""), ("delattr", ""),
+     ("calculator", ""), ("my_function", "")],
+)  # fmt: skip
+def test_a_mistyped_name_suggests_only_what_can_have_been_meant(typed: str, meant: str) -> None:
+    assert BUILT_IN.nearest(typed) == meant
 
 
 def test_a_tool_is_imported_when_it_is_asked_for() -> None:
@@ -62,38 +72,3 @@ def test_a_tool_is_imported_when_it_is_asked_for() -> None:
         "assert not {'regex', 'justhtml', 'httpx'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-ANYTHING = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
-    ),
-    max_leaves=5,
-)
-PATHS = st.text("ab./~\\ \0", max_size=10)
-
-
-@pytest.mark.req("X-30")
-@pytest.mark.parametrize(
-    "name", ["read_file", "list_dir", "find_files", "grep", "write_file", "edit_file"]
-)
-@given(st.data())
-@settings(max_examples=40, deadline=None)
-def test_whatever_the_arguments_there_is_a_text_or_an_error_for_the_model(
-    name: str, data: st.DataObject
-) -> None:
-    known = st.sampled_from([*tool(name).parameters, "other"])
-    arguments: dict[str, Any] = data.draw(st.dictionaries(known, ANYTHING | PATHS))
-    if data.draw(st.booleans()):
-        arguments = {"path": "a.txt", "pattern": "a", "content": "b", **arguments}
-    with tempfile.TemporaryDirectory() as folder:
-        work = Path(folder, "work")
-        work.mkdir()
-        (work / "a.txt").write_text("a\n")
-        try:
-            text = run(tool(name), work, **arguments)
-        except ToolError as error:
-            text = str(error)
-        assert isinstance(text, str)
-        assert [path.name for path in Path(folder).iterdir()] == ["work"]

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from axe_nb.agents.globs import matches, parse_glob
 from axe_nb.builtin import search
@@ -70,24 +68,6 @@ def test_many_files_and_many_and_long_matches_are_cut(tmp_path: Path) -> None:
     lines = run(GREP, tmp_path, pattern="x").splitlines()
     assert lines[0] == f"000.txt:1:{'x' * 300}..."
     assert lines[200:] == ["(only the first 200 matches; use a narrower pattern)"]
-
-
-NAMES = st.lists(st.text("ab.", min_size=1, max_size=3), min_size=1, max_size=4)
-PARTS = st.lists(
-    st.just("**") | st.text("ab.*?", min_size=1, max_size=4).filter(lambda t: "**" not in t),
-    min_size=1, max_size=4,
-)  # fmt: skip
-
-
-@given(NAMES, PARTS)
-def test_globs_mean_what_a_regular_expression_says(names: list[str], parts: list[str]) -> None:
-    one = {"*": "[^/]*", "?": "[^/]"}
-    expression = "".join(
-        "(?:[^/]+/)*" if p == "**" else "".join(one.get(c, re.escape(c)) for c in p) + "/"
-        for p in parts
-    )
-    path = "".join(f"{name}/" for name in names)
-    assert matches(names, parts) == bool(re.fullmatch(expression, path))
 
 
 def test_hostile_globs_are_quick() -> None:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
-import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -15,33 +12,13 @@ from axe_nb.builtin.shell import program_of
 from axe_nb.sandbox import find
 from axe_nb.threads import in_thread
 from tests.calls import answer, failure, run, tool
+from tests.sandbox.cages import ends, unique
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="not run: the commands are of POSIX")
 
 
 RUN = tool("run_command")
-
-
-def gone(*seconds: str, patience: float = 5.0) -> bool:
-    """Whether all `sleep SECONDS` of this machine end soon: their ids mean nothing in a sandbox."""
-    ends = time.monotonic() + patience
-    while time.monotonic() < ends:
-        listed = subprocess.run(["ps", "-eo", "args="], capture_output=True, text=True).stdout
-        if not {f"sleep {s}" for s in seconds} & set(listed.splitlines()):
-            return True
-        time.sleep(0.02)
-    return False
-
-
-def unique() -> str:
-    """Seconds that no other process of this machine sleeps."""
-    return f"60.{random.randrange(10**9):09d}"
-
-
-def wait_for(file: Path) -> None:
-    """Returns when there is something in a file."""
-    while not file.exists() or not file.read_text():
-        time.sleep(0.02)
 
 
 @pytest.mark.req("D-20")
@@ -93,7 +70,8 @@ def test_a_timeout_ends_the_whole_group_and_keeps_the_output(tmp_path: Path) -> 
     assert failure(RUN, tmp_path, command=command, timeout=3) == (
         "command took longer than 3s and was killed\nstarted"
     )
-    assert gone(inner, outer)
+    assert ends(inner)
+    assert ends(outer)
 
 
 @pytest.mark.req("D-8")
@@ -103,13 +81,14 @@ def test_cancelling_ends_the_whole_group(tmp_path: Path) -> None:
 
     async def cancelled() -> None:
         task = asyncio.create_task(answer(RUN, tmp_path, {"command": command}))
-        await in_thread(wait_for, tmp_path / "inner")
+        await in_thread(eventually, (tmp_path / "inner").exists)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
     asyncio.run(cancelled())
-    assert gone(inner, outer)
+    assert ends(inner)
+    assert ends(outer)
 
 
 def test_keys_are_not_in_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

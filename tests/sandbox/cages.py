@@ -7,7 +7,6 @@ import contextlib
 import functools
 import json
 import os
-import re
 import shutil
 import signal
 import socket
@@ -15,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -78,44 +77,29 @@ class Cage:
             **self.environ,
         }
 
-    @property
-    def is_special(self) -> bool:
-        """True if a kernel that is forked from one for all would not do."""
-        return bool(self.environ or self.without or self.python != python_for(self.uid))
-
     def run(
         self, command: str, *, seconds: float = 60, folder: Path | None = None, **more: Any
     ) -> Ended:
         """Runs a command to its end, for a process like a kernel in a folder."""
-        job = self._make_job(command, seconds, **more)
-        if self.is_special:
-            kernel = self._start_kernel(job, folder)
-            out, err = kernel.communicate(timeout=seconds + 60)
-            code = kernel.returncode
-            if self.without:
-                end_nurseries()
-        else:
-            job |= {"folder": str(folder or self.base), "environ": self.environment}
-            code, out, err = find_nursery(self.uid).run(job)
-        assert code == 0, err
+        kernel = self.begin(command, seconds=seconds, folder=folder, **more)
+        out, err = kernel.communicate(timeout=seconds + 60)
+        assert kernel.returncode == 0, err
         told = json.loads(out)
         assert not told["failure"], told
         return Ended(told["code"], told["output"], tuple(told["notes"]), told["in_time"])
 
-    def begin(self, command: str, *, seconds: float) -> subprocess.Popen[str]:
-        """Starts a process like a kernel that runs a command."""
-        return self._start_kernel(self._make_job(command, seconds))
-
-    def _make_job(
+    def begin(
         self,
         command: str,
-        seconds: float,
         *,
+        seconds: float,
+        folder: Path | None = None,
         network: bool = False,
         workdir: Path | None = None,
         sources: Sequence[Path] = (),
-    ) -> dict[str, Any]:
-        return {
+    ) -> subprocess.Popen[str]:
+        """Starts a process like a kernel that runs a command."""
+        job = {
             "method": self.method,
             "without": self.without,
             "workdir": str(workdir or self.work),
@@ -124,12 +108,9 @@ class Cage:
             "seconds": seconds,
             "sources": [str(path) for path in sources],
         }
-
-    def _start_kernel(
-        self, job: Mapping[str, Any], folder: Path | None = None
-    ) -> subprocess.Popen[str]:
         kernel = subprocess.Popen(
-            [self.python, *KERNEL], cwd=folder or self.base, env=self.environment,
+            [self.python, "-P", "-m", "tests.sandbox.kernel"],
+            cwd=folder or self.base, env=self.environment,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             **as_user(self.uid),
         )  # fmt: skip
@@ -155,68 +136,6 @@ def use_only(monkeypatch: pytest.MonkeyPatch, name: str) -> str:
     methods = [m for m in list_methods() if m.name.partition(" ")[0] == name]
     monkeypatch.setattr("axe_nb.sandbox.find.METHODS", {sys.platform: [lambda: methods]})
     return level
-
-
-KERNEL = ("-P", "-m", "tests.sandbox.kernel")
-
-
-class Nursery:
-    """A process that has imported what a process like a kernel needs, and forks one for each job.
-
-    It holds the secret too.
-    """
-
-    def __init__(self, uid: int) -> None:
-        base = Cage("", uid, Path("/"), python=python_for(uid), package=package_for(uid))
-        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  # closed at the exit
-        self._process = subprocess.Popen(
-            [base.python, *KERNEL, "nursery"], cwd="/", env=base.environment,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True,
-            **as_user(uid),
-        )  # fmt: skip
-
-    def run(self, job: Mapping[str, Any]) -> tuple[int, str, str]:
-        """Exit code of a process like a kernel, and what it printed to stdout and stderr."""
-        assert self._process.stdin
-        assert self._process.stdout
-        self._errors.seek(0)
-        self._errors.truncate()
-        self._process.stdin.write(json.dumps(job) + "\n")
-        self._process.stdin.flush()
-        lines: list[str] = []
-        while not lines or not re.fullmatch(r"-?\d+\n", lines[-1]):
-            lines.append(self._process.stdout.readline())
-            assert lines[-1], "the process that forks those like a kernel has ended"
-        self._errors.seek(0)
-        return int(lines.pop()), "".join(lines), self._errors.read()
-
-    def close(self) -> None:
-        self._process.communicate()
-        self._errors.close()
-
-
-@functools.cache
-def find_nursery(uid: int) -> Nursery:
-    """The one for all tests, as long as nothing can have been done to it."""
-    nursery = Nursery(uid)
-    OPEN.callback(nursery.close)
-    return nursery
-
-
-OPEN = contextlib.ExitStack()
-"""Closes the nurseries."""
-
-
-def end_nurseries() -> None:
-    """Has the next kernel forked from a new process: a weak cage may have changed the present one.
-
-    Its priority, for instance.
-    """
-    find_nursery.cache_clear()
-    OPEN.close()
-
-
-atexit.register(OPEN.close)
 
 
 def as_user(uid: int) -> dict[str, Any]:

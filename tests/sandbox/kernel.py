@@ -1,9 +1,7 @@
 """`python -m tests.sandbox.kernel`: a process like a kernel, with secrets, that runs commands.
 
 Reads one JSON object from its input and prints one: see `Cage.begin`. It needs the package's
-`sandbox` room and nothing else, so that any Python and any user can run it. With the argument
-`nursery` it reads one job a line, and forks a process like a kernel for each: to start and to
-import takes more time than most commands.
+`sandbox` room and nothing else, so that any Python and any user can run it.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from axe_nb.sandbox import launcher, methods
+from axe_nb.sandbox import find, launcher
 from axe_nb.sandbox.find import PLAIN, Sandbox, list_methods
 from axe_nb.sandbox.process import Launch, Method
 from axe_nb.sandbox.view import View, make_view
@@ -32,7 +30,7 @@ def weakened(method: Method, without: Sequence[Sequence[str]]) -> Method:
         for line, instead in without:
             assert source.count(line) >= 1, line
             source = source.replace(line, instead)
-        methods.LAUNCHER = source
+        find.LAUNCHER = source
         return method
 
     def wrap(words: Sequence[str], view: View) -> Launch:
@@ -81,24 +79,5 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def fork_kernels() -> dict[str, Any] | None:
-    """Forks a process for each job; in it, returns the job.
-
-    After what a process prints comes a line with its exit code.
-    """
-    for line in sys.stdin:
-        if kernel := os.fork():
-            print(os.waitstatus_to_exitcode(os.waitpid(kernel, 0)[1]), flush=True)
-            continue
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        job: dict[str, Any] = json.loads(line)
-        os.environ.update(job["environ"])
-        os.chdir(job["folder"])
-        return job
-    return None
-
-
 if __name__ == "__main__":
-    job = fork_kernels() if sys.argv[1:] else json.load(sys.stdin)
-    if job:
-        print(json.dumps(run(job)))
+    print(json.dumps(run(json.load(sys.stdin))))

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from axe_nb.errors import ConfigError
-from axe_nb.sandbox import methods, process
+from axe_nb.sandbox import find, process
 from axe_nb.sandbox.view import TIME, cover, make_view
 from tests.sandbox.cages import ROOT, SECRET, Cage, as_user, package_for
 
@@ -25,8 +25,7 @@ pytestmark = pytest.mark.req("D-82")
 TWO_COMMANDS = """
 import os, sys
 from pathlib import Path
-from axe_nb.sandbox.find import Sandbox
-from axe_nb.sandbox.methods import list_landlock
+from axe_nb.sandbox.find import Sandbox, list_landlock
 from axe_nb.sandbox.view import make_view
 [method] = list_landlock()
 for command in sys.argv[1:]:
@@ -163,4 +162,4 @@ def test_an_image_is_no_option_of_docker(tmp_path: Path, monkeypatch: pytest.Mon
     program.chmod(0o755)
     monkeypatch.setattr(process, "PROGRAM_FOLDERS", (str(tmp_path),))
     with pytest.raises(ConfigError):
-        methods.make_docker("--help")
+        find.make_docker("--help")

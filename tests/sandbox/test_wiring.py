@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,9 +16,8 @@ from axe_nb.agents.user_config import config_path
 from axe_nb.builtin import shell
 from axe_nb.engine.person import Decision
 from axe_nb.errors import ConfigError
-from axe_nb.sandbox import find, methods, process
-from axe_nb.sandbox.find import PLAIN, find_sandbox
-from axe_nb.sandbox.process import Launch
+from axe_nb.sandbox import find, process
+from axe_nb.sandbox.find import find_sandbox
 from axe_nb.sandbox.view import View, cover, fill_view, make_view
 from axe_nb.tools.tool import CallSite, Guard, ToolError
 from axe_nb.views.outline import as_text
@@ -187,19 +184,10 @@ def test_the_doctor_names_the_level_and_its_promises(monkeypatch: pytest.MonkeyP
     assert of("sandbox", found()) == [("note", why, "install bubblewrap, if your system has it")]
 
 
-def test_a_weaker_level_is_found_where_the_stronger_do_not_work(
-    workdir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    find_method("bubblewrap")
-    assert find_sandbox("auto", make_view(workdir)).level == "full"
-    use_only(monkeypatch, "Landlock")
-    assert find_sandbox("auto", make_view(workdir)).level == "files"
-
-
 def test_a_container_sees_the_workdir_and_no_network(workdir: Path) -> None:
     (workdir / ".env").write_text("KEY=1")
     (workdir / "axe").mkdir()
-    launch = methods.wrap_docker(
+    launch = find.wrap_docker(
         "docker", "debian:12", ["sh", "-c", "true"], fill_view(make_view(workdir))
     )
     words = list(launch.words)
@@ -223,7 +211,7 @@ def test_a_profile_of_macos_names_what_is_protected_also_where_links_lead(tmp_pa
     (workdir / "axe").symlink_to("shared/agents")
     (workdir / ".env").touch()
     view = fill_view(View(workdir=workdir, home=tmp_path))
-    profile = methods.make_profile(view)
+    profile = find.make_profile(view)
     path = f'{tmp_path}/a \\"quoted\\" folder'
     assert profile.count("(") == profile.count(")")
     assert f'(subpath "{path}")' in profile
@@ -232,7 +220,7 @@ def test_a_profile_of_macos_names_what_is_protected_also_where_links_lead(tmp_pa
     for name in (".vscode", "store/hooks", "store/config", ".git", "axe", "shared/agents"):
         assert f'(subpath "{path}/{name}")' in after
     assert "network" not in profile
-    assert "(allow network*)" in methods.make_profile(replace(view, network=True))
+    assert "(allow network*)" in find.make_profile(replace(view, network=True))
 
 
 @pytest.fixture
@@ -345,28 +333,6 @@ def test_always_covers_the_same_level_only(
     ]
 
 
-def test_a_trial_that_takes_too_long_is_repeated(
-    workdir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The machine may only have been busy."""
-    program, slow = workdir / "program", workdir / "slow"
-    program.write_text(f'#!/bin/sh\n[ -e {slow} ] && exec sleep 30\nexec "$@"\n')
-    program.chmod(0o755)
-
-    def wrap(words: Sequence[str], view: View) -> Launch:
-        return Launch(words=[str(program), *words])
-
-    method = replace(PLAIN, level="files", name="a busy one", wrap=wrap)
-    monkeypatch.setattr(find, "METHODS", {sys.platform: [lambda: [method]]})
-    view = make_view(workdir)
-    slow.touch()
-    with monkeypatch.context() as patch:
-        patch.setattr(find, "TRIAL", 0.1)
-        assert find_sandbox("auto", view).level == "none"
-    slow.unlink()
-    assert find_sandbox("auto", view).level == "files"
-
-
 def test_docker_that_does_not_answer_is_an_error_and_a_child_is_in_the_same_container(
     workdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -394,8 +360,8 @@ def test_docker_that_does_not_answer_is_an_error_and_a_child_is_in_the_same_cont
 def test_without_a_rule_for_signals_no_end_is_promised(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command could kill what would end it."""
     for version, expected in ((5, False), (6, True)):
-        monkeypatch.setattr(methods, "find_landlock_version", lambda version=version: version)
-        [method] = [m for m in methods.list_landlock() if m.level == "files"]
+        monkeypatch.setattr(find, "find_landlock_version", lambda version=version: version)
+        [method] = [m for m in find.list_landlock() if m.level == "files"]
         assert ("leaves no process behind" in method.promises) is expected
 
 

@@ -210,24 +210,6 @@ def test_no_reply_at_all_has_its_category(project: Path) -> None:
             assert failure(protocol, request).category == "server"
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_what_no_script_answers_is_the_same_bad_request(project: Path, protocol: Protocol) -> None:
-    (project / "axe" / "scripts" / "empty.toml").touch()
-
-    @axe_nb.script("slow")
-    def answer(request: Request) -> str:
-        raise ProviderError("rate_limit", "not so fast", retry_after=2.5)
-
-    for name in ("nobody", "empty", "lead", "slow"):
-        request = Request(name, (Message("user", "?"),))
-        in_process = failure("script", request)
-        with script_server(protocol):
-            over_the_wire = failure(protocol, request)
-        assert str(over_the_wire) == str(in_process)
-        assert over_the_wire.category == ("rate_limit" if name == "slow" else "bad_request")
-        assert over_the_wire.retry_after == in_process.retry_after
-
-
 # ------------------------------------------------------------------------------- runs that stream
 
 

@@ -124,18 +124,6 @@ def test_a_delay_is_waited_for_or_told_on_the_virtual_clock(put: Any) -> None:
     assert ask(user("?")).seconds == 5000
 
 
-def test_the_same_request_has_the_same_answer_however_many_ask_at_once(put: Any) -> None:
-    put('[[rule]]\nwhen = { turn = 1 }\ntext = "{last}!"')
-
-    async def all_at_once() -> list[Response]:
-        provider = ScriptProvider()
-        asked = [Request("lead", (user(f"n{i % 3}"),)) for i in range(60)]
-        return list(await asyncio.gather(*map(provider.send, asked)))
-
-    answers = [answer.content for answer in asyncio.run(all_at_once())]
-    assert answers == [f"n{i % 3}!" for i in range(60)]
-
-
 def test_where_no_rule_matches_the_error_says_with_what(put: Any) -> None:
     put('[[rule]]\nwhen = "^yes$"\ntext = "x"')
     with pytest.raises(ProviderError) as raised:
