@@ -1,4 +1,4 @@
-"""Where agents are looked for; files that are read within bounds and written whole or not at all."""
+"""Where agents are looked for; files are read within bounds, and written whole or not at all."""
 
 import os
 import threading
