@@ -275,7 +275,8 @@ def test_a_value_goes_to_json_and_comes_back_equal(hint: Any, value: Any) -> Non
     [
         "Adds two\nnumbers.\n\nParameters\n----------\na : int\n    The first,\n    from 0.\n"
         "b : int, optional\n    The second: 1 to 7.\n",
-        "Adds two\nnumbers.\n\n:param a: The first,\n    from 0.\n:param int b: The second: 1 to 7.",
+        "Adds two\nnumbers.\n\n:param a: The first,\n    from 0.\n"
+        ":param int b: The second: 1 to 7.",
     ],
     ids=["NumPy", "reST"],
 )
