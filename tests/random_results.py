@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import fields
 from typing import Any, get_args
 
 from hypothesis import strategies as st
@@ -34,30 +35,28 @@ OBJECTS = st.dictionaries(TEXTS, JSON, max_size=2)
 
 SMALL = st.sampled_from([{}, {"|": "x"}, {"||": ["a", "b"]}, {"a": {"|": ["x\ny"]}}]) | OBJECTS
 
-CALLS = st.builds(
-    ToolCall, TEXTS, TEXTS, SMALL, TEXTS,
-    traits=st.builds(CallTraits, delegates=st.booleans(), is_one_child=st.booleans()),
-)  # fmt: skip
-
-RESULTS = st.builds(
-    ToolResult, TEXTS, TEXTS, st.booleans(), TEXTS, TEXTS,
-    is_denied=st.booleans(), edited=st.none() | SMALL,
-)  # fmt: skip
-
 
 def some(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
     return st.lists(strategy, max_size=2).map(tuple)
 
 
-MESSAGES = st.builds(
-    Message, st.sampled_from(get_args(Role)), TEXTS, some(CALLS), some(RESULTS), echo=SMALL
-)
+KINDS: dict[str, st.SearchStrategy[Any]] = {
+    "str": TEXTS, "str | None": st.none() | TEXTS, "tuple[str, ...]": some(TEXTS),
+    "int": NUMBERS, "bool": st.booleans(), "Mapping[str, str]": st.dictionaries(TEXTS, TEXTS),
+    "Mapping[str, Any]": SMALL, "Mapping[str, Any] | None": st.none() | SMALL,
+    "Role": st.sampled_from(get_args(Role)), "Status": st.sampled_from(get_args(Status)),
+}  # fmt: skip
+"""Annotation of a field → its values; fields of other types have their defaults."""
 
-USAGE = st.builds(Usage, NUMBERS, NUMBERS, cached_tokens=NUMBERS, reasoning_tokens=NUMBERS)
 
-TURNS = st.builds(
-    Turn, NUMBERS, TEXTS, some(CALLS), some(RESULTS), TEXTS, USAGE, st.booleans(), st.booleans()
-)
+def build(kind: Any, **given: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    known = {f.name: KINDS[str(f.type)] for f in fields(kind) if str(f.type) in KINDS}
+    return st.builds(kind, **(known | given))
+
+
+for kind in (CallTraits, ToolCall, ToolResult, Message, Usage, Turn):
+    KINDS[kind.__name__] = build(kind)
+    KINDS[f"tuple[{kind.__name__}, ...]"] = some(KINDS[kind.__name__])
 
 CAUSES = st.one_of(
     st.none(),
@@ -75,13 +74,7 @@ CAUSES = st.one_of(
 def results(depth: int = 3) -> st.SearchStrategy[RunResult]:
     """Results whose trees are at most so deep."""
     children = some(results(depth - 1)) if depth > 1 else st.just(())
-    return st.builds(
-        RunResult,
-        status=st.sampled_from(get_args(Status)), text=TEXTS, agent=TEXTS, model=TEXTS,
-        error=st.none() | TEXTS, turns=NUMBERS, retries=NUMBERS, children=children, usage=USAGE,
-        messages=some(MESSAGES), files_read=some(TEXTS), metadata=st.dictionaries(TEXTS, TEXTS),
-        warnings=some(TEXTS), log=some(TURNS), id=TEXTS, prompt=TEXTS, cause=CAUSES,
-    )  # fmt: skip
+    return build(RunResult, children=children, cause=CAUSES)
 
 
 def facts(result: RunResult) -> list[Any]:

@@ -8,16 +8,7 @@ from typing import Any
 import pytest
 
 import axe_nb
-from axe_nb import (
-    Agent,
-    Request,
-    Response,
-    RunResult,
-    ToolContext,
-    call,
-    script_server,
-    tool,
-)
+from axe_nb import Agent, Request, Response, RunResult, ToolContext, call, script_server, tool
 from axe_nb.recording.fork import make_point
 from axe_nb.scripting.wire import Protocol
 from axe_nb.session.portal import run_and_wait

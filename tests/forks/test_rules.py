@@ -16,18 +16,7 @@ from typing import Any
 import pytest
 
 import axe_nb
-from axe_nb import (
-    Agent,
-    AxeError,
-    ConfigError,
-    ProviderError,
-    Request,
-    RunResult,
-    TreeLimits,
-    call,
-    script,
-    tool,
-)
+from axe_nb import Agent, ConfigError, ProviderError, Request, RunResult, call, script, tool
 from axe_nb.agents import trust
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.session import session
@@ -209,7 +198,7 @@ def test_caps_count_what_is_sent() -> None:
     def model(request: Request) -> Any:
         return call("look") if request.turn < 4 else "end"
 
-    run = play(agent("a", model, tools=(look,), limits=TreeLimits(max_requests=2)))
+    run = play(agent("a", model, tools=(look,), limits=axe_nb.TreeLimits(max_requests=2)))
     assert (run.status, run.turns) == ("error", 2)
     again = fork(run, "0/3")
     assert (again.status, again.text, again.turns) == ("completed", "end", 4)
@@ -358,7 +347,7 @@ def test_damaged_runs_are_errors_of_one_line_or_runs_of_their_own() -> None:
             try:
                 loaded = RunResult.from_dict(damaged)
                 again = fork(loaded, chance.choice(["0/2", "0.2/2", "0.3/1"]), timeout=5)
-            except AxeError as error:
+            except axe_nb.AxeError as error:
                 messages.append(str(error))
                 continue
             forked += 1

@@ -12,19 +12,7 @@ from typing import Any
 import pytest
 
 import axe_nb
-from axe_nb import (
-    Agent,
-    ProviderError,
-    Request,
-    Response,
-    Retry,
-    RunResult,
-    SubAgentsConfig,
-    Usage,
-    call,
-    script,
-    script_server,
-)
+from axe_nb import Agent, Request, RunResult, SubAgentsConfig, Usage, call, script, script_server
 from axe_nb.scripting.wire import Protocol
 from tests.protocols import PROTOCOLS, provider_of
 from tests.recording.runs import without_times
@@ -49,15 +37,15 @@ def define_capped(limits: Mapping[str, Any], seed: int, turns: int = 2) -> Agent
     def lead(request: Request) -> Any:
         if request.turn == 1:
             calls = [call("call_agent", agent="guide", task=f"{n}") for n in range(CHILDREN)]
-            return Response("", tuple(calls), "tool_use", Usage(10, 10))
+            return axe_nb.Response("", tuple(calls), "tool_use", Usage(10, 10))
         return "\n".join(result.content for result in request.results)
 
     @script("guide")
     async def guide(request: Request) -> Any:
         await asyncio.sleep(chance.random() / 50)
         if request.turn < turns:
-            return Response("", (call("rest"),), "tool_use", Usage(50, 10))
-        return Response(f"{request.messages[0].content}: done", usage=Usage(50, 10))
+            return axe_nb.Response("", (call("rest"),), "tool_use", Usage(50, 10))
+        return axe_nb.Response(f"{request.messages[0].content}: done", usage=Usage(50, 10))
 
     axe_nb.define(Agent(name="guide", model="script/guide", tools=("rest",)))
     lead_agent = Agent(name="lead", model="script/lead", sub_agents=("guide",), limits=limits)
@@ -206,14 +194,16 @@ class Town:
         @script("town")
         async def town(request: Request) -> str:
             if self.state == "broken" and "A" in request.system:
-                raise ProviderError("server", "out of order", status=500)
+                raise axe_nb.ProviderError("server", "out of order", status=500)
             if self.state == "slow" and "A" in request.system:
                 await asyncio.sleep(20)
             return f"fine, {request.system}"
 
     def run(self, mode: Any, system: str = "A", **options: Any) -> RunResult:
         for name, text in (("a", system), ("b", "B")):
-            axe_nb.define(Agent(name=name, model="openai/town", system_prompt=text, retry=Retry(0)))
+            axe_nb.define(
+                Agent(name=name, model="openai/town", system_prompt=text, retry=axe_nb.Retry(0))
+            )
         axe_nb.define(Agent(name="lead", model="openai/lead", sub_agents=("a", "b")))
         with script_server("openai"), axe_nb.cassette("a.axe", mode):
             return axe_nb.run("lead", "go", **options)
@@ -245,13 +235,13 @@ def test_a_run_that_fails_leaves_its_recording_as_it_was(mode: str, changed: str
     @script("one")
     def one(_: Request) -> str:
         if broken:
-            raise ProviderError("server", "out of order", status=500)
+            raise axe_nb.ProviderError("server", "out of order", status=500)
         return "fine"
 
     script("two")(one)
 
     def run(mode: Any, model: str = "one") -> RunResult:
-        agent = Agent(name="one", model=f"openai/{model}", retry=Retry(0))
+        agent = Agent(name="one", model=f"openai/{model}", retry=axe_nb.Retry(0))
         with script_server("openai"), axe_nb.cassette("a.axe", mode):
             return axe_nb.run(agent, "go")
 
@@ -273,10 +263,10 @@ def test_a_second_attempt_that_succeeds_replaces_what_was_recorded() -> None:
     def one(request: Request) -> str:
         tries.append(1)
         if len(tries) == 2:
-            raise ProviderError("rate_limit", "slow down", status=429, retry_after=0.01)
+            raise axe_nb.ProviderError("rate_limit", "slow down", status=429, retry_after=0.01)
         return f"answer {len(tries)}"
 
-    agent = Agent(name="one", model="openai/one", retry=Retry(1))
+    agent = Agent(name="one", model="openai/one", retry=axe_nb.Retry(1))
     for text in ("answer 1", "answer 3"):
         with script_server("openai"), axe_nb.cassette("a.axe", "record"):
             assert axe_nb.run(agent, "go").text == text

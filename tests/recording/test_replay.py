@@ -15,19 +15,7 @@ from typing import Any, Literal
 import pytest
 
 import axe_nb
-from axe_nb import (
-    Agent,
-    CassetteMiss,
-    ProviderError,
-    Request,
-    Response,
-    Retry,
-    RunResult,
-    Usage,
-    call,
-    script,
-    script_server,
-)
+from axe_nb import Agent, ProviderError, Request, RunResult, Usage, call, script, script_server
 from axe_nb.engine.person import ApprovalRequest, Decision
 from axe_nb.events import RunFinished, TextDelta
 from axe_nb.recording.cassette import Cassette
@@ -71,7 +59,7 @@ def define_scripts(seed: int = 0) -> None:
     def lead(request: Request) -> Any:
         if request.turn == 1:
             calls = tuple(call("call_agent", agent="guide", task=f"About {t}") for t in TOWNS)
-            return Response("Let me ask.", calls, "tool_use", Usage(100, 20))
+            return axe_nb.Response("Let me ask.", calls, "tool_use", Usage(100, 20))
         return "\n".join(result.content for result in request.results)
 
     @script("guide")
@@ -105,7 +93,7 @@ def test_a_changed_prompt_of_a_child_is_named_and_only_it_is_asked_again() -> No
     define_tree("openai", "You know\none city.\nBe brief.")
     with axe_nb.cassette("tree.axe", "replay"):
         result = axe_nb.run("lead", "Compare")
-    with pytest.raises(CassetteMiss) as miss:
+    with pytest.raises(axe_nb.CassetteMiss) as miss:
         result.raise_for_status()
     assert miss.value.lines() == [
         "cassette tree.axe has no answer for agent guide at 0.1/1: its system prompt changed in "
@@ -168,7 +156,7 @@ def test_a_run_replays_as_it_was_without_its_waits(model: Any, protocol: Protoco
         asked.append(request.turn)
         return model(replace(request, attempt=len(asked)))
 
-    define(protocol, retry=Retry(max_retries=2), tools=("read_file",))
+    define(protocol, retry=axe_nb.Retry(max_retries=2), tools=("read_file",))
     first, sent = record(protocol=protocol), len(asked)
     began = time.monotonic()
     again = replay()

@@ -19,22 +19,10 @@ from typing import Any
 import pytest
 
 import axe_nb
-from axe_nb import (
-    Agent,
-    ConfigError,
-    Request,
-    Response,
-    RunResult,
-    call,
-    script,
-    script_server,
-)
+from axe_nb import Agent, ConfigError, Request, Response, RunResult, call, script, script_server
 from axe_nb.messages import Delta
 from axe_nb.recording.history import delete_run
-from axe_nb.recording.history_recorder import (
-    find_writer,
-    history_path,
-)
+from axe_nb.recording.history_recorder import find_writer, history_path
 from axe_nb.recording.history_store import Store
 from axe_nb.scripting.wire import Protocol
 from axe_nb.session.session import session

@@ -26,16 +26,7 @@ from axe_nb.tools.tool import Tool, ToolContext
 from axe_nb.views.outline import as_text
 from axe_nb.views.rows import make_row
 from axe_nb.views.transcript import Transcript, TreeNode, nodes_below
-from tests.engine.in_process import (
-    Stage,
-    agent,
-    ask,
-    ask_session,
-    check_events,
-    heard,
-    lead,
-    stage,
-)  # fmt: skip
+from tests.engine.in_process import Stage, agent, ask, ask_session, check_events, heard, lead, stage
 
 
 async def _measure(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
