@@ -53,21 +53,19 @@ def ask_server(protocol: Protocol, model: str) -> RunResult:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_reply_costs_what_a_hand_made_sum_says(protocol: Protocol, project: Path) -> None:
+def test_a_reply_costs_what_a_hand_made_sum_says_and_without_a_price_it_is_unknown(
+    protocol: Protocol, project: Path
+) -> None:
     settings(price(f"{provider_of(protocol)}/m"))
-    result = ask_server(protocol, "m")
+    result, cost = ask_server(protocol, "m"), format_dollars(SUMS[protocol])
     assert result.cost == pytest.approx(SUMS[protocol], rel=1e-12)
     assert result.total_cost == result.cost
-    assert f" · {format_dollars(SUMS[protocol])}" in as_text(result)
-    assert f"\nCost:     {format_dollars(SUMS[protocol])}\n" in verbose_footer(result)
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_model_without_a_price_is_unknown_never_free(protocol: Protocol, project: Path) -> None:
-    result = ask_server(protocol, "gpt-5")
-    assert result.ok
-    assert (result.cost, result.total_cost) == (None, None), "a server of another address"
-    assert "$" not in as_text(result) + verbose_footer(result)
+    assert f" · {cost}" in as_text(result)
+    assert f"\nCost:     {cost}\n" in verbose_footer(result)
+    unknown = ask_server(protocol, "gpt-5")
+    assert unknown.ok
+    assert (unknown.cost, unknown.total_cost) == (None, None), "a server of another address"
+    assert "$" not in as_text(unknown) + verbose_footer(unknown)
 
 
 def test_the_table_prices_the_models_of_those_who_sell_them() -> None:

@@ -104,9 +104,8 @@ def test_what_the_command_prints_has_none(
 def test_errors_of_cells_and_commands_have_none(
     result: RunResult, capsys: pytest.CaptureFixture[str], piped: Callable[[bytes], None]
 ) -> None:
-    failed = axe_nb.run("helper", "go")
     with pytest.raises(ProviderError) as caught:
-        failed.raise_for_status()
+        axe_nb.run("helper", "go").raise_for_status()
     check("".join(caught.value._render_traceback_()), beside="")
     check(str(caught.value), beside="")  # Jupyter saves it beside the traceback
     assert VALUE in caught.value.message

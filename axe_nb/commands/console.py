@@ -49,8 +49,6 @@ def show_dry_run(
     write(axe_text.dry_run(plan))
     if options.full:
         write(f"\n--- Request ---\n{preview_request(plan).format(whole=True)}")
-    if options.json:
-        note("warning: --json has no effect with --dry-run")
     for warning in plan.warnings:
         note(f"warning: {warning}")
 

@@ -58,9 +58,6 @@ def start(write: Callable[[str], object], *, opens: bool) -> int:
     if not all(map(find_spec, ("jupyterlab", "ipykernel"))):
         write("\nJupyterLab is not installed here. Install it, and run axe-nb start again:")
         write("  pip install 'axe-nb[lab]'")
-    elif hasattr(os, "geteuid") and os.geteuid() == 0:
-        write("\nJupyterLab does not run as root by default. Open the notebook with:")
-        write(f"  jupyter lab --allow-root {notebook}")
     elif opens:
         # -P: a folder `jupyterlab` of this place is not what runs
         command = [sys.executable, "-P", "-m", "jupyterlab", notebook]

@@ -214,11 +214,6 @@ def shape(hint: Any, where: str, inside: tuple[Any, ...] = ()) -> Shape:
     raise _make_type_error(hint, where, problem)
 
 
-def is_type(given: Any) -> bool:
-    """True for a value that may be a type, with or without a JSON equivalent."""
-    return isinstance(given, type) or typing.get_origin(given) is not None
-
-
 def is_record(given: Any) -> bool:
     """True for a dataclass or a TypedDict."""
     is_plain = isinstance(given, type) and not isinstance(given, types.GenericAlias)

@@ -305,8 +305,6 @@ class _Conversion:
 
     def __init__(self, room: int) -> None:
         self._left = room
-        self._around: set[int] = set()
-        """Ids of the lists and objects around the value that is being converted."""
 
     def convert(self, value: Any, depth: int) -> Any:
         try:
@@ -315,30 +313,25 @@ class _Conversion:
             opened = Leaf(describe(value))
         if isinstance(opened, Leaf):
             return self._convert_leaf(opened.value)
-        if id(value) in self._around:
-            return self._convert_leaf(f"… contains itself ({type_name(value)})")
         if depth >= MAX_DEPTH:
             return self._convert_leaf(f"… nested deeper than {MAX_DEPTH} levels: left out")
         if isinstance(opened, Table):
             opened = opened.as_data()
         self._left -= 2
-        self._around.add(id(value))
-        data: Any = []
         if isinstance(opened, Entries):
-            data = self._convert_entries(opened, depth + 1)
-        else:
-            values = opened.values
-            if opened.is_set:  # in the order of its values, which is the same in every process
-                members = list(values)
-                kinds = {type(member) for member in members}
-                is_plain = kinds <= {str} or kinds <= {int, bool}
-                values = iter(sorted(members) if is_plain else sorted(members, key=_order))
-            while self._left > 0 and (item := _take(values)) is not _END:
-                self._left -= 2 if data else 0
-                data.append(self.convert(item, depth + 1))
-            if missing := opened.size - len(data):
-                data.append(f"… {missing:,} of {opened.size:,} items left out")
-        self._around.discard(id(value))
+            return self._convert_entries(opened, depth + 1)
+        values = opened.values
+        if opened.is_set:  # in the order of its values, which is the same in every process
+            members = list(values)
+            kinds = {type(member) for member in members}
+            is_plain = kinds <= {str} or kinds <= {int, bool}
+            values = iter(sorted(members) if is_plain else sorted(members, key=_order))
+        data: list[Any] = []
+        while self._left > 0 and (item := _take(values)) is not _END:
+            self._left -= 2 if data else 0
+            data.append(self.convert(item, depth + 1))
+        if missing := opened.size - len(data):
+            data.append(f"… {missing:,} of {opened.size:,} items left out")
         return data
 
     def _convert_entries(self, entries: Entries, depth: int) -> dict[str, Any]:

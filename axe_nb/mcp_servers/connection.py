@@ -47,9 +47,6 @@ T = TypeVar("T")
 Run = Callable[[Any], Awaitable[Any]]
 """(coroutine) → its result, from the loop of the servers."""
 
-MAX_DEATHS = 3
-"""Number of consecutive deaths in calls after which a server is not restarted."""
-
 CLOSING = 8.0
 """Seconds that the end of a connection may take."""
 
@@ -166,7 +163,6 @@ class Connection:
         """The session of the MCP package; None unless the connection is open."""
         self._owner: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
-        self._deaths = 0
         self._is_stale = False
 
     @property
@@ -189,7 +185,6 @@ class Connection:
 
     async def start(self) -> None:
         """Starts the server unless it runs, and lists its tools. Raises ConfigError."""
-        self._deaths = 0
         async with self._lock:
             if not self.is_running:
                 await self._start()
@@ -206,22 +201,16 @@ class Connection:
         named = f"MCP server {quote(self.name)}"
         async with self._lock:
             if not self.is_running:
-                if self._deaths >= MAX_DEATHS:
-                    died = f"{named} died {self._deaths} times in a row"
-                    raise ToolError(f"{died} and is not restarted in this run")
                 try:
                     await self._start()
                 except ConfigError as error:
-                    self._deaths += 1
                     raise ToolError("; ".join(error.lines())) from None
         from mcp import MCPError
         from mcp_types import CONNECTION_CLOSED
 
         session, owner = self._session, self._owner
         try:
-            answer = await question(session)
-            self._deaths = 0
-            return answer
+            return await question(session)
         except MCPError as error:
             if error.error.code != CONNECTION_CLOSED and self._session is session:
                 raise ToolError(describe(error)) from None
@@ -230,7 +219,6 @@ class Connection:
         except Exception as error:  # of the package, on what a server answered
             if self._session is session:
                 raise ToolError(f"invalid answer from the server: {describe(error)}") from None
-        self._deaths += 1
         async with self._lock:
             if self._owner is owner:
                 await self._end()

@@ -37,10 +37,9 @@ def with_answer_tool(request: Request) -> Request:
     """
     if request.output is None:
         return request
-    name = _choose_name(request)
-    tool = ToolSpec(name, DESCRIPTION, {}, schema=request.output)
+    tool = ToolSpec(NAME, DESCRIPTION, {}, schema=request.output)
     may_force = FORCED not in request.refused and not request.tools
-    must_call = name if may_force and not thinks(request.model, request.params) else ""
+    must_call = NAME if may_force and not thinks(request.model, request.params) else ""
     return replace(request, tools=(*request.tools, tool), output=None, must_call=must_call)
 
 
@@ -57,8 +56,7 @@ def take_answer(request: Request, response: Response) -> Response:
     """
     if request.output is None or not response.tool_calls:
         return response
-    name = _choose_name(request)
-    others = tuple(call for call in response.tool_calls if call.name != name)
+    others = tuple(call for call in response.tool_calls if call.name != NAME)
     if len(others) == len(response.tool_calls):
         return response
     if others:
@@ -66,11 +64,3 @@ def take_answer(request: Request, response: Response) -> Response:
     answer = response.tool_calls[-1]
     text = answer.raw or dump(dict(answer.arguments)).decode()
     return replace(response, content=text, tool_calls=(), echo={})
-
-
-def _choose_name(request: Request) -> str:
-    """A name that no tool of the request has; the same one for the same tools."""
-    name, taken = NAME, {tool.name for tool in request.tools}
-    while name in taken:
-        name += "_"
-    return name

@@ -23,7 +23,7 @@ from axe_nb.agents.trust import trust_new_folder
 from axe_nb.agents.user_config import Config, agent_dirs, format_path_or_name
 from axe_nb.commands.command_table import AGENT_CELL
 from axe_nb.commands.doctor import problems
-from axe_nb.commands.parser import parse, parser
+from axe_nb.commands.parser import parse
 from axe_nb.conversion.interpolation import LEFT_OUT
 from axe_nb.conversion.toml_tables import Source, parse_toml
 from axe_nb.errors import ConfigError
@@ -42,8 +42,6 @@ def define(shell: InteractiveShell, line: str, cell: str, names: Mapping[str, An
     chosen = parse(AGENT_CELL, "cell", read_words(AGENT_CELL, "cell", line, names))
     name, agents_dir = chosen.agent, session.defaults.get("agents_dir")
     check_name(name)
-    if chosen.dir and not chosen.save:
-        parser(AGENT_CELL, "cell").error("--dir requires --save")
     body, magic_line = find_cell_source(shell, "axe_agent", cell)
     agent, source = _parse_agent(name, body, magic_line)
     notes, find = [], partial(session.find, agents_dir=agents_dir)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.text import DollarFormatter
@@ -28,9 +28,6 @@ KEY = re.compile(r"([^\W\d][\w.-]*=)()")
 COUNT = re.compile(r"\d+(,\d*)?|,\d+")
 """The count of a regular expression, within its braces."""
 
-Part: TypeAlias = tuple[str, str | None, str | None, str | None]
-"""(text, expression, format, conversion): a text, then a value if there is an expression."""
-
 _PROMPTS = re.compile(
     r"^\s*((>>>|\.\.\.)[ \t]?|(\[(nav|ins)\] )?(In \[\d+\]|\.{3,}): ?)?\s*", re.MULTILINE
 )
@@ -44,7 +41,7 @@ class _MarkingFormatter(DollarFormatter):
         self.values: list[str] = []
         self._mark = mark
 
-    def parse(self, fmt_string: str) -> Iterator[Part]:
+    def parse(self, fmt_string: str) -> Iterator[tuple[str, str | None, str | None, str | None]]:
         """Keeps counts such as `{4}` and `{2,3}`, as in patterns of `--expect`."""
         for text, name, format_spec, conversion in super().parse(fmt_string):
             if name is not None and COUNT.fullmatch(name) and not (format_spec or conversion):

@@ -22,7 +22,6 @@ from axe_nb.conversion.json_schema import (
     clean_schema,
     find_mistakes,
     is_record,
-    is_type,
     note,
     shape,
 )
@@ -140,7 +139,7 @@ def make_output(given: Any, where: str = "output") -> Output:
     if uses_pydantic(given):
         schema, convert = _read_pydantic(given, where)
         return _wrap(clean_schema(schema, where), convert)
-    if not is_type(given):
+    if not isinstance(given, type) and typing.get_origin(given) is None:
         raise ConfigError(
             f"{where} is neither a JSON Schema nor a type",
             hint="pass a dict, a dataclass, a TypedDict, a pydantic model, or list[…] of one",

@@ -37,7 +37,6 @@ def shows(source: str, selector: str, *gates: str) -> Callable[[Lab], None]:
 
 
 def show_crowd(count: int) -> Callable[[Lab], None]:
-    """A lead with many agents, most of them done, two at work, one failed."""
     return shows(f"crowd({count}), 'Check the documentation.'", ".axe-nb-row.axe-nb-bad")
 
 

@@ -113,12 +113,14 @@ def test_bodies_are_shown_as_what_they_are_from_the_opening_on(lab: Lab) -> None
 
 
 def test_tab_completes_in_cells_that_are_not_python(lab: Lab) -> None:
-    lab.open(code("%load_ext axe_nb\ntopology = 1", ""))
+    agent = "import axe_nb; _ = axe_nb.define(axe_nb.Agent('lead-reader', 'script/x'))"
+    lab.open(code(f"%load_ext axe_nb\ntopology = 1; {agent}", ""))
     lab.command("notebook:run-cell")
     lab.page.wait_for_function(
         "() => /1/.test(document.querySelector('.jp-InputPrompt').innerText)"
     )
     for text, offered in {
+        "%%axe lead-": "lead-reader",
         "%%axe x --no-s": "--no-stream",
         "%%axe x\nIt isn't {{ topol": "topology",
         "%%axe_agent x\n[sub_agents_config.": "budget",

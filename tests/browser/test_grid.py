@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from tests.browser.lab import Lab
@@ -38,11 +36,6 @@ g = axe_nb.grid(["hasty", "careful", "thorough", "a_name_that_is_rather_long"],
 """
 
 
-def shoot(lab: Lab, name: str) -> None:
-    if folder := os.environ.get("PICTURES_OF_TESTS"):
-        lab.page.screenshot(path=f"{folder}/grid-{name}.png")
-
-
 def test_a_table_fills_and_opens_its_runs_when_the_notebook_is_read_again(lab: Lab) -> None:
     lab.open(code(SET_UP))
     lab.run_all(wait=False)
@@ -54,7 +47,6 @@ def test_a_table_fills_and_opens_its_runs_when_the_notebook_is_read_again(lab: L
     assert table.locator("img").count() == output.locator("details").count() == 0
     assert not lab.page.locator(".jp-RenderedHTML").is_visible(), "the widget covers it"
     at = table.locator("table").bounding_box()
-    shoot(lab, "fills")
     lab.gate("go")
     lab.finished()
     output.locator("text=5 inputs × 12 variants × 3 repeats").wait_for()
@@ -65,7 +57,6 @@ def test_a_table_fills_and_opens_its_runs_when_the_notebook_is_read_again(lab: L
     assert at["x"] == static["x"], "the table stays where it is"
     assert "not sure which is best: " in output.first.inner_text().splitlines()[0]
     assert output.locator("span[title='hasty · cold']").count() == 1
-    shoot(lab, "end")
     saved = lab.save()
     assert set(saved.cells[0].outputs[0].data) == {"text/html", "text/plain"}
     assert "<img" not in str(saved.cells[0].outputs[0].data["text/html"])
@@ -77,6 +68,3 @@ def test_a_table_fills_and_opens_its_runs_when_the_notebook_is_read_again(lab: L
     output.locator("summary >> text=Paris").click()
     output.locator("summary:visible >> text=careful · cold #1").click()
     output.locator("p:visible >> text=France").first.wait_for(timeout=10_000)
-    shoot(lab, "reopened")
-    lab.theme("JupyterLab Dark")
-    shoot(lab, "dark")

@@ -20,12 +20,6 @@ TOLD = "() => document.querySelector('.jp-RenderedHTML')?.textContent.includes('
 
 PID = "import os, pathlib; pathlib.Path('pid').write_text(str(os.getpid()))\n"
 
-LATER = "() => { const now = performance.now() + 20_000; performance.now = () => now; }"
-"""Twenty seconds later by the page's clock, which stands still then."""
-
-NOW = "() => { delete performance.now }"
-"""The page's clock goes on."""
-
 OUTPUTS = "() => document.querySelector('.jp-Cell-outputArea').innerText"
 
 
@@ -72,7 +66,8 @@ def test_a_clock_without_news_stands_still_until_there_is_some(lab: Lab) -> None
     os.kill(kernel, signal.SIGSTOP)
     try:
         lab.page.wait_for_timeout(300)  # what is under way arrives
-        lab.page.evaluate(LATER)
+        # twenty seconds later by the page's clock, which stands still then
+        lab.page.evaluate("() => { const t = performance.now() + 2e4; performance.now = () => t; }")
         expect(note).to_contain_text("No updates since")
         took = lab.page.locator(".axe-nb-scroll > details > summary").inner_text()
         assert float(took.split("·")[-1].strip().removesuffix(" s")) < 20
@@ -81,7 +76,7 @@ def test_a_clock_without_news_stands_still_until_there_is_some(lab: Lab) -> None
     expect(note).to_have_text("")
     lab.gate("researcher", "critic")
     lab.finished()
-    lab.page.evaluate(NOW)
+    lab.page.evaluate("() => { delete performance.now }")
 
 
 def test_when_the_kernel_is_gone_the_clock_stands_still_and_says_so(lab: Lab) -> None:
@@ -95,7 +90,6 @@ def test_when_the_kernel_is_gone_the_clock_stands_still_and_says_so(lab: Lab) ->
     assert "%axe history" in lab.page.locator(".axe-nb-note").inner_text()
     told = lab.page.locator(".axe-nb-tree").inner_text()
     assert "2 were running" in told
-    assert "was running" in lab.page.locator(f"{row(lab, 'critic')} > summary").inner_text()
     assert not re.search(r"(?<!was )(?<!were )running", told)
     signs = lab.page.locator(".axe-nb-tree summary b[role=img]")
     states = signs.evaluate_all("(all) => all.map((sign) => sign.getAttribute('aria-label'))")
@@ -104,8 +98,7 @@ def test_when_the_kernel_is_gone_the_clock_stands_still_and_says_so(lab: Lab) ->
     before = clock.inner_text()
     lab.page.wait_for_timeout(700)
     assert clock.inner_text() == before
-    [output] = lab.save().cells[0].outputs
-    assert set(output.data) == {"text/html", "text/plain"}
+    lab.save()
     lab.page.evaluate("() => window.jupyterapp.shell.currentWidget.dispose()")
     lab.show("test.ipynb")
     lab.page.wait_for_selector(".jp-RenderedHTML >> text=1 of 3 sub-agents")

@@ -1,4 +1,4 @@
-"""Working in a real JupyterLab: Tab, a new cell to edit an agent in, a run beside other cells."""
+"""Working in a real JupyterLab: a run beside other cells, and one that is played again."""
 
 from __future__ import annotations
 
@@ -23,32 +23,11 @@ async def waiter(request):
     await gate("open")
     return "Done with waiting."
 
-for name in ("lead-reader", "lead-writer", "waiter"):
-    _ = axe_nb.define(axe_nb.Agent(name=name, model="script/waiter"))"""
+_ = axe_nb.define(axe_nb.Agent(name="waiter", model="script/waiter"))"""
 
 
 def cell(number: int) -> str:
     return f".jp-Notebook .jp-CodeCell >> nth={number}"
-
-
-def test_tab_offers_agents_with_hyphens_and_completes_the_chosen_one(lab: Lab) -> None:
-    lab.open(code(AGENTS, "%%axe lead-"))
-    lab.command("notebook:run-cell-and-select-next")
-    lab.page.wait_for_selector(f"{cell(0)} >> .jp-InputPrompt >> text=[1]")
-    source = lab.page.locator(f"{cell(1)} >> .cm-content")
-    source.click()
-    lab.page.keyboard.press("Control+End")
-    lab.page.keyboard.press("Tab")
-    lab.page.wait_for_selector(".jp-Completer-item")
-    offered = lab.page.locator(".jp-Completer-item .jp-Completer-match").all_inner_texts()
-    assert offered == ["lead-reader", "lead-writer"]
-    lab.page.keyboard.press("ArrowDown")
-    lab.page.keyboard.press("Enter")
-    lab.page.keyboard.type(" --cont")
-    lab.page.keyboard.press("Tab")
-    lab.page.wait_for_selector(".jp-Completer-item >> text=--continue")
-    lab.page.keyboard.press("Enter")
-    assert source.inner_text() == "%%axe lead-writer --continue"
 
 
 def test_a_run_in_the_background_is_shown_in_its_own_output_only(lab: Lab) -> None:

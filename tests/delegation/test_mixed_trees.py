@@ -194,9 +194,14 @@ def chain(*max_depths: int) -> tuple[dict[str, bool], list[Agent]]:
 @pytest.mark.req("A-9.1", "A-9.3", "A-9.4", "A-10.1", "A-10.2", "A-10.3", "A-10.4", "A-D6", "D-3",
                  "A-E4.1", "A-E4.2", "A-E4.3", "A-E4.4", "A-E4.5", "A-E4.6", "A-E2.5", "A-E2.6",
                  "A-E2.7", "P-5", "P-6")  # fmt: skip
-@pytest.mark.parametrize(("max_depth", "deepest"), [(0, 3), (1, 1), (2, 2), (3, 3), (4, 4), (5, 5)])
-def test_a_tree_is_as_deep_as_its_root_says(max_depth: int, deepest: int) -> None:
-    offered, agents = chain(max_depth)
+@pytest.mark.parametrize(
+    ("max_depths", "deepest"),
+    [((0,), 3), ((1,), 1), ((2,), 2), ((3,), 3), ((4,), 4), ((5,), 5), ((5, 2), 2)],
+)
+def test_a_tree_is_as_deep_as_its_root_says_and_a_child_can_lower_that(
+    max_depths: tuple[int, ...], deepest: int
+) -> None:
+    offered, agents = chain(*max_depths)
     result = play(*agents)
     assert offered == {f"n{depth}": depth < deepest for depth in range(deepest + 1)}
     runs = list(result.walk())
@@ -204,10 +209,3 @@ def test_a_tree_is_as_deep_as_its_root_says(max_depth: int, deepest: int) -> Non
     assert [run.metadata.get("depth", "0") for run in runs] == [str(d) for d in range(deepest + 1)]
     assert (runs[-1].turns, runs[-1].tool_calls) == (1, 0), "the deepest is asked once"
     assert result.ok
-
-
-@pytest.mark.req("D-3")
-def test_a_child_can_lower_the_limit_below_itself() -> None:
-    offered, agents = chain(5, 2)
-    play(*agents)
-    assert offered == {"n0": True, "n1": True, "n2": False}

@@ -195,26 +195,31 @@ def test_agents_that_have_nothing_in_common_are_compared_all_the_same(
 
 
 def test_the_path_is_agents_tools_and_their_order() -> None:
-    def path(*turns: Turn, children: tuple[RunResult, ...] = (), agent: str = "a") -> RunResult:
-        return done(agent=agent, log=turns, children=children)
+    def path(*turns: Turn, agent: str = "a", **fields: Any) -> RunResult:
+        return done(agent=agent, log=turns, **fields)
 
     read, grep = ToolCall("r", "read_file", {"path": "x"}), ToolCall("g", "grep", {})
     other = replace(read, id="other", arguments={"path": "y"})
     both = path(turn(1, read, grep), turn(2, text="done"))
-    assert both.diff(path(turn(1, other, grep, text="said"), turn(2, text="else"))).same_path
-    for different in (
-        path(turn(1, grep, read)),
-        path(turn(1, read), turn(2, grep)),
-        path(turn(1, read, grep), turn(2, read)),
-        path(turn(1, read, replace(grep, name="grep2"))),
-        path(turn(1, read, grep), agent="b"),
-    ):
-        assert not both.diff(different).same_path
-    child = done(agent="helper", call_id="c")
-    asked = path(turn(1, ask("c", "helper", "x")), children=(child,))
-    assert asked.diff(replace(asked, children=(replace(child, text="else"),))).same_path
-    assert not asked.diff(replace(asked, children=(replace(child, agent="scout"),))).same_path
-    assert not asked.diff(replace(asked, children=())).same_path
+    child, asks = done(agent="helper", call_id="c"), turn(1, ask("c", "helper", "x"))
+    asked = path(asks, children=(child,))
+    same = [
+        (both, path(turn(1, other, grep, text="said"), turn(2, text="else"))),
+        (asked, path(asks, children=(replace(child, text="else"),))),
+    ]
+    different = [
+        (both, path(turn(1, grep, read))),
+        (both, path(turn(1, read), turn(2, grep))),
+        (both, path(turn(1, read, grep), turn(2, read))),
+        (both, path(turn(1, read, replace(grep, name="grep2")))),
+        (both, path(turn(1, read, grep), agent="b")),
+        (asked, path(asks, children=(replace(child, agent="scout"),))),
+        (asked, path(asks)),
+    ]
+    for a, b in same:
+        assert a.diff(b).same_path
+    for a, b in different:
+        assert not a.diff(b).same_path
 
 
 def test_the_texts_of_a_change_are_those_that_differ() -> None:

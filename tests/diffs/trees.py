@@ -12,6 +12,7 @@ from axe_nb.messages.exchanges import Exchange
 from axe_nb.results import RunResult, Turn
 from tests.pictures.samples import FIRST
 from tests.views.runs import ask, done
+from tests.views.runs import turn as make_turn
 
 WORDS = tuple(
     f"{a}{b}" for a in ("bar", "fen", "lo", "mi", "tur") for b in ("an", "ek", "ish", "on")
@@ -27,15 +28,13 @@ class Mutation(NamedTuple):
     change: tuple[str, str | None, str | None]
 
 
+PATH = {"path": ToolParameter("string", "A path.", True)}
+
+TOOLS = tuple(ToolSpec(name, f"Does {name}.", PATH) for name in ("read_file", "grep", "list_dir"))
+
+
 def text(chance: random.Random, count: int) -> str:
     return " ".join(chance.choice(WORDS) for _ in range(count))
-
-
-def tool(name: str) -> ToolSpec:
-    return ToolSpec(name, f"Does {name}.", {"path": ToolParameter("string", "A path.", True)})
-
-
-TOOLS = (tool("read_file"), tool("grep"), tool("list_dir"))
 
 
 def make_run(
@@ -48,12 +47,11 @@ def make_run(
         for index in range(chance.choice((1, 1, 2)) if runs is not None else 0):
             path = f"{chance.choice(WORDS)}/{chance.choice(WORDS)}{number}{index}.md"
             calls.append(ToolCall(f"f{number}-{index}", chance.choice(TOOLS).name, {"path": path}))
-            results.append(ToolResult(calls[-1].id, text(chance, 30), name=calls[-1].name))
+            results.append(text(chance, 30))
         for child in runs or ():
             calls.append(ask(child.call_id, child.agent, child.task))
-            results.append(ToolResult(child.call_id, child.text, name="call_agent"))
-        said = text(chance, 12)
-        log.append(Turn(number, said, tuple(calls), tuple(results), "", Usage(300, 40)))
+            results.append(child.text)
+        log.append(make_turn(number, *calls, text=text(chance, 12), results=results))
         exchanges.append(
             Exchange(
                 turn=number, model="x", sent=2 * number - 1, system=f"You are {agent}.",

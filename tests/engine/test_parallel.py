@@ -7,38 +7,9 @@ from typing import Any
 
 import pytest
 
-from axe_nb import ProviderError, Request, RunResult, call
+from axe_nb import ProviderError, Request, call
 from axe_nb.events import RunFinished, RunStarted
 from tests.engine.in_process import agent, ask, check_events, heard, lead, play, stage, texts, tool
-
-
-class Crowd:
-    """A model that counts how many of it are at work, and waits until `together` are."""
-
-    def __init__(self, together: int) -> None:
-        self.now = self.most = 0
-        self._together = together
-        self._complete = asyncio.Event()
-
-    async def __call__(self, request: Request) -> str:
-        self.now += 1
-        self.most = max(self.most, self.now)
-        if self.now == self._together:
-            self._complete.set()
-        await asyncio.wait_for(self._complete.wait(), 5)
-        await asyncio.sleep(0.01)
-        self.now -= 1
-        return request.last
-
-
-def crowd(size: int, together: int, **config: Any) -> tuple[Crowd, RunResult]:
-    model = Crowd(together)
-
-    async def answer(request: Request) -> str:
-        return await model(request)
-
-    result = play(lead(*[ask("one", f"t{n}") for n in range(size)], **config), agent("one", answer))
-    return model, result
 
 
 @pytest.mark.req("A-11.1", "A-8.2a", "A-E5.2", "D-5", "P-7", "A-D2")
@@ -46,8 +17,23 @@ def crowd(size: int, together: int, **config: Any) -> tuple[Crowd, RunResult]:
 def test_all_children_of_one_response_are_at_work_at_once_up_to_max_concurrent(
     size: int, together: int, cap: int
 ) -> None:
-    model, result = crowd(size, together, max_concurrent=cap)
-    assert model.most == together
+    now = most = 0
+    complete = asyncio.Event()
+
+    async def answer(request: Request) -> str:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        if now == together:
+            complete.set()
+        await asyncio.wait_for(complete.wait(), 5)
+        await asyncio.sleep(0.01)
+        now -= 1
+        return request.last
+
+    calls = [ask("one", f"t{n}") for n in range(size)]
+    result = play(lead(*calls, max_concurrent=cap), agent("one", answer))
+    assert most == together
     assert texts(result) == [f"Task: t{n}" for n in range(size)]
 
 

@@ -55,6 +55,7 @@ def test_failures_and_data_become_text_and_pictures_are_seen() -> None:
 def test_a_server_that_dies_in_a_call_is_started_again_by_the_next_one() -> None:
     with stage() as on:
         result = play(on, caller(call("raw__pid"), call("raw__die"), call("raw__echo", text="new")))
+        again = play(on, caller(call("raw__pid")))
     [died] = heard(result, 1)
     assert died.is_error
     assert died.content.startswith(
@@ -63,16 +64,7 @@ def test_a_server_that_dies_in_a_call_is_started_again_by_the_next_one() -> None
         "The next call starts it again"
     )
     assert texts(result, 2) == ["new"]
-
-
-def test_a_server_that_always_dies_is_not_started_for_ever() -> None:
-    with stage() as on:
-        result = play(on, caller(*[call("raw__die")] * 5))
-        assert "died 3 times in a row" in texts(result, 3)[0]
-        assert "died 3 times in a row" in texts(result, 4)[0]
-        first, second = (play(on, caller(call("raw__pid"))) for _ in range(2))
-    assert first.text == second.text, "a new run starts it again; one on another loop uses it"
-    assert first.text.isdigit()
+    assert again.text.isdigit(), "a run on another loop uses it too"
 
 
 def test_another_call_ends_although_one_never_does() -> None:

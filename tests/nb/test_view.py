@@ -96,27 +96,17 @@ def test_runs_of_a_gather_have_a_display_each(cells: Kernel, live: bool) -> None
 
 
 STREAM = """
-from axe_nb.events import RunFinished, RunStarted, TextDelta, TurnFinished, TurnStarted
-from axe_nb.results import RunResult
-from axe_nb.messages import Usage
-from axe_nb.cell_display.display import RunView
 import time
 
-view = RunView("r", live=True)
-view.event(RunStarted("0", "", "", "lead", "script/x", 0, "Go.", "Go."))
-view.event(TurnStarted("0", 1, 1, 0))
+@axe_nb.script("words")
+def words(request):
+    for n in range(3000):
+        yield f"word{n} "
+        time.sleep(max(0, began + n / 900 - time.monotonic()))  # a server waits for no machine
+
 began = time.monotonic()
-for n in range(3000):
-    view.event(TextDelta("0", 1, 1, f"word{n} "))
-    view.tick()
-    time.sleep(max(0, began + n / 900 - time.monotonic()))  # a server waits for no machine
-took = time.monotonic() - began
-answer = "".join(f"word{n} " for n in range(3000))
-view.event(TurnFinished("0", 1, answer, (), "end", Usage(1, 1), True))
-result = RunResult(status="completed", text=answer, agent="lead", model="script/x")
-view.event(RunFinished("0", result))
-view.finish(result)
-print(took)
+r = axe_nb.run(Agent("words", "script/words"), "Go.")
+print(time.monotonic() - began)
 """
 
 

@@ -74,18 +74,18 @@ def test_a_turn_says_that_it_thinks_then_writes_then_calls() -> None:
     assert transcript.whole.text == "I shall "
 
 
-def test_the_row_of_a_child_shows_the_last_words_that_it_writes() -> None:
-    child = below()
-    assert make_row(row_of(child)).asked == "look"
-    child = below(delta(TALE, "0.1"))
-    asked = make_row(row_of(child)).asked
-    assert asked.startswith("… ")
-    assert asked.endswith("upon a time")
-    assert len(asked) <= 48
-    child = below(delta("Why? Because", "0.1", kind="reasoning"))
-    assert make_row(row_of(child)).asked == "thinks: Why? Because"
-    child = below(delta('{"path": "a', "0.1", kind="arguments", name="write_file"))
-    assert make_row(row_of(child)).asked == 'calls write_file {"path": "a'
+@pytest.mark.parametrize(
+    ("pieces", "asked"),
+    [
+        ((), "look"),
+        ((delta("Why? Because", "0.1", kind="reasoning"),), "thinks: Why? Because"),
+        ((delta('{"path": "a', "0.1", kind="arguments", name="write_file"),),
+         'calls write_file {"path": "a'),
+        ((delta(TALE, "0.1"),), "… a time Once upon a time Once upon a time"),
+    ],
+)  # fmt: skip
+def test_the_row_of_a_child_shows_the_last_words_that_it_writes(pieces: Any, asked: str) -> None:
+    assert make_row(row_of(below(*pieces))).asked == asked
 
 
 def test_the_texts_of_a_turn_show_the_end_of_each_part() -> None:

@@ -77,16 +77,14 @@ def define_tree(protocol: str, **fields: Any) -> None:
     script("guide")(lambda request: f"{request.last}: a fine town")
 
 
-async def _watch(*arguments: Any, **options: Any) -> RunResult:
-    async with aclosing(axe_nb.stream(*arguments, **options)) as events:
-        return [e.result async for e in events if isinstance(e, RunFinished)][-1]
-
-
 def run(*arguments: Any, streams: bool = False, **options: Any) -> RunResult:
     """A run whose replies stream, or arrive whole."""
-    if streams:
-        return asyncio.run(_watch(*arguments, **options))
-    return axe_nb.run(*arguments, **options)
+
+    async def watch() -> RunResult:
+        async with aclosing(axe_nb.stream(*arguments, **options)) as events:
+            return [e.result async for e in events if isinstance(e, RunFinished)][-1]
+
+    return asyncio.run(watch()) if streams else axe_nb.run(*arguments, **options)
 
 
 @pytest.fixture
@@ -206,15 +204,6 @@ def test_the_text_has_bars_changes_and_a_body_that_is_cut(project: Path) -> None
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
-def bodies_of(result: RunResult) -> list[Any]:
-    """The bodies of all requests of a tree, those that were sent again too."""
-    return [
-        result.request(f"{run.id}/{exchange.turn}").body
-        for run in result.walk()
-        for exchange in run.exchanges
-    ]
-
-
 @every_protocol
 @pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed"])
 @pytest.mark.req("D-62")
@@ -227,9 +216,12 @@ def test_bodies_are_those_that_the_server_received(
         assert [one.status for one in result.walk()] == ["completed"] * 3
         assert result.retries == 1
         assert len(server.requests) == 8  # 3 and a retry, the guide's, 3 of the copy
-        assert sorted(map(json.dumps, bodies_of(result))) == sorted(
-            map(json.dumps, server.requests)
-        )
+        bodies = [
+            result.request(f"{run.id}/{exchange.turn}").body
+            for run in result.walk()
+            for exchange in run.exchanges
+        ]
+        assert sorted(map(json.dumps, bodies)) == sorted(map(json.dumps, server.requests))
         again = run("lead", "And now?", streams=streams, continue_from=result)
     assert result.request("0/2").attempt == 2
     sent = again.request().body

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +31,16 @@ ENTRY = {"type": "web_search_20260318", "name": "web_search", "allowed_callers":
 CITED = ["https://towers.example.org/list?a=1&b=2", "https://heights.example.com/burj"]
 
 
-@pytest.fixture(autouse=True)
-def key(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def serve(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SearchServer]:
     monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
 
+    def start(*replies: Mapping[str, Any]) -> SearchServer:
+        server = SearchServer(*replies)
+        monkeypatch.setenv("AXE_ANTHROPIC_BASE_URL", server.url("x"))
+        return server
 
-def serve(monkeypatch: pytest.MonkeyPatch, *replies: Mapping[str, Any]) -> SearchServer:
-    server = SearchServer(*replies)
-    monkeypatch.setenv("AXE_ANTHROPIC_BASE_URL", server.url("x"))
-    return server
+    return start
 
 
 def searcher(**fields: Any) -> Agent:
@@ -53,11 +54,9 @@ def run(agent: Agent, session: Session | None = None, **more: Any) -> RunResult:
 
 @each
 @pytest.mark.req("D-76", "D-32", "D-24")
-def test_a_search_is_offered_kept_and_sent_back_unchanged(
-    monkeypatch: pytest.MonkeyPatch, is_streamed: bool
-) -> None:
+def test_a_search_is_offered_kept_and_sent_back_unchanged(serve: Any, is_streamed: bool) -> None:
     events: list[Event] = []
-    with serve(monkeypatch, reply(*ANSWER), reply(text("Yes."), searches=0)) as server:
+    with serve(reply(*ANSWER), reply(text("Yes."), searches=0)) as server:
         first = run(searcher(), emit=events.append, streams=is_streamed)
         assert (first.status, first.error, server.refused) == ("completed", None, [])
         second = run(searcher(), continue_from=first, streams=is_streamed)
@@ -80,20 +79,18 @@ def test_a_search_is_offered_kept_and_sent_back_unchanged(
 @each
 @pytest.mark.req("D-32")
 def test_a_call_that_a_limit_cut_off_from_its_result_does_not_go_back(
-    monkeypatch: pytest.MonkeyPatch, is_streamed: bool
+    serve: Any, is_streamed: bool
 ) -> None:
     cut = reply(text("Let me look."), use("a"), stop="max_tokens", searches=0)
-    with serve(monkeypatch, cut, reply(text("Well."), searches=0)) as server:
+    with serve(cut, reply(text("Well."), searches=0)) as server:
         first = run(searcher(), streams=is_streamed)
         second = run(searcher(), continue_from=first)
     assert (second.text, server.refused) == ("Well.", [])
 
 
-def test_options_and_other_tools_of_the_vendor_are_passed_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_options_and_other_tools_of_the_vendor_are_passed_on(serve: Any) -> None:
     options = {"web_search": {"max_uses": 3}, "web_fetch": {}, "code_execution_20250825": {}}
-    with serve(monkeypatch, reply(text("ok"), searches=0)) as server:
+    with serve(reply(text("ok"), searches=0)) as server:
         run(searcher(params={"server_tools": options, "temperature": 0}))
     (body,) = server.bodies
     assert body["tools"] == [
@@ -107,7 +104,7 @@ def test_options_and_other_tools_of_the_vendor_are_passed_on(
 
 @pytest.mark.req("D-76", "D-50")
 @pytest.mark.parametrize("mode", ["plan", "ask"])
-def test_a_yes_holds_for_the_session(monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+def test_a_yes_holds_for_the_session(serve: Any, mode: str) -> None:
     asked: list[ApprovalRequest] = []
     own = Session()
 
@@ -115,7 +112,7 @@ def test_a_yes_holds_for_the_session(monkeypatch: pytest.MonkeyPatch, mode: str)
         asked.append(question)
         return Decision("yes")
 
-    with serve(monkeypatch, reply(*ANSWER)) as server:
+    with serve(reply(*ANSWER)) as server:
         assert all(run(searcher(mode=mode), own, ask_person=agree).ok for _ in range(2))
     (question,) = asked
     assert (question.tool, question.host) == ("web_search", "any host through web_search")
@@ -125,13 +122,11 @@ def test_a_yes_holds_for_the_session(monkeypatch: pytest.MonkeyPatch, mode: str)
 @pytest.mark.req("D-76", "D-50")
 @pytest.mark.parametrize("mode", ["plan", "ask"])
 @pytest.mark.parametrize("is_asked", [False, True])
-def test_a_search_without_a_yes_is_not_offered(
-    monkeypatch: pytest.MonkeyPatch, mode: str, is_asked: bool
-) -> None:
+def test_a_search_without_a_yes_is_not_offered(serve: Any, mode: str, is_asked: bool) -> None:
     async def refuse(_: Any) -> Decision:
         return Decision("no", "too dear")
 
-    with serve(monkeypatch, reply(text("I do not know."), searches=0)) as server:
+    with serve(reply(text("I do not know."), searches=0)) as server:
         result = run(searcher(mode=mode), ask_person=refuse if is_asked else None)
     assert "tools" not in server.bodies[0]
     (warning,) = result.warnings
@@ -157,9 +152,9 @@ def test_a_search_without_a_yes_is_not_offered(
     ],
 )  # fmt: skip
 def test_what_is_enough_without_a_question(
-    monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], offered: dict[str, Any] | None
+    serve: Any, given: dict[str, Any], offered: dict[str, Any] | None
 ) -> None:
-    with serve(monkeypatch, reply(text("Well."), searches=0)) as server:
+    with serve(reply(text("Well."), searches=0)) as server:
         result = run(searcher(**given))
     assert server.bodies[0].get("tools") == (offered and [offered])
     assert ["was not offered" in told for told in result.warnings] == [True] * (not offered)
@@ -180,7 +175,7 @@ def test_what_is_enough_without_a_question(
     ],
 )  # fmt: skip
 def test_a_child_searches_no_more_than_its_parent_may(
-    monkeypatch: pytest.MonkeyPatch, above: Any, below: Any, offered: list[str] | None
+    serve: Any, above: Any, below: Any, offered: list[str] | None
 ) -> None:
     own = Session()
 
@@ -191,7 +186,7 @@ def test_a_child_searches_no_more_than_its_parent_may(
 
     own.agents["scout"] = searcher(**below)
     root = Agent("lead", "script/lead", sub_agents=("scout",), **above)
-    with serve(monkeypatch, reply(text("ok"), searches=0)) as server:
+    with serve(reply(text("ok"), searches=0)) as server:
         assert run(root, own).ok
     (body,) = server.bodies
     expected = {**ENTRY, "allowed_domains": offered} if offered else ENTRY
@@ -240,13 +235,11 @@ SEARCHES_AND_CALLS = reply(
 
 @each
 @pytest.mark.req("D-60", "D-66")
-def test_files_and_forks_keep_all_of_it(
-    monkeypatch: pytest.MonkeyPatch, project: Path, is_streamed: bool
-) -> None:
+def test_files_and_forks_keep_all_of_it(serve: Any, project: Path, is_streamed: bool) -> None:
     scout = searcher(tools=("web_search", "list_dir"))
     axe_nb.define(scout)
     replies = SEARCHES_AND_CALLS, reply(*ANSWER[3:], searches=0), reply(text("New."), searches=0)
-    with serve(monkeypatch, *replies) as server:
+    with serve(*replies) as server:
         result = run(scout, streams=is_streamed)
         result.save("run.axe")
         loaded = axe_nb.load("run.axe")
@@ -262,10 +255,10 @@ def test_files_and_forks_keep_all_of_it(
 
 @pytest.mark.req("D-76", "D-60")
 def test_a_cassette_plays_it_without_the_server(
-    monkeypatch: pytest.MonkeyPatch, project: Path
+    serve: Any, monkeypatch: pytest.MonkeyPatch, project: Path
 ) -> None:
     axe_nb.define(searcher())
-    with serve(monkeypatch, reply(*ANSWER)) as server:
+    with serve(reply(*ANSWER)) as server:
         with axe_nb.cassette("a.axe", "record"):
             first = axe_nb.run("scout", "How high?")
         with axe_nb.cassette("a.axe", "replay"):
@@ -308,9 +301,9 @@ def test_a_search_over_chat_completions(is_streamed: bool) -> None:
 
 
 @pytest.mark.req("D-32")
-def test_the_paused_blocks_go_back_and_the_reply_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_paused_blocks_go_back_and_the_reply_goes_on(serve: Any) -> None:
     search = use("x")
-    with serve(monkeypatch, reply(search, stop="pause_turn"), reply(text("42"))) as server:
+    with serve(reply(search, stop="pause_turn"), reply(text("42"))) as server:
         result = axe_nb.run(Agent(name="a", model="anthropic/m"), "Search.")
         _, second = server.log("x")
     assert (result.text, result.turns) == ("42", 2)
