@@ -232,7 +232,7 @@ def format_dollars(dollars: float) -> str:
     return f"${dollars:.{digits}f}"
 
 
-def nearest(word: str, known: Iterable[str], likeness: float = 0.65) -> str:
+def nearest(word: str, known: Iterable[str]) -> str:
     """The known word most similar to `word`, ignoring case; empty if none is similar.
 
     A word with the same letters in another order comes first: `model` for `modle`, not `mode`;
@@ -242,7 +242,7 @@ def nearest(word: str, known: Iterable[str], likeness: float = 0.65) -> str:
     names = {name.casefold(): name for name in known if len(name) <= LONGEST_WORD}
     swapped = (name for name in names if sorted(name) == sorted(folded))
     parts = (name for name in names if folded in name.split("_"))
-    least = max(likeness, 0.7) if len(folded) >= 5 else likeness  # `system` is not like `stream`
+    least = 0.7 if len(folded) >= 5 else 0.65  # `system` is not like `stream`
     close = difflib.get_close_matches(folded, names, 1, least)
     return next((names[name] for name in (*swapped, *parts, *close)), "")
 

@@ -35,10 +35,6 @@ def put(path: str, data: str | bytes) -> None:
     Path(path).write_bytes(data if isinstance(data, bytes) else data.encode())
 
 
-FIX_SKILL = (
-    'fix `skill` in agent "a"; relative paths start at the folder above the agents, or at the '
-    "config folder"
-)
 GOOD = 'name = "a"\nmodel = "script/a"\n'
 AGENTS = {
     "no TOML": ("name = a", [
@@ -58,7 +54,8 @@ AGENTS = {
                            "in axe/agents/a.toml"]),
     "no skill": (GOOD + 'skill = "gone.md"', [
         "skill not found: gone.md",
-        FIX_SKILL]),
+        'fix `skill` in agent "a"; relative paths start at the folder above the agents, or at the '
+        "config folder"]),
     "a bad glob": (GOOD + 'files = ["[a"]', ['invalid glob pattern "[a": unclosed bracket',
                                           "a valid glob is, for example, docs/**/*.md"]),
     "no workdir": (GOOD + 'workdir = "gone"', ["workdir not found: gone",

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -242,8 +243,8 @@ class Config:
     @classmethod
     def _read(cls, table: Mapping[str, Any], source: Source) -> Config:
         for name in table:  # a misspelt table would be ignored: `provider`, but not `servers`
-            if name not in TABLES and (near := nearest(name, TABLES, 0.85)):
-                meant = near if near == "sandbox" else f"[{near}]"
+            if name not in TABLES and (near := get_close_matches(name.lower(), TABLES, 1, 0.85)):
+                meant = near[0] if near[0] == "sandbox" else f"[{near[0]}]"
                 raise WrongValue((name,), "is an unknown table", hint=f"did you mean {meant}?")
         for name in ("providers", "prices", KEY):
             if not isinstance(table.get(name, {}), dict):
@@ -347,7 +348,6 @@ def _read_variable(name: str, wanted: str, pattern: str) -> str:
 
 SET, KEPT, EMPTY = "set", "already set, kept", "no value, not set"
 UNKNOWN = "refused, because a file sets only keys and addresses of providers"
-EXPANDED = "refused, because its value contains ${…}, which is not expanded; write it out"
 KEY_ELSEWHERE = "refused, because a key that is not from this file would be sent there"
 
 
@@ -380,8 +380,6 @@ def load_env(file: str) -> dict[str, list[str]]:
     for name, value in sorted(values.items(), key=lambda item: item[0] in addresses):
         if name not in addresses and name not in addresses.values():
             outcome = UNKNOWN
-        elif "${" in value:
-            outcome = EXPANDED
         elif not value:
             outcome = EMPTY
         elif name in with_own_key or (name in addresses and addresses[name] not in new):

@@ -114,10 +114,7 @@ def is_text(data: bytes) -> bool:
 
 
 def lines_of(text: str) -> list[str]:
-    lines = text.split("\n")
-    if not lines[-1]:
-        lines.pop()
-    return lines
+    return text.removesuffix("\n").split("\n") if text else []
 
 
 def decode_text(data: bytes) -> str:

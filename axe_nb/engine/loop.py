@@ -1,28 +1,51 @@
-"""The agent loop, shared by root runs and children (D-1)."""
+"""The agent loop, shared by root runs and children (D-1): turns, answers, children, the result."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import threading
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any
 
 from axe_nb.agents.prompt import check_confined
+from axe_nb.engine.attempts import Attempts, Send
 from axe_nb.engine.call import inside_run, take_key
-from axe_nb.engine.conversation import Conversation, tell_incomplete
 from axe_nb.engine.dispatch import Dispatch
-from axe_nb.engine.limits import SlotPool, TimeIsUp
+from axe_nb.engine.limits import SlotPool, TimeIsUp, estimate_tokens
 from axe_nb.engine.plan import Plan, find_child, make_plan
 from axe_nb.engine.replay import PendingCall
 from axe_nb.engine.scope import Env
-from axe_nb.errors import AxeError, words
-from axe_nb.events import Emit, RunFinished, RunStarted, events_of
-from axe_nb.messages import Response, ToolResult
-from axe_nb.messages.exchanges import Lap
+from axe_nb.errors import AxeError, ProviderError, RunError, words
+from axe_nb.events import (
+    DataForm,
+    Emit,
+    RunFinished,
+    RunStarted,
+    TurnStarted,
+    events_of,
+    finish_turn,
+)
+from axe_nb.messages import (
+    CallIds,
+    Message,
+    Request,
+    Response,
+    ToolResult,
+    ToolSpec,
+    Usage,
+    close_open_calls,
+    dump,
+)
+from axe_nb.messages.answer_tool import OUTPUT
+from axe_nb.messages.exchanges import ASKED_NOW, Exchange, FinalRequest, Lap, Turn
+from axe_nb.pictures.picture import Picture
 from axe_nb.results import CallOrder, RunResult, RunStopped, Status, make_metadata, order_child
 from axe_nb.text import one_line
+from axe_nb.threads import in_thread
+from axe_nb.tools.output_form import Output, WrongOutput
 from axe_nb.tools.tool import Job, ToolError
 
 MAX_ERROR = 2000
@@ -34,24 +57,38 @@ log = logging.getLogger("axe_nb")
 
 
 class Run:
+    """One run of an agent: its conversation with the model, and what comes of it."""
+
     def __init__(self, plan: Plan) -> None:
         self.plan, self.scope = plan, plan.scope
         self.result: RunResult | None = None
         """Set when the run has ended, even if it was cancelled."""
-        self.conversation = Conversation(plan)
         self.dispatch = Dispatch(plan, self.start_child)
+        self._attempts = attempts = Attempts(plan)
+        self.exchanges: Sequence[Exchange] = attempts.exchanges
+        self._send: Send = attempts.send
         if plan.scope.env.stepper or plan.scope.env.replays:
-            from axe_nb.engine.interceptors import connect_calls
+            from axe_nb.engine.interceptors import connect_calls, connect_model
 
+            self._send = connect_model(attempts)
             connect_calls(self.dispatch, self.adopt)
+        self._encoded: dict[object, object] = {}
+        self._ids: CallIds | None = None
+        self.messages = close_open_calls(plan.job.history)
+        self.tools: Sequence[ToolSpec] = plan.toolset.offered
+        self.log: list[Turn] = []
+        """The answered turns; the last one is without results while its calls run."""
+        self.response = Response("")
+        self.answer = ""
+        """The latest text of a complete reply."""
         self._children: dict[CallOrder, Run | RunResult] = {}
         """Started children; a RunResult is a finished child that was taken over."""
         self._slots = SlotPool(plan.agent.sub_agents_config.max_concurrent)
         self.warnings = list(plan.warnings)
         self.data: Any = None
         self._task = plan.job.task or plan.prompt
-        self.conversation.say(plan.prompt, plan.pictures)
-        self.dispatch.pictures.use(self.conversation.messages)
+        self.say(plan.prompt, plan.pictures)
+        self.dispatch.pictures.use(self.messages)
 
     async def execute(self) -> RunResult:
         """Runs the agent and returns the result, whatever its status.
@@ -60,7 +97,7 @@ class Run:
             asyncio.CancelledError: the run was cancelled; `result` is already set.
             KeyboardInterrupt, SystemExit: raised by the provider; `result` is already set.
         """
-        scope, plan, talk = self.scope, self.plan, self.conversation
+        scope, plan = self.scope, self.plan
         scope.env.emit(
             RunStarted(
                 scope.id, scope.parent, scope.call_id, plan.agent.name, plan.agent.model,
@@ -71,14 +108,14 @@ class Run:
             with inside_run():
                 async with scope.clock.timeout:
                     refused = await self.dispatch.authorizer.find_refused(plan.to_permit)
-                    talk.tools = tuple(spec for spec in talk.tools if spec.name not in refused)
+                    self.tools = tuple(spec for spec in self.tools if spec.name not in refused)
                     for name, why in refused.items():
                         self.warnings.append(f"{name} was not offered to the model: {why}")
                     stop = await self._run_turns()
                     if plan.job.closing:
-                        await talk.ask(plan.job.closing)
+                        await self.ask(plan.job.closing)
                     elif plan.output:
-                        self.data = await talk.take_data(plan.output)
+                        self.data = await self.take_data(plan.output)
         except BaseException as fault:
             status, error = self._judge(fault)
             result = self._end(status, error, fault if isinstance(fault, AxeError) else None)
@@ -87,7 +124,7 @@ class Run:
             return result
         finally:
             self.dispatch.close()
-        if reason := tell_incomplete(talk.response):
+        if reason := tell_incomplete(self.response):
             self.warnings.append(reason)
         return self._end(stop.status, str(stop)) if stop else self._end("completed", None)
 
@@ -96,38 +133,189 @@ class Run:
 
         Returns the limit that ended them if a last question follows it (D-17).
         """
-        talk, has_tools = self.conversation, bool(self.plan.toolset.tools)  # else one turn (A-8.4)
+        has_tools = bool(self.plan.toolset.tools)  # else one turn (A-8.4)
         while True:
-            response = await talk.turn()
+            response = await self.turn()
             calls = response.tool_calls if has_tools else ()
             if not (calls or response.is_paused):
                 break
             results: list[ToolResult | None] = [None] * len(calls)
             try:
                 self._check_limits(response)
-                await self.dispatch.run_all(talk.turns, calls, results)
+                await self.dispatch.run_all(self.turns, calls, results)
             except RunStopped as stop:
                 if not self.plan.job.closing or stop.status == "cancelled":
                     raise
                 return stop
             finally:
-                talk.add_results([result for result in results if result is not None])
-        talk.answer = response.content
+                done = tuple(result for result in results if result is not None)
+                self.messages += [Message("tool", tool_results=done)] if done else []
+                self.log[-1] = replace(self.log[-1], results=done)
+        self.answer = response.content
         if response.tool_calls:
             names = ", ".join(sorted({call.name for call in response.tool_calls}))
             self.warnings.append(f"the model called {names}, but the agent has no tools")
         return None
 
     def _check_limits(self, response: Response) -> None:
-        talk, limits = self.conversation, self.scope.limits
+        limits = self.scope.limits
         if response.is_cut:
             cut = tell_incomplete(response, " before its tool calls were complete")
             raise RunStopped("max_tokens", cut)
-        if talk.turns >= limits.turns:
+        if self.turns >= limits.turns:
             turns = f"agent exceeded maximum conversation turns ({limits.turns})"
             raise RunStopped("max_turns", turns)
-        if limits.tokens is not None and talk.count_context(talk.tools) > limits.tokens:
+        if limits.tokens is not None and self.count_context(self.tools) > limits.tokens:
             raise RunStopped("max_tokens", f"agent exceeded its budget of {limits.tokens} tokens")
+
+    @property
+    def text(self) -> str:
+        """The model's latest text, including that of an incomplete reply."""
+        return self._attempts.partial.text or self.answer
+
+    @property
+    def turns(self) -> int:
+        return len(self.log)
+
+    @property
+    def usage(self) -> Usage:
+        return sum((turn.usage for turn in self.log), Usage())
+
+    def say(self, prompt: str, pictures: tuple[Picture, ...] = ()) -> None:
+        """Adds a user message, after marking calls without a result as interrupted."""
+        if self.messages and self.messages[-1].role != "user":
+            self.messages = close_open_calls(self.messages)
+        self.messages.append(Message("user", prompt, pictures=pictures))
+
+    async def turn(
+        self, *, closing: bool = False, asked: FinalRequest = "", question: str = ""
+    ) -> Response:
+        """Sends a request and adds the response to the conversation; raises what `Send` does.
+
+        The arguments are those of `TurnFinished`, for a last question, which offers no tools.
+        """
+        scope, plan, number = self.scope, self.plan, self.turns + 1
+        scope.env.halt.check()
+        scope.clock.check()
+        opening = plan.job.open_turn(number)
+        if opening is not None and opening.messages:  # a file may be damaged
+            self.messages = list(opening.messages)
+        scope.admit(f"{scope.id}/{number}")
+        request = self.make_request(closing=closing, asked=asked)
+        form: DataForm = ""
+        if plan.output and request.output is not None:
+            form = "value" if plan.output.is_wrapped else "object"
+        sent, pending = len(self.messages), len(self.messages[-1].tool_results)
+        scope.env.emit(TurnStarted(scope.id, number, sent, pending, closing, asked, form))
+        before = len(self.exchanges)
+        try:
+            response = await self._send(request)
+        except ProviderError as error:
+            self.answer = error.partial_text or self.answer
+            raise
+        # also if the time is up before the virtual reply would have arrived
+        self._attempts.partial.deltas.clear()
+        if response.seconds:  # of a script, on the virtual clock (D-36)
+            scope.clock.forward(scope.clock.ahead + response.seconds)
+        is_last = closing or bool(asked)
+        response = self._add(response, has_calls=bool(plan.toolset.tools) and not is_last)
+        source = self.exchanges[-1].source
+        self.log.append(
+            Turn(
+                number, response.content, () if closing else response.tool_calls, (),
+                response.stop_reason, response.usage, scope.agent.sub_agents_config.parallel,
+                closing, asked, question or (opening.said if opening else ""), source,
+                response.server_calls, response.sources,
+            )
+        )  # fmt: skip
+        if source in ASKED_NOW:
+            tokens = self.count_context(request.tools)
+            scope.meter.charge(scope.name, tokens, response.usage.cost)
+        scope.env.emit(finish_turn(scope.id, self.log[-1], self.exchanges[before:]))
+        return response
+
+    def _add(self, response: Response, *, has_calls: bool) -> Response:
+        """Adds a response; its calls get ids of their own, and the traits of their tools.
+
+        They are left out of history unless `has_calls`.
+        """
+        if response.tool_calls:
+            self._ids = self._ids or CallIds(self.messages)
+            calls = self._ids.settle(self.plan.provider.name, response.tool_calls)
+            calls = tuple(map(self.plan.toolset.describe, calls))
+            response = replace(response, tool_calls=calls)
+        self.response, self.answer = response, response.content or self.answer
+        has_calls = has_calls and bool(response.tool_calls) and not response.is_cut
+        if response.content.strip() or has_calls or response.is_paused:
+            self.messages.append(response.message(calls=has_calls))
+        return response
+
+    async def ask(self, question: str, *, asked: FinalRequest = "") -> None:
+        """Asks a last question: for data, or to close; an empty reply changes no answer."""
+        before = self.answer
+        self.say(question)
+        await self.turn(closing=not asked, asked=asked, question=question if asked else "")
+        if not self.response.content.strip():
+            self.answer = before
+
+    def make_request(self, *, closing: bool = False, asked: FinalRequest = "") -> Request:
+        plan, agent, is_last = self.plan, self.scope.agent, closing or bool(asked)
+        has_form = bool(asked) if is_last else not plan.asks_at_end
+        ignores_form = asked == "repair" and "{" not in self.text
+        return Request(
+            plan.model, tuple(self.messages), plan.briefing.system, () if is_last else self.tools,
+            agent.params, agent.name, f"{self.scope.id}/{self.turns + 1}",
+            past_tools=self.tools if is_last else (), system_ends=plan.briefing.system_ends,
+            output=plan.output.sent if plan.output and has_form else None,
+            refused=frozenset({OUTPUT} if ignores_form else ()), encoded=self._encoded,
+        )  # fmt: skip
+
+    def count_context(self, tools: Sequence[ToolSpec]) -> int:
+        """Tokens of the latest exchange, estimated if the API reports none (D-18)."""
+        system = self.plan.briefing.system
+        return self.response.usage.total or estimate_tokens(system, tools, self.messages)
+
+    async def take_data(self, output: Output) -> Any:
+        """Returns the last answer as data; requests a correction, once, if it does not fit.
+
+        Raises RunError if it is not whole, still does not fit, or may not be asked for again.
+        """
+        schema = dump(dict(output.sent)).decode()
+        data, mistakes = await self._read_answer(output)
+        if mistakes and self.plan.asks_at_end:
+            question = f"Now give your final answer as JSON that fits this JSON Schema:\n{schema}"
+            await self.ask(question, asked="output")
+            data, mistakes = await self._read_answer(output)
+        when = "even after one repair"
+        if mistakes and self.turns >= self.scope.limits.turns:
+            when = "no turn was left to repair it"
+        elif mistakes:
+            question = (
+                f"Your answer does not fit its JSON Schema:\n{mistakes}\nGive the whole answer "
+                f"again, as JSON only, without these mistakes. The schema:\n{schema}"
+            )
+            await self.ask(question, asked="repair")
+            data, mistakes = await self._read_answer(output)
+        if mistakes:
+            reason = one_line(mistakes.replace("\n", "; "), 1000)
+            raise RunError(
+                f"the answer does not match its schema ({when}): {reason}",
+                exit_code=1,
+                hint="its text is kept; simplify the schema, or clarify in the prompt what it "
+                "leaves open",
+            )
+        return data
+
+    async def _read_answer(self, output: Output) -> tuple[Any, str]:
+        """Reads the latest reply as data, in a thread (checks may take long); and its mistakes."""
+        try:
+            answer = await in_thread(output.read, self.response.content)
+        except WrongOutput as wrong:
+            if reason := tell_incomplete(self.response):
+                raise RunError(f"the answer is not complete: {reason}", exit_code=1) from None
+            return None, str(wrong)
+        self.answer = answer.text
+        return answer.value, ""
 
     def _judge(self, fault: BaseException) -> tuple[Status, str]:
         """Returns the status and the error of a run that an exception has ended."""
@@ -221,19 +409,19 @@ class Run:
         cause: AxeError | None,
         children: tuple[RunResult, ...],
     ) -> RunResult:
-        scope, talk, files = self.scope, self.conversation, self.dispatch.file_log
+        scope, files = self.scope, self.dispatch.file_log
         seconds = scope.clock.elapsed
         whole = Lap("run", round(scope.began, 6), round(scope.began + seconds, 6))
         result = RunResult(
-            status=status, text=talk.text, data=self.data, agent=scope.agent.name,
-            model=scope.agent.model, error=error, turns=talk.turns, tool_calls=self.dispatch.count,
-            retries=sum(one.attempt > 1 for one in talk.exchanges), children=children,
-            usage=talk.usage, stop_reason=talk.response.stop_reason,
-            duration_ms=round(seconds * 1000), messages=tuple(talk.messages),
+            status=status, text=self.text, data=self.data, agent=scope.agent.name,
+            model=scope.agent.model, error=error, turns=self.turns, tool_calls=self.dispatch.count,
+            retries=sum(one.attempt > 1 for one in self.exchanges), children=children,
+            usage=self.usage, stop_reason=self.response.stop_reason,
+            duration_ms=round(seconds * 1000), messages=tuple(self.messages),
             files_read=tuple(files.files_read), files_modified=tuple(files.files_modified),
-            warnings=tuple(self.warnings), log=tuple(talk.log), id=scope.id, call_id=scope.call_id,
+            warnings=tuple(self.warnings), log=tuple(self.log), id=scope.id, call_id=scope.call_id,
             prompt=self.plan.prompt, pictures=self.plan.pictures, task=self._task,
-            exchanges=tuple(talk.exchanges),
+            exchanges=tuple(self.exchanges),
             cause=copy(cause),  # a copy: no traceback keeps the run alive
             times=(whole, *scope.times), origin=scope.origin,
         )  # fmt: skip
@@ -241,5 +429,22 @@ class Run:
             kept = scope.env.agents.describe(scope.agent)
             undo_id = scope.undo_id if scope.env.kept.is_used else ""
             return replace(result, definitions=kept, undo_id=undo_id)
-        own = make_metadata(scope.id, scope.depth, talk.usage)  # D-34
+        own = make_metadata(scope.id, scope.depth, self.usage)  # D-34
         return replace(result, metadata={**own, **self.plan.job.notes(result)})
+
+
+def tell_incomplete(response: Response, when: str = "") -> str:
+    """Returns the reason why an answer is not whole, and the next step; empty if it is."""
+    reason = response.stop_reason
+    if response.is_full:
+        step = "start a new conversation, or shorten the prompt, files and results of tools"
+        return f"the reply was cut because the model's context is full{when} ({reason}); {step}"
+    if response.is_used_up:  # D-79
+        step = "raise params.max_tokens, or lower params.thinking"
+        return f"thinking used up the tokens of the answer ({reason}){when}; {step}"
+    if response.is_cut:
+        return f"the token limit cut the reply ({reason}){when}; raise params.max_tokens"
+    if not response.is_withheld:
+        return ""
+    who = "the model" if reason == "refusal" else "a content filter"
+    return f"{who} cut the reply short ({reason}); rephrase the prompt"

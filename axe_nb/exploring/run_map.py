@@ -6,7 +6,7 @@ Source: D-2, D-8.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import aclosing, closing, contextmanager
 from typing import Any, Unpack, get_args
 
@@ -22,7 +22,6 @@ from axe_nb.exploring.map_driver import (
     Batch,
     BudgetOption,
     Driver,
-    Ended,
     Keep,
     Resume,
     Source,
@@ -152,8 +151,24 @@ class RunMap:
         if self._is_over:
             yield from self.results
             return
+        # those that wait for an earlier one count as received, so that the runs go on meanwhile,
+        # until there are 10,000 of them: so memory is bounded
+        waiting: dict[int, RunResult] = {}
+        position = early = 0
         with self._run() as driver, closing(driver.iterate()) as ended:
-            yield from in_order(ended, driver.receive)
+            for one in ended:
+                waiting[one.index] = one.result
+                if position not in waiting and early < 10_000:
+                    early += 1
+                    driver.receive()
+                while position in waiting:
+                    if early:
+                        early -= 1
+                    else:
+                        driver.receive()
+                    yield waiting.pop(position)
+                    position += 1
+            yield from (result for _, result in sorted(waiting.items()))
 
     async def __aiter__(self) -> AsyncIterator[RunResult]:
         """Yields the results as the runs end; after the end, those that are kept."""
@@ -203,26 +218,3 @@ def read_count(name: str, number: object) -> int:
     if not is_whole(found, 1):
         raise ConfigError(f"{name} takes a positive whole number, not {shown_value(number)}")
     return int(found)
-
-
-def in_order(ended: Iterable[Ended], receive: Callable[[], None]) -> Iterator[RunResult]:
-    """Yields results in the order of their positions, those after a gap at the end.
-
-    Results that wait for an earlier one count as received, so that the runs go on meanwhile, until
-    there are 10,000 of them: so memory is bounded.
-    """
-    waiting: dict[int, RunResult] = {}
-    position = early = 0
-    for one in ended:
-        waiting[one.index] = one.result
-        if position not in waiting and early < 10_000:
-            early += 1
-            receive()
-        while position in waiting:
-            if early:
-                early -= 1
-            else:
-                receive()
-            yield waiting.pop(position)
-            position += 1
-    yield from (result for _, result in sorted(waiting.items()))

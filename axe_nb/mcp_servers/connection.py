@@ -25,16 +25,17 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from axe_nb.agents.agent_tables import McpServer, expand_variables
 from axe_nb.errors import ConfigError
 from axe_nb.messages import ToolSpec
 from axe_nb.pictures.picture import NoPicture, Picture, format_bytes, join_parts
+from axe_nb.providers.wire import check_nesting
 from axe_nb.sandbox.find import Sandbox, find_sandbox
 from axe_nb.sandbox.process import clean_environment
 from axe_nb.sandbox.view import make_view
@@ -88,32 +89,16 @@ ERROR = re.compile(rb"\s*[\w.]{0,99}(Error|Exception)\b.{0,99}: ")
 _OTHER = re.compile(r"[^A-Za-z0-9_-]")
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """The tools of a server, with its own names, and cleaned and bounded descriptions."""
-
-    tools: tuple[ToolSpec, ...] = ()
-    warnings: tuple[str, ...] = ()
-
-    def name_tools(self, server: str) -> dict[str, ToolSpec]:
-        """Returns name shown to models → tool, as the server's own name may be any text."""
-        room = LONGEST_NAME - len(server) - 2
-        counts = Counter(_OTHER.sub("_", tool.name) for tool in self.tools)
-        named: dict[str, ToolSpec] = {}
-        for tool in self.tools:
-            name = _OTHER.sub("_", tool.name)
-            if len(name) > room or not name or (name != tool.name and counts[name] > 1):
-                digest = hashlib.sha256(tool.name.encode("utf-8", "replace")).hexdigest()[:8]
-                name = f"{name[: room - 9]}_{digest}"
-            named.setdefault(f"{server}__{name}", tool)
-        return named
+Listing: TypeAlias = tuple[Mapping[str, ToolSpec], tuple[str, ...]]
+"""Name shown to models → tool, with the server's own name; warnings."""
 
 
-async def list_tools(session: Any) -> Listing:
+async def list_tools(session: Any, server: str) -> Listing:
+    """Returns the tools of a server, whose own names may be any text, and warnings."""
     import mcp_types
 
     if session.server_capabilities is not None and session.server_capabilities.tools is None:
-        return Listing()
+        return {}, ()
     tools: dict[str, ToolSpec] = {}
     refused = 0
     cursor = ""
@@ -122,27 +107,28 @@ async def list_tools(session: Any) -> Listing:
         page = await session.list_tools(params=params)
         for tool in page.tools[: MAX_LISTED - len(tools)]:
             text = cut_chars(clean(tool.description or tool.title or ""), MAX_DESCRIPTION, " …")
-            if _is_bounded(tool.input_schema):
+            try:
+                check_nesting(tool.input_schema, MAX_DEPTH)
+                is_bounded = len(json.dumps(tool.input_schema)) <= MAX_SCHEMA
+            except ValueError:
+                is_bounded = False
+            if is_bounded:
                 tools.setdefault(tool.name, ToolSpec(tool.name, text, {}, schema=tool.input_schema))
-            else:
-                refused += 1
+            refused += not is_bounded
         if not page.next_cursor or page.next_cursor == cursor or len(tools) >= MAX_LISTED:
             break
         cursor = page.next_cursor
+    room = LONGEST_NAME - len(server) - 2
+    counts = Counter(_OTHER.sub("_", name) for name in tools)
+    named: dict[str, ToolSpec] = {}
+    for own, spec in tools.items():
+        name = _OTHER.sub("_", own)
+        if len(name) > room or not name or (name != own and counts[name] > 1):
+            digest = hashlib.sha256(own.encode("utf-8", "replace")).hexdigest()[:8]
+            name = f"{name[: room - 9]}_{digest}"
+        named.setdefault(f"{server}__{name}", spec)
     left_out = f"{plural(refused, 'tool')} left out: schema too large"
-    return Listing(tuple(tools.values()), (left_out,) if refused else ())
-
-
-def _is_bounded(schema: Mapping[str, Any]) -> bool:
-    level: list[Any] = [schema]
-    try:
-        is_short = len(json.dumps(schema)) <= MAX_SCHEMA
-    except (ValueError, RecursionError):
-        return False
-    for _ in range(MAX_DEPTH):
-        nested = (list(v.values()) if isinstance(v, Mapping) else v for v in level)
-        level = [entry for value in nested if isinstance(value, list) for entry in value]
-    return is_short and not any(isinstance(value, Mapping | list) for value in level)
+    return named, (left_out,) if refused else ()
 
 
 class Connection:
@@ -152,8 +138,9 @@ class Connection:
         self, name: str, server: McpServer, workdir: Path, sources: frozenset[Path] = frozenset()
     ) -> None:
         self.name, self.server = name, server
-        self.listing = Listing()
-        """The server's tools; empty until it has started."""
+        self.tools: Mapping[str, ToolSpec] = {}
+        """The server's tools by the names shown to models; empty until it has started."""
+        self.warnings: tuple[str, ...] = ()
         self._workdir, self._sources = workdir, sources
         self._sandbox: Sandbox | None = None
         """The sandbox of the program; None if there is no program, or it was not prepared."""
@@ -190,7 +177,8 @@ class Connection:
                 await self._start()
             elif self._is_stale:
                 self._is_stale = False
-                self.listing = await self._within(list_tools(self._session))
+                listed = list_tools(self._session, self.name)
+                self.tools, self.warnings = await self._within(listed)
 
     async def close(self) -> None:
         async with self._lock:
@@ -248,7 +236,7 @@ class Connection:
                 "read" if self.server.is_read_only(tool.name) else "write",
                 guard=guard, schema=tool.schema, server=self.name,
             )
-            for name, tool in self.listing.name_tools(self.name).items()
+            for name, tool in self.tools.items()
         ]  # fmt: skip
 
     async def _call(
@@ -323,7 +311,7 @@ class Connection:
         ready: asyncio.Future[Listing] = asyncio.get_running_loop().create_future()
         self._owner = asyncio.create_task(self._own(ready))
         try:
-            self.listing = await self._within(ready)
+            self.tools, self.warnings = await self._within(ready)
         except BaseException:
             await self._end()
             raise
@@ -371,7 +359,7 @@ class Connection:
                 client_info=Implementation(name="axe-nb", version=version),
                 cache=None,
             ) as client:
-                listing = await list_tools(client.session)
+                listing = await list_tools(client.session, self.name)
                 self._session = client.session
                 if not ready.done():
                     ready.set_result(listing)

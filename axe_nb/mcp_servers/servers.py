@@ -154,7 +154,7 @@ class Servers:
                     raise _make_error(agent, "unknown tool", "permissions", entry, step)
             named = [tool for tool in offered if tool.name in agent.tools]
             tools += named or offered[:MAX_TOOLS]
-            warnings += (f"MCP server {name}: {words}" for words in connection.listing.warnings)
+            warnings += (f"MCP server {name}: {words}" for words in connection.warnings)
             if not named and len(offered) > MAX_TOOLS:
                 warnings.append(
                     f"MCP server {name}: it offers {plural(len(offered), 'tool')}, and the agent "

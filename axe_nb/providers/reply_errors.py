@@ -159,8 +159,19 @@ def read_reply(
         error = error_in_reply(data)
     if error:
         raise _explain(error, provider, data, request)
+    if not content.strip():
+        raise ProviderError("server", "the reply is empty", status=status)
     if not isinstance(data, dict):
-        raise _make_non_json_error(provider, status, headers, content)
+        words = masked_line(re.sub(r"<[^<>]*>", " ", redact(content[:2000])), 60)
+        kind = masked_line(headers.get("content-type", "").partition(";")[0].lower()) or "text"
+        is_page = "html" in kind or content.lstrip().startswith("<")
+        raise ProviderError(
+            "server",
+            f"the reply is not a JSON object but {kind}" + (f": {words}" if words else ""),
+            hint=f"check {provider.url_setting}" if is_page else "",
+            status=status,
+            retryable=False if is_page else None,  # a web page does not pass
+        )
 
     def mask(text: str) -> str:
         for secret in secrets:
@@ -285,24 +296,6 @@ def _find_hint(provider: ProviderInfo, error: ProviderError) -> str:
     if status < 400:
         return f"set {provider.url_setting} to the final URL"
     return f"try again later{or_retries}" if status >= 500 else ""
-
-
-def _make_non_json_error(
-    provider: ProviderInfo, status: int, headers: Headers, content: str
-) -> ProviderError:
-    """Makes the error for a reply that is not a JSON object; a web page does not pass."""
-    if not content.strip():
-        return ProviderError("server", "the reply is empty", status=status)
-    words = masked_line(re.sub(r"<[^<>]*>", " ", redact(content[:2000])), 60)
-    kind = masked_line(headers.get("content-type", "").partition(";")[0].lower()) or "text"
-    is_page = "html" in kind or content.lstrip().startswith("<")
-    return ProviderError(
-        "server",
-        f"the reply is not a JSON object but {kind}" + (f": {words}" if words else ""),
-        hint=f"check {provider.url_setting}" if is_page else "",
-        status=status,
-        retryable=False if is_page else None,
-    )
 
 
 def _parse_retry_after(value: str, unit: float = 1.0) -> float | None:

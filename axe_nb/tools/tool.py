@@ -407,14 +407,12 @@ MAX_OUTPUT = 65536
 
 def output_of(answer: object) -> ToolOutput:
     """Converts the return value of a tool to text for the model."""
-    if not isinstance(answer, ToolOutput):
-        text, pictures = _illustrate(answer)
-        return ToolOutput(text, pictures=pictures)
-    if answer.pictures:  # whose marks are in its text
-        text, pictures = as_text(answer.content), tuple(answer.pictures)
+    given = answer if isinstance(answer, ToolOutput) else ToolOutput(answer)  # type: ignore[arg-type]
+    if given.pictures:  # whose marks are in its text
+        text, pictures = as_text(given.content), tuple(given.pictures)
     else:
-        text, pictures = _illustrate(answer.content)
-    return ToolOutput(text, bool(answer.is_error), as_text(answer.note), pictures)
+        text, pictures = _illustrate(given.content)
+    return ToolOutput(text, bool(given.is_error), as_text(given.note), pictures)
 
 
 def _illustrate(answer: object) -> Illustrated:

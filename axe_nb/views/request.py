@@ -18,7 +18,7 @@ from typing import Any
 
 from axe_nb.agents.provider_table import PROTOCOLS
 from axe_nb.conversion.jsonable import change_texts
-from axe_nb.engine.conversation import Conversation
+from axe_nb.engine.loop import Run
 from axe_nb.engine.person import OF_SCRIPTS
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import ConfigError
@@ -278,9 +278,7 @@ def preview_request(plan: Plan) -> SentRequest:
 
     Raises ProviderError: it cannot be encoded.
     """
-    talk = Conversation(plan)
-    talk.say(plan.prompt, plan.pictures)
-    request = talk.make_request()
+    request = Run(plan).make_request()
     own = plan.provider.name
     streaming = {}
     if plan.is_streamed and own in PROTOCOLS:

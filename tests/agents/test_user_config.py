@@ -170,7 +170,7 @@ def test_no_settings_file_is_an_empty_one_and_it_is_read_anew_each_time() -> Non
     assert Config.load() == Config({})
     settings('[providers.openai]\napi_key = "a"\n')
     assert Config.load().api_key("openai") == "a"
-    settings("").write_text('[providers.openai]\napi_key = "b"\n[profiles.x]\na = 1\n', "utf-8-sig")
+    settings("").write_text('[providers.openai]\napi_key = "b"\n[servers.x]\na = 1\n', "utf-8-sig")
     assert Config.load().api_key("openai") == "b"
     settings(f'[providers.openai]\napi_key = "{SECRET}"\n')
     assert SECRET not in repr(Config.load())

@@ -59,7 +59,6 @@ def filled(path: str, work: Path) -> str:
 
 
 def calls(path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every tool that takes a path, with it."""
     yield "read_file", {"path": path}
     yield "list_dir", {"path": path}
     yield "find_files", {"pattern": "*", "path": path}

@@ -37,8 +37,6 @@ assert len(set(CORPUS["refused"]["urls"])) >= 80
 
 @dataclass
 class Site:
-    """A web server on loopback."""
-
     pages: dict[str, tuple[int, dict[str, str], Any]] = field(default_factory=dict)
     """Path → (status, headers, body or function of the handler)."""
     asked: list[tuple[str, str]] = field(default_factory=list)
@@ -104,7 +102,6 @@ def site() -> Iterator[Site]:
 
 
 def by_table(host: str, port: int) -> Sequence[Address]:
-    """Resolves the names of the corpus, and no other."""
     table: dict[str, list[str]] = CORPUS["names"]
     if host not in table:
         raise OSError(f"{host} was not to be resolved")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import queue
 import re
@@ -214,6 +215,18 @@ def kinds(outputs: list[Output]) -> list[str]:
 def shown(outputs: list[Output]) -> list[Output]:
     """Data of what was displayed, updates too."""
     return [o["data"] for o in outputs if o["type"] in ("display_data", "update_display_data")]
+
+
+def contents(outputs: list[Output]) -> list[Any]:
+    """What a live tree or table told the browser, in order: snapshots and news."""
+    told = []
+    for output in outputs:
+        data = output.get("data", {})
+        if data.get("method") == "custom":
+            told.append(data["content"])
+        elif "snapshot" in data.get("state", {}):
+            told.append(json.loads(data["state"]["snapshot"]))
+    return told
 
 
 def write_agents(

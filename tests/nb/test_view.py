@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import re
 import time
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from axe_nb.views.markdown import render
-from tests.nb.kernels import WIDGET, Kernel, Output, kinds, shown, text
+from tests.nb.kernels import WIDGET, Kernel, Output, contents, kinds, shown, text
 
 SETUP = """
 import asyncio, axe_nb, os
@@ -108,18 +107,6 @@ began = time.monotonic()
 r = axe_nb.run(Agent("words", "script/words"), "Go.")
 print(time.monotonic() - began)
 """
-
-
-def contents(outputs: list[Output]) -> list[Any]:
-    """What the browser was told of a live tree, in order: snapshots and news."""
-    told = []
-    for output in outputs:
-        data = output.get("data", {})
-        if data.get("method") == "custom":
-            told.append(data["content"])
-        elif "snapshot" in data.get("state", {}):
-            told.append(json.loads(data["state"]["snapshot"]))
-    return told
 
 
 def join_answers(told: list[Any]) -> list[str]:

@@ -26,14 +26,11 @@ LIMITS = "ulimit -u 4000 -f 20000; exec"
 
 @dataclass(frozen=True, slots=True)
 class Canaries:
-    """What is beside a cage."""
-
     pid: int
     port: int
     socket: str
 
     def fill(self, command: str, cage: Cage) -> str:
-        """The command with the canaries' names."""
         values = {
             "other": cage.base / "other", "home": cage.home, "pid": self.pid, "port": self.port,
             "socket": self.socket, "work": cage.work,
@@ -64,7 +61,6 @@ def untouched(cage: Cage) -> Iterator[Canaries]:
 
 
 def is_sleeping(pid: int) -> bool:
-    """True if a process is neither stopped nor traced."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "RSD"
 
 

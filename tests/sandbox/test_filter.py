@@ -121,7 +121,6 @@ def test_memory_that_programs_share_is_not_reached(cage: Cage, shared: int) -> N
 
 @pytest.fixture
 def shared() -> Iterator[int]:
-    """The number of a piece of memory that everybody may attach."""
     libc = ctypes.CDLL(None, use_errno=True)
     number = libc.shmget(0, 4096, 0o1666)
     assert number >= 0

@@ -27,7 +27,6 @@ EXISTING = {
 
 
 def write(cage: Cage, name: str, text: str) -> Path:
-    """Makes a file of the cage's user in the workdir."""
     path = cage.work / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
@@ -36,7 +35,6 @@ def write(cage: Cage, name: str, text: str) -> Path:
 
 
 def own(cage: Cage) -> None:
-    """Makes all of the workdir the user's."""
     for folder, folders, files in os.walk(cage.work):
         for name in (".", *folders, *files):
             os.chown(Path(folder, name), cage.uid, cage.uid, follow_symlinks=False)
@@ -52,7 +50,6 @@ def begin(cage: Cage, then: str = "true") -> subprocess.Popen[str]:
 
 
 def ask_git(cage: Cage, *words: str) -> str:
-    """The output of git outside the sandbox."""
     return subprocess.run(
         ["git", "-c", "safe.directory=*", *words],
         cwd=cage.work, env={"HOME": str(cage.home), "PATH": "/usr/bin:/bin"},

@@ -52,7 +52,6 @@ def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def level(workdir: Path) -> str:
-    """The level that this machine has."""
     found = find_sandbox("auto", make_view(workdir)).level
     assert found in ("full", "files")
     return found
@@ -225,7 +224,6 @@ def test_a_profile_of_macos_names_what_is_protected_also_where_links_lead(tmp_pa
 
 @pytest.fixture
 def asked() -> list[int]:
-    """Turns of the script `counted`."""
     turns: list[int] = []
 
     @axe_nb.script("counted")

@@ -79,7 +79,6 @@ error = "timeout"
 
 @pytest.fixture(autouse=True)
 def scripts(project: Path) -> Iterator[None]:
-    """A project with the script `lead`, and no functions but the test's own."""
     (project / "axe" / "scripts").mkdir()
     (project / "axe" / "scripts" / "lead.toml").write_text(RULES, "utf-8")
     yield

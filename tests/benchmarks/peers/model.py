@@ -72,13 +72,10 @@ def list_calls(kind: str, size: int, turn: int) -> list[tuple[str, str, dict[str
 def write_openai(calls: list[tuple[str, str, dict[str, str]]]) -> bytes:
     message: dict[str, Any] = {"role": "assistant", "content": None if calls else "done"}
     if calls:
+        functions = ({"name": name, "arguments": json.dumps(a)} for _, name, a in calls)
         message["tool_calls"] = [
-            {
-                "id": call_id,
-                "type": "function",
-                "function": {"name": name, "arguments": json.dumps(arguments)},
-            }
-            for call_id, name, arguments in calls
+            {"id": call[0], "type": "function", "function": function}
+            for call, function in zip(calls, functions, strict=True)
         ]
     choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}
     usage = {"prompt_tokens": 9, "completion_tokens": 9, "total_tokens": 18}

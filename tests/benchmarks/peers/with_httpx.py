@@ -6,23 +6,14 @@ import os
 
 import httpx
 
-URL = os.environ["MODEL_URL"]
 HEADERS = {"content-type": "application/json"}
-
-
-def client():
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=100)
-    return httpx.AsyncClient(base_url=URL, timeout=None, limits=limits)
-
-
-KEPT = []
+LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=100)
+CLIENT = httpx.AsyncClient(base_url=os.environ["MODEL_URL"], timeout=None, limits=LIMITS)
 
 
 async def send(model, messages):
-    if not KEPT:
-        KEPT.append(client())
     body = json.dumps({"model": model, "messages": messages}, separators=(",", ":"))
-    reply = await KEPT[0].post("/v1/chat/completions", content=body, headers=HEADERS)
+    reply = await CLIENT.post("/v1/chat/completions", content=body, headers=HEADERS)
     return reply.json()["choices"][0]["message"]
 
 
