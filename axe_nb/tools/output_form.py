@@ -185,7 +185,7 @@ def _take_out(text: str) -> str:
         text = f"{text[:-3]}\n```"
     if len(re.findall(r"(?m)^[ \t]*```", text)) != 2:
         return text
-    found = re.search(r"(?ims)^[ \t]*```[ \t]*(?:json)?[^\S\n]*\n(.*)^[ \t]*```[^\S\n]*$", text)
+    found = re.search(r"(?ims)^[ \t]*```[ \t]*+(?:json)?[^\S\n]*+\n(.*)^[ \t]*```[^\S\n]*$", text)
     return found[1].strip() if found else text
 
 

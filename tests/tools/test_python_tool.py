@@ -100,23 +100,6 @@ def test_arguments_that_were_no_json_are_not_run_with_defaults(tmp_path: Path) -
         asyncio.run(tool_of(clean).fn(context(tmp_path, raw='{"folder": '), {}))
 
 
-@pytest.mark.parametrize(
-    ("result", "text"),
-    [
-        ("as it is", "as it is"),
-        (None, ""),
-        ({"a": [1, 2.5, None, True]}, '{"a": [1, 2.5, null, true]}'),
-        (Trip("Köln"), '{"to": "Köln", "days": 1}'),
-        ((1, 2), "[1, 2]"),
-    ],
-)
-def test_results_become_text(tmp_path: Path, result: Any, text: str) -> None:
-    def give() -> Any:
-        return result
-
-    assert run(tool_of(give), tmp_path) == text
-
-
 async def never_awaited() -> int:
     return 1
 
