@@ -145,7 +145,6 @@ def _show(result: RunResult, name: str, quiet: bool) -> None:
 
 
 def remember(thing: object) -> None:
-    """Marks an object as displayed by this cell."""
     _shown.append(thing)
 
 

@@ -29,11 +29,9 @@ Bundle = dict[str, str]
 class Feed:
     """The updates that the browser receives of one tree or table.
 
-    News are messages. A message may get lost, so now and then everything is sent again as one
-    synchronised trait, a snapshot: without it, early content was lost in ten runs of ten. In the
-    page of a Jupyter server, the output is readable HTML only, which the widget covers while the
-    kernel lives: a widget in a saved output says "model not found" once its kernel is gone,
-    whatever stands beside it.
+    A message may get lost, so now and then everything is sent again as one synchronised trait, a
+    snapshot. In the page of a Jupyter server, the output is readable HTML only, which the widget
+    covers while the kernel lives: a saved widget says "model not found" once its kernel is gone.
     """
 
     def __init__(
@@ -128,7 +126,6 @@ _retired: Any = None
 
 
 def pack_parts(before: Sequence[str], parts: Sequence[str]) -> News:
-    """Returns the news of a list of fragments: its length, and those that have changed."""
     changed = {
         str(at): html for at, html in enumerate(parts) if at >= len(before) or before[at] != html
     }

@@ -74,7 +74,6 @@ def find_variable(thing: object, function: str = "") -> str:
 
 
 def is_notebook() -> bool:
-    """True if IPython runs."""
     return "IPython" in sys.modules and sys.modules["IPython"].get_ipython() is not None
 
 

@@ -131,7 +131,6 @@ class LiveTree:
         return True
 
     def _send(self, feed: Feed, now: float) -> None:
-        """Sends the changed rows, and the changes of the answer."""
         is_last = not self._newest
         rows, blocks = self._draw(), self._answer.blocks
         self._answer.update(now, is_over=is_last)
@@ -216,7 +215,6 @@ def draw_row(thing: TreeNode, outline: Outline, drawing: html.Drawing) -> dict[s
 
 
 def _draw_text(block: Block, drawing: html.Drawing) -> str:
-    """A text with a button that copies all of it."""
     whole = f' data-whole="{escape(block.whole[:20_000])}"' if block.whole else ""
     hidden = "" if block.text else " hidden"
     return (
@@ -252,7 +250,6 @@ def _place(seconds: float, more: str = "") -> str:
 
 
 def list_segments(thing: TreeNode) -> list[Segment]:
-    """The parts of a row's time, in the order of their start."""
     if isinstance(thing, CallNode) and thing.child:
         thing = thing.child
     found: list[Segment] = []

@@ -153,7 +153,6 @@ class Picture:
 
     @property
     def shown(self) -> str:
-        """Its pixels, format and size in a few words: `640×480 PNG, 23 kB`."""
         pixels = "" if self.is_document else f"{self.width}×{self.height} "
         return f"{pixels}{self.format}, {format_bytes(self.size)}"
 
@@ -176,7 +175,6 @@ class Picture:
 
 
 def format_bytes(count: int) -> str:
-    """Formats a size for people: `23 kB`."""
     if count < 1000:
         return plural(count, "byte")
     return f"{count / 1000:,.0f} kB" if count < 1_000_000 else f"{count / 1_000_000:.1f} MB"

@@ -68,19 +68,13 @@ def line(label: str, value: str) -> str:
 
 
 def abilities(agent: Agent, agents: Callable[[str], Agent]) -> str:
-    """The agent's tools, limits and graph of sub-agents; empty if it has none of them.
-
-    Raises ConfigError: it has an unknown tool.
-    """
+    """The agent's tools, limits and graph of sub-agents; ConfigError if a tool is unknown."""
     lines = [line(label, value) for label, value in list_abilities(agent)]
     return "\n".join(filter(None, [*lines, draw_graph(agent, agents)]))
 
 
 def list_abilities(agent: Agent) -> list[tuple[str, str]]:
-    """(label, value) of the agent's tools and limits.
-
-    Raises ConfigError: it has an unknown tool.
-    """
+    """(label, value) of the agent's tools and limits; ConfigError if a tool is unknown."""
     policy = PermissionPolicy(agent, agent.mode)
     decided: dict[Verdict, list[str]] = {verdict: [] for verdict in VERDICTS}
     for tool in _list_tools(agent):
@@ -105,10 +99,7 @@ def all_tools(of_servers: Sequence[Tool] = ()) -> str:
 
 
 def tools_of(agent: Agent, of_servers: Sequence[Tool] = ()) -> str:
-    """The agent's tools, one a line, with the effect of its mode and permissions.
-
-    Raises ConfigError: it has an unknown tool.
-    """
+    """The agent's tools, one a line, with the effect of its mode and permissions."""
     policy = PermissionPolicy(agent, agent.mode)
     return "\n".join(_format_tools(_list_tools(agent, of_servers), policy))
 
@@ -123,10 +114,7 @@ def _format_tools(tools: Sequence[Tool], policy: PermissionPolicy | None = None)
 
 
 def draw_graph(agent: Agent, find: Callable[[str], Agent]) -> str:
-    """The agents below `agent`, one a line; missing ones, cycles and the depth limit are marked.
-
-    Empty for an agent that cannot delegate.
-    """
+    """The agents below an agent, one a line; missing ones, cycles, the depth limit are marked."""
     if not agent.sub_agents and "delegate" not in {tool.effect for tool in _list_tools(agent)}:
         return ""
     if not agent.sub_agents_config.enabled:
@@ -168,7 +156,6 @@ def _list_below(
 
 
 def _find_copying_tools(agent: Agent) -> list[Tool]:
-    """The agent's tools whose children are copies of it."""
     found = map(REGISTRY.find, dict.fromkeys(agent.tools))
     return [tool for tool in found if tool and tool.copies_caller]
 

@@ -76,7 +76,6 @@ def dry_run(plan: Plan) -> str:
 
 
 def _format_tools(plan: Plan) -> str:
-    """The tools of an agent other than its sub-agents, with their permissions."""
     tools, policy = plan.toolset.tools, plan.scope.policy
     offered = [s.name for s in plan.toolset.offered if not tools[s.name].calls_sub_agents]
     verdicts = {tool.name: policy.decide(tool)[0] for tool in tools.values()}

@@ -117,15 +117,12 @@ def _find_words(text: str) -> Set[str]:
 
 
 def _share(a: Set[str], b: Set[str]) -> float:
-    """Returns the share of words that two texts have in common, from 0 to 1."""
     common = len(a & b)
     return common / (len(a) + len(b) - common) if a or b else 1.0
 
 
 @dataclass
 class _Call:
-    """A call with its result and the runs that it started."""
-
     call: ToolCall
     number: int
     """Number of the call in its run, from 1."""
@@ -161,8 +158,6 @@ class _Call:
 
 @dataclass
 class _Turn:
-    """A turn with its calls."""
-
     turn: Turn
     calls: Sequence[_Call]
 

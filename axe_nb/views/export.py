@@ -89,14 +89,12 @@ def write_markdown(result: RunResult) -> str:
 
 
 def _fence(text: str) -> list[str]:
-    """Puts a text into a fence longer than any fence within it."""
     longest = max((len(found) for found in _TICKS.findall(text)), default=2)
     ticks = "`" * (longest + 1)
     return [f"{ticks}text", clean(text), ticks]
 
 
 def _escape(text: str) -> str:
-    """Escapes a one-line text, so that nothing in it is Markdown or HTML."""
     return _SPECIAL.sub(r"\\\1", text)
 
 

@@ -287,13 +287,11 @@ def _format_muted(text: str) -> str:
 
 
 def format_sources(pages: Sequence[Page]) -> str:
-    """The list of pages below an answer; empty if there are none."""
     heading = f"<small style=opacity:{MUTED}>Sources</small>"
     return f"<div>{heading}{_format_links(pages)}</div>" if pages else ""
 
 
 def _format_links(pages: Sequence[Page]) -> str:
-    """A numbered list of links, each with the host that it leads to."""
     items = ""
     for page in pages[:MAX_LISTED]:
         host = find_host(page)
@@ -325,5 +323,4 @@ def format_question(asked: PersonAsked) -> str:
 
 
 def format_data(text: str) -> str:
-    """A JSON answer in the form shown above a tree."""
     return f"<pre style='white-space:pre-wrap;margin-bottom:1em;{MONO}'>{safe(text)}</pre>"

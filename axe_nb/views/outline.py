@@ -85,7 +85,6 @@ class Block:
 
     @property
     def rest(self) -> str:
-        """The number of characters left out and the pointer to them; empty if none are."""
         if not self.more:
             return ""
         where = f": {self.pointer}" if self.pointer else ""
@@ -321,7 +320,6 @@ def format_lines(pages: Sequence[Page]) -> str:
 
 
 def count_more(pages: Sequence[Page]) -> str:
-    """The number of pages that are not listed, in words; empty if all are."""
     left = len(pages) - MAX_LISTED
     return f"… {left:,} more" if left > 0 else ""
 
@@ -349,7 +347,6 @@ def as_lines(outline: Outline) -> Iterator[str]:
 
 
 def list_tree(outline: Outline, left_out: frozenset[str] = frozenset()) -> Iterator[str]:
-    """The lines of the tree, without the texts that have one of these labels."""
     root = outline.tree
     yield f"{root.row.look.sign} {root.row.who} · {root.row.asked}"
     for warning in outline.warnings(outline.root):

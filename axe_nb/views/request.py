@@ -274,10 +274,7 @@ def find_request(
 
 
 def preview_request(plan: Plan) -> SentRequest:
-    """Returns the first request of a run that has not begun.
-
-    Raises ProviderError: it cannot be encoded.
-    """
+    """Returns the first request of a run that has not begun; ProviderError if it has no form."""
     request = Run(plan).make_request()
     own = plan.provider.name
     streaming = {}

@@ -118,7 +118,6 @@ def _needs_look(state: State) -> bool:
 
 
 def join_facts(*facts: str) -> str:
-    """The facts that there are, in one line."""
     return " · ".join(filter(None, facts))
 
 
@@ -372,14 +371,12 @@ def format_tokens(usage: Usage) -> str:
 
 
 def list_calls(node: Node) -> Iterator[CallNode]:
-    """Yields the calls of a run and of all runs below it."""
     for run in (node, *node.below()):
         for turn in run.turns:
             yield from turn.calls
 
 
 def has_trouble(node: Node) -> bool:
-    """True if a call of the run, or of one below it, was denied or has failed."""
     return any(call.result and call.result.is_error for call in list_calls(node))
 
 
@@ -414,7 +411,6 @@ def cut_beginning(text: str, max_chars: int) -> tuple[str, int]:
 
 
 def cut_end(text: str, max_chars: int) -> str:
-    """The end of a text that is still being written."""
     if len(text) <= max_chars:
         return clean(text).strip("\n")
     end = text[-max_chars:]
@@ -423,5 +419,4 @@ def cut_end(text: str, max_chars: int) -> str:
 
 
 def format_arguments(call: ToolCall) -> str:
-    """The arguments as the model wrote them (D-11)."""
     return call.raw or json.dumps(call.arguments, ensure_ascii=False)

@@ -141,7 +141,6 @@ class RunDiff:
 
     @property
     def _summary(self) -> str:
-        """The number of changes, the first place and the path."""
         if not self.changes:
             return "no differences"
         path = "same path" if self.same_path else "different path"
@@ -212,8 +211,6 @@ def diff_runs(a: RunResult, b: RunResult, names: tuple[str, str] = ("a", "b")) -
 
 
 class Piece(NamedTuple):
-    """A piece of the comparison of two texts."""
-
     kind: Literal["same", "gone", "new"]
     text: str
 

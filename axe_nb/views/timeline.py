@@ -209,7 +209,6 @@ def _walk(thing: TreeNode, depth: int = 0) -> Iterator[tuple[int, TreeNode]]:
 
 
 def _measure(laps: Sequence[Lap]) -> str:
-    """The seconds from the first to the last of the times; empty if unknown."""
     if not laps:
         return ""
     return _format(max(lap.ended for lap in laps) - min(lap.began for lap in laps))

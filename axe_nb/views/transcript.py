@@ -199,7 +199,6 @@ class TurnNode:
 
     @property
     def is_last(self) -> bool:
-        """True if its text is the run's answer."""
         return not self.calls and bool(self.run.turns) and self.run.turns[-1] is self
 
     @property
@@ -280,7 +279,6 @@ class Node:
 
     @property
     def draft(self) -> Draft | None:
-        """The reply that it is receiving, if it is streamed."""
         return self.turns[-1].draft if self.turns and self.state == "running" else None
 
     def below(self) -> Iterator[Node]:
@@ -530,7 +528,6 @@ def _show_pages(pages: Iterable[Page], clean: Clean) -> tuple[Page, ...]:
 
 
 def _show(thing: Thing, clean: Clean, *names: str) -> Thing:
-    """Returns the dataclass without secrets in these fields."""
     shown = {name: clean(getattr(thing, name)) for name in names}
     for name, value in shown.items():
         if isinstance(value, list):
