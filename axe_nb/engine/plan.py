@@ -329,13 +329,6 @@ def _make_entry(scope: RunScope, tool: Tool, provider: Provider) -> tuple[bool, 
     return is_permitted, entry
 
 
-def check_search(agent: Agent, provider: Provider) -> None:
-    """Raises ConfigError if the agent's `tools` include a search that its server does not have."""
-    address = getattr(provider, "base_url", "")
-    if SEARCH in agent.tools and make_entry(provider.name, address, SEARCH, {}) is None:
-        raise _make_server_error(agent, SEARCH, provider)
-
-
 def _make_server_error(agent: Agent, tool: str, provider: Provider) -> ConfigError:
     listed = "tools" if tool in agent.tools else f"params.{SERVER_TOOLS}"
     name = parse_model(agent.model)[0]
