@@ -379,13 +379,6 @@ def find_agent_file(
             return path
     bare = name.removesuffix(".toml")
     hint = suggestion(bare, [*list_agents(agents_dir), *also]) or creation_step(bare)
-    if not agents_dir:
-        with suppress(OSError):  # the current folder was deleted
-            above = (folder / PROJECT_AGENTS for folder in Path.cwd().parents)
-            found = (folder for folder in above if os.path.lexists(folder / f"{bare}.toml"))
-            if (nearest := next(found, None)) is not None:
-                place = os.path.relpath(nearest)
-                hint = f"there is one in {place}; use --agents-dir {place}"
     raise ConfigError(f"agent config not found: {name}", hint=hint)
 
 

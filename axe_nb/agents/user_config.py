@@ -348,7 +348,6 @@ def _read_variable(name: str, wanted: str, pattern: str) -> str:
 
 SET, KEPT, EMPTY = "set", "already set, kept", "no value, not set"
 UNKNOWN = "refused, because a file sets only keys and addresses of providers"
-EXPANDED = "refused, because its value contains ${…}, which is not expanded; write it out"
 KEY_ELSEWHERE = "refused, because a key that is not from this file would be sent there"
 
 
@@ -381,8 +380,6 @@ def load_env(file: str) -> dict[str, list[str]]:
     for name, value in sorted(values.items(), key=lambda item: item[0] in addresses):
         if name not in addresses and name not in addresses.values():
             outcome = UNKNOWN
-        elif "${" in value:
-            outcome = EXPANDED
         elif not value:
             outcome = EMPTY
         elif name in with_own_key or (name in addresses and addresses[name] not in new):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import numbers
 import re
 import sys
 from collections import UserString
@@ -38,7 +37,6 @@ from axe_nb.text import (
     one_line,
     own_text,
     plural,
-    remove_addresses,
     type_name,
 )
 
@@ -178,17 +176,10 @@ def _open_object(value: Any) -> Opened:
             return Entries(zip(value._fields, value, strict=True), len(value))
         case UserString():
             return Leaf(own_text(value))
-        case BaseException():
-            text = remove_addresses(str(value), value)
-            return Leaf(f"{type_name(value)}: {text}" if text else type_name(value))
         case Mapping():
             return Entries(iter(value.items()), len(value))
         case Sequence() | Set() | ValuesView():
             return Items(iter(value), len(value), is_set=isinstance(value, set | frozenset))
-        case numbers.Integral():
-            return open_value(int(value))
-        case numbers.Real():
-            return open_value(float(value))
     kind = type(value)
     if hasattr(kind, "__axe_text__"):  # one of ours that stands for a text
         return Leaf(value.__axe_text__())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import typing
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -78,8 +79,6 @@ class WrongOutput(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A valid answer."""
-
     data: Any
     value: Any
     """The answer as the requested type; JSON data if the request was a schema."""
@@ -89,8 +88,6 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The form of an answer."""
-
     sent: Mapping[str, Any]
     """JSON Schema of an object, for the provider."""
     is_wrapped: bool = False
@@ -182,15 +179,10 @@ def _take_out(text: str) -> str:
     text = text.rpartition("</think>")[2].strip()
     if text.startswith("```") and text.endswith("```") and not text.endswith("\n```"):
         text = f"{text[:-3]}\n```"
-    lines = text.split("\n")
-    fences = [number for number, line in enumerate(lines) if line.lstrip().startswith("```")]
-    if len(fences) != 2:
+    if len(re.findall(r"(?m)^[ \t]*```", text)) != 2:
         return text
-    first, last = fences
-    language = lines[first].strip()[3:].strip().casefold()
-    is_closed = lines[last].strip() == "```"
-    is_json = is_closed and language in ("", "json")
-    return "\n".join(lines[first + 1 : last]).strip() if is_json else text
+    found = re.search(r"(?ims)^[ \t]*```[ \t]*+(?:json)?[^\S\n]*+\n(.*)^[ \t]*```[^\S\n]*$", text)
+    return found[1].strip() if found else text
 
 
 def find_output(given: Any) -> Output:

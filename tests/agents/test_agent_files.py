@@ -68,23 +68,6 @@ def test_an_agent_that_there_is_not_is_told_with_the_next_step(
     assert caught.value.exit_code == 2
 
 
-@pytest.mark.req("B-1")
-def test_an_agent_of_a_folder_above_is_told_with_its_place(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    put(project / "axe" / "agents", "writer", "p/m")
-    below = project / "lessons" / "one"
-    below.mkdir(parents=True)
-    monkeypatch.chdir(below)
-    with pytest.raises(ConfigError) as caught:
-        Agent.load("writer")
-    place = os.path.join("..", "..", "axe", "agents")  # noqa: PTH118
-    assert caught.value.lines() == [
-        "agent config not found: writer", f"there is one in {place}; use --agents-dir {place}",
-    ]  # fmt: skip
-    assert Agent.load("writer", place).model == "p/m"
-
-
 def test_all_agents_are_listed_once_by_name(three: Path, project: Path, tmp_path: Path) -> None:
     put(project / "axe" / "agents", "z", "p/m")
     put(tmp_path / "config" / "axe" / "agents", "b", "p/m")

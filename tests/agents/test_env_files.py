@@ -10,7 +10,6 @@ import pytest
 
 from axe_nb.agents.user_config import (
     EMPTY,
-    EXPANDED,
     KEPT,
     KEY_ELSEWHERE,
     SET,
@@ -128,12 +127,6 @@ def test_a_key_in_the_settings_is_not_sent_elsewhere_either() -> None:
     for name in ("OPENAI", "OWN"):
         text = f"{name}_API_KEY=theirs\nAXE_{name}_BASE_URL=http://127.0.0.1:9\n"
         assert load_env(put(text))[KEY_ELSEWHERE] == [f"AXE_{name}_BASE_URL"]
-
-
-def test_a_reference_to_another_variable_is_refused_not_sent_as_it_is() -> None:
-    for value in ("${HOME}/x", '"${C}"'):
-        names = load_env(put(f"OPENAI_API_KEY={value}\n"))
-        assert names == {EXPANDED: ["OPENAI_API_KEY"]}
 
 
 WRONG = [

@@ -7,12 +7,13 @@ to look at. Nothing is compared.
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import nbformat
+from nbconvert.exporters import HTMLExporter
 from playwright.sync_api import Browser
 
 from tests.browser.lab import LIGHT, SIZE, Lab, server, started
@@ -64,22 +65,18 @@ def show_reload(lab: Lab) -> None:
 
 def show_reopened(lab: Lab) -> None:
     """A saved run, opened again without a kernel and without trust."""
-    saved = save_run(lab)
-    (lab.server.folder / "again.ipynb").write_text(saved, "utf-8")
+    (lab.server.folder / "again.ipynb").write_text(save_run(lab), "utf-8")
     lab.is_loaded = False
     lab.show("again.ipynb", kernel=False)
-    lab.page.wait_for_selector(".jp-OutputArea details")
-    lab.page.locator(".jp-OutputArea details").first.evaluate("each => { each.open = true }")
+    lab.unfold()
 
 
 def show_html(lab: Lab) -> None:
     """The same as a page made by nbconvert."""
-    with tempfile.TemporaryDirectory() as folder:
-        notebook = Path(folder, "run.ipynb")
-        notebook.write_text(save_run(lab), "utf-8")
-        command = [sys.executable, "-m", "nbconvert", "--to", "html", "--log-level=ERROR", notebook]
-        subprocess.run(command, check=True, timeout=120)
-        lab.page.goto(notebook.with_suffix(".html").as_uri())
+    notebook = nbformat.reads(save_run(lab), as_version=4)
+    page = lab.server.folder / "run.html"
+    page.write_text(HTMLExporter().from_notebook_node(notebook)[0], "utf-8")
+    lab.page.goto(page.as_uri())
     lab.page.locator("details").first.evaluate("each => { each.open = true }")
 
 

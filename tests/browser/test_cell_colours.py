@@ -149,8 +149,7 @@ def test_notebook_7_shows_them_too_and_a_live_tree_whose_button_answers(
         shows(lab, "prompt", "agent", "prompt", "code")
         lab.page.evaluate("() => { jupyterapp.shell.currentWidget.content.activeCellIndex = 3 }")
         lab.command("notebook:run-cell")
-        button = lab.page.locator(".axe-nb-question:visible button").first
-        expect(button).to_be_enabled()
+        button = lab.page.wait_for_selector(".axe-nb-question button:enabled")
         lab.gate("counter")
         button.click()
         lab.page.wait_for_selector(".jp-OutputArea summary >> text=completed")

@@ -51,5 +51,4 @@ def test_a_run_in_the_background_is_stopped_by_its_button_with_keys_alone(lab: L
     assert lab.page.evaluate(active) == before, "the key went to the button, not to the notebook"
     assert lab.page.locator(".axe-nb-tree").count() == 0
     [shown] = lab.save().cells[1].outputs
-    assert "cancelled" in shown.data["text/plain"]
     assert "184" in shown.data["text/plain"], "the child that had answered is kept"

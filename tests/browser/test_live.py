@@ -38,8 +38,8 @@ def test_the_tree_grows_and_at_the_end_its_twin_stands_there_alone(lab: Lab) -> 
 
 def test_while_a_step_waits_for_the_person_the_tree_goes_on_and_says_who_waits(lab: Lab) -> None:
     start(lab, RESEARCH.replace("'Check.'", "'Check.', break_at='agent:counter'"))
-    prompt = lab.page.locator(".jp-Stdin-prompt")
-    expect(prompt).to_contain_text("counter (0.2), turn 1, is about to ask script/counter")
+    asked = "counter (0.2), turn 1, is about to ask script/counter"
+    lab.page.wait_for_selector(f".jp-Stdin-prompt >> text={asked}")
     summary = lab.page.locator(".axe-nb-scroll > details > summary")
     expect(summary).to_contain_text("counter waits for you")
     expect(lab.page.locator(f"{row(lab, 'counter')} > summary")).to_contain_text("waits for you")
@@ -106,14 +106,12 @@ def test_of_an_attempt_that_broke_off_nothing_is_left_beside_the_next_one(lab: L
     turn = lab.page.locator(row(lab, "turn 1"))
     expect(turn.locator("> summary")).to_contain_text("tries again, 1 of 1")
     expect(written).to_have_text("")
-    expect(tree).not_to_contain_text("first thought")
     lab.gate("again")
     expect(written).to_have_text("The second one")
-    expect(written.locator("pre", has_text="not closed")).to_have_count(0)
-    assert written.inner_html().count("<em>second</em>") == 1
     expect(turn.locator("> summary")).to_contain_text("writes")
     expect(tree).not_to_contain_text("first thought")
-    assert written.locator("h1, table, img").count() == 0
+    assert written.inner_html().count("<em>second</em>") == 1
+    assert written.locator("h1, table, img, pre").count() == 0
     lab.gate("end")
     lab.ended()
     shown = lab.page.locator(".jp-OutputArea").first

@@ -35,7 +35,6 @@ def edit(path: str) -> ToolCall:
 
 
 def attempt(*calls: ToolCall, person: Person | None = None, **fields: Any) -> list[str]:
-    """The results of the calls."""
     tools = ("file_ops", "grep")
     lead = agent("lead", said(list(calls), "done"), tools=tools, **{"mode": "auto", **fields})
     ask_person = person.ask_person if person else None

@@ -35,7 +35,7 @@ def look_up(town: str) -> str:
 
 
 @pytest.fixture
-def settings(project: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def settings(project: Path) -> dict[str, Any]:
     """What the models answer; a lead asks a guide for each town, and each guide looks it up."""
     chosen = dict(SETTINGS)
 

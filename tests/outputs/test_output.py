@@ -175,11 +175,10 @@ def test_a_tool_takes_such_values_too(project: Path) -> None:
 
     @script("m")
     def model(request: Request) -> Any:
-        if request.turn == 1:
-            return call("book", day="2026-11-23", place={"name": "Ulm"})
-        if request.turn == 2:
-            return call("book", day="soon", place={"name": "Ulm"})
-        return request.last
+        days = ("2026-11-23", "soon")
+        if request.turn > len(days):
+            return request.last
+        return call("book", day=days[request.turn - 1], place={"name": "Ulm"})
 
     result = axe_nb.run(Agent("a", "script/m", tools=(book,)), "go")
     assert seen == [(DAY, Town("Ulm"))]

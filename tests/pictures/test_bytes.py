@@ -140,9 +140,8 @@ def test_one_that_cannot_be_unpacked_or_is_a_document_is_refused_with_its_size()
 
 def test_a_thumbnail_is_small_or_none() -> None:
     assert make_thumbnail(Picture(PNG)) == Picture(PNG).url
-    assert make_thumbnail(Picture(PDF)) == ""
-    assert make_thumbnail(Picture(claimed_png(5000, 5000))) == ""
-    assert make_thumbnail(Picture(claimed_png(50, 50) + bytes(SMALL))) == ""
+    for data in (PDF, claimed_png(5000, 5000), claimed_png(50, 50) + bytes(SMALL)):
+        assert make_thumbnail(Picture(data)) == ""
     pytest.importorskip("PIL")
     url = make_thumbnail(Picture(png(2000, 1000, noise=bytes(90_000))))
     assert url.startswith("data:image/webp;base64,")
@@ -157,9 +156,9 @@ def test_pictures_in_braces_stand_where_the_braces_are() -> None:
         [f"Look at {Picture(PNG).mark(1)}, then", FIRST.mark(2), "and", SECOND.mark(3)]
     )
     assert pictures == [Picture(PNG), FIRST, SECOND]
-    with pytest.raises(ConfigError, match=r"{{ bad }} cannot be sent: the PNG is damaged.*line 2"):
-        prompt_of("{{ bad }}", names, pictures=pictures)
-    with pytest.raises(
-        ConfigError, match=r"{{ b }} is of type bytes, which cannot be converted to text"
+    for name, told in (
+        ("bad", "{{ bad }} cannot be sent: the PNG is damaged.*line 2"),
+        ("b", "{{ b }} is of type bytes, which cannot be converted to text"),
     ):
-        prompt_of("{{ b }}", names, pictures=pictures)
+        with pytest.raises(ConfigError, match=told):
+            prompt_of(f"{{{{ {name} }}}}", names, pictures=pictures)

@@ -629,23 +629,14 @@ def test_another_picture_beside_the_same_words_is_a_miss_that_says_so() -> None:
 @pytest.mark.parametrize(
     ("before", "now", "words"),
     [
-        (
-            {"assistant": "", "calls": [{"tool": "a"}]},
-            {"assistant": "", "calls": [{"tool": "b"}]},
-            'its history changed in calls: [{"tool": "a"}] → [{"tool": "b"}]',
-        ),
-        (
-            {"results": [{"tool": "a", "text": "no"}]},
-            {"results": [{"tool": "a", "error": True, "text": "no"}]},
-            "the result of a changed in error: nothing → true",
-        ),
-        (
-            {"results": [{"tool": "a", "text": ""}]},
-            {"results": []},
-            'the result of a changed: "" → nothing',
-        ),
+        ({"assistant": "", "calls": ["a"]}, {"assistant": "", "calls": ["b"]},
+         'its history changed in calls: ["a"] → ["b"]'),
+        ({"results": [{"tool": "a"}]}, {"results": [{"tool": "a", "error": True}]},
+         "the result of a changed in error: nothing → true"),
+        ({"results": [{"tool": "a", "text": ""}]}, {"results": []},
+         'the result of a changed: "" → nothing'),
     ],
-)
+)  # fmt: skip
 def test_messages_are_told_apart(before: Any, now: Any, words: str) -> None:
     assert [*list_changes({"messages": [before]}, {"messages": [now]})] == [words]
 

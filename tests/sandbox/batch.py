@@ -26,14 +26,11 @@ LIMITS = "ulimit -u 4000 -f 20000; exec"
 
 @dataclass(frozen=True, slots=True)
 class Canaries:
-    """What is beside a cage."""
-
     pid: int
     port: int
     socket: str
 
     def fill(self, command: str, cage: Cage) -> str:
-        """The command with the canaries' names."""
         values = {
             "other": cage.base / "other", "home": cage.home, "pid": self.pid, "port": self.port,
             "socket": self.socket, "work": cage.work,
@@ -64,12 +61,10 @@ def untouched(cage: Cage) -> Iterator[Canaries]:
 
 
 def is_sleeping(pid: int) -> bool:
-    """True if a process is neither stopped nor traced."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "RSD"
 
 
 def look(cage: Cage) -> dict[str, Any]:
-    """All that is beside the workdir, as far as the level keeps it as it is."""
     found: dict[str, Any] = {}
     for folder, folders, files in os.walk(cage.base):
         if cage.work in (Path(folder), *Path(folder).parents):
@@ -150,7 +145,6 @@ def run_batch(
 
 
 def said(output: str) -> Iterator[list[Any]]:
-    """The lines of the runner; the last one may be cut short."""
     for line in output.splitlines():
         with contextlib.suppress(ValueError):
             yield json.loads(line)

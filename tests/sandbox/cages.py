@@ -36,8 +36,6 @@ METHODS = (*FULL, "Landlock")
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The end of a command."""
-
     code: int | None
     output: str
     notes: tuple[str, ...]
@@ -46,8 +44,6 @@ class Ended:
 
 @dataclass(slots=True)
 class Cage:
-    """One way to run commands, as one user, with a home, a workdir and other places to attack."""
-
     method: str
     uid: int
     base: Path
@@ -67,7 +63,6 @@ class Cage:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment variables of the process like a kernel."""
         return {
             "PATH": "/usr/local/bin:/usr/bin:/bin",
             "HOME": str(self.home),
@@ -80,7 +75,6 @@ class Cage:
     def run(
         self, command: str, *, seconds: float = 60, folder: Path | None = None, **more: Any
     ) -> Ended:
-        """Runs a command to its end, for a process like a kernel in a folder."""
         kernel = self.begin(command, seconds=seconds, folder=folder, **more)
         out, err = kernel.communicate(timeout=seconds + 60)
         assert kernel.returncode == 0, err
@@ -98,7 +92,6 @@ class Cage:
         workdir: Path | None = None,
         sources: Sequence[Path] = (),
     ) -> subprocess.Popen[str]:
-        """Starts a process like a kernel that runs a command."""
         job = {
             "method": self.method,
             "without": self.without,
@@ -139,13 +132,11 @@ def use_only(monkeypatch: pytest.MonkeyPatch, name: str) -> str:
 
 
 def as_user(uid: int) -> dict[str, Any]:
-    """Arguments of `subprocess` for a process of this user."""
     return {} if os.geteuid() == uid else {"user": uid, "group": uid, "extra_groups": []}
 
 
 @functools.cache
 def python_for(uid: int) -> str:
-    """A Python that a user may run."""
     if uid == os.geteuid():
         return sys.executable
     for name in ("/usr/bin/python3", sys.executable):
@@ -172,13 +163,11 @@ def readable_package() -> Path:
 
 
 def package_for(uid: int) -> Path:
-    """A folder with the package and these tests that a user may read."""
     return ROOT if uid == os.geteuid() else readable_package()
 
 
 @functools.cache
 def make_repository() -> Path:
-    """A Git repository with one commit, to be copied."""
     folder = Path(tempfile.mkdtemp(prefix="axe-nb-test-repository-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     environ = {"HOME": str(folder), "PATH": "/usr/bin:/bin"}
@@ -209,7 +198,6 @@ def make_cage(method: str, uid: int, base: Path) -> Cage:
 
 @contextlib.contextmanager
 def open_folder() -> Iterator[Path]:
-    """A temporary folder that every user may enter."""
     folder = Path(tempfile.mkdtemp(prefix="axe-nb-test-"))
     folder.chmod(0o755)
     try:
@@ -219,7 +207,6 @@ def open_folder() -> Iterator[Path]:
 
 
 def users() -> list[Any]:
-    """Ids of the users to test as."""
     me = os.geteuid()
     ids = [me, NOBODY] if me == 0 else [me]
     return [pytest.param(uid, id="root" if uid == 0 else "user") for uid in ids]
@@ -227,7 +214,6 @@ def users() -> list[Any]:
 
 @contextlib.contextmanager
 def canary() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that must survive, and whose arguments nobody is to see."""
     with subprocess.Popen(["sleep", f"86400.{int.from_bytes(os.urandom(4), 'big')}"]) as process:
         try:
             yield process
@@ -257,7 +243,6 @@ def server() -> Iterator[tuple[int, list[str]]]:
 
 
 def find_sleepers() -> set[str]:
-    """SECONDS of each `sleep SECONDS` that runs somewhere on this machine."""
     found = set()
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -268,12 +253,10 @@ def find_sleepers() -> set[str]:
 
 
 def is_running(seconds: str) -> bool:
-    """True if `sleep SECONDS` runs somewhere on this machine."""
     return seconds in find_sleepers()
 
 
 def ends(seconds: str, patience: float = 10.0) -> bool:
-    """True if `sleep SECONDS` does not run any more, soon."""
     until = time.monotonic() + patience
     while is_running(seconds):
         if time.monotonic() > until:

@@ -93,8 +93,6 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Everyday:
-    """A command, and the words of its result where it differs by design."""
-
     group: str
     text: str
     words: Mapping[str, str]
@@ -115,7 +113,6 @@ class Result:
 
 
 def load_corpus() -> list[Everyday]:
-    """All commands."""
     found = []
     for group, entries in CORPUS.items():
         for entry in entries:
@@ -125,7 +122,6 @@ def load_corpus() -> list[Everyday]:
 
 
 def make_project(home: Path) -> Path:
-    """Makes a home with a project, to be copied."""
     project = home / "project"
     for name, text in FILES.items():
         path = project / name
@@ -165,8 +161,6 @@ def make_environment(home: Path) -> Path:
 
 
 async def run_plainly(commands: Iterable[Everyday], home: Path) -> dict[str, Result]:
-    """Runs the commands in a plain shell; text → its end."""
-
     def run(text: str, folder: Path) -> str:
         done = subprocess.run(
             ["/usr/bin/bash", "-c", f"ulimit -c 0\n{text}"],
@@ -183,7 +177,6 @@ async def run_plainly(commands: Iterable[Everyday], home: Path) -> dict[str, Res
 
 
 async def run_caged(commands: Sequence[Everyday], home: Path, level: str) -> dict[str, Result]:
-    """Runs the commands with `run_command`; text → its end."""
     alone = [one for one in commands if one.group not in BATCHED or level in one.words]
     others = [one for one in commands if one not in alone]
     batches = [others[start : start + SIZE] for start in range(0, len(others), SIZE)]
@@ -212,7 +205,6 @@ async def run_caged(commands: Sequence[Everyday], home: Path, level: str) -> dic
 
 
 async def call_tool(text: str, folder: Path, level: str) -> str:
-    """What `run_command` tells a model of a command."""
     name = folder.name
 
     async def model(request: Request) -> object:
@@ -230,7 +222,6 @@ async def call_tool(text: str, folder: Path, level: str) -> str:
 
 
 def describe(code: int, output: str) -> str:
-    """What `run_command` tells of a command that ended so."""
     if 128 < code <= 192:
         code = 128 - code
     if not code:
@@ -240,7 +231,6 @@ def describe(code: int, output: str) -> str:
 
 
 async def in_turns(runs: Iterable[Coroutine[None, None, T]], parallel: int = 3) -> list[T]:
-    """Results of all, some at once."""
     free = asyncio.Semaphore(parallel)
 
     async def run(one: Coroutine[None, None, T]) -> T:
@@ -251,12 +241,10 @@ async def in_turns(runs: Iterable[Coroutine[None, None, T]], parallel: int = 3) 
 
 
 def copy_project(place: Path, name: str, home: Path | None = None) -> Path:
-    """A new copy of the project below a place."""
     return shutil.copytree((home or place) / "project", place / name, symlinks=True)
 
 
 def end(one: Everyday, text: str, folder: Path) -> Result:
-    """The end of a command that ran in a folder, which is removed."""
     repository = look_at_repository(folder) if one.group == "git" else ""
     result = Result(without_chance(text, folder), {**look(folder), ".git": repository})
     shutil.rmtree(folder)
@@ -264,7 +252,6 @@ def end(one: Everyday, text: str, folder: Path) -> Result:
 
 
 def look(folder: Path) -> dict[str, str]:
-    """The files of a folder."""
     found = {}
     for place, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name not in CACHES]
@@ -281,7 +268,6 @@ def look(folder: Path) -> dict[str, str]:
 
 
 def look_at_repository(folder: Path) -> str:
-    """The state of a repository: its files contain hashes and times."""
     done = subprocess.run(["bash", "-c", STATE], cwd=folder, capture_output=True, check=False)
     return without_chance(done.stdout.decode("utf-8", "replace"), folder)
 
@@ -295,5 +281,4 @@ def without_chance(text: str, folder: Path) -> str:
 
 
 def without_place(text: str, folder: Path) -> str:
-    """The text without the path of the folder."""
     return text.replace(str(folder), "PROJECT").replace(folder.name, "project")

@@ -38,7 +38,6 @@ class Command:
         os.close(writable)
 
     def read(self):
-        """Reads what is there; notes the end of the output."""
         with contextlib.suppress(BlockingIOError):
             while piece := os.read(self.pipe, 65536):
                 self.output = (self.output + piece)[:MOST]
@@ -64,7 +63,6 @@ class Command:
 
 
 def wait_for(text, folder, writable):
-    """Starts bash and waits for it, in a session of its own."""
     with contextlib.suppress(OSError):
         os.makedirs(folder, exist_ok=True)  # noqa: PTH103
         os.chdir(folder)

@@ -182,7 +182,6 @@ def unix_address(cage: Cage, kind: str) -> str:
 
 @contextlib.contextmanager
 def listening(address: str) -> Iterator[None]:
-    """A socket that anyone may connect to."""
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(address.replace("@", "\0"))
         if not address.startswith("@"):

@@ -31,13 +31,11 @@ WAYS = {
 
 
 def all_ways() -> tuple[str, dict[str, str]]:
-    """A command that goes all ways at once, and way -> the seconds that its processes sleep."""
     seconds = {way: unique() for way in WAYS}
     return "\n".join(WAYS[way].format(s=seconds[way]) for way in WAYS), seconds
 
 
 def survivors(seconds: Mapping[str, str]) -> list[str]:
-    """The ways whose processes still run."""
     asleep = find_sleepers()
     return [way for way in seconds if seconds[way] in asleep]
 
@@ -140,7 +138,6 @@ def test_without_a_sandbox_the_program_itself_ends_with_the_kernel(cage: Cage) -
 
 
 def processes(seconds: str) -> list[int]:
-    """Ids of the processes that name the seconds in their arguments."""
     listed = subprocess.run(["ps", "-eo", "pid=,args="], capture_output=True, text=True, check=True)
     return [int(line.split()[0]) for line in listed.stdout.splitlines() if seconds in line]
 

@@ -32,7 +32,6 @@ CORPUS = load_corpus()
 
 @pytest.fixture
 def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A home with a project and an environment of Python."""
     if sys.platform != "linux":
         not_run("these sandboxes are of Linux")
     with open_folder() as base:
@@ -51,7 +50,6 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @functools.cache
 def plainly() -> dict[str, Result]:
-    """The ends of the commands in a plain shell."""
     return asyncio.run(run_plainly([one for one in CORPUS if one.is_plain], Path.home()))
 
 

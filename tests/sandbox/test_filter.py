@@ -65,7 +65,6 @@ print(os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0) == os.SCHED_B
 
 
 def run_script(cage: Cage, script: str, argument: str = "") -> list[tuple[str, int]]:
-    """Runs Python code in a cage; returns each system call and its result or negative error."""
     column = seccomp.MACHINES[platform.machine()][1]
     numbers = {name: both[column] for name, both in seccomp.SYSTEM_CALLS.items()}
     (cage.work / "script.py").write_text(START.format(numbers=numbers) + script)
@@ -121,7 +120,6 @@ def test_memory_that_programs_share_is_not_reached(cage: Cage, shared: int) -> N
 
 @pytest.fixture
 def shared() -> Iterator[int]:
-    """The number of a piece of memory that everybody may attach."""
     libc = ctypes.CDLL(None, use_errno=True)
     number = libc.shmget(0, 4096, 0o1666)
     assert number >= 0

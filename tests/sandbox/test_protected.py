@@ -27,7 +27,6 @@ EXISTING = {
 
 
 def write(cage: Cage, name: str, text: str) -> Path:
-    """Makes a file of the cage's user in the workdir."""
     path = cage.work / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
@@ -36,14 +35,12 @@ def write(cage: Cage, name: str, text: str) -> Path:
 
 
 def own(cage: Cage) -> None:
-    """Makes all of the workdir the user's."""
     for folder, folders, files in os.walk(cage.work):
         for name in (".", *folders, *files):
             os.chown(Path(folder, name), cage.uid, cage.uid, follow_symlinks=False)
 
 
 def begin(cage: Cage, then: str = "true") -> subprocess.Popen[str]:
-    """Begins a command that goes on when there is a file `go`."""
     process = cage.begin(f"touch began; until [ -e go ]; do sleep 0.05; done; {then}", seconds=60)
     until = time.monotonic() + 60
     while not (cage.work / "began").exists() and time.monotonic() < until:
@@ -52,7 +49,6 @@ def begin(cage: Cage, then: str = "true") -> subprocess.Popen[str]:
 
 
 def ask_git(cage: Cage, *words: str) -> str:
-    """The output of git outside the sandbox."""
     return subprocess.run(
         ["git", "-c", "safe.directory=*", *words],
         cwd=cage.work, env={"HOME": str(cage.home), "PATH": "/usr/bin:/bin"},

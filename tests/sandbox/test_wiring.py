@@ -40,7 +40,6 @@ def ask(person: Person | None = None, command: str = "echo hi", **fields: Any) -
 
 @pytest.fixture
 def no_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine on which none works."""
     monkeypatch.setattr(find, "METHODS", {})
 
 
@@ -52,7 +51,6 @@ def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def level(workdir: Path) -> str:
-    """The level that this machine has."""
     found = find_sandbox("auto", make_view(workdir)).level
     assert found in ("full", "files")
     return found
@@ -225,7 +223,6 @@ def test_a_profile_of_macos_names_what_is_protected_also_where_links_lead(tmp_pa
 
 @pytest.fixture
 def asked() -> list[int]:
-    """Turns of the script `counted`."""
     turns: list[int] = []
 
     @axe_nb.script("counted")

@@ -21,11 +21,7 @@ from axe_nb.messages import Delta, Message, ToolCall, ToolParameter, ToolResult,
 from axe_nb.scripting.rules import Fault, functions
 from axe_nb.scripting.server import script_server
 from axe_nb.scripting.wire import Protocol
-from axe_nb.session.overrides import Overrides
-from axe_nb.session.runs import RunRequest
-from axe_nb.session.session import Session
 from tests.protocols import PROTOCOLS, provider_of
-from tests.waiting import eventually
 
 RULES = """
 [[rule]]
@@ -98,13 +94,10 @@ def scripts(project: Path) -> Iterator[None]:
 
 
 def served(protocol: Any) -> AbstractContextManager[Any]:
-    """A server of the protocol; none in process."""
     return nullcontext() if protocol == "script" else script_server(protocol)
 
 
 def send(provider: str, request: Request) -> Response:
-    """The answer as a run keeps it; a protocol means its provider."""
-
     async def sent() -> Response:
         return await make_provider(provider_of(provider), Config.load()).send(
             replace(request, agent="lead")
@@ -120,7 +113,6 @@ def failure(provider: str, request: Request) -> ProviderError:
 
 
 def said(response: Response) -> Any:
-    """What means something in an answer: ids and words differ between the protocols."""
     return (
         response.content,
         [(call.name, dict(call.arguments), call.raw) for call in response.tool_calls],
@@ -226,8 +218,6 @@ def agent(protocol: str, **fields: Any) -> axe_nb.Agent:
 
 
 def watch(one: axe_nb.Agent, **options: Any) -> tuple[RunResult, list[Event]]:
-    """The result of a run that is watched, and its events."""
-
     async def collect() -> list[Event]:
         return [event async for event in axe_nb.stream(one, "go", **options)]
 
@@ -238,7 +228,6 @@ def watch(one: axe_nb.Agent, **options: Any) -> tuple[RunResult, list[Event]]:
 
 
 def joined(seen: list[Event], kind: str, **of: Any) -> str:
-    """The pieces of one kind."""
     return "".join(
         event.text
         for event in seen
@@ -249,7 +238,6 @@ def joined(seen: list[Event], kind: str, **of: Any) -> str:
 
 
 def record(result: RunResult) -> Any:
-    """What a run comes to, but for its time and what only the wire says."""
     full = result.to_dict()
     del full["duration_ms"]
     return full, [(m.role, m.content, m.tool_calls, m.tool_results) for m in result.messages]
@@ -290,42 +278,6 @@ def test_all_parts_of_a_reply_arrive_and_the_record_is_that_of_whole_replies(
     assert record(result) == record(whole)
 
 
-@pytest.mark.req("D-8", "D-24")
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("how", ["timeout", "interrupt"])
-def test_text_that_arrived_before_a_timeout_or_an_interrupt_is_kept(
-    protocol: Protocol, how: str
-) -> None:
-    @axe_nb.script("talks")
-    async def talks(request: Request) -> Any:
-        yield "Half of "
-        yield "it"
-        yield Fault("timeout")
-
-    async def work() -> RunResult:
-        overrides = Overrides(timeout=1.5 if how == "timeout" else None)
-        request = RunRequest(agent=agent(protocol), prompt="go", overrides=overrides)
-        handle = Session().start(request)
-        seen = []
-
-        def emit(event: Event) -> None:
-            seen.append(event)
-            if joined(seen, "text") == "Half of it" and how == "interrupt":
-                handle.cancel()
-
-        try:
-            return await handle.execute(emit, streams=True)
-        except asyncio.CancelledError:
-            assert handle.finished
-            return handle.finished
-
-    with script_server(protocol) as server:
-        result = asyncio.run(work())
-        assert result.text == "Half of it"
-        assert result.status == {"timeout": "timeout", "interrupt": "cancelled"}[how]
-        assert eventually(lambda: (server.open_requests, server.aborted) == (0, 1))
-
-
 @pytest.mark.req("D-24", "D-31")
 @pytest.mark.parametrize("protocol", EVERYWHERE)
 @pytest.mark.parametrize("fault", [Fault("busy", 529), Fault("cut"), Fault("refused")])
@@ -348,24 +300,3 @@ def test_text_that_arrived_before_an_error_is_kept(protocol: str, fault: Fault) 
         assert result.error == in_process.error
         assert isinstance(in_process.cause, ProviderError)
         assert result.cause.hint == in_process.cause.hint
-
-
-@pytest.mark.req("D-23")
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_retry_after_half_a_stream_begins_the_text_anew(protocol: Protocol) -> None:
-    attempts = 0
-
-    @axe_nb.script("talks")
-    def talks(request: Request) -> Any:
-        nonlocal attempts
-        attempts += 1
-        yield "One "
-        if attempts == 1:
-            yield Fault("busy", 503)
-        yield "two."
-
-    with script_server(protocol):
-        result, seen = watch(agent(protocol, retry=axe_nb.Retry(max_retries=1)))
-    assert (result.text, attempts) == ("One two.", 2)
-    assert joined(seen, "text", attempt=1) == "One "
-    assert joined(seen, "text", attempt=2) == "One two."

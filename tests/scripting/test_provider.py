@@ -22,7 +22,6 @@ from axe_nb.scripting.rules import Scripts, functions, known
 
 @pytest.fixture(autouse=True)
 def no_functions() -> Iterator[None]:
-    """Each test begins and ends without registered functions."""
     functions.clear()
     yield
     functions.clear()

@@ -79,7 +79,6 @@ error = "timeout"
 
 @pytest.fixture(autouse=True)
 def scripts(project: Path) -> Iterator[None]:
-    """A project with the script `lead`, and no functions but the test's own."""
     (project / "axe" / "scripts").mkdir()
     (project / "axe" / "scripts" / "lead.toml").write_text(RULES, "utf-8")
     yield
@@ -93,7 +92,6 @@ def stream(server: ScriptServer, text: str, **more: Any) -> Any:
 
 
 def events(reply: httpx.Response) -> list[Any]:
-    """The JSON of the events or lines, and the text of those that are not JSON."""
     found = []
     for block in reply.text.split("\n"):
         data = block.removeprefix("data: ")

@@ -100,23 +100,6 @@ def test_arguments_that_were_no_json_are_not_run_with_defaults(tmp_path: Path) -
         asyncio.run(tool_of(clean).fn(context(tmp_path, raw='{"folder": '), {}))
 
 
-@pytest.mark.parametrize(
-    ("result", "text"),
-    [
-        ("as it is", "as it is"),
-        (None, ""),
-        ({"a": [1, 2.5, None, True]}, '{"a": [1, 2.5, null, true]}'),
-        (Trip("Köln"), '{"to": "Köln", "days": 1}'),
-        ((1, 2), "[1, 2]"),
-    ],
-)
-def test_results_become_text(tmp_path: Path, result: Any, text: str) -> None:
-    def give() -> Any:
-        return result
-
-    assert run(tool_of(give), tmp_path) == text
-
-
 async def never_awaited() -> int:
     return 1
 
@@ -179,19 +162,6 @@ def test_a_function_may_have_the_context_which_no_model_knows_of(tmp_path: Path)
         made = tool_of(function)
         assert run(made, tmp_path, name="x") == f"x in {tmp_path.name} for tester"
         assert list(made.parameters) == ["name"]
-
-
-def test_eight_sleeping_functions_run_side_by_side(tmp_path: Path) -> None:
-    meeting = threading.Barrier(8, timeout=20)
-
-    def meet() -> str:
-        meeting.wait()  # passes only when all eight are here
-        return "met"
-
-    async def all_at_once() -> list[str]:
-        return await asyncio.gather(*(answer(tool_of(meet), tmp_path, {}) for _ in range(8)))
-
-    assert asyncio.run(all_at_once()) == ["met"] * 8
 
 
 @pytest.mark.req("D-8")

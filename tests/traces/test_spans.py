@@ -6,7 +6,6 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +40,12 @@ PROVIDER.add_span_processor(SimpleSpanProcessor(SWITCH))
 
 
 @pytest.fixture(autouse=True)
-def exported() -> Iterator[InMemorySpanExporter]:
+def exported(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
     if trace.get_tracer_provider() is not PROVIDER:
         trace.set_tracer_provider(PROVIDER)
-    SWITCH.target = memory = InMemorySpanExporter()
-    yield memory
-    SWITCH.target = None
+    memory = InMemorySpanExporter()
+    monkeypatch.setattr(SWITCH, "target", memory)
+    return memory
 
 
 @pytest.fixture

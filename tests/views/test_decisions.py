@@ -15,6 +15,7 @@ import axe_nb
 from axe_nb import Agent, RunResult, call, script
 from axe_nb.agents.agent_tables import SubAgentsConfig
 from axe_nb.engine.person import ApprovalRequest, Decision, Question
+from axe_nb.events import PersonAsked
 from axe_nb.secrets import remember
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.prompts import MOST, describe
@@ -100,10 +101,12 @@ def test_the_event_tells_the_question_its_diff_and_its_letters() -> None:
 
 @pytest.mark.req("D-48")
 def test_what_needs_a_whole_word_or_has_a_secret_has_no_button_for_it() -> None:
-    many = ApprovalRequest("0", "w", "shell", {"command": "a\n" * 60}, whole="command")
-    assert "y" not in dict(describe(many).choices)
+    def shell(command: str, **fields: Any) -> PersonAsked:
+        return describe(ApprovalRequest("0", "w", "shell", {"command": command}, **fields))
+
+    assert "y" not in dict(shell("a\n" * 60, whole="command").choices)
     remember("hunter2-hunter2-hunter2")
-    secret = describe(ApprovalRequest("0", "w", "shell", {"command": "hunter2-hunter2-hunter2"}))
+    secret = shell("hunter2-hunter2-hunter2")
     assert "hunter2-hunter2" not in repr(secret)
     assert secret.choices == ()
     long = describe(ApprovalRequest("0", "w", "f", {"x": "y" * 99_999}, "z" * 99_999))

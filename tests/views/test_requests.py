@@ -44,18 +44,15 @@ def look_up(town: str) -> str:
     return f'{town}: "Größe"\n\tunknown '
 
 
-def define_tree(protocol: str, **fields: Any) -> None:
+def define_tree(protocol: str) -> None:
     """A lead that thinks, uses a tool, asks a guide, and has a copy of itself explore."""
-    fields = {"system_prompt": LONG, "params": {"temperature": 0.5, "max_tokens": 900}, **fields}
-    axe_nb.define(
-        Agent(
-            name="lead", model=f"{provider_of(protocol)}/lead", sub_agents=("guide",),
-            tools=(look_up, "subagent"), retry=Retry(max_retries=2), **fields,
-        )
+    lead_agent = Agent(
+        "lead", f"{provider_of(protocol)}/lead", sub_agents=("guide",), system_prompt=LONG,
+        tools=(look_up, "subagent"), retry=Retry(max_retries=2),
+        params={"temperature": 0.5, "max_tokens": 900},
     )  # fmt: skip
-    axe_nb.define(
-        Agent(name="guide", model=f"{provider_of(protocol)}/guide", system_prompt="You know Rome.")
-    )
+    axe_nb.define(lead_agent)
+    axe_nb.define(Agent("guide", f"{provider_of(protocol)}/guide", system_prompt="You know Rome."))
     failures = iter([ProviderError("rate_limit", "wait", status=429, retry_after=0.01)])
 
     @script("lead")
