@@ -237,7 +237,6 @@ def edit_file(
 
 
 def _preview(function: Callable[..., str], arguments: Mapping[str, Any], workdir: Path) -> str:
-    """Returns the diff that a call of write_file or edit_file would make, or its error."""
     plan: Callable[..., Change] = _plan_write if function is write_file else _plan_edit
     try:
         values = check(arguments, signature(function, function.__name__).parameters)

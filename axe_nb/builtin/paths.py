@@ -135,7 +135,6 @@ def scan_folder(spot: Spot) -> Iterator[tuple[int | None, Iterator[os.DirEntry[s
 
 
 def kind(spot: Spot) -> os.stat_result | None:
-    """Returns the status of a place without following links; None if nothing exists there."""
     try:
         return os.stat(spot.name, dir_fd=spot.folder, follow_symlinks=False)
     except FileNotFoundError:

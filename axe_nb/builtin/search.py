@@ -122,7 +122,6 @@ def _parse_pattern(pattern: str) -> tuple[str, ...]:
 
 
 def _below(spot: Spot, top: Spot) -> Sequence[str]:
-    """Returns the names from a folder to a file below it; if the file is the top, its own name."""
     names = spot.path.split("/")
     skipped = 0 if top.path == "." else len(top.path.split("/"))
     return names[skipped:] or names[-1:]
@@ -176,7 +175,6 @@ def grep(ctx: ToolContext, pattern: str, path: str = ".", glob: str = "", contex
 
 
 def _read_lines(spot: Spot, search: Search, is_named: bool) -> list[str]:
-    """Returns the lines of a file; none if it is binary or unreadable and was not named."""
     try:
         at = kind(spot)
         if at is not None and not stat.S_ISREG(at.st_mode) and not is_named:
@@ -198,7 +196,6 @@ def _read_lines(spot: Spot, search: Search, is_named: bool) -> list[str]:
 def _find_matches(
     expression: regex.Pattern[str], lines: Sequence[str], search: Search, most: int
 ) -> list[int]:
-    """Returns the indexes of matching lines, from 0; on timeout, those found so far."""
     found: list[int] = []
     try:
         for number, line in enumerate(lines):

@@ -183,7 +183,6 @@ async def run_command(ctx: ToolContext, command: str, timeout: float = SECONDS) 
 
 
 async def _run(sandbox: Sandbox, command: str, seconds: float) -> tuple[Process, str, bool]:
-    """Runs a command; returns its process, its output, and true if it ended in time."""
     has_network = sandbox.view.network or sandbox.level == "none"
     environment = clean_environment() | SETTINGS | ({} if has_network else OFFLINE)
     words = await in_thread(_make_words, command, sandbox)
@@ -272,7 +271,6 @@ def _make_words(command: str, sandbox: Sandbox) -> list[str]:
 
 
 def _explain(sandbox: Sandbox, command: str, text: str) -> str:
-    """Returns a note with the limits of the sandbox, if a failed command seems to have met one."""
     view, is_files = sandbox.view, sandbox.level == "files"
     text = text.replace(str(view.workdir), "")
     home = rf"(?m)^(?=.*No such file or directory).*(/tmp|{re.escape(str(view.home))})/"

@@ -158,7 +158,6 @@ class Fetcher:
         raise ToolError(f"{url}: more than {MAX_REDIRECTS} redirects. Try another page")
 
     async def _resolve_public(self, url: httpx.URL) -> Sequence[Address]:
-        """Resolves a URL's host; raises ToolError unless all its addresses are public."""
         host, port = url.raw_host.decode("ascii"), url.port or DEFAULT_PORTS[url.scheme]
         own = literal(host)
         try:

@@ -185,7 +185,11 @@ async def make_plan(scope: RunScope, job: Job) -> Plan:
         if isinstance(error, ScriptNotFound) or error.exit_code == 1:  # the name is wrong (D-22)
             error.place = error.place or find_place(agent, "model", agent.model)
         raise
-    check_agent_thinking(agent, provider)
+    try:
+        check_thinking(provider.name, model, agent.params)
+    except ConfigError as error:
+        error.place = find_place(agent, "params", THINKING)
+        raise
     if scope.meter.caps_cost and not env.cassette:
         await env.prices.load(agent.model)
     _check_price(scope, agent)
@@ -234,14 +238,6 @@ def _find_output(agent: Agent, job: Job) -> Output | None:
     except ConfigError as error:
         error.place = find_place(agent, "output", next(iter(agent.output)))
         error.place = error.place or find_place(agent, "output", "schema")
-        raise
-
-
-def check_agent_thinking(agent: Agent, provider: Provider) -> None:
-    try:
-        check_thinking(provider.name, parse_model(agent.model)[1], agent.params)
-    except ConfigError as error:
-        error.place = find_place(agent, "params", THINKING)
         raise
 
 
@@ -327,13 +323,6 @@ def _make_entry(scope: RunScope, tool: Tool, provider: Provider) -> tuple[bool, 
     if not entry:
         raise _make_server_error(agent, tool.name, provider)
     return is_permitted, entry
-
-
-def check_search(agent: Agent, provider: Provider) -> None:
-    """Raises ConfigError if the agent's `tools` include a search that its server does not have."""
-    address = getattr(provider, "base_url", "")
-    if SEARCH in agent.tools and make_entry(provider.name, address, SEARCH, {}) is None:
-        raise _make_server_error(agent, SEARCH, provider)
 
 
 def _make_server_error(agent: Agent, tool: str, provider: Provider) -> ConfigError:

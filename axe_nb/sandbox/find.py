@@ -328,7 +328,6 @@ def wrap_docker(program: str, image: str, words: Sequence[str], view: View) -> L
 
 
 def _format_mount(target: Path, source: Path | None, *more: str) -> str:
-    """Returns a value of `--mount`, which is a line of CSV; without a source, an empty folder."""
     fields = ["type=tmpfs", f"target={target}"]
     if source:
         fields = ["type=bind", f"source={source}", f"target={target}", *more]
@@ -421,7 +420,6 @@ def find_sandbox(setting: str, view: View) -> Sandbox:
 
 
 def list_methods() -> Iterator[Method]:
-    """Yields the methods of this system, strongest first, whether they work or not."""
     for listed in METHODS.get(sys.platform, ()):
         yield from listed()
 

@@ -67,8 +67,6 @@ class Launch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
-    """One way to run commands with restricted access."""
-
     level: Level
     name: str
     """The program or interface that it uses, for people."""
@@ -83,7 +81,6 @@ class Method:
 
 
 def find_program(name: str) -> str:
-    """Returns the path of a program of the system; empty if it has none."""
     places = (f"{folder}/{name}" for folder in PROGRAM_FOLDERS)
     return next(filter(os.path.isfile, places), "")
 

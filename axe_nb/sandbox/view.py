@@ -212,7 +212,6 @@ def is_inside(path: Path, folder: Path) -> bool:
 
 
 def _find_real(paths: Iterable[Path | str], folder: Path) -> list[Path]:
-    """Returns the targets of the paths that exist below a folder, without links."""
     there = filter(os.path.lexists, paths)
     real = dict.fromkeys(Path(os.path.realpath(path)) for path in there)
     return [path for path in real if is_inside(path, folder) and path.exists()]
@@ -326,7 +325,6 @@ def look(view: View) -> Look:
 
 
 def compare(before: Look, after: Look, workdir: Path) -> tuple[str, ...]:
-    """Returns a note on each protected file that was created, changed or removed in between."""
     done = {
         path: "made" if path not in before else "changed" if path in after else "removed"
         for path in sorted(dict(before.items() ^ after.items()))

@@ -125,7 +125,6 @@ class ScriptProvider:
 async def _play_parts(
     request: Request, function: ScriptFunction, parts: Generator[Any] | AsyncGenerator[Any]
 ) -> AsyncGenerator[Played, None]:
-    """Yields the pieces of a generator; sync generators run in threads."""
     name = request.model
     said = {"text": "", "reasoning": ""}
     calls: list[ToolCall] = []
@@ -194,7 +193,6 @@ def _cut_call(call: ToolCall, number: int, small: bool) -> Iterator[Played]:
 
 @contextmanager
 def _name_script(name: str, function: ScriptFunction) -> Iterator[None]:
-    """Converts any exception in the block to an error with the script's name."""
     try:
         yield
     except (ProviderError, KeyboardInterrupt, asyncio.CancelledError):

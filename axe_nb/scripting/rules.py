@@ -83,7 +83,6 @@ class Script:
     """Default of `stream` for rules that do not set it."""
 
     def answer(self, name: str, request: Request) -> Reply:
-        """Returns the reply of the first rule that matches. Raises ProviderError if none does."""
         ends = time.thread_time() + MAX_SECONDS
         own = {"turn": request.turn, "agent": request.agent, "attempt": request.attempt}
         words = {
@@ -161,7 +160,6 @@ def _count_chars(calls: tuple[ToolCall, ...]) -> int:
 
 
 def parse_script(text: str, file: str) -> Script:
-    """Parses a script from TOML text. Raises ConfigError, with the line, for any mistake."""
     try:
         table = parse_toml(text)
     except ValueError as error:
@@ -236,7 +234,6 @@ class _Place:
     """Number of the rule, from 1; 0 = above the rules."""
 
     def check(self, table: Mapping[str, Any], shape: Shape, *at: str) -> None:
-        """Raises ConfigError for a key that is not in the shape, or a value that does not fit."""
         for key, value in table.items():
             dotted = ".".join((*at, key))
             if key not in shape:
@@ -248,7 +245,6 @@ class _Place:
                 raise self.error(f"{dotted} must be {called}", *at, key)
 
     def error(self, message: str, *key: str, hint: str = "") -> ConfigError:
-        """Formats a message with the file, the rule, and the line of the key or of its table."""
         path = ("rule", *key) if self.rule else key
         above = (path[:size] for size in range(len(path), 0, -1))
         lines = (line_of(self.text, one, number=self.rule) for one in above)
@@ -339,7 +335,6 @@ class Scripts:
         self._read: dict[str, Script] = {}
 
     def find(self, name: str) -> Found:
-        """Returns the script with this name. Raises ScriptNotFound or another ConfigError."""
         if found := self._sent.get(name) or functions.get(name) or self._read.get(name):
             return found
         folders = _list_folders(self._dirs)

@@ -132,12 +132,10 @@ class ScriptServer:
             runner.run(serve())
 
     def stop(self) -> None:
-        """Ends `run` and every open connection; does nothing if it has ended."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._stop.set)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answers the requests of one connection, until either side closes it."""
         http = h11.Connection(h11.SERVER)
 
         def send(*events: h11.Response | h11.Data | h11.EndOfMessage) -> None:
@@ -246,7 +244,6 @@ def _make_fault(error: ProviderError) -> Fault:
 async def _encode(
     wire: Wire, first: Played, pieces: AsyncGenerator[Played, None]
 ) -> AsyncGenerator[bytes, None]:
-    """Yields the chunks of a streamed reply, whose first piece is given, to its end or failure."""
     for event in wire.begin():
         yield wire.encode(event)
     last: Played = first
@@ -277,7 +274,6 @@ async def _encode(
 async def _read(
     http: h11.Connection, reader: asyncio.StreamReader
 ) -> tuple[str, str, bytes] | None:
-    """Returns the method, path and body of the next request; None if there is none."""
     method = path = ""
     body = bytearray()
     while True:

@@ -79,8 +79,6 @@ class WrongOutput(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A valid answer."""
-
     data: Any
     value: Any
     """The answer as the requested type; JSON data if the request was a schema."""
@@ -90,8 +88,6 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The form of an answer."""
-
     sent: Mapping[str, Any]
     """JSON Schema of an object, for the provider."""
     is_wrapped: bool = False

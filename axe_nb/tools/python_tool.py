@@ -83,8 +83,6 @@ def make_tool(function: Callable[..., Any], effect: Effect, name: str = "") -> T
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Signature of a function as described to a model."""
-
     description: str
     parameters: Mapping[str, Parameter]
     context: str

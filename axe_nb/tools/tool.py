@@ -58,7 +58,6 @@ class PermissionDenied(ToolError):
 
 
 def fault_text(error: BaseException) -> str:
-    """Formats an exception for the model: its class, message and hint."""
     if not isinstance(error, AxeError):
         return f"{type(error).__name__}: {remove_addresses(words(error), error)}"
     known = (kind for kind in type(error).__mro__ if kind.__module__ == AxeError.__module__)
@@ -406,7 +405,6 @@ MAX_OUTPUT = 65536
 
 
 def output_of(answer: object) -> ToolOutput:
-    """Converts the return value of a tool to text for the model."""
     given = answer if isinstance(answer, ToolOutput) else ToolOutput(answer)  # type: ignore[arg-type]
     if given.pictures:  # whose marks are in its text
         text, pictures = as_text(given.content), tuple(given.pictures)

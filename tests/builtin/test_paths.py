@@ -33,7 +33,6 @@ posix = pytest.mark.skipif(os.name == "nt", reason="not run: links and pipes are
 
 @pytest.fixture
 def work(tmp_path: Path) -> Path:
-    """The workdir of the corpus, with what is in it and beside it."""
     work, outside = tmp_path / "work", tmp_path / "outside"
     (work / "sub").mkdir(parents=True)
     (outside / "folder").mkdir(parents=True)

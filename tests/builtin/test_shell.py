@@ -102,19 +102,6 @@ def test_endless_output_is_ended_with_the_time(tmp_path: Path) -> None:
     assert len(text) < 65_536
 
 
-def test_commands_run_side_by_side(tmp_path: Path) -> None:
-    for n in range(4):
-        os.mkfifo(tmp_path / f"gate{n}")
-
-    async def all_at_once() -> list[str]:
-        # a reader waits for its writer: none of them ends unless both are at work
-        pairs = [f"{verb} gate{n}" for n in range(4) for verb in ("cat", "echo x >")]
-        calls = (answer(RUN, tmp_path, {"command": c, "timeout": 20}) for c in pairs)
-        return await asyncio.gather(*calls)
-
-    assert asyncio.run(all_at_once()) == ["x\n", "(no output)"] * 4
-
-
 @pytest.mark.parametrize(
     ("command", "program"),
     [

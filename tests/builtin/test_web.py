@@ -374,7 +374,6 @@ def test_settings_of_the_person_are_not_used(
 
 @pytest.fixture
 def certified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
-    """A certificate for good.example.org that the process trusts."""
     authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("good.example.org").configure_cert(context)
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))

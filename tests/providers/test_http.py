@@ -45,9 +45,9 @@ def server() -> Iterator[Replay]:
         yield replay
 
 
-def failure(base_url: str) -> ProviderError:
+def failure(base_url: str, dialect: str = "openai") -> ProviderError:
     with pytest.raises(ProviderError) as raised:
-        OPENAI.send(base_url)
+        BY_NAME[dialect].send(base_url)
     return raised.value
 
 
@@ -82,13 +82,12 @@ def test_200_requests_wait_for_their_answers_side_by_side() -> None:
 
 @pytest.mark.req("B-4", "B-5")
 def test_ollama_that_does_not_run_is_asked_for_by_name() -> None:
-    url = "http://localhost:1"
-    with pytest.raises(ProviderError) as raised:
-        BY_NAME["ollama"].send(url)
-    expected = f"server: connection refused: is Ollama running? (expected at {url})"
-    assert str(raised.value) == expected
-    assert (raised.value.exit_code, raised.value.retryable) == (3, True)
-    assert "start it" in raised.value.hint
+    error = failure("http://localhost:1", "ollama")
+    assert str(error) == (
+        "server: connection refused: is Ollama running? (expected at http://localhost:1)"
+    )
+    assert (error.exit_code, error.retryable) == (3, True)
+    assert "start it" in error.hint
 
 
 @pytest.mark.req("B-4", "B-5")

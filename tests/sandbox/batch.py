@@ -65,7 +65,6 @@ def is_sleeping(pid: int) -> bool:
 
 
 def look(cage: Cage) -> dict[str, Any]:
-    """All that is beside the workdir, as far as the level keeps it as it is."""
     found: dict[str, Any] = {}
     for folder, folders, files in os.walk(cage.base):
         if cage.work in (Path(folder), *Path(folder).parents):
@@ -146,7 +145,6 @@ def run_batch(
 
 
 def said(output: str) -> Iterator[list[Any]]:
-    """The lines of the runner; the last one may be cut short."""
     for line in output.splitlines():
         with contextlib.suppress(ValueError):
             yield json.loads(line)

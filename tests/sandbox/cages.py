@@ -44,8 +44,6 @@ class Ended:
 
 @dataclass(slots=True)
 class Cage:
-    """One way to run commands, as one user, with a home, a workdir and other places to attack."""
-
     method: str
     uid: int
     base: Path
@@ -216,7 +214,6 @@ def users() -> list[Any]:
 
 @contextlib.contextmanager
 def canary() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that must survive, and whose arguments nobody is to see."""
     with subprocess.Popen(["sleep", f"86400.{int.from_bytes(os.urandom(4), 'big')}"]) as process:
         try:
             yield process
@@ -246,7 +243,6 @@ def server() -> Iterator[tuple[int, list[str]]]:
 
 
 def find_sleepers() -> set[str]:
-    """SECONDS of each `sleep SECONDS` that runs somewhere on this machine."""
     found = set()
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

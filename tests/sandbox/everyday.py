@@ -93,8 +93,6 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Everyday:
-    """A command, and the words of its result where it differs by design."""
-
     group: str
     text: str
     words: Mapping[str, str]
@@ -270,7 +268,6 @@ def look(folder: Path) -> dict[str, str]:
 
 
 def look_at_repository(folder: Path) -> str:
-    """The state of a repository: its files contain hashes and times."""
     done = subprocess.run(["bash", "-c", STATE], cwd=folder, capture_output=True, check=False)
     return without_chance(done.stdout.decode("utf-8", "replace"), folder)
 

@@ -110,7 +110,6 @@ def test_semaphores_and_queues_of_other_programs_are_not_reached(
 
 @pytest.fixture
 def queues() -> Iterator[dict[str, object]]:
-    """A semaphore, two queues and a piece of memory that everybody may use."""
     libc = ctypes.CDLL(None)
     name = f"axe-nb-test-{os.getpid()}"
     found = {

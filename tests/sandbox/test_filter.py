@@ -65,7 +65,6 @@ print(os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0) == os.SCHED_B
 
 
 def run_script(cage: Cage, script: str, argument: str = "") -> list[tuple[str, int]]:
-    """Runs Python code in a cage; returns each system call and its result or negative error."""
     column = seccomp.MACHINES[platform.machine()][1]
     numbers = {name: both[column] for name, both in seccomp.SYSTEM_CALLS.items()}
     (cage.work / "script.py").write_text(START.format(numbers=numbers) + script)

@@ -41,7 +41,6 @@ def own(cage: Cage) -> None:
 
 
 def begin(cage: Cage, then: str = "true") -> subprocess.Popen[str]:
-    """Begins a command that goes on when there is a file `go`."""
     process = cage.begin(f"touch began; until [ -e go ]; do sleep 0.05; done; {then}", seconds=60)
     until = time.monotonic() + 60
     while not (cage.work / "began").exists() and time.monotonic() < until:

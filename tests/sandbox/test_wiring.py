@@ -40,7 +40,6 @@ def ask(person: Person | None = None, command: str = "echo hi", **fields: Any) -
 
 @pytest.fixture
 def no_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine on which none works."""
     monkeypatch.setattr(find, "METHODS", {})
 
 

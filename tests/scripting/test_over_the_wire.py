@@ -113,7 +113,6 @@ def failure(provider: str, request: Request) -> ProviderError:
 
 
 def said(response: Response) -> Any:
-    """What means something in an answer: ids and words differ between the protocols."""
     return (
         response.content,
         [(call.name, dict(call.arguments), call.raw) for call in response.tool_calls],
@@ -239,7 +238,6 @@ def joined(seen: list[Event], kind: str, **of: Any) -> str:
 
 
 def record(result: RunResult) -> Any:
-    """What a run comes to, but for its time and what only the wire says."""
     full = result.to_dict()
     del full["duration_ms"]
     return full, [(m.role, m.content, m.tool_calls, m.tool_results) for m in result.messages]

@@ -92,7 +92,6 @@ def stream(server: ScriptServer, text: str, **more: Any) -> Any:
 
 
 def events(reply: httpx.Response) -> list[Any]:
-    """The JSON of the events or lines, and the text of those that are not JSON."""
     found = []
     for block in reply.text.split("\n"):
         data = block.removeprefix("data: ")

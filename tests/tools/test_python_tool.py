@@ -164,19 +164,6 @@ def test_a_function_may_have_the_context_which_no_model_knows_of(tmp_path: Path)
         assert list(made.parameters) == ["name"]
 
 
-def test_eight_sleeping_functions_run_side_by_side(tmp_path: Path) -> None:
-    meeting = threading.Barrier(8, timeout=20)
-
-    def meet() -> str:
-        meeting.wait()  # passes only when all eight are here
-        return "met"
-
-    async def all_at_once() -> list[str]:
-        return await asyncio.gather(*(answer(tool_of(meet), tmp_path, {}) for _ in range(8)))
-
-    assert asyncio.run(all_at_once()) == ["met"] * 8
-
-
 @pytest.mark.req("D-8")
 def test_a_cancelled_function_is_left_behind(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
