@@ -93,7 +93,6 @@ class Server:
     """Path of the page that opens a notebook."""
 
     def clear(self) -> None:
-        """Ends all kernels, and empties the folder."""
         headers = {"Authorization": f"token {TOKEN}"}
         with httpx.Client(base_url=self.url, headers=headers, timeout=30) as client:
             for kernel in client.get("/api/kernels").raise_for_status().json():
@@ -244,7 +243,6 @@ class Lab:
             self.finished()
 
     def finished(self, seconds: float = 60) -> None:
-        """Waits until every code cell has been executed."""
         self.page.wait_for_function(
             """() => [...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')]
                 .every(prompt => /\\d/.test(prompt.textContent))""",
@@ -267,18 +265,15 @@ class Lab:
         self.page.wait_for_selector("#jupyterlab-splash", state="detached")
 
     def gate(self, *names: str) -> None:
-        """Lets the models of `browser_runs.py` go on that wait at these gates."""
         for name in names:
             (self.server.folder / name).touch()
 
     def unfold(self) -> None:
-        """Opens every row there is."""
         self.page.evaluate(
             "() => document.querySelectorAll('.jp-OutputArea details').forEach(e => e.open = true)"
         )
 
     def save(self, name: str = "test.ipynb") -> nbformat.NotebookNode:
-        """The notebook as JupyterLab writes it."""
         self.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
         return nbformat.read(self.server.folder / name, as_version=4)
 

@@ -26,7 +26,6 @@ def start(lab: Lab, source: str) -> None:
 
 
 def row(lab: Lab, name: str) -> str:
-    """A selector of the row of that name."""
     return f"details.axe-nb-row:has(> summary b:text-is('{name}'))"
 
 

@@ -42,7 +42,6 @@ def show_crowd(count: int) -> Callable[[Lab], None]:
 
 
 def show_background(lab: Lab) -> None:
-    """A run with a button that stops it."""
     lab.open(code(BACKGROUND, "%%axe lead --bg\nCheck."))
     lab.run_all()
     lab.page.wait_for_selector(".axe-nb-stop:visible")

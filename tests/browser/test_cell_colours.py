@@ -62,7 +62,6 @@ TYPES = "() => jupyterapp.shell.currentWidget.content.widgets.map(cell => cell.m
 
 
 def shown_as(lab: Lab, index: int, kind: str) -> str:
-    """The texts of a cell that are shown as this."""
     found = lab.page.evaluate(COLOURS, index)
     return " ".join("".join(text if name == kind else "\n" for name, text in found).split())
 
@@ -81,7 +80,6 @@ def shows(lab: Lab, *kinds: str) -> None:
 
 
 def write(lab: Lab, index: int, text: str) -> None:
-    """Types into a cell instead of what is there."""
     lab.page.locator(".jp-CodeCell .cm-content").nth(index).click()
     lab.page.keyboard.press("Control+a")
     lab.page.keyboard.press("Delete")

@@ -17,7 +17,6 @@ r = axe_nb.run(editor(TEXTS), "Go.")"""
 
 
 def find_box(lab: Lab) -> Locator:
-    """The open input of the cell."""
     return lab.page.locator("input.jp-Stdin-input:not(.jp-OutputArea-stdin-hiding input)")
 
 

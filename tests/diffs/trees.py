@@ -130,8 +130,6 @@ def put(items: Sequence[Any], at: int, item: Any) -> tuple[Any, ...]:
 
 
 class Mutator:
-    """Changes one thing at a random place."""
-
     def __init__(self, tree: RunResult, seed: int) -> None:
         self.chance = random.Random(seed)
         self.tree = tree

@@ -53,7 +53,6 @@ class Server:
         self._replay, self._monkeypatch = replay, monkeypatch
 
     def connect(self, protocol: str, *replies: Any) -> Agent:
-        """An agent whose requests go to this server."""
         self._replay.replies = {"x": {"sequence": [*replies]}}
         for variable, value in address_of(protocol, self._replay.url("x")).items():
             self._monkeypatch.setenv(variable, value)

@@ -27,8 +27,6 @@ SECRET = "sk-canary-0123456789abcdef0123"
 
 
 class Switch(SpanExporter):
-    """Exports to whatever the test that runs has chosen."""
-
     target: Any = None
 
     def export(self, spans: Any) -> SpanExportResult:

@@ -39,7 +39,6 @@ def turn(number: int, *calls: ToolCall, text: str = "", results: Sequence[str] =
 
 
 def ask(id: str, agent: str, task: str) -> ToolCall:
-    """A call of a sub-agent."""
     return ToolCall(id, "call_agent", {"agent": agent, "task": task}, traits=ONE_CHILD)
 
 
@@ -85,7 +84,6 @@ def hostile_run(payloads: Sequence[str] = PAYLOADS) -> RunResult:
 
 
 def code(*sources: str) -> nbformat.NotebookNode:
-    """A notebook of cells that have not run."""
     import nbformat
 
     made = nbformat.v4.new_notebook()

@@ -19,14 +19,12 @@ from tests.engine.in_process import agent, ask, lead, stage
 
 
 def dry(one: Agent, prompt: str = "", **overrides: Any) -> str:
-    """What a dry run of the agent prints."""
     chosen = Overrides(**overrides)
     plan = Session().plan(RunRequest(agent=one, prompt=prompt, overrides=chosen))
     return dry_run(asyncio.run(plan))
 
 
 def block(text: str, title: str) -> str:
-    """One block of a dry run, without its title."""
     return text.split(f"--- {title} ---\n")[1].split("\n\n---")[0]
 
 

@@ -34,7 +34,6 @@ def delta(text: str, run: str = "0", **fields: Any) -> TextDelta:
 
 
 def begun(*events: Any) -> Transcript:
-    """A root in its first turn, and what then happened."""
     transcript = Transcript()
     start = RunStarted("0", "", "", "lead", "p/m", 0, "task", "prompt")
     for event in (start, TurnStarted("0", 1, 1, 0), *events):
@@ -43,7 +42,6 @@ def begun(*events: Any) -> Transcript:
 
 
 def below(*events: Any) -> Node:
-    """A child in its first turn, and what then happened in it."""
     ask = ToolCall("c", "call_agent", {"agent": "scout", "task": "look"}, traits=ONE_CHILD)
     transcript = begun(
         TurnFinished("0", 1, "", (ask,), "tool_use", Usage(), True),

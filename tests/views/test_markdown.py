@@ -16,7 +16,6 @@ PYTHON = 'def f(n: int = 3) -> str:\n    return f"{n}"  # a <b>comment</b>\n'
 
 
 def shown(html: str) -> str:
-    """What a reader sees."""
     return unescape(re.sub(r"<[^>]*>", "", html))
 
 

@@ -75,8 +75,6 @@ def define_tree(protocol: str) -> None:
 
 
 def run(*arguments: Any, streams: bool = False, **options: Any) -> RunResult:
-    """A run whose replies stream, or arrive whole."""
-
     async def watch() -> RunResult:
         async with aclosing(axe_nb.stream(*arguments, **options)) as events:
             return [e.result async for e in events if isinstance(e, RunFinished)][-1]

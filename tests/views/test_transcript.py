@@ -239,7 +239,6 @@ ASK = (ToolCall("c", "call_agent", {"agent": "child", "task": "x"}),)
 
 
 def opened(run: str, parent: str = "", call_id: str = "") -> list[Event]:
-    """A run that has begun its first turn."""
     return [
         RunStarted(run, parent, call_id, f"agent{run}", "script/x", run.count("."), "x", "x"),
         TurnStarted(run, 1, 1, 0),
