@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from functools import partial
 from inspect import iscoroutinefunction
 from itertools import islice, product
 from pathlib import Path
@@ -31,9 +30,9 @@ from axe_nb.exploring.grid import (
     MAX_RUNS,
     NAME,
     Grid,
+    Page,
     Row,
     Variant,
-    list_parts,
     name_agent,
     show_grid,
 )
@@ -124,7 +123,6 @@ def grid(
         expect=expect, score=score, judge=judge, concurrency=concurrency, executor=executor,
         budget=budget, resume=resume, options=options,
     )  # fmt: skip
-    runner.check()
     runner.run(display, find_variable(runner.grid, "grid") or NAME)
     return runner.grid
 
@@ -151,7 +149,7 @@ class GridRunner:
         first_line: int = 1,
         is_dry: bool = False,
     ) -> None:
-        """Prepares the runs of `grid`, or with `is_dry` only checks them. Raises ConfigError.
+        """Prepares the runs of `grid`, or with `is_dry` only checks them; blocks.
 
         `names` are further names of the templates, whose first line is `first_line` in the editor.
         """
@@ -168,7 +166,6 @@ class GridRunner:
         self._agents_dir = common.get("agents_dir")
         variants = make_variants(agents, models, params, prompt)
         self.grid = made = Grid(read_inputs(inputs), variants, repeats)
-        self._names, self._first_line = names or {}, first_line
         # all variants of an input come together, and all inputs before a repeat: a grid that is
         # stopped has compared them on the same inputs
         self._jobs = list(product(range(repeats), range(len(made.rows)), range(len(variants))))
@@ -190,27 +187,24 @@ class GridRunner:
             checks=False,
         )  # fmt: skip
         self._runs = make_runs(self._batch, executor, width)
-
-    def check(self) -> None:
-        """Writes the prompts, and checks each variant and the judge; blocks. Called once."""
         self._tasks: list[Task] = []
-        for number, (_, input, variant) in enumerate(self._jobs):
-            task = Task(asking=variant)
-            row, pictures = self.grid.rows[input], list[Picture]()
-            names, template = {**self._names, **row}, self.grid.choices[variant].prompt
+        for number, (_, input, column) in enumerate(self._jobs):
+            task = Task(asking=column)
+            row, pictures = made.rows[input], list[Picture]()
+            known, template = {**(names or {}), **row}, variants[column].prompt
             try:  # may run code of the user's
-                task.text = interpolate(template, names, self._first_line, pictures)
+                task.text = interpolate(template, known, first_line, pictures)
                 task.pictures = tuple(pictures)
             except ConfigError as error:
                 columns = list_some(list(row), MAX_NAMED) or "none"
                 step = "write \\{{ for a literal brace"
                 error.hint = f"the columns of the inputs: {columns}; {step}"
-                if number < len(self.grid.choices):
+                if number < len(variants):
                     raise
                 task.problem = error
             self._tasks.append(task)
         run_and_wait(self._runs.prepare())
-        self._batch.tally.forecast = self.forecast
+        tally.forecast = self.forecast
 
     @property
     def forecast(self) -> str:
@@ -238,7 +232,10 @@ class GridRunner:
         def draw(progress: str) -> dict[str, str]:
             return show_grid(self.grid, name, note=progress)
 
-        line = make_table(self.grid, draw, partial(list_parts, self.grid), display)
+        def list_parts(progress: str) -> list[str]:
+            return Page(self.grid, "", progress).list_parts()
+
+        line = make_table(self.grid, draw, list_parts, display)
         tally = self._batch.tally
         tally.line, tally.began = line, time.monotonic()
         driver = Driver(self._batch, self._tasks, self._runs)

@@ -63,7 +63,6 @@ def run_grid(
         **counts, options=given, names=names,
         first_line=magic_line + 1, is_dry=bool(found.dry_run),
     )  # fmt: skip
-    runner.check()
     if found.dry_run:
         runner.close()
         warnings = [f"warning: {warning}" for warning in runner.warnings]
