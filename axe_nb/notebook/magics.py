@@ -27,8 +27,6 @@ from IPython.core.magic import (
 )
 from traitlets import Bool, Enum, Float, Int, Unicode, observe
 
-OPTIONS = ("model", "model_all", "timeout", "retries", "mode", "agents_dir")
-
 
 def axe_magic(name: str) -> Callable[..., Any]:
     """Gives a magic (empty = `%axe`) its help page for `%%axe?`, and interrupts of one line.
@@ -127,7 +125,7 @@ class AxeMagics(Magics):
 
         return run_grid(self.shell, line, cell, names, _print)
 
-    @observe(*OPTIONS, "history")
+    @observe("model", "model_all", "timeout", "retries", "mode", "agents_dir", "history")
     def _set_default(self, change: Any) -> None:
         """Applies a setting to every run of this session, including those of `axe_nb.run`."""
         from axe_nb.session.session import session
