@@ -316,7 +316,6 @@ class SharedPart:
     """All that the runs of a map have in common."""
 
     askings: tuple[tuple[str | Agent | None, Overrides], ...]
-    """Agents, with the options of their runs."""
     defined: Mapping[str, Agent]
     """The agents of the session that the tree can reach."""
     read: Read

@@ -82,7 +82,6 @@ class Task:
 
     text: str = ""
     pictures: tuple[Picture, ...] = ()
-    """Pictures of the prompt, in the order of their marks."""
     problem: ConfigError | None = None
     """The error that left the task without a prompt; it becomes the result of the run."""
     asking: int = 0

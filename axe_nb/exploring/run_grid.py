@@ -161,14 +161,13 @@ class GridRunner:
         if options and "model" in options:
             raise ConfigError("a grid takes models, not model")
         common = refuse_steps(merge_options(options or {}, session.defaults), "a grid")
-        self._expect, self._score = expect, score
+        self._expect, self._score, self._agents_dir = expect, score, common.get("agents_dir")
         common = {**common, "expect": expect}
-        self._agents_dir = common.get("agents_dir")
         variants = make_variants(agents, models, params, prompt)
-        self.grid = made = Grid(read_inputs(inputs), variants, repeats)
+        self.grid = Grid(read_inputs(inputs), variants, repeats)
         # all variants of an input come together, and all inputs before a repeat: a grid that is
         # stopped has compared them on the same inputs
-        self._jobs = list(product(range(repeats), range(len(made.rows)), range(len(variants))))
+        self._jobs = list(product(range(repeats), range(len(self.grid.rows)), range(len(variants))))
         if is_dry and isinstance(resume, str | os.PathLike):  # it makes no file
             resume = resume if Path(expand_home(os.fspath(resume))).exists() else None
         askings = []
@@ -187,11 +186,15 @@ class GridRunner:
             checks=False,
         )  # fmt: skip
         self._runs = make_runs(self._batch, executor, width)
-        self._tasks: list[Task] = []
-        for number, (_, input, column) in enumerate(self._jobs):
-            task = Task(asking=column)
-            row, pictures = made.rows[input], list[Picture]()
-            known, template = {**(names or {}), **row}, variants[column].prompt
+        self._tasks = self._make_tasks(names or {}, first_line)
+        run_and_wait(self._runs.prepare())
+
+    def _make_tasks(self, names: Mapping[str, Any], first_line: int) -> list[Task]:
+        tasks = []
+        for number, (_, input, variant) in enumerate(self._jobs):
+            task = Task(asking=variant)
+            row, pictures = self.grid.rows[input], list[Picture]()
+            known, template = {**names, **row}, self.grid.choices[variant].prompt
             try:  # may run code of the user's
                 task.text = interpolate(template, known, first_line, pictures)
                 task.pictures = tuple(pictures)
@@ -199,12 +202,11 @@ class GridRunner:
                 columns = list_some(list(row), MAX_NAMED) or "none"
                 step = "write \\{{ for a literal brace"
                 error.hint = f"the columns of the inputs: {columns}; {step}"
-                if number < len(variants):
+                if number < len(self.grid.choices):
                     raise
                 task.problem = error
-            self._tasks.append(task)
-        run_and_wait(self._runs.prepare())
-        tally.forecast = self.forecast
+            tasks.append(task)
+        return tasks
 
     @property
     def forecast(self) -> str:
@@ -237,7 +239,7 @@ class GridRunner:
 
         line = make_table(self.grid, draw, list_parts, display)
         tally = self._batch.tally
-        tally.line, tally.began = line, time.monotonic()
+        tally.line, tally.began, tally.forecast = line, time.monotonic(), self.forecast
         driver = Driver(self._batch, self._tasks, self._runs)
         try:
             with closing(driver.iterate()) as ended:
