@@ -111,7 +111,6 @@ MEASURES: Mapping[str, Measure] = {
 
 
 def count_levels(run: RunResult) -> int:
-    """Returns the number of levels of runs below this one."""
     return max((1 + count_levels(child) for child in run.children), default=0)
 
 
