@@ -12,7 +12,6 @@ SECRET = "sk-very-secret-0123456789"
 
 
 def settings(text: str) -> Path:
-    """Writes the settings file of this test."""
     path = user_config.config_path()
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, "utf-8")
