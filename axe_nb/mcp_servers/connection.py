@@ -41,7 +41,7 @@ from axe_nb.sandbox.process import clean_environment
 from axe_nb.sandbox.view import make_view
 from axe_nb.text import clean, cut_chars, format_seconds, one_line, plural, quote
 from axe_nb.threads import in_thread
-from axe_nb.tools.tool import CallSite, Guard, Tool, ToolContext, ToolError, ToolOutput, as_text
+from axe_nb.tools.tool import Guard, Tool, ToolContext, ToolError, ToolOutput, as_text
 
 T = TypeVar("T")
 
@@ -226,15 +226,11 @@ class Connection:
 
     def make_tools(self, run: Run) -> list[Tool]:
         """Returns the tools of the server, once started, in its own order."""
-
-        def guard(arguments: Mapping[str, Any], site: CallSite) -> Guard:
-            return Guard(note=self.label)
-
         return [
             Tool(
                 name, tool.description, {}, partial(self._call, run, tool.name),
                 "read" if self.server.is_read_only(tool.name) else "write",
-                guard=guard, schema=tool.schema, server=self.name,
+                guard=lambda *_: Guard(note=self.label), schema=tool.schema, server=self.name,
             )
             for name, tool in self.tools.items()
         ]  # fmt: skip

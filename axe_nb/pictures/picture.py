@@ -136,9 +136,6 @@ class Picture:
     def __repr__(self) -> str:
         return f"Picture({self.shown})"
 
-    def __hash__(self) -> int:
-        return hash(self.digest)
-
     @property
     def media_type(self) -> str:
         return "application/pdf" if self.is_document else f"image/{self.format.lower()}"

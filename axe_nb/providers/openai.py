@@ -9,7 +9,6 @@ from io import StringIO
 from itertools import zip_longest
 from typing import Any
 
-from axe_nb.agents.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, Response, Usage, dump
 from axe_nb.messages.model_table import find_facts
@@ -377,16 +376,13 @@ class OpenAIAssembly(Assembly):
         return {**self._top, "choices": choices, "usage": self._usage}
 
 
-@dataclass(frozen=True, repr=False)
 class OpenAI(HttpProvider):
     """A server of Chat Completions."""
 
     name = "openai"
-    path = "/v1/chat/completions"
     assembly = OpenAIAssembly
     body, parse = staticmethod(body), staticmethod(parse)
     stream_fields = ({"stream": True, "stream_options": {"include_usage": True}}, {"stream": True})
-    info: ProviderInfo = PROVIDERS["openai"]
 
 
 PROVIDER = OpenAI
