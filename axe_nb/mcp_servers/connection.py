@@ -107,11 +107,10 @@ async def list_tools(session: Any, server: str) -> Listing:
         page = await session.list_tools(params=params)
         for tool in page.tools[: MAX_LISTED - len(tools)]:
             text = cut_chars(clean(tool.description or tool.title or ""), MAX_DESCRIPTION, " …")
-            try:
+            is_bounded = False
+            with suppress(ValueError):
                 check_nesting(tool.input_schema, MAX_DEPTH)
                 is_bounded = len(json.dumps(tool.input_schema)) <= MAX_SCHEMA
-            except ValueError:
-                is_bounded = False
             if is_bounded:
                 tools.setdefault(tool.name, ToolSpec(tool.name, text, {}, schema=tool.input_schema))
             refused += not is_bounded
@@ -395,8 +394,7 @@ class Connection:
         """Returns the exit code and last output of the program, as the end of a sentence."""
         if self._program is None:
             return ""
-        process = self._program.process
-        code = process.code
+        process, code = self._program.process, self._program.process.code
         if self._program.fault:
             return f": {self._program.fault}"
         told = [process.failure] if process.failure else []
@@ -464,8 +462,9 @@ class Program:
                 while chunk := file.read1(CHUNK):
                     self.errors = (self.errors + chunk)[-KEPT:]
 
-        last = _start_thread(keep_end)
-        _start_thread(lambda: self.read(messages, last))
+        last = threading.Thread(target=keep_end, daemon=True)
+        last.start()
+        threading.Thread(target=self.read, args=(messages, last), daemon=True).start()
         self._tasks = [asyncio.create_task(self.write()), asyncio.create_task(self.watch())]
 
     async def close(self) -> None:
@@ -554,7 +553,6 @@ class Program:
         return True
 
     async def watch(self) -> None:
-        """Notices the end of the program."""
         await in_thread(self.process.wait)
         await asyncio.sleep(2 * GRACE)  # another program may hold its output open
         await self._end()
@@ -562,12 +560,6 @@ class Program:
     async def _end(self) -> None:
         self.to_session.close()
         self._lose()
-
-
-def _start_thread(work: Callable[[], None]) -> threading.Thread:
-    thread = threading.Thread(target=work, name="axe-nb-mcp-pipe", daemon=True)
-    thread.start()
-    return thread
 
 
 def _run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T | None:

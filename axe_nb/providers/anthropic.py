@@ -125,9 +125,9 @@ def _begin(request: Request) -> tuple[Request, list[dict[str, Any]], str, Sequen
         request = with_answer_tool(request)
     tools = []
     for spec in request.tools or wire.list_past_tools(request):
-        own = {"name": spec.name, "description": spec.description}
-        own_entry = {**own, "input_schema": spec.input_schema()}
-        tools.append(dict(own_entry if spec.entry is None else spec.entry))
+        named = {"name": spec.name, "description": spec.description}
+        made = {**named, "input_schema": spec.input_schema()}
+        tools.append(dict(made if spec.entry is None else spec.entry))
     system = request.system if request.system.strip() else ""
     is_bound = find_facts("", request.model).thinking != "budget"
     return request, tools, system, (*tools, system) if is_bound else None

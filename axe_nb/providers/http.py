@@ -126,10 +126,8 @@ class HttpProvider(Server):
         if request.output is not None and not self.takes_form(request.output):
             refused.add(OUTPUT)
         while True:
-            fields = WHOLE
-            if on_delta is not None:
-                forms = self.stream_fields
-                fields = next((form for form in forms if not refused & form.keys()), WHOLE)
+            forms = self.stream_fields if on_delta else ()
+            fields = next((form for form in forms if not refused & form.keys()), WHOLE)
             asked = leave_out(request, refused)
             log.streaming, log.refused = dict(fields), asked.refused
             # a server may also stream what was asked for whole
@@ -369,7 +367,6 @@ _loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Loop] = WeakKeyDictionary(
 
 
 async def find_loop() -> _Loop:
-    """Returns the clients of the running loop."""
     running = asyncio.get_running_loop()
     if running not in _loops:
         for loop in list(_loops):  # one that was closed without its generators lives by its clients

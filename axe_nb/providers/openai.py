@@ -121,10 +121,8 @@ def parse(data: Mapping[str, Any]) -> Response:
     message = choice.get("message")
     if not isinstance(message, dict):
         raise missing_part("message", choice)
-    content = message.get("content")
-    parts = [] if isinstance(content, str) else wire.tables(content, "content")
-    if not isinstance(content, str):  # some servers send it in parts
-        content = "".join(wire.text(part.get("text")) for part in parts)
+    parts = wire.tables(_list_parts(message.get("content")), "content")  # as some servers send it
+    content = "".join(wire.text(part.get("text")) for part in parts)
     calls = wire.function_calls("openai", message.get("tool_calls"))
     stop_reason = wire.text(choice.get("finish_reason"))
     declined, says = wire.text(message.get("refusal")).strip(), bool(content.strip())
