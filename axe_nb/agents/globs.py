@@ -19,7 +19,6 @@ MAX_PATTERN = 1000
 
 
 def check_glob(pattern: str) -> None:
-    """Checks that a glob is valid (B-6, D-42). Raises ConfigError with the problem if not."""
     bare = re.sub(r"\[[!^]?+.[^\]]*\]", "", pattern[:MAX_PATTERN])
     braces = "braces are not supported; write one glob for each alternative"
     problems = {
@@ -47,8 +46,7 @@ def find_paths(
     """Yields the matching paths below a folder; hidden ones only if the glob spells out the dot.
 
     Every folder is visited once. `**` does not follow links: two that lead back would never end.
-    `check` is called for every name, and may raise to end the search. Raises ConfigError if it is
-    not a valid glob.
+    `check` is called for every name, and may raise to end the search.
     """
     check_glob(pattern)
     # inside a name `**` is `*`; at the end it includes files
@@ -69,10 +67,12 @@ def find_paths(
             if name.startswith(".") and not any(fnmatchcase(name, one) for one in hidden):
                 continue
             path = place / name
-            further = _advance(name, reached, parts, in_folders=not path.is_symlink())
+            # these never raise, as methods of Path do for a folder that may not be searched
+            is_link = os.path.islink(path)  # noqa: PTH114
+            further = _advance(name, reached, parts, in_folders=not is_link)
             if len(parts) in further and os.path.lexists(path):
                 yield path
-            if further - {len(parts)} and os.path.isdir(path):  # noqa: PTH112 - never raises
+            if further - {len(parts)} and os.path.isdir(path):  # noqa: PTH112
                 waiting.append((path, further))
 
 
