@@ -13,13 +13,7 @@ from dataclasses import replace
 from functools import partial
 
 from axe_nb.conversion.json_schema import find_mistakes
-from axe_nb.engine.attempts import (
-    Attempts,
-    Send,
-    compute_wait,
-    give_up,
-    tell_retry,
-)
+from axe_nb.engine.attempts import Attempts, Send, compute_wait, give_up, tell_retry
 from axe_nb.engine.authorize import find_schema
 from axe_nb.engine.call import RunCall
 from axe_nb.engine.dispatch import Dispatch, describe_failure
@@ -109,7 +103,6 @@ async def replay_cassette_turn(
 async def _answer(
     attempts: Attempts, request: Request, turn: KeptTurn, recorded: Exchange
 ) -> Response:
-    """Plays one attempt."""
     response = recorded.response
     attempts.scope.meter.request(attempts.scope.name)
     request = replace(request, attempt=recorded.attempt)
@@ -254,7 +247,6 @@ async def step_turn(attempts: Attempts, stepper: Stepper, next: Send, request: R
 async def step_call(
     scope: RunScope, stepper: Stepper, next: RunCall, call: PendingCall
 ) -> ToolOutput:
-    """Pauses before a call."""
     tool = call.tool
     step = Step(
         kind="call", agent=scope.name, run=scope.id, turn=call.turn, model=scope.agent.model,

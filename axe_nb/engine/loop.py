@@ -394,28 +394,13 @@ class Run:
             one if isinstance(one, RunResult) else one.result or one.break_off(status, error, emit)
             for _, one in sorted(children.items())
         )
-        result = self._make_result(status, error, cause, results)
-        with _settling:
-            if self.result is not None:
-                return self.result
-            self.result = result
-        emit(RunFinished(self.scope.id, result))
-        return result
-
-    def _make_result(
-        self,
-        status: Status,
-        error: str | None,
-        cause: AxeError | None,
-        children: tuple[RunResult, ...],
-    ) -> RunResult:
         scope, files = self.scope, self.dispatch.file_log
         seconds = scope.clock.elapsed
         whole = Lap("run", round(scope.began, 6), round(scope.began + seconds, 6))
         result = RunResult(
             status=status, text=self.text, data=self.data, agent=scope.agent.name,
             model=scope.agent.model, error=error, turns=self.turns, tool_calls=self.dispatch.count,
-            retries=sum(one.attempt > 1 for one in self.exchanges), children=children,
+            retries=sum(one.attempt > 1 for one in self.exchanges), children=results,
             usage=self.usage, stop_reason=self.response.stop_reason,
             duration_ms=round(seconds * 1000), messages=tuple(self.messages),
             files_read=tuple(files.files_read), files_modified=tuple(files.files_modified),
@@ -425,12 +410,19 @@ class Run:
             cause=copy(cause),  # a copy: no traceback keeps the run alive
             times=(whole, *scope.times), origin=scope.origin,
         )  # fmt: skip
-        if not scope.parent:
+        if scope.parent:
+            own = make_metadata(scope.id, scope.depth, self.usage)  # D-34
+            result = replace(result, metadata={**own, **self.plan.job.notes(result)})
+        else:
             kept = scope.env.agents.describe(scope.agent)
             undo_id = scope.undo_id if scope.env.kept.is_used else ""
-            return replace(result, definitions=kept, undo_id=undo_id)
-        own = make_metadata(scope.id, scope.depth, self.usage)  # D-34
-        return replace(result, metadata={**own, **self.plan.job.notes(result)})
+            result = replace(result, definitions=kept, undo_id=undo_id)
+        with _settling:
+            if self.result is not None:
+                return self.result
+            self.result = result
+        emit(RunFinished(scope.id, result))
+        return result
 
 
 def tell_incomplete(response: Response, when: str = "") -> str:
