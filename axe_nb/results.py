@@ -5,13 +5,16 @@ Source: D-2, D-34, D-38, B-9.
 
 from __future__ import annotations
 
+import copyreg
 import json
 import os
 import re
 from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from axe_nb.agents.data_files import write_data
@@ -65,8 +68,15 @@ NO_AGENT = "(no agent)"
 
 
 def name_run(agent: str, model: str) -> str:
-    """Returns the name of a run for people: its agent, or its model if it has no agent."""
     return agent or model or NO_AGENT
+
+
+def freeze(table: Mapping[str, Any]) -> MappingProxyType[str, Any]:
+    """Returns an immutable copy of the table, which can be copied and pickled."""
+    return table if isinstance(table, MappingProxyType) else MappingProxyType({**table})
+
+
+copyreg.pickle(MappingProxyType, lambda table: (freeze, ({**table},)))
 
 
 def make_metadata(id: str, depth: int, usage: Usage) -> dict[str, str]:
@@ -109,7 +119,7 @@ class RunResult:
     """The conversation, as sent to and received from the model."""
     files_read: tuple[str, ...] = ()
     files_modified: tuple[str, ...] = ()
-    metadata: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, str] = field(default_factory=partial(freeze, {}))
     """For a child: metadata from its delegation tool (D-34); `task_id` is its id."""
     warnings: tuple[str, ...] = ()
     """Problems that did not stop the run: load warnings, a truncated reply."""
@@ -137,6 +147,9 @@ class RunResult:
     """Id of the stored old contents of changed files; empty if there are none, and in children."""
     cause: AxeError | None = field(default=None, repr=False, compare=False)
     """The exception behind `error`, if there is one."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "metadata", freeze(self.metadata))
 
     def __hash__(self) -> int:
         return hash((self.id, self.status, self.agent, self.model, self.text))

@@ -79,3 +79,17 @@ SOURCE = ToolTable(
     },
 )
 """Tool, or its module; toolset or alias → the tools that it expands to."""
+
+OTHER_NAMES: Mapping[str, str] = {
+    **dict.fromkeys(("bash", "shell", "sh", "execute", "python", "run"), "run_command"),
+    **dict.fromkeys(("web_fetch", "web", "browser", "http", "curl"), "fetch"),
+    **dict.fromkeys(("read", "cat", "view", "open_file"), "read_file"),
+    **dict.fromkeys(("write", "create_file", "save_file"), "write_file"),
+    **dict.fromkeys(("edit", "str_replace", "apply_patch", "replace"), "edit_file"),
+    **dict.fromkeys(("ls", "list", "list_files"), "list_dir"),
+    **dict.fromkeys(("glob", "find"), "find_files"),
+    **dict.fromkeys(("search", "rg", "ripgrep"), "grep"),
+    **dict.fromkeys(("ask", "input", "ask_human"), "ask_user"),
+    **dict.fromkeys(("files", "filesystem"), "file_ops"),
+}
+"""Name of a tool in other programs → the tool to suggest for it."""

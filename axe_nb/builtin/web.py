@@ -57,7 +57,7 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 HEADERS = {
     "User-Agent": "axe-nb (fetch tool)",
     "Accept": "text/html, text/plain, application/json, text/*;q=0.9, */*;q=0.1",
-    "Accept-Encoding": "gzip, deflate",
+    "Accept-Encoding": "gzip",
     "Connection": "close",
 }
 

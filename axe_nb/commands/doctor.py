@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from axe_nb.agents.agent import Agent, creation_step, list_agents
+from axe_nb.agents.agent_tables import parse_servers
 from axe_nb.agents.files import expand_home
 from axe_nb.agents.globs import check_glob
 from axe_nb.agents.names import parse_model
@@ -31,6 +32,7 @@ from axe_nb.engine.plan import (
 )
 from axe_nb.engine.toolbox import find_tools
 from axe_nb.errors import AxeError, ConfigError, ProviderError
+from axe_nb.mcp_servers.servers import Servers
 from axe_nb.messages.model_table import tell_end
 from axe_nb.providers import wire
 from axe_nb.providers.http import ask_server
@@ -82,6 +84,7 @@ async def examine(session: Session, agents_dir: str | None = None) -> list[Findi
         if info.has_server
     ]
     of_providers = await asyncio.gather(*asked)
+    tried = await _try_servers(config, agents)
     history = Finding("right", "history", f"runs are kept in {format_path(history_path())}")
     if why := find_reason_against():
         history = Finding("note", "history", f"off: {why}")
@@ -96,7 +99,7 @@ async def examine(session: Session, agents_dir: str | None = None) -> list[Findi
     step = f"to use notebooks: pip install {' '.join(missing)}" if missing else ""
     versions = Finding("note" if missing else "right", "versions", ", ".join(listed), step)
     first = [versions, settings, await in_thread(_check_sandbox), history]
-    return [*first, *of_agents, *(row for rows in of_providers for row in rows)]
+    return [*first, *of_agents, *(row for rows in of_providers for row in rows), *tried]
 
 
 def _check_sandbox() -> Finding:
@@ -250,6 +253,29 @@ def format_address(server: Server) -> str:
 def _format_agents(names: Iterable[str]) -> str:
     agents = sorted(set(names))
     return f"{'agent' if len(agents) == 1 else 'agents'} {list_some(agents, 3)}"
+
+
+async def _try_servers(config: Config, agents: Iterable[Agent]) -> list[Finding]:
+    """Starts each MCP server of the settings and of agents once, lists its tools, and ends it."""
+    tables = dict(config.mcp_servers)
+    for agent in agents:
+        tables |= {name: own for name, own in parse_servers(agent.mcp_servers).items() if own}
+    servers = Servers()
+
+    async def try_server(name: str) -> Finding:
+        asked = Agent(name="doctor", model="script/doctor", mcp_servers=(name,))
+        try:
+            offered = await servers.open(asked, tables, Path.cwd().resolve())
+        except ConfigError as error:
+            return make_failed_finding(f"mcp {name}", error)
+        tools = [tool.name.partition("__")[2] for tool in offered.tools]
+        said = f"{plural(len(tools), 'tool')}: {list_some(tools, 5)}" if tools else "no tools"
+        return Finding("right", f"mcp {name}", "; ".join([said, *offered.warnings]))
+
+    try:
+        return await asyncio.gather(*map(try_server, sorted(tables)))
+    finally:
+        await in_thread(servers.close)
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,7 @@ def find_tools(
 
 
 def _make_unknown_error(name: str, agent: Agent, registry: Registry) -> ConfigError:
-    near = registry.nearest(name)
+    near = builtin.OTHER_NAMES.get(name.casefold()) or registry.nearest(name)
     meant = registry.find(near)
     if registry.find(name):
         hint = f"`sub_agents` offers {name}"

@@ -222,7 +222,7 @@ def error_in_reply(data: Mapping[str, Any]) -> ProviderError:
     category, is_retryable, hint = _classify(None, data)
     return ProviderError(
         category,
-        masked_line(find_message(data)) or "the reply reports an error",
+        _describe(data) or "the reply reports an error",
         hint=hint, retry_after=_find_wait(data), retryable=is_retryable,
     )  # fmt: skip
 
@@ -250,7 +250,7 @@ def _make_status_error(
     provider: ProviderInfo, status: int, headers: Headers, data: Any, content: str
 ) -> ProviderError:
     phrase = f"{status} {http.client.responses.get(status, '')}".strip()
-    message = masked_line(find_message(data))
+    message = _describe(data)
     if 300 <= status < 400:
         where = re.sub(r"//[^/@]*@", "//", re.split("[?#]", headers.get("location", ""))[0])
         where = masked_line(where) or "another URL"
@@ -369,6 +369,21 @@ def find_message(data: Any) -> str:
     name = metadata.get("provider_name")
     inner = f"{name}: {inner}" if isinstance(name, str) and name else inner
     return f"{message}: {inner}" if message else inner
+
+
+def _describe(data: Any) -> str:
+    """Returns the server's message, and its code if that adds something; empty = no message."""
+    message = masked_line(find_message(data))
+    values = (error.get(key) for key in ("code", "type") for error in _list_errors(data))
+    named = (str(value) for value in values if type(value) in (str, int))
+    # one that can be looked up; an HTTP status is shorter
+    code = next(filter(re.compile("[A-Za-z0-9][A-Za-z0-9_.-]{3,59}").fullmatch, named), "")
+    kind = code.lower()
+    is_category = _KINDS.get(kind, "bad_request") != "bad_request" and kind not in _QUOTA_CODES
+    said, name = (re.sub(r"[^a-z0-9]+", " ", text.lower()).strip() for text in (message, code))
+    is_said = f" {name} " in f" {said} " or kind.endswith(("not_found", "error"))
+    code = "" if is_said or is_category else masked_line(code)
+    return f"{message} ({code})" if message and code else message
 
 
 def _find_wait(data: Any) -> float | None:

@@ -269,6 +269,7 @@ def test_toolsets_and_ways_to_delegate_are_there_where_they_are_asked_for(
         ("grpe", 'did you mean "grep"?'),
         ("file_op", 'did you mean "file_ops"?'),
         ("sub_agent", 'did you mean "subagent"?'),
+        ("Shell", 'did you mean "run_command"?'),
         ("my_own_function", "decorate your own function with @axe_nb.tool"),
         ("qqq", "known tools: file_ops_readonly, file_ops, read_file, "),
         ("qqq", "in a notebook or in Python, decorate"),

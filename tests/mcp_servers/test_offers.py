@@ -14,7 +14,7 @@ import tomli_w
 
 import axe_nb
 from axe_nb import ConfigError, Request, ToolCall, call, mcp_prompt
-from axe_nb.commands.actions import format_tools
+from axe_nb.commands.actions import diagnose, format_tools
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
 from axe_nb.views import agent_summary
@@ -157,6 +157,17 @@ def test_a_variable_that_is_not_set_is_an_error_that_names_it() -> None:
     servers = {"raw": raw(env={"TOKEN": "${NO_SUCH_VARIABLE}"})}
     with stage() as on, pytest.raises(ConfigError, match="NO_SUCH_VARIABLE, which is not set"):
         play(on, caller(mcp_servers=servers))
+
+
+def test_doctor_tries_each_server(project: Path) -> None:
+    settle("raw", raw())
+    session.define(agent("own", "done", mcp_servers={"bad": raw("crash")}))
+    found = {finding.what: finding for finding in diagnose(None)}
+    assert found["mcp raw"].state == "right"
+    assert found["mcp raw"].message.startswith("18 tools: echo, tree, fail, die, hang and 13 more")
+    bad = found["mcp bad"]
+    assert bad.state == "wrong"
+    assert "exited with code 3" in bad.message
 
 
 def test_a_copy_has_only_the_servers_of_the_tools_that_it_is_given() -> None:

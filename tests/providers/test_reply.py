@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from dataclasses import replace
 from typing import Any
@@ -138,7 +139,8 @@ def test_the_wait_may_stand_in_the_body() -> None:
 @pytest.mark.parametrize("status", [200, 400, 403])
 def test_a_prompt_that_the_provider_rejects_is_a_refusal(error: Any, status: int) -> None:
     told = failure(status, {"error": {"message": "filtered", **error}})
-    assert (str(told), told.retryable, told.exit_code) == ("refusal: filtered", False, 3)
+    assert (str(told).partition(" (")[0], told.retryable) == ("refusal: filtered", False)
+    assert told.exit_code == 3
     assert told.hint == "rephrase the prompt in a new conversation, or use another model"
 
 
@@ -161,10 +163,36 @@ def test_an_error_in_a_reply_of_success_has_its_category(error: Any, expected: s
     assert str(failure(200, {"error": error})) == expected
 
 
+@pytest.mark.parametrize(
+    ("status", "error", "expected"),
+    [
+        (400, {"type": "invalid_request_error", "code": "unsupported_value"}, "unsupported_value"),
+        (429, {"code": "insufficient_quota"}, "insufficient_quota"),  # OpenAI
+        (400, {"code": "content_filter", "innererror": {"code": "x"}}, "content_filter"),  # Azure
+        (404, {"code": "DeploymentNotFound"}, "DeploymentNotFound"),
+        (400, {"type": "invalid_model", "code": "1500"}, "1500"),  # Mistral
+        (200, {"code": 1113}, "1113"),  # Zhipu
+        (400, {"message": "no: model_not_found", "code": "model_not_found"}, ""),  # it is said
+        (400, {"message": "Model not found.", "code": "model_not_found"}, ""),
+        (429, {"type": "tokens", "code": "rate_limit_exceeded"}, ""),  # the category says it
+        (401, {"code": "invalid_api_key"}, ""),
+        (402, {"code": "402"}, ""),
+        (400, {"code": ["a_code"], "type": {"a_code": 1}}, ""),
+        (400, {"code": "a\nb_code", "type": "a" * 61}, ""),  # hostile
+        (400, {"code": "sk-ant-api03-" + "a1B2" * 8}, "***"),
+    ],
+)
+def test_an_error_ends_in_the_servers_code_if_that_says_more(
+    status: int, error: Any, expected: str
+) -> None:
+    told = str(failure(status, {"error": {"message": "no", **error}}))
+    assert (re.search(r" \(([^)]*)\)$", told) or ["", ""])[1] == expected
+
+
 def test_a_call_that_the_server_cannot_read_may_be_tried_again() -> None:
     said = {"message": "Failed to call a function.", "code": "tool_use_failed"}
     error = failure(400, {"error": said})
-    assert str(error) == "bad_request: Failed to call a function."
+    assert str(error) == "bad_request: Failed to call a function. (tool_use_failed)"
     assert error.retryable
     assert error.hint.startswith("try again, allow more retries with --retries")
 
