@@ -34,8 +34,6 @@ Choice = Literal["yes", "no", "always", "edit", "text", "result", "go", "skip", 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The user's answer."""
-
     choice: Choice
     text: str = ""
     """For `text`: the answer to a model's question. For `no` and `stop`: the reason. For `result`:

@@ -96,7 +96,6 @@ class PythonFunction:
     """A Python function to run as a tool; pickled as the function alone, so that it can be sent."""
 
     def __init__(self, function: Callable[..., Any], name: str) -> None:
-        """Reads the signature of a function; raises ConfigError if it cannot be described."""
         self._function, self._name = function, name
         plain, fixed = function, set[str]()  # what partials give by name is no parameter
         while isinstance(plain, functools.partial):

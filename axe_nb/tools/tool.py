@@ -270,8 +270,6 @@ Describe: TypeAlias = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A function that a model can call."""
-
     name: str
     description: str
     parameters: Mapping[str, ToolParameter]
