@@ -15,7 +15,7 @@ import pytest
 import axe_nb
 from axe_nb import ProviderError, Request, Response, RunResult, call
 from axe_nb.agents.user_config import Config
-from axe_nb.engine.plan import make_provider
+from axe_nb.engine.plan import provider_for
 from axe_nb.events import Event, RunFinished, TextDelta
 from axe_nb.messages import Delta, Message, ToolCall, ToolParameter, ToolResult, ToolSpec
 from axe_nb.scripting.rules import Fault, functions
@@ -99,9 +99,8 @@ def served(protocol: Any) -> AbstractContextManager[Any]:
 
 def send(provider: str, request: Request) -> Response:
     async def sent() -> Response:
-        return await make_provider(provider_of(provider), Config.load()).send(
-            replace(request, agent="lead")
-        )
+        found = provider_for(Config.load())(provider_of(provider), request.model)
+        return await found.send(replace(request, agent="lead"))
 
     return asyncio.run(sent())
 
