@@ -14,14 +14,7 @@ from axe_nb.agents.agent_tables import McpServer
 from axe_nb.agents.prompt import Briefing, Definitions
 from axe_nb.engine.limits import Budget, Clock, InFlight, OverBudget, UsageMeter
 from axe_nb.engine.permissions import PermissionPolicy
-from axe_nb.engine.person import (
-    ApprovalRequest,
-    AskPerson,
-    Decision,
-    Question,
-    Step,
-    Stepper,
-)
+from axe_nb.engine.person import ApprovalRequest, AskPerson, Decision, Question, Step, Stepper
 from axe_nb.engine.replay import ForkedTree, PendingCall, Replay
 from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, Event, PersonAnswered, PersonAsked
@@ -248,13 +241,6 @@ class RunScope:
             for replay in replays:
                 replay.keep(place, stop)
             raise
-
-    def begin_request(self) -> None:
-        """Counts a request that is about to be sent; raises if it may not be (`Send`)."""
-        self.env.halt.check()
-        self.clock.check()
-        self.meter.check()
-        self.meter.request(self.name)
 
     async def hold(self, dollars: float) -> float:
         """Holds the price of a request in the budget of the session, and returns it.
