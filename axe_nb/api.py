@@ -24,12 +24,7 @@ from axe_nb.events import Event
 from axe_nb.pictures.picture import Illustrated, split_prompt
 from axe_nb.results import RunResult, Status
 from axe_nb.session.drive import drive, drive_here
-from axe_nb.session.overrides import (
-    Overrides,
-    RunOptions,
-    keep_for_tree,
-    with_options_shown,
-)
+from axe_nb.session.overrides import Overrides, RunOptions, keep_for_tree, with_options_shown
 from axe_nb.session.portal import portal, run_and_wait
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
@@ -362,7 +357,6 @@ def _make_request(
 
 
 def _check(result: RunResult, request: RunRequest) -> RunResult:
-    """Checks the result against the expectations of its request, and returns it."""
     given = request.overrides
     return result if given.expect is None else _check_met(result, given.expect, given.agents_dir)
 

@@ -55,7 +55,6 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _act(name: str, chosen: argparse.Namespace) -> int:
-    """Executes a parsed command and returns the exit code."""
     from axe_nb.commands import actions, starter  # runs need none of these
     from axe_nb.testing import check, lesson
 

@@ -36,17 +36,6 @@ OPERATORS: Mapping[Kind, tuple[str, ...]] = {
 }  # fmt: skip
 """Kind of a measure → its operators."""
 
-FORMS: Mapping[str, str] = {
-    "researcher >= 2": "number of runs of an agent, or of permitted calls of a tool; with `==`, "
-    "`!=`, `<`, `<=`, `>`, `>=`",
-    "researcher": "at least one",
-    "no write_file": "none at all; also for measures",
-    "researcher >= 2, parallel": "at least two of them ran at the same time",
-    "tool:search >= 1; agent:search": "tells a tool and an agent of the same name apart; also for "
-    "the names of measures",
-    '"the critic" == 1': "a name with spaces",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Measure:
@@ -111,7 +100,6 @@ MEASURES: Mapping[str, Measure] = {
 
 
 def count_levels(run: RunResult) -> int:
-    """Returns the number of levels of runs below this one."""
     return max((1 + count_levels(child) for child in run.children), default=0)
 
 

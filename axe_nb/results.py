@@ -68,7 +68,6 @@ NO_AGENT = "(no agent)"
 
 
 def name_run(agent: str, model: str) -> str:
-    """Returns the name of a run for people: its agent, or its model if it has no agent."""
     return agent or model or NO_AGENT
 
 

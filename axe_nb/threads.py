@@ -14,9 +14,6 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-STRETCH = 100
-"""Items of one reply after which a loop checks the time or yields to other tasks."""
-
 
 async def in_thread(function: Callable[..., T], /, *args: Any) -> T:
     """Calls the function in a thread; if the wait is cancelled, its outcome is discarded."""

@@ -32,7 +32,7 @@ from axe_nb.commands.command_table import (
 )
 from axe_nb.conversion.toml_tables import nested_table, toml_fields, type_name
 from axe_nb.engine.toolbox import BUILT_IN
-from axe_nb.expectations import FORMS, MEASURES
+from axe_nb.expectations import MEASURES
 from axe_nb.notebook.magics import AxeMagics
 from axe_nb.results import EXIT_CODES, Status
 from axe_nb.tools.tool import MAX_TURNS, Tool
@@ -72,6 +72,18 @@ CODES: Mapping[int, str] = {
     130: "It was interrupted.",
 }
 """Exit code → what it means (seed 000 §8, D-22, D-38)."""
+
+FORMS: Mapping[str, str] = {
+    "researcher >= 2": "number of runs of an agent, or of permitted calls of a tool; with `==`, "
+    "`!=`, `<`, `<=`, `>`, `>=`",
+    "researcher": "at least one",
+    "no write_file": "none at all; also for measures",
+    "researcher >= 2, parallel": "at least two of them ran at the same time",
+    "tool:search >= 1; agent:search": "tells a tool and an agent of the same name apart; also for "
+    "the names of measures",
+    '"the critic" == 1': "a name with spaces",
+}
+"""Form of a clause in expectations → what it expects."""
 
 SERVED = [info for info in PROVIDERS.values() if info.has_server]
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import axe_nb
-from axe_nb import Agent, AxeError, ConfigError, ProviderError, Request, RunResult
+from axe_nb import Agent, AxeError, ConfigError, ProviderError, Request
 from axe_nb.events import (
     Event,
     RunFinished,
@@ -45,15 +45,6 @@ async def for_ever(_: Request) -> str:
 
 
 EXPECTED = "did Task: a\ndid Task: b"
-
-
-def test_run_takes_an_agent_or_its_name_and_blocks() -> None:
-    boss = tree()
-    result = axe_nb.run(boss, "go")
-    assert isinstance(result, RunResult)
-    assert result.text == EXPECTED
-    assert axe_nb.run("lead", "go").text == EXPECTED
-    assert len(result.children) == 2
 
 
 @pytest.mark.req("D-2")

@@ -47,8 +47,6 @@ def tree(project: Path) -> Path:
 
 
 class Ran(NamedTuple):
-    """What one command line came to."""
-
     code: int
     out: str
     err: str
@@ -56,8 +54,6 @@ class Ran(NamedTuple):
 
 @pytest.fixture
 def axe(capsys: pytest.CaptureFixture[str], piped):
-    """Runs a command line."""
-
     def run(*words: str) -> Ran:
         code = cli.main(words)
         written = capsys.readouterr()

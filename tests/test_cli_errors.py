@@ -1,6 +1,5 @@
 """Whatever can be wrong is told in at most three lines: cause, place, next step; with its code."""
 
-import re
 from pathlib import Path
 
 import pytest
@@ -104,16 +103,6 @@ def test_a_missing_key_exits_3_and_names_the_variable_and_the_file(
     assert err[0].startswith('error: no API key for provider "openai": set OPENAI_API_KEY')
     assert err[0].endswith("config.toml")
     assert len(err) == 2
-
-
-@pytest.mark.req("A-X2", "B-3")
-@pytest.mark.parametrize("text", [b"[providers", b"providers = 1", b"\xff", b"#" * 2**21])
-def test_a_broken_settings_file_exits_2_and_is_named(text: bytes, run, tmp_path: Path) -> None:
-    put(str(tmp_path / "config" / "axe" / "config.toml"), text)
-    code, out, err = run()
-    assert (code, out) == (2, "")
-    assert err[0].startswith(("error: failed to parse config file: ", "error: failed to read "))
-    assert re.search(r"config\.toml(, line 1)?$", err[1])
 
 
 SAYS = '{"error": {"type": "e", "message": "the server\'s own words"}}'

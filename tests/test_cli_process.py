@@ -23,7 +23,6 @@ SCRIPTS = {
 
 @pytest.fixture
 def tree(project: Path) -> Path:
-    """A project with agents that answer, take their time, and fail."""
     write_agents(project, SCRIPTS)
     return project
 
@@ -161,7 +160,6 @@ text = "{results}"
 
 @pytest.fixture
 def writer(tree: Path) -> Path:
-    """The project with an agent that wants to write a file; the file."""
     write_agents(tree, {"writer": WRITES}, writer='tools = ["write_file"]\n')
     return tree / "made.txt"
 

@@ -16,8 +16,6 @@ from axe_nb.session.session import session
 
 
 class Terminal(io.StringIO):
-    """A terminal that keeps what it is told, and has no size."""
-
     def isatty(self) -> bool:
         return True
 
@@ -35,7 +33,6 @@ def started(run: str, agent: str) -> RunStarted:
 
 
 def view(terminal: Terminal) -> TextView:
-    """The view of a run that has not begun."""
     axe_nb.define(Agent(name="lead", model="script/lead"))
     handle = session.start(RunRequest(agent="lead", prompt="Go"))
     options = parse_run(["lead"], "command")

@@ -159,7 +159,6 @@ def test_every_link_inside_the_repository_leads_somewhere(page: Path) -> None:
 
 
 def read_package() -> Iterator[tuple[str, str]]:
-    """Yields (name, source) of each module."""
     for file in (ROOT / "axe_nb").rglob("*.py"):
         yield file.relative_to(ROOT).as_posix(), file.read_text("utf-8")
 

@@ -19,14 +19,9 @@ from axe_nb.results import RunResult
 from axe_nb.session.overrides import Overrides
 from axe_nb.tools.python_tool import tool_of
 from tests.calls import run
-from tests.values.samples import Plain
+from tests.values.samples import Broken, Plain
 
 pytestmark = pytest.mark.req("D-40")
-
-
-class Broken:
-    def __str__(self) -> str:
-        raise ValueError("no words")
 
 
 def fail() -> None:

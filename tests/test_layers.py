@@ -129,7 +129,6 @@ def test_a_module_imports_only_from_the_rooms_before_its_own() -> None:
 
 
 def module_of(name: str) -> str:
-    """The module that the dotted name of an import lies in."""
     path = name.removeprefix("axe_nb.").replace(".", "/")
     room = path.rpartition("/")[0]
     return next(m for m in (path, f"{path}/__init__", room, f"{room}/__init__") if m in TREES)

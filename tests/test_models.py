@@ -46,7 +46,6 @@ def find_released() -> date:
 
 
 def list_texts() -> Iterator[tuple[Path, str]]:
-    """Yields the texts that users read or copy."""
     yield ROOT / "README.md", (ROOT / "README.md").read_text("utf-8")
     for folder in ("axe_nb", "docs", "notebooks"):
         for path in sorted((ROOT / folder).rglob("*")):
@@ -135,7 +134,6 @@ def list_ends() -> Iterator[tuple[str, str, date]]:
 
 
 def find_differences() -> Iterator[str]:
-    """Yields a line for each difference."""
     from genai_prices.data import providers
 
     ends = {(vendor, name): day for vendor, name, day in list_ends()}

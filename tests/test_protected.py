@@ -8,10 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from axe_nb.agents.protected import (
-    find_read_protection,
-    find_write_protection,
-)
+from axe_nb.agents.protected import find_read_protection, find_write_protection
 
 pytestmark = pytest.mark.req("D-83")
 

@@ -26,7 +26,6 @@ FILES = {
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A repository that is ready to be released."""
     for name, text in FILES.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text, "utf-8")

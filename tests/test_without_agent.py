@@ -18,7 +18,6 @@ from tests.providers import sdk
 
 @pytest.fixture(autouse=True)
 def echo(project: Path) -> list[Request]:
-    """The requests to `script/echo`, which says what it was asked."""
     requests: list[Request] = []
 
     @axe_nb.script("echo")

@@ -39,13 +39,7 @@ from axe_nb.agents.files import (
 )
 from axe_nb.agents.names import check_name, is_host_pattern, is_tool, name_of, own_tools
 from axe_nb.agents.trust import NEXT_STEP, check_link, is_trusted, restrict, trust_new_folder
-from axe_nb.agents.user_config import (
-    PROJECT_AGENTS,
-    Config,
-    agent_dirs,
-    format_path,
-    is_own,
-)
+from axe_nb.agents.user_config import PROJECT_AGENTS, Config, agent_dirs, format_path, is_own
 from axe_nb.conversion.toml_tables import (
     TOML_HINT,
     Source,
@@ -354,12 +348,10 @@ def find_place(agent: Agent, key: str, value: str) -> str:
 
 
 def creation_step(name: str) -> str:
-    """Returns the command that creates the agent `name`."""
     return f"create it with `axe-nb agents init {name}`, in a notebook `%axe init {name}`"
 
 
 def check_agents_dir(agents_dir: str | Path | None) -> None:
-    """Raises ConfigError if the given folder of agents does not exist."""
     if agents_dir and not expand_home(agents_dir).is_dir():
         raise ConfigError(
             f"agents folder not found: {agents_dir}",
@@ -439,10 +431,9 @@ def first_model() -> str:
 
 
 def init_agent(name: str, agents_dir: str | Path | None = None) -> Path:
-    """Writes a commented starter file for an agent and returns its path."""
-    path = agent_dirs(agents_dir)[0] / f"{name}.toml"
+    path, text = agent_dirs(agents_dir)[0] / f"{name}.toml", scaffold(name)
     trust_new_folder(path)
-    write_new(path, scaffold(name))
+    write_new(path, text)
     return path
 
 

@@ -14,13 +14,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
 from axe_nb.agents.provider_table import NO_ADDRESS, SERVER_TOOLS, check_headers, is_http_url
-from axe_nb.conversion.toml_tables import (
-    Source,
-    WrongValue,
-    build,
-    check_choice,
-    check_types,
-)
+from axe_nb.conversion.toml_tables import Source, WrongValue, build, check_choice, check_types
 from axe_nb.errors import ConfigError
 from axe_nb.messages.model_table import LEVELS
 from axe_nb.secrets import is_secret_name, remember
@@ -164,7 +158,6 @@ def check_params(params: Mapping[str, Any]) -> None:
 
 
 def keep_server_tools(params: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
-    """Returns the params with only those `server_tools` whose names are given."""
     given = params.get(SERVER_TOOLS, {})
     kept = {name: options for name, options in given.items() if name in names}
     others = {key: value for key, value in params.items() if key != SERVER_TOOLS}
@@ -225,7 +218,6 @@ class McpServer:
         check_headers(("headers",), self.headers)
 
     def is_read_only(self, tool: str) -> bool:
-        """True if the user declares that a tool of the server changes nothing."""
         return self.read_only if isinstance(self.read_only, bool) else tool in self.read_only
 
 
@@ -251,7 +243,6 @@ def parse_servers(given: Any) -> Mapping[str, McpServer | None]:
 
 
 def check_sandbox(key: tuple[str, ...], setting: str) -> None:
-    """Raises WrongValue for a `sandbox` that is neither a known word nor an image."""
     image = r"docker:[a-z0-9][\w./:@-]{0,254}"
     if setting not in ("auto", "off") and not re.fullmatch(image, setting, re.ASCII):
         word = quote(one_line(setting, 60))
@@ -286,7 +277,6 @@ def expand_variables(values: Mapping[str, str], name: str, key: str) -> dict[str
 
 
 def names_of_servers(given: Any) -> Sequence[str]:
-    """Returns the server names in a valid `mcp_servers`."""
     if isinstance(given, Mapping):
         return tuple(given)
     return tuple(entry["name"] if isinstance(entry, Mapping) else entry for entry in given)

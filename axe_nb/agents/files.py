@@ -40,8 +40,7 @@ def display_path(path: Path) -> str:
     return "~" if below == "." else f"~/{below}"
 
 
-def reason(error: OSError | ValueError) -> str:
-    """Returns the cause of a file error in a few words."""
+def reason(error: Exception) -> str:
     return getattr(error, "strerror", "") or str(error)
 
 

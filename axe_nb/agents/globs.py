@@ -19,7 +19,6 @@ MAX_PATTERN = 1000
 
 
 def check_glob(pattern: str) -> None:
-    """Checks that a glob is valid (B-6, D-42). Raises ConfigError with the problem if not."""
     bare = re.sub(r"\[[!^]?+.[^\]]*\]", "", pattern[:MAX_PATTERN])
     braces = "braces are not supported; write one glob for each alternative"
     problems = {
@@ -47,8 +46,7 @@ def find_paths(
     """Yields the matching paths below a folder; hidden ones only if the glob spells out the dot.
 
     Every folder is visited once. `**` does not follow links: two that lead back would never end.
-    `check` is called for every name, and may raise to end the search. Raises ConfigError if it is
-    not a valid glob.
+    `check` is called for every name, and may raise to end the search.
     """
     check_glob(pattern)
     # inside a name `**` is `*`; at the end it includes files

@@ -31,7 +31,6 @@ def check_name(name: str) -> None:
 
 
 def check_tool_name(name: str) -> None:
-    """Raises ConfigError for tool names that providers do not accept."""
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
         raise ConfigError(
             f"{quote(name)} is not a valid tool name",

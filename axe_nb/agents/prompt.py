@@ -191,8 +191,7 @@ def read_context(agent: Agent, check: Callable[[], None] = lambda: None) -> Cont
             else:
                 texts.append((shown, data.decode("utf-8", errors="replace")))
         except (OSError, ConfigError) as error:
-            why = reason(error) if isinstance(error, OSError) else error.message
-            warnings.append(f"context file {shown} skipped: {why}")
+            warnings.append(f"context file {shown} skipped: {reason(error)}")
         else:
             sizes[is_picture] += len(data)
             sources.append(names.real)
@@ -238,7 +237,6 @@ class _TooManyFiles(Exception):
 def _find_files(
     patterns: Sequence[str], workdir: Path, check: Callable[[], None]
 ) -> tuple[list[Path], list[str]]:
-    """Returns the files that match, sorted, and warnings."""
     visited, warnings, found = itertools.count(1), list[str](), set[Path]()
 
     def count() -> None:
@@ -390,7 +388,6 @@ def fill_in(agent: Agent) -> str:
 
 
 def find_names(text: str) -> Set[str]:
-    """Returns the names of the variables in a system prompt."""
     names = {found[1] for found in _BRACES.finditer(text) if found[1]}
     # `{{ None }}` and `{{ else }}` stay as they are, as in a cell
     return {name for name in names if not variable_problem(name)}

@@ -83,14 +83,12 @@ class ProviderInfo:
 
     @property
     def url_setting(self) -> str:
-        """Place where its base URL is set."""
         if os.environ.get(self.url_variable, "").strip():
             return f"{self.url_variable} in the environment"
         return f"base_url under [providers.{self.name}] in config.toml"
 
     @property
     def key_place(self) -> str:
-        """Place where its `key_command` is set."""
         return f"key_command under [providers.{self.name}] in config.toml"
 
     def choose_api(self, url: str, model: str) -> ProviderInfo:
@@ -148,7 +146,6 @@ class ProviderInfo:
         return f"{below}{'&' if '?' in below else '?'}{self.query}" if self.query else below
 
     def headers_with(self, key: str) -> dict[str, str]:
-        """Returns the headers of a request, with the key filled in."""
         return {
             name: value.replace("{key}", key)
             for name, value in self.headers.items()

@@ -100,7 +100,6 @@ def load_trusted() -> dict[str, None]:
 
 
 def is_outside(path: Path, target: Path) -> bool:
-    """True if a target lies outside the project of an agent file."""
     if os.name == "nt" and str(target)[:2] in ("\\\\", "//"):  # resolving it would log in there
         return True
     return not Path(os.path.realpath(target)).is_relative_to(find_project(path))

@@ -216,12 +216,10 @@ class Config:
             with suppress(FileNotFoundError):
                 text = read_text(config_path())
             table = parse_toml(text)
-        except OSError as error:
-            problem = f"failed to read config file: {reason(error)}"
-            raise ConfigError(problem, place=file) from None
-        except ValueError as error:
-            problem = f"failed to parse config file: {error}"
-            raise ConfigError(problem, hint=TOML_HINT, place=file) from None
+        except (OSError, ValueError) as error:
+            verb, hint = ("read", "") if isinstance(error, OSError) else ("parse", TOML_HINT)
+            problem = f"failed to {verb} config file: {reason(error)}"
+            raise ConfigError(problem, hint=hint, place=file) from None
         source = Source(text)
         try:
             settings = cls._read(table, source)
@@ -281,7 +279,6 @@ class Config:
         return {**PROVIDERS, **{info.name: info for info in found if info}}
 
     def provider(self, name: str) -> ProviderInfo:
-        """Returns the provider of that name."""
         if name in self.known:
             return self.known[name]
         file = format_path(config_path())

@@ -62,6 +62,9 @@ SCHEMAS = (
 MANY = ("allOf", "anyOf", "oneOf", "prefixItems")
 """Keywords whose value is a list of schemas."""
 
+UNBOUNDED = ("$dynamicRef", "$recursiveRef", "unevaluatedItems", "unevaluatedProperties")
+"""Keywords whose time cannot be limited from outside."""
+
 TABLES = (*DEFINITIONS, "dependentSchemas", "patternProperties", "properties")
 """Keywords whose value has a schema for each name."""
 
@@ -118,7 +121,6 @@ class Parameter:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """JSON Schema of the accepted values."""
         schema = dict(self.shape.schema)
         if self.description:
             schema["description"] = self.description
@@ -138,7 +140,6 @@ class Parameter:
 
 
 def note(mistakes: Mistakes, text: str) -> None:
-    """Adds a mistake, unless the list is full."""
     if len(mistakes) <= MAX_MISTAKES:
         mistakes.append(text[:MAX_TOLD])
 
@@ -215,7 +216,6 @@ def shape(hint: Any, where: str, inside: tuple[Any, ...] = ()) -> Shape:
 
 
 def is_record(given: Any) -> bool:
-    """True for a dataclass or a TypedDict."""
     is_plain = isinstance(given, type) and not isinstance(given, types.GenericAlias)
     return is_plain and (dataclasses.is_dataclass(given) or _is_typed_dict(given))
 
@@ -408,7 +408,7 @@ def parse_docstring(thing: object) -> tuple[str, dict[str, str]]:
 
 
 class TooSlow(Exception):
-    """A check exceeded its time limit."""
+    """A check takes too long."""
 
 
 def clean_schema(given: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -499,15 +499,7 @@ def _list_problems(schema: Mapping[str, Any]) -> Iterator[str]:
         if level > MAX_NESTING:
             yield f"it is nested deeper than {MAX_NESTING} levels"
         elif isinstance(part, Mapping):
-            # their time cannot be limited from outside
-            for key in (
-                "$dynamicRef",
-                "$recursiveRef",
-                "unevaluatedItems",
-                "unevaluatedProperties",
-            ):
-                if key in part:
-                    yield f"{key} is not supported"
+            yield from (f"{key} is not supported" for key in UNBOUNDED if key in part)
             if isinstance(part.get("$id"), str):
                 yield "$id is supported only at the top"
             if isinstance(reference := part.get("$ref"), str):

@@ -42,7 +42,6 @@ def jsonable(value: object) -> Any:
 
 
 def change_texts(value: Any, change: Callable[[str], str], *, also_keys: bool = False) -> Any:
-    """Returns nested JSON data with all its texts changed."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list):

@@ -77,7 +77,6 @@ class Parts:
         return self.refer(*known[1:])
 
     def refer(self, digest: str, value: Any) -> dict[str, str]:
-        """Returns a reference to the value with a digest."""
         if digest not in self.values:
             self._new[digest] = value
         return {PART: digest}
@@ -173,7 +172,6 @@ def from_json(kind: type[T], data: object, parts: Parts | None = None) -> T:
 
 
 def make_error(at: str, wanted: str, value: object) -> ConfigError:
-    """Returns the error for a wrong value at a place."""
     where = quote(cut_chars(at, 200, "…")) if at else "the data"
     kinds: Mapping[type, str] = {dict: "an object", list: "a list"}
     shown = kinds.get(type(value)) or shown_value(value)
@@ -200,7 +198,6 @@ UNIONS = (Union, types.UnionType)
 
 
 def _split(hint: Any) -> tuple[Any, Any]:
-    """Returns a type without its arguments, and these."""
     if isinstance(hint, type):  # most are, and the functions of `typing` take long
         return hint, ()
     return typing.get_origin(hint) or hint, typing.get_args(hint)

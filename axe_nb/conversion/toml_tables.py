@@ -163,7 +163,6 @@ class WrongValue(ConfigError):
 
 
 def check_choice(key: tuple[str, ...], value: str, choices: Sequence[str]) -> None:
-    """Raises WrongValue for a word that is none of the choices."""
     if value not in choices:
         word = quote(one_line(value, MAX_SHOWN))
         raise WrongValue(key, f"must be {list_choices(choices)}, not {word}")
@@ -182,7 +181,6 @@ class Source:
         return line_of(self.text, key, entry) if key else None
 
     def place(self, key: tuple[str, ...] = (), entry: str = "") -> str:
-        """Returns the place for an error message; empty if unknown."""
         line = self.line(key, entry)
         at = [f"in {self.file}" if self.file else "", f"line {line}" if line else ""]
         return ", ".join(filter(None, at))
@@ -226,7 +224,6 @@ def build(cls: type[T], table: Any, source: Source, at: tuple[str, ...] = (), **
 
 
 def check_keys(cls: type, table: Any, source: Source, at: tuple[str, ...], root: type) -> None:
-    """Raises ConfigError for a key that no field has; `root` is the class of the whole file."""
     if not isinstance(table, Mapping):
         raise WrongValue(at, "must be a table", hint=f"write its keys under a line [{at[-1]}]")
     fields = {field.name: field for field in toml_fields(cls)}
@@ -293,7 +290,6 @@ def nested_table(field: dataclasses.Field[Any]) -> type[Any] | None:
 
 
 def type_name(field: dataclasses.Field[Any]) -> str:
-    """Returns the type of the field in words."""
     return "a table" if nested_table(field) else _KINDS[str(field.type)][0]
 
 

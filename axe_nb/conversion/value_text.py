@@ -30,15 +30,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType, Non
 from typing import Any, NamedTuple, TypeAlias
 
 from axe_nb.pictures.picture import METHODS, find_figure, find_format
-from axe_nb.text import (
-    count_bytes,
-    cut_chars,
-    describe,
-    one_line,
-    own_text,
-    plural,
-    type_name,
-)
+from axe_nb.text import count_bytes, cut_chars, describe, one_line, own_text, plural, type_name
 
 LONGEST_DATA = 100_000
 """Maximum size of a value in a prompt, in bytes of UTF-8; text has a limit of its own."""
@@ -161,10 +153,6 @@ def open_value(value: Any) -> Opened:
             return Leaf(None if math.isnan(value) else "Infinity" if value > 0 else "-Infinity")
         case float():
             return Leaf(float(value))
-    return _open_object(value)
-
-
-def _open_object(value: Any) -> Opened:
     if picture := find_picture(value):
         return Leaf(f"<a picture: {picture}>")
     match value:
@@ -180,7 +168,6 @@ def _open_object(value: Any) -> Opened:
             return Entries(iter(value.items()), len(value))
         case Sequence() | Set() | ValuesView():
             return Items(iter(value), len(value), is_set=isinstance(value, set | frozenset))
-    kind = type(value)
     if hasattr(kind, "__axe_text__"):  # one of ours that stands for a text
         return Leaf(value.__axe_text__())
     if dataclasses.is_dataclass(kind):

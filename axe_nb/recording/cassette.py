@@ -57,7 +57,6 @@ NUMBER: Mapping[Kind, str] = {
 FOLDER, HOME = "⟨folder⟩", "⟨home⟩"
 """Marks that replace the paths of the notebook's folder and the user's home."""
 
-
 SHARE = 20
 """Minimum time between writes of a file, as a multiple of the duration of the last write."""
 
@@ -79,12 +78,10 @@ class Record:
 
     @property
     def key(self) -> Key:
-        """Key of the record within its root."""
         return self.kind, self.place, self.number
 
     @property
     def order(self) -> tuple[Order, str, int]:
-        """Sort key of the record."""
         place = self.place if self.kind in AT_TURN else f"{self.place}/0"
         return order_of(place), self.kind, self.number
 
@@ -100,7 +97,6 @@ class Root:
     """Keys that it shares with similar roots."""
 
     def is_like(self, likeness: str) -> bool:
-        """True if its first request has this likeness."""
         first = self.records.get(BEGINNING)
         if not self.likenesses and first and isinstance(first.asked, dict):
             masked = [MASK] if MASK in json.dumps(first.asked) else []
@@ -197,7 +193,6 @@ class Cleaner(Filter):
     """Path of a folder → the mark that replaces it."""
 
     def text(self, text: str) -> str:
-        """Returns a text without secrets, and with marks for paths."""
         if any(path in text for path in self.names):
             text = self.paths.sub(lambda match: self.names[match[0]], text)
         return Filter.text(self, text)
@@ -453,7 +448,6 @@ class Cassette:
         return removed
 
     def list_records(self) -> list[tuple[Root, Record]]:
-        """Returns all records, with their roots."""
         with self._lock:
             return [(root, record) for root in self._roots for record in root.records.values()]
 

@@ -25,13 +25,7 @@ class Found(NamedTuple):
     """The last exchange of the previous turn; None if there was none."""
 
     def request(self, exchange: Exchange) -> Request:
-        """Returns the request of an exchange of the run."""
         return exchange.request(self.run.messages, self.run.agent, self.run.id)
-
-    @property
-    def first(self) -> int:
-        """Position of the run's own prompt among its messages."""
-        return count_earlier(self.run)
 
 
 def count_earlier(run: RunResult) -> int:
@@ -71,7 +65,6 @@ def find_turn(result: RunResult, place: str | int | None) -> tuple[RunResult, in
 
 
 def make_turn_error(run: RunResult, turn: str) -> ConfigError:
-    """Returns the error for a turn that a run does not have."""
     places = dict.fromkeys(f"{run.id}/{exchange.turn}" for exchange in run.exchanges)
     return ConfigError(
         f"no turn {quote(_cut(turn))} of {name_run(run.agent, run.model)}; "

@@ -254,7 +254,7 @@ class _Run:
 
 
 class Fork:
-    """The replay of a finished run by a tree that forks it."""
+    """The replay of a finished run by a tree that forks it; implements `engine.replay.Replay`."""
 
     def __init__(
         self,
@@ -348,7 +348,6 @@ class Fork:
         return run == self._point.run.id and turn == self._point.turn
 
     def holds(self, place: str, has_cap: Callable[[str], bool]) -> bool:
-        """See `Replay`."""
         id, turn = run_of(place), turn_of(place) or 1
         if self._is_changed_turn(id, turn):
             return self._is_place(id, turn) and self._point.reply is not None
@@ -363,19 +362,14 @@ class Fork:
         return run == self._point.run.id and turn > self._way[run][0]
 
     async def find(self, asked: Asked) -> Outcome | None:
-        """See `Replay`."""
-        match asked:
-            case AskedTurn():
-                return self._find_turn(asked)
-            case PendingCall():
-                return self._find_call(asked)
-        return None
+        if isinstance(asked, AskedTurn):
+            return self._find_turn(asked)
+        return self._find_call(asked) if isinstance(asked, PendingCall) else None
 
     def keep(self, asked: Asked, outcome: Outcome) -> None:
         """Records nothing, as the result of the new tree has everything."""
 
     def answers(self, kind: Literal["step", "question"]) -> bool:
-        """See `Replay`."""
         return False
 
     def _find_turn(self, asked: AskedTurn) -> KeptTurn | None:
@@ -473,7 +467,6 @@ class Fork:
                 self._used.update(below.id for below in child.walk())
 
     def finish(self, status: Status) -> Sequence[str]:
-        """See `Replay`."""
         warnings = [
             f"tool {quote(tool)} was run again because it starts {run}, on the way to {self.place}"
             for tool, run in self._made_again.items()

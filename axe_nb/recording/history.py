@@ -57,7 +57,6 @@ class HistoryRow:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """The fields, formatted for people."""
         return (
             str(self.id), f"{self.when:%Y-%m-%d %H:%M}", self.agent or NO_AGENT, self.model,
             one_line(self.prompt, 60), self.status, f"{self.runs:,}", f"{self.turns:,}",
@@ -222,18 +221,14 @@ def delete_run(number: int) -> None:
 
 def _find_run(number: int) -> tuple[Row, bool]:
     """Returns a run, and whether it has not ended. Raises ConfigError: there is no such run."""
-
-    def look(store: Store) -> tuple[Row, bool] | None:
-        row = store.find_row(number)
-        return (row, store.is_running(number)) if row else None
-
-    found = _use(look)
-    if found is None:
+    found = _use(lambda store: (store.find_row(number), store.is_running(number)))
+    row, is_running = found or (None, False)
+    if row is None:
         raise ConfigError(
             f"the history has no run with the id {number}",
             hint="list them: %axe history, or axe_nb.history()",
         )
-    return found
+    return row, is_running
 
 
 def _use(look: Callable[[Store], T], verb: str = "read") -> T | None:

@@ -78,13 +78,6 @@ class RunSoFar:
     results: dict[str, ToolResult] = field(default_factory=dict)
     end: RunResult | None = None
 
-    def add(self, part: Part) -> None:
-        self.latest, self.end = part.at, part.end
-        if part.turn is not None:
-            self.turns.append(part.turn)
-        if part.result is not None:
-            self.results[part.result.call_id] = part.result
-
     def make_result(self, why: str) -> RunResult:
         """Returns its result, without children: as it ended, or `cancelled`, with the reason."""
         if self.end is not None:
@@ -142,8 +135,13 @@ def read_result(rows: Iterable[bytes], why: str) -> RunResult:
                 return part.end
             if part.start is not None:
                 runs[part.run] = RunSoFar(part.start, part.history, part.at, part.at)
-            else:
-                runs[part.run].add(part)
+                continue
+            run = runs[part.run]
+            run.latest, run.end = part.at, part.end
+            if part.turn is not None:
+                run.turns.append(part.turn)
+            if part.result is not None:
+                run.results[part.result.call_id] = part.result
     except ConfigError as error:
         raise ConfigError(f"part of it is damaged: {error.message}", hint=error.hint) from None
     except (zlib.error, LookupError, TypeError, ValueError, RecursionError) as error:
@@ -170,15 +168,6 @@ def find_reason_against() -> str:
     if wanted == "0":
         return f"{VARIABLE}=0"
     return "runs of tests are not kept" if wanted != "1" and is_test() else ""
-
-
-def begin_recorder(
-    history: Sequence[Message], tape: RootTape | None, above: MapRecorder | None = None
-) -> Recorder | None:
-    """Returns the recorder for a root run, of a map with `above`; None if it is not recorded."""
-    if find_reason_against():
-        return None
-    return Recorder(find_writer(history_path()), history, tape, above)
 
 
 class MapRecorder:
@@ -240,7 +229,6 @@ class Recorder:
 
     def __init__(
         self,
-        writer: Writer,
         history: Sequence[Message] = (),
         tape: RootTape | None = None,
         above: MapRecorder | None = None,
@@ -249,7 +237,7 @@ class Recorder:
 
         A tree that is only replayed, by its `tape`, is not recorded.
         """
-        self._writer = writer
+        self._writer = find_writer(history_path())
         self._tape = tape
         self._held: list[tuple[float, Event]] = []
         """Events before the first request that was not replayed."""
@@ -268,14 +256,12 @@ class Recorder:
         """The reason that a part of the run cannot be written any more; empty = all can."""
 
     def event(self, event: Event) -> None:
-        """See `engine.scope.Recorder`."""
         is_root = isinstance(event, RunFinished) and event.run == "0"  # it is passed to `finish`
         is_kept = isinstance(event, RunStarted | TurnFinished | ToolFinished | RunFinished)
         if is_kept and not is_root:
             self._put(event)
 
     def finish(self, result: RunResult) -> None:
-        """See `engine.scope.Recorder`."""
         self._put(RunFinished("0", result))
 
     def _put(self, event: Event) -> None:
@@ -286,7 +272,7 @@ class Recorder:
                 self._writer.put((self, at - self._began, one))
 
     def problem(self) -> str:
-        """See `engine.scope.Recorder`; waits for the writer if it may have failed."""
+        """Waits for the writer if it may have failed."""
         if self._held:
             return ""
         is_nearly_full = False
@@ -312,58 +298,49 @@ class Recorder:
         row = self.row
         if row is None or self.is_over:
             return
-        row.seconds = at
+        row.seconds, at = at, round(at, 4)
         match event:
-            case RunStarted():
+            case RunStarted(run=run):
                 row.runs += 1
-            case TurnFinished():
+                history = () if event.parent else self._history
+                part = Part(at=at, run=run, start=event, history=history)
+            case TurnFinished(run=run):
                 row.turns += 1
                 row.tokens += event.usage.total
+                part = Part(at=at, run=run, turn=event)
+            case ToolFinished(run=run):
+                part = Part(at=at, run=run, result=event.result)
             case RunFinished(run="0", result=result):
                 self.is_over = True
                 row.status, row.seconds = result.status, result.duration_ms / 1000
                 row.turns = sum(one.turns for one in result.walk())
                 row.tokens = result.total_usage.total
                 row.cost = result.total_cost
+                part = Part(at=at, end=result)
                 if self.above is not None:
                     self.above.take(row, result)
-        if (part := self._make_part(event, round(at, 4))) is not None:
-            shared = Parts() if self.is_over else self._shared
-            data = to_json(part, clean, shared)
-            try:
-                text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-                whole = f"{format_header('history')}{text}"
-                content = zlib.compress(whole.encode("utf-8", "surrogatepass"), 1)
-            except Exception:  # a number with too many digits
-                shared.forget(data)
-                raise
-            if self.is_over:
-                row.parts, row.bytes, row.replaces = [], 0, True
-            self._started.add(part.run)
-            row.parts.append(content)
-            row.bytes += len(content)
-
-    def _make_part(self, event: Event, at: float) -> Part | None:
-        match event:
-            case RunStarted(run=run):
-                history = () if event.parent else self._history
-                return Part(at=at, run=run, start=event, history=history)
-            case RunFinished(run="0"):
-                return Part(at=at, end=event.result)
-            case TurnFinished(run=run) if run in self._started:
-                return Part(at=at, run=run, turn=event)
-            case ToolFinished(run=run) if run in self._started:
-                return Part(at=at, run=run, result=event.result)
-            case RunFinished(run=run) if run in self._started:
-                return Part(at=at, run=run, end=replace(event.result, children=()))
-        return None
+            case RunFinished(run=run):
+                part = Part(at=at, run=run, end=replace(event.result, children=()))
+        if part.start is None and not self.is_over and part.run not in self._started:
+            return
+        shared = Parts() if self.is_over else self._shared
+        data = to_json(part, clean, shared)
+        try:
+            text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+            whole = f"{format_header('history')}{text}"
+            content = zlib.compress(whole.encode("utf-8", "surrogatepass"), 1)
+        except Exception:  # a number with too many digits
+            shared.forget(data)
+            raise
+        if self.is_over:
+            row.parts, row.bytes, row.replaces = [], 0, True
+        self._started.add(part.run)
+        row.parts.append(content)
+        row.bytes += len(content)
 
 
 Work: TypeAlias = "tuple[Recorder | MapRecorder, float, Event | None]"
 """(run, seconds since its start, event); of a map its end alone."""
-
-Item: TypeAlias = "Work | threading.Event"
-"""Work; or a threading event to set once all earlier items are written."""
 
 
 class Writer:
@@ -373,7 +350,7 @@ class Writer:
         self.path = path
         self.is_fine = False
         self.problem = ""
-        self._queue: SimpleQueue[Item] = SimpleQueue()
+        self._queue: SimpleQueue[Work | threading.Event] = SimpleQueue()
         self._hurry = threading.Event()
         """Set while someone waits for all writes."""
         self._starting = threading.Lock()
@@ -382,8 +359,8 @@ class Writer:
         """The open file; used by the thread."""
         self._is_closing = False
 
-    def put(self, item: Item) -> None:
-        """Enqueues an item; never blocks."""
+    def put(self, item: Work | threading.Event) -> None:
+        """Enqueues work, or an event to set once all earlier work is done; never blocks."""
         self._queue.put(item)
         with self._starting, contextlib.suppress(RuntimeError):  # at the end of the process
             if self._thread is None:

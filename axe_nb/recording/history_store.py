@@ -142,7 +142,6 @@ class Store:
             return True
 
     def close(self) -> None:
-        """Closes the file."""
         self._connection.close()
 
     def _check_version(self) -> bool:
@@ -233,7 +232,6 @@ class Store:
         return self._select(f"WHERE {' AND '.join(tests)} ORDER BY id DESC", *values)
 
     def find_row(self, number: int) -> Row | None:
-        """Returns the row with this id."""
         return next(self._select("WHERE id = ?", number), None)
 
     def _select(self, clauses: str, *values: object) -> Iterator[Row]:
@@ -242,7 +240,6 @@ class Store:
         return (Row(**dict(zip(names, one, strict=True))) for one in found)
 
     def list_parts(self, number: int) -> list[Blob]:
-        """Returns the parts of a run, in order."""
         found = self._connection.execute(
             "SELECT content FROM parts WHERE run = ? ORDER BY id", (number,)
         )
@@ -286,7 +283,6 @@ class Store:
         return not is_free
 
     def release(self, row: Row) -> None:
-        """Releases the lock of a run that has ended."""
         if row.lock >= 0:
             os.close(row.lock)
             row.lock = -1

@@ -62,7 +62,10 @@ QUIET = 0.1
 
 
 class RootTape:
-    """The replay of one tree from a cassette, which also records new exchanges."""
+    """The replay of one tree from a cassette, which also records new exchanges.
+
+    Implements `engine.replay.Replay`.
+    """
 
     def __init__(
         self, cassette: Cassette, mode: Mode, on_claim: Callable[[], None] | None = None
@@ -95,13 +98,11 @@ class RootTape:
         return self._source.records if self._plays and self._source else {}
 
     def holds(self, place: str, has_cap: Callable[[str], bool]) -> bool:
-        """See `Replay`."""
         if refusal := self._find_refusal(place, 1, has_cap):
             raise refusal
         return ("model", f"{run_of(place)}/{turn_of(place) or 1}", 1) in self._records
 
     async def find(self, asked: Asked) -> Outcome | None:
-        """See `Replay`."""
         match asked:
             case AskedTurn():
                 return self._find_turn(asked)
@@ -124,7 +125,6 @@ class RootTape:
         return None
 
     def keep(self, asked: Asked, outcome: Outcome) -> None:
-        """See `Replay`."""
         match asked, outcome:
             case AskedTurn(), KeptTurn():
                 self._keep_turn(asked, outcome)
@@ -139,7 +139,6 @@ class RootTape:
                 self._keep_decision(asked, outcome)
 
     def answers(self, kind: Literal["step", "question"]) -> bool:
-        """See `Replay`."""
         if kind == "question":
             return any(key[0] == "person" for key in self._records)
         records = self.cassette.list_records()
@@ -310,7 +309,6 @@ class RootTape:
         return {"tool": asked.tool.name, "arguments": self._clean.json(jsonable(asked.arguments))}
 
     async def wait_until_quiet(self, run: str) -> None:
-        """See `KeptTurn`."""
         steps, since, has_more = -1, 0.0, True
         while steps != self._steps or (has_more and since < PATIENCE):
             since = since + QUIET if steps == self._steps else 0.0
@@ -320,7 +318,6 @@ class RootTape:
             has_more = any(kind == "model" and is_below(place, run) for kind, place, _ in left)
 
     def finish(self, status: Status) -> Sequence[str]:
-        """See `Replay`."""
         if self._target is None or not self.may_ask:
             return ()
         cuts = set()

@@ -100,9 +100,8 @@ def digest(asked: Any) -> str:
 
 
 def _describe_message(message: Message, clean: Filter) -> dict[str, Any]:
-    described: dict[str, Any] = {}
     if message.tool_results:
-        described["results"] = [
+        results = [
             {
                 "tool": result.name,
                 **({"error": True} if result.is_error else {}),
@@ -111,8 +110,8 @@ def _describe_message(message: Message, clean: Filter) -> dict[str, Any]:
             }
             for result in message.tool_results
         ]
-        return described
-    described[message.role] = clean.text(message.content)
+        return {"results": results}
+    described: dict[str, Any] = {message.role: clean.text(message.content)}
     described |= _describe_pictures(message.pictures)
     if message.tool_calls:
         described["calls"] = [

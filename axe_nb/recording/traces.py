@@ -74,7 +74,6 @@ class Spans:
         self._has_texts = os.environ.get(CAPTURE_CONTENT, "").lower() == "true"
 
     def take(self, event: Event) -> None:
-        """Records an event."""
         match event:
             case RunStarted(run=run):
                 self._agents[run] = event.agent, event.model

@@ -128,25 +128,20 @@ class _Inbox:
     """
 
     def __init__(self, show: Callable[[Event], None]) -> None:
-        self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.events: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._show = show
-        self.put = self._events.put
         self.has_ended = False
 
     def show_more(self) -> None:
         wait = PUMP
         with suppress(queue.Empty):
             for _ in range(256):  # then the display ticks
-                event = self._events.get(timeout=wait)
+                event = self.events.get(timeout=wait)
                 self.has_ended = self.has_ended or event is END
                 if event is None or event is END:
                     return
                 self._show(event)
                 wait = 0.0
-
-    def show_rest(self) -> None:
-        while not self._events.empty():
-            self.show_more()
 
 
 def drive(handle: RunHandle, view: View, approver: Approver | None = None) -> RunResult:
@@ -182,13 +177,13 @@ def _run_and_show(handle: RunHandle, view: View, approver: Approver | None) -> R
 
     async def work() -> RunResult:
         try:
-            return await handle.execute(inbox.put, ask_person, streams=view.streams)
+            return await handle.execute(inbox.events.put, ask_person, streams=view.streams)
         finally:
-            inbox.put(END)
+            inbox.events.put(END)
 
     def stop_sending() -> None:
         handle.halt()
-        inbox.put(None)
+        inbox.events.put(None)
 
     with record_interrupts(stop_sending) as interrupt:
         future, loop = portal.begin(work())
@@ -208,7 +203,8 @@ def _run_and_show(handle: RunHandle, view: View, approver: Approver | None) -> R
                     break
             if not inbox.has_ended:
                 handle.close()
-                inbox.show_rest()
+                while not inbox.events.empty():
+                    inbox.show_more()
         except BaseException:
             future.cancel()
             raise

@@ -57,10 +57,6 @@ class Answer:
     about: str = ""
     needs_word: bool = False
 
-    @property
-    def takes_reason(self) -> bool:
-        return self.choice in ("no", "stop")
-
     def __str__(self) -> str:
         word = self.choice if self.needs_word else f"[{self.choice[0]}]{self.choice[1:]}"
         return word + self.about
@@ -235,7 +231,7 @@ def prompt_person(request: Question) -> Decision:
             prompt = "Please answer with one of these letters, or the whole word."
         elif answer.needs_word and word != answer.choice:
             prompt = f"Type the whole word, because {question.caution}."
-        elif reason and not answer.takes_reason:  # "yes, but not in sub" is no yes
+        elif reason and answer.choice not in ("no", "stop"):  # "yes, but not in sub" is no yes
             prompt = "Only a no can be followed by a reason. Nothing has been run."
         elif answer.choice != "edit":
             return Decision(answer.choice, reason)
@@ -250,12 +246,10 @@ STEP_CHOICES = "[g]o on [e]dit [r]esult s[k]ip run to the e[n]d [s]top"
 """The choices at the end of each prompt, before `: `. Programs that answer in place of the person
 recognise the prompt by them, and type one of the letters."""
 
-LETTERS: Mapping[str, Choice | None] = {
-    "g": "go", "e": "edit", "r": "result", "k": "skip", "n": "end", "s": "stop", "l": None,
-}  # fmt: skip
 WORDS: Mapping[str, Choice | None] = {
-    "go on": "go", "run to the end": "end", "look": None,
-    **LETTERS, **{choice: choice for choice in LETTERS.values() if choice},
+    "g": "go", "go": "go", "go on": "go", "e": "edit", "edit": "edit", "r": "result",
+    "result": "result", "k": "skip", "skip": "skip", "n": "end", "end": "end",
+    "run to the end": "end", "s": "stop", "stop": "stop", "l": None, "look": None,
 }  # fmt: skip
 
 

@@ -33,7 +33,7 @@ from axe_nb.messages.exchanges import ASKED_NOW
 from axe_nb.messages.model_table import suggest_model
 from axe_nb.providers.prices import Prices
 from axe_nb.providers.protocol import Provider
-from axe_nb.recording.history_recorder import MapRecorder, begin_recorder
+from axe_nb.recording.history_recorder import MapRecorder, Recorder, find_reason_against
 from axe_nb.results import RunResult
 from axe_nb.scripting.rules import ScriptFunction, functions
 from axe_nb.session.overrides import Overrides
@@ -306,7 +306,6 @@ class Session:
         self.texts.pop(name, None)
 
     def find(self, name: str, agents_dir: str | None = None) -> Agent:
-        """The agent of that name, from this session or else from a file."""
         return self.agents.get(name) or Agent.from_file(name, agents_dir)
 
     def use_cassette(self, cassette: Cassette | None) -> None:
@@ -330,7 +329,12 @@ class Session:
 
     def start(self, request: RunRequest, on_claim: Callable[[], None] | None = None) -> RunHandle:
         """Creates the handle of a run; `on_claim` is called once the cassette knows the run."""
-        make_plan = partial(self.plan, traced_in=find_context(), on_claim=on_claim)
+        traced_in = None
+        if "opentelemetry.trace" in sys.modules:  # a program that traces has imported it
+            from opentelemetry import context
+
+            traced_in = context.get_current()
+        make_plan = partial(self.plan, traced_in=traced_in, on_claim=on_claim)
         return RunHandle(request, make_plan, self.remember)
 
     async def plan(
@@ -357,7 +361,9 @@ class Session:
             from axe_nb.recording.traces import with_spans
 
             emit = with_spans(emit, traced_in)
-        recorder = begin_recorder(request.history, tape, self.above) if self.keeps_history else None
+        recorder = None
+        if self.keeps_history and not find_reason_against():
+            recorder = Recorder(request.history, tape, self.above)
 
         def record(event: Event) -> None:
             if recorder is not None:
@@ -462,18 +468,6 @@ class Session:
         agent, job = make_job(request, below)
         check_names(request, agent, below)
         return job, below
-
-
-def find_context() -> Context | None:
-    """Returns the context for tracing the caller's run; None = tracing is not set up.
-
-    OpenTelemetry is never imported here: a program that traces has imported it.
-    """
-    if "opentelemetry.trace" not in sys.modules:
-        return None
-    from opentelemetry import context
-
-    return context.get_current()
 
 
 session = Session(agents=DEFINED, defaults=DEFAULTS)

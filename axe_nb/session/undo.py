@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from axe_nb.builtin.files import Change, edit_lock, put
 from axe_nb.builtin.paths import hold_place, kind, locate, may_read, open_file
@@ -28,8 +28,6 @@ MAX_NAMES = 20
 """Maximum number of names, of files or other things, in one line of a report."""
 
 Outcome = Literal["restored", "removed", "conflicts", "same"]
-
-Difference: TypeAlias = tuple[bytes | None, bytes | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +100,7 @@ def undo(result: RunResult, *, force: bool = False, dry: bool = False) -> Undone
 
 def _undo_file(
     run: str, file: KeptFile, *, is_forced: bool, is_dry: bool
-) -> tuple[Outcome, Difference | None]:
+) -> tuple[Outcome, tuple[bytes | None, bytes | None] | None]:
     """Restores one file; returns the contents before and after, if they may be shown."""
     first = file.first
     names = locate(Path(first.root), first.path)

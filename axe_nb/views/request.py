@@ -23,7 +23,7 @@ from axe_nb.engine.person import OF_SCRIPTS
 from axe_nb.engine.plan import Plan
 from axe_nb.errors import ConfigError
 from axe_nb.messages import Message, Request, dump
-from axe_nb.recording.find_exchange import find_exchange
+from axe_nb.recording.find_exchange import count_earlier, find_exchange
 from axe_nb.recording.same_request import Description, list_changes
 from axe_nb.results import RunResult, name_run
 from axe_nb.secrets import find_filter, redact
@@ -268,7 +268,7 @@ def find_request(
     return _make(
         found.request(exchange), found.run.model,
         own=exchange.protocol, wanted=protocol, streaming=exchange.streaming,
-        before=before, first=found.first,
+        before=before, first=count_earlier(found.run),
         reported=0 if exchange.response is None else exchange.response.usage.input_tokens,
     )  # fmt: skip
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import axe_nb
-from axe_nb.agents.agent import Agent, init_agent, list_agents, scaffold
-from axe_nb.agents.files import read_text, reason, write_new, write_whole
+from axe_nb.agents.agent import Agent, list_agents, scaffold
+from axe_nb.agents.files import read_text, reason, write_whole
 from axe_nb.errors import ConfigError
 
 
@@ -50,24 +50,6 @@ def test_a_given_folder_that_does_not_exist_is_not_passed_over(three: Path, proj
         Agent.load("a", project / "gone")
 
 
-@pytest.mark.req("B-1", "A-X2")
-@pytest.mark.parametrize(
-    ("name", "step"),
-    [
-        ("reasearcher", 'did you mean "researcher"?'),
-        ("writer", "create it with `axe-nb agents init writer`, in a notebook `%axe init writer`"),
-    ],
-)
-def test_an_agent_that_there_is_not_is_told_with_the_next_step(
-    name: str, step: str, three: Path
-) -> None:
-    put(three, "researcher", "p/m")
-    with pytest.raises(ConfigError) as caught:
-        Agent.load(name, three)
-    assert caught.value.lines() == [f"agent config not found: {name}", step]
-    assert caught.value.exit_code == 2
-
-
 def test_all_agents_are_listed_once_by_name(three: Path, project: Path, tmp_path: Path) -> None:
     put(project / "axe" / "agents", "z", "p/m")
     put(tmp_path / "config" / "axe" / "agents", "b", "p/m")
@@ -88,16 +70,6 @@ def test_the_scaffold_is_an_agent_and_shows_the_delegation_settings() -> None:
     agent = Agent.from_toml("\n".join(line.removeprefix("# ") for line in text.splitlines()))
     assert agent.sub_agents_config.timeout == 120
     assert agent.params == {"temperature": 0.2, "max_tokens": 2048, "thinking": "low"}
-
-
-@pytest.mark.req("B-12")
-def test_init_writes_the_scaffold_and_never_overwrites(project: Path) -> None:
-    assert init_agent("lead") == Path("axe/agents/lead.toml")
-    text = Path("axe/agents/lead.toml").read_text("utf-8")
-    assert text == scaffold("lead")
-    with pytest.raises(ConfigError, match=r"(?m)lead\.toml already exists$"):
-        init_agent("lead")
-    assert init_agent("lead", "other/agents") == Path("other/agents/lead.toml")
 
 
 on_posix = pytest.mark.skipif(os.name == "nt", reason="Windows has neither modes nor fifos")
@@ -148,12 +120,3 @@ def test_a_link_stays_a_link_to_the_file_that_is_written(tmp_path: Path) -> None
     write_whole(tmp_path / "link", "new")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "real").read_text("utf-8") == "new"
-
-
-@pytest.mark.req("B-12")
-def test_a_new_file_never_replaces_one(tmp_path: Path) -> None:
-    write_new(tmp_path / "deep" / "a", "first")
-    with pytest.raises(ConfigError, match=r"(?m) already exists$") as caught:
-        write_new(tmp_path / "deep" / "a", "second")
-    assert caught.value.hint == "it was not changed"
-    assert (tmp_path / "deep" / "a").read_text("utf-8") == "first"

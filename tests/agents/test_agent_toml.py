@@ -135,16 +135,6 @@ def test_a_name_unlike_its_files_is_a_warning() -> None:
     assert Agent.from_toml(START).warnings == ()
 
 
-@pytest.mark.req("B-1")
-def test_a_file_that_cannot_be_read_is_told_with_the_reason(project: Path) -> None:
-    (project / "axe" / "agents" / "a.toml").write_bytes(b'name = "a"\nmodel = "\xff"')
-    with pytest.raises(ConfigError) as caught:
-        Agent.load("a")
-    assert caught.value.lines() == [
-        'failed to read agent config "a": not UTF-8 (at line 2)', "in axe/agents/a.toml",
-    ]  # fmt: skip
-
-
 def test_a_place_is_told_without_the_folders_of_this_machine(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

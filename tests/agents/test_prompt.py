@@ -12,6 +12,7 @@ from axe_nb.agents.prompt import LONGEST_PROMPT, brief, read_context
 from axe_nb.agents.trust import trust_file
 from axe_nb.conversion.interpolation import interpolate
 from axe_nb.conversion.value_text import LONGEST_VALUE
+from tests.values.samples import Broken
 
 AGENT = Agent(name="a", model="p/m")
 on_posix = pytest.mark.skipif(os.name == "nt", reason="needs links and fifos")
@@ -101,12 +102,14 @@ def test_files_that_are_binary_or_too_large_are_left_out_with_a_warning(project:
     put("c.txt", b"x" * 512 + b"\0")
     put("latin.txt", "é".encode("latin-1"))
     put("big.txt", b"x" * (1024 * 1024 + 1))
-    agent = replace(AGENT, model="script/echo", files=("*.*",), params={"stream": 1})
+    params = {"messages": [], "skill": "", "min_p": 0.1}
+    agent = replace(AGENT, model="script/echo", files=("*.*",), params=params)
     found = dict(brief(agent).files)
     assert list(found) == ["c.txt", "latin.txt"]
     assert found["latin.txt"] == "\ufffd"
     assert axe_nb.run(agent, "hi").warnings == (
-        "params.stream is not a parameter; the agent's own keys go above [params]",
+        "params.messages is not a parameter; the agent's own keys go above [params]",
+        "params.skill is not a parameter; the agent's own keys go above [params]",
         "context file big.txt skipped: exceeds the limit of 1.0 MB per file or 8.4 MB in total",
         "binary files skipped: a.bin, b.bin",
     )
@@ -234,14 +237,6 @@ def test_a_skill_that_is_not_there_or_cannot_be_read_is_told(
     assert caught.value.hint.startswith('fix `skill` in agent "a"')
 
 
-def test_a_key_of_the_agent_among_its_parameters_is_a_warning(project: Path) -> None:
-    params = {"messages": [], "skill": "", "temperature": 1, "min_p": 0.1}
-    assert brief(replace(AGENT, params=params)).warnings == (
-        "params.messages is not a parameter; the agent's own keys go above [params]",
-        "params.skill is not a parameter; the agent's own keys go above [params]",
-    )
-
-
 @pytest.mark.req("D-83")
 def test_what_may_hold_keys_is_sent_to_no_model(project: Path, tmp_path: Path) -> None:
     put(".env", "KEY=SECRET")
@@ -347,16 +342,11 @@ def test_only_names_are_filled_in_and_nothing_is_evaluated_or_expanded_again() -
     assert filled("{{ a }}{{ b }}", a="{{ b }}", b=r"\{{ a }}") == r"{{ b }}\{{ a }}"
 
 
-class Unwilling:
-    def __str__(self) -> str:
-        raise RuntimeError("no")
-
-
 def test_a_value_without_text_is_an_error_that_names_it() -> None:
     for value, problem in (
         (b"x", "is of type bytes"),
         (len, "which cannot be converted to text"),
-        (Unwilling(), "no"),
+        (Broken(), "no words"),
     ):
         with pytest.raises(ConfigError, match=rf'^variable "a" .*{problem}'):
             filled("{{ a }}", a=value)

@@ -23,7 +23,7 @@ from typing import Any
 import axe_nb
 from axe_nb import Agent, Request, Response, Usage, call, script, script_server
 from axe_nb.events import Event, ToolFinished
-from axe_nb.recording.history_recorder import Recorder, Writer, history_path
+from axe_nb.recording.history_recorder import Recorder, Writer, find_writer, history_path
 from axe_nb.recording.history_store import COLUMNS, Row, Store
 from tests.benchmarks.goals import row
 from tests.protocols import PROTOCOLS, provider_of
@@ -60,7 +60,7 @@ async def collect(protocol: Any) -> list[Event]:
 
 def keep(writer: Writer, events: Sequence[Event]) -> float:
     """Seconds of CPU of the thread that writes."""
-    recorder, cpu = Recorder(writer), read_clock(writer)
+    recorder, cpu = Recorder(), read_clock(writer)
     for event in events[:-1]:
         recorder.event(event)
         if isinstance(event, ToolFinished):  # each turn makes one call
@@ -84,8 +84,9 @@ def measure(protocol: Any, rounds: int, folder: Path) -> None:
     assert result.turns == len(result.exchanges) == CHAIN, result
     texts = [message.content for message in result.messages]
     texts += [one.content for message in result.messages for one in message.tool_results]
-    path = folder / protocol / "runs.sqlite"
-    writer = Writer(path)
+    os.environ["XDG_STATE_HOME"] = str(folder / protocol)
+    path = history_path()
+    writer = find_writer(path)
     keep(writer, events)  # opens the file
     cpu = 1e6 / CHAIN * min(keep(writer, events) for _ in range(rounds))
     row("exchange", f"{protocol}: CPU {cpu:.0f} µs", cpu, 500, 200, " µs")

@@ -114,7 +114,6 @@ def make_recursive_person() -> Person:
 
 
 def make_samples() -> list[Any]:
-    """All values, new ones with each call."""
     plain = Plain()
     return [
         None, True, 3, -0.5, float("nan"), float("inf"), -float("inf"), 10**5000, "text", "é\ud800",
