@@ -67,10 +67,12 @@ def find_paths(
             if name.startswith(".") and not any(fnmatchcase(name, one) for one in hidden):
                 continue
             path = place / name
-            further = _advance(name, reached, parts, in_folders=not path.is_symlink())
+            # these never raise, as methods of Path do for a folder that may not be searched
+            is_link = os.path.islink(path)  # noqa: PTH114
+            further = _advance(name, reached, parts, in_folders=not is_link)
             if len(parts) in further and os.path.lexists(path):
                 yield path
-            if further - {len(parts)} and os.path.isdir(path):  # noqa: PTH112 - never raises
+            if further - {len(parts)} and os.path.isdir(path):  # noqa: PTH112
                 waiting.append((path, further))
 
 

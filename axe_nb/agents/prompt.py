@@ -249,7 +249,7 @@ def _find_files(
             continue  # a server has it
         named: set[Path] = set()
         try:
-            named.update(p for p in find_paths(pattern, workdir, count) if p.is_file())
+            named.update(filter(os.path.isfile, find_paths(pattern, workdir, count)))
         except _TooManyFiles:
             warnings.append(
                 f"{quote(pattern)} in files: only the first {VISITED} files and folders were "

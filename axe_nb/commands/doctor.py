@@ -26,10 +26,7 @@ from axe_nb.agents.names import parse_model
 from axe_nb.agents.prompt import all_warnings, brief, fill_in
 from axe_nb.agents.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.agents.user_config import Config, config_path, format_path
-from axe_nb.engine.plan import (
-    make_server,
-    provider_for,
-)
+from axe_nb.engine.plan import make_server, provider_for
 from axe_nb.engine.toolbox import find_tools
 from axe_nb.errors import AxeError, ConfigError, ProviderError
 from axe_nb.mcp_servers.servers import Servers

@@ -27,15 +27,7 @@ from axe_nb.errors import AxeError
 from axe_nb.messages import ToolParameter, ToolResult
 from axe_nb.results import RunResult, Status
 from axe_nb.text import list_some, one_line, shown_value
-from axe_nb.tools.tool import (
-    Job,
-    Limits,
-    Tool,
-    ToolContext,
-    ToolError,
-    ToolOutput,
-    text_argument,
-)
+from axe_nb.tools.tool import Job, Limits, Tool, ToolContext, ToolError, ToolOutput, text_argument
 
 NAME = "spawn_agent"
 

@@ -13,13 +13,7 @@ from dataclasses import replace
 from functools import partial
 
 from axe_nb.conversion.json_schema import find_mistakes
-from axe_nb.engine.attempts import (
-    Attempts,
-    Send,
-    compute_wait,
-    give_up,
-    tell_retry,
-)
+from axe_nb.engine.attempts import Attempts, Send, compute_wait, give_up, tell_retry
 from axe_nb.engine.authorize import find_schema
 from axe_nb.engine.call import RunCall
 from axe_nb.engine.dispatch import Dispatch, describe_failure

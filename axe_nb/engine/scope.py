@@ -14,14 +14,7 @@ from axe_nb.agents.agent_tables import McpServer
 from axe_nb.agents.prompt import Briefing, Definitions
 from axe_nb.engine.limits import Budget, Clock, InFlight, OverBudget, UsageMeter
 from axe_nb.engine.permissions import PermissionPolicy
-from axe_nb.engine.person import (
-    ApprovalRequest,
-    AskPerson,
-    Decision,
-    Question,
-    Step,
-    Stepper,
-)
+from axe_nb.engine.person import ApprovalRequest, AskPerson, Decision, Question, Step, Stepper
 from axe_nb.engine.replay import ForkedTree, PendingCall, Replay
 from axe_nb.errors import ConfigError
 from axe_nb.events import Emit, Event, PersonAnswered, PersonAsked

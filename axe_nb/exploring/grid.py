@@ -49,15 +49,7 @@ from axe_nb.text import (
     shown_value,
     suggestion,
 )
-from axe_nb.views.appearance import (
-    COLOURS,
-    GAP,
-    LINE_HEIGHT,
-    MUTED,
-    PALE,
-    TEXT_MARGIN,
-    TRACK,
-)
+from axe_nb.views.appearance import COLOURS, GAP, LINE_HEIGHT, MUTED, PALE, TEXT_MARGIN, TRACK
 from axe_nb.views.html import LEVEL, PLAIN, twin
 
 if TYPE_CHECKING:

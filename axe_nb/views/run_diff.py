@@ -29,14 +29,7 @@ from axe_nb.text import (
     plural,
 )
 from axe_nb.views.appearance import COLOURS, GONE, LINE_HEIGHT, MUTED, NEW, SHADE, TEXT, TEXT_MARGIN
-from axe_nb.views.compare_runs import (
-    Change,
-    Pair,
-    Part,
-    RunComparison,
-    find_path,
-    list_changes,
-)
+from axe_nb.views.compare_runs import Change, Pair, Part, RunComparison, find_path, list_changes
 from axe_nb.views.html import LEVEL, PLAIN, safe
 from axe_nb.views.rows import POINTER
 

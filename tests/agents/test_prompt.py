@@ -85,6 +85,7 @@ def test_globs_are_relative_to_the_workdir_deduplicated_and_sorted(
         ("[!a].md", ["b.md"]), ("[]].md", []), ("?.md", ["a.md", "b.md"]), ("d**/*", ["docs/c.md"]),
         ("docs", []), ("nothing-here/*.md", []), ("**/*", ["a.md", "b.md", "docs/c.md"]),
         (".hidden", [".hidden"]), (".github/*.md", [".github/ci.md"]), ("docs/.*", ["docs/.s.md"]),
+        ("a" * 300, []),
     ],
 )  # fmt: skip
 def test_a_glob_names_what_a_shell_would(pattern: str, found: list[str], project: Path) -> None:
