@@ -242,13 +242,6 @@ class RunScope:
                 replay.keep(place, stop)
             raise
 
-    def begin_request(self) -> None:
-        """Counts a request that is about to be sent; raises if it may not be (`Send`)."""
-        self.env.halt.check()
-        self.clock.check()
-        self.meter.check()
-        self.meter.request(self.name)
-
     async def hold(self, dollars: float) -> float:
         """Holds the price of a request in the budget of the session, and returns it.
 
