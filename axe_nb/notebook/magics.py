@@ -46,7 +46,11 @@ def axe_magic(name: str) -> Callable[..., Any]:
         def magic(self: AxeMagics, *words: str, local_ns: Mapping[str, Any] | None = None) -> Any:
             try:
                 return function(self, *words, {**self.shell.user_ns, **(local_ns or {})})
-            except SystemExit:  # argparse, after printing its help
+            except SystemExit as end:
+                from axe_nb.commands.parser import HelpShown
+
+                if not isinstance(end, HelpShown):  # but one of the user's own code
+                    raise
                 return None
             except KeyboardInterrupt as stop:
                 if hasattr(stop, "_render_traceback_"):
