@@ -194,7 +194,9 @@ def test_max_cost_without_a_price_is_an_error_before_anything_is_sent(
     assert '[prices."script/one"]' in raised.value.hint
 
 
-def run_within(one: Agent, *answers: Decision) -> tuple[RunResult, Session, list[ApprovalRequest]]:
+def run_within(
+    one: Agent, *answers: Decision, budget: float = 0.01
+) -> tuple[RunResult, Session, list[ApprovalRequest]]:
     """A run in a session with a budget of one cent, and what the person was asked."""
     asked: list[ApprovalRequest] = []
 
@@ -203,7 +205,7 @@ def run_within(one: Agent, *answers: Decision) -> tuple[RunResult, Session, list
         return answers[len(asked) - 1]
 
     own = Session(agents=dict(session.agents))
-    own.budget.set(0.01)
+    own.budget.set(budget)
     return asyncio.run(ask_session(own, one, "go", ask_person=person)), own, asked
 
 
@@ -218,6 +220,12 @@ def test_the_person_is_asked_before_the_budget_is_passed(project: Path) -> None:
     assert (
         "($0.010) would be exceeded: $0.0090 spent, this request about $0.0045" in asked[0].reason
     )
+
+
+def test_a_budget_is_raised_by_whole_steps(project: Path) -> None:
+    settings(price("script/spender"))
+    _, _, asked = run_within(spender(5), Decision("no"), budget=0.002)
+    assert asked[0].raises == "$0.010", "for $0.0045 spent and $0.0045 to come"
 
 
 def test_a_no_ends_the_run_and_is_not_asked_again_in_its_tree(project: Path) -> None:

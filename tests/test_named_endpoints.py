@@ -12,7 +12,7 @@ import axe_nb
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.agents.user_config import Config
-from axe_nb.engine.plan import make_provider
+from axe_nb.engine.plan import provider_for
 from axe_nb.errors import ConfigError
 from tests.protocols import settings
 from tests.providers.dialects import BY_NAME, KEY, ask
@@ -67,7 +67,7 @@ def test_servers_of_one_protocol_work_side_by_side(
 def test_a_key_that_an_endpoint_names_and_nobody_set_is_missing(server: Replay) -> None:
     groq(server)
     with pytest.raises(ConfigError) as raised:
-        make_provider("groq", Config.load())
+        provider_for(Config.load())("groq", "")
     assert str(raised.value) == (
         'no API key for provider "groq": set MY_GROQ_KEY, or api_key under [providers.groq] in '
         "$XDG_CONFIG_HOME/axe/config.toml"
@@ -80,7 +80,7 @@ def test_an_endpoints_own_headers_are_sent_with_the_key_put_in(
 ) -> None:
     groq(server, more='headers = { "Api-Key" = "{key}", Authorization = "none", x-team = "7" }')
     monkeypatch.setenv("MY_GROQ_KEY", KEY)
-    asyncio.run(make_provider("groq", Config.load()).send(ask()))
+    asyncio.run(provider_for(Config.load())("groq", "").send(ask()))
     headers = server.log("groq")[0].headers
     assert (headers["api-key"], headers["authorization"], headers["x-team"]) == (KEY, "none", "7")
 

@@ -12,7 +12,7 @@ import pytest
 import axe_nb
 from axe_nb import Agent, RunResult, tool
 from axe_nb.agents.user_config import Config
-from axe_nb.engine.plan import make_provider
+from axe_nb.engine.plan import provider_for
 from axe_nb.views.html import twin
 from axe_nb.views.outline import as_text
 from tests.protocols import settings
@@ -97,7 +97,7 @@ def test_the_address_the_setting_and_the_model_decide_about_the_api(
         f'[providers.mine]\nprotocol = "openai"\nbase_url = "{url}"\n{chosen}'
     )
     for name in ("openai", "mine"):
-        assert make_provider(name, Config.load(), model=model).name == protocol
+        assert provider_for(Config.load())(name, model).name == protocol
 
 
 def test_a_recording_is_played_whatever_api_the_model_gets_today(

@@ -36,7 +36,7 @@ from axe_nb.builtin.paths import (
 from axe_nb.paths import FILE
 from axe_nb.text import count_common, cut_bytes, cut_chars, printable
 from axe_nb.tools.kept_files import KeptFiles
-from axe_nb.tools.python_tool import check, make_tool, signature
+from axe_nb.tools.python_tool import PythonFunction, check, make_tool
 from axe_nb.tools.tool import MAX_OUTPUT, ToolContext, ToolError
 
 MAX_FILE = 10 * 1024 * 1024
@@ -239,7 +239,7 @@ def edit_file(
 def _preview(function: Callable[..., str], arguments: Mapping[str, Any], workdir: Path) -> str:
     plan: Callable[..., Change] = _plan_write if function is write_file else _plan_edit
     try:
-        values = check(arguments, signature(function, function.__name__).parameters)
+        values = check(arguments, PythonFunction(function, function.__name__).parameters)
         path = values.pop("path")
         names = locate(workdir, path)
         if function is write_file and not names.real.exists():

@@ -10,6 +10,7 @@ import os
 import re
 import shlex
 import shutil
+import sys
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -64,8 +65,16 @@ class UsageError(ConfigError):
     """An invalid option line; the hint is the usage line."""
 
 
+class HelpShown(SystemExit):
+    """Ends a line that only asked for help, which has been printed."""
+
+
 class Parser(argparse.ArgumentParser):
     """An argument parser that raises errors instead of exiting."""
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        self._print_message(message or "", sys.stderr)
+        raise HelpShown(status)
 
     def __init__(self, program: str, about: str = "") -> None:
         fold = textwrap.TextWrapper(shutil.get_terminal_size().columns - 2, break_on_hyphens=False)

@@ -34,8 +34,6 @@ MAX_SUBTASKS = 5
 
 @dataclass(frozen=True, slots=True)
 class Subtask:
-    """One step of a plan."""
-
     task: str
     scope: str
     depends_on: int | None

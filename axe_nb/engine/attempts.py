@@ -84,7 +84,6 @@ class Attempts:
         self.partial = Partial(discard, plan.scope.id, 0, 0)
         """The latest reply, or what has arrived of it."""
         self.exchanges: list[Exchange] = []
-        """Those of the run so far."""
         find_virtual = getattr(plan.provider, "is_virtual", None)
         self.is_virtual = bool(find_virtual and find_virtual(parse_model(plan.agent.model)[1]))
         """True if the model's delays pass on the virtual clock only (D-36)."""
@@ -127,7 +126,10 @@ class Attempts:
         """Sends a request once, within the slots, the caps and the budget of the session."""
         scope, budget, usage = self.scope, self.scope.env.budget, None
         async with scope.in_flight.requests.take():
-            scope.begin_request()
+            scope.env.halt.check()
+            scope.clock.check()
+            scope.meter.check()
+            scope.meter.request(scope.name)
             held = await scope.hold(await self._estimate_cost(request)) if budget.amount else 0.0
             try:
                 response = await self._ask(request)

@@ -32,28 +32,23 @@ from axe_nb.tools.tool import ToolOutput
 SKIPPED = "skipped by the user"
 
 
-def connect_model(attempts: Attempts) -> Send:
-    """Connects the links of a run above its model; returns the first one."""
+def connect(attempts: Attempts, calls: Dispatch, adopt: Callable[[RunResult], None]) -> Send:
+    """Connects the links of a run above its model and its tools; returns the first for a request.
+
+    `adopt` takes over the children of a fork.
+    """
     env = attempts.scope.env
     send: Send = attempts.send
     if env.cassette:
         send = partial(replay_cassette_turn, attempts, env.cassette, send)
-    if env.stepper:
-        send = partial(step_turn, attempts, env.stepper, send)
-    if env.fork:
-        send = partial(replay_fork_turn, attempts, env.fork, send)
-    return send
-
-
-def connect_calls(calls: Dispatch, adopt: Callable[[RunResult], None]) -> None:
-    """Connects the links of a run above its tools; `adopt` takes over the children of a fork."""
-    env = calls.scope.env
-    if env.cassette:
         calls.authorizer.next = partial(replay_cassette_call, env.cassette, calls.run_tool)
     if env.stepper:
+        send = partial(step_turn, attempts, env.stepper, send)
         calls.answer = partial(step_call, calls.scope, env.stepper, calls.authorizer.run)
     if env.fork:
+        send = partial(replay_fork_turn, attempts, env.fork, send)
         calls.make = partial(replay_fork_call, calls, env.fork, adopt)
+    return send
 
 
 async def replay_fork_turn(
@@ -103,7 +98,6 @@ async def replay_cassette_turn(
 async def _answer(
     attempts: Attempts, request: Request, turn: KeptTurn, recorded: Exchange
 ) -> Response:
-    """Plays one attempt."""
     response = recorded.response
     attempts.scope.meter.request(attempts.scope.name)
     request = replace(request, attempt=recorded.attempt)
@@ -248,7 +242,6 @@ async def step_turn(attempts: Attempts, stepper: Stepper, next: Send, request: R
 async def step_call(
     scope: RunScope, stepper: Stepper, next: RunCall, call: PendingCall
 ) -> ToolOutput:
-    """Pauses before a call."""
     tool = call.tool
     step = Step(
         kind="call", agent=scope.name, run=scope.id, turn=call.turn, model=scope.agent.model,

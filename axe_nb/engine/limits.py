@@ -33,11 +33,7 @@ class Clock:
     """The time of a run, and its deadline, which holds for all runs below it too."""
 
     def __init__(
-        self,
-        seconds: float | None,
-        above: Clock | None = None,
-        ahead: float = 0.0,
-        run: str = "0",
+        self, seconds: float | None, above: Clock | None = None, ahead: float = 0.0, run: str = "0"
     ) -> None:
         """Starts the clock, in the task that runs the run.
 
@@ -85,12 +81,8 @@ class Clock:
     @property
     def is_late(self) -> bool:
         """True if the time is up or the timer, which may be a tick early, has fired."""
-        deadline = self.deadline
-        return deadline is not None and (deadline.has_fired or self.left == 0.0)
-
-    @property
-    def has_fired(self) -> bool:
-        return self._timer is not None and self._timer.expired()
+        timer = self.deadline._timer if self.deadline else None
+        return timer is not None and (timer.expired() or self.left == 0.0)
 
     @property
     def left(self) -> float | None:

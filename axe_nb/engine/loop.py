@@ -68,10 +68,9 @@ class Run:
         self.exchanges: Sequence[Exchange] = attempts.exchanges
         self._send: Send = attempts.send
         if plan.scope.env.stepper or plan.scope.env.replays:
-            from axe_nb.engine.interceptors import connect_calls, connect_model
+            from axe_nb.engine.interceptors import connect
 
-            self._send = connect_model(attempts)
-            connect_calls(self.dispatch, self.adopt)
+            self._send = connect(attempts, self.dispatch, self.adopt)
         self._encoded: dict[object, object] = {}
         self._ids: CallIds | None = None
         self.messages = close_open_calls(plan.job.history)
@@ -133,7 +132,10 @@ class Run:
 
         Returns the limit that ended them if a last question follows it (D-17).
         """
-        has_tools = bool(self.plan.toolset.tools)  # else one turn (A-8.4)
+        limits, has_tools = (
+            self.scope.limits,
+            bool(self.plan.toolset.tools),
+        )  # else one turn (A-8.4)
         while True:
             response = await self.turn()
             calls = response.tool_calls if has_tools else ()
@@ -141,7 +143,15 @@ class Run:
                 break
             results: list[ToolResult | None] = [None] * len(calls)
             try:
-                self._check_limits(response)
+                if response.is_cut:
+                    cut = tell_incomplete(response, " before its tool calls were complete")
+                    raise RunStopped("max_tokens", cut)
+                if self.turns >= limits.turns:
+                    turns = f"agent exceeded maximum conversation turns ({limits.turns})"
+                    raise RunStopped("max_turns", turns)
+                if limits.tokens is not None and self.count_context(self.tools) > limits.tokens:
+                    tokens = f"agent exceeded its budget of {limits.tokens} tokens"
+                    raise RunStopped("max_tokens", tokens)
                 await self.dispatch.run_all(self.turns, calls, results)
             except RunStopped as stop:
                 if not self.plan.job.closing or stop.status == "cancelled":
@@ -156,17 +166,6 @@ class Run:
             names = ", ".join(sorted({call.name for call in response.tool_calls}))
             self.warnings.append(f"the model called {names}, but the agent has no tools")
         return None
-
-    def _check_limits(self, response: Response) -> None:
-        limits = self.scope.limits
-        if response.is_cut:
-            cut = tell_incomplete(response, " before its tool calls were complete")
-            raise RunStopped("max_tokens", cut)
-        if self.turns >= limits.turns:
-            turns = f"agent exceeded maximum conversation turns ({limits.turns})"
-            raise RunStopped("max_turns", turns)
-        if limits.tokens is not None and self.count_context(self.tools) > limits.tokens:
-            raise RunStopped("max_tokens", f"agent exceeded its budget of {limits.tokens} tokens")
 
     @property
     def text(self) -> str:
@@ -394,28 +393,13 @@ class Run:
             one if isinstance(one, RunResult) else one.result or one.break_off(status, error, emit)
             for _, one in sorted(children.items())
         )
-        result = self._make_result(status, error, cause, results)
-        with _settling:
-            if self.result is not None:
-                return self.result
-            self.result = result
-        emit(RunFinished(self.scope.id, result))
-        return result
-
-    def _make_result(
-        self,
-        status: Status,
-        error: str | None,
-        cause: AxeError | None,
-        children: tuple[RunResult, ...],
-    ) -> RunResult:
         scope, files = self.scope, self.dispatch.file_log
         seconds = scope.clock.elapsed
         whole = Lap("run", round(scope.began, 6), round(scope.began + seconds, 6))
         result = RunResult(
             status=status, text=self.text, data=self.data, agent=scope.agent.name,
             model=scope.agent.model, error=error, turns=self.turns, tool_calls=self.dispatch.count,
-            retries=sum(one.attempt > 1 for one in self.exchanges), children=children,
+            retries=sum(one.attempt > 1 for one in self.exchanges), children=results,
             usage=self.usage, stop_reason=self.response.stop_reason,
             duration_ms=round(seconds * 1000), messages=tuple(self.messages),
             files_read=tuple(files.files_read), files_modified=tuple(files.files_modified),
@@ -425,12 +409,19 @@ class Run:
             cause=copy(cause),  # a copy: no traceback keeps the run alive
             times=(whole, *scope.times), origin=scope.origin,
         )  # fmt: skip
-        if not scope.parent:
+        if scope.parent:
+            own = make_metadata(scope.id, scope.depth, self.usage)  # D-34
+            result = replace(result, metadata={**own, **self.plan.job.notes(result)})
+        else:
             kept = scope.env.agents.describe(scope.agent)
             undo_id = scope.undo_id if scope.env.kept.is_used else ""
-            return replace(result, definitions=kept, undo_id=undo_id)
-        own = make_metadata(scope.id, scope.depth, self.usage)  # D-34
-        return replace(result, metadata={**own, **self.plan.job.notes(result)})
+            result = replace(result, definitions=kept, undo_id=undo_id)
+        with _settling:
+            if self.result is not None:
+                return self.result
+            self.result = result
+        emit(RunFinished(scope.id, result))
+        return result
 
 
 def tell_incomplete(response: Response, when: str = "") -> str:

@@ -34,8 +34,6 @@ Choice = Literal["yes", "no", "always", "edit", "text", "result", "go", "skip", 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The user's answer."""
-
     choice: Choice
     text: str = ""
     """For `text`: the answer to a model's question. For `no` and `stop`: the reason. For `result`:
@@ -215,15 +213,13 @@ def _check_reply(value: Any) -> Response:
 
 def make_reply(given: Any) -> Response | None:
     """Makes a reply from a text, from calls or from a `Response`; None = it cannot."""
-    match given:
-        case Response():
-            return given
-        case str():
-            return Response(given, (), stop_reason(()))
-        case ToolCall():
-            return Response("", (given,), stop_reason((given,)))
-        case [_, *_] if all(isinstance(one, ToolCall) for one in given):
-            return Response("", tuple(given), stop_reason(tuple(given)))
+    match [given] if isinstance(given, ToolCall) else given:
+        case Response() as reply:
+            return reply
+        case str() as text:
+            return Response(text, (), stop_reason(()))
+        case [_, *_] as calls if all(isinstance(one, ToolCall) for one in calls):
+            return Response("", tuple(calls), stop_reason(tuple(calls)))
     return None
 
 

@@ -374,36 +374,6 @@ def find_child(parent: Plan, job: Job, env: Env, id: str) -> tuple[Agent, Job]:
     return agent, job
 
 
-def make_provider(
-    name: str,
-    config: Config,
-    scripts: tuple[Path, ...] = (),
-    *,
-    model: str = "",
-    needs: Needed = "key",
-) -> Provider:
-    """Makes the provider of that name, with its key and base URL; raises ConfigError.
-
-    `model` may decide about the API; `scripts` are folders to look script models up in first. What
-    is not set up and not needed is an error of the first request that is sent.
-    """
-    try:
-        info = config.provider(name)
-    except ConfigError as error:
-        if needs != "nothing":
-            raise
-        return Keyless(None, error)
-    if not info.has_server:
-        return ScriptProvider(scripts)
-    try:
-        made: Provider = make_server(name, config, model)
-    except ConfigError as error:
-        if needs == "key":
-            raise
-        made = Keyless(make_server(name, config, model, key=""), error)
-    return made
-
-
 class Keyless:
     """A provider without its key, or unknown here: only recorded answers can be had."""
 
@@ -441,18 +411,34 @@ def provider_for(
     needs: Needed = "key",
     sent: Mapping[str, ScriptFunction | Script] | None = None,
 ) -> Callable[[str, str], Provider]:
-    """Returns a function (provider, model) → the provider; rejects missing scripts.
+    """Returns a function (provider, model) → the provider, made once; it raises ConfigError.
 
-    `sent` are scripts that came with a job from another process.
+    What is not set up and not needed is an error of the first request that is sent. `scripts` are
+    folders to look script models up in first, `sent` those that came with a job.
     """
     made: dict[tuple[str, str], Provider] = {}
-    if sent:
-        made["script", ""] = ScriptProvider(scripts, sent)
+
+    def make(name: str, model: str) -> Provider:
+        try:
+            info = config.provider(name)
+        except ConfigError as error:
+            if needs != "nothing":
+                raise
+            return Keyless(None, error)
+        if not info.has_server:
+            return ScriptProvider(scripts, sent)
+        try:
+            server: Provider = make_server(name, config, model)
+        except ConfigError as error:
+            if needs == "key":
+                raise
+            server = Keyless(make_server(name, config, model, key=""), error)
+        return server
 
     def find(name: str, model: str) -> Provider:
         key = name, "" if name == "script" else model
         if key not in made:
-            made[key] = make_provider(name, config, scripts, model=model, needs=needs)
+            made[key] = make(name, model)
         provider = made[key]
         if isinstance(provider, ScriptProvider):
             provider.scripts.find(model)

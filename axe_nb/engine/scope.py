@@ -242,13 +242,6 @@ class RunScope:
                 replay.keep(place, stop)
             raise
 
-    def begin_request(self) -> None:
-        """Counts a request that is about to be sent; raises if it may not be (`Send`)."""
-        self.env.halt.check()
-        self.clock.check()
-        self.meter.check()
-        self.meter.request(self.name)
-
     async def hold(self, dollars: float) -> float:
         """Holds the price of a request in the budget of the session, and returns it.
 
@@ -262,8 +255,8 @@ class RunScope:
                 f"the budget of this session ({format_dollars(budget.amount)}) would be exceeded: "
                 f"{so_far}, this request about {format_dollars(dollars)} or more"
             )
-            missing = budget.spent + budget.held + dollars - budget.amount
-            higher = budget.amount + max(budget.step, missing)
+            missing = max(0.0, budget.spent + budget.held + dollars - budget.amount)
+            higher = budget.amount + missing - missing % budget.step + budget.step
             step, is_raised = f"raise it with %axe budget {higher:.6g}", False
             if self.env.ask_person is not None:
                 question = ApprovalRequest(

@@ -62,10 +62,10 @@ def find_tools(
     `handed` are tools passed to the run as objects, `of_servers` those of its MCP servers, None if
     these have not been started; `describe` takes the name of another agent.
     """
-    own = {name: tool_of(thing) for name, thing in agent.own_tools.items()}
-    registry = REGISTRY.with_tools({**{tool.name: tool for tool in handed}, **own})
+    own = {tool.name: tool for tool in handed}
+    own |= {name: tool_of(thing) for name, thing in agent.own_tools.items()}
     table = ToolTable({tool.name: tool for tool in of_servers or ()})
-    registry = Registry((*registry.sources, table))
+    registry = Registry((ToolTable({**own}), *REGISTRY.sources, table))
     named = [name for given in agent.tools for name in registry.expand(given)]
     if agent.sub_agents:  # D-44
         below = map(DELEGATION.find, DELEGATION.tools)

@@ -79,7 +79,6 @@ class ScriptProvider:
     def __init__(
         self, dirs: tuple[Path, ...] = (), sent: Mapping[str, Found] | None = None
     ) -> None:
-        """Creates a provider that reads each file of rules once; arguments as for `Scripts`."""
         self.name = "script"
         self.scripts = Scripts(dirs, sent)
 

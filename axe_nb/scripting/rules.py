@@ -70,8 +70,6 @@ class Rule:
     table: Mapping[str, Any]
     when: Mapping[str, Any]
     last: regex.Pattern[str] | None
-    calls: tuple[ToolCall, ...]
-    fault: Fault | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +124,16 @@ class Script:
         table = rule.table
         delay = float(table.get("delay", 0))
         text = fill_in(table.get("text", ""))
-        calls = tuple(ToolCall("", c.name, fill_in(dict(c.arguments))) for c in rule.calls)
+        calls = tuple(
+            ToolCall("", entry["tool"], fill_in(entry.get("arguments", {})))
+            for entry in table.get("calls", ())
+        )
         usage = Usage(**{**estimate_usage(request, text, calls), **table.get("usage", {})})
         seconds, delay = (delay, 0.0) if self.virtual else (0.0, delay)
         response = Response(text, calls, stop_reason(calls), usage, seconds=seconds)
-        return Reply(response, rule.fault, delay, table.get("stream", self.stream))
+        fails = "status" in table or "error" in table
+        fault = Fault(table.get("error", ""), table.get("status", 0)) if fails else None
+        return Reply(response, fault, delay, table.get("stream", self.stream))
 
 
 def stop_reason(calls: tuple[ToolCall, ...]) -> str:
@@ -268,12 +271,10 @@ def _make_rule(table: Mapping[str, Any], place: _Place) -> Rule:
     when = {"last": when} if isinstance(when, str) else when
     place.check(when, WHEN, "when")
     place.check(table.get("usage", {}), _USAGE, "usage")
-    calls = []
     for entry in table.get("calls", ()):
         place.check(entry, _CALL, "calls")
         if "tool" not in entry:
             raise place.error("each entry of `calls` needs a tool", "calls")
-        calls.append(ToolCall("", entry["tool"], entry.get("arguments", {})))
     last = None
     if "last" in when:
         try:
@@ -283,8 +284,7 @@ def _make_rule(table: Mapping[str, Any], place: _Place) -> Rule:
             raise place.error(message, "when", "last", hint=error.hint) from None
         if taken := {"last", "results", "turn", "agent"} & last.groupindex.keys():
             raise place.error(f"a group cannot be named {quote(min(taken))}", "when", "last")
-    fault = Fault(table.get("error", ""), table.get("status", 0)) if fails else None
-    return Rule(table, when, last, tuple(calls), fault)
+    return Rule(table, when, last)
 
 
 ScriptFunction: TypeAlias = Callable[[Request], Any]

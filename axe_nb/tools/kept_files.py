@@ -52,8 +52,6 @@ class Write:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptFile:
-    """A file that a run changed."""
-
     first: Write
     written: frozenset[str]
     """Digests of the contents that the run wrote."""

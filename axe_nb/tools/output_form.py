@@ -79,7 +79,6 @@ class WrongOutput(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    data: Any
     value: Any
     """The answer as the requested type; JSON data if the request was a schema."""
     text: str
@@ -124,7 +123,7 @@ class Output:
         if mistakes:
             raise WrongOutput("\n".join(mistakes[:MAX_MISTAKES]))
         is_own = bare == text.strip() and not self.is_wrapped
-        return Answer(data, value, text if is_own else json.dumps(data, ensure_ascii=False))
+        return Answer(value, text if is_own else json.dumps(data, ensure_ascii=False))
 
 
 def make_output(given: Any, where: str = "output") -> Output:

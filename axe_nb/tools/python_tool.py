@@ -16,7 +16,7 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from axe_nb.agents.names import check_tool_name, function_name
@@ -71,56 +71,14 @@ def make_tool(function: Callable[..., Any], effect: Effect, name: str = "") -> T
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigError(f"{name} yields its results", hint="return a list instead")
     run = PythonFunction(function, name)
-    if (first := next(iter(run.wanted.python.parameters.values()), None)) and (
+    if (first := next(iter(run.python.parameters.values()), None)) and (
         first.name in ("self", "cls") and first.annotation is first.empty
     ):
         raise ConfigError(
             f"{name} is a method without its object", hint=f"use that of an object: thing.{name}"
         )
-    specs = {key: parameter.spec for key, parameter in run.wanted.parameters.items()}
-    return Tool(name, run.wanted.description, specs, run, effect)
-
-
-@dataclass(frozen=True, slots=True)
-class Signature:
-    description: str
-    parameters: Mapping[str, Parameter]
-    context: str
-    """Name of the ToolContext parameter, which is hidden from the model; empty = none."""
-    python: inspect.Signature
-
-
-def signature(function: Callable[..., Any], name: str) -> Signature:
-    """Reads the signature of a function; its name is for the ConfigError if it cannot be used."""
-    plain, fixed = function, set[str]()  # what partials give by name is no parameter
-    while isinstance(plain, functools.partial):
-        fixed |= plain.keywords.keys()
-        plain = plain.func
-    types_of = type_hints(plain, name)
-    description, descriptions = parse_docstring(plain)
-    wanted: dict[str, Parameter] = {}
-    context = ""
-    try:
-        python = inspect.signature(function)
-    except (TypeError, ValueError) as error:
-        step = "wrap it in a def with type hints"
-        raise ConfigError(f"the signature of {name} cannot be read: {error}", hint=step) from None
-    for key, parameter in python.parameters.items():
-        hint = types_of.get(key, Any)
-        if hint is ToolContext or ToolContext in typing.get_args(hint):
-            context = key
-        elif parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise ConfigError(
-                f'"{parameter}" of {name} cannot be described in a JSON Schema',
-                hint="replace it with named parameters",
-            )
-        elif key not in fixed:
-            required = parameter.default is parameter.empty
-            kind, default = shape(hint, f'"{key}" of {name}'), parameter.default
-            wanted[key] = Parameter(
-                kind, descriptions.get(key, ""), required, None if required else default
-            )
-    return Signature(description, wanted, context, python)
+    specs = {key: parameter.spec for key, parameter in run.parameters.items()}
+    return Tool(name, run.description, specs, run, effect)
 
 
 def check(arguments: Mapping[str, Any], wanted: Mapping[str, Parameter]) -> dict[str, Any]:
@@ -139,15 +97,43 @@ class PythonFunction:
 
     def __init__(self, function: Callable[..., Any], name: str) -> None:
         self._function, self._name = function, name
-        self.wanted = signature(function, name)
+        plain, fixed = function, set[str]()  # what partials give by name is no parameter
+        while isinstance(plain, functools.partial):
+            fixed |= plain.keywords.keys()
+            plain = plain.func
+        types_of = type_hints(plain, name)
+        self.description, descriptions = parse_docstring(plain)
+        self.parameters: dict[str, Parameter] = {}
+        self.context = ""
+        """Name of the ToolContext parameter, which is hidden from the model; empty = none."""
+        try:
+            self.python = inspect.signature(function)
+        except (TypeError, ValueError) as error:
+            problem = f"the signature of {name} cannot be read: {error}"
+            raise ConfigError(problem, hint="wrap it in a def with type hints") from None
+        for key, parameter in self.python.parameters.items():
+            hint = types_of.get(key, Any)
+            if hint is ToolContext or ToolContext in typing.get_args(hint):
+                self.context = key
+            elif parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+                raise ConfigError(
+                    f'"{parameter}" of {name} cannot be described in a JSON Schema',
+                    hint="replace it with named parameters",
+                )
+            elif key not in fixed:
+                required = parameter.default is parameter.empty
+                kind, default = shape(hint, f'"{key}" of {name}'), parameter.default
+                self.parameters[key] = Parameter(
+                    kind, descriptions.get(key, ""), required, None if required else default
+                )
 
     async def __call__(self, ctx: ToolContext, arguments: Mapping[str, Any]) -> ToolOutput:
-        if ctx.call.raw.strip() and self.wanted.parameters and not arguments:
+        if ctx.call.raw.strip() and self.parameters and not arguments:
             raise ToolError("the arguments were not a JSON object. Call again with one")
-        values = check(arguments, self.wanted.parameters)
-        if self.wanted.context:
-            values[self.wanted.context] = ctx
-        bound = inspect.BoundArguments(self.wanted.python, values)
+        values = check(arguments, self.parameters)
+        if self.context:
+            values[self.context] = ctx
+        bound = inspect.BoundArguments(self.python, values)
 
         def call_in_thread() -> Any:  # also makes text of a result that need not be awaited
             try:

@@ -195,10 +195,6 @@ class FileLog:
     """Warnings about other files, for people."""
 
 
-Delegation: TypeAlias = Callable[..., Awaitable[RunResult]]
-"""(context, then the arguments of `ToolContext.delegate`) → the child's result."""
-
-
 @dataclass(frozen=True, slots=True)
 class ToolContext:
     """Context of one tool call, for a tool with a parameter annotated `ToolContext`.
@@ -225,8 +221,8 @@ class ToolContext:
     """Runs a request of `axe_nb.run` as a child, on any event loop (D-57)."""
     limits: Limits = Limits()
     """Limits of the caller; its children never have laxer ones."""
-    delegation: Delegation | None = None
-    """Implements `delegate`; None = this context cannot delegate."""
+    delegation: Callable[..., Awaitable[RunResult]] | None = None
+    """Implements `delegate`, given this context too; None = it cannot delegate."""
     guard: Guard | None = None
     """The result of the tool's guard with which the call was permitted."""
     allows_host: Callable[[str], bool] = lambda _: False
@@ -271,17 +267,13 @@ class ToolContext:
 
 Describe: TypeAlias = Callable[[str], str]
 
-ToolFunction: TypeAlias = Callable[[ToolContext, Mapping[str, Any]], Awaitable["str | ToolOutput"]]
-
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A function that a model can call."""
-
     name: str
     description: str
     parameters: Mapping[str, ToolParameter]
-    fn: ToolFunction
+    fn: Callable[[ToolContext, Mapping[str, Any]], Awaitable[str | ToolOutput]]
     """(context, arguments) -> text for the model. Raises ToolError to report a failure to it."""
     effect: Effect = "write"
     """The effect of the tool; plan mode refuses tools not known to be harmless (D-19)."""
@@ -388,9 +380,6 @@ class Registry:
 
     def __iter__(self) -> Iterator[Tool]:
         return (tool for name in self.names if (tool := self.find(name)))
-
-    def with_tools(self, tools: Mapping[str, Tool]) -> Registry:
-        return Registry((ToolTable({**tools}), *self.sources)) if tools else self
 
 
 def text_argument(arguments: Mapping[str, Any], name: str) -> str:

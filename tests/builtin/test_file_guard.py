@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from axe_nb import RunResult, call
+from axe_nb import call
 from axe_nb.engine.person import Decision
 from axe_nb.messages import ToolCall
 from tests.calls import failure, tool
-from tests.delegation.approvals import Person
+from tests.delegation.approvals import Person, run_with
 from tests.delegation.copies import said
 from tests.engine.in_process import agent, ask_session, stage
 
@@ -37,9 +37,7 @@ def edit(path: str) -> ToolCall:
 def attempt(*calls: ToolCall, person: Person | None = None, **fields: Any) -> list[str]:
     tools = ("file_ops", "grep")
     lead = agent("lead", said(list(calls), "done"), tools=tools, **{"mode": "auto", **fields})
-    ask_person = person.ask_person if person else None
-    run = ask_session(stage(lead).session, lead, "go", ask_person=ask_person)
-    result: RunResult = asyncio.run(run)
+    result = run_with(person, lead)
     return [one.content for one in result.messages[-2].tool_results]
 
 
@@ -223,7 +221,7 @@ def test_an_agent_cannot_write_itself_a_helper_that_reaches_further(project: Pat
     lead = agent(
         "lead", said(made, hired, "done"), tools=("file_ops",), sub_agents=("worker",), mode="auto"
     )
-    result = asyncio.run(ask_session(stage(lead).session, lead, "go"))
+    result = stage(lead).play()
     assert not (project / "axe" / "agents" / "worker.toml").exists()
     assert result.children == ()
     assert "hidden" not in str(result.messages)

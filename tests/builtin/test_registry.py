@@ -9,6 +9,7 @@ import pytest
 
 from axe_nb.engine.toolbox import BUILT_IN
 from axe_nb.tools.python_tool import make_tool
+from axe_nb.tools.tool import Registry, ToolTable
 from tests.calls import tool
 
 TOOLS = {
@@ -47,7 +48,7 @@ def test_toolsets_and_aliases() -> None:
     assert BUILT_IN.find("my_own") is None
     assert BUILT_IN.find("file_ops") is None
     own = make_tool(lambda: "", "user", "terminal")
-    registry = BUILT_IN.with_tools({"terminal": own})
+    registry = Registry((ToolTable({"terminal": own}), *BUILT_IN.sources))
     assert registry.expand("terminal") == ("terminal",), "a tool comes before an alias"
     assert registry.find("terminal") is own
 

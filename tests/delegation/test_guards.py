@@ -9,7 +9,7 @@ import pytest
 
 from axe_nb import Agent, RunResult, call
 from axe_nb.agents.agent_tables import SubAgentsConfig
-from axe_nb.engine.person import ApprovalRequest, Decision
+from axe_nb.engine.person import Decision
 from axe_nb.messages import ToolCall, ToolParameter
 from axe_nb.tools.tool import CallSite, Effect, Guard, Tool, ToolContext, ToolError
 from tests.delegation.approvals import MODES, Person, run_with
@@ -132,34 +132,20 @@ def test_a_child_asks_for_a_precious_thing_only_if_all_above_let_it(ask: Any) ->
         )
 
 
-THINKS = 2.0
-"""Seconds that the person takes."""
-
-
-def tree(
-    ask: Any = "person", below: Any = "person", **config: Any
-) -> tuple[RunResult, list[ApprovalRequest]]:
-    """lead → middle → low, whose tool needs approval; a person who says yes, late."""
-
-    def make(name: str, first: ToolCall, *calls: str, **fields: Any) -> Agent:
-        model = said(first, lambda request: request.results[0].content)
-        return agent(name, model, tools=("write_it",), sub_agents=calls, **fields)
-
-    agents = (
-        make("lead", call("call_agent", agent="middle", task="x"), "middle",
-             sub_agents_config=SubAgentsConfig(ask=ask, **config)),
-        make("middle", call("call_agent", agent="low", task="x"), "low",
-             sub_agents_config=SubAgentsConfig(ask=below)),
-        make("low", call("write_it")),
-    )  # fmt: skip
-    person = Person(Decision("yes"), seconds=THINKS)
-    result = run_with(person, *agents, tools=(tool("write_it", "write"),), timeout=THINKS / 2)
-    return result, person.questions
-
-
 @pytest.mark.req("D-48", "D-56")
 def test_a_childs_question_stops_the_clocks_of_the_whole_chain() -> None:
-    result, asked = tree(timeout=THINKS / 2)
+    def make(name: str, first: ToolCall, *below: str, **config: Any) -> Agent:
+        model = said(first, lambda request: request.results[0].content)
+        asks = SubAgentsConfig(ask="person", **config)
+        return agent(name, model, tools=("write_it",), sub_agents=below, sub_agents_config=asks)
+
+    agents = (
+        make("lead", call("call_agent", agent="middle", task="x"), "middle", timeout=1.0),
+        make("middle", call("call_agent", agent="low", task="x"), "low"),
+        make("low", call("write_it")),
+    )
+    person = Person(Decision("yes"), seconds=2.0)
+    result = run_with(person, *agents, tools=(tool("write_it", "write"),), timeout=1.0)
     assert result.status == "completed", result.error
     assert result.text == "write_it was used"
-    assert [(q.agent, q.run, q.tool) for q in asked] == [("low", "0.1.1", "write_it")]
+    assert [(q.agent, q.run, q.tool) for q in person.questions] == [("low", "0.1.1", "write_it")]

@@ -203,6 +203,7 @@ def test_whatever_a_provider_raises_ends_the_run_with_a_result(fault: BaseExcept
     [
         Strange("odd"), SystemExit(3), asyncio.CancelledError("x"), GeneratorExit(), Mute(),
         ValueError("bad n"), KeyError("k"), StopIteration(), ProviderError("auth", "not yours"),
+        KeyboardInterrupt("2"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("kind", ["plain", "async", "raw"])

@@ -308,7 +308,6 @@ def test_an_interrupt_keeps_runs_that_have_ended_but_were_not_scored_yet() -> No
 
     agent, inputs = Agent(name="a", model="script/counted"), list(range(8))
     runner = GridRunner(agent, "P {{ input }}", inputs=inputs, score=score, concurrency=2)
-    runner.check()
     with pytest.raises(KeyboardInterrupt, match="the grid was stopped"):
         runner.run(False, "g")
     assert runner.grid.note == "interrupted"
@@ -355,11 +354,9 @@ def test_a_forecast_is_exact_without_tools_and_counts_the_judge_and_the_resume_f
     agents: Any, options: Any, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def make(resume: Path | None = None) -> GridRunner:
-        runner = GridRunner(
+        return GridRunner(
             agents, "{{ input }}", inputs=["a", "patient"], repeats=2, resume=resume, **options
         )
-        runner.check()
-        return runner
 
     runner, terminal = make(tmp_path / "r"), Terminal()
     assert make().forecast == told

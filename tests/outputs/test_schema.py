@@ -157,7 +157,7 @@ def test_a_reference_is_read_as_the_validator_reads_it(
 
 def test_an_object_may_refer_to_itself_as_a_whole() -> None:
     output = make_output(make_object(kids={"type": "array", "items": {"$ref": "#"}}))
-    assert output.read('{"kids": [{"kids": []}]}').data == {"kids": [{"kids": []}]}
+    assert output.read('{"kids": [{"kids": []}]}').value == {"kids": [{"kids": []}]}
     with pytest.raises(WrongOutput, match=r"data.kids\[0\].kids"):
         output.read('{"kids": [{"kids": 3}]}')
     with pytest.raises(ConfigError, match='"#"'):
@@ -191,9 +191,9 @@ def test_words_around_the_only_fence_are_left_out_and_nothing_is_guessed(
 
 def test_an_object_whose_only_key_is_value_is_not_taken_for_the_wrapping() -> None:
     output = make_output(dict[str, int] | list[int])
-    assert output.read('{"value": 1}').data == {"value": 1}
-    assert output.read('{"value": {"value": 1}}').data == {"value": 1}
-    assert output.read('{"value": [1]}').data == [1]
+    assert output.read('{"value": 1}').value == {"value": 1}
+    assert output.read('{"value": {"value": 1}}').value == {"value": 1}
+    assert output.read('{"value": [1]}').value == [1]
 
 
 def test_strict_mode_gets_no_words_beside_a_reference_and_no_unknown_format() -> None:

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from axe_nb.agents.user_config import Config
-from axe_nb.engine.plan import make_provider
+from axe_nb.engine.plan import provider_for
 from axe_nb.errors import ConfigError, ProviderError
 from axe_nb.providers.decompression import MAX_PIECE, DecompressionError, decompress
 from axe_nb.providers.http import MAX_REPLY
@@ -168,7 +168,7 @@ def test_no_error_of_a_connection_holds_them_either(host: str) -> None:
 )  # fmt: skip
 def test_an_unknown_provider_is_refused_with_the_known_ones(name: str, hint: str) -> None:
     with pytest.raises(ConfigError) as raised:
-        make_provider(name, Config())
+        provider_for(Config())(name, "")
     assert str(raised.value) == (
         f'unsupported provider "{name}": supported providers are anthropic, openai, ollama, script'
     )

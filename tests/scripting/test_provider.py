@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -152,44 +151,30 @@ def test_a_plain_function_does_not_hold_up_the_others(project: Path) -> None:
     assert {answer.content for answer in asyncio.run(ask_all())} == {"met"}
 
 
-def fails(request: Request) -> str:
-    return {}["x"]  # line 1 of the function is the def
-
-
-async def fails_later(request: Request) -> str:
-    raise ValueError("one\ntwo")
-
-
-def runs_out(request: Request) -> str:
-    return next(iter(()))
-
-
-def leaves(request: Request) -> str:
-    sys.exit(3)
-
-
 class Strange(BaseException):
     """As some libraries stop what runs in them."""
 
 
-async def is_strange_later(request: Request) -> str:
-    raise Strange
-
-
 @pytest.mark.parametrize(
-    ("function", "told"),
+    ("fault", "is_async", "told"),
     [
-        (fails, "raised KeyError: 'x' in line {}"),
-        (fails_later, "raised ValueError: one two in line {}"),
-        (runs_out, "raised StopIteration in line {}"),
-        (leaves, "raised SystemExit: 3 in line {}"),
-        (is_strange_later, "raised Strange in line {}"),
+        (KeyError("x"), False, "raised KeyError: 'x' in line {}"),
+        (ValueError("one\ntwo"), True, "raised ValueError: one two in line {}"),
+        (StopIteration(), False, "raised StopIteration in line {}"),
+        (SystemExit(3), False, "raised SystemExit: 3 in line {}"),
+        (Strange(), True, "raised Strange in line {}"),
     ],
 )
 def test_a_function_that_breaks_is_a_server_error_that_names_it(
-    project: Path, function: Any, told: str
+    project: Path, fault: BaseException, is_async: bool, told: str
 ) -> None:
-    axe_nb.script("lead")(function)
+    def plain(request: Request) -> str:
+        raise fault
+
+    async def later(request: Request) -> str:
+        raise fault
+
+    function = axe_nb.script("lead")(later if is_async else plain)
     line = function.__code__.co_firstlineno + 1
     result = axe_nb.run(axe_nb.Agent(name="a", model="script/lead"), "hi")
     assert result.status == "error"

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 import axe_nb
-from axe_nb import Agent, ProviderError, Request, Retry, call, cli
+from axe_nb import Agent, ProviderError, Request, Retry, cli
 from axe_nb.session.session import session
+from tests.engine.in_process import ask, lead
 from tests.files import settings
 
 pytestmark = pytest.mark.req("D-72")
@@ -99,14 +100,9 @@ def test_the_settings_in_their_order(failing: Failing, monkeypatch: pytest.Monke
 
 
 def test_a_failed_child_is_not_run_again(failing: Failing) -> None:
-    @axe_nb.script("lead")
-    def lead(request: Request) -> Any:
-        return call("call_agent", agent="child", task="go") if request.turn == 1 else "done"
-
     axe_nb.define(Agent("child", "script/failing"))
-    axe_nb.define(Agent("lead", "script/lead", sub_agents=("child",)))
     failing.times = 99
-    assert len(axe_nb.run("lead", "go", display=False).children) == 1
+    assert len(run(lead(ask("child"))).children) == 1
     assert len(failing.asked) == 3, "the attempts of one request"
 
 

@@ -126,23 +126,6 @@ def test_a_result_that_is_still_to_come_is_an_error_that_says_what_to_return(
     assert failure(tool_of(give), tmp_path) == f"the tool returned {told}"
 
 
-@pytest.mark.parametrize(
-    "stop", [SystemExit, KeyboardInterrupt, StopIteration, asyncio.CancelledError]
-)
-@pytest.mark.parametrize("is_async", [False, True])
-def test_nothing_that_a_function_raises_ends_the_loop(
-    tmp_path: Path, stop: type[BaseException], is_async: bool
-) -> None:
-    def fail() -> None:
-        raise stop("2")
-
-    async def fail_later() -> None:
-        raise stop("2")
-
-    text = failure(tool_of(fail_later if is_async else fail), tmp_path)
-    assert stop.__name__ in text
-
-
 def test_the_end_of_a_whole_run_passes_through(tmp_path: Path) -> None:
     async def spend() -> None:
         raise RunStopped("max_tokens", "all spent")

@@ -15,7 +15,7 @@ from axe_nb.conversion.json_schema import Parameter, shape
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.errors import ConfigError
 from axe_nb.messages import ToolSpec
-from axe_nb.tools.python_tool import check, signature
+from axe_nb.tools.python_tool import PythonFunction, check
 from axe_nb.tools.tool import ToolError
 
 
@@ -56,7 +56,7 @@ class Route:
 
 
 def schema_of(function: Any) -> dict[str, Any]:
-    wanted = signature(function, function.__name__)
+    wanted = PythonFunction(function, function.__name__)
     specs = {name: parameter.spec for name, parameter in wanted.parameters.items()}
     return ToolSpec(function.__name__, wanted.description, specs).input_schema()
 
@@ -85,7 +85,7 @@ def test_a_signature_and_its_docstring_become_the_schema() -> None:
         """
         return ""
 
-    assert signature(weather, "weather").description == "The weather of a city, for some days."
+    assert PythonFunction(weather, "weather").description == "The weather of a city, for some days."
     assert schema_of(weather) == {
         "type": "object",
         "properties": {
@@ -164,7 +164,7 @@ def test_what_json_cannot_say_is_refused_where_the_tool_is_defined(
     function: Any, text: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        signature(function, "it")
+        PythonFunction(function, "it")
     assert caught.value.message == text
 
 
@@ -241,7 +241,7 @@ def test_text_and_json_are_taken_for_one_another(hint: Any, given_: Any, read: A
 def test_null_is_absent_where_null_is_no_value() -> None:
     def function(a: str, b: int = 4, c: int | None = 5, d: int | None = None) -> None: ...
 
-    known = signature(function, "f").parameters
+    known = PythonFunction(function, "f").parameters
     assert check({"a": "x", "b": None, "c": None}, known) == {"a": "x", "c": None}
     with pytest.raises(ToolError, match='"a" is missing; it must be a string'):
         check({"a": None}, known)
@@ -288,4 +288,4 @@ def test_parameters_are_described_in_other_styles_of_docstrings(text: str) -> No
     properties = schema_of(add)["properties"]
     described = {name: one["description"] for name, one in properties.items()}
     assert described == {"a": "The first, from 0.", "b": "The second: 1 to 7."}
-    assert signature(add, "add").description == "Adds two numbers."
+    assert PythonFunction(add, "add").description == "Adds two numbers."
