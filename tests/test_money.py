@@ -22,6 +22,7 @@ from axe_nb.text import format_dollars
 from axe_nb.views.axe_text import verbose_footer
 from axe_nb.views.outline import as_text
 from tests.engine.in_process import agent, ask, ask_session, lead
+from tests.files import settings
 from tests.protocols import PROTOCOLS, provider_of
 
 PRICE = "input = 3\noutput = 15\ncached_input = 0.3\ncache_write = 3.75\n"
@@ -33,11 +34,6 @@ SUMS = {
     "ollama": (11000 * 3 + 500 * 15) / 1e6,
 }
 """Protocol → what the reply costs, by hand; reasoning is part of the output."""
-
-
-def settings(text: str) -> None:
-    config_path().parent.mkdir(parents=True, exist_ok=True)
-    config_path().write_text(text, "utf-8")
 
 
 def price(*models: str, table: str = PRICE) -> str:

@@ -10,7 +10,6 @@ import os
 import re
 import shlex
 import shutil
-import sys
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -73,8 +72,10 @@ class Parser(argparse.ArgumentParser):
     """An argument parser that raises errors instead of exiting."""
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        self._print_message(message or "", sys.stderr)
-        raise HelpShown(status)
+        try:
+            super().exit(status, message)
+        except SystemExit:
+            raise HelpShown(status) from None
 
     def __init__(self, program: str, about: str = "") -> None:
         fold = textwrap.TextWrapper(shutil.get_terminal_size().columns - 2, break_on_hyphens=False)

@@ -7,15 +7,9 @@ import pytest
 from axe_nb.agents import user_config
 from axe_nb.agents.user_config import Config
 from axe_nb.errors import ConfigError
+from tests.files import settings
 
 SECRET = "sk-very-secret-0123456789"
-
-
-def settings(text: str) -> Path:
-    path = user_config.config_path()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, "utf-8")
-    return path
 
 
 @pytest.fixture(autouse=True)
