@@ -688,7 +688,7 @@ class Driver:
             self._changed.set()
 
     def _find_room(self) -> int:
-        """Returns the number of tasks that may start now; it shrinks while results are left unread."""
+        """Returns the number of tasks that may start now; fewer while results are left unread."""
         return min(self._most - self._running, 4 * self._most - (self._taken - self._received))
 
     async def _take_tasks(self) -> list[Task]:
