@@ -265,7 +265,7 @@ class OpenAIAssembly(Assembly):
     def end(self) -> None:
         """Notes the end mark `[DONE]`, which completes an answer without a finish reason too.
 
-        But gateways also send it behind an answer that broke off on its way to them: an empty one,
+        But gateways also send it after an answer that broke off on its way to them: an empty one,
         or one with half a call, is not complete. Half a text cannot be told from a whole one.
         """
         self.has_ended = True

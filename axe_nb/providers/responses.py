@@ -42,7 +42,7 @@ def encode(message: Message) -> list[dict[str, Any]]:
 
 
 def _make_message(role: str, content: object) -> dict[str, Any]:
-    """Makes an item without an id; some servers know no item without a type."""
+    """Makes a message item without an id, but with its type, which some servers require."""
     return {"type": "message", "role": role, "content": content}
 
 
