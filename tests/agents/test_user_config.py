@@ -97,9 +97,6 @@ BROKEN = {
         "parse config file: providers.openai.base_url must be a valid URL that starts with "
         "http:// or https://, line 2",
     b"[provider.openai]\napi_key = 'x'": "parse config file: provider is an unknown table, line 1",
-    b'# mine\n[providers.x]\nprotocol = "grpc"':
-        "parse config file: providers.x.protocol must be anthropic, openai or ollama, "
-        'not "grpc", line 3',
     b"x = " + b"1" * 5000: "parse config file: Exceeds the limit",
     b"x = " + b"[" * 5000: "parse config file: its values are nested",
     b"# \xff": "read config file: not UTF-8 (at line 1)",
