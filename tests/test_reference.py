@@ -12,6 +12,7 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_tables import ChildBudget, Retry, SubAgentsConfig, TreeLimits
 from axe_nb.commands.command_table import OPTIONS
 from axe_nb.conversion.toml_tables import toml_fields
+from axe_nb.expectations import parse
 from axe_nb.results import EXIT_CODES
 
 ROOT = Path(__file__).parent.parent
@@ -22,6 +23,10 @@ PAGE = ROOT / "docs" / "reference.md"
 def generator(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(str(ROOT / "docs"))
     return importlib.import_module("make_reference")
+
+
+def test_each_form_of_an_expectation_is_one(generator: ModuleType) -> None:
+    assert all(map(parse, generator.FORMS))
 
 
 def test_the_checked_in_page_is_the_one_that_the_generator_makes(generator: ModuleType) -> None:

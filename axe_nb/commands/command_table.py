@@ -91,7 +91,6 @@ class Command:
         return f"{PROGRAMS[face]}{self.words[face]}"
 
     def options_of(self, face: Face) -> tuple[Option, ...]:
-        """Returns its options and arguments in one interface."""
         return tuple(option for option in self.options if face in option.faces)
 
 
@@ -429,7 +428,7 @@ ABOUT: Mapping[str, str] = {
     "network, must give the same outputs; if not, the notebook is left unchanged and the exit code "
     "is 1.",
 }
-"""Beginning of a usage line → what its page says after the sentence of the table."""
+"""Command → the further description on its help page."""
 
 EXAMPLES: Mapping[str, str] = {
     "%%axe": """\

@@ -155,9 +155,9 @@ def to_json(value: Any, clean: Filter | None = None, parts: Parts | None = None)
 
 
 def from_json(kind: type[T], data: object, parts: Parts | None = None) -> T:
-    """Returns the dataclass that the data was made of; unknown keys are ignored.
+    """Rebuilds a dataclass from its JSON data; unknown keys are ignored.
 
-    `parts` are those of the file that were read before; those of the data are added. Raises
+    `parts` holds the parts read so far from the file, and receives those of the data. Raises
     ConfigError: a value is missing or wrong, or nested too deeply; names its place.
     """
     parts = Parts() if parts is None else parts
@@ -284,11 +284,10 @@ def _read_record(kind: Any, value: Mapping[str, Any], at: str, parts: Parts) -> 
     for name, form, default, is_part in _list_fields(kind):
         place = f"{at}.{name}" if at else name
         if name in value:
-            values[name] = (
-                parts.read(value[name], place, form)
-                if is_part
-                else _read(form, value[name], place, parts)
-            )
+            if is_part:
+                values[name] = parts.read(value[name], place, form)
+            else:
+                values[name] = _read(form, value[name], place, parts)
         elif default is MISSING:
             raise ConfigError(f"{quote(place)} is missing")
     if not issubclass(kind, AxeError):

@@ -255,8 +255,8 @@ class RunScope:
                 f"the budget of this session ({format_dollars(budget.amount)}) would be exceeded: "
                 f"{so_far}, this request about {format_dollars(dollars)} or more"
             )
-            missing = budget.spent + budget.held + dollars - budget.amount
-            higher = budget.amount + max(budget.step, missing)
+            missing = max(0.0, budget.spent + budget.held + dollars - budget.amount)
+            higher = budget.amount + missing - missing % budget.step + budget.step
             step, is_raised = f"raise it with %axe budget {higher:.6g}", False
             if self.env.ask_person is not None:
                 question = ApprovalRequest(
@@ -285,8 +285,8 @@ class RunScope:
     ) -> Decision:
         """Returns the answer to a question of the run, from the recording or else from the person.
 
-        It is yes if `is_covered`: another answer has allowed the same meanwhile. The time of the
-        run and of all above it stands still. Raises RunStopped if the person stopped the tree, or
+        The answer is yes if an earlier answer now covers it (`is_covered`). The clocks of the run
+        and its ancestors are paused. Raises RunStopped if the person stopped the tree, or
         no one can be asked; CassetteMiss.
         """
         env, began = self.env, self.seconds

@@ -190,7 +190,7 @@ class Summary:
     """Runs of which it is known whether they passed."""
     passed: int
     interval: Interval
-    """The interval of the share that passed over inputs; of a single one, over its repeats."""
+    """Interval of the pass rate over the inputs, or over the repeats if there is one input."""
     failed: int
     """Runs that did not complete."""
     unjudged: int
@@ -215,7 +215,6 @@ class Summary:
 
 
 def summarize(variant: str, squares: Sequence[Square]) -> Summary:
-    """Returns the figures of a variant."""
     runs = [run for square in squares for run in square]
     disagree = [0 < square.passed < square.judged for square in squares if len(square) > 1]
     judged = [(square.passed, square.judged) for square in squares if square.judged]

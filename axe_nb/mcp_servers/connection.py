@@ -41,7 +41,7 @@ from axe_nb.sandbox.process import clean_environment
 from axe_nb.sandbox.view import make_view
 from axe_nb.text import clean, cut_chars, format_seconds, one_line, plural, quote
 from axe_nb.threads import in_thread
-from axe_nb.tools.tool import CallSite, Guard, Tool, ToolContext, ToolError, ToolOutput, as_text
+from axe_nb.tools.tool import Guard, Tool, ToolContext, ToolError, ToolOutput, as_text
 
 T = TypeVar("T")
 
@@ -107,11 +107,10 @@ async def list_tools(session: Any, server: str) -> Listing:
         page = await session.list_tools(params=params)
         for tool in page.tools[: MAX_LISTED - len(tools)]:
             text = cut_chars(clean(tool.description or tool.title or ""), MAX_DESCRIPTION, " …")
-            try:
+            is_bounded = False
+            with suppress(ValueError):
                 check_nesting(tool.input_schema, MAX_DEPTH)
                 is_bounded = len(json.dumps(tool.input_schema)) <= MAX_SCHEMA
-            except ValueError:
-                is_bounded = False
             if is_bounded:
                 tools.setdefault(tool.name, ToolSpec(tool.name, text, {}, schema=tool.input_schema))
             refused += not is_bounded
@@ -226,15 +225,11 @@ class Connection:
 
     def make_tools(self, run: Run) -> list[Tool]:
         """Returns the tools of the server, once started, in its own order."""
-
-        def guard(arguments: Mapping[str, Any], site: CallSite) -> Guard:
-            return Guard(note=self.label)
-
         return [
             Tool(
                 name, tool.description, {}, partial(self._call, run, tool.name),
                 "read" if self.server.is_read_only(tool.name) else "write",
-                guard=guard, schema=tool.schema, server=self.name,
+                guard=lambda *_: Guard(note=self.label), schema=tool.schema, server=self.name,
             )
             for name, tool in self.tools.items()
         ]  # fmt: skip
@@ -399,8 +394,7 @@ class Connection:
         """Returns the exit code and last output of the program, as the end of a sentence."""
         if self._program is None:
             return ""
-        process = self._program.process
-        code = process.code
+        process, code = self._program.process, self._program.process.code
         if self._program.fault:
             return f": {self._program.fault}"
         told = [process.failure] if process.failure else []
@@ -468,8 +462,9 @@ class Program:
                 while chunk := file.read1(CHUNK):
                     self.errors = (self.errors + chunk)[-KEPT:]
 
-        last = _start_thread(keep_end)
-        _start_thread(lambda: self.read(messages, last))
+        last = threading.Thread(target=keep_end, daemon=True)
+        last.start()
+        threading.Thread(target=self.read, args=(messages, last), daemon=True).start()
         self._tasks = [asyncio.create_task(self.write()), asyncio.create_task(self.watch())]
 
     async def close(self) -> None:
@@ -558,7 +553,6 @@ class Program:
         return True
 
     async def watch(self) -> None:
-        """Notices the end of the program."""
         await in_thread(self.process.wait)
         await asyncio.sleep(2 * GRACE)  # another program may hold its output open
         await self._end()
@@ -566,12 +560,6 @@ class Program:
     async def _end(self) -> None:
         self.to_session.close()
         self._lose()
-
-
-def _start_thread(work: Callable[[], None]) -> threading.Thread:
-    thread = threading.Thread(target=work, name="axe-nb-mcp-pipe", daemon=True)
-    thread.start()
-    return thread
 
 
 def _run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T | None:

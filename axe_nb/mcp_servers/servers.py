@@ -195,7 +195,6 @@ class Servers:
         return list(tools.values())
 
     def close(self) -> None:
-        """Ends all servers."""
         if self._owner == os.getpid() and self._connections:
             from axe_nb.mcp_servers.connection import CLOSING
 

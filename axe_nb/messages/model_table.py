@@ -60,7 +60,7 @@ class ModelFacts:
 UNKNOWN = ModelFacts()
 
 _CLAUDE = re.compile(r"(?:[\w.-]*\banthropic\.)?(claude-[\w.@-]+?)(?:-v\d+(?::\d+)?)?")
-"""A name of Anthropic's, as clouds write it."""
+"""Matches the name of a Claude model, as cloud platforms write it too."""
 
 
 @cache
@@ -103,8 +103,7 @@ def thinks(model: str, params: Mapping[str, Any]) -> bool:
 
 def suggest_small() -> str:
     """Returns the suggested small model, as provider/model."""
-    name: str = _load_table()["small"]
-    return name
+    return str(_load_table()["small"])
 
 
 def tell_end(model: str, today: date) -> tuple[str, str]:

@@ -136,9 +136,6 @@ class Picture:
     def __repr__(self) -> str:
         return f"Picture({self.shown})"
 
-    def __hash__(self) -> int:
-        return hash(self.digest)
-
     @property
     def media_type(self) -> str:
         return "application/pdf" if self.is_document else f"image/{self.format.lower()}"
@@ -280,13 +277,12 @@ def read_picture(path: str | os.PathLike[str]) -> Picture:
         with os.fdopen(open_real_file(Path(os.path.realpath(path))), "rb") as file:
             data = file.read(16)
             data += file.read() if find_format(data) else b""  # a film is not read
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        raise NoPicture(f"cannot read the picture {shown}: {why}") from None
-    try:
         return Picture(data)
     except NoPicture as error:
         raise NoPicture(f"{shown}: {error.message}", hint=error.hint) from None
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise NoPicture(f"cannot read the picture {shown}: {why}") from None
 
 
 def split_prompt(prompt: object) -> Illustrated:

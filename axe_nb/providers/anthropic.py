@@ -6,11 +6,9 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-from axe_nb.agents.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.messages import Message, Request, Response, ToolCall, Usage, dump
 from axe_nb.messages.answer_tool import with_answer_tool
 from axe_nb.messages.model_table import find_facts
@@ -48,14 +46,8 @@ def encode(message: Message) -> list[dict[str, Any]]:
         text: object = result.content or ("failed" if result.is_error else "")  # an error needs it
         if result.pictures:
             text = [*_encode_parts(result.content, result.pictures)]
-        content.append(
-            {
-                "type": "tool_result",
-                "tool_use_id": _encode_id(result.call_id),
-                "content": text,
-                "is_error": result.is_error,
-            }
-        )
+        told = {"type": "tool_result", "tool_use_id": _encode_id(result.call_id), "content": text}
+        content.append({**told, "is_error": result.is_error})
     role = "assistant" if message.role == "assistant" else "user"
     return [{"role": role, "content": content}] if content else []
 
@@ -131,16 +123,11 @@ def _begin(request: Request) -> tuple[Request, list[dict[str, Any]], str, Sequen
     """Returns the request as sent, its tools, its system prompt, and both if they bind thinking."""
     if request.output is None or make_closed(request.output) is None:
         request = with_answer_tool(request)
-    tools = [
-        dict(spec.entry)
-        if spec.entry is not None
-        else {
-            "name": spec.name,
-            "description": spec.description,
-            "input_schema": spec.input_schema(),
-        }
-        for spec in request.tools or wire.list_past_tools(request)
-    ]
+    tools = []
+    for spec in request.tools or wire.list_past_tools(request):
+        named = {"name": spec.name, "description": spec.description}
+        made = {**named, "input_schema": spec.input_schema()}
+        tools.append(dict(made if spec.entry is None else spec.entry))
     system = request.system if request.system.strip() else ""
     is_bound = find_facts("", request.model).thinking != "budget"
     return request, tools, system, (*tools, system) if is_bound else None
@@ -338,15 +325,12 @@ class AnthropicAssembly(Assembly):
         return {**self._message, "content": content, "usage": self._usage}
 
 
-@dataclass(frozen=True, repr=False)
 class Anthropic(HttpProvider):
     """A server of the Messages API."""
 
     name = "anthropic"
-    path = "/v1/messages"
     assembly = AnthropicAssembly
     body, parse = staticmethod(body), staticmethod(parse)
-    info: ProviderInfo = PROVIDERS["anthropic"]
 
     @staticmethod
     def takes_form(schema: Mapping[str, Any]) -> bool:

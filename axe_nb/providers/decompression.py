@@ -35,9 +35,7 @@ async def decompress(pieces: AsyncIterator[bytes], coding: str) -> AsyncIterator
     async for data in pieces:
         while data:
             if decompressor is None or decompressor.eof:
-                if (
-                    decompressor is not None and data[0] != 0x1F
-                ):  # the first byte of each member of a gzip file
+                if decompressor and data[0] != 0x1F:  # as each member of a gzip file begins
                     break
                 decompressor = zlib.decompressobj(zlib.MAX_WBITS | 32)  # either format
             try:
@@ -46,9 +44,7 @@ async def decompress(pieces: AsyncIterator[bytes], coding: str) -> AsyncIterator
                 raise DecompressionError(f"corrupt compressed data: {error}") from None
             yield part
             data = decompressor.unconsumed_tail or decompressor.unused_data
-        while decompressor and not decompressor.eof:
-            if not (part := decompressor.decompress(b"", MAX_PIECE)):
-                break
+        while decompressor and (part := decompressor.decompress(b"", MAX_PIECE)):
             yield part
-    if decompressor is not None and not decompressor.eof:
+    if decompressor and not decompressor.eof:
         raise DecompressionError("the compressed data was cut off")

@@ -9,9 +9,10 @@ from base64 import b64encode
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakKeyDictionary
 
+from axe_nb.agents.provider_table import PROTOCOLS
 from axe_nb.errors import ConfigError, ProviderError
 from axe_nb.messages import Message, Request, Response, SentLog, dump
 from axe_nb.messages.answer_tool import FORCED, OUTPUT, leave_out, take_answer
@@ -51,10 +52,6 @@ _MASKED = re.compile(rf'"([^"]*(encrypted|signature)[^"]*|data)":"[^"]*{re.escap
 """Matches text that a server has encrypted or signed, and in which a recording has masked
 something that looks like a key."""
 
-Encode: TypeAlias = Callable[[Message], list[dict[str, Any]]]
-"""A message → its objects on the wire; none if it is empty."""
-
-
 MAX_REPLY = 64 * 1024 * 1024
 """Bytes of a reply; those of a stream are mostly the envelopes of its pieces."""
 
@@ -87,7 +84,6 @@ class HttpProvider(Server):
     """A server of the protocol of its class."""
 
     name: ClassVar[str]
-    path: ClassVar[str]
     stream_fields: ClassVar[Sequence[Mapping[str, Any]]] = ({"stream": True},)
     """Fields that ask for a stream; later entries have fewer, for servers that refuse some."""
     assembly: ClassVar[type[Assembly]]
@@ -125,21 +121,20 @@ class HttpProvider(Server):
         request = replace(request, server=digest.hexdigest()[:16])
         if any(message.echo for message in request.messages):
             log.server = request.server
-        refused = set(request.refused)
+        protocol, refused = PROTOCOLS[self.name], set(request.refused)
+        path = protocol.api_path + protocol.chat_path
         if request.output is not None and not self.takes_form(request.output):
             refused.add(OUTPUT)
         while True:
-            fields = WHOLE
-            if on_delta is not None:
-                forms = self.stream_fields
-                fields = next((form for form in forms if not refused & form.keys()), WHOLE)
+            forms = self.stream_fields if on_delta else ()
+            fields = next((form for form in forms if not refused & form.keys()), WHOLE)
             asked = leave_out(request, refused)
             log.streaming, log.refused = dict(fields), asked.refused
             # a server may also stream what was asked for whole
             stream = StreamedReply(self.assembly(on_delta if fields else None))
             try:
                 body = self.body(asked, fields)
-                data = await ask_server(self, self.path, body, asked, stream)
+                data = await ask_server(self, path, body, asked, stream)
                 break
             except ProviderError as error:
                 if not (found := _find_refused(error, asked, fields)):
@@ -266,7 +261,9 @@ def _find_refused(error: ProviderError, asked: Request, fields: Mapping[str, Any
 
 
 def encode_messages(
-    request: Request, encode: Encode, before: Iterable[object] | None = None
+    request: Request,
+    encode: Callable[[Message], list[dict[str, Any]]],
+    before: Iterable[object] | None = None,
 ) -> tuple[list[dict[str, Any]], str]:
     """Returns the messages of a request, encoded, and the digest of `before` and all of them.
 
@@ -370,7 +367,6 @@ _loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Loop] = WeakKeyDictionary(
 
 
 async def find_loop() -> _Loop:
-    """Returns the clients of the running loop."""
     running = asyncio.get_running_loop()
     if running not in _loops:
         for loop in list(_loops):  # one that was closed without its generators lives by its clients

@@ -60,7 +60,7 @@ async def fill_in_key(server: ServerT, lock: asyncio.Lock | None = None) -> Serv
 
 
 def forget_key(server: ServerT) -> ServerT:
-    """Returns the server without the key that it refused, unless no other one can be had now."""
+    """Returns the server without the key that it refused, unless that was printed just now."""
     command = server.info.key_command
     if not command:
         return server

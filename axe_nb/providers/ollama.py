@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from axe_nb.agents.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, Response, Usage, dump
 from axe_nb.providers import streaming, wire
@@ -26,15 +24,11 @@ TOP_LEVEL = frozenset(
 def encode(message: Message) -> list[dict[str, Any]]:
     """Encodes a message: one object per tool result, whose pictures follow; none if it is empty."""
     if message.tool_results:
-        results: list[dict[str, Any]] = [
-            {
-                "role": "tool",
-                "content": result.content,
-                **({"tool_name": wire.tool_name(result.name)} if result.name else {}),
-                **_encode_id("tool_call_id", result.call_id),
-            }
-            for result in message.tool_results
-        ]
+        results: list[dict[str, Any]] = []
+        for result in message.tool_results:
+            named = {"tool_name": wire.tool_name(result.name)} if result.name else {}
+            named |= _encode_id("tool_call_id", result.call_id)
+            results.append({"role": "tool", "content": result.content, **named})
         shown = wire.collect_pictures(message.tool_results)
         return [*results, *(encode(shown) if shown else [])]
     if message.pictures:
@@ -142,17 +136,14 @@ class OllamaAssembly(Assembly):
         return {**self._top, "message": {**self._message, **calls}}
 
 
-@dataclass(frozen=True, repr=False)
 class Ollama(HttpProvider):
     """A server of Ollama's API; only a proxy before it needs a key."""
 
     name = "ollama"
-    path = "/api/chat"
     assembly = OllamaAssembly
     body, parse = staticmethod(body), staticmethod(parse)
     answers_without_tools = True
     """A model that must answer in a schema cannot call tools in that turn (D-65)."""
-    info: ProviderInfo = PROVIDERS["ollama"]
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
         """See `Provider.send`; the first answer of a conversation must not be empty (D-37)."""

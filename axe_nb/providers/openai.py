@@ -9,7 +9,6 @@ from io import StringIO
 from itertools import zip_longest
 from typing import Any
 
-from axe_nb.agents.provider_table import PROVIDERS, ProviderInfo
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, Request, Response, Usage, dump
 from axe_nb.messages.model_table import find_facts
@@ -122,10 +121,8 @@ def parse(data: Mapping[str, Any]) -> Response:
     message = choice.get("message")
     if not isinstance(message, dict):
         raise missing_part("message", choice)
-    content = message.get("content")
-    parts = [] if isinstance(content, str) else wire.tables(content, "content")
-    if not isinstance(content, str):  # some servers send it in parts
-        content = "".join(wire.text(part.get("text")) for part in parts)
+    parts = wire.tables(_list_parts(message.get("content")), "content")  # as some servers send it
+    content = "".join(wire.text(part.get("text")) for part in parts)
     calls = wire.function_calls("openai", message.get("tool_calls"))
     stop_reason = wire.text(choice.get("finish_reason"))
     declined, says = wire.text(message.get("refusal")).strip(), bool(content.strip())
@@ -268,7 +265,7 @@ class OpenAIAssembly(Assembly):
     def end(self) -> None:
         """Notes the end mark `[DONE]`, which completes an answer without a finish reason too.
 
-        But gateways also send it behind an answer that broke off on its way to them: an empty one,
+        But gateways also send it after an answer that broke off on its way to them: an empty one,
         or one with half a call, is not complete. Half a text cannot be told from a whole one.
         """
         self.has_ended = True
@@ -377,16 +374,13 @@ class OpenAIAssembly(Assembly):
         return {**self._top, "choices": choices, "usage": self._usage}
 
 
-@dataclass(frozen=True, repr=False)
 class OpenAI(HttpProvider):
     """A server of Chat Completions."""
 
     name = "openai"
-    path = "/v1/chat/completions"
     assembly = OpenAIAssembly
     body, parse = staticmethod(body), staticmethod(parse)
     stream_fields = ({"stream": True, "stream_options": {"include_usage": True}}, {"stream": True})
-    info: ProviderInfo = PROVIDERS["openai"]
 
 
 PROVIDER = OpenAI

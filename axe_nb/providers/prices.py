@@ -91,11 +91,10 @@ class Prices:
 def _load_table() -> Any:
     """Returns the package with the table; None if it is not installed, or cannot be imported."""
     try:
-        import genai_prices
-        from genai_prices import data  # takes most of the time
+        import genai_prices.data  # takes most of the time
     except Exception:
         return None
-    return genai_prices if data else None
+    return genai_prices
 
 
 def make_price_error(model: str, problem: str) -> ConfigError:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from axe_nb.agents.provider_table import RESPONSES, SEARCH, ProviderInfo
+from axe_nb.agents.provider_table import SEARCH
 from axe_nb.errors import ProviderError
 from axe_nb.messages import DeltaKind, Message, Request, Response, ToolCall, Usage, dump
 from axe_nb.messages.model_table import find_facts
@@ -44,7 +43,7 @@ def encode(message: Message) -> list[dict[str, Any]]:
 
 
 def _make_message(role: str, content: object) -> dict[str, Any]:
-    """Makes an item without an id; some servers know no item without a type."""
+    """Makes a message item without an id, but with its type, which some servers require."""
     return {"type": "message", "role": role, "content": content}
 
 
@@ -329,15 +328,12 @@ class ResponsesAssembly(Assembly):
         return {**self._response, "output": [*self._items.values()]}
 
 
-@dataclass(frozen=True, repr=False)
 class Responses(HttpProvider):
     """A server of the Responses API."""
 
     name = "responses"
-    path = "/v1/responses"
     assembly = ResponsesAssembly
     body, parse = staticmethod(body), staticmethod(parse)
-    info: ProviderInfo = RESPONSES
 
 
 PROVIDER = Responses

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from io import StringIO
@@ -178,9 +177,7 @@ class Assembly:
 
 def _join_halves(text: str) -> str:
     """Returns the text with surrogates joined to characters; lone ones are replaced."""
-    if re.search("[\ud800-\udfff]", text):
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def check_parts(count: int) -> None:

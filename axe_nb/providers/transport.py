@@ -70,16 +70,16 @@ class _Connection:
         """Time at which the idle connection expires."""
         self.has_received = False
         """True once a byte of the reply to its latest request has arrived."""
-        self._stream: Any = None
+        self.stream: Any = None
         """The byte stream of httpcore; None until there is a reply."""
         self._socket: Any = None
         """The socket below TLS, once it is connected."""
 
     def watch(self, stream: Any) -> None:
         """Watches a stream, to note whether a byte has arrived."""
-        if stream is self._stream:
+        if stream is self.stream:
             return
-        self._stream, read = stream, stream.read
+        self.stream, read = stream, stream.read
 
         async def read_and_note(max_bytes: int, timeout: float | None = None) -> bytes:
             data: bytes = await read(max_bytes, timeout)
@@ -87,10 +87,6 @@ class _Connection:
             return data
 
         stream.read = read_and_note
-
-    def is_usable(self) -> bool:
-        """True if the server has neither closed the idle connection nor sent anything."""
-        return not self._stream.get_extra_info("is_readable")
 
     def has_leftover(self) -> bool:
         """True if more than a reply has arrived, which httpcore would take for the next reply."""
@@ -132,7 +128,7 @@ class FreeList(httpx.AsyncBaseTransport):
             await self.idle.popleft().aclose()
         while self.idle:
             used = self.idle.pop()
-            if not used.is_usable():
+            if used.stream.get_extra_info("is_readable"):  # closed by the server, or it sent more
                 await used.aclose()
                 continue
             try:

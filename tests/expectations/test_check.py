@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import axe_nb
 from axe_nb import ConfigError, ExpectationError, RunResult, ToolCall, Usage
-from axe_nb.expectations import FORMS, MEASURES, parse
+from axe_nb.expectations import MEASURES, parse
 from axe_nb.messages import ToolResult
 from axe_nb.results import Turn
 from axe_nb.text import clean
@@ -272,11 +272,10 @@ FORM = "expected NAME, no NAME, or NAME OPERATOR VALUE"
 ONE_OF = "expected one of == != < <= > >="
 APART = "separate expectations with ; and put : after the name of a result"
 
-EXAMPLES = [*FORMS, *(measure.example for measure in MEASURES.values())]
+EXAMPLES = [*GOOD.splitlines(), *(measure.example for measure in MEASURES.values())]
 
 
-def test_every_example_of_the_tables_is_an_expectation_about_its_measure() -> None:
-    assert all(map(parse, FORMS))
+def test_every_example_of_the_table_is_an_expectation_about_its_measure() -> None:
     for name, measure in MEASURES.items():
         assert all(clause.measure is measure for clause in parse(measure.example)), name
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 import axe_nb
-from axe_nb import Agent, Request, RunResult, SubAgentsConfig, call, script
+from axe_nb import Agent, Request, RunResult
 from axe_nb.messages.exchanges import Lap
+from tests.engine.in_process import agent, ask, lead, over
 from tests.expectations.test_check import has_parallel
 from tests.views.runs import done
 
@@ -18,21 +19,13 @@ pytestmark = pytest.mark.req("D-67")
 
 @pytest.fixture(autouse=True)
 def models() -> None:
-    script("child")(lambda request: "did it")
-    axe_nb.define(Agent("child", "script/child"))
+    axe_nb.define(agent("child", "did it"))
 
 
-def ask_twice(request: Request) -> Any:
-    if request.turn > 1:
-        return "done"
-    return [call("call_agent", agent="child", task=word) for word in ("one", "two")]
-
-
-def run(calls: Any = ask_twice, model: str = "script/lead", **config: Any) -> RunResult:
-    script("lead")(calls)
-    settings = SubAgentsConfig(**config)
-    lead = Agent("lead", model, sub_agents=("child",), sub_agents_config=settings)
-    return axe_nb.run(lead, "go", display=False)
+def run(protocol: str = "script", **config: Any) -> RunResult:
+    """The run of a lead that asks its child twice."""
+    asks = lead(ask("child", "one"), ask("child", "two"), **config)
+    return axe_nb.run(over(protocol, asks), "go", display=False)
 
 
 @pytest.mark.parametrize(
@@ -58,13 +51,12 @@ def test_what_a_fork_took_over_is_not_parallel_to_what_it_ran_again() -> None:
 
 
 def test_a_run_is_not_beside_one_below_it() -> None:
-    @script("child")
     def child(request: Request) -> Any:
         deeper = request.turn == 1 and request.last.endswith("one")
-        return call("call_agent", agent="child", task="two") if deeper else "done"
+        return ask("child", "two") if deeper else "done"
 
-    axe_nb.define(Agent("child", "script/child", sub_agents=["child"]))
-    result = run(lambda r: "done" if r.turn > 1 else call("call_agent", agent="child", task="one"))
+    axe_nb.define(agent("child", child, sub_agents=["child"]))
+    result = axe_nb.run(lead(ask("child", "one")), "go", display=False)
     axe_nb.expect(result, "child == 2")
     assert has_parallel(result, "child") == [False]
 
@@ -86,7 +78,7 @@ def test_times_decide_and_not_the_calls() -> None:
 def test_a_replay_is_judged_as_the_run_was(width: int, project: Path) -> None:
     axe_nb.define(Agent("child", "openai/child"))
     with axe_nb.script_server("openai"), axe_nb.cassette("tape.axe", "record"):
-        recorded = run(model="openai/lead", max_concurrent=width)
+        recorded = run("openai", max_concurrent=width)
     with axe_nb.cassette("tape.axe", "replay"):
-        replayed = run(model="openai/lead", max_concurrent=width)
+        replayed = run("openai", max_concurrent=width)
     assert has_parallel(recorded, "child") == has_parallel(replayed, "child") == [width == 2]

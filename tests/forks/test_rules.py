@@ -6,7 +6,7 @@ import asyncio
 import json
 import pickle
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 from functools import reduce
@@ -21,8 +21,9 @@ from axe_nb.agents import trust
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.session import session
 from axe_nb.views.outline import as_text
-from tests.engine.in_process import agent, ask, lead
+from tests.engine.in_process import agent, ask, keeping, lead
 from tests.forks.trees import counted_tree, fork, list_sources, play
+from tests.providers.fuzz import places
 from tests.recording.runs import interrupt
 
 
@@ -335,14 +336,14 @@ def test_damaged_runs_are_errors_of_one_line_or_runs_of_their_own() -> None:
     chance = random.Random(1)
     with counted_tree(None) as (run, _):
         data = json.loads(json.dumps(fork(run, "0.2/2", reply="x").to_dict(full=True)))
-        places = [
-            place for place in _list_places(data)
+        chosen = [
+            place for place in places(data)
             if {"definitions", "id", "call_id", "exchanges", "messages"} & set(place)
         ]  # fmt: skip
         forked, messages = 0, list[str]()
         for _ in range(300):
             damaged = deepcopy(data)
-            *way, last = chance.choice(places)
+            *way, last = chance.choice(chosen)
             reduce(lambda value, key: value[key], way, damaged)[last] = chance.choice(values)
             try:
                 loaded = RunResult.from_dict(damaged)
@@ -356,15 +357,6 @@ def test_damaged_runs_are_errors_of_one_line_or_runs_of_their_own() -> None:
     assert [message for message in messages if "\n" in message] == []
 
 
-def _list_places(data: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The way to each value in JSON data."""
-    if above:
-        yield above
-    keys = data if isinstance(data, dict) else range(len(data)) if isinstance(data, list) else ()
-    for key in keys:
-        yield from _list_places(data[key], (*above, key))
-
-
 def make_note(ran: list[str]) -> Any:
     @tool(read_only=True)
     def note(what: str) -> str:
@@ -374,49 +366,40 @@ def make_note(ran: list[str]) -> Any:
     return note
 
 
-def say(name: str, *answers: Any) -> list[int]:
-    """A script with an answer for each turn; returns the turns that it was asked, in order."""
-    asked: list[int] = []
-
-    @script(name)
-    def model(request: Request) -> Any:
-        asked.append(request.turn)
-        answer = answers[request.turn - 1]
-        answer = answer(request) if callable(answer) else answer
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    return asked
-
-
 @pytest.mark.req("D-66")
 def test_a_failed_request_is_tried_again_where_it_failed() -> None:
     failures = [ProviderError("server", "down", status=500)]
-    asked = say(
-        "m", call("note", what="x"), lambda r: failures.pop() if failures else f"after {r.last}"
-    )
     ran: list[str] = []
-    run = play(Agent("a", "script/m", tools=(make_note(ran),)))
+
+    def then(request: Request) -> str:
+        if failures:
+            raise failures.pop()
+        return f"after {request.last}"
+
+    asked, one = keeping("m", call("note", what="x"), then, tools=(make_note(ran),))
+    run = play(one)
     assert run.status == "error"
     again = fork(run, "0/2")
     assert (again.status, again.text) == ("completed", "after noted x")
-    assert (asked, ran) == ([1, 2, 2], ["x"])
+    assert ([request.turn for request in asked], ran) == ([1, 2, 2], ["x"])
     assert again.retries == 0
 
 
 @pytest.mark.req("D-66")
 def test_an_error_elsewhere_is_what_it_was() -> None:
-    asked = say("w", ProviderError("server", "down", status=500))
-    axe_nb.define(Agent("w", "script/w", retry={"max_retries": 1}))  # type: ignore[arg-type]
+    def down(_: Request) -> str:
+        raise ProviderError("server", "down", status=500)
+
+    asked, one = keeping("w", down, retry={"max_retries": 1})
+    axe_nb.define(one)
     run = play(lead(ask("w", "a")))
-    assert asked == [1, 1]
+    assert len(asked) == 2
     again = fork(run, "0/1")
-    assert asked == [1, 1], "the child is asked the same: its error, and its retry, are recorded"
+    assert len(asked) == 2, "the child is asked the same: its error, and its retry, are recorded"
     assert again.children[0].error == run.children[0].error
     assert again.text == run.text
     fork(again, "0.1/1")
-    assert asked == [1, 1, 1, 1], "a fork there asks it again"
+    assert len(asked) == 4, "a fork there asks it again"
 
 
 @pytest.mark.req("D-66", "D-10")
@@ -441,10 +424,6 @@ def test_a_run_that_timed_out_goes_on_with_a_new_deadline() -> None:
 @pytest.mark.req("D-66", "D-32")
 def test_an_interrupted_run_goes_on_from_the_results_that_there_are() -> None:
     ran: list[str] = []
-    asked = say(
-        "m", [call("note", what="x"), call("wait")],
-        lambda r: " | ".join(result.content for result in r.results),
-    )  # fmt: skip
 
     @tool(read_only=True)
     async def wait() -> str:
@@ -452,7 +431,10 @@ def test_an_interrupted_run_goes_on_from_the_results_that_there_are() -> None:
         await asyncio.sleep(60 if ran.count("wait") == 1 else 0)
         return "waited"
 
-    one = Agent("a", "script/m", tools=(make_note(ran), wait))
+    asked, one = keeping(
+        "m", [call("note", what="x"), call("wait")],
+        lambda r: " | ".join(result.content for result in r.results), tools=(make_note(ran), wait),
+    )  # fmt: skip
     run = run_and_wait(interrupt(one, lambda: "wait" in ran and "x" in ran))
     assert run.status == "cancelled"
     on = fork(run, "0/2")
@@ -463,7 +445,7 @@ def test_an_interrupted_run_goes_on_from_the_results_that_there_are() -> None:
     missing = fork(run, "0/1", results={})
     assert missing.text == "noted x | waited", "what has no result is run"
     assert sorted(ran) == ["wait", "wait", "x"]
-    assert asked == [1, 2, 2, 2]
+    assert [request.turn for request in asked] == [1, 2, 2, 2]
     anew = fork(run, "0/1")
     assert anew.ok
     assert sorted(ran) == ["wait", "wait", "wait", "x", "x"]
@@ -561,10 +543,7 @@ def test_what_an_earlier_fork_replaced_stays_replaced() -> None:
 
 @pytest.mark.req("D-66")
 def test_a_conversation_that_was_continued_keeps_its_beginning() -> None:
-    say("m", "one", lambda r: f"two of {len(r.messages)}")
-    one = Agent("a", "script/m")
+    _, one = keeping("m", lambda r: f"{len(r.messages)}")
     second = axe_nb.run(one, "second", continue_from=play(one), display=False)
     again = fork(second, "0/1", prompt="instead")
-    assert [message.content for message in again.messages] == [
-        "go", "one", "instead", "two of 3",
-    ]  # fmt: skip
+    assert [message.content for message in again.messages] == ["go", "1", "instead", "3"]

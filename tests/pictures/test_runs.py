@@ -101,8 +101,10 @@ def test_each_protocol_has_its_own_form() -> None:
 @every_protocol
 def test_a_document_is_sent_where_it_is_read(protocol: Protocol, project: Path) -> None:
     script("see")(lambda request: ",".join(one.format for one in request.pictures))
-    with script_server(protocol):
+    with script_server(protocol) as server:
         result = axe_nb.run(Agent("a", f"{provider_of(protocol)}/see"), [PDF])
+    is_named = '.pdf"' in json.dumps(server.requests)
+    assert is_named == (protocol in ("openai", "responses"))
     told = "PDF" if protocol != "ollama" else "bad_request: Ollama cannot read PDF files"
     assert (result.error or result.text) == told
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from axe_nb.agents.provider_table import PROTOCOLS
 from axe_nb.errors import ProviderError
 from axe_nb.messages import (
     Delta,
@@ -58,10 +59,13 @@ class Answer:
 class Dialect:
     name: str
     path: str
-    make: Callable[[str, str], HttpProvider]
     done: str
     calling: str
     cut: str
+
+    def make(self, base_url: str, key: str) -> HttpProvider:
+        made: HttpProvider = MODULES[self.name].PROVIDER(base_url, key, PROTOCOLS[self.name])
+        return made
 
     def send(self, base_url: str, request: Request | None = None, key: str = KEY) -> Response:
         return asyncio.run(self.make(base_url, key).send(request or ask()))
@@ -141,13 +145,11 @@ def write(protocol: Any, answer: Answer) -> tuple[dict[str, Any], list[dict[str,
 
 
 DIALECTS = (
-    Dialect(
-        "anthropic", "/v1/messages", anthropic.Anthropic, "end_turn", "tool_use", "max_tokens",
-    ),
-    Dialect("openai", "/v1/chat/completions", openai.OpenAI, "stop", "tool_calls", "length"),
-    Dialect("responses", "/v1/responses", responses.Responses, "stop", "tool_calls", "length"),
-    Dialect("ollama", "/api/chat", ollama.Ollama, "stop", "stop", "length"),
-)  # fmt: skip
+    Dialect("anthropic", "/v1/messages", "end_turn", "tool_use", "max_tokens"),
+    Dialect("openai", "/v1/chat/completions", "stop", "tool_calls", "length"),
+    Dialect("responses", "/v1/responses", "stop", "tool_calls", "length"),
+    Dialect("ollama", "/api/chat", "stop", "stop", "length"),
+)
 
 BY_NAME: Mapping[str, Dialect] = {dialect.name: dialect for dialect in DIALECTS}
 

@@ -99,15 +99,6 @@ def test_an_empty_message_is_an_error_on_the_first_turn_only() -> None:
                 assert not OLLAMA.send(server.url("x"), request).content.strip()
 
 
-@pytest.mark.req("D-32")
-def test_thinking_goes_back_unchanged() -> None:
-    calls = [{"id": "c", "function": {"name": "f", "arguments": {}}}]
-    response = parse(reply(content="x", thinking="hm", tool_calls=calls))
-    (whole,), (without_calls,) = (messages(response.message(calls=c)) for c in (True, False))
-    assert whole == {"role": "assistant", "content": "x", "thinking": "hm", "tool_calls": calls}
-    assert without_calls == {"role": "assistant", "content": "x", "thinking": "hm"}
-
-
 @pytest.mark.req("D-31")
 def test_a_reply_that_is_not_done_is_an_error() -> None:
     with pytest.raises(ProviderError) as raised:

@@ -86,15 +86,14 @@ def test_the_error_of_the_server_behind_a_router_is_told(raw: str, status: int) 
 
 GEMINI_QUOTA = {
     "error": {
-        "code": 429,
+        "code": 429, "status": "RESOURCE_EXHAUSTED",
         "message": "You exceeded your current quota, please check your plan and billing",
-        "status": "RESOURCE_EXHAUSTED",
         "details": [
             {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [{}]},
             {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.5s"},
         ],
     }
-}
+}  # fmt: skip
 """What Gemini answers where a quota of a minute is used up."""
 
 

@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from axe_nb.errors import ProviderError
-from axe_nb.messages import Message, Response, ToolCall, ToolResult, Usage
-from axe_nb.pictures.picture import Picture, join_parts
-from tests.pictures.samples import FIRST, PDF
+from axe_nb.messages import Message, Response, ToolResult, Usage
 from tests.providers.dialects import (
     BY_NAME,
     MODULES,
@@ -187,23 +185,3 @@ def test_a_server_that_refuses_encrypted_reasoning_is_asked_without_it() -> None
     with Replay({"x": {"sequence": [{"status": 400, "body": refused}, good]}}) as server:
         assert RESPONSES.send(server.url("x")).content == "hello"
         assert ["include" in asked.body for asked in server.log("x")] == [True, False]
-
-
-def test_pictures_and_documents_of_prompts_and_results_are_parts() -> None:
-    paper = Picture(PDF)
-    said, pictures = join_parts(["See ", FIRST, " and ", paper])
-    call = ToolCall("c", "chart", {})
-    result = ToolResult("c", said, name="chart", pictures=pictures)
-    items = sent(
-        ask(
-            Message("user", said, pictures=pictures), Message("assistant", "", (call,)),
-            Message("tool", tool_results=(result,)),
-        )
-    )["input"]  # fmt: skip
-    for parts in (items[0]["content"], items[2]["output"]):
-        kinds = [part["type"] for part in parts]
-        assert [kind for kind in kinds if kind != "input_text"] == ["input_image", "input_file"]
-        assert {"type": "input_image", "image_url": FIRST.url, "detail": "auto"} in parts
-        [file] = [part for part in parts if part["type"] == "input_file"]
-        assert (file["file_data"], file["filename"][-4:]) == (paper.url, ".pdf")
-    assert items[2]["type"] == "function_call_output"

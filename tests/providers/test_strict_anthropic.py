@@ -300,14 +300,6 @@ def test_an_answer_whose_room_thinking_has_used_up_says_so(server: StrictAnthrop
     assert result.error == f"the answer is not complete: {told}"
 
 
-def test_a_tool_for_the_answer_is_offered_and_never_forced(server: StrictAnthropic) -> None:
-    schema = {"type": "object", "properties": {"n": {}}, "additionalProperties": True}
-    result = axe_nb.run(make_agent(tools=[]), "How many?", output=schema, display=False)
-    assert "tool_choice" not in server.bodies[0]
-    assert [tool["name"] for tool in server.bodies[0]["tools"]] == ["give_answer"]
-    assert "does not match its schema" in str(result.error)
-
-
 def test_a_reply_that_takes_long_is_streamed_where_nobody_watches(
     monkeypatch: pytest.MonkeyPatch, piped: Callable[[bytes], None], project: Path
 ) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -84,3 +87,17 @@ async def interrupt(agent: Agent | str, when: Callable[[], bool]) -> RunResult:
     await asyncio.wait([task])
     assert handle.finished
     return handle.finished
+
+
+@contextmanager
+def start(code: str, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that runs the code, with all three streams; killed at the end of the block."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()

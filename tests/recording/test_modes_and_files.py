@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import json
 import string
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -28,6 +24,7 @@ from axe_nb.recording.cassette import Cassette, decode, encode
 from axe_nb.recording.modes import find_mode
 from axe_nb.secrets import find_filter, redact
 from axe_nb.session.session import session
+from tests.recording.runs import start
 
 
 @pytest.mark.req("D-68")
@@ -103,19 +100,6 @@ with axe_nb.cassette("shared.axe", "auto") as cassette:
         axe_nb.run(Agent(name="echo", model="script/echo"), f"{who} {number}")
         cassette.save()
 """
-
-
-@contextmanager
-def start(code: str, *words: str) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        text=True,
-    )  # fmt: skip
-    with process:
-        try:
-            yield process
-        finally:
-            process.kill()
 
 
 def read() -> list[dict[str, Any]]:

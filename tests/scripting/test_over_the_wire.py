@@ -121,7 +121,10 @@ def said(response: Response) -> Any:
     )
 
 
-@pytest.mark.req("A-1.9")
+@pytest.mark.req(
+    "A-1.3", "A-1.6", "A-1.9", "A-2.4", "A-2.5", "A-3.3", "A-3.5", "A-4.3", "A-4.6", "A-8.8",
+    "A-E1.3", "A-E1.4", "A-E1.6", "D-30", "D-31",
+)  # fmt: skip
 @pytest.mark.parametrize(
     ("case", "protocol"),
     [case for case in product(REQUESTS, PROTOCOLS) if case != ("two messages", "openai")],
@@ -135,6 +138,7 @@ def test_an_answer_is_the_same_in_process_and_over_the_wire(protocol: Protocol, 
     assert len(server.requests) == 1
 
 
+@pytest.mark.req("A-E1.5")
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_functions_answer_is_the_same_too(protocol: Protocol) -> None:
     seen: list[Any] = []

@@ -6,7 +6,6 @@ import asyncio
 import time
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
 import pytest
 
@@ -18,18 +17,13 @@ from axe_nb.session.drive import NullView
 from axe_nb.session.played_run import play, time_events
 from axe_nb.views.outline import Outline, as_lines
 from axe_nb.views.transcript import Transcript
+from tests.engine.in_process import ask, lead
 
 
 @pytest.fixture
 def survey() -> RunResult:
     """A lead that asks a slow and a quick sub-agent at once; the quick one needs a retry."""
     failed: list[str] = []
-
-    @axe_nb.script("lead")
-    def lead(request: Request) -> Any:
-        towns = ("slow", "quick")
-        calls = [axe_nb.call("call_agent", agent=town, task=town) for town in towns]
-        return calls if request.turn == 1 else "Both have looked."
 
     @axe_nb.script("town")
     async def town(request: Request) -> str:
@@ -41,7 +35,7 @@ def survey() -> RunResult:
 
     for name in ("slow", "quick"):
         axe_nb.define(Agent(name, "script/town", retry=axe_nb.Retry(max_retries=1)))
-    return axe_nb.run(Agent("lead", "script/lead", sub_agents=("slow", "quick")), "Ask.")
+    return axe_nb.run(lead(ask("slow", "slow"), ask("quick", "quick")), "Ask.")
 
 
 def test_events_have_their_recorded_times_and_order(survey: RunResult) -> None:

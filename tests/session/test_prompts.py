@@ -189,15 +189,6 @@ def test_only_a_letter_or_the_whole_word_is_an_answer(say: Say) -> None:
         assert prompts[1].startswith(told)
 
 
-def test_arguments_that_are_no_object_are_asked_again(say: Say) -> None:
-    deep = f'{{"path": {"[" * 200}{"]" * 200}}}'
-    prompts = say("e", "[1]", "e", deep, "e", '{"path": "b"}')
-    decision = prompt_person(ASKED)
-    assert (decision.choice, decision.arguments) == ("edit", {"path": "b"})
-    assert prompts[4].startswith("The arguments must be a JSON object")
-    assert prompts[2].startswith("The arguments must be a JSON object")
-
-
 def test_the_view_shows_a_call_before_its_question_and_between_two_questions() -> None:
     seen: list[str] = []
 
@@ -270,16 +261,12 @@ def test_the_request_is_shown_in_short_and_completely(say: Say) -> None:
     ],
 )
 def test_wrong_arguments_are_asked_again(typed: str, problem: str, say: Say) -> None:
-    prompts = say("e", typed, "e", '{"path": "b.txt"}')
-    assert prompt_person(CALL) == Decision("edit", arguments={"path": "b.txt"})
-    assert prompts[1] == "arguments, as JSON: "
-    assert prompts[2] == f"The arguments {problem} Nothing has been done.\n{STEP_CHOICES}: "
-
-
-def test_a_result_is_the_text_that_follows(say: Say) -> None:
-    prompts = say("r", ' {"n": 3} ')
-    assert prompt_person(CALL) == Decision("result", ' {"n": 3} ')
-    assert prompts[1] == "result: "
+    asked = request("read_file", schema=SCHEMA)
+    for question, told in ((CALL, f"done.\n{STEP_CHOICES}: "), (asked, "run.\n[y]es")):
+        prompts = say("e", typed, "e", '{"path": "b.txt"}')
+        assert prompt_person(question) == Decision("edit", arguments={"path": "b.txt"})
+        assert prompts[1] == "arguments, as JSON: "
+        assert prompts[2].startswith(f"The arguments {problem} Nothing has been {told}")
 
 
 @pytest.mark.parametrize(

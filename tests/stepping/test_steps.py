@@ -105,11 +105,9 @@ DECISIONS: dict[str, tuple[Callable[[Step], Any], str, str]] = {
 """Name → what decides, the answer, and a part of the run as text."""
 
 
-def chain(**config: Any) -> Stage:
+def chain() -> Stage:
     """lead → middle → low, which measures a town."""
-    low = surveyor("low")
-    middle = lead(ask("low"), name="middle")
-    return stage(lead(ask("middle"), **config), middle, low)
+    return stage(lead(ask("middle")), lead(ask("low"), name="middle"), surveyor("low"))
 
 
 @pytest.mark.parametrize(
@@ -150,10 +148,10 @@ def test_a_place_that_is_wrong_is_an_error_and_one_that_was_not_reached_a_warnin
     assert result.warnings == ("the run never reached --break tool:measures",)
 
 
-def parallel(*, parallel: bool = True) -> Stage:
+def parallel() -> Stage:
     """lead → three children at once, each of which measures a town."""
     names = [f"c{n}" for n in range(3)]
-    return stage(lead(*map(ask, names), parallel=parallel), *(surveyor(n, n) for n in names))
+    return stage(lead(*map(ask, names)), *(surveyor(n, n) for n in names))
 
 
 def test_steps_of_children_at_once_come_one_at_a_time_while_others_go_on() -> None:
@@ -196,6 +194,7 @@ def test_stop_in_a_child_ends_the_whole_tree_and_its_siblings() -> None:
     assert (result.status, result.error) == ("cancelled", "stopped by the user at a prompt")
     assert {child.status for child in result.children} == {"cancelled"}
     assert result.turns == 1
+    assert "You may retry" not in as_text(result), "the lead is told nothing, as it is over"
     check_events(made.events, result)
 
 
@@ -492,19 +491,14 @@ def test_decisions_of_a_person_and_of_a_function_are_the_same(tmp_path: Path) ->
 
 
 def test_parallel_children_replay_their_own_decisions_in_any_timing(tmp_path: Path) -> None:
-    names = [f"c{n}" for n in range(3)]
-
-    def made() -> Stage:
-        return stage(lead(*map(ask, names)), *(surveyor(n, n) for n in names))
-
     def decide(step: Step) -> Any:
         return step.result(f"by hand in {step.run}") if step.tool == "measure" else None
 
-    first = record(tmp_path / "c", decide, made=made())
+    first = record(tmp_path / "c", decide, made=parallel())
     assert first.text == "by hand in 0.1\nby hand in 0.2\nby hand in 0.3"
-    assert play(Cassette(tmp_path / "c", "replay"), made=made()).text == first.text
-    ended = record(tmp_path / "d", lambda s: "end" if s.run == "0.2" else None, made=made())
-    assert play(Cassette(tmp_path / "d", "replay"), made=made()).text == ended.text
+    assert play(Cassette(tmp_path / "c", "replay"), made=parallel()).text == first.text
+    ended = record(tmp_path / "d", lambda s: "end" if s.run == "0.2" else None, made=parallel())
+    assert play(Cassette(tmp_path / "d", "replay"), made=parallel()).text == ended.text
 
 
 def test_a_cassette_without_decisions_is_an_error_before_anything_is_sent(tmp_path: Path) -> None:
