@@ -45,12 +45,10 @@ def main(words: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         _print_note("interrupted")
         return 130
-    except BrokenPipeError:
-        _close_stdout()
-        return 1
     except OSError as error:  # a full disk, a folder that is gone
         _close_stdout()
-        _print_note(f"error: {reason(error)}")
+        if not isinstance(error, BrokenPipeError):
+            _print_note(f"error: {reason(error)}")
         return 1
 
 

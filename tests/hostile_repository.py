@@ -17,6 +17,7 @@ import nbformat
 
 import axe_nb
 from axe_nb import Request, call
+from tests.files import put as put
 
 ROOT = Path(__file__).parent.parent
 
@@ -102,11 +103,6 @@ class Traps:
     def ran(self) -> list[str]:
         """What ran without a yes."""
         return sorted(path.name for path in (self.folder / "ran").iterdir())
-
-
-def put(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, "utf-8")
 
 
 @contextmanager

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from axe_nb.agents.provider_table import PROTOCOLS as INFOS
-from axe_nb.agents.user_config import config_path
 from axe_nb.scripting.wire import WIRES, Protocol
+from tests.files import settings as settings
 
 PROTOCOLS: tuple[Protocol, ...] = tuple(WIRES)
 
@@ -33,9 +33,3 @@ def address_of(protocol: str, url: str, key: str = "sk-canary-0123456789") -> di
     name = provider_of(protocol).upper()
     path = "/v1/responses" if protocol == "responses" else ""
     return {f"AXE_{name}_BASE_URL": url + path, f"{name}_API_KEY": key}
-
-
-def settings(text: str) -> None:
-    """Writes the user's config.toml."""
-    config_path().parent.mkdir(parents=True, exist_ok=True)
-    config_path().write_text(text, "utf-8")

@@ -12,6 +12,7 @@ import pytest
 
 from axe_nb import cli
 from axe_nb.agents.trust import trust_file
+from tests.files import put
 
 FILES = {
     "agents/lead": 'name = "lead"\nmodel = "script/lead"\nsub_agents = ["helper"]\n',
@@ -31,11 +32,6 @@ text = "It is {results}."
 usage = { input_tokens = 20, output_tokens = 3 }
 """,
 }
-
-
-def put(path: str, text: str) -> None:
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    Path(path).write_text(text, "utf-8")
 
 
 @pytest.fixture

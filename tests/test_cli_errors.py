@@ -6,6 +6,7 @@ import pytest
 
 from axe_nb import cli
 from axe_nb.conversion.toml_tables import TOML_HINT
+from tests.files import put
 from tests.wire.replay import Replay
 
 KEY = "sk-secret-0123456789abcdef"
@@ -27,11 +28,6 @@ def run(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
         return code, written.out, written.err.splitlines()
 
     return run
-
-
-def put(path: str, data: str | bytes) -> None:
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    Path(path).write_bytes(data if isinstance(data, bytes) else data.encode())
 
 
 GOOD = 'name = "a"\nmodel = "script/a"\n'

@@ -22,6 +22,7 @@ from axe_nb.text import format_dollars
 from axe_nb.views.axe_text import verbose_footer
 from axe_nb.views.outline import as_text
 from tests.engine.in_process import agent, ask, ask_session, lead
+from tests.files import settings
 from tests.protocols import PROTOCOLS, provider_of
 
 PRICE = "input = 3\noutput = 15\ncached_input = 0.3\ncache_write = 3.75\n"
@@ -33,11 +34,6 @@ SUMS = {
     "ollama": (11000 * 3 + 500 * 15) / 1e6,
 }
 """Protocol → what the reply costs, by hand; reasoning is part of the output."""
-
-
-def settings(text: str) -> None:
-    config_path().parent.mkdir(parents=True, exist_ok=True)
-    config_path().write_text(text, "utf-8")
 
 
 def price(*models: str, table: str = PRICE) -> str:
@@ -198,7 +194,9 @@ def test_max_cost_without_a_price_is_an_error_before_anything_is_sent(
     assert '[prices."script/one"]' in raised.value.hint
 
 
-def run_within(one: Agent, *answers: Decision) -> tuple[RunResult, Session, list[ApprovalRequest]]:
+def run_within(
+    one: Agent, *answers: Decision, budget: float = 0.01
+) -> tuple[RunResult, Session, list[ApprovalRequest]]:
     """A run in a session with a budget of one cent, and what the person was asked."""
     asked: list[ApprovalRequest] = []
 
@@ -207,7 +205,7 @@ def run_within(one: Agent, *answers: Decision) -> tuple[RunResult, Session, list
         return answers[len(asked) - 1]
 
     own = Session(agents=dict(session.agents))
-    own.budget.set(0.01)
+    own.budget.set(budget)
     return asyncio.run(ask_session(own, one, "go", ask_person=person)), own, asked
 
 
@@ -222,6 +220,12 @@ def test_the_person_is_asked_before_the_budget_is_passed(project: Path) -> None:
     assert (
         "($0.010) would be exceeded: $0.0090 spent, this request about $0.0045" in asked[0].reason
     )
+
+
+def test_a_budget_is_raised_by_whole_steps(project: Path) -> None:
+    settings(price("script/spender"))
+    _, _, asked = run_within(spender(5), Decision("no"), budget=0.002)
+    assert asked[0].raises == "$0.010", "for $0.0045 spent and $0.0045 to come"
 
 
 def test_a_no_ends_the_run_and_is_not_asked_again_in_its_tree(project: Path) -> None:

@@ -103,17 +103,13 @@ def _make_error(verb: str, path: Path, problem: str, hint: str = "") -> ConfigEr
 
 def _explain(error: Exception) -> str:
     match error:
-        case ConfigError():
-            return error.message
-        case OSError():
-            return reason(error)
         case RecursionError():
             return "it is nested too deeply"
         case UnicodeDecodeError():
             return f"not UTF-8 at byte {error.start}"
         case json.JSONDecodeError():
             return f"not valid JSON: {error.msg} at line {error.lineno + 1}, column {error.colno}"
-    return str(error)
+    return reason(error)
 
 
 def format_data(data: Any) -> str:

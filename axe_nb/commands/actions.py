@@ -61,7 +61,6 @@ def make_output(command: str, chosen: argparse.Namespace) -> str | History:
 
 
 def format_agent(agent: Agent) -> list[str]:
-    """Formats an agent's file, one line per key."""
     return [agent_summary.line(label, value) for label, value in agent_summary.rows(agent)]
 
 

@@ -91,7 +91,6 @@ class Command:
         return f"{PROGRAMS[face]}{self.words[face]}"
 
     def options_of(self, face: Face) -> tuple[Option, ...]:
-        """Returns its options and arguments in one interface."""
         return tuple(option for option in self.options if face in option.faces)
 
 

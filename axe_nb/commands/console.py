@@ -31,7 +31,6 @@ Write: TypeAlias = Callable[[str], object]
 
 
 def request_of(options: Options, prompt: str, pictures: tuple[Picture, ...] = ()) -> RunRequest:
-    """Makes the run request of an option line."""
     overrides, earlier = options.overrides, None
     if options.goes_on:
         earlier = session.conversation(options.agent, overrides.agents_dir)

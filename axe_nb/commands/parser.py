@@ -64,8 +64,18 @@ class UsageError(ConfigError):
     """An invalid option line; the hint is the usage line."""
 
 
+class HelpShown(SystemExit):
+    """Ends a line that only asked for help, which has been printed."""
+
+
 class Parser(argparse.ArgumentParser):
     """An argument parser that raises errors instead of exiting."""
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        try:
+            super().exit(status, message)
+        except SystemExit:
+            raise HelpShown(status) from None
 
     def __init__(self, program: str, about: str = "") -> None:
         fold = textwrap.TextWrapper(shutil.get_terminal_size().columns - 2, break_on_hyphens=False)

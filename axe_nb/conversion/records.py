@@ -284,11 +284,10 @@ def _read_record(kind: Any, value: Mapping[str, Any], at: str, parts: Parts) -> 
     for name, form, default, is_part in _list_fields(kind):
         place = f"{at}.{name}" if at else name
         if name in value:
-            values[name] = (
-                parts.read(value[name], place, form)
-                if is_part
-                else _read(form, value[name], place, parts)
-            )
+            if is_part:
+                values[name] = parts.read(value[name], place, form)
+            else:
+                values[name] = _read(form, value[name], place, parts)
         elif default is MISSING:
             raise ConfigError(f"{quote(place)} is missing")
     if not issubclass(kind, AxeError):

@@ -271,7 +271,7 @@ def to_data(value: object, limit: int) -> Any:
     """
     room = limit
     while True:
-        data = _Conversion(room).convert(value, 0)
+        data = _Conversion(room).convert(value, ())
         size = count_bytes(encode(data))
         if size <= limit or not room:
             return data
@@ -284,20 +284,24 @@ class _Conversion:
     def __init__(self, room: int) -> None:
         self._left = room
 
-    def convert(self, value: Any, depth: int) -> Any:
+    def convert(self, value: Any, around: tuple[int, ...]) -> Any:
+        """`around` has the ids of the lists and objects around the value."""
         try:
             opened = open_value(value)
         except Exception:  # of the value's own methods
             opened = Leaf(describe(value))
         if isinstance(opened, Leaf):
             return self._convert_leaf(opened.value)
-        if depth >= MAX_DEPTH:
+        if id(value) in around:
+            return self._convert_leaf(f"… contains itself ({type_name(value)})")
+        if len(around) >= MAX_DEPTH:
             return self._convert_leaf(f"… nested deeper than {MAX_DEPTH} levels: left out")
         if isinstance(opened, Table):
             opened = opened.as_data()
         self._left -= 2
+        inner = (*around, id(value))
         if isinstance(opened, Entries):
-            return self._convert_entries(opened, depth + 1)
+            return self._convert_entries(opened, inner)
         values = opened.values
         if opened.is_set:  # in the order of its values, which is the same in every process
             members = list(values)
@@ -307,17 +311,17 @@ class _Conversion:
         data: list[Any] = []
         while self._left > 0 and (item := _take(values)) is not _END:
             self._left -= 2 if data else 0
-            data.append(self.convert(item, depth + 1))
+            data.append(self.convert(item, inner))
         if missing := opened.size - len(data):
             data.append(f"… {missing:,} of {opened.size:,} items left out")
         return data
 
-    def _convert_entries(self, entries: Entries, depth: int) -> dict[str, Any]:
+    def _convert_entries(self, entries: Entries, inner: tuple[int, ...]) -> dict[str, Any]:
         converted: dict[str, Any] = {}
         while self._left > 0 and (pair := _take(entries.pairs)) is not _END:
             name = _make_name(pair[0], converted)
             self._left -= len(name) + (6 if converted else 4)
-            converted[name] = self.convert(pair[1], depth)
+            converted[name] = self.convert(pair[1], inner)
         if missing := entries.size - len(converted):
             pairs = islice(iter(lambda: _take(entries.pairs), _END), 3)
             names = [one_line(_make_name(key, converted), 20) for key, _ in pairs]

@@ -123,6 +123,7 @@ class Dispatch:
         else:
             result = _make_error(asked, f"Unknown tool: {quote(asked.name)}")
         scope.env.emit(ToolFinished(scope.id, result, time.monotonic() - started))
+        scope.env.halt.check()  # what stopped below this call is the end of all
         return result
 
     async def _find_result(self, call: PendingCall) -> ToolResult:

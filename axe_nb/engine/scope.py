@@ -255,8 +255,8 @@ class RunScope:
                 f"the budget of this session ({format_dollars(budget.amount)}) would be exceeded: "
                 f"{so_far}, this request about {format_dollars(dollars)} or more"
             )
-            missing = budget.spent + budget.held + dollars - budget.amount
-            higher = budget.amount + max(budget.step, missing)
+            missing = max(0.0, budget.spent + budget.held + dollars - budget.amount)
+            higher = budget.amount + missing - missing % budget.step + budget.step
             step, is_raised = f"raise it with %axe budget {higher:.6g}", False
             if self.env.ask_person is not None:
                 question = ApprovalRequest(

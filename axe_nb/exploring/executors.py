@@ -26,7 +26,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 from urllib.parse import urlsplit
 
 from axe_nb.agents.agent import Agent
@@ -57,7 +57,6 @@ CLOSED = "the executor was closed, or no longer responds"
 
 
 def make_runs(batch: Batch, executor: object, concurrency: int) -> Runs:
-    """Returns the runs of a batch, in this process or on an executor."""
     # threads of this process would only wait for its event loop
     if executor is None or isinstance(executor, ThreadPoolExecutor):
         return Runs(batch, concurrency)
@@ -110,11 +109,6 @@ def _find_workers(given: Any) -> tuple[Executor, int, Callable[[], object]]:
     return given, getattr(given, "_max_workers", 1), lambda: None
 
 
-Reply: TypeAlias = "list[RunResult | None] | ConfigError | None"
-"""The outcome of a job: the results in the order of the prompts (None = the run did not begin), or
-the reason that none could begin, or None if the worker needs the common part."""
-
-
 class RemoteRuns(Runs):
     def __init__(
         self, batch: Batch, executor: Executor, ping: Callable[[], object], chunk: int, jobs: int
@@ -135,8 +129,6 @@ class RemoteRuns(Runs):
     async def prepare(self) -> None:
         """Packs the common part, and has a worker check that it can run it."""
         await super().prepare()
-        if self._shared:
-            return
         for asking in self._batch.askings:
             workdir = str(asking.plan.briefing.workdir)
             asking.overrides = replace(asking.overrides, workdir=workdir)
@@ -228,10 +220,7 @@ class RemoteRuns(Runs):
                 self._batch.finish(task, self._batch.make_failed(task, why, status))
 
     def _renew(self) -> Executor | None:
-        """The pool for one job at a time that takes the place of one that broke; None = it works.
-
-        Only a process pool breaks.
-        """
+        """The pool in place of one that broke, for a job at a time; only a process pool breaks."""
         pool = self._executor
         if self._spare is None and type(pool) is ProcessPoolExecutor:
             self._spare = ProcessPoolExecutor(
@@ -244,7 +233,10 @@ class RemoteRuns(Runs):
     async def _send(
         self, executor: Executor, tasks: Sequence[Task]
     ) -> list[RunResult | None] | ConfigError:
-        """Returns the reply to a job; raises _Gone if there will be none."""
+        """Returns the results of a job (None = the run did not begin), or why none could begin.
+
+        Raises _Gone if there will be no reply.
+        """
 
         def submit(job: bytes) -> Future[Any]:
             try:
@@ -258,8 +250,8 @@ class RemoteRuns(Runs):
             return future
 
         prompts = [(task.asking, task.text, task.pictures) for task in tasks]
-        reply: Reply = None
-        # of more than 16 kB, it is only sent to a worker that lacks it
+        reply: list[RunResult | None] | ConfigError | None = None
+        # of more than 16 kB, it is only sent to a worker that lacks it, whose reply is None
         with_shared = len(self._shared) <= 16_000 or not tasks
         while reply is None:
             job = pickle.dumps((self._digest, self._shared if with_shared else None, prompts))
@@ -324,7 +316,6 @@ class SharedPart:
     """All that the runs of a map have in common."""
 
     askings: tuple[tuple[str | Agent | None, Overrides], ...]
-    """Agents, with the options of their runs."""
     defined: Mapping[str, Agent]
     """The agents of the session that the tree can reach."""
     read: Read
@@ -337,7 +328,6 @@ class SharedPart:
 
 
 def make_shared_part(batch: Batch) -> SharedPart:
-    """Returns the common part of a map whose configuration was checked."""
     assert batch.session.settings is not None
     config, snapshot = batch.session.settings
     plans = [asking.plan for asking in batch.askings]

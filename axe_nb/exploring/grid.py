@@ -382,7 +382,6 @@ def label_inputs(rows: Sequence[Row]) -> tuple[str, ...]:
 
 
 def _find(given: int | str, labels: Sequence[str], what: str) -> int:
-    """Returns the number of an input or variant."""
     if hasattr(given, "__index__") and -len(labels) <= index(given) < len(labels):
         return index(given) % len(labels)
     if isinstance(given, str):
@@ -399,13 +398,9 @@ def show_grid(grid: Grid, name: str = NAME, *, note: str = "") -> dict[str, str]
 
     `note` is said of a grid that still runs, whose squares do not open yet.
     """
-    inner = "".join(_Page(grid, name, note).list_parts())
+    inner = "".join(Page(grid, name, note).list_parts())
     html = f"<div class='{PLAIN}' style='line-height:{LINE_HEIGHT}'>{inner}</div>"
     return {"text/html": html, "text/plain": format_grid(grid, note)}
-
-
-def list_parts(grid: Grid, note: str) -> list[str]:
-    return _Page(grid, "", note).list_parts()
 
 
 def format_grid(grid: Grid, note: str = "") -> str:
@@ -512,7 +507,7 @@ def _describe_square(square: Square, is_graded: bool) -> tuple[str, str]:
     return look.sign, look.colour
 
 
-class _Page:
+class Page:
     def __init__(self, grid: Grid, name: str, note: str) -> None:
         self._grid, self._name, self._note = grid, name, note
         self._is_graded = grid.has_grades

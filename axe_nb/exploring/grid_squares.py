@@ -215,7 +215,6 @@ class Summary:
 
 
 def summarize(variant: str, squares: Sequence[Square]) -> Summary:
-    """Returns the figures of a variant."""
     runs = [run for square in squares for run in square]
     disagree = [0 < square.passed < square.judged for square in squares if len(square) > 1]
     judged = [(square.passed, square.judged) for square in squares if square.judged]

@@ -31,7 +31,6 @@ from collections.abc import (
     Sized,
 )
 from concurrent.futures import wait
-from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
@@ -83,7 +82,6 @@ class Task:
 
     text: str = ""
     pictures: tuple[Picture, ...] = ()
-    """Pictures of the prompt, in the order of their marks."""
     problem: ConfigError | None = None
     """The error that left the task without a prompt; it becomes the result of the run."""
     asking: int = 0
@@ -177,7 +175,6 @@ class MapMeter(UsageMeter):
 
 
 def make_meter(budget: BudgetOption, what: str) -> MapMeter | None:
-    """Returns the meter of a budget of a `map` or `grid`; None if there is none."""
     if budget is None:
         return None
     caps: dict[str, Any] = {"max_requests": 0, "max_calls_per_reply": 0, "max_in_flight": 0}
@@ -279,12 +276,9 @@ class Batch:
     file: ResumeFile | None = None
     held: dict[int, Task] = field(default_factory=dict, repr=False)
     """Position → task that has ended, but whose result was not passed on yet."""
-    _is_ready: bool = field(default=False, repr=False)
 
     async def prepare(self) -> None:
         """Checks the configuration that runs share, and opens the resume file."""
-        if self._is_ready:
-            return
         for asking in self.askings:
             plan = await asking.prepare(self.session)
             self.tally.name = self.tally.name or name_run(plan.agent.name, plan.agent.model)
@@ -292,7 +286,6 @@ class Batch:
                 asking.common = await compute_digest(plan, asking.overrides)
         if self.resume is not None:
             self.file = ResumeFile(self.resume)
-        self._is_ready = True
 
     def make_task(self, index: int, prompt: object) -> Task:
         """Returns the task of a prompt (a text, or a list of texts and pictures) or of a task."""
@@ -332,7 +325,7 @@ class Batch:
             return False
         output = self.askings[task.asking].plan.output
         if output is not None and kept.data is not None:
-            with suppress(WrongOutput):
+            with contextlib.suppress(WrongOutput):
                 kept = replace(kept, data=output.read(kept.text).value)
         task.is_from_file = True
         self.finish(task, kept)
@@ -388,11 +381,9 @@ class Batch:
             self.tally.notes.extend(self.meter.describe_overshoots())
         if self.session.above is not None:
             self.session.above.finish()
-        if self.file is None:
-            return
-        self.file.close()
-        if self.file.problem:
-            self.tally.notes.append(self.file.problem)
+        if self.file is not None:
+            self.file.close()
+            self.tally.notes.extend(filter(None, [self.file.problem]))
 
     def release(self, task: Task) -> None:
         """Passes on the result of a task, once, with that of its judge."""
@@ -422,9 +413,6 @@ def write_case(prompt: str, answer: str) -> str:
     )
 
 
-ROOM = 4
-"""Maximum number of started tasks with unread results, per concurrent task."""
-
 END: Any = object()
 
 KEPT = "stopped; `.results` of the map has the finished runs"
@@ -445,7 +433,6 @@ class Runs:
         self._handles: dict[Task, RunHandle] = {}
 
     async def prepare(self) -> None:
-        """Prepares what all tasks need. Raises ConfigError if no run could begin."""
         await self._batch.prepare()
 
     async def work(self, tasks: Sequence[Task]) -> None:
@@ -509,10 +496,7 @@ class Runs:
         return max((handle.overdue() for handle in handles), default=0.0)
 
     def abandon(self, *, timed_out: bool = False) -> None:
-        """Ends the runs of a loop that does not respond, as timed out or cancelled.
-
-        Called by another thread.
-        """
+        """Ends the runs of a loop that does not respond; called by another thread."""
         for task, handle in list(self._handles.items()):
             is_late = timed_out and handle.overdue() > 0.0
             result = handle.abandon(discard, timed_out=is_late)
@@ -522,7 +506,6 @@ class Runs:
             self._batch.release(task)
 
     def close(self) -> None:
-        """Called at the end of the map."""
         self._batch.close()
 
 
@@ -584,7 +567,6 @@ class Driver:
         task = asyncio.current_task()
         assert task is not None
         self._main = asyncio.get_running_loop(), task
-        await self.runs.prepare()
         try:
             with rare_full_collections():
                 async with asyncio.TaskGroup() as group:
@@ -706,8 +688,8 @@ class Driver:
             self._changed.set()
 
     def _find_room(self) -> int:
-        """Returns the number of tasks that may begin now."""
-        return min(self._most - self._running, ROOM * self._most - (self._taken - self._received))
+        """Returns the number of tasks that may begin now: few results wait to be read."""
+        return min(self._most - self._running, 4 * self._most - (self._taken - self._received))
 
     async def _take_tasks(self) -> list[Task]:
         """Takes the tasks of the next call of `work`, once there is room; empty = none is left."""

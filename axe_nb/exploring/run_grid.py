@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from functools import partial
 from inspect import iscoroutinefunction
 from itertools import islice, product
 from pathlib import Path
@@ -31,9 +30,9 @@ from axe_nb.exploring.grid import (
     MAX_RUNS,
     NAME,
     Grid,
+    Page,
     Row,
     Variant,
-    list_parts,
     name_agent,
     show_grid,
 )
@@ -124,7 +123,6 @@ def grid(
         expect=expect, score=score, judge=judge, concurrency=concurrency, executor=executor,
         budget=budget, resume=resume, options=options,
     )  # fmt: skip
-    runner.check()
     runner.run(display, find_variable(runner.grid, "grid") or NAME)
     return runner.grid
 
@@ -151,7 +149,7 @@ class GridRunner:
         first_line: int = 1,
         is_dry: bool = False,
     ) -> None:
-        """Prepares the runs of `grid`, or with `is_dry` only checks them. Raises ConfigError.
+        """Prepares the runs of `grid`, or with `is_dry` only checks them; blocks.
 
         `names` are further names of the templates, whose first line is `first_line` in the editor.
         """
@@ -163,15 +161,13 @@ class GridRunner:
         if options and "model" in options:
             raise ConfigError("a grid takes models, not model")
         common = refuse_steps(merge_options(options or {}, session.defaults), "a grid")
-        self._expect, self._score = expect, score
+        self._expect, self._score, self._agents_dir = expect, score, common.get("agents_dir")
         common = {**common, "expect": expect}
-        self._agents_dir = common.get("agents_dir")
         variants = make_variants(agents, models, params, prompt)
-        self.grid = made = Grid(read_inputs(inputs), variants, repeats)
-        self._names, self._first_line = names or {}, first_line
+        self.grid = Grid(read_inputs(inputs), variants, repeats)
         # all variants of an input come together, and all inputs before a repeat: a grid that is
         # stopped has compared them on the same inputs
-        self._jobs = list(product(range(repeats), range(len(made.rows)), range(len(variants))))
+        self._jobs = list(product(range(repeats), range(len(self.grid.rows)), range(len(variants))))
         if is_dry and isinstance(resume, str | os.PathLike):  # it makes no file
             resume = resume if Path(expand_home(os.fspath(resume))).exists() else None
         askings = []
@@ -190,16 +186,17 @@ class GridRunner:
             checks=False,
         )  # fmt: skip
         self._runs = make_runs(self._batch, executor, width)
+        self._tasks = self._make_tasks(names or {}, first_line)
+        run_and_wait(self._runs.prepare())
 
-    def check(self) -> None:
-        """Writes the prompts, and checks each variant and the judge; blocks. Called once."""
-        self._tasks: list[Task] = []
+    def _make_tasks(self, names: Mapping[str, Any], first_line: int) -> list[Task]:
+        tasks = []
         for number, (_, input, variant) in enumerate(self._jobs):
             task = Task(asking=variant)
             row, pictures = self.grid.rows[input], list[Picture]()
-            names, template = {**self._names, **row}, self.grid.choices[variant].prompt
+            known, template = {**names, **row}, self.grid.choices[variant].prompt
             try:  # may run code of the user's
-                task.text = interpolate(template, names, self._first_line, pictures)
+                task.text = interpolate(template, known, first_line, pictures)
                 task.pictures = tuple(pictures)
             except ConfigError as error:
                 columns = list_some(list(row), MAX_NAMED) or "none"
@@ -208,9 +205,8 @@ class GridRunner:
                 if number < len(self.grid.choices):
                     raise
                 task.problem = error
-            self._tasks.append(task)
-        run_and_wait(self._runs.prepare())
-        self._batch.tally.forecast = self.forecast
+            tasks.append(task)
+        return tasks
 
     @property
     def forecast(self) -> str:
@@ -238,9 +234,12 @@ class GridRunner:
         def draw(progress: str) -> dict[str, str]:
             return show_grid(self.grid, name, note=progress)
 
-        line = make_table(self.grid, draw, partial(list_parts, self.grid), display)
+        def list_parts(progress: str) -> list[str]:
+            return Page(self.grid, "", progress).list_parts()
+
+        line = make_table(self.grid, draw, list_parts, display)
         tally = self._batch.tally
-        tally.line, tally.began = line, time.monotonic()
+        tally.line, tally.began, tally.forecast = line, time.monotonic(), self.forecast
         driver = Driver(self._batch, self._tasks, self._runs)
         try:
             with closing(driver.iterate()) as ended:

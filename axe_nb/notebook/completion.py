@@ -69,12 +69,10 @@ def list_offers(above: Sequence[str], line: str) -> Offers | None:
     if found["magic"] != "%axe":
         command = commands_of("cell")[found["magic"].removeprefix("%%")]
         offered = _list_words(command.options_of("cell"), words, word)
-    elif not words:
-        offered = commands
-    elif words[0] not in commands:
-        offered = ()
-    else:
+    elif words and words[0] in commands:
         offered = _list_words(commands[words[0]].options_of("line"), words[1:], word)
+    else:
+        offered = () if words else commands
     if offered is None:
         return None
     plain = (text for text in offered if text.isprintable() and not ACTIVE.search(text))
@@ -118,7 +116,6 @@ def _list_values(option: Option) -> Iterable[str] | None:
 
 
 def list_names() -> list[str]:
-    """Returns the agents of this session and of files."""
     return sorted({*session.agents, *list_agents(session.defaults.get("agents_dir"))})
 
 

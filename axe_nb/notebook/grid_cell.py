@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,6 @@ def run_grid(
         fail("no agent: name one, or name models with -m")
     if "output" in given:
         given["output"] = names.get(given["output"], given["output"])
-    given["params"] = given.pop("params", None)
     values: dict[str, Any] = {}
     for flag, name in (
         ("params", found.variants), ("score", found.score), ("executor", found.executor),
@@ -56,14 +55,13 @@ def run_grid(
         near = suggestion(source, names) or "--inputs takes a variable, or a .csv or .jsonl file"
         raise ConfigError(f"--inputs: no variable {quote(source)}", hint=near)
     runner = GridRunner(
-        _or_one(found.agents), LEFT_OUT.sub("", template).removesuffix("\n"),
-        inputs=names.get(source, found.inputs), models=_or_one(found.models),
+        found.agents or None, LEFT_OUT.sub("", template).removesuffix("\n"),
+        inputs=names.get(source, found.inputs), models=found.models or None,
         **values,
         expect=found.expect, judge=found.judge, budget=found.budget, resume=found.resume,
         **counts, options=given, names=names,
         first_line=magic_line + 1, is_dry=bool(found.dry_run),
     )  # fmt: skip
-    runner.check()
     if found.dry_run:
         runner.close()
         warnings = [f"warning: {warning}" for warning in runner.warnings]
@@ -77,8 +75,3 @@ def run_grid(
             shell.user_ns[found.out] = runner.grid
     is_captured = isinstance(shell.display_pub, CapturingDisplayPublisher)
     return None if is_captured else runner.grid
-
-
-def _or_one(given: Sequence[str] | None) -> Any:
-    """The only item of a sequence, or all items; None if there are none."""
-    return given[0] if given and len(given) == 1 else given or None

@@ -27,8 +27,6 @@ from IPython.core.magic import (
 )
 from traitlets import Bool, Enum, Float, Int, Unicode, observe
 
-OPTIONS = ("model", "model_all", "timeout", "retries", "mode", "agents_dir")
-
 
 def axe_magic(name: str) -> Callable[..., Any]:
     """Gives a magic (empty = `%axe`) its help page for `%%axe?`, and interrupts of one line.
@@ -48,7 +46,11 @@ def axe_magic(name: str) -> Callable[..., Any]:
         def magic(self: AxeMagics, *words: str, local_ns: Mapping[str, Any] | None = None) -> Any:
             try:
                 return function(self, *words, {**self.shell.user_ns, **(local_ns or {})})
-            except SystemExit:  # argparse, after printing its help
+            except SystemExit as end:
+                from axe_nb.commands.parser import HelpShown
+
+                if not isinstance(end, HelpShown):  # but one of the user's own code
+                    raise
                 return None
             except KeyboardInterrupt as stop:
                 if hasattr(stop, "_render_traceback_"):
@@ -127,7 +129,7 @@ class AxeMagics(Magics):
 
         return run_grid(self.shell, line, cell, names, _print)
 
-    @observe(*OPTIONS, "history")
+    @observe("model", "model_all", "timeout", "retries", "mode", "agents_dir", "history")
     def _set_default(self, change: Any) -> None:
         """Applies a setting to every run of this session, including those of `axe_nb.run`."""
         from axe_nb.session.session import session

@@ -197,10 +197,7 @@ def mark_submission(
     timeout: float,
     sandbox: Sandbox,
 ) -> Marks:
-    """Runs a submission in a copy of the lesson's folder, without the others; returns its marks.
-
-    Raises ValueError if it cannot be marked.
-    """
+    """Returns the marks of a submission; raises ValueError if it cannot be marked."""
     try:
         if path.stat().st_size > 32 << 20:
             raise ValueError("it is larger than 32 MiB")
@@ -260,7 +257,6 @@ def merge(submitted: Book, exercises: Mapping[str, Any], end: str) -> Book:
 
 
 def read_marks(run: HeadlessRun, exercises: Mapping[str, Any], end: str) -> Marks:
-    """Returns the marks of a submission that has run. Pure."""
     ran = {id_of(cell): cell for cell in run.book.cells if cell.cell_type == "code"}
     marks = {}
     for name, check_cell in exercises.items():
@@ -312,10 +308,7 @@ def choose_sandbox(*, is_off: bool, ask: Callable[[str], str] | None) -> Sandbox
 
 
 def run_submission(book: Book, path: Path, sandbox: Sandbox, timeout: float) -> HeadlessRun:
-    """Runs a notebook past failing cells; keeps only text and errors of its outputs.
-
-    Its `path` is in a folder of its own; the folder around that is the workdir.
-    """
+    """Runs a notebook past failing cells; the folder around that of its `path` is the workdir."""
     book = prepare(book)
     cells = [
         cell

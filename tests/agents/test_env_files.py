@@ -14,12 +14,12 @@ from axe_nb.agents.user_config import (
     KEY_ELSEWHERE,
     SET,
     UNKNOWN,
-    config_path,
     load_env,
 )
 from axe_nb.errors import ConfigError
 from axe_nb.notebook.line_magic import list_keys
 from axe_nb.secrets import redact
+from tests.files import settings
 
 
 @pytest.fixture(autouse=True)
@@ -86,10 +86,7 @@ def test_only_keys_of_providers_are_set(name: str) -> None:
 
 
 def test_keys_of_own_providers_are_known() -> None:
-    config_path().parent.mkdir(parents=True)
-    config_path().write_text(
-        '[providers.groq]\nprotocol = "openai"\nbase_url = "https://groq.example"\n'
-    )
+    settings('[providers.groq]\nprotocol = "openai"\nbase_url = "https://groq.example"\n')
     assert load_env(put("GROQ_API_KEY=value\n")) == {SET: ["GROQ_API_KEY"]}
 
 
@@ -119,8 +116,7 @@ def test_a_file_sets_an_address_only_for_the_key_that_it_brings(
 
 @pytest.mark.req("D-81")
 def test_a_key_in_the_settings_is_not_sent_elsewhere_either() -> None:
-    config_path().parent.mkdir(parents=True)
-    config_path().write_text(
+    settings(
         '[providers.openai]\napi_key = "mine"\n[providers.own]\nprotocol = "openai"\n'
         'base_url = "https://own.example"\nheaders = { x-team = "secret" }\n'
     )
@@ -163,8 +159,7 @@ def test_a_key_that_was_read_is_known_to_the_filter() -> None:
 
 
 def test_keys_are_listed_by_name_with_their_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    config_path().parent.mkdir(parents=True)
-    config_path().write_text('[providers.anthropic]\napi_key = "mine"\n')
+    settings('[providers.anthropic]\napi_key = "mine"\n')
     load_env(put("OPENAI_API_KEY=secret-1\nAXE_OPENAI_BASE_URL=http://127.0.0.1:9\n"))
     assert [found[1:] for found in list_keys()] == [
         ("ANTHROPIC_API_KEY", "in config.toml"), ("OPENAI_API_KEY", "set"),

@@ -12,15 +12,11 @@ from axe_nb.agents.prompt import LONGEST_PROMPT, brief, read_context
 from axe_nb.agents.trust import trust_file
 from axe_nb.conversion.interpolation import interpolate
 from axe_nb.conversion.value_text import LONGEST_VALUE
+from tests.files import put
 from tests.values.samples import Broken
 
 AGENT = Agent(name="a", model="p/m")
 on_posix = pytest.mark.skipif(os.name == "nt", reason="needs links and fifos")
-
-
-def put(path: str, text: str | bytes = "x") -> None:
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    Path(path).write_bytes(text if isinstance(text, bytes) else text.encode())
 
 
 def paths(*patterns: str) -> list[str]:

@@ -20,16 +20,11 @@ from axe_nb.cli import main
 from axe_nb.commands import actions
 from axe_nb.engine.toolbox import BUILT_IN
 from axe_nb.errors import ConfigError
+from tests.files import put
 
 on_posix = pytest.mark.skipif(os.name == "nt", reason="needs links and permission bits")
 
 pytestmark = pytest.mark.req("D-81")
-
-
-def put(path: str | Path, text: str = "x") -> Path:
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    Path(path).write_text(text, "utf-8")
-    return Path(path)
 
 
 def put_agent(name: str = "worker", folder: str = "axe/agents", **keys: object) -> Path:

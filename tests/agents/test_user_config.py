@@ -7,15 +7,9 @@ import pytest
 from axe_nb.agents import user_config
 from axe_nb.agents.user_config import Config
 from axe_nb.errors import ConfigError
+from tests.files import settings
 
 SECRET = "sk-very-secret-0123456789"
-
-
-def settings(text: str) -> Path:
-    path = user_config.config_path()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, "utf-8")
-    return path
 
 
 @pytest.fixture(autouse=True)
@@ -103,9 +97,6 @@ BROKEN = {
         "parse config file: providers.openai.base_url must be a valid URL that starts with "
         "http:// or https://, line 2",
     b"[provider.openai]\napi_key = 'x'": "parse config file: provider is an unknown table, line 1",
-    b'# mine\n[providers.x]\nprotocol = "grpc"':
-        "parse config file: providers.x.protocol must be anthropic, openai or ollama, "
-        'not "grpc", line 3',
     b"x = " + b"1" * 5000: "parse config file: Exceeds the limit",
     b"x = " + b"[" * 5000: "parse config file: its values are nested",
     b"# \xff": "read config file: not UTF-8 (at line 1)",

@@ -7,19 +7,17 @@ to start. `… executors two` compares two processes with one, where a script co
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import sys
 import time
 import warnings
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
 from typing import Any
 
 import axe_nb
 from tests.benchmarks.goals import row
 from tests.maps.cluster_code import AGENT, register
-from tests.maps.clusters import dask, engines
+from tests.maps.clusters import dask, engines, make_pool
 
 RUNS = 400
 CONCURRENCY = (2, 20)
@@ -36,17 +34,12 @@ def measure(executor: Any, concurrency: int) -> float:
     return 1000 * (time.perf_counter() - began) / RUNS
 
 
-def make_pool(workers: int = 2) -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"))
-
-
 def compute(request: axe_nb.Request) -> str:
     """Takes about 20 ms of a processor."""
     return str(sum(n * n for n in range(300_000)))
 
 
 def compare_workers(number: int = 400) -> None:
-    """Runs scripts that compute, in one process and in two."""
     axe_nb.script("compute")(compute)
     agent = axe_nb.Agent(name="one", model="script/compute")
     took = []

@@ -52,7 +52,6 @@ def chain(request: Request) -> Any:
 
 
 async def collect(protocol: Any) -> list[Event]:
-    """The events of one run."""
     agent = Agent("chain", f"{provider_of(protocol)}/chain", tools=("look",))
     with script_server(protocol):
         return [event async for event in axe_nb.stream(agent, "Go on", timeout=0)]

@@ -33,7 +33,6 @@ class HttpServer(asyncio.Protocol):
         raise NotImplementedError
 
     def send(self, body: bytes) -> None:
-        """Writes a whole reply of JSON."""
         head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
         self.transport.write(head.encode() + b"\r\n\r\n" + body)
 

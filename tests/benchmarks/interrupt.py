@@ -55,7 +55,6 @@ class Model(HttpServer):
 
 
 async def measure(dialect: Dialect) -> None:
-    """Prints the row of one protocol."""
     calls = [
         (f"call_{n}", "call_agent", {"agent": "child", "task": "wait"}) for n in range(CHILDREN)
     ]

@@ -32,8 +32,6 @@ SLOWER = 100
 
 
 class Model(HttpServer):
-    """Answers after `seconds`."""
-
     seconds = SECONDS
 
     def answer(self, head: bytes, body: bytes) -> None:
@@ -101,7 +99,6 @@ def compare_orders(number: int = 1000, at_once: int = 20, seconds: float = 0.05)
 
 
 def apart(number: int, **options: Any) -> dict[str, float]:
-    """`ask`, in a process of its own."""
     words = [sys.executable, "-m", __spec__.name, "ask", str(number), json.dumps(options)]
     done = subprocess.run(words, stdout=subprocess.PIPE, check=True)
     found: dict[str, float] = json.loads(done.stdout)
@@ -109,7 +106,6 @@ def apart(number: int, **options: Any) -> dict[str, float]:
 
 
 def ask_script(number: int, path: Path) -> dict[str, float]:
-    """Prompts that a script answers at once."""
     return apart(number, model="script/echo", keep="nothing", resume=str(path))
 
 

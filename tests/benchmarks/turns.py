@@ -39,7 +39,6 @@ def make_turn(name: str) -> tuple[Message, Message]:
 
 
 async def measure(dialect: Dialect, url: str) -> None:
-    """Prints the row of one protocol."""
     turns = [message for n in range(999) for message in make_turn(str(n))]
     late = Request("m", (Message("user", TASK), *turns), "You lead. " * 20, (CALL_AGENT,))
     provider = dialect.make(url, "k")

@@ -22,10 +22,10 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ConfigError, Request, Response, RunResult, Usage
-from axe_nb.agents.user_config import config_path
 from axe_nb.exploring.grid import show_grid
 from axe_nb.exploring.map_driver import write_case
 from axe_nb.exploring.run_grid import GridRunner
+from tests.files import settings
 from tests.maps.test_map import Terminal
 from tests.waiting import open_files
 
@@ -101,8 +101,7 @@ def test_a_judge_scores_each_run_and_its_tokens_are_counted_apart(
 
 
 def test_the_cost_of_a_variant_is_that_of_its_runs_without_the_judge(project: Path) -> None:
-    config_path().parent.mkdir(parents=True)
-    config_path().write_text('[prices."script/priced"]\ninput = 3\noutput = 15\n', "utf-8")
+    settings('[prices."script/priced"]\ninput = 3\noutput = 15\n')
     usage = Usage(1000, 100, cached_tokens=0)
     axe_nb.script("priced")(lambda request: Response("Rome", (), "stop", usage))
     agent = Agent(name="a", model="script/priced")
@@ -308,7 +307,6 @@ def test_an_interrupt_keeps_runs_that_have_ended_but_were_not_scored_yet() -> No
 
     agent, inputs = Agent(name="a", model="script/counted"), list(range(8))
     runner = GridRunner(agent, "P {{ input }}", inputs=inputs, score=score, concurrency=2)
-    runner.check()
     with pytest.raises(KeyboardInterrupt, match="the grid was stopped"):
         runner.run(False, "g")
     assert runner.grid.note == "interrupted"
@@ -355,11 +353,9 @@ def test_a_forecast_is_exact_without_tools_and_counts_the_judge_and_the_resume_f
     agents: Any, options: Any, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def make(resume: Path | None = None) -> GridRunner:
-        runner = GridRunner(
+        return GridRunner(
             agents, "{{ input }}", inputs=["a", "patient"], repeats=2, resume=resume, **options
         )
-        runner.check()
-        return runner
 
     runner, terminal = make(tmp_path / "r"), Terminal()
     assert make().forecast == told

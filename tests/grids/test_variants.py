@@ -43,11 +43,6 @@ def test_a_variant_is_named_by_what_it_differs_in(given: Any, labels: list[str])
     assert [variant.label for variant in make_variants(*given)] == labels
 
 
-def test_each_variant_has_what_it_asks_with() -> None:
-    [_, second] = make_variants("a", "m/1", {"x": {"n": 1}, "y": {"n": 2}}, "p")
-    assert (second.agent, second.model, second.params, second.prompt) == ("a", "m/1", {"n": 2}, "p")
-
-
 @pytest.mark.parametrize(
     ("given", "told"),
     [

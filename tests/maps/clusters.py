@@ -1,16 +1,21 @@
-"""Real local clusters of two workers."""
+"""Real local clusters of two workers: pools of processes, clients of Dask and ipyparallel."""
 
 from __future__ import annotations
 
 import logging
+import multiprocessing
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
 
+def make_pool(workers: int = 2) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"))
+
+
 @contextmanager
 def dask() -> Iterator[Any]:
-    """A client of Dask."""
     from distributed import Client, LocalCluster
 
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
@@ -25,7 +30,6 @@ def dask() -> Iterator[Any]:
 
 @contextmanager
 def engines() -> Iterator[Any]:
-    """A client of ipyparallel."""
     import ipyparallel
 
     with ipyparallel.Cluster(n=2, log_level=logging.CRITICAL) as client:

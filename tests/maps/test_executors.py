@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import multiprocessing
 import os
 import subprocess
 import sys
@@ -16,7 +15,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import Executor
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
@@ -28,7 +27,7 @@ import axe_nb
 from axe_nb import Agent, ConfigError, RunResult
 from axe_nb.exploring.grid import show_grid
 from tests.maps.cluster_code import AGENT, register
-from tests.maps.clusters import dask, engines
+from tests.maps.clusters import dask, engines, make_pool
 from tests.maps.conftest import counting_model
 from tests.recording.runs import without_times
 
@@ -38,10 +37,6 @@ pytestmark = [
 ]
 
 PROMPTS = [f"p{'x' * n}" for n in range(7)] + ["fail"]
-
-
-def make_pool() -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(2, multiprocessing.get_context("spawn"))
 
 
 Start = Callable[[str], Any]

@@ -20,7 +20,6 @@ def kernels() -> Iterator[Kernels]:
 
 @pytest.fixture
 def kernel(project: Path, kernels: Kernels) -> Kernel:
-    """A kernel of this Python in the project."""
     return kernels.at(Path(sys.executable), project)
 
 

@@ -98,7 +98,6 @@ class Kernel:
         return outputs
 
     def _reply(self, asked: str) -> dict[str, Any]:
-        """The content of the kernel's answer to a request."""
         while True:
             reply = self._client.get_shell_msg(timeout=LONGEST_CELL)
             if reply["parent_header"].get("msg_id") == asked:
@@ -110,7 +109,6 @@ class Kernel:
         return re.sub(r"\x1b\[[0-9;]*m", "", page)
 
     def next_cell(self) -> str:
-        """What the last cell put in a new cell below."""
         [text] = [entry["text"] for entry in self.payload]
         return str(text)
 

@@ -50,7 +50,6 @@ def asked(cells: Kernel) -> str:
 
 
 def error_lines(outputs: list[Output]) -> list[str]:
-    """The lines of the error that a cell ended with."""
     error = outputs[-1]
     assert error["type"] == "error", text(outputs)
     return "\n".join(error["traceback"]).splitlines()

@@ -99,6 +99,12 @@ def test_reset_begins_a_conversation_anew(cells: Kernel) -> None:
     assert error["evalue"] == "agent config not found: lead2"
 
 
+def test_an_exit_of_the_users_own_code_is_that_of_the_cell(cells: Kernel) -> None:
+    cells.run("import sys")
+    shown = cells.run("%%axe echo\n{{ sys.exit(3) }}")
+    assert "SystemExit" in [one.get("ename") for one in shown]
+
+
 def test_a_line_runs_an_agent_as_a_cell_does(cells: Kernel) -> None:
     [in_a_cell] = cells.run("%%axe lead -o one\nhello {x}")
     [in_a_line] = cells.run("%axe run lead -o one -p 'hello'")

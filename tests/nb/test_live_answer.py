@@ -11,7 +11,7 @@ from axe_nb.views.html import page
 from axe_nb.views.markdown import render
 from axe_nb.views.transcript import Transcript
 from tests.views.runs import done
-from tests.views.test_live import begun, delta
+from tests.views.test_live import delta
 
 
 def told(transcript: Transcript) -> str:
@@ -21,16 +21,7 @@ def told(transcript: Transcript) -> str:
     return "".join(answer.blocks)
 
 
-@pytest.mark.req("D-23")
-def test_the_words_of_a_failed_attempt_are_gone() -> None:
-    transcript = begun(delta("One tw"))
-    transcript.apply(RetryScheduled("0", 1, 2, 0.5, "overloaded", "busy"), 0.0)
-    assert told(transcript) == ""
-    transcript.apply(delta("One two.", attempt=2), 0.0)
-    assert told(transcript) == render("One two.")
-
-
-@pytest.mark.req("D-65")
+@pytest.mark.req("D-23", "D-65")
 def test_data_stand_as_they_are_written_until_they_are_whole() -> None:
     transcript = Transcript()
     transcript.apply(RunStarted("0", "", "", "lead", "m", 0, "", ""), 0.0)
@@ -38,6 +29,7 @@ def test_data_stand_as_they_are_written_until_they_are_whole() -> None:
     transcript.apply(delta("I'll *look*."), 0.0)
     assert told(transcript) == render("I'll *look*."), "words before its calls"
     transcript.apply(RetryScheduled("0", 1, 2, 0.5, "overloaded", "busy"), 0.0)
+    assert told(transcript) == "", "the words of a failed attempt are gone"
     transcript.apply(delta('{"city": "*Be', attempt=2), 0.0)
     assert '{"city": "*Be</pre>' in told(transcript)
     text = '{"city": "*Berne*"}'

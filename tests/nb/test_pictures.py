@@ -40,7 +40,6 @@ axe_nb.define(axe_nb.Agent("wire", "openai/wire"))
 
 
 def images(outputs: list[Output]) -> int:
-    """Number of pictures that a cell shows by themselves."""
     return sum("image/png" in output.get("data", {}) for output in outputs)
 
 

@@ -190,7 +190,6 @@ def test_a_front_end_that_fails_does_not_touch_the_run(cells: Kernel) -> None:
 
 
 def opened(outputs: list[Output]) -> list[Output]:
-    """The messages that open a live tree, of all widgets."""
     opening = (o for o in outputs if o["type"] == "comm_open")
     return [o for o in opening if "mark" in o["data"]["state"]]
 

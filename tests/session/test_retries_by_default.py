@@ -12,9 +12,9 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ProviderError, Request, Retry, cli
-from axe_nb.agents.user_config import config_path
 from axe_nb.session.session import session
 from tests.engine.in_process import ask, lead
+from tests.files import settings
 
 pytestmark = pytest.mark.req("D-72")
 
@@ -56,11 +56,6 @@ def count_attempts(failing: Failing, agent: Any = None, **options: Any) -> int:
     return len(failing.asked)
 
 
-def write_config(text: str) -> None:
-    config_path().parent.mkdir(parents=True, exist_ok=True)
-    config_path().write_text(text, "utf-8")
-
-
 ERRORS: list[tuple[bool, dict[str, Any]]] = [
     *((True, {"category": "bad_request", "status": status, "retryable": True})
       for status in (408, 409, 425)),
@@ -90,7 +85,7 @@ def test_the_settings_in_their_order(failing: Failing, monkeypatch: pytest.Monke
     own = plain.but(name="own", retry=Retry(3))
     none = plain.but(name="none", retry=Retry(0))
     assert count_attempts(failing, plain) == 3
-    write_config("[retry]\nmax_retries = 1\n")
+    settings("[retry]\nmax_retries = 1\n")
     assert count_attempts(failing, plain) == 2
     monkeypatch.setenv("AXE_NB_RETRIES", "0")
     assert count_attempts(failing, plain) == 1

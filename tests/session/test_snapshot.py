@@ -14,16 +14,11 @@ from axe_nb import Agent, Request, RunResult, call
 from axe_nb.agents import trust
 from axe_nb.session import snapshot
 from tests.engine.in_process import ask, keeping
+from tests.files import put
 
 pytestmark = pytest.mark.req("D-53")
 
 on_posix = pytest.mark.skipif(os.name == "nt", reason="needs links")
-
-
-def put(path: str | Path, text: str = "x") -> Path:
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    Path(path).write_text(text, "utf-8")
-    return Path(path)
 
 
 def put_agent(name: str, folder: str | Path = "axe/agents", **keys: object) -> Path:

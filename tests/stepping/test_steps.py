@@ -194,6 +194,7 @@ def test_stop_in_a_child_ends_the_whole_tree_and_its_siblings() -> None:
     assert (result.status, result.error) == ("cancelled", "stopped by the user at a prompt")
     assert {child.status for child in result.children} == {"cancelled"}
     assert result.turns == 1
+    assert "You may retry" not in as_text(result), "the lead is told nothing, as it is over"
     check_events(made.events, result)
 
 

@@ -17,8 +17,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import axe_nb
 from axe_nb import Agent, Request, Response, ToolCall, Usage, call, script
-from axe_nb.agents.user_config import config_path
 from axe_nb.recording.traces import CAPTURE_CONTENT
+from tests.files import settings
 
 PROVIDER = TracerProvider()
 """OpenTelemetry takes one for the whole process."""
@@ -142,8 +142,7 @@ def test_a_turn_has_the_conversation_in_the_form_of_the_conventions(
 def test_what_a_turn_and_a_run_cost_is_in_dollars(
     project: Path, exported: InMemorySpanExporter
 ) -> None:
-    config_path().parent.mkdir(parents=True)
-    config_path().write_text('[prices."script/m"]\ninput = 3\noutput = 15\n', "utf-8")
+    settings('[prices."script/m"]\ninput = 3\noutput = 15\n')
     usage = Usage(1000, 100)
     script("m")(lambda request: Response("x", (), "stop", usage))
     axe_nb.run(Agent("a", "script/m"), "hi")

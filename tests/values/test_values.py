@@ -170,6 +170,9 @@ def test_data_that_does_not_fit_names_what_is_missing() -> None:
         f"k{len(names) + 2} and {1000 - len(names) - 3} more"
     )
     assert to_data("x" * 2000, 1000).endswith("more characters left out]")
+    inner: list[Any] = [1]
+    inner.append([inner, [2], [2]])
+    assert to_data(inner, 1000) == [1, ["… contains itself (list)", [2], [2]]]
 
 
 def test_no_library_is_imported_for_a_value() -> None:

@@ -40,8 +40,6 @@ class Counts:
 
 
 class Model(HttpServer):
-    """One connection to the model."""
-
     counts = Counts()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -96,7 +94,6 @@ def write_anthropic(calls: list[tuple[str, str, dict[str, str]]]) -> bytes:
 
 
 def model() -> AbstractContextManager[str]:
-    """The base URL of a model in a process of its own."""
     return own_process(__spec__.name)
 
 
