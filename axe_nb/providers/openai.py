@@ -363,11 +363,8 @@ class OpenAIAssembly(Assembly):
         return call
 
     def reply(self) -> dict[str, Any]:
-        message = dict(self._message)
-        if self._calls:
-            message["tool_calls"] = [
-                {**call.entry, "function": call.function} for call in self._calls
-            ]
+        calls = [{**call.entry, "function": call.function} for call in self._calls]
+        message = {**self._message, **({"tool_calls": calls} if calls else {})}
         choice = {**self._choice, "message": message, "finish_reason": self._stop}
         choice.pop("delta", None)
         choices = [choice] if self._choice else []
