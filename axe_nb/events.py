@@ -131,7 +131,7 @@ class ToolFinished:
 
 @dataclass(frozen=True, slots=True)
 class PersonAsked:
-    """A run waits for the person's answer; its time stands still."""
+    """A run waits for the person's answer; its clock is paused."""
 
     run: str
     call_id: str = ""

@@ -215,12 +215,12 @@ class Thing:
     lap: Lap | None = None
     """The time span of a run; None if none was recorded."""
     is_forked: bool = False
-    """True if a fork took the run over, with its time in the run that it forks."""
+    """True if a fork copied the run; its times are those of the original."""
 
     def ran_beside(self, later: Thing) -> bool:
-        """True if another run, which began later, did so before this ended, not below it.
+        """True if a later run, not a descendant, began before this one ended.
 
-        Without times, and if they touch, as on a virtual clock, their calls decide.
+        If times are missing or equal, as on a virtual clock, their calls decide.
         """
         first, second = sorted((self.pointer, later.pointer), key=len)
         if second.startswith(first) or self.is_forked != later.is_forked:
@@ -265,7 +265,7 @@ def check(
 
 
 def check_spelling(expectations: str, agents: Iterable[Agent], agents_dir: str | None) -> None:
-    """Rejects a misspelt name before the run, which would be paid for and then not be judged.
+    """Rejects a misspelt name before a run whose cost would be wasted.
 
     `agents` are those that the run can reach. Other unknown names may belong to agents that a tool
     starts, which only the finished run shows.
@@ -329,7 +329,7 @@ def _shorten(name: str) -> str:
 
 
 def _walk(run: RunResult, above: tuple[str, ...], pointer: str, group: Hashable) -> Iterator[Thing]:
-    """Yields a run, its calls that were permitted, and those below it, in call order."""
+    """Yields a run, its permitted calls and, recursively, its child runs, in call order."""
     agents = (*above, name_run(run.agent, run.model))
     place = f"in agent {' › '.join(map(_shorten, agents))}"
     place += f" ({_shorten(run.id)})" if above else ""

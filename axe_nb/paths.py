@@ -94,7 +94,7 @@ def list_links(folder: Path) -> Links:
 
 
 def _fold(path: Path) -> str:
-    """Returns a path in the form in which a file system without case compares it."""
+    """Normalizes a path as a case-insensitive file system compares it."""
     return unicodedata.normalize("NFC", str(path)).casefold()
 
 

@@ -440,7 +440,7 @@ def init_agent(name: str, agents_dir: str | Path | None = None) -> Path:
 def _read_schema(name: Any, agent_path: str) -> dict[str, Any]:
     """Reads the JSON Schema of `output.schema`, in or below the folder of the agent's file.
 
-    It is not behind a link either: the file of an agent may come with a project.
+    Links are not followed, as the agent's file may come from an untrusted project.
     """
     if not isinstance(name, str) or not name.strip():
         raise _make_schema_error(name, "name a JSON file, or write the schema under [output]")

@@ -91,7 +91,7 @@ def write_whole(path: Path, text: str, mode: int | None = None) -> None:
 
 @contextmanager
 def hold_lock(path: Path) -> Iterator[None]:
-    """Keeps others that hold it out while a file is read, changed and written again."""
+    """Holds an exclusive lock on a file while it is read, changed and rewritten."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)

@@ -119,7 +119,7 @@ def check_confined(child: Agent, real: Path, root: str, defined: Mapping[str, Ag
 
 
 def _names_workdir(child: Agent, defined: Mapping[str, Agent]) -> bool:
-    """True if the child's workdir is set by its own unchanged source, which may set it.
+    """True if the child's workdir is set by its own unmodified definition, which may set it.
 
     That is a file of the user's own or a trusted one, or an agent of the session.
     """

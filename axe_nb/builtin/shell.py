@@ -76,8 +76,8 @@ exec "$0" -c "$2"
 """
 """Command of a shell "$0" that runs "$2" with "$1" as Git's settings, in an empty home folder.
 
-Git leaves placeholders alone, and files with keys, on which a device is mounted: `git add -A` and
-`git stash -u` would fail half way. For `-size`, find looks at the mount, not only at the folder.
+Git is told to ignore placeholders and masked key files, on which `git add -A` and `git stash -u`
+would fail. For `-size`, find looks at the mount, not only at the folder.
 """
 
 ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})

@@ -50,7 +50,7 @@ CHARSET = re.compile(
     r"charset=[\"']?(utf-16(?:[lb]e)?|iso-8859-(?:[1-9]|1[013-6])|windows-125[0-8]|koi8-[ru]"
     r"|shift_jis|euc-(?:jp|kr)|gbk|gb2312|gb18030|big5)\b"
 )
-"""Accepted charsets beside UTF-8; some of Python's others do more than decode."""
+"""Accepted charsets besides UTF-8; some of Python's others do more than decode."""
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 

@@ -52,8 +52,8 @@ def make_table(
 ) -> Line:
     """Returns the display of an object while it fills: a table in a notebook, else a line.
 
-    `draw` makes its bundle from the progress, without which it is the static twin; `list_parts` the
-    HTML of its parts, as many each time.
+    `draw` returns the display bundle for a progress text (empty = the static twin); `list_parts`
+    returns the HTML of its parts, whose number is fixed.
     """
     line = make_line(display)
     if not display or is_inside() or not is_notebook() or isinstance(line, NoLine):

@@ -428,7 +428,7 @@ ABOUT: Mapping[str, str] = {
     "network, must give the same outputs; if not, the notebook is left unchanged and the exit code "
     "is 1.",
 }
-"""Beginning of a usage line → what its page says after the sentence of the table."""
+"""Command → the further description on its help page."""
 
 EXAMPLES: Mapping[str, str] = {
     "%%axe": """\

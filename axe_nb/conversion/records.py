@@ -155,9 +155,9 @@ def to_json(value: Any, clean: Filter | None = None, parts: Parts | None = None)
 
 
 def from_json(kind: type[T], data: object, parts: Parts | None = None) -> T:
-    """Returns the dataclass that the data was made of; unknown keys are ignored.
+    """Rebuilds a dataclass from its JSON data; unknown keys are ignored.
 
-    `parts` are those of the file that were read before; those of the data are added. Raises
+    `parts` holds the parts read so far from the file, and receives those of the data. Raises
     ConfigError: a value is missing or wrong, or nested too deeply; names its place.
     """
     parts = Parts() if parts is None else parts

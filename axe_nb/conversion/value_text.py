@@ -434,7 +434,7 @@ def _write_table(table: Table, limit: int) -> str:
 
 
 def _write_lines(table: Table, width: int, limit: int, cell: int) -> tuple[list[str], bool]:
-    """Returns the lines that fit into `limit` bytes, `cell` for each cell; true if all do."""
+    """Returns the CSV lines that fit into `limit` bytes, and True if all do; a cell has `cell`."""
     lines: list[str] = []
     for row in chain([tuple(table.labels[:width])], table.rows(width)):
         line = ",".join(_write_cell(value, cell) for value in row)
@@ -462,7 +462,7 @@ class Written(NamedTuple):
 
 
 def write_value(value: object) -> Written:
-    """Writes a value for a place in a text. Raises as `write_text`."""
+    """Formats a value to be inserted into a text; raises the same errors as `write_text`."""
     text = format_value(value)
     is_text = isinstance(value, str) or hasattr(type(value), "__axe_text__")
     return Written(text, is_block="\n" in text and not is_text)

@@ -89,7 +89,7 @@ class Attempts:
         """True if the model's delays pass on the virtual clock only (D-36)."""
 
     async def send(self, request: Request) -> Response:
-        """Asks the provider, up to `[retry] max_retries` times more; see `Send`."""
+        """Sends a request, with up to `[retry] max_retries` retries; see `Send`."""
         scope, turn, began = self.scope, turn_of(request.place), self.scope.seconds
         try:
             while True:
@@ -210,7 +210,7 @@ def tell_retry(
 
 
 def give_up(error: ProviderError, attempts: int = 0) -> ProviderError:
-    """The error of a request that failed so often; 0 = it is too late to send it once more."""
+    """Returns the final error after so many attempts; 0 = no time is left for a retry."""
     final = copy(error)
     if attempts:
         final.message += f" ({attempts} attempts)" if attempts > 1 else ""

@@ -179,7 +179,7 @@ class UsageMeter:
     is_expected: bool = False
     """True for a child that has not sent its first request yet."""
     expected: int = 0
-    """Number of such runs below, counted so that a model cannot start children without end."""
+    """Descendants that have not sent a request yet; bounds how many a model can start."""
     total: Spent = field(default_factory=Spent)
     unpriced: str = ""
     """Agent that received a reply of unknown price; empty = none did."""
@@ -254,7 +254,7 @@ class UsageMeter:
             meter = meter.above
 
     def describe_overshoots(self) -> Iterator[str]:
-        """Yields a line for each cap of this run that its last replies passed."""
+        """Yields a line for each cap of this run that was exceeded."""
         for key, unit in CAPS.items():
             most, spent = getattr(self.limits, key), getattr(self.total, unit)
             if most and spent > most:

@@ -57,7 +57,7 @@ log = logging.getLogger("axe_nb")
 
 
 class Run:
-    """One run of an agent: its conversation with the model, and what comes of it."""
+    """One run of an agent: its conversation with the model, and its result."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.scope = plan, plan.scope

@@ -285,8 +285,8 @@ class RunScope:
     ) -> Decision:
         """Returns the answer to a question of the run, from the recording or else from the person.
 
-        It is yes if `is_covered`: another answer has allowed the same meanwhile. The time of the
-        run and of all above it stands still. Raises RunStopped if the person stopped the tree, or
+        The answer is yes if an earlier answer now covers it (`is_covered`). The clocks of the run
+        and its ancestors are paused. Raises RunStopped if the person stopped the tree, or
         no one can be asked; CassetteMiss.
         """
         env, began = self.env, self.seconds

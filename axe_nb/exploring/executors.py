@@ -220,7 +220,7 @@ class RemoteRuns(Runs):
                 self._batch.finish(task, self._batch.make_failed(task, why, status))
 
     def _renew(self) -> Executor | None:
-        """The pool in place of one that broke, for a job at a time; only a process pool breaks."""
+        """Returns a one-worker pool in place of a broken process pool; None for others."""
         pool = self._executor
         if self._spare is None and type(pool) is ProcessPoolExecutor:
             self._spare = ProcessPoolExecutor(

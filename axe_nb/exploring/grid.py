@@ -78,8 +78,8 @@ LABEL, SHARE = 1, 2
 """Columns of the name of a variant, and of its share."""
 
 MAX_PAGE = 300_000
-"""Bytes of HTML of an open page: one half for the trees of runs, whose further ones are shown as
-expressions, the other for their names and answers, further inputs being shown closed."""
+"""Maximum bytes of HTML of a page: half for run trees, half for names and answers; what exceeds it
+is shown in short form."""
 
 MAX_INPUTS = 200
 
@@ -394,9 +394,9 @@ def _find(given: int | str, labels: Sequence[str], what: str) -> int:
 
 
 def show_grid(grid: Grid, name: str = NAME, *, note: str = "") -> dict[str, str]:
-    """Returns the bundle of a grid, which the expression `name` gives.
+    """Returns the display bundle of a grid; `name` is its Python expression.
 
-    `note` is said of a grid that still runs, whose squares do not open yet.
+    `note` describes a grid that is still running, whose squares do not open yet.
     """
     inner = "".join(Page(grid, name, note).list_parts())
     html = f"<div class='{PLAIN}' style='line-height:{LINE_HEIGHT}'>{inner}</div>"
@@ -419,7 +419,7 @@ def format_grid(grid: Grid, note: str = "") -> str:
 def write_verdicts(grid: Grid) -> list[str]:
     """Returns a sentence on what passed, and one on scores between 0 and 1.
 
-    None for a single variant, nor as long as no input has runs of all variants.
+    Nothing is returned for one variant, or before an input has runs of all variants.
     """
     columns = [grid.column(number) for number in range(len(grid.variants))]
     shares = _find_common(columns, lambda square: square.share)
@@ -541,7 +541,7 @@ class Page:
         return [head, _format_figures(grid), *inputs, "".join(rest)]
 
     def _format_input(self, row: int) -> str:
-        """The squares of an input; open, the answer of each run."""
+        """Formats an input as a row of squares that expands to the answers of its runs."""
         grid = self._grid
         squares = [grid[row, column] for column in range(len(grid.variants))]
         drawn = (_describe_square(square, self._is_graded) for square in squares)

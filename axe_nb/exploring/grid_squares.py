@@ -190,7 +190,7 @@ class Summary:
     """Runs of which it is known whether they passed."""
     passed: int
     interval: Interval
-    """The interval of the share that passed over inputs; of a single one, over its repeats."""
+    """Interval of the pass rate over the inputs, or over the repeats if there is one input."""
     failed: int
     """Runs that did not complete."""
     unjudged: int

@@ -404,7 +404,7 @@ class Batch:
 
 
 def write_case(prompt: str, answer: str) -> str:
-    """Returns the prompt of a judge: a task and an answer, which can set no marks of their own."""
+    """Returns the judge's prompt: the task and the answer, with delimiters in them escaped."""
     task, said = (_MARKS.sub(r"<\\", text[:100_000]) for text in (prompt, answer))
     return (
         f"Judge the answer to this task.\n\n<task>\n{task}\n</task>\n\n"
@@ -688,7 +688,7 @@ class Driver:
             self._changed.set()
 
     def _find_room(self) -> int:
-        """Returns the number of tasks that may begin now: few results wait to be read."""
+        """Returns the number of tasks that may start now; fewer while results are left unread."""
         return min(self._most - self._running, 4 * self._most - (self._taken - self._received))
 
     async def _take_tasks(self) -> list[Task]:

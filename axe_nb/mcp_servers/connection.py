@@ -58,14 +58,8 @@ MAX_DESCRIPTION, MAX_SCHEMA, MAX_DEPTH = 4096, 65536, 64
 """Maximum characters of a description, which is cut; maximum characters and levels of a schema,
 beyond which a tool is left out."""
 
-LONGEST_NAME = 64
-"""Maximum characters of a tool's name that all providers accept, the server's name included."""
-
 MAX_MESSAGE = 16 * 1024 * 1024
 """Bytes of one message or reply; a server that sends a longer one is ended."""
-
-KEPT = 4096
-"""Bytes of a server's errors that are kept."""
 
 CHUNK = 65536
 
@@ -117,7 +111,7 @@ async def list_tools(session: Any, server: str) -> Listing:
         if not page.next_cursor or page.next_cursor == cursor or len(tools) >= MAX_LISTED:
             break
         cursor = page.next_cursor
-    room = LONGEST_NAME - len(server) - 2
+    room = 64 - len(server) - 2  # the longest name that all providers accept
     counts = Counter(_OTHER.sub("_", name) for name in tools)
     named: dict[str, ToolSpec] = {}
     for own, spec in tools.items():
@@ -243,9 +237,8 @@ class Connection:
             import mcp_types
             from pydantic import TypeAdapter
 
-            request = mcp_types.CallToolRequest(
-                params=mcp_types.CallToolRequestParams(name=name, arguments=dict(arguments))
-            )
+            params = mcp_types.CallToolRequestParams(name=name, arguments=dict(arguments))
+            request = mcp_types.CallToolRequest(params=params)
             kinds = TypeAdapter(mcp_types.CallToolResult | mcp_types.InputRequiredResult)
             result = await session.send_request(request, kinds)
             if not isinstance(result, mcp_types.CallToolResult):
@@ -286,16 +279,12 @@ class Connection:
         try:
             from mcp import Client  # noqa: F401
         except ImportError:
-            raise ConfigError(
-                "MCP servers require the mcp package, version 2.3 or newer",
-                hint="pip install 'axe-nb[mcp]'",
-            ) from None
+            told = "MCP servers require the mcp package, version 2.3 or newer"
+            raise ConfigError(told, hint="pip install 'axe-nb[mcp]'") from None
         if self.server.command and self._sandbox is None:
             network, sources = self.server.network, self._sources
-            view = await in_thread(
-                partial(make_view, self._workdir, network=network, sources=sources)
-            )
-            sandbox = await in_thread(find_sandbox, self.server.sandbox, view)
+            make = partial(make_view, self._workdir, network=network, sources=sources)
+            sandbox = await in_thread(find_sandbox, self.server.sandbox, await in_thread(make))
             if sandbox.level == "none" and not sandbox.is_off:
                 raise ConfigError(
                     f"MCP server {quote(self.name)} was not started: no sandbox is available here, "
@@ -324,11 +313,8 @@ class Connection:
         except Exception as error:
             problem = describe(error)
         place = f"{self._location}: " if self.server.url else ""
-        end = self._explain_end()
-        raise ConfigError(
-            f"MCP server {quote(self.name)} did not start: {place}{problem}{end}",
-            hint=self._advise(),
-        )
+        told = f"MCP server {quote(self.name)} did not start: {place}{problem}"
+        raise ConfigError(told + self._explain_end(), hint=self._advise())
 
     async def _own(self, ready: asyncio.Future[Listing]) -> None:
         """Opens the connection, waits, and closes it: all in one task."""
@@ -460,7 +446,7 @@ class Program:
         def keep_end() -> None:
             with open(errors, "rb") as file:  # noqa: PTH123  a descriptor
                 while chunk := file.read1(CHUNK):
-                    self.errors = (self.errors + chunk)[-KEPT:]
+                    self.errors = (self.errors + chunk)[-4096:]
 
         last = threading.Thread(target=keep_end, daemon=True)
         last.start()
@@ -502,9 +488,8 @@ class Program:
                     if (found := ID.search(line[:CHUNK])) is None:
                         continue
                     # for an answer, whose caller would wait; a wrong id harms only the server
-                    error = mcp_types.ErrorData(
-                        code=mcp_types.PARSE_ERROR, message="the answer could not be read"
-                    )
+                    code, told = mcp_types.PARSE_ERROR, "the answer could not be read"
+                    error = mcp_types.ErrorData(code=code, message=told)
                     message = mcp_types.JSONRPCError(jsonrpc="2.0", id=int(found[1]), error=error)
                 if not _run_on(self._loop, self.deliver(SessionMessage(message))):
                     break

@@ -135,14 +135,10 @@ class Servers:
             for name, connection in connections.items()
             for note in await self._thread.run(connection.list_changes())
         ]
-
-        async def start_all() -> None:
-            starts = (one.start() for one in connections.values())
-            for outcome in await asyncio.gather(*starts, return_exceptions=True):
-                if outcome is not None:
-                    raise outcome
-
-        await self._thread.run(start_all())
+        starts = (self._thread.run(one.start()) for one in connections.values())
+        for outcome in await asyncio.gather(*starts, return_exceptions=True):
+            if outcome is not None:
+                raise outcome
         tools: list[Tool] = []
         for name, connection in connections.items():
             offered = connection.make_tools(self._thread.run)

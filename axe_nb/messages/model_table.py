@@ -60,7 +60,7 @@ class ModelFacts:
 UNKNOWN = ModelFacts()
 
 _CLAUDE = re.compile(r"(?:[\w.-]*\banthropic\.)?(claude-[\w.@-]+?)(?:-v\d+(?::\d+)?)?")
-"""A name of Anthropic's, as clouds write it."""
+"""Matches the name of a Claude model, as cloud platforms write it too."""
 
 
 @cache

@@ -119,9 +119,8 @@ class Picture:
             raise NoPicture(message, hint=SUPPORTED)
         width, height, is_whole = _read_header(self.data, name)
         if not is_whole or (name != "PDF" and not (width and height)):
-            raise NoPicture(
-                f"the {name} is damaged: part of it is missing", hint="convert it to PNG or JPEG"
-            )
+            told = f"the {name} is damaged: part of it is missing"
+            raise NoPicture(told, hint="convert it to PNG or JPEG")
         if width * height > MAX_PIXELS or max(width, height) > MAX_LENGTH:
             raise NoPicture(
                 f"the {name} has {width:,}×{height:,} pixels; at most {MAX_PIXELS:,} are "
@@ -312,10 +311,8 @@ def split_prompt(prompt: object) -> Illustrated:
             hint = f"{SUPPORTED}; decode bytes that are text"
             raise NoPicture(f"{where} is not a supported picture", hint=hint)
         if found is None:
-            raise ConfigError(
-                f"{where} is neither text nor a picture: {type(part).__name__}",
-                hint="pass text, bytes, a pathlib.Path, a figure or an image",
-            )
+            told = f"{where} is neither text nor a picture: {type(part).__name__}"
+            raise ConfigError(told, hint="pass text, bytes, a pathlib.Path, a figure or an image")
         parts.append(found)
     return join_parts(parts, "\n\n")
 

@@ -60,7 +60,7 @@ async def fill_in_key(server: ServerT, lock: asyncio.Lock | None = None) -> Serv
 
 
 def forget_key(server: ServerT) -> ServerT:
-    """Returns the server without the key that it refused, unless no other one can be had now."""
+    """Returns the server without the key that it refused, unless that was printed just now."""
     command = server.info.key_command
     if not command:
         return server
@@ -88,13 +88,8 @@ def _read_key(command: Sequence[str]) -> str:
         stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
     assert process.stdout is not None
-    late = threading.Event()
-
-    def give_up() -> None:
-        late.set()
-        kill_group(process)
-
-    timer = threading.Timer(SECONDS, give_up)
+    began = time.monotonic()
+    timer = threading.Timer(SECONDS, kill_group, [process])
     timer.daemon = True
     timer.start()
     with process:
@@ -103,7 +98,7 @@ def _read_key(command: Sequence[str]) -> str:
             kill_group(process)
         process.wait()
     timer.cancel()
-    if late.is_set():
+    if time.monotonic() - began >= SECONDS:
         raise ValueError(f"it did not end within {format_seconds(SECONDS)}s")
     if len(output) == MAX_OUTPUT:
         raise ValueError("it prints more than a key")

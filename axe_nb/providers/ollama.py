@@ -86,14 +86,11 @@ def parse(data: Mapping[str, Any]) -> Response:
     calls = wire.function_calls("ollama", message.get("tool_calls"))
     reason = wire.text(data.get("done_reason"))
     thinking = wire.text(message.get("thinking"))
-    return Response(
-        wire.text(message.get("content")),
-        calls,
-        "tool_calls" if calls and reason == "stop" else reason,
-        Usage(wire.tokens(data, "prompt_eval_count"), wire.tokens(data, "eval_count")),
-        {"ollama": thinking} if thinking else {},
-        reasoning=thinking,
-    )
+    stop_reason = "tool_calls" if calls and reason == "stop" else reason
+    usage = Usage(wire.tokens(data, "prompt_eval_count"), wire.tokens(data, "eval_count"))
+    echo = {"ollama": thinking} if thinking else {}
+    content = wire.text(message.get("content"))
+    return Response(content, calls, stop_reason, usage, echo, reasoning=thinking)
 
 
 class OllamaAssembly(Assembly):
@@ -150,9 +147,8 @@ class Ollama(HttpProvider):
         response = await super().send(request, on_delta)
         says_something = response.content.strip() or response.tool_calls or response.is_cut
         if not says_something and request.turn == 1:
-            raise ProviderError(
-                "server", "response contains no content", hint="try again, or use another model"
-            )
+            hint = "try again, or use another model"
+            raise ProviderError("server", "response contains no content", hint=hint)
         return response
 
 

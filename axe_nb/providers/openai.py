@@ -265,7 +265,7 @@ class OpenAIAssembly(Assembly):
     def end(self) -> None:
         """Notes the end mark `[DONE]`, which completes an answer without a finish reason too.
 
-        But gateways also send it behind an answer that broke off on its way to them: an empty one,
+        But gateways also send it after an answer that broke off on its way to them: an empty one,
         or one with half a call, is not complete. Half a text cannot be told from a whole one.
         """
         self.has_ended = True
@@ -363,11 +363,8 @@ class OpenAIAssembly(Assembly):
         return call
 
     def reply(self) -> dict[str, Any]:
-        message = dict(self._message)
-        if self._calls:
-            message["tool_calls"] = [
-                {**call.entry, "function": call.function} for call in self._calls
-            ]
+        calls = [{**call.entry, "function": call.function} for call in self._calls]
+        message = {**self._message, **({"tool_calls": calls} if calls else {})}
         choice = {**self._choice, "message": message, "finish_reason": self._stop}
         choice.pop("delta", None)
         choices = [choice] if self._choice else []

@@ -81,7 +81,7 @@ def _is_joined(schema: Mapping[str, Any]) -> bool:
 
 
 def _is_open(schema: Mapping[str, Any]) -> bool:
-    """True if an object may have keys beside those of the schema, with values of some type."""
+    """True if an object may have keys besides those of the schema, with values of some type."""
     return isinstance(schema.get("additionalProperties"), Mapping) or (
         schema.get("additionalProperties") is True or not schema.get("properties")
     )

@@ -99,9 +99,7 @@ def _load_table() -> Any:
 
 def make_price_error(model: str, problem: str) -> ConfigError:
     """Returns the error for a model whose price has to be known and is not."""
-    step = ", or install a price table: pip install 'axe-nb[prices]'"
-    return ConfigError(
-        f"{problem}: the price of the model {quote(model)} is unknown",
-        hint=f'add [prices."{model}"] with input and output to config.toml'
-        + ("" if find_spec("genai_prices") else step),
-    )
+    hint = f'add [prices."{model}"] with input and output to config.toml'
+    if find_spec("genai_prices") is None:
+        hint += ", or install a price table: pip install 'axe-nb[prices]'"
+    return ConfigError(f"{problem}: the price of the model {quote(model)} is unknown", hint=hint)

@@ -8,7 +8,6 @@ from typing import Any
 from axe_nb.agents.provider_table import SEARCH
 from axe_nb.errors import ProviderError
 from axe_nb.messages import DeltaKind, Message, Request, Response, ToolCall, Usage, dump
-from axe_nb.messages.model_table import find_facts
 from axe_nb.pictures.picture import Picture, split_parts
 from axe_nb.providers import server_tools, streaming, wire
 from axe_nb.providers.http import INCLUDE, SUMMARY, HttpProvider, encode_messages
@@ -43,7 +42,7 @@ def encode(message: Message) -> list[dict[str, Any]]:
 
 
 def _make_message(role: str, content: object) -> dict[str, Any]:
-    """Makes an item without an id; some servers know no item without a type."""
+    """Makes a message item without an id, but with its type, which some servers require."""
     return {"type": "message", "role": role, "content": content}
 
 
@@ -111,9 +110,8 @@ def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
         if key in params:
             given = wire.table(request.params.get(table))
             params[table] = {**wire.table(params.get(table)), name: params.pop(key), **given}
-    facts = find_facts("openai", request.model)
     wanted = []
-    if not facts.is_known or facts.thinks != "never":
+    if may_think(request.model):
         wanted.append("reasoning.encrypted_content")  # without it, it cannot be sent back
     if any(tool.entry and tool.entry.get("type") == SEARCH for tool in request.tools):
         wanted.append("web_search_call.action.sources")
@@ -235,9 +233,8 @@ def read_thought(item: Mapping[str, Any]) -> str:
     """Returns the summary or the text of an item of reasoning; empty for others."""
     if item.get("type") != "reasoning":
         return ""
-    parts = wire.tables(item.get("summary"), "summary") or wire.tables(
-        item.get("content"), "content"
-    )
+    parts = wire.tables(item.get("summary"), "summary")
+    parts = parts or wire.tables(item.get("content"), "content")
     return BETWEEN.join(filter(None, (wire.text(part.get("text")) for part in parts)))
 
 

@@ -117,8 +117,7 @@ class Assembly:
 
     def __init__(self, on_delta: OnDelta | None) -> None:
         self.is_complete = False
-        """True once the model has finished: the reply is complete even if the stream then breaks.
-        """
+        """True once the model has finished: the reply is whole even if the stream then breaks."""
         self.has_ended = False
         """True once the last event has arrived; anything after it is ignored."""
         self._on_delta = on_delta or (lambda delta: None)
@@ -289,11 +288,9 @@ class StreamedReply:
         self._assembly.flush()
         if not self._assembly.is_complete:
             words = masked_line(find_message(self._last) or self._ignored)
-            raise ProviderError(
-                "server",
-                "the stream ended before the answer was complete" + (words and f": {words}"),
-                hint="try again, or allow more retries with --retries",
-            )
+            told = "the stream ended before the answer was complete" + (words and f": {words}")
+            hint = "try again, or allow more retries with --retries"
+            raise ProviderError("server", told, hint=hint)
         try:
             return dump(settle(self._assembly.reply()))
         except (ValueError, RecursionError) as error:

@@ -54,10 +54,8 @@ def check_thinking(protocol: str, model: str, params: Mapping[str, Any]) -> None
     if (isinstance(asked, int) and not counts) or (isinstance(asked, str) and asked not in levels):
         choices = ", ".join([*levels, *(["a number of tokens"] if counts else [])])
         told = quote(asked) if isinstance(asked, str) else f"a number of tokens ({asked})"
-        raise ConfigError(
-            f"params.{THINKING}: model {quote(model)} does not take {told}",
-            hint=f"choose one of: {choices}",
-        )
+        problem = f"params.{THINKING}: model {quote(model)} does not take {told}"
+        raise ConfigError(problem, hint=f"choose one of: {choices}")
     room = find_room(model, params)
     tokens = asked if isinstance(asked, int) else LEAST_BUDGET
     if counts and asked != "off" and not LEAST_BUDGET <= tokens < room:

@@ -275,12 +275,9 @@ def make_connection_error(server: Server, error: Exception) -> ProviderError:
     """Describes why no complete reply arrived, with the next step."""
     where, table = without_login(server.base_url), f"[providers.{server.info.name}] in config.toml"
     if isinstance(error, (SetupError, httpx.InvalidURL)):
-        return ProviderError(
-            "server",
-            f"cannot set up a connection to {where}: {masked_line(str(error))}",
-            hint="check base_url, and HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE in the environment",
-            retryable=False,
-        )
+        told = f"cannot set up a connection to {where}: {masked_line(str(error))}"
+        hint = "check base_url, and HTTPS_PROXY, ALL_PROXY and SSL_CERT_FILE in the environment"
+        return ProviderError("server", told, hint=hint, retryable=False)
     with suppress(httpx.InvalidURL, httpx.TransportError, KeyError, ValueError):
         if proxy := find_proxy(httpx.URL(server.base_url)):
             where += f" through the proxy {proxy.url.scheme}://{proxy.url.netloc.decode()}"

@@ -186,8 +186,5 @@ def write_body(
     try:
         return dump({**fields, **({"tools": tools} if tools else {}), key: messages})
     except (TypeError, ValueError, RecursionError) as error:
-        raise ProviderError(
-            "bad_request",
-            f"params cannot be sent as JSON: {error}",
-            hint="fix `[params]` in the agent",
-        ) from None
+        told, hint = f"params cannot be sent as JSON: {error}", "fix `[params]` in the agent"
+        raise ProviderError("bad_request", told, hint=hint) from None

@@ -445,7 +445,7 @@ class Fork:
     ) -> Mapping[str, tuple[ToolResult, Sequence[RunResult]]]:
         """Returns call id → result and started runs, for calls of a turn that are not made again.
 
-        A call is made if it leads to the place, or has no result to go on from.
+        A call is repeated if it leads to the fork's place or has no recorded result.
         """
         point, made = self._point, run.get_turn(turn)
         results = {one.call_id: one for one in made.results}

@@ -21,7 +21,7 @@ from axe_nb.secrets import MASK, Filter
 from axe_nb.text import MAX_SHOWN, count_common, one_line, quote
 
 PEM = "KEY-----"
-"""Part of the lines around a private key, which has several lines."""
+"""Text in the BEGIN and END lines of a PEM private key."""
 
 Description: TypeAlias = "dict[str, Any]"
 """A description: the changed ones of `model`, `system`, `params`, `tools` and `messages`."""

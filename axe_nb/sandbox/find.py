@@ -271,7 +271,7 @@ ANSWER = 20.0
 
 
 def make_docker(image: str) -> Method:
-    """Returns the method for an image; ConfigError if docker does not answer or lacks it."""
+    """Returns the method for a Docker image. Raises ConfigError if that does not work here."""
     program = find_program("docker")
     problem = "docker is not installed"
     if program:
@@ -368,7 +368,7 @@ TRIAL = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """A tried way to run commands with one view."""
+    """A sandbox method that has been tested, and the view that its commands get."""
 
     method: Method
     view: View

@@ -36,7 +36,7 @@ HOME_FILES = (
     ".bashrc", ".bash_profile", ".bash_login", ".bash_aliases", ".profile", ".zshrc", ".zshenv",
     ".zprofile", ".inputrc", ".gitconfig",
 )  # fmt: skip
-"""Further protected files if the workdir is the home folder, beside all that begins with a dot."""
+"""Dotfiles protected in the home folder even if they do not exist; others only if they do."""
 
 OF_PROGRAMS = (".cache",)
 """Folders in the home folder that programs must be able to write."""
@@ -297,9 +297,8 @@ def _lock(folder: int, operation: int, patience: float = 0.0) -> bool:
 def look(view: View) -> Look:
     """Returns the state of the protected files that a command could change.
 
-    Where existing ones are read-only to it, what is left are links, names that nothing could be
-    mounted on, and what the user replaces meanwhile, as `git config` and editors do: a mount goes
-    with the file that it is on.
+    If existing files are mounted read-only, only links, names that cannot be mounted over, and
+    files that are replaced meanwhile, as editors do, are compared.
     """
     there = (view.workdir / name for name in os.listdir(view.workdir))  # noqa: PTH208
     late = (path for path in there if path.name.startswith(".env") or path.name == "HEAD")

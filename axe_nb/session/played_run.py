@@ -49,7 +49,7 @@ def play(view: View, result: RunResult, speed: float) -> None:
 def time_events(result: RunResult) -> list[tuple[float, Event]]:
     """Returns the events of a finished run, each with the seconds since its start, in order.
 
-    Where a recorded time is missing, what comes before the event counts.
+    An event without a recorded time gets the time of the one before it.
     """
     runs = {run.id: run for run in result.walk()}
     laps = defaultdict[tuple[str, int, int], list[Lap]](list)

@@ -31,7 +31,7 @@ MAX_ALL = 1_000_000_000
 """Maximum bytes of all runs before a new one; the oldest runs are removed first."""
 
 ID = re.compile(r"[0-9a-f]{16}-[0-9a-f]{8}")
-"""Ids of runs sort by their time."""
+"""Pattern of a run's id; ids sort by time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -90,7 +90,7 @@ class Output:
     sent: Mapping[str, Any]
     """JSON Schema of an object, for the provider."""
     is_wrapped: bool = False
-    """True if that object only holds the data as `value`, as the data is not an object."""
+    """True if data other than an object is wrapped as `{"value": data}`."""
     convert: Convert | None = None
 
     def read(self, text: str) -> Answer:

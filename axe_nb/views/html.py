@@ -200,7 +200,7 @@ def format_head(root: Node, row: Row, clock: str = "") -> str:
 
 
 def format_line(row: Row, bar: str = "", clock: str = "") -> str:
-    """The line of any other row, with a bar and a clock if it is live."""
+    """Formats the line of a row that is not a root, with a bar and a clock if it is live."""
     # what most windows have no room for ends in an ellipsis
     ellipsis = ";text-overflow:ellipsis" if len(row.asked) > 40 else ""
     who = cost = ""

@@ -274,7 +274,7 @@ def find_request(
 
 
 def preview_request(plan: Plan) -> SentRequest:
-    """Returns the first request of a run that has not begun; ProviderError if it has no form."""
+    """Returns the first request of a run. Raises ProviderError if it cannot be expressed."""
     request = Run(plan).make_request()
     own = plan.provider.name
     streaming = {}

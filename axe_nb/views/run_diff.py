@@ -296,7 +296,7 @@ class _Drawing:
         return self._count < MAX_BLOCKS or _is_same(part)
 
     def _draw_part(self, part: Part) -> Iterator[_Drawn]:
-        """Yields a change or a row; only the rows of its runs if nothing else of a turn differs."""
+        """Yields the drawing of a change, run or turn; of an unchanged turn only its parts."""
         if isinstance(part, Change):
             yield self._draw_change(part)
         elif part.kind == "run":

@@ -79,7 +79,7 @@ class Timeline:
 class _Times:
     """The times of a run and of all runs below it, without impossible values.
 
-    A file may hold any numbers, also infinite ones and such as are none (NaN).
+    A file may hold any numbers, including infinity and NaN.
     """
 
     def __init__(self, result: RunResult) -> None:
