@@ -86,10 +86,7 @@ class TerminalLine:
 
 
 class TextView:
-    """Shows a run in plain text: verbose lines, or a status line on a terminal; then the result.
-
-    The status line has the agents at work, counts, time and waits.
-    """
+    """Shows a run in plain text: verbose lines, or a status line on a terminal; then the result."""
 
     is_live = False
 

@@ -37,10 +37,7 @@ TEMPLATES = Path(__file__).parent / "first"
 
 
 def start(write: Callable[[str], object], *, opens: bool) -> int:
-    """Creates the files that do not exist yet, and opens JupyterLab if `opens`.
-
-    Returns the exit code. Raises ConfigError: a file cannot be written.
-    """
+    """Creates the files that do not exist yet, and opens JupyterLab; returns the exit code."""
     notebook = "first.ipynb"
     trust_new_folder(AGENT_FILE)
     model = json.dumps(quote(first_model()), ensure_ascii=False)[1:-1]

@@ -373,10 +373,7 @@ def is_grid(path: str | os.PathLike[str]) -> bool:
 
 
 def label_inputs(rows: Sequence[Row]) -> tuple[str, ...]:
-    """Returns a unique short label for each input: its first column that tells them apart.
-
-    Rows that no column tells apart are numbered.
-    """
+    """Returns a short label for each input: its first column that tells them apart, or a number."""
     for column in rows[0]:
         try:
             labels = tuple(one_line(str(row.get(column, "")), 40) for row in rows)
@@ -449,10 +446,7 @@ def _find_common(
 
 
 def _tabulate(grid: Grid) -> list[tuple[str, ...]]:
-    """The figures of the variants below their heads, without columns that are empty.
-
-    Scores are among them only if they add to the runs that passed.
-    """
+    """The figures of the variants below their heads, without columns that are empty."""
     rows = []
     for number, one in enumerate(grid.summary):
         low, high = one.interval

@@ -556,7 +556,6 @@ class Driver:
         """Set when runs have ended, or a result was received."""
         self._taken = self._running = self._received = 0
         self._is_full = False
-        """True while runs wait for room."""
         self.ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
         """Queue of a blocking caller: runs that have ended, numbers of prompts to take, `END`."""
 

@@ -217,10 +217,7 @@ class GridRunner:
         self._runs.close()
 
     def run(self, display: bool, name: str) -> None:
-        """Runs the grid and shows it as it fills: its table in a notebook, a line in a terminal.
-
-        Finished runs stay in it, whatever ends it.
-        """
+        """Runs the grid and shows it as it fills; finished runs stay in it, whatever ends it."""
 
         def draw(progress: str) -> dict[str, str]:
             return show_grid(self.grid, name, note=progress)
@@ -262,9 +259,8 @@ class GridRunner:
         if not result.ok:
             # one that was cut because the grid ended says nothing of its variant
             passed = None if result.status == "cancelled" else False
-            grid.add(
-                input, variant, replace(run, passed=passed, reason=result.error or result.status)
-            )
+            run = replace(run, passed=passed, reason=result.error or result.status)
+            grid.add(input, variant, run)
             return
         passed, score = True, None
         reasons, problems = list[str](), list[str]()

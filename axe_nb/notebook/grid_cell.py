@@ -26,11 +26,7 @@ from axe_nb.text import quote, suggestion
 def run_grid(
     shell: InteractiveShell, line: str, cell: str, names: Mapping[str, Any], write: Write
 ) -> Grid | None:
-    """Runs the grid of a cell and returns it; `-o` is bound even if the grid is interrupted.
-
-    `cell` is the prompt template. Raises ConfigError: an option is invalid, or a run could not
-    begin.
-    """
+    """Runs the grid of a cell and returns it; `-o` is bound even if the grid is interrupted."""
     install(shell)
     found = parse(GRID, "cell", read_words(GRID, "cell", line, names))
     fail = parser(GRID, "cell").error

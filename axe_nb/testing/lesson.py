@@ -54,7 +54,6 @@ EXERCISE = "exercise:"
 """Prefix of the tag of a check cell; the name of its exercise follows."""
 
 TAG_CHECKS = "give each check cell a tag like exercise:NAME"
-"""The next step for a lesson without exercises."""
 
 _MARK = re.compile(r"^[ \t]*#+[ \t]*(BEGIN|END) SOLUTION[ \t]*$", re.MULTILINE)
 _SOLUTION = re.compile(

@@ -16,8 +16,7 @@ from typing import Any
 
 import axe_nb
 from tests.benchmarks.goals import row
-from tests.maps.cluster_code import AGENT, register
-from tests.maps.clusters import dask, engines, make_pool
+from tests.maps.cluster_code import AGENT, dask, engines, make_pool, register
 
 RUNS = 400
 CONCURRENCY = (2, 20)

@@ -26,8 +26,7 @@ import pytest
 import axe_nb
 from axe_nb import Agent, ConfigError, RunResult
 from axe_nb.exploring.grid import show_grid
-from tests.maps.cluster_code import AGENT, register
-from tests.maps.clusters import dask, engines, make_pool
+from tests.maps.cluster_code import AGENT, dask, engines, make_pool, register
 from tests.maps.conftest import counting_model
 from tests.recording.runs import without_times
 
