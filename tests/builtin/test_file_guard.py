@@ -168,9 +168,7 @@ def test_no_tool_reads_a_file_that_may_hold_keys_by_whatever_name(project: Path)
 
 
 @pytest.mark.req("D-83")
-def test_links_do_not_hide_a_protected_file_also_if_made_after_the_question(
-    project: Path,
-) -> None:
+def test_links_do_not_hide_a_protected_file_also_if_made_after_the_question(project: Path) -> None:
     """The tool looks at the file that it has opened, not at the path that was asked about."""
     (project / ".git").mkdir()
     (project / "sub").mkdir()

@@ -10,10 +10,7 @@ from axe_nb.agents.trust import trust_file
 from axe_nb.agents.user_config import config_path
 from tests.nb.kernels import Kernel, text, write_agents
 
-AGENTS = {
-    "echo": 'description = "Says it again"\n',
-    "lead": 'sub_agents = ["echo"]\n',
-}
+AGENTS = {"echo": 'description = "Says it again"\n', "lead": 'sub_agents = ["echo"]\n'}
 SCRIPTS = {
     "echo": (
         '[[rule]]\ntext = "You said: {last}"\nusage = { input_tokens = 1000, output_tokens = 7 }\n'
