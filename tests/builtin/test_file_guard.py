@@ -12,6 +12,7 @@ import pytest
 from axe_nb import call
 from axe_nb.engine.person import Decision
 from axe_nb.messages import ToolCall
+from axe_nb.session.overrides import Overrides
 from tests.calls import failure, tool
 from tests.delegation.approvals import Person, run_with
 from tests.delegation.copies import said
@@ -200,8 +201,6 @@ def test_the_files_of_the_running_tree_are_protected_wherever_they_are(project: 
     lead = agent("lead", said([write("team/lead.toml"), write("team/new.toml")], "done"))
     session = stage(lead).session
     session.forget("lead")
-    from axe_nb.session.overrides import Overrides
-
     overrides = Overrides(agents_dir=str(team), mode="auto")
     result = asyncio.run(ask_session(session, "lead", "go", overrides))
     answers = [one.content for one in result.messages[-2].tool_results]
@@ -232,9 +231,7 @@ def test_a_tool_that_is_denied_is_denied_before_its_guard_looks_at_anything(proj
 
 
 @pytest.mark.req("D-83")
-def test_the_settings_with_the_keys_are_not_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_settings_with_the_keys_are_not_read(tmp_path: Path) -> None:
     config = tmp_path / "config" / "axe"
     config.mkdir(parents=True)
     (config / "config.toml").write_text("[providers.openai]\napi_key = 'secret'\n")

@@ -28,7 +28,6 @@ SCRIPTS = {
 
 @pytest.fixture
 def cells(kernel: Kernel, project: Path) -> Kernel:
-    """A kernel with the extension loaded, in a project with the agents above."""
     write_agents(project, SCRIPTS, **AGENTS)
     (project / "axe/agents/wrong.toml").write_text('name = "wrong"\nmodle = "script/echo"\n')
     assert kernel.run("%load_ext axe_nb") == []
