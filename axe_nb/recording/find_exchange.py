@@ -67,7 +67,7 @@ def find_turn(result: RunResult, place: str | int | None) -> tuple[RunResult, in
 def make_turn_error(run: RunResult, turn: str) -> ConfigError:
     places = dict.fromkeys(f"{run.id}/{exchange.turn}" for exchange in run.exchanges)
     return ConfigError(
-        f"no turn {quote(_cut(turn))} of {name_run(run.agent, run.model)}; "
+        f"no turn {quote(cut_chars(turn, MAX_SHOWN, '…'))} of {name_run(run.agent, run.model)}; "
         f"its turns are {list_some([*places], 10)}"
     )
 
@@ -76,10 +76,7 @@ def find_run(result: RunResult, id: str) -> RunResult:
     """Returns the run with an id; without one, the result. Raises ConfigError: there is none."""
     run = next((run for run in result.walk() if run.id == (id or result.id)), None)
     if run is None:
-        near = get_close_matches(_cut(id), [run.id for run in result.walk()], n=3, cutoff=0.0)
-        raise ConfigError(f"no run {quote(_cut(id))} in this tree; nearest: {', '.join(near)}")
+        shown = cut_chars(id, MAX_SHOWN, "…")
+        near = get_close_matches(shown, [run.id for run in result.walk()], n=3, cutoff=0.0)
+        raise ConfigError(f"no run {quote(shown)} in this tree; nearest: {', '.join(near)}")
     return run
-
-
-def _cut(text: str) -> str:
-    return cut_chars(text, MAX_SHOWN, "…")

@@ -112,7 +112,8 @@ def adapt(env: Env, overrides: Overrides) -> Env:
     as_child = env.as_child
 
     def adapt_child(agent: Agent) -> Agent:
-        agent = _with_model(agent, overrides.model_all)
+        if overrides.model_all is not None:
+            agent = replace(agent, model=overrides.model_all)
         if not overrides.vars.keys().isdisjoint(agent.vars):
             values = {name: overrides.vars.get(name, own) for name, own in agent.vars.items()}
             agent = replace(agent, vars=values)
@@ -140,18 +141,14 @@ def make_job(request: RunRequest, env: Env) -> tuple[Agent, Job]:
 def apply_overrides(agent: Agent, overrides: Overrides) -> Agent:
     same = ("model", "skill", "workdir", "mode", "stream")
     changes = {name: value for name in same if (value := getattr(overrides, name)) is not None}
-    if overrides.model is None:
-        agent = _with_model(agent, overrides.model_all)
+    if overrides.model is None and overrides.model_all is not None:
+        changes["model"] = overrides.model_all
     if overrides.tools is not None:
         changes["tools"] = overrides.tools  # tools that are objects travel with the agent
     for table in ("params", "vars"):
         if given := getattr(overrides, table):
             changes[table] = {**getattr(agent, table), **given}
     return replace(agent, **changes) if changes else agent
-
-
-def _with_model(agent: Agent, model: str | None) -> Agent:
-    return agent if model is None else replace(agent, model=model)
 
 
 class BeginningFork:

@@ -52,7 +52,6 @@ def events(overrides: Overrides | None = None, *, streams: bool = True) -> list[
 
 
 def streaming(seen: list[Event]) -> set[str]:
-    """The runs whose replies arrived in pieces."""
     return {event.run for event in seen if isinstance(event, TextDelta)}
 
 

@@ -16,8 +16,14 @@ import pytest
 import axe_nb
 from axe_nb import Agent, Request, RunResult, call, script_server
 from axe_nb.agents.prompt import Briefing, brief
+from axe_nb.engine.limits import Clock
+from axe_nb.engine.loop import Run
+from axe_nb.engine.plan import make_plan
+from axe_nb.engine.scope import AgentSource, Env, RunScope
 from axe_nb.errors import ProviderError
 from axe_nb.events import TextDelta, TurnStarted
+from axe_nb.messages import Delta
+from axe_nb.tools.tool import Job, Limits
 from tests.engine.in_process import agent, play, said, stage, tool
 from tests.protocols import PROTOCOLS, provider_of
 
@@ -50,8 +56,6 @@ def test_a_changed_message_in_continue_from_is_what_is_sent(
 
 
 def test_a_failed_result_keeps_no_engine_alive() -> None:
-    from axe_nb.engine.loop import Run
-
     alive: list[weakref.ref[Run]] = []
 
     def crash(request: Request) -> str:
@@ -78,8 +82,6 @@ def writes(text: str, then: Any) -> Any:
         name = "script"
 
         async def send(self, request: Request, on_delta: Any = None) -> Any:
-            from axe_nb.messages import Delta
-
             on_delta(Delta("thinking", "reasoning"))
             for word in text.split():
                 on_delta(Delta(f"{word} "))
@@ -90,12 +92,6 @@ def writes(text: str, then: Any) -> Any:
 
 def with_provider(provider: Any, timeout: float | None = None, **fields: Any) -> Any:
     """(result, events) of an agent whose provider it is."""
-    from axe_nb.engine.limits import Clock
-    from axe_nb.engine.loop import Run
-    from axe_nb.engine.plan import make_plan
-    from axe_nb.engine.scope import AgentSource, Env, RunScope
-    from axe_nb.tools.tool import Job, Limits
-
     events: list[Any] = []
     one = Agent("one", "script/x", **fields)
 

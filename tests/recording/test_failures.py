@@ -14,6 +14,7 @@ import pytest
 import axe_nb
 from axe_nb import Agent, Request, RunResult, SubAgentsConfig, Usage, call, script, script_server
 from axe_nb.scripting.wire import Protocol
+from tests.engine.in_process import ask, lead, over
 from tests.protocols import PROTOCOLS, provider_of
 from tests.recording.runs import without_times
 
@@ -185,12 +186,6 @@ class Town:
     state = "good"
 
     def __init__(self) -> None:
-        @script("lead")
-        def lead(request: Request) -> Any:
-            if request.turn == 1:
-                return [call("call_agent", agent=name, task="go") for name in ("a", "b")]
-            return f"lead heard: {request.last}"
-
         @script("town")
         async def town(request: Request) -> str:
             if self.state == "broken" and "A" in request.system:
@@ -204,7 +199,7 @@ class Town:
             axe_nb.define(
                 Agent(name=name, model="openai/town", system_prompt=text, retry=axe_nb.Retry(0))
             )
-        axe_nb.define(Agent(name="lead", model="openai/lead", sub_agents=("a", "b")))
+        axe_nb.define(over("openai", lead(ask("a"), ask("b"))))
         with script_server("openai"), axe_nb.cassette("a.axe", mode):
             return axe_nb.run("lead", "go", **options)
 

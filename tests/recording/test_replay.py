@@ -24,8 +24,8 @@ from axe_nb.scripting.rules import Fault
 from axe_nb.scripting.wire import Protocol
 from axe_nb.session.session import session
 from axe_nb.tools.tool import ToolContext
+from tests.engine.in_process import agent, ask, lead, over
 from tests.pictures.samples import png
-from tests.protocols import provider_of
 from tests.recording.runs import (
     call_once,
     count_up,
@@ -46,32 +46,26 @@ TOWNS = ("Rome", "Oslo", "Lima", "Bern", "Riga", "Bonn", "Cork", "Nice")
 
 
 def define_tree(protocol: str, child_prompt: str = "You know\none town.\nBe brief.") -> None:
-    provider = provider_of(protocol)
-    lead = Agent("lead", f"{provider}/lead", system_prompt="You lead.", sub_agents=("guide",))
-    axe_nb.define(lead)
-    axe_nb.define(Agent("guide", f"{provider}/guide", system_prompt=child_prompt))
+    """A lead that asks guides, which answer in any order."""
 
-
-def define_scripts(seed: int = 0) -> None:
-    chance = random.Random(seed)
-
-    @script("lead")
     def lead(request: Request) -> Any:
-        if request.turn == 1:
-            calls = tuple(call("call_agent", agent="guide", task=f"About {t}") for t in TOWNS)
-            return axe_nb.Response("Let me ask.", calls, "tool_use", Usage(100, 20))
-        return "\n".join(result.content for result in request.results)
+        calls = tuple(ask("guide", f"About {town}") for town in TOWNS)
+        answered = "\n".join(result.content for result in request.results)
+        first = axe_nb.Response("Let me ask.", calls, "tool_use", Usage(100, 20))
+        return answered if request.results else first
 
-    @script("guide")
     async def guide(request: Request) -> str:
-        await asyncio.sleep(chance.random() / 50)
+        await asyncio.sleep(random.random() / 50)
         return f"{request.last}: a fine town"
+
+    asks = agent("lead", lead, system_prompt="You lead.", sub_agents=("guide",))
+    for one in (asks, agent("guide", guide, system_prompt=child_prompt)):
+        axe_nb.define(over(protocol, one))
 
 
 @every_protocol
 @pytest.mark.req("D-59")
 def test_a_recorded_tree_replays_without_its_server(protocol: Protocol) -> None:
-    define_scripts()
     define_tree(protocol)
     with script_server(protocol), axe_nb.cassette("tree.axe", "record") as recording:
         first = axe_nb.run("lead", "Compare")
@@ -86,7 +80,6 @@ def test_a_recorded_tree_replays_without_its_server(protocol: Protocol) -> None:
 
 @pytest.mark.req("D-59")
 def test_a_changed_prompt_of_a_child_is_named_and_only_it_is_asked_again() -> None:
-    define_scripts()
     define_tree("openai")
     with script_server("openai"), axe_nb.cassette("tree.axe", "record"):
         axe_nb.run("lead", "Compare")
@@ -170,10 +163,6 @@ def test_a_run_replays_as_it_was_without_its_waits(model: Any, protocol: Protoco
 def test_an_interrupted_tree_replays_as_it_was() -> None:
     waiting = threading.Event()
 
-    @script("lead")
-    def lead(request: Request) -> Any:
-        return [call("call_agent", agent="one", task=word) for word in ("fast", "slow")]
-
     @script("one")
     async def one(request: Request) -> str:
         if "slow" in request.last:
@@ -183,7 +172,7 @@ def test_an_interrupted_tree_replays_as_it_was() -> None:
         return "done"
 
     define()
-    axe_nb.define(Agent(name="lead", model="openai/lead", sub_agents=("one",)))
+    axe_nb.define(over("openai", lead(ask("one", "fast"), ask("one", "slow"))))
     with script_server("openai"), axe_nb.cassette("one.axe", "record"):
         first = asyncio.run(interrupt("lead", waiting.is_set))
     assert first.status == "cancelled"
@@ -304,9 +293,8 @@ def test_a_new_cell_in_front_takes_no_answers_from_those_behind_it() -> None:
 
 def test_records_that_nothing_uses_are_counted_and_removed() -> None:
     echo()
-    with script_server("openai"), axe_nb.cassette("one.axe", "record"):
-        axe_nb.run("one", "first")
-        axe_nb.run("one", "second")
+    record("first")
+    record("second")
     with axe_nb.cassette("one.axe", "replay") as cassette:
         axe_nb.run("one", "second")
         assert cassette.format_status() == (

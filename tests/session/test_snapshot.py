@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import axe_nb
 from axe_nb import Agent, Request, RunResult, call
 from axe_nb.agents import trust
 from axe_nb.session import snapshot
+from tests.engine.in_process import ask, keeping
 from tests.files import put
 
 pytestmark = pytest.mark.req("D-53")
@@ -26,38 +26,18 @@ def put_agent(name: str, folder: str | Path = "axe/agents", **keys: object) -> P
     return put(Path(folder, f"{name}.toml"), tomli_w.dumps(table))
 
 
-def keep(name: str, answer: Any = "ok") -> list[Request]:
-    """The requests that the model of that name is sent."""
-    sent: list[Request] = []
-
-    @axe_nb.script(name)
-    def model(request: Request) -> Any:
-        sent.append(request)
-        return answer(request) if callable(answer) else answer
-
-    return sent
+def keep(name: str, *replies: Any) -> list[Request]:
+    """The requests that the model of that name is sent; it says these, and then the results."""
+    return keeping(name, *replies, hear)[0]
 
 
-def turns(*replies: Any) -> Callable[[Request], Any]:
-    """A model that gives these replies, and then the results that it was given."""
-
-    def model(request: Request) -> Any:
-        if request.turn <= len(replies):
-            reply = replies[request.turn - 1]
-            return reply() if callable(reply) else reply
-        return "\n".join(result.content for result in request.results)
-
-    return model
+def hear(request: Request) -> str:
+    return "\n".join(result.content for result in request.results) or "ok"
 
 
-def ask(name: str) -> Any:
-    return call("call_agent", agent=name, task="work")
-
-
-def play(*replies: Any, name: str = "lead", **fields: Any) -> RunResult:
+def play(*replies: Any, **fields: Any) -> RunResult:
     """The run of a lead, in mode auto, with these replies."""
-    axe_nb.script(name)(turns(*replies))
-    lead = Agent(**{"name": name, "model": f"script/{name}", "mode": "auto", **fields})
+    _, lead = keeping("lead", *replies, hear, **{"mode": "auto", **fields})
     return axe_nb.run(lead, "go", timeout=20)
 
 
@@ -67,14 +47,14 @@ def heard(result: RunResult) -> str:
 
 def test_file_tools_do_not_reach_the_whole_disk(project: Path, tmp_path: Path) -> None:
     secret = put(tmp_path / "secret.md", "SECRET")
-    sent = keep("worker", turns(call("read_file", path=str(secret))))
+    sent = keep("worker", call("read_file", path=str(secret)))
     evil = (
         f'name = "worker"\nmodel = "script/worker"\nworkdir = "/"\nskill = "{secret.as_posix()}"\n'
         'mode = "auto"\ntools = ["file_ops"]\n'
     )
     write = call("write_file", path="axe/agents/worker.toml", content=evil)
 
-    def by_hand() -> Any:  # another tool, or a person who said yes
+    def by_hand(_: Request) -> Any:  # another tool, or a person who said yes
         put("axe/agents/worker.toml", evil)
         return ask("worker")
 
@@ -93,14 +73,14 @@ def test_a_sub_agent_is_what_it_was_when_the_root_began(project: Path, tmp_path:
     more = {"skill": "skills/s.md", "files": ["docs/*.md"]}
     path = put_agent("worker", system_prompt="first", tools=["grep"], **more)
 
-    def change() -> Any:
+    def change(_: Request) -> Any:
         put("axe/skills/s.md", "SKILL 2")
         put("docs/a.md", "FILE 2")
         put("docs/b.md", "FILE 3")
         put_agent("worker", system_prompt="second", tools=["file_ops"], workdir=str(tmp_path))
         return ask("worker")
 
-    def remove() -> Any:
+    def remove(_: Request) -> Any:
         path.unlink()
         return ask("worker")
 
@@ -132,7 +112,7 @@ def test_a_childs_workdir_lies_in_the_roots(project: Path, tmp_path: Path) -> No
     trust.trust_file().unlink()
     keep("inside")
     keep("outside")
-    keep("none", turns(call("list_dir", path=".")))
+    keep("none", call("list_dir", path="."))
     put("data/deep/a.txt")
     Path("docs").mkdir()
     put_agent("inside", workdir="data/deep")
@@ -207,7 +187,7 @@ def test_a_folder_exchanged_for_a_link_is_no_workdir(project: Path, tmp_path: Pa
     put(tmp_path / "outside/secret.txt", "SECRET")
     put("sub/a.txt")
 
-    def swap() -> Any:
+    def swap(_: Request) -> Any:
         Path("sub").rename("aside")
         Path("sub").symlink_to(tmp_path / "outside")
         return [
@@ -216,7 +196,7 @@ def test_a_folder_exchanged_for_a_link_is_no_workdir(project: Path, tmp_path: Pa
             call("run_command", command="cat secret.txt; touch by_command"),
         ]
 
-    sent = keep("worker", turns(call("read_file", path="a.txt"), swap))
+    sent = keep("worker", call("read_file", path="a.txt"), swap)
     own = tmp_path / "config/axe/agents"
     put_agent("worker", own, workdir="sub", tools=["file_ops", "run_command"])
     result = play(ask("worker"), sub_agents=("worker",))
@@ -256,7 +236,7 @@ def test_a_link_leads_no_file_of_the_user_out_of_the_root(project: Path, tmp_pat
     put(root / "sub/a.txt")
     put_agent("mine", tmp_path / "config/axe/agents", workdir=str(root / "sub"))
 
-    def swap() -> Any:
+    def swap(_: Request) -> Any:
         (root / "sub").rename(root / "aside")
         (root / "sub").symlink_to(tmp_path / "outside")
         return ask("mine")
