@@ -328,7 +328,6 @@ async def afork(result: RunResult, place: str | int | None, /, **changes: Any) -
 def _make_fork(
     result: RunResult, place: str | int | None, changes: dict[str, Any]
 ) -> tuple[RunRequest, bool]:
-    """Returns the request of a fork, and whether to display it."""
     from axe_nb.recording.fork import CHANGES, make_point
 
     if is_inside():  # the fork would be no part of the tool's tree

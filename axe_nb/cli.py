@@ -181,5 +181,4 @@ def _close_stdout() -> None:
 
 
 def run_and_exit() -> NoReturn:
-    """Runs the console script."""
     sys.exit(main())

@@ -1,7 +1,7 @@
 """Expectations: their language, and the check of a finished run against them.
 
 A clause is `NAME`, `no NAME`, or `NAME OPERATOR VALUE`, the last also with `, parallel`.
-`docs/reference.md` shows the tables of forms and measures.
+`docs/make_reference.py` has the words about forms and measures.
 Source: D-67.
 """
 
@@ -43,8 +43,6 @@ class Measure:
 
     kind: Kind
     """A list is compared by its length with a number, and item by item with a text."""
-    help: str
-    example: str
     read: Callable[[RunResult], Any]
     """The value of one run; None = unknown."""
     of_tree: bool = True
@@ -58,44 +56,18 @@ def _list_failed(run: RunResult, *, denied: bool) -> list[str]:
 
 
 MEASURES: Mapping[str, Measure] = {
-    "turns": Measure("number", "answered requests", "turns <= 6", attrgetter("turns")),
-    "tool_calls": Measure(
-        "number", "calls of tools", "tool_calls < 20", attrgetter("tool_calls")
-    ),
-    "runs": Measure("number", "runs, the root included", "runs == 4", lambda run: 1),
-    "depth": Measure(
-        "number", "levels of sub-agents; 0 = none", "depth <= 2", lambda run: count_levels(run),
-        of_tree=False,
-    ),
-    "tokens": Measure(
-        "number", "input and output tokens", "tokens < 5000", attrgetter("usage.total")
-    ),
-    "cost": Measure(
-        "number", "cost in US dollars; an error if a price is unknown", "cost < 0.02",
-        attrgetter("cost"),
-    ),
-    "denied": Measure(
-        "list", "calls that were not permitted, by tool",
-        'no denied; denied contains "write_file"',
-        partial(_list_failed, denied=True),
-    ),
-    "failed": Measure(
-        "list", "calls that failed for another reason, by tool", "failed <= 1",
-        partial(_list_failed, denied=False),
-    ),
-    "text": Measure(
-        "text", "the answer; with `==`, `!=`, `~`, `!~`, `contains`",
-        'text ~ /\\b42\\b/; text == "42"', attrgetter("text"), of_tree=False,
-    ),
-    "status": Measure(
-        "text", "the status", "status == completed", attrgetter("status"), of_tree=False
-    ),
-    "data": Measure(
-        "data", "a part of the structured output, or all of it",
-        'data.total == 3; data.items[0].name == "a"; data.items >= 2', attrgetter("data"),
-        of_tree=False,
-    ),
-}  # fmt: skip
+    "turns": Measure("number", attrgetter("turns")),
+    "tool_calls": Measure("number", attrgetter("tool_calls")),
+    "runs": Measure("number", lambda run: 1),
+    "depth": Measure("number", lambda run: count_levels(run), of_tree=False),
+    "tokens": Measure("number", attrgetter("usage.total")),
+    "cost": Measure("number", attrgetter("cost")),
+    "denied": Measure("list", partial(_list_failed, denied=True)),
+    "failed": Measure("list", partial(_list_failed, denied=False)),
+    "text": Measure("text", attrgetter("text"), of_tree=False),
+    "status": Measure("text", attrgetter("status"), of_tree=False),
+    "data": Measure("data", attrgetter("data"), of_tree=False),
+}
 """Name → measure, in the order of the reference page."""
 
 

@@ -80,18 +80,14 @@ SHAPES: Mapping[str, tuple[str, str]] = {
     "PRIVATE KEY-----": ("", r"[^-]{16,}(?=-----END )"),
     "earer ": (r"(?=[\w.~+/-]{0,400}\d)", r"[\w.~+/-]{16,}=*"),
     **dict.fromkeys(
-        ("uthorization", "UTHORIZATION"),
-        (rf"{_HEADER}(?:[A-Z][A-Za-z0-9-]{{2,20}} )?", _VALUE),
+        ("uthorization", "UTHORIZATION"), (rf"{_HEADER}(?:[A-Z][A-Za-z0-9-]{{2,20}} )?", _VALUE)
     ),
     **dict.fromkeys(
         ("pi-key", "pi-Key", "PI-Key", "uth-Token", "uth-token", "UTH-TOKEN"), (_HEADER, _VALUE)
     ),
     **dict.fromkeys(
         ("ookie", "OOKIE"),
-        (
-            r"""\\{0,3}["']?\s{0,4}:\s{0,4}\\{0,3}["']?""",
-            r"""[\w.-]{1,60}=[^\r\n"'\\*]{4,}""",
-        ),
+        (r"""\\{0,3}["']?\s{0,4}:\s{0,4}\\{0,3}["']?""", r"""[\w.-]{1,60}=[^\r\n"'\\*]{4,}"""),
     ),
     **dict.fromkeys(
         ("assword", "ASSWORD"),

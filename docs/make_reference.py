@@ -85,6 +85,30 @@ FORMS: Mapping[str, str] = {
 }
 """Form of a clause in expectations → what it expects."""
 
+MEANINGS: Mapping[str, tuple[str, str]] = {
+    "turns": ("answered requests", "turns <= 6"),
+    "tool_calls": ("calls of tools", "tool_calls < 20"),
+    "runs": ("runs, the root included", "runs == 4"),
+    "depth": ("levels of sub-agents; 0 = none", "depth <= 2"),
+    "tokens": ("input and output tokens", "tokens < 5000"),
+    "cost": ("cost in US dollars; an error if a price is unknown", "cost < 0.02"),
+    "denied": (
+        "list of calls that were not permitted, by tool",
+        'no denied; denied contains "write_file"',
+    ),
+    "failed": ("list of calls that failed for another reason, by tool", "failed <= 1"),
+    "text": (
+        "the answer; with `==`, `!=`, `~`, `!~`, `contains`",
+        'text ~ /\\b42\\b/; text == "42"',
+    ),
+    "status": ("the status", "status == completed"),
+    "data": (
+        "a part of the structured output, or all of it",
+        'data.total == 3; data.items[0].name == "a"; data.items >= 2',
+    ),
+}
+"""Measure of expectations → its meaning, and an example."""
+
 SERVED = [info for info in PROVIDERS.values() if info.has_server]
 
 AT_A_LIMIT = """\
@@ -298,11 +322,7 @@ def expectations() -> Iterator[str]:
         "the first agent's. Without a comparison, the measure must be neither zero nor empty, and "
         "`data.PATH` must exist."
     )
-    kinds = {"list": "list of ", "number": "", "text": "", "data": ""}
-    rows = [
-        [f"`{name}`", f"{kinds[measure.kind]}{measure.help}", f"`{measure.example}`"]
-        for name, measure in MEASURES.items()
-    ]
+    rows = [[f"`{name}`", MEANINGS[name][0], f"`{MEANINGS[name][1]}`"] for name in MEASURES]
     yield _table(["measure", "meaning", "example"], rows)
     yield (
         "A list is compared with a number by its length, and with `==`, `contains` and `~` item by "

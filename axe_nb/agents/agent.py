@@ -216,9 +216,7 @@ class Agent:
         except ValueError as error:
             called = f"agent config {quote(name)}" if name else "agent config"
             raise ConfigError(
-                f"failed to parse {called}: {error}",
-                hint=TOML_HINT,
-                place=source.place(),
+                f"failed to parse {called}: {error}", hint=TOML_HINT, place=source.place()
             ) from None
         try:
             warnings = _remove_ignored_keys(table, name, source)

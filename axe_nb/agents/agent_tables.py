@@ -250,7 +250,6 @@ def check_sandbox(key: tuple[str, ...], setting: str) -> None:
 
 
 def parse_server(name: str, table: Any, source: Source | None = None) -> McpServer:
-    """Returns the table of one server. Raises ConfigError for an unknown key or a wrong value."""
     _check_server_name(name)
     return build(McpServer, table, source or Source(""), (KEY, name))
 

@@ -56,7 +56,6 @@ _BRACES = re.compile(r"\\\{\{|\{\{\s*([^\W\d]\w*)\s*\}\}")
 
 
 def find_workdir(agent: Agent) -> Path:
-    """Resolves the workdir of an agent to its current real path."""
     named = agent.workdir.strip()
     try:
         here = Path(os.path.realpath(os.curdir))

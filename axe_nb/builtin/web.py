@@ -42,8 +42,6 @@ MAX_URL, MAX_REDIRECTS, MAX_TRIED, MAX_BYTES = 2000, 5, 3, 2 * 1024 * 1024
 """Maximum characters of a URL; redirects; addresses of a host to try; bytes of a decompressed
 page."""
 
-WAIT = 10.0
-
 HTML = ("text/html", "application/xhtml+xml")
 
 CHARSET = re.compile(
@@ -218,7 +216,7 @@ async def _send_to_first(
     import httpx
 
     host = url.raw_host.decode("ascii")
-    extensions: dict[str, Any] = {"timeout": httpx.Timeout(WAIT).as_dict()}
+    extensions: dict[str, Any] = {"timeout": httpx.Timeout(10.0).as_dict()}
     if not literal(host):
         extensions["sni_hostname"] = host  # the name that the certificate must match
     headers = {**HEADERS, "Host": url.netloc.decode("ascii")}

@@ -193,10 +193,7 @@ class Attempts:
 
 
 def compute_wait(error: ProviderError, attempt: int) -> float:
-    """Returns the seconds before an attempt, from 2: as the server requests, or doubled each time.
-
-    Without its request, half a second before the first retry, and 30 at most.
-    """
+    """Returns the seconds before an attempt, from 2: as the server requests, else 0.5, 1, … 30."""
     return error.retry_after or min(0.5 * 2 ** min(attempt - 2, 10), 30.0)
 
 
@@ -216,10 +213,9 @@ def give_up(error: ProviderError, attempts: int = 0) -> ProviderError:
         final.message += f" ({attempts} attempts)" if attempts > 1 else ""
         final.hint = error.hint or "try again later, or allow more retries with --retries"
     else:
-        after = format_seconds(error.retry_after or 0)
-        wait = (
-            f"the server asks for a wait of {after}s" if error.retry_after else "a retry would wait"
-        )
+        wait = "a retry would wait"
+        if error.retry_after:
+            wait = f"the server asks for a wait of {format_seconds(error.retry_after)}s"
         final.message += f"; {wait}, longer than the run has left"
         final.hint = "give the run more time with --timeout"
     final.args = (final.message,)

@@ -52,7 +52,6 @@ class ApprovalRequest:
     """A question for the user: approval of a call, or a model's own question."""
 
     run: str
-    """Id of the run that asks."""
     agent: str
     tool: str
     arguments: Mapping[str, Any]
@@ -65,14 +64,12 @@ class ApprovalRequest:
     reason: str = ""
     """The reason to ask, unless it is the mode, and notes about the call, one a line."""
     workdir: str = ""
-    """The real workdir of the call."""
     host: str = ""
     """The host that approval allows for the session; empty = the call reaches none (D-50)."""
     raises: str = ""
     """The budget that approval sets, such as `$0.80`; empty = the question is about something
     else."""
     call_id: str = ""
-    """Id of the call in question."""
     schema: Mapping[str, Any] = field(default_factory=dict)
     """JSON Schema of the tool's arguments, for edited ones; empty = they are not checked."""
 
@@ -225,13 +222,11 @@ def make_reply(given: Any) -> Response | None:
 
 def make_decided(step: Step, decision: Decision) -> Exchange | None:
     """Returns the exchange of a request for which a person gave the reply; None = it is sent."""
-    if step.kind != "request" or step.request is None:
+    is_skipped = decision.choice == "skip"
+    reply = Response() if is_skipped else decision.reply
+    if step.kind != "request" or step.request is None or reply is None:
         return None
-    if decision.choice == "skip":
-        return make_given(step.request, Response(), "skipped")
-    if decision.reply is None:
-        return None
-    return make_given(step.request, decision.reply)
+    return make_given(step.request, reply, "skipped" if is_skipped else "given")
 
 
 def make_given(request: Request, reply: Response, source: Source = "given") -> Exchange:
@@ -248,8 +243,6 @@ BreakKind = Literal["tool", "agent", "depth", "turn"]
 
 @dataclass(frozen=True, slots=True)
 class Breakpoint:
-    """A place of `--break`."""
-
     kind: BreakKind
     value: str = ""
     """Name of the tool or agent, or the depth."""

@@ -37,7 +37,6 @@ class PendingCall:
     turn: int = 0
     index: int = 0
     count: int = 0
-    """Number of calls of the turn."""
     ahead: float = 0.0
     arguments: Mapping[str, Any] = field(init=False)
     """The arguments that the tool runs with, which the person may have changed."""

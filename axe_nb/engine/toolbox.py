@@ -47,8 +47,7 @@ class Toolset:
     def describe(self, call: ToolCall) -> ToolCall:
         """The call with the traits of its tool; those of an unknown tool are the default."""
         tool = self.find(call.name)
-        traits = tool.traits if tool else CallTraits()
-        return call if call.traits == traits else replace(call, traits=traits)
+        return replace(call, traits=tool.traits if tool else CallTraits())
 
 
 def find_tools(

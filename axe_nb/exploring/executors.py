@@ -356,9 +356,7 @@ def make_shared_part(batch: Batch) -> SharedPart:
     )  # fmt: skip
 
 
-def _remove_secrets(
-    config: Config,
-) -> tuple[dict[str, dict[str, Any]], dict[str, tuple[str, ...]]]:
+def _remove_secrets(config: Config) -> tuple[dict[str, dict[str, Any]], dict[str, tuple[str, ...]]]:
     """Returns the providers' tables without secrets, and the names of the removed settings."""
     tables, lacks = {}, {}
     for name in config.known:

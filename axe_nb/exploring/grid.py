@@ -337,7 +337,13 @@ def _read(lines: list[str]) -> Grid:
     number = 2
     try:
         plan = json.loads(lines[0])
-        variants = [Variant(**one) for one in plan["variants"]]
+        variants = [
+            Variant(
+                label=str(one["label"]), agent=one["agent"], model=one["model"],
+                params=one["params"], prompt=str(one["prompt"]),
+            )
+            for one in plan["variants"]
+        ]  # fmt: skip
         rows = [dict(row) for row in plan["inputs"]]
         grid = Grid(rows, variants, max(1, int(plan["repeats"])))
         grid.note = str(plan["note"])

@@ -289,16 +289,14 @@ class Batch:
 
     def make_task(self, index: int, prompt: object) -> Task:
         """Returns the task of a prompt (a text, or a list of texts and pictures) or of a task."""
-        if isinstance(prompt, Task):
-            task = prompt
-        else:
-            try:
-                text, pictures = split_prompt(prompt)
-                task = Task(text=text, pictures=pictures)
-            except ConfigError as error:
-                task = Task(problem=error)
-            except Exception as error:  # of the user's own class
-                task = Task(problem=ConfigError(f"the prompt cannot be read: {words(error)}"))
+        task = prompt if isinstance(prompt, Task) else Task()
+        try:
+            if task is not prompt:
+                task.text, task.pictures = split_prompt(prompt)
+        except ConfigError as error:
+            task.problem = error
+        except Exception as error:  # of the user's own class
+            task.problem = ConfigError(f"the prompt cannot be read: {words(error)}")
         task.index = index
         if self.file is not None and task.problem is None:
             task.key = compute_key(self.askings[task.asking].common, task.text, task.pictures)
@@ -553,7 +551,7 @@ class Driver:
         """True if prompts are taken in the thread of a blocking caller, and put into `_given`."""
         self._given = asyncio.Queue[object]()
         self._most = runs.workers * runs.chunk
-        self._main: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
+        self._main: asyncio.Task[Any] | None = None
         self._changed = asyncio.Event()
         """Set when runs have ended, or a result was received."""
         self._taken = self._running = self._received = 0
@@ -564,9 +562,7 @@ class Driver:
 
     async def run(self) -> None:
         """Takes prompts and runs them; the batch passes on each run as it ends."""
-        task = asyncio.current_task()
-        assert task is not None
-        self._main = asyncio.get_running_loop(), task
+        self._main = asyncio.current_task()
         try:
             with rare_full_collections():
                 async with asyncio.TaskGroup() as group:
@@ -666,15 +662,14 @@ class Driver:
         self._received += 1
         if self._is_full and self._main is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed
-                self._main[0].call_soon_threadsafe(self._changed.set)
+                self._main.get_loop().call_soon_threadsafe(self._changed.set)
 
     def cancel(self) -> None:
         """Cancels the runs in progress; from any thread."""
         self.runs.halt()
         if self._main is not None:
-            loop, task = self._main
             with contextlib.suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(task.cancel)
+                self._main.get_loop().call_soon_threadsafe(self._main.cancel)
 
     async def _work(self, tasks: Sequence[Task]) -> None:
         try:

@@ -82,7 +82,6 @@ ERROR = re.compile(rb"\s*[\w.]{0,99}(Error|Exception)\b.{0,99}: ")
 
 _OTHER = re.compile(r"[^A-Za-z0-9_-]")
 
-
 Listing: TypeAlias = tuple[Mapping[str, ToolSpec], tuple[str, ...]]
 """Name shown to models → tool, with the server's own name; warnings."""
 

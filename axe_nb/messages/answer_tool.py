@@ -15,7 +15,6 @@ from axe_nb.messages.model_table import thinks
 NAME = "give_answer"
 DESCRIPTION = "Gives your final answer. Call it once, when you have everything; then you are done."
 
-
 OUTPUT = "output"
 """Refusable part of a request: the schema of its answer; a tool then takes its place."""
 

@@ -29,7 +29,6 @@ Cut = Literal["", "timeout", "cancelled", "abandoned"]
 
 `abandoned`: a tool stopped waiting for its child, while the tree went on."""
 
-
 Source = Literal["", "recorded", "given", "edited", "skipped"]
 """The source of an answer: its model, the run that this one forks, or the person, who gave it,
 edited that of the model, or had the request skipped."""

@@ -37,9 +37,6 @@ from axe_nb.scripting.rules import (
 from axe_nb.text import one_line, quote
 from axe_nb.threads import in_thread
 
-ARGUMENTS = 8
-"""Characters of one piece of a call's arguments."""
-
 Played: TypeAlias = Delta | ToolCall | Response | Fault
 """A piece of a reply, a call before the pieces of its arguments, or the end of the reply."""
 
@@ -185,7 +182,7 @@ def _cut(text: str, small: bool) -> list[str]:
 def _cut_call(call: ToolCall, number: int, small: bool) -> Iterator[Played]:
     yield call
     text = call.raw or dump(dict(call.arguments)).decode()
-    size = ARGUMENTS if small else len(text)
+    size = 8 if small else len(text)
     for at in range(0, len(text), size):
         yield Delta(text[at : at + size], "arguments", number, call.name if at == 0 else "")
 

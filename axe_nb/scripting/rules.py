@@ -27,8 +27,6 @@ from axe_nb.text import cut_chars, nearest, one_line, quote
 if TYPE_CHECKING:
     import regex
 
-MAX_SEEN = 100_000
-
 MAX_SECONDS = 1.0
 
 FAULTS = ("timeout", "refused", "cut")
@@ -96,7 +94,7 @@ class Script:
                 return self._make_reply(rule, request, words)
             left = max(ends - time.thread_time(), 0.001)
             try:
-                found = rule.last.search(request.last[:MAX_SEEN], timeout=left)
+                found = rule.last.search(request.last[:100_000], timeout=left)
             except TimeoutError:
                 raise ProviderError(
                     "bad_request",

@@ -188,10 +188,7 @@ _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
         lambda v: isinstance(v, bool | None) or callable(v),
     ),
     "int | None": ("a whole number, as in 2", lambda v: v is None or is_whole(v, 0)),
-    "float | None": (
-        "seconds, as in 120 or 0.5",
-        lambda v: v is None or (is_number(v) and v >= 0),
-    ),
+    "float | None": ("seconds, as in 120 or 0.5", lambda v: v is None or (is_number(v) and v >= 0)),
     "Mode | None": (", ".join(MODES), lambda v: v in (None, *MODES)),
     "Mapping[str, Any]": (
         'a dict, as in {"temperature": 0.2}',

@@ -67,8 +67,6 @@ def fault_text(error: BaseException) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """A tool's result with an explicit error flag."""
-
     content: str
     is_error: bool = False
     note: str = ""
@@ -394,26 +392,21 @@ MAX_OUTPUT = 65536
 
 
 def output_of(answer: object) -> ToolOutput:
-    given = answer if isinstance(answer, ToolOutput) else ToolOutput(answer)  # type: ignore[arg-type]
-    if given.pictures:  # whose marks are in its text
-        text, pictures = as_text(given.content), tuple(given.pictures)
-    else:
-        text, pictures = _illustrate(given.content)
-    return ToolOutput(text, bool(given.is_error), as_text(given.note), pictures)
-
-
-def _illustrate(answer: object) -> Illustrated:
     """Returns a result as text with pictures; keeps a figure from being shown below the cell."""
+    given = answer if isinstance(answer, ToolOutput) else ToolOutput(answer)  # type: ignore[arg-type]
+    content: object = given.content
     try:
-        parts = find_parts(answer)
+        parts = () if given.pictures else find_parts(content)
     except NoPicture as error:
         raise ToolError(f"{error.message}; {error.hint}") from None
-    if not parts:
-        return Illustrated(as_text(answer))
-    for value in answer if isinstance(answer, list | tuple) else (answer,):
-        close_figure(value)
-    texts = (part if isinstance(part, Picture) else as_text(part) for part in parts)
-    return join_parts(texts, "\n")
+    if parts:
+        for value in content if isinstance(content, list | tuple) else (content,):
+            close_figure(value)
+        texts = (part if isinstance(part, Picture) else as_text(part) for part in parts)
+        text, pictures = join_parts(texts, "\n")
+    else:  # given pictures have their marks in the text
+        text, pictures = as_text(content), tuple(given.pictures)
+    return ToolOutput(text, bool(given.is_error), as_text(given.note), pictures)
 
 
 def as_text(result: object) -> str:

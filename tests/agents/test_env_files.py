@@ -8,14 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from axe_nb.agents.user_config import (
-    EMPTY,
-    KEPT,
-    KEY_ELSEWHERE,
-    SET,
-    UNKNOWN,
-    load_env,
-)
+from axe_nb.agents.user_config import EMPTY, KEPT, KEY_ELSEWHERE, SET, UNKNOWN, load_env
 from axe_nb.errors import ConfigError
 from axe_nb.notebook.line_magic import list_keys
 from axe_nb.secrets import redact

@@ -120,9 +120,7 @@ def test_of_an_attempt_that_broke_off_nothing_is_left_beside_the_next_one(lab: L
     expect(shown).to_contain_text("1 retry")
 
 
-def test_rows_stay_as_the_reader_left_them_the_newest_is_marked_and_time_goes_on(
-    lab: Lab,
-) -> None:
+def test_rows_stay_as_the_reader_left_them_the_newest_is_marked_and_time_goes_on(lab: Lab) -> None:
     start(lab, RESEARCH)
     researcher = lab.page.locator(row(lab, "researcher"))
     researcher.locator("> summary").focus()
@@ -151,8 +149,7 @@ def test_a_reader_who_scrolled_up_is_left_alone(lab: Lab) -> None:
     def ask(turn: int) -> None:
         lab.gate(str(turn))
         lab.page.wait_for_function(
-            "n => document.querySelectorAll('.axe-nb-call, .axe-nb-run').length > n",
-            arg=20 * turn,
+            "n => document.querySelectorAll('.axe-nb-call, .axe-nb-run').length > n", arg=20 * turn
         )
         lab.page.wait_for_timeout(300)
 

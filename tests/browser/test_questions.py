@@ -72,9 +72,7 @@ def test_the_budget_is_raised_by_a_button_in_the_row_that_waits_for_it(lab: Lab)
 
 
 @pytest.mark.req("D-48")
-def test_a_question_about_hostile_words_is_inert_and_no_other_input_is_answered(
-    lab: Lab,
-) -> None:
+def test_a_question_about_hostile_words_is_inert_and_no_other_input_is_answered(lab: Lab) -> None:
     start(lab, EDITOR.replace("TEXTS", "PAYLOADS[0], ' '.join(PAYLOADS)[:1500]"))
     buttons = lab.page.locator(".axe-nb-question:visible button")
     expect(buttons.nth(3)).to_be_enabled()

@@ -12,6 +12,7 @@ import pytest
 from axe_nb import call
 from axe_nb.engine.person import Decision
 from axe_nb.messages import ToolCall
+from axe_nb.session.overrides import Overrides
 from tests.calls import failure, tool
 from tests.delegation.approvals import Person, run_with
 from tests.delegation.copies import said
@@ -168,9 +169,7 @@ def test_no_tool_reads_a_file_that_may_hold_keys_by_whatever_name(project: Path)
 
 
 @pytest.mark.req("D-83")
-def test_links_do_not_hide_a_protected_file_also_if_made_after_the_question(
-    project: Path,
-) -> None:
+def test_links_do_not_hide_a_protected_file_also_if_made_after_the_question(project: Path) -> None:
     """The tool looks at the file that it has opened, not at the path that was asked about."""
     (project / ".git").mkdir()
     (project / "sub").mkdir()
@@ -202,8 +201,6 @@ def test_the_files_of_the_running_tree_are_protected_wherever_they_are(project: 
     lead = agent("lead", said([write("team/lead.toml"), write("team/new.toml")], "done"))
     session = stage(lead).session
     session.forget("lead")
-    from axe_nb.session.overrides import Overrides
-
     overrides = Overrides(agents_dir=str(team), mode="auto")
     result = asyncio.run(ask_session(session, "lead", "go", overrides))
     answers = [one.content for one in result.messages[-2].tool_results]
@@ -234,9 +231,7 @@ def test_a_tool_that_is_denied_is_denied_before_its_guard_looks_at_anything(proj
 
 
 @pytest.mark.req("D-83")
-def test_the_settings_with_the_keys_are_not_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_settings_with_the_keys_are_not_read(tmp_path: Path) -> None:
     config = tmp_path / "config" / "axe"
     config.mkdir(parents=True)
     (config / "config.toml").write_text("[providers.openai]\napi_key = 'secret'\n")

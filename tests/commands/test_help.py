@@ -26,35 +26,25 @@ pytestmark = pytest.mark.req("B-12")
 NAMES = {"folder": "more/agents", "name": "critic", "draft": "A text."}
 """Variables that examples of lines use."""
 
-CELLS = [
-    example
+CODES = [
+    code
     for program, text in EXAMPLES.items()
-    if program.startswith("%%")
-    for example in text.split("\n\n")
-]
-LINES = [
-    line
-    for program, text in EXAMPLES.items()
-    if not program.startswith("%%")
-    for line in text.split("\n")
+    for code in text.split("\n\n" if program.startswith("%%") else "\n")
 ]
 
 
-@pytest.mark.parametrize("code", CELLS)
-def test_the_examples_of_cells_are_accepted(code: str) -> None:
-    line, _, body = code.partition("\n")
-    magic, _, rest = line.partition(" ")
-    assert body
-    command = commands_of("cell")[magic.removeprefix("%%")]
-    chosen = parse(command, "cell", rest)
-    if magic == "%%axe_agent":
-        assert not Agent.from_toml(f'name = "{chosen.agent}"\n{body}').warnings
-    elif magic == "%%axe":
-        parse_run(rest, "cell")
-
-
-@pytest.mark.parametrize("code", LINES)
-def test_the_examples_of_lines_are_accepted(code: str) -> None:
+@pytest.mark.parametrize("code", CODES)
+def test_the_examples_are_accepted(code: str) -> None:
+    if code.startswith("%%"):
+        line, _, body = code.partition("\n")
+        magic, _, rest = line.partition(" ")
+        assert body
+        chosen = parse(commands_of("cell")[magic.removeprefix("%%")], "cell", rest)
+        if magic == "%%axe_agent":
+            assert not Agent.from_toml(f'name = "{chosen.agent}"\n{body}').warnings
+        elif magic == "%%axe":
+            parse_run(rest, "cell")
+        return
     if not code.startswith("%axe"):
         calls = re.findall(r"axe-nb\b[^|&>)]*", code)  # in a line of a shell
         assert calls

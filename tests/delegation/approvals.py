@@ -43,15 +43,10 @@ class Person:
         self.answers = list(answers)
         self.seconds = seconds
         self.questions: list[ApprovalRequest] = []
-        self.asking = 0
-        self.most_at_once = 0
 
     async def ask_person(self, question: ApprovalRequest) -> Decision:
         self.questions.append(question)
-        self.asking += 1
-        self.most_at_once = max(self.asking, self.most_at_once)
         await asyncio.sleep(self.seconds)
-        self.asking -= 1
         return self.answers.pop(0)
 
 

@@ -27,7 +27,6 @@ Reply = Callable[[int, Request], Any]
 
 
 def by(way: str, level: int) -> ToolCall:
-    """A call that asks a child for `level`."""
     task = f"level {level}"
     match way:
         case "call_agent":

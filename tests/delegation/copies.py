@@ -26,11 +26,9 @@ def results(request: Request) -> str:
 
 
 def boss(parts: Mapping[str, Part], *calls: ToolCall, **fields: Any) -> Agent:
-    """An agent `lead` that makes the calls, then says their results; the parts play its children.
+    """An agent `lead` that makes the calls, then says their results.
 
-    Args:
-        parts: name of a child → its part; "" = whoever has none.
-        fields: of the agent.
+    The parts play its children: name → part; "" = whoever has none.
     """
     parts = {"lead": said(calls, results) if calls else said("done"), "": said("done"), **parts}
 
@@ -56,8 +54,6 @@ def told(result: RunResult) -> str:
 
 
 def recorded(log: list[Request], part: Part) -> Part:
-    """The part, with every request that it gets kept."""
-
     def recording(request: Request) -> Any:
         log.append(request)
         return part(request)
@@ -77,5 +73,4 @@ def tool(
 
 
 def offered(request: Request) -> list[str]:
-    """Names of the tools that the model is told of."""
     return [spec.name for spec in request.tools]

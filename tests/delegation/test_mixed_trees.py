@@ -21,15 +21,12 @@ DEPTH = {"call_agent": 3, "subagent": 3, "spawn_agent": 2, "delegate_task": 2}
 
 
 def refusal(way: str, limit: int, depth: int) -> str:
-    match way:
-        case "call_agent":
-            return f"call_agent error: maximum sub-agent depth ({limit}) reached"
-        case "subagent":
-            return (
-                f"Error: Maximum subagent recursion depth ({limit}) exceeded. "
-                f"Current depth: {depth}. Cannot spawn nested subagent."
-            )
-    return f"[ERROR] Error: Maximum sub-agent depth ({limit}) exceeded"
+    own = {
+        "call_agent": f"call_agent error: maximum sub-agent depth ({limit}) reached",
+        "subagent": f"Error: Maximum subagent recursion depth ({limit}) exceeded. "
+        f"Current depth: {depth}. Cannot spawn nested subagent.",
+    }
+    return own.get(way, f"[ERROR] Error: Maximum sub-agent depth ({limit}) exceeded")
 
 
 def check_depth(ways: Sequence[str], result: RunResult) -> None:

@@ -23,7 +23,6 @@ def spawn(task: Any = "find the bug", **more: Any) -> ToolCall:
 
 
 def run(parts: Mapping[str, Any], *calls: Any, **fields: Any) -> Any:
-    """The boss's result; it has `spawn_agent` and a harmless tool."""
     fields.setdefault("tools", ("spawn_agent",))
     fields.setdefault("mine", (tool("peek"),))
     return play(parts, *(calls or (spawn(),)), **fields)

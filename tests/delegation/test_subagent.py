@@ -13,8 +13,6 @@ from axe_nb.tools.tool import Limits
 from tests.delegation.copies import offered, play, recorded, told, tool
 from tests.engine.in_process import check_history, heard, said
 
-DEEP = SubAgentsConfig(max_depth=5)
-
 
 def sub(label: Any = "scout", task_prompt: Any = "look around", **more: Any) -> Any:
     return call("subagent", label=label, task_prompt=task_prompt, **more)

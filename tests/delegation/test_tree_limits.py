@@ -13,8 +13,6 @@ from tests.delegation.chains import WAYS, Chain, by
 from tests.delegation.copies import boss, play
 from tests.engine.in_process import agent, check_events, heard, said, stage
 
-DEEP = SubAgentsConfig(max_depth=5)
-
 
 def requests(result: Any) -> int:
     return sum(one.turns for one in result.walk())
@@ -85,7 +83,7 @@ def test_tokens_are_capped_for_the_whole_tree(way: str) -> None:
 @pytest.mark.req("D-3", "D-4")
 def test_a_copy_counts_for_its_callers_cap_and_a_named_agent_for_its_own_too(way: str) -> None:
     """The helper may send two requests; its tree ends at that, the lead goes on."""
-    made = Chain(("call_agent", way, way)).set_up(sub_agents_config=DEEP)
+    made = Chain(("call_agent", way, way)).set_up(sub_agents_config=SubAgentsConfig(max_depth=5))
     helper = made.session.agents["helper"]
     made.session.define(type(helper)(**{**vars(helper), "limits": TreeLimits(max_requests=2)}))
     result = made.play()

@@ -74,7 +74,6 @@ def lead(*calls: ToolCall, then: str = "", name: str = "lead", **config: Any) ->
 
 
 def ask(name: str, task: str = "work", **more: Any) -> ToolCall:
-    """A call of call_agent."""
     return call("call_agent", agent=name, task=task, **more)
 
 
@@ -130,7 +129,6 @@ def stage(*agents: Agent) -> Stage:
 
 
 def play(*agents: Agent, **overrides: Any) -> RunResult:
-    """What the first of the agents comes to when it is asked to go."""
     return stage(*agents).play(**overrides)
 
 
@@ -140,8 +138,6 @@ def over(protocol: str, one: Agent) -> Agent:
 
 
 def tool(name: str, fn: Callable[[ToolContext], Any]) -> Tool:
-    """A harmless tool from an async function of its context."""
-
     async def run(ctx: ToolContext, _: Any) -> Any:
         return await fn(ctx)
 
@@ -154,7 +150,6 @@ def heard(result: RunResult, turn: int = 0) -> tuple[ToolResult, ...]:
 
 
 def texts(result: RunResult, turn: int = 0) -> list[str]:
-    """The same, the words only."""
     return [one.content for one in heard(result, turn)]
 
 

@@ -26,7 +26,7 @@ from typing import Any
 import axe_nb
 from axe_nb import Agent, ProviderError, Request, Response, RunResult, ToolContext, call
 from axe_nb.agents.agent_tables import SubAgentsConfig
-from axe_nb.events import Event, RunFinished, RunStarted
+from axe_nb.events import Event, RunStarted
 from axe_nb.messages import close_open_calls
 from axe_nb.session.drive import NullView, drive
 from axe_nb.session.overrides import Overrides
@@ -34,8 +34,6 @@ from axe_nb.session.portal import portal
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import Session
 from tests.engine.in_process import check_events, check_history
-
-HOW = ("left alone", "cancelled", "timed out", "interrupted")
 
 
 @axe_nb.tool
@@ -139,15 +137,11 @@ class Stopping(NullView):
 
 
 def play(seed: int) -> tuple[str, RunResult]:
-    """Plays one tree; (how it was stopped, its result).
-
-    Raises:
-        AssertionError: a promise was broken.
-    """
+    """Plays one tree; (how it was stopped, its result)."""
     chance = random.Random(seed)
     session = Session()
     root = cast(chance, session)
-    how = chance.choice(HOW)
+    how = chance.choice(("left alone", "cancelled", "timed out", "interrupted"))
     timeout = chance.uniform(0.002, 0.05) if how == "timed out" else 30.0
     handle = session.start(
         RunRequest(agent=root, prompt="go", overrides=Overrides(timeout=timeout))
@@ -171,8 +165,6 @@ def play(seed: int) -> tuple[str, RunResult]:
 def check(events: list[Event], result: RunResult) -> None:
     """Pairs of events, one result per call in order, every child in its place."""
     check_events(events, result)
-    assert isinstance(events[-1], RunFinished)
-    assert events[-1].run == "0"
     started = [event.run for event in events if isinstance(event, RunStarted)]
     assert sorted(started) == sorted(one.id for one in result.walk())
     for one in result.walk():

@@ -20,12 +20,11 @@ from axe_nb.agents.agent_tables import SubAgentsConfig, TreeLimits
 from tests.engine.in_process import agent, ask, heard, lead, said, stage, tool
 
 DEEP = SubAgentsConfig(max_depth=5)
-WIDE = 40
 
 
 def everywhere(request: Request) -> Any:
     """A model that calls itself again and again, as often as it is asked."""
-    return [ask("again", f"{request.agent} {n}") for n in range(WIDE)]
+    return [ask("again", f"{request.agent} {n}") for n in range(40)]
 
 
 def again(**limits: Any) -> Agent:

@@ -15,7 +15,6 @@ SLOW_DOWN = ProviderError("rate_limit", "slow down", status=429, retry_after=0.0
 
 
 def failing(times: int, error: ProviderError, *, retries: int = 9, name: str = "failing") -> Agent:
-    """An agent whose model fails so often."""
     asked: list[Request] = []
 
     def model(request: Request) -> str:

@@ -166,6 +166,8 @@ def test_a_saved_grid_is_the_same(grid: Grid, tmp_path: Path) -> None:
     grid.note = "interrupted"
     grid.save(tmp_path / "g.jsonl")
     assert (tmp_path / "g.jsonl").read_text().startswith("axe_nb grid 3.0\n{")
+    newer = (tmp_path / "g.jsonl").read_text().replace("grid 3.0", "grid 3.7", 1)
+    (tmp_path / "g.jsonl").write_text(newer.replace('"label"', '"new": 1, "label"'))
     loaded = axe_nb.load(tmp_path / "g.jsonl")
     assert show_grid(loaded) == show_grid(grid)
     assert loaded.runs == grid.runs

@@ -115,9 +115,7 @@ def broken(result: RunResult, row: Any) -> float:
     raise KeyError("gone")
 
 
-def test_a_score_that_crashes_is_no_verdict_and_is_told_before_the_table(
-    tmp_path: Path,
-) -> None:
+def test_a_score_that_crashes_is_no_verdict_and_is_told_before_the_table(tmp_path: Path) -> None:
     grid = axe_nb.grid(["good", "bad"], ASK, inputs=COUNTRIES, score=broken)
     [first, _] = grid.summary
     assert (first.passed, first.share, first.unjudged) == (0, None, 2)

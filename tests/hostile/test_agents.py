@@ -160,10 +160,7 @@ def test_python_runs_a_hostile_agent_without_rights_and_says_so_once(
     ["run NAME go", "run NAME go --dry-run --full", "run NAME go --json", "agents show NAME"],
 )
 def test_the_command_line_shows_nothing_of_what_lies_outside(
-    words: str,
-    traps: Traps,
-    piped: Callable[[bytes], None],
-    capfd: pytest.CaptureFixture[str],
+    words: str, traps: Traps, piped: Callable[[bytes], None], capfd: pytest.CaptureFixture[str]
 ) -> None:
     for name in RESTRICTED | PLAIN | REFUSED:
         code = main(words.replace("NAME", name).split())

@@ -117,9 +117,3 @@ def test_an_address_without_a_server_is_an_error_that_names_it(path: str) -> Non
     assert "\n" not in str(raised.value)
     assert len(str(raised.value)) < 600
     assert "mcp_servers.far.url" in raised.value.hint
-
-
-def test_nobody_at_the_address_is_an_error() -> None:
-    table = {"url": f"http://127.0.0.1:{find_port()}/mcp"}
-    with stage() as on, pytest.raises(ConfigError, match="did not start"):
-        play(on, caller(mcp_servers={"far": table}))

@@ -29,7 +29,6 @@ ECHO = '[[rule]]\ntext = "You said: {last}"\n'
 
 @pytest.fixture
 def cells(each_kernel: Kernel, project: Path) -> Kernel:
-    """A kernel with the extension loaded, in a project with the script `echo`."""
     (project / "axe" / "scripts").mkdir()
     (project / "axe" / "scripts" / "echo.toml").write_text(ECHO, "utf-8")
     assert each_kernel.run("%load_ext axe_nb") == []

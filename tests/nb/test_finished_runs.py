@@ -31,7 +31,6 @@ axe_nb.define(axe_nb.Agent("lead", "script/lead", sub_agents=("helper",)))
 
 @pytest.fixture
 def cells(kernel: Kernel) -> Kernel:
-    """A kernel with two runs, of which the second has a child less."""
     assert kernel.run(CODE) == []
     [error] = kernel.run("%axe request 0/1")
     assert error["evalue"] == "nothing has run yet"

@@ -77,14 +77,12 @@ def test_a_mistake_or_a_budget_that_is_reached_is_told(cells: Kernel) -> None:
     begin = "hasty --inputs cities --concurrency 1 --executor pool --budget"
     for line, told in {
         f"{begin} max_requests=1": "budget of this grid was reached: max_requests = 1",
-        f"{begin} max_turns=1": 'unknown key "max_turns" in budget',
         f"{begin} x=y": "takes US dollars or KEY=NUMBER, as in 0.40 or max_requests=100",
         f"{begin} max_requests=inf": "budget takes dollars or positive caps",
         "hasty --inputs cities --executor pol": '--executor: no variable "pol"',
         "hasty --inputs citys": 'no variable "citys"\ndid you mean "cities"?',
         "hasty --inputs cities --score wrong": '--score: no variable "wrong"',
         "--inputs cities": "no agent: name one, or name models with -m",
-        "hasty --inputs cities --repeats 0": "repeats takes a positive whole number, not 0",
         "hasty --inputs words": "not a .csv or .jsonl file",
     }.items():
         assert told in text(cells.run(f"%%axe_grid {line}\nOf {{{{ city }}}}"))

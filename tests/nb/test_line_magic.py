@@ -10,10 +10,7 @@ from axe_nb.agents.trust import trust_file
 from axe_nb.agents.user_config import config_path
 from tests.nb.kernels import Kernel, text, write_agents
 
-AGENTS = {
-    "echo": 'description = "Says it again"\n',
-    "lead": 'sub_agents = ["echo"]\n',
-}
+AGENTS = {"echo": 'description = "Says it again"\n', "lead": 'sub_agents = ["echo"]\n'}
 SCRIPTS = {
     "echo": (
         '[[rule]]\ntext = "You said: {last}"\nusage = { input_tokens = 1000, output_tokens = 7 }\n'
@@ -31,7 +28,6 @@ SCRIPTS = {
 
 @pytest.fixture
 def cells(kernel: Kernel, project: Path) -> Kernel:
-    """A kernel with the extension loaded, in a project with the agents above."""
     write_agents(project, SCRIPTS, **AGENTS)
     (project / "axe/agents/wrong.toml").write_text('name = "wrong"\nmodle = "script/echo"\n')
     assert kernel.run("%load_ext axe_nb") == []

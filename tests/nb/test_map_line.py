@@ -27,13 +27,12 @@ def lines(outputs: list[Output]) -> list[str]:
 ASK = "[r.text for r in axe_nb.map(agent, [f'p{n}' for n in range(20)], concurrency=4)][-1]"
 
 
-def test_a_headless_notebook_has_one_line_without_times(cells: Kernel) -> None:
+def test_a_headless_notebook_has_one_line_without_times_and_a_person_sees_it_grow(
+    cells: Kernel,
+) -> None:
     outputs = cells.run(ASK)
     assert lines(outputs) == ["echo: 20 of 20 runs, 0 failed"]
     assert "P19" in text(outputs)
-
-
-def test_a_person_sees_one_line_grow(cells: Kernel) -> None:
     shown = lines(cells.run(ASK, live=True))
     assert len(shown) > 2
     assert "/s" in shown[-2]

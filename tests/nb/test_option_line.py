@@ -74,7 +74,6 @@ def test_counts_of_regular_expressions_stay_as_they_are() -> None:
 
 @pytest.fixture
 def cells(kernel: Kernel) -> Kernel:
-    """A kernel with the extension loaded and a model that says what sets options."""
     assert kernel.run("%load_ext axe_nb") == []
     kernel.run(
         "import axe_nb\n"

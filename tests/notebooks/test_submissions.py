@@ -88,6 +88,7 @@ def mark(project: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., lis
     """Marks the submissions in `all`, and returns the lines of the report."""
     Path("all").mkdir()
     Path("word.txt").write_text("hello")
+    nbformat.write(make(("b", "assert a", "exercise:b")), "first.ipynb")
 
     def run(*words: str) -> list[str]:
         assert main(["lesson", "first.ipynb", "--check", "all", *words]) == 0
@@ -154,7 +155,6 @@ for _ in range(3):
 def test_nothing_that_a_submission_started_is_left(
     method: Method, mark: Callable[..., list[str]]
 ) -> None:
-    nbformat.write(make(("b", "assert a", "exercise:b")), "first.ipynb")
     word = unique()
     cell = ENDLESS.replace("'1000', ", "").format(word=word)
     nbformat.write(make(("a", cell + "a = 1")), "all/ada.ipynb")
@@ -202,7 +202,6 @@ FORGED = {
 def test_what_a_submission_reports_passes_no_check_and_stops_no_other(
     method: Method, mark: Callable[..., list[str]]
 ) -> None:
-    nbformat.write(make(("b", "assert a", "exercise:b")), "first.ipynb")
     for name, cell in FORGED.items():
         nbformat.write(make(("a", SAY + cell)), f"all/{name}.ipynb")
     nbformat.write(make(("a", "a = 1")), "all/zoe.ipynb")
@@ -224,7 +223,6 @@ def test_the_files_of_a_submission_are_removed_and_stop_no_other(
     temporary.mkdir()
     (outside / "kept").mkdir(parents=True)
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    nbformat.write(make(("b", "assert a", "exercise:b")), "first.ipynb")
     filled = {
         "deep": "for _ in range(3000):\n    os.mkdir('d')\n    os.chdir('d')",
         "link": "os.symlink(OUTSIDE, 'link')",
@@ -263,7 +261,6 @@ def test_without_a_sandbox_submissions_run_only_at_the_word_of_a_person(
     asked, answers = [], ["y", "", "n"]
     risk = "no sandbox works here, and a submission can do anything you can"
     monkeypatch.setattr(find, "METHODS", {})
-    nbformat.write(make(("b", "assert a", "exercise:b")), "first.ipynb")
     for name in ("ada", "bob"):
         nbformat.write(make(("a", "a = open('word.txt').read()")), f"all/{name}.ipynb")
     words = ["lesson", "first.ipynb", "--check", "all"]

@@ -204,7 +204,8 @@ def test_one_repair_is_asked_for_counted_and_shown(project: Path) -> None:
     assert mistake in result.log[1].question
     assert mistake in shown
     assert "repairs its answer" in shown
-    assert result.exchanges[1].tools == (), "no tools while it is repaired"
+    repair = result.exchanges[1]
+    assert (repair.tools, [tool.name for tool in repair.past_tools]) == ((), ["list_dir"])
 
 
 @pytest.mark.parametrize("second", ["no JSON either", " "])

@@ -15,7 +15,7 @@ from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.errors import ProviderError
 from axe_nb.messages import Message, ToolResult
 from axe_nb.pictures.picture import Picture
-from axe_nb.providers import anthropic, ollama, openai
+from axe_nb.providers import ollama, openai
 from axe_nb.providers.reply_errors import read_reply
 from axe_nb.recording.history_recorder import find_writer, history_path
 from axe_nb.recording.modes import Mode
@@ -75,24 +75,13 @@ def test_pictures_of_prompt_and_tools_reach_the_model(protocol: Protocol, projec
     assert [body for body in server.requests if FIRST.base64 in json.dumps(body)] == server.requests
 
 
-def test_each_protocol_has_its_own_form() -> None:
-    asked = Message("user", f"a {FIRST.mark(1)} b", pictures=(FIRST,))
+def test_pictures_of_a_result_follow_it_where_a_result_is_only_text() -> None:
     shown = ToolResult("i", f"c {SECOND.mark(1)}", name="chart", pictures=(SECOND,))
     told = Message("tool", tool_results=(shown,))
-    image = {"type": "image", "source": {
-        "type": "base64", "media_type": "image/png", "data": FIRST.base64}}  # fmt: skip
-    before, after = ({"type": "text", "text": text} for text in (f"a {FIRST.mark(1)}", " b"))
-    assert anthropic.encode(asked) == [{"role": "user", "content": [before, image, after]}]
-    (block,) = anthropic.encode(told)[0]["content"]
-    assert [part["type"] for part in block["content"]] == ["text", "image"]
-    assert openai.encode(asked)[0]["content"][1] == {
-        "type": "image_url", "image_url": {"url": FIRST.url}}  # fmt: skip
     result, extra = openai.encode(told)
     assert (result["role"], result["content"]) == ("tool", f"c {SECOND.mark(1)}")
     assert extra["role"] == "user"
     assert extra["content"][0]["text"] == f"Shown by the result of chart:\n{SECOND.mark(1)}"
-    assert ollama.encode(asked) == [
-        {"role": "user", "content": asked.content, "images": [FIRST.base64]}]  # fmt: skip
     assert ollama.encode(told)[1]["images"] == [SECOND.base64]
     plain = Message("user", "[picture 1: 4×3 PNG, 70 bytes]")
     assert openai.encode(plain) == [{"role": "user", "content": plain.content}]

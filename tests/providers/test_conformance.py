@@ -11,15 +11,7 @@ from typing import Any
 import pytest
 
 from axe_nb.errors import ProviderError
-from axe_nb.messages import (
-    CallIds,
-    Message,
-    Request,
-    Response,
-    ToolCall,
-    ToolResult,
-    Usage,
-)
+from axe_nb.messages import CallIds, Message, Request, Response, ToolCall, ToolResult, Usage
 from tests.providers.dialects import (
     CALL_AGENT,
     DIALECTS,

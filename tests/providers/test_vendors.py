@@ -210,27 +210,3 @@ def test_azures_block_works_over_responses_too(server: VendorServer) -> None:
     result = axe_nb.run("helper", "hi", stream=False)
     assert (result.text, server.refused) == ("hello", []), result.cause
     assert server.answered == ["/openai/v1/responses"]
-
-
-@axe_nb.tool
-def look() -> str:
-    """Looks at the map."""
-    return "a map"
-
-
-def test_a_repair_keeps_the_tools_and_forbids_their_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Gateways to Claude refuse calls in the history of a request without tools."""
-    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-    agent = Agent("a", "openai/anthropic/claude-sonnet-5-5", tools=[look], output=schema)
-    monkeypatch.setenv("OPENAI_API_KEY", "k")
-    said = BY_NAME["openai"].reply
-    replies = [said("", [("c", "look", {})], "tool_calls"), said('{"n": "many"}', (), "stop"),
-               said('{"n": 3}', (), "stop")]  # fmt: skip
-    with Replay({"x": {"sequence": [{"body": one} for one in replies]}}) as gateway:
-        monkeypatch.setenv("AXE_OPENAI_BASE_URL", gateway.url("x"))
-        result = axe_nb.run(agent, "How many?", display=False)
-        bodies = [asked.body for asked in gateway.log("x")]
-    assert (result.data, result.error) == ({"n": 3}, None)
-    first, second, repair = bodies
-    assert repair["tools"] == first["tools"] == second["tools"]
-    assert [body.get("tool_choice") for body in bodies] == [None, None, "none"]

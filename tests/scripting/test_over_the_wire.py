@@ -248,9 +248,7 @@ def record(result: RunResult) -> Any:
 
 @pytest.mark.req("D-24")
 @pytest.mark.parametrize("protocol", EVERYWHERE)
-def test_all_parts_of_a_reply_arrive_and_the_record_is_that_of_whole_replies(
-    protocol: str,
-) -> None:
+def test_all_parts_of_a_reply_arrive_and_the_record_is_that_of_whole_replies(protocol: str) -> None:
     @axe_nb.script("talks")
     def talks(request: Request) -> Any:
         if request.results:

@@ -204,27 +204,22 @@ def test_what_a_function_prints_goes_into_its_own_result(
     assert capsys.readouterr() == ("the cell's own\n", "")
 
 
-def refuses() -> ToolOutput:
-    print("on the way")
-    return ToolOutput("not today", is_error=True)
-
-
-def fails() -> None:
-    print("on the way")
-    raise ValueError("no number")
-
-
-def gives_up() -> None:
-    print("on the way")
-    raise ToolError("no such table; call list_tables")
-
-
 @pytest.mark.req("X-30")
 def test_an_exception_is_an_error_for_the_model_with_what_was_printed(tmp_path: Path) -> None:
+    ends = [
+        ValueError("no number"), ToolError("no such table"), ToolOutput("not today", is_error=True),
+    ]  # fmt: skip
+
+    def work() -> Any:
+        print("on the way")
+        if isinstance(end := ends.pop(0), Exception):
+            raise end
+        return end
+
     printed = "\n\nPrinted:\non the way"
-    assert failure(tool_of(fails), tmp_path) == f"ValueError: no number{printed}"
-    assert failure(tool_of(gives_up), tmp_path) == f"no such table; call list_tables{printed}"
-    output = asyncio.run(tool_of(refuses).fn(context(tmp_path), {}))
+    assert failure(tool_of(work), tmp_path) == f"ValueError: no number{printed}"
+    assert failure(tool_of(work), tmp_path) == f"no such table{printed}"
+    output = asyncio.run(tool_of(work).fn(context(tmp_path), {}))
     assert output == ToolOutput(f"not today{printed}", is_error=True)
 
 

@@ -105,11 +105,7 @@ class Comparison:
         return {**kept, **dict.fromkeys(names, self.folder), "MODEL_URL": self.url, **ours}
 
     def first(self, contender: Contender) -> Sample:
-        """A new process to its first answer: its time, memory at most, and what the import cost.
-
-        Raises:
-            Failed: there was none.
-        """
+        """A new process to its first answer: its time, memory at most, and what the import cost."""
         words = [self.pythons[contender.name], HERE / "first_answer.py", contender.module]
         take_counts(self.url)
         with tempfile.TemporaryFile("w+") as printed:
@@ -127,7 +123,7 @@ class Comparison:
             process.stdout.close()
             if process.returncode:
                 raise Failed(read_last_line(printed))
-        found: Sample = json.loads(answer.splitlines()[-1]) | self.counts()
+        found: Sample = json.loads(answer.splitlines()[-1]) | asdict(take_counts(self.url))
         return found | {"seconds": seconds, "cpu": used.ru_utime + used.ru_stime}
 
     def warm(self, contender: Contender, task: Task) -> Sample:
@@ -136,7 +132,7 @@ class Comparison:
         self.peers[contender.name] = peer
         take_counts(self.url)
         try:
-            sample = peer.run(task.function, task.arguments) | self.counts()
+            sample = peer.run(task.function, task.arguments) | asdict(take_counts(self.url))
             if sample["requests"] != task.requests:
                 raise Failed(f"{task.name}: {sample['requests']} requests, not {task.requests}")
             return sample
@@ -155,9 +151,6 @@ class Comparison:
 
     def start(self, contender: Contender) -> Peer:
         return Peer(contender, self.pythons[contender.name], self.environ(contender))
-
-    def counts(self) -> dict[str, int]:
-        return asdict(take_counts(self.url))
 
 
 @contextmanager
