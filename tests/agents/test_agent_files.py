@@ -8,7 +8,7 @@ import pytest
 
 import axe_nb
 from axe_nb.agents.agent import Agent, list_agents, scaffold
-from axe_nb.agents.files import read_text, reason, write_whole
+from axe_nb.agents.files import read_text, write_whole
 from axe_nb.errors import ConfigError
 
 
@@ -73,16 +73,6 @@ def test_the_scaffold_is_an_agent_and_shows_the_delegation_settings() -> None:
 
 
 on_posix = pytest.mark.skipif(os.name == "nt", reason="Windows has neither modes nor fifos")
-
-
-def test_what_is_larger_than_a_megabyte_is_not_read(tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    path.write_bytes(b"x" * 1024 * 1024)
-    assert len(read_text(path)) == 1024 * 1024
-    path.write_bytes(b"x" * (1024 * 1024 + 1))
-    with pytest.raises(OSError, match="larger than 1048576 bytes") as caught:
-        read_text(path)
-    assert reason(caught.value) == "larger than 1048576 bytes"
 
 
 @on_posix
