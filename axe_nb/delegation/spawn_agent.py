@@ -53,7 +53,6 @@ OF_OPTA: Mapping[Status, str] = {
 
 
 def tool(budget: ChildBudget) -> Tool:
-    """Returns the tool for an agent whose children have this budget."""
     parameters = {
         "task": ToolParameter(
             "string",
@@ -119,7 +118,6 @@ def too_deep(ctx: ToolContext) -> str:
 
 
 def granted_limits(ctx: ToolContext) -> Limits:
-    """Returns the default limits of the caller's children (O-7)."""
     own = ctx.agent.sub_agents_config.budget
     seconds = own.timeout_ms / 1000
     return Limits(tool_calls=own.max_tool_calls, tokens=own.max_tokens, seconds=seconds)

@@ -22,7 +22,6 @@ TRUNCATED = "\n... (truncated)"
 
 
 def tool(config: SubAgentsConfig) -> Tool:
-    """Returns the tool for an agent with this configuration."""
     parameters = {
         "label": ToolParameter(
             "string", "Short name for this subagent, such as research_api_docs", required=True

@@ -107,7 +107,6 @@ class Authorizer:
         return verdict == "ask"
 
     def _is_covered(self, call: PendingCall) -> bool:
-        """True if an earlier answer holds for the call too."""
         guard = call.guard
         is_known_host = guard.host and guard.floor == "allow" and self._is_allowed(guard.host)
         return bool(is_known_host) or (call.tool.name, guard.covers) in self._covered

@@ -243,8 +243,6 @@ BreakKind = Literal["tool", "agent", "depth", "turn"]
 
 @dataclass(frozen=True, slots=True)
 class Breakpoint:
-    """A place of `--break`."""
-
     kind: BreakKind
     value: str = ""
     """Name of the tool or agent, or the depth."""

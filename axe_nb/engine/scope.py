@@ -183,8 +183,6 @@ class Env:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunScope:
-    """Position and limits of one run in the tree."""
-
     env: Env
     agent: Agent
     limits: Limits

@@ -203,10 +203,8 @@ class Connection:
             if self._owner is owner:
                 await self._end()
         lost = f"the connection to {named} was lost" if self.server.url else f"{named} exited"
-        raise ToolError(
-            f"{lost} during this call{self._explain_end()}; the call may or may not have "
-            "taken effect. The next call starts it again"
-        )
+        told = "the call may or may not have taken effect. The next call starts it again"
+        raise ToolError(f"{lost} during this call{self._explain_end()}; {told}")
 
     async def read_resource(self, uri: str) -> str:
         answer = await self.ask(lambda session: session.read_resource(uri))

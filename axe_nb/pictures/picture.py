@@ -122,11 +122,9 @@ class Picture:
             told = f"the {name} is damaged: part of it is missing"
             raise NoPicture(told, hint="convert it to PNG or JPEG")
         if width * height > MAX_PIXELS or max(width, height) > MAX_LENGTH:
-            raise NoPicture(
-                f"the {name} has {width:,}×{height:,} pixels; at most {MAX_PIXELS:,} are "
-                f"supported, {MAX_LENGTH:,} on a side",
-                hint="make it smaller",
-            )
+            most = f"at most {MAX_PIXELS:,} are supported, {MAX_LENGTH:,} on a side"
+            told = f"the {name} has {width:,}×{height:,} pixels; {most}"
+            raise NoPicture(told, hint="make it smaller")
         digest = hashlib.sha256(self.data).hexdigest()
         found = {"digest": digest, "format": name, "width": width, "height": height}
         for key, value in found.items():
@@ -292,11 +290,9 @@ def split_prompt(prompt: object) -> Illustrated:
     if isinstance(prompt, str):
         return Illustrated(prompt)
     if not isinstance(prompt, Sequence) or isinstance(prompt, bytes | bytearray | memoryview):
-        raise ConfigError(
-            f"prompt must be text or a list, not {type(prompt).__name__}",
-            hint='put other values into a text, as in f"{data}"; '
-            "with pictures, pass a list, as in [text, figure]",
-        )
+        told = f"prompt must be text or a list, not {type(prompt).__name__}"
+        step = "with pictures, pass a list, as in [text, figure]"
+        raise ConfigError(told, hint='put other values into a text, as in f"{data}"; ' + step)
     parts: list[str | Picture] = []
     for number, part in enumerate(prompt, 1):
         where = f"part {number} of the prompt"

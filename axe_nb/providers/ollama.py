@@ -33,10 +33,8 @@ def encode(message: Message) -> list[dict[str, Any]]:
         return [*results, *(encode(shown) if shown else [])]
     if message.pictures:
         if any(picture.is_document for picture in message.pictures):
-            raise ProviderError(
-                "bad_request", "Ollama cannot read PDF files",
-                hint="send its text, or its pages as pictures, or use another provider",
-            )  # fmt: skip
+            hint = "send its text, or its pages as pictures, or use another provider"
+            raise ProviderError("bad_request", "Ollama cannot read PDF files", hint=hint)
         images = [picture.base64 for picture in message.pictures]
         return [{"role": "user", "content": message.content, "images": images}]
     if message.role != "assistant":

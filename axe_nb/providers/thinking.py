@@ -59,11 +59,9 @@ def check_thinking(protocol: str, model: str, params: Mapping[str, Any]) -> None
     room = find_room(model, params)
     tokens = asked if isinstance(asked, int) else LEAST_BUDGET
     if counts and asked != "off" and not LEAST_BUDGET <= tokens < room:
-        raise ConfigError(
-            f"params.{THINKING}: {tokens} tokens are not between {LEAST_BUDGET} and the largest "
-            f"answer, {room}",
-            hint=f"change it, raise params.max_tokens, or set params.{THINKING} to off",
-        )
+        told = f"{tokens} tokens are not between {LEAST_BUDGET} and the largest answer, {room}"
+        hint = f"change it, raise params.max_tokens, or set params.{THINKING} to off"
+        raise ConfigError(f"params.{THINKING}: {told}", hint=hint)
 
 
 def for_anthropic(model: str, params: Mapping[str, Any]) -> dict[str, Any]:

@@ -245,9 +245,8 @@ def find_proxy(url: httpx.URL) -> httpx.Proxy | None:
         if not proxy.url.host:
             raise ValueError
     except (httpx.InvalidURL, ValueError):
-        raise SetupError(
-            "the proxy in the environment is not a valid http, https or socks5 URL"
-        ) from None
+        told = "the proxy in the environment is not a valid http, https or socks5 URL"
+        raise SetupError(told) from None
     if proxy.url.scheme.startswith("socks") and find_spec("socksio") is None:
         raise SetupError("a SOCKS proxy needs one more package: pip install 'httpx[socks]'")
     return proxy

@@ -424,7 +424,6 @@ class Cassette:
         return sum(not record.is_used for _, record in self.list_records())
 
     def format_status(self) -> str:
-        """Returns the counts of this session as a line."""
         counts = f"{self.hits} replayed, {self.misses} missed, {self.recorded} recorded"
         unused = plural(self.unused, "record")
         return f"{self.shown} ({self.mode or 'default mode'}): {counts}; {unused} not used"

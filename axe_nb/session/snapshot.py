@@ -201,12 +201,10 @@ def _unwrap(found: T | ConfigError) -> T:
 
 def find_output(kept: Definitions | None) -> Output | None:
     """Returns the form of the answer saved with agents; None = it was text."""
-    if kept is None:
+    if kept is None or kept.output is None:
         return None
     found: Output | None = kept.memory.get("output")
-    if found is None and kept.output is not None:
-        return make_output(kept.output)
-    return found
+    return found or make_output(kept.output)
 
 
 def describe_agents(

@@ -67,8 +67,6 @@ def fault_text(error: BaseException) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """A tool's result with an explicit error flag."""
-
     content: str
     is_error: bool = False
     note: str = ""

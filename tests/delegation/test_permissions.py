@@ -107,10 +107,6 @@ def test_in_plan_mode_only_harmless_tools_are_offered_and_others_denied() -> Non
     assert result.tool_calls == 4
 
 
-def asking(person: Person, lead: Agent, mine: Any = (), timeout: float = 20.0) -> RunResult:
-    return run_with(person, lead, tools=mine, timeout=timeout)
-
-
 def write_once(then: Any = results) -> dict[str, Any]:
     return {"lead": said(call("write_it", path="a"), then)}
 
@@ -120,7 +116,7 @@ def test_a_yes_lets_the_call_run_and_a_no_does_not() -> None:
     used: list[str] = []
     person = Person(Decision("yes"), Decision("no"), Decision("no", "not this one"))
     calls = (uses("write"), uses("write"), uses("write"))
-    result = asking(person, boss({}, *calls), tools(used))
+    result = run_with(person, boss({}, *calls), tools=tools(used))
     assert texts(result) == [
         "used",
         "Error: permission denied for write_it by the user",
@@ -136,7 +132,7 @@ def test_always_is_for_this_tool_in_this_run() -> None:
     person = Person(Decision("always"), Decision("no"))
     other = tool("erase_it", "write")
     script = said(uses("write"), [uses("write"), call("erase_it")], results)
-    result = asking(person, boss({"lead": script}), (*tools([]), other))
+    result = run_with(person, boss({"lead": script}), tools=(*tools([]), other))
     assert texts(result) == ["used"]
     assert [a.is_error for a in heard(result, 1)] == [False, True]
     assert len(person.questions) == 2
@@ -155,7 +151,7 @@ def test_the_person_sees_what_would_change_and_edited_arguments_are_what_runs() 
 
     person = Person(Decision("edit", arguments={"path": "b"}))
     one = Tool("write_it", "Writes.", {}, write, "write", preview=preview)
-    result = asking(person, boss(write_once()), (one,))
+    result = run_with(person, boss(write_once()), tools=(one,))
     assert seen == [{"path": "b"}]
     assert (person.questions[0].arguments, person.questions[0].detail) == ({"path": "a"}, "+ a")
     assert result.ok
@@ -164,7 +160,7 @@ def test_the_person_sees_what_would_change_and_edited_arguments_are_what_runs() 
 @pytest.mark.req("D-48", "D-2")
 def test_stop_ends_the_run_as_cancelled() -> None:
     used: list[str] = []
-    result = asking(Person(Decision("stop")), boss(write_once("never said")), tools(used))
+    result = run_with(Person(Decision("stop")), boss(write_once("never said")), tools=tools(used))
     assert (result.status, result.error) == ("cancelled", "stopped by the user at a prompt")
     assert used == []
     assert result.turns == 1
@@ -173,7 +169,7 @@ def test_stop_ends_the_run_as_cancelled() -> None:
 @pytest.mark.req("D-48")
 def test_the_clock_stands_still_while_a_person_thinks() -> None:
     person = Person(Decision("yes"), seconds=2.5)
-    result = asking(person, boss(write_once()), tools([]), timeout=2)
+    result = run_with(person, boss(write_once()), tools=tools([]), timeout=2)
     assert result.status == "completed"
     slow = Person(Decision("yes"), seconds=1)
 
@@ -181,7 +177,7 @@ def test_the_clock_stands_still_while_a_person_thinks() -> None:
         await asyncio.sleep(20)
         return "never"
 
-    late = asking(slow, boss(write_once()), (tool("write_it", "write", hang),), timeout=1)
+    late = run_with(slow, boss(write_once()), tools=[tool("write_it", "write", hang)], timeout=1)
     assert (late.status, late.error) == ("timeout", "timeout after 1s")
     assert late.duration_ms >= 1900
 
@@ -190,10 +186,10 @@ def test_the_clock_stands_still_while_a_person_thinks() -> None:
 def test_a_model_can_ask_the_person() -> None:
     person = Person(Decision("text", "the blue one"))
     lead = boss({}, call("ask_user", question="Which one?"), tools=("ask_user",))
-    result = asking(person, lead)
+    result = run_with(person, lead)
     assert told(result) == "the blue one"
     assert person.questions[0].detail == "Which one?"
-    silent = asking(Person(Decision("text", " ")), lead)
+    silent = run_with(Person(Decision("text", " ")), lead)
     assert told(silent) == "(The user gave no answer.)"
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-import axe_nb
 from axe_nb import Request
 from axe_nb.events import Event, RunFinished, TextDelta
 from axe_nb.messages import Delta
@@ -75,14 +74,6 @@ def test_a_run_that_streams_has_the_record_of_one_that_does_not(tree: Path) -> N
     assert [type(event) for event in whole] == kept
     assert record(whole)["text"] == "The child said what it saw."
     assert record(whole) == record(streamed)
-
-
-def test_the_events_of_axe_nb_stream_are_streamed_and_those_of_run_are_not(tree: Path) -> None:
-    async def collect(**options: Any) -> list[Event]:
-        return [event async for event in axe_nb.stream("lead", "go", **options)]
-
-    assert streaming(asyncio.run(collect())) == {"0", "0.1"}
-    assert streaming(asyncio.run(collect(stream=False))) == set()
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from axe_nb.scripting.wire import Protocol
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
-from tests.engine.in_process import agent, ask, lead
+from tests.engine.in_process import agent, ask, keeping, lead
 from tests.forks.trees import counted_tree, fork, list_sources, play
 from tests.protocols import PROTOCOLS
 
@@ -175,26 +175,17 @@ def test_children_asked_the_same_are_what_they_were(tasks: str, live: str, paral
 
 @pytest.mark.req("D-66", "D-57")
 def test_the_tree_below_a_child_moves_with_it() -> None:
-    asked: list[str] = []
-
     def boss(request: Request) -> Any:
         calls = [ask(name, "x") for name in request.system.split()]
         return calls if request.turn == 1 else request.last
 
-    def mid(request: Request) -> Any:
-        asked.append(f"mid {request.turn}")
-        return ask("leaf", "y") if request.turn == 1 else request.last
-
-    def leaf(request: Request) -> str:
-        asked.append("leaf")
-        return "leaf!"
-
-    axe_nb.define(agent("mid", mid, sub_agents=("leaf",)))
-    axe_nb.define(agent("leaf", leaf))
+    asked_mid, mid = keeping("mid", ask("leaf", "y"), lambda r: r.last, sub_agents=("leaf",))
+    asked_leaf, leaf = keeping("leaf", "leaf!")
+    axe_nb.define(mid)
+    axe_nb.define(leaf)
     run = play(agent("boss", boss, sub_agents=("mid", "leaf"), system_prompt="mid"))
-    asked.clear()
     again = fork(run, "0/1", system_prompt="leaf mid")
-    assert asked == ["leaf"], "only the new one"
+    assert (len(asked_mid), len(asked_leaf)) == (2, 2), "only the new one is asked"
     assert [one.id for one in again.walk()] == ["0", "0.1", "0.2", "0.2.1"]
     assert again.children[1].children[0].metadata["task_id"] == "0.2.1"
     assert list_sources(again)["0.2.1/1"] == "recorded"
@@ -203,7 +194,6 @@ def test_the_tree_below_a_child_moves_with_it() -> None:
 @pytest.mark.req("D-66", "D-57")
 def test_a_tool_of_the_user_runs_again_only_where_one_of_its_children_is_forked() -> None:
     ran: list[str] = []
-    asked: list[str] = []
 
     @tool(read_only=True)
     async def survey(ctx: ToolContext, what: str) -> str:
@@ -213,11 +203,8 @@ def test_a_tool_of_the_user_runs_again_only_where_one_of_its_children_is_forked(
         two = await ctx.delegate(f"{what} two", agent="w", key="two")
         return f"{one.text}, {two.text}"
 
-    def worker(request: Request) -> str:
-        asked.append(request.last)
-        return f"{request.last}!"
-
-    axe_nb.define(agent("w", worker))
+    asked, worker = keeping("w", lambda request: f"{request.last}!")
+    axe_nb.define(worker)
     boss = lead(call("survey", what="a"), call("survey", what="b"), then="")
     run = play(boss.but(tools=(survey,)))
     ran.clear()

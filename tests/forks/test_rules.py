@@ -285,16 +285,12 @@ def test_a_fork_is_recorded_in_a_cassette_and_replayed(tmp_path: Path) -> None:
             run = play(boss)
             asked.clear()
             again = fork(run, "0.2/1", prompt="Task: Riga")
-        return again.text, list(asked), list_sources(again)
+        return again.text, [request.last for request in asked], list_sources(again)
 
-    asked: list[str] = []
     boss = lead(*(ask("town", name) for name in ("x", "Rome", "Oslo")))
 
-    def town(request: Request) -> str:
-        asked.append(request.last)
-        return f"{request.last}!"
-
-    axe_nb.define(agent("town", town))
+    asked, town = keeping("town", lambda request: f"{request.last}!")
+    axe_nb.define(town)
     text, live, sources = record("record")
     assert live == ["Task: Riga"]
     assert record("replay") == (text, [], sources)

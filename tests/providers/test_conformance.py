@@ -198,21 +198,6 @@ def test_reasoning_is_for_its_own_protocol_alone(dialect: Dialect) -> None:
 
 
 @each
-@pytest.mark.req("B-5", "A-E7.4", "A-E7.5", "D-23")
-@pytest.mark.parametrize(("status", "expected"), [(401, "auth: no"), (429, "rate_limit: no")])
-def test_a_failure_has_a_category_and_the_servers_words(
-    dialect: Dialect, status: int, expected: str
-) -> None:
-    reply = {"status": status, "headers": {"retry-after": "7"}, "body": {"error": "no"}}
-    with Replay({"x": reply}) as server:
-        with pytest.raises(ProviderError) as raised:
-            dialect.send(server.url("x"))
-        assert len(server.log("x")) == 1, "it is not retried here"
-    assert str(raised.value) == expected
-    assert (raised.value.status, raised.value.retry_after) == (status, 7.0)
-
-
-@each
 @pytest.mark.req("B-5")
 def test_a_reply_without_an_answer_is_a_server_error(dialect: Dialect) -> None:
     for body in ({}, {"choices": None, "content": None, "message": None}, {"choices": [{}]}):

@@ -182,9 +182,8 @@ def test_cancelling_closes_the_connection_at_once(run: Any, context: Any, sent: 
 
 def open_files() -> set[str]:
     files = Path("/proc/self/fd")
-    return (
-        {str(f.readlink()) for f in files.iterdir() if f.is_symlink()} if files.exists() else {""}
-    )
+    found = files.iterdir() if files.exists() else ()
+    return {str(file.readlink()) for file in found if file.is_symlink()}
 
 
 @pytest.mark.req("D-8")

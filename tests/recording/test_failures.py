@@ -14,8 +14,8 @@ import pytest
 import axe_nb
 from axe_nb import Agent, Request, RunResult, SubAgentsConfig, Usage, call, script, script_server
 from axe_nb.scripting.wire import Protocol
-from tests.engine.in_process import ask, lead, over
-from tests.protocols import PROTOCOLS, provider_of
+from tests.engine.in_process import agent, ask, lead, over
+from tests.protocols import PROTOCOLS
 from tests.recording.runs import without_times
 
 pytestmark = pytest.mark.usefixtures("project")
@@ -34,24 +34,14 @@ def define_capped(limits: Mapping[str, Any], seed: int, turns: int = 2) -> Agent
         await asyncio.sleep(chance.random() / 100)
         return "rested"
 
-    @script("lead")
-    def lead(request: Request) -> Any:
-        if request.turn == 1:
-            calls = [call("call_agent", agent="guide", task=f"{n}") for n in range(CHILDREN)]
-            return axe_nb.Response("", tuple(calls), "tool_use", Usage(10, 10))
-        return "\n".join(result.content for result in request.results)
-
-    @script("guide")
     async def guide(request: Request) -> Any:
         await asyncio.sleep(chance.random() / 50)
         if request.turn < turns:
             return axe_nb.Response("", (call("rest"),), "tool_use", Usage(50, 10))
         return axe_nb.Response(f"{request.messages[0].content}: done", usage=Usage(50, 10))
 
-    axe_nb.define(Agent(name="guide", model="script/guide", tools=("rest",)))
-    lead_agent = Agent(name="lead", model="script/lead", sub_agents=("guide",), limits=limits)
-    axe_nb.define(lead_agent)
-    return lead_agent
+    axe_nb.define(agent("guide", guide, tools=("rest",)))
+    return lead(*(ask("guide", f"{n}") for n in range(CHILDREN))).but(limits=limits)
 
 
 def describe(result: RunResult) -> Any:
@@ -66,9 +56,9 @@ def describe(result: RunResult) -> Any:
 )
 @pytest.mark.parametrize("mode", ["replay", "auto"])
 def test_refusals_of_parallel_children_replay_the_same(limits: dict[str, Any], mode: Any) -> None:
-    agent = define_capped(limits, seed=0)
+    capped = define_capped(limits, seed=0)
     with axe_nb.cassette("tree.axe", "record"):
-        first = axe_nb.run(agent, "Go")
+        first = axe_nb.run(capped, "Go")
     said = "".join(message.content for one in first.walk() for message in one.messages)
     errors = [one.error or "" for one in first.walk()]
     results = [r.content for one in first.walk() for m in one.messages for r in m.tool_results]
@@ -76,7 +66,7 @@ def test_refusals_of_parallel_children_replay_the_same(limits: dict[str, Any], m
     for seed in range(1, REPLAYS):
         define_capped(limits, seed)
         with axe_nb.cassette("tree.axe", mode) as cassette:
-            again = axe_nb.run(agent, "Go")
+            again = axe_nb.run(capped, "Go")
         assert (cassette.misses, cassette.recorded) == (0, 0)
         assert describe(again) == describe(first)
 
@@ -95,7 +85,7 @@ def test_a_cap_that_was_raised_asks_for_what_it_had_refused() -> None:
 
 
 def three_children(request: Request) -> Any:
-    return [call("call_agent", agent="child", task=f"{number}") for number in range(3)]
+    return [ask("child", f"{number}") for number in range(3)]
 
 
 def a_plan(request: Request) -> Any:
@@ -103,7 +93,7 @@ def a_plan(request: Request) -> Any:
 
 
 def a_group(request: Request) -> Any:
-    return call("call_agent", agent="group", task="all of them")
+    return ask("group", "all of them")
 
 
 TREES = {
@@ -121,25 +111,23 @@ OTHERS = [one for one in PROTOCOLS if one != "openai"]
 def define_slow_tree(calls: Any, config: SubAgentsConfig, protocol: str) -> None:
     """An agent `lead`, two of whose three children or grandchildren take too long."""
 
-    @script("child")
     async def child(request: Request) -> str:
         if "0" not in request.last:
             await asyncio.sleep(20)
         return "in time"
 
-    @script("lead")
-    async def lead(request: Request) -> Any:
+    async def model(request: Request) -> Any:
         if "step of a plan" in request.last:  # a copy of it
             return await child(request)
         return "lead goes on" if request.turn > 1 else calls(request)
 
-    script("group")(three_children)
-    axe_nb.define(Agent("child", f"{provider_of(protocol)}/child"))
-    axe_nb.define(Agent("group", f"{provider_of(protocol)}/group", sub_agents=("child",)))
     tools = ("delegate_task",) if calls is a_plan else ()
     below = () if calls is a_plan else ("group", "child")
-    model = f"{provider_of(protocol)}/lead"
-    axe_nb.define(Agent("lead", model, sub_agents=below, tools=tools, sub_agents_config=config))
+    for one in (
+        agent("child", child), agent("group", three_children, sub_agents=("child",)),
+        agent("lead", model, sub_agents=below, tools=tools, sub_agents_config=config),
+    ):  # fmt: skip
+        axe_nb.define(over(protocol, one))
 
 
 def shown(result: RunResult, after: str) -> str:

@@ -172,7 +172,7 @@ FAULTS = {
 }
 
 
-@pytest.mark.req("B-5")
+@pytest.mark.req("B-5", "A-E7.4", "A-E7.5")
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_failure_is_the_same_in_process_and_over_the_wire(
@@ -181,8 +181,9 @@ def test_a_failure_is_the_same_in_process_and_over_the_wire(
     (project / "axe" / "scripts" / "bad.toml").write_text(f"[[rule]]\n{fault}", "utf-8")
     request = Request("bad", (Message("user", "go"),))
     in_process = failure("script", request)
-    with script_server(protocol):
+    with script_server(protocol) as server:
         over_the_wire = failure(protocol, request)
+    assert len(server.requests) == 1, "it is not retried here"
     assert str(in_process).startswith(FAULTS[fault])
     assert str(over_the_wire) == str(in_process)
     assert (over_the_wire.status, over_the_wire.retryable) == (

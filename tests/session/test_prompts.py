@@ -283,9 +283,10 @@ def test_wrong_arguments_are_asked_again(typed: str, problem: str, say: Say) -> 
     ],
 )
 def test_a_reply_is_a_text_or_json_with_calls(typed: str, reply: Response, say: Say) -> None:
-    prompts = say("r", typed)
+    prompts = say("r", typed, "r", f" {typed} ")
     assert prompt_person(REQUEST) == Decision("result", reply=reply)
-    assert prompts[1] == "reply, as text or JSON: "
+    assert prompt_person(CALL) == Decision("result", f" {typed} "), "of a call, it is the text"
+    assert prompts[1::2] == ["reply, as text or JSON: ", "result: "]
 
 
 @pytest.mark.parametrize(
