@@ -316,12 +316,10 @@ async def _arun_shown(request: RunRequest, display: bool) -> RunResult:
 
 
 def fork(result: RunResult, place: str | int | None, /, **changes: Any) -> RunResult:
-    """See `RunResult.fork`."""
     return _run_shown(*_make_fork(result, place, changes))
 
 
 async def afork(result: RunResult, place: str | int | None, /, **changes: Any) -> RunResult:
-    """See `RunResult.afork`."""
     return await _arun_shown(*_make_fork(result, place, changes))
 
 

@@ -190,7 +190,6 @@ def discard(event: Event) -> None:
 
 
 def finish_turn(run: str, turn: Turn, exchanges: Sequence[Exchange]) -> TurnFinished:
-    """The event of a turn that has its response."""
     return TurnFinished(
         run, turn.number, turn.text, turn.calls, turn.stop_reason, turn.usage, turn.parallel,
         turn.closing, turn.asked, turn.question, tuple(exchanges), turn.source,

@@ -101,8 +101,7 @@ def config_path() -> Path:
 def state_dir() -> Path:
     """Returns `$XDG_STATE_HOME/axe`, by default `~/.local/state/axe`; it need not exist.
 
-    On Windows the default is below `%LOCALAPPDATA%`. A relative path is ignored: a project could
-    bring that folder.
+    On Windows the default is below `%LOCALAPPDATA%`. A relative path is ignored, as above.
     """
     home = expand_home(os.environ.get("XDG_STATE_HOME", "").strip())
     if not home.is_absolute():

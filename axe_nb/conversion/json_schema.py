@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from enum import Enum
 from functools import partial
+from itertools import islice
 from operator import attrgetter
 from typing import Annotated, Any, Literal, TypeAlias, Union
 from urllib.parse import unquote
@@ -381,7 +382,6 @@ def _make_record(kind: Any, inside: tuple[Any, ...]) -> Shape:
 
 
 def type_hints(thing: Any, where: str) -> dict[str, Any]:
-    """Returns type hints by name. Raises ConfigError if they cannot be resolved."""
     try:
         return typing.get_type_hints(thing)
     except (NameError, TypeError, AttributeError, SyntaxError) as error:
@@ -459,15 +459,14 @@ def find_mistakes(
 
     mistakes: list[str] = []
     try:
-        for error in _make_validator(schema, time.thread_time() + seconds).iter_errors(data):
+        errors = _make_validator(schema, time.thread_time() + seconds).iter_errors(data)
+        for error in islice(errors, MAX_MISTAKES):
             nearest = best_match([error]) if error.context else error
             message, shown = nearest.message, repr(nearest.instance)
             if len(shown) > MAX_SHOWN and message.startswith(shown):
                 message = cut_chars(shown, MAX_SHOWN, "…") + message[len(shown) :]
             place = f"data{_format_path(nearest.absolute_path)}"
             mistakes.append(one_line(f"{place}: {message}", MAX_TOLD))
-            if len(mistakes) >= MAX_MISTAKES:
-                break
     except TooSlow:
         mistakes.append("it takes too long to check against its schema")
     except RecursionError:

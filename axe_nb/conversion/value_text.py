@@ -454,8 +454,6 @@ def _write_cell(value: Any, limit: int) -> str:
 
 
 class Written(NamedTuple):
-    """A value as text."""
-
     text: str
     is_block: bool
     """True for data of several lines, which is set off on lines of its own."""
