@@ -423,6 +423,7 @@ def test_an_interrupted_run_goes_on_from_the_results_that_there_are() -> None:
 
     @tool(read_only=True)
     async def wait() -> str:
+        await asyncio.sleep(0.2)  # the other call has its result by then
         ran.append("wait")
         await asyncio.sleep(60 if ran.count("wait") == 1 else 0)
         return "waited"
