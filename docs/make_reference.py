@@ -20,7 +20,7 @@ from axe_nb.agents.agent_tables import McpServer
 from axe_nb.agents.prompt import NO_PROMPT
 from axe_nb.agents.provider_table import PROVIDERS, ProviderTable
 from axe_nb.agents.user_config import UNSET, PriceTable
-from axe_nb.commands.command_table import (
+from axe_nb.commands.option_table import (
     AGENT_CELL,
     FACES,
     OPTIONS,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from axe_nb.commands.command_table import RUN
+from axe_nb.commands.option_table import RUN
 from axe_nb.commands.parser import parse_run
 from axe_nb.conversion.interpolation import prompt_of
 from axe_nb.errors import ConfigError

@@ -10,7 +10,7 @@ import pytest
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_tables import ChildBudget, Retry, SubAgentsConfig, TreeLimits
-from axe_nb.commands.command_table import OPTIONS
+from axe_nb.commands.option_table import OPTIONS
 from axe_nb.conversion.toml_tables import toml_fields
 from axe_nb.expectations import parse
 from axe_nb.results import EXIT_CODES

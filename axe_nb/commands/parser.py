@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any, NoReturn
 
 from axe_nb.agents.agent import list_agents
-from axe_nb.commands.command_table import (
+from axe_nb.commands.option_table import (
     ABOUT,
     BARE_PROMPT,
     EXAMPLES,

@@ -25,7 +25,7 @@ from axe_nb.cell_display.front_end import find_variable
 from axe_nb.conversion.jsonable import jsonable, make_frame
 from axe_nb.conversion.records import from_json, to_json
 from axe_nb.errors import ConfigError
-from axe_nb.exploring.grid_squares import (
+from axe_nb.exploring.grid_statistics import (
     MAX_NAMED,
     Comparison,
     GridRun,

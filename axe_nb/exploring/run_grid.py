@@ -27,7 +27,7 @@ from axe_nb.errors import ConfigError, ExpectationError, words
 from axe_nb.expectations import check
 from axe_nb.exploring.executors import make_runs
 from axe_nb.exploring.grid import MAX_RUNS, NAME, Grid, Page, Row, Variant, name_agent, show_grid
-from axe_nb.exploring.grid_squares import MAX_NAMED, GridRun
+from axe_nb.exploring.grid_statistics import MAX_NAMED, GridRun
 from axe_nb.exploring.map_driver import (
     Asking,
     Batch,

@@ -21,8 +21,8 @@ from axe_nb.agents.names import check_name
 from axe_nb.agents.prompt import UnknownVariable, all_warnings, find_line
 from axe_nb.agents.trust import trust_new_folder
 from axe_nb.agents.user_config import Config, agent_dirs, format_path_or_name
-from axe_nb.commands.command_table import AGENT_CELL
 from axe_nb.commands.doctor import problems
+from axe_nb.commands.option_table import AGENT_CELL
 from axe_nb.commands.parser import parse
 from axe_nb.conversion.interpolation import LEFT_OUT
 from axe_nb.conversion.toml_tables import Source, parse_toml

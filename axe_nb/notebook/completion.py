@@ -15,7 +15,7 @@ from axe_nb.agents.agent import Agent, list_agents
 from axe_nb.agents.agent_tables import McpServer
 from axe_nb.agents.provider_table import PROVIDERS
 from axe_nb.agents.user_config import Config
-from axe_nb.commands.command_table import Option, commands_of
+from axe_nb.commands.option_table import Option, commands_of
 from axe_nb.conversion.interpolation import LONGEST_EXPRESSION
 from axe_nb.conversion.toml_tables import nested_table, toml_fields
 from axe_nb.engine.toolbox import REGISTRY

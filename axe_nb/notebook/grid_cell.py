@@ -11,8 +11,8 @@ from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 
 from axe_nb.cell_display.display import install
-from axe_nb.commands.command_table import GRID
 from axe_nb.commands.console import Write
+from axe_nb.commands.option_table import GRID
 from axe_nb.commands.parser import parse, parser
 from axe_nb.conversion.interpolation import LEFT_OUT
 from axe_nb.errors import ConfigError

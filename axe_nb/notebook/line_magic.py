@@ -20,8 +20,8 @@ from axe_nb.agents.user_config import Config, format_path_or_name, is_test, load
 from axe_nb.api import load, replay
 from axe_nb.cell_display.front_end import can_ask
 from axe_nb.commands import actions
-from axe_nb.commands.command_table import RUN, Command, commands_of
 from axe_nb.commands.console import Write
+from axe_nb.commands.option_table import RUN, Command, commands_of
 from axe_nb.commands.parser import UsageError, advise_command, list_parser, parse, parse_run, parser
 from axe_nb.errors import ConfigError
 from axe_nb.expectations import check

@@ -35,7 +35,7 @@ def axe_magic(name: str) -> Callable[..., Any]:
     """
 
     def page() -> str:
-        from axe_nb.commands.command_table import commands_of
+        from axe_nb.commands.option_table import commands_of
         from axe_nb.commands.parser import list_parser, parser
 
         made = parser(commands_of("cell")[name], "cell") if name else list_parser("line")

@@ -15,7 +15,7 @@ from typing import Any
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.text import DollarFormatter
 
-from axe_nb.commands.command_table import Command, Face
+from axe_nb.commands.option_table import Command, Face
 from axe_nb.commands.parser import DATA, split_line
 from axe_nb.conversion.value_text import write_text
 

@@ -18,8 +18,8 @@ from IPython.core.interactiveshell import InteractiveShell
 from axe_nb.cell_display.display import RunView, display_mode, install, notebook_view, remember
 from axe_nb.cell_display.front_end import find_approver
 from axe_nb.commands import console
-from axe_nb.commands.command_table import RUN
 from axe_nb.commands.console import Write
+from axe_nb.commands.option_table import RUN
 from axe_nb.commands.parser import Options, UsageError, parse_run
 from axe_nb.conversion.interpolation import prompt_of
 from axe_nb.errors import AxeError, ConfigError, interrupted

@@ -6,7 +6,7 @@ import shlex
 import pytest
 
 from axe_nb.agents.agent import Agent
-from axe_nb.commands.command_table import (
+from axe_nb.commands.option_table import (
     ABOUT,
     COMMANDS,
     EXAMPLES,

@@ -14,7 +14,7 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, ConfigError, Request, RunResult, call
-from axe_nb.commands.command_table import OPTIONS
+from axe_nb.commands.option_table import OPTIONS
 from axe_nb.commands.parser import UsageError, parse_run
 from axe_nb.events import RunFinished
 from axe_nb.scripting.rules import functions

@@ -7,7 +7,7 @@ from typing import Any
 
 from axe_nb import Usage
 from axe_nb.exploring.grid import Grid
-from axe_nb.exploring.grid_squares import GridRun
+from axe_nb.exploring.grid_statistics import GridRun
 from axe_nb.exploring.run_grid import make_variants, read_inputs
 from tests.views.runs import done
 

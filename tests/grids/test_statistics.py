@@ -11,7 +11,7 @@ from itertools import product
 import pytest
 
 from axe_nb.exploring.grid import Grid, write_verdicts
-from axe_nb.exploring.grid_squares import (
+from axe_nb.exploring.grid_statistics import (
     GridRun,
     Square,
     compare_columns,

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from axe_nb.commands.command_table import RUN
+from axe_nb.commands.option_table import RUN
 from axe_nb.commands.parser import Options, UsageError, parse_run
 from axe_nb.notebook.option_line import read_words
 from tests.nb.kernels import Kernel, text
