@@ -20,6 +20,7 @@ from axe_nb.agents.agent_tables import (
     DEFAULT_LIMITS,
     MODES,
     NO_CONFIG,
+    AxeBudget,
     Mode,
     Retry,
     SubAgentsConfig,
@@ -318,12 +319,11 @@ def _remove_ignored_keys(table: dict[str, Any], name: str, source: Source) -> li
         if isinstance(holder, dict) and key in holder:
             del holder[key]
             ignored.append(dotted)
-    budget = table.get("budget")
-    if isinstance(budget, dict) and budget.keys() == {"max_tokens"}:
-        del table["budget"]
+    if "budget" in table:
+        budget = build(AxeBudget, table.pop("budget"), source, ("budget",))
         limits = table.setdefault("limits", {})
         if isinstance(limits, dict) and "max_total_tokens" not in limits:
-            limits["max_total_tokens"] = budget["max_tokens"]
+            limits["max_total_tokens"] = budget.max_tokens
         else:
             ignored.append("budget.max_tokens")
     step = "; set a time limit with --timeout, in Python timeout=" if "timeout" in ignored else ""

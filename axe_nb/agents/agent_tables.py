@@ -124,6 +124,17 @@ class TreeLimits:
 DEFAULT_LIMITS = TreeLimits()
 
 
+@dataclass(frozen=True)
+class AxeBudget:
+    """`[budget]` of the Axe command line; treated as `[limits]` (D-27)."""
+
+    max_tokens: int = 0
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        _reject(("max_tokens", self.max_tokens < 0, NEGATIVE))
+
+
 @dataclass(frozen=True, slots=True)
 class Retry:
     """`[retry]`: retries of a request to a provider, never of a child run (D-23)."""

@@ -283,6 +283,8 @@ class Config:
         file = format_path(config_path())
         if near := nearest(name.lower(), self.known):
             hint = f"did you mean {near}?"
+        elif name in self.providers:
+            hint = f'add protocol = "openai", or another one, under [providers.{name}] in {file}'
         else:
             table = f'[providers.{name}] with protocol = "openai" and base_url'
             hint = f"to use another server, add {table} to {file}"

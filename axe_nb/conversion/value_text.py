@@ -164,6 +164,10 @@ def open_value(value: Any) -> Opened:
             return Entries(zip(value._fields, value, strict=True), len(value))
         case UserString():
             return Leaf(own_text(value))
+        case SimpleNamespace():
+            return Entries(iter(vars(value).items()), len(vars(value)))
+        case BaseException():
+            return Leaf(f"{kind.__name__}: {own_text(value)}".removesuffix(": "))
         case Mapping():
             return Entries(iter(value.items()), len(value))
         case Sequence() | Set() | ValuesView():

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from axe_nb.agents.files import expand_home
-from axe_nb.agents.user_config import config_dir
+from axe_nb.agents.user_config import config_dir, config_path, format_path
 from axe_nb.errors import ProviderError
 from axe_nb.providers.protocol import Server
 from axe_nb.text import format_seconds, quote
@@ -52,7 +52,8 @@ async def fill_in_key(server: ServerT, lock: asyncio.Lock | None = None) -> Serv
                 key = await in_thread(_read_key, command)
             except (OSError, ValueError) as error:
                 reason = getattr(error, "strerror", None) or error
-                told = f"{quote(Path(command[0]).name)}: {reason} ({server.info.key_place})"
+                place = server.info.key_place.replace("config.toml", format_path(config_path()))
+                told = f"{quote(Path(command[0]).name)}: {reason} ({place})"
                 hint = "run the command in a terminal: what it prints is never shown here"
                 raise ProviderError("auth", f"no key from the command {told}", hint=hint) from None
             _keys[command] = key, time.monotonic()
