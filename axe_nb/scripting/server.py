@@ -41,9 +41,6 @@ STATUS: Mapping[Category, int] = {
 
 CHUNK = 65536
 
-CLOSING = 5.0
-"""Seconds to wait for the server's thread at the end; a script that blocks it is abandoned."""
-
 
 @contextmanager
 def script_server(protocol: Protocol) -> Iterator[ScriptServer]:
@@ -83,7 +80,7 @@ def script_server(protocol: Protocol) -> Iterator[ScriptServer]:
             if value is not None:
                 os.environ[name] = value
         server.stop()
-        thread.join(CLOSING)
+        thread.join(5.0)  # a script that blocks it is abandoned
 
 
 _Reply: TypeAlias = tuple[h11.Response, bytes | AsyncGenerator[bytes, None]]

@@ -27,9 +27,6 @@ from axe_nb.text import list_some, one_line, printable
 
 MAX_RUN = 100_000_000
 
-MAX_ALL = 1_000_000_000
-"""Maximum bytes of all runs before a new one; the oldest runs are removed first."""
-
 ID = re.compile(r"[0-9a-f]{16}-[0-9a-f]{8}")
 """Pattern of a run's id; ids sort by time."""
 
@@ -95,7 +92,7 @@ class KeptFiles:
                 for other in sorted(folder.parent.iterdir(), reverse=True):
                     with suppress(OSError):  # another process removes it
                         size += sum(path.stat().st_size for path in other.iterdir())
-                    if size > MAX_ALL:
+                    if size > 1_000_000_000:  # of all runs: the oldest are removed
                         forget_kept(other.name)
                 folder.mkdir(mode=0o700)
                 self.is_used = True
