@@ -26,7 +26,14 @@ from collections.abc import (
 from datetime import date, time
 from enum import Enum
 from itertools import accumulate, chain, islice
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType, NoneType
+from types import (
+    BuiltinFunctionType,
+    FunctionType,
+    MethodType,
+    ModuleType,
+    NoneType,
+    SimpleNamespace,
+)
 from typing import Any, NamedTuple, TypeAlias
 
 from axe_nb.pictures.picture import METHODS, find_figure, find_format

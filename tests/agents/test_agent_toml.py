@@ -67,6 +67,7 @@ WRONG = [
     ("retry = { max_retries = 1.0 }", "retry.max_retries must be a whole number", 3),
     ("[sub_agents_config]\nmax_depth = 6", "sub_agents_config.max_depth cannot exceed 5", 4),
     ("sub_agents_config.max_depth = -1", "sub_agents_config.max_depth must be non-negative", 3),
+    ("[budget]\nmax_tokens = -1", "budget.max_tokens must be non-negative", 4),
     ("[sub_agents_config.budget]\n\n'timeout_ms' = 4999",
      "sub_agents_config.budget.timeout_ms must be at least 5000", 5),
 ]  # fmt: skip

@@ -150,7 +150,7 @@ def test_a_command_without_a_key_is_one_line_with_its_place(
     error = run().cause
     assert error.message == (
         f'auth: no key from the command "{Path(sys.executable).name}": {reason} (key_command '
-        "under [providers.vertex] in config.toml)"
+        "under [providers.vertex] in $XDG_CONFIG_HOME/axe/config.toml)"
     )
     assert error.hint == "run the command in a terminal: what it prints is never shown here"
     assert (vertex.keys, error.exit_code) == ([], 3)

@@ -16,6 +16,7 @@ import time
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,7 @@ DATA: list[tuple[Any, Any]] = [
     ({"f": pd.DataFrame([[1, 2]], columns=["a", "a"])},
      {"f": {"columns": ["a", "a"], "rows": [[1, 2]]}}),
     ([pl.Series([[1], None])], [[[1], None]]),
+    ([SimpleNamespace(a=1), ValueError("v"), KeyError()], [{"a": 1}, "ValueError: v", "KeyError"]),
     ([Plain(), Broken(), len], ["<Plain object>", "<Broken object>", "<built-in function len>"]),
 ]  # fmt: skip
 
