@@ -13,7 +13,12 @@ from axe_nb.agents.trust import trust_file
 from axe_nb.conversion.interpolation import interpolate
 from axe_nb.conversion.value_text import LONGEST_VALUE
 from tests.files import put
-from tests.values.samples import Broken
+
+
+class Broken:
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
 
 AGENT = Agent(name="a", model="p/m")
 on_posix = pytest.mark.skipif(os.name == "nt", reason="needs links and fifos")
