@@ -198,8 +198,9 @@ class MapRecorder:
             self.row = Row(started=self._began, kind=self._kind, cost=0.0)
         row = self.row
         for name, known in self._names.items():
-            known[getattr(run, name)] = None
-            setattr(row, name, one_line(", ".join(list(known)[:20]), 200))
+            if getattr(run, name) not in known:
+                known[getattr(run, name)] = None
+                setattr(row, name, one_line(", ".join(list(known)[:20]), 200))
         if result is not None:
             self._ended += 1
             if not result.ok:
