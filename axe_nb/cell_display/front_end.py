@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from axe_nb.engine.call import is_inside
+from axe_nb.engine.current_call import is_inside
 from axe_nb.session.drive import Approver, Line, NoLine, NullView, View
 from axe_nb.session.prompts import prompt_person
 

@@ -1,8 +1,7 @@
 """One tool call: its function, in a task of its own, and the children that it starts.
 
 A tool cannot block its run: when cancelled, it gets a short grace period and is then abandoned. No
-child outlives the call that started it. Code that a tool calls, even in a thread that inherits its
-context variables, belongs to the call: `axe_nb.run` there starts a child (D-57).
+child outlives the call that started it.
 """
 
 from __future__ import annotations
@@ -10,15 +9,13 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Awaitable, Callable, Coroutine
 from itertools import count
 from typing import Any, TypeAlias
 
+from axe_nb.engine.current_call import inside_run
 from axe_nb.engine.replay import PendingCall
 from axe_nb.engine.scope import Env
-from axe_nb.errors import AxeError
 from axe_nb.results import RunResult
 from axe_nb.text import quote
 from axe_nb.tools.tool import Job, Tool, ToolContext, ToolError, ToolOutput
@@ -27,7 +24,6 @@ TASK = "axe_nb: "
 
 _left_behind: set[asyncio.Task[Any]] = set()
 """Tools that ignored cancellation; the event loop itself holds only weak references to tasks."""
-
 
 RunCall: TypeAlias = Callable[[PendingCall], Awaitable[ToolOutput]]
 """One concern of a call: (call) → its output; asks the next link.
@@ -42,46 +38,6 @@ StartChild: TypeAlias = Callable[..., Coroutine[Any, Any, RunResult]]
 Raises ConfigError if the child cannot be started; ToolError if its key is invalid or used already,
 or the tree may not send another request.
 """
-
-
-_caller: ContextVar[ToolContext | None] = ContextVar("axe_nb_caller")
-"""The current call; unset = outside of runs, None = code of a run that is not in a tool."""
-
-
-def _leave_run() -> None:
-    global _caller
-    _caller = ContextVar("axe_nb_caller")
-
-
-if hasattr(os, "register_at_fork"):  # in a forked process, nothing carries out the run any more
-    os.register_at_fork(after_in_child=_leave_run)
-
-
-def is_inside() -> bool:
-    """True if the current code was called by a run, from one of its tools or models."""
-    return _caller.get(...) is not ...
-
-
-def calling() -> ToolContext | None:
-    """The tool call that the current code belongs to; None outside of tools."""
-    return _caller.get(None)
-
-
-def refuse_in_tool(name: str) -> None:
-    """Raises AxeError in a tool: a run of that function would be no part of the tool's tree."""
-    if calling() is not None:
-        step = "use `await ctx.delegate(…)` or `await axe_nb.arun(…)`, which the run's views show"
-        raise AxeError(f"axe_nb.{name} was called inside a tool", hint=step)
-
-
-@contextmanager
-def inside_run(caller: ToolContext | None = None) -> Iterator[None]:
-    """Marks the block as code of a run, or of one of its tools; hides enclosing runs."""
-    before = _caller.set(caller)
-    try:
-        yield
-    finally:
-        _caller.reset(before)
 
 
 def take_key(call: PendingCall, given: str | int | None) -> str:

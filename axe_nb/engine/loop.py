@@ -12,7 +12,8 @@ from typing import Any
 
 from axe_nb.agents.prompt import check_confined
 from axe_nb.engine.attempts import Attempts, Send
-from axe_nb.engine.call import inside_run, take_key
+from axe_nb.engine.call import take_key
+from axe_nb.engine.current_call import inside_run
 from axe_nb.engine.dispatch import Dispatch
 from axe_nb.engine.limits import SlotPool, TimeIsUp, estimate_tokens
 from axe_nb.engine.plan import Plan, find_child, make_plan
@@ -123,7 +124,7 @@ class Run:
             return result
         finally:
             self.dispatch.close()
-        if reason := tell_incomplete(self.response):
+        if reason := self.response.describe_cut():
             self.warnings.append(reason)
         return self._end(stop.status, str(stop)) if stop else self._end("completed", None)
 
@@ -132,19 +133,16 @@ class Run:
 
         Returns the limit that ended them if a last question follows it (D-17).
         """
-        limits, has_tools = (
-            self.scope.limits,
-            bool(self.plan.toolset.tools),
-        )  # else one turn (A-8.4)
+        limits, has_tools = self.scope.limits, bool(self.plan.toolset.tools)
         while True:
             response = await self.turn()
-            calls = response.tool_calls if has_tools else ()
+            calls = response.tool_calls if has_tools else ()  # without tools one turn (A-8.4)
             if not (calls or response.is_paused):
                 break
             results: list[ToolResult | None] = [None] * len(calls)
             try:
                 if response.is_cut:
-                    cut = tell_incomplete(response, " before its tool calls were complete")
+                    cut = response.describe_cut(" before its tool calls were complete")
                     raise RunStopped("max_tokens", cut)
                 if self.turns >= limits.turns:
                     turns = f"agent exceeded maximum conversation turns ({limits.turns})"
@@ -310,7 +308,7 @@ class Run:
         try:
             answer = await in_thread(output.read, self.response.content)
         except WrongOutput as wrong:
-            if reason := tell_incomplete(self.response):
+            if reason := self.response.describe_cut():
                 raise RunError(f"the answer is not complete: {reason}", exit_code=1) from None
             return None, str(wrong)
         self.answer = answer.text
@@ -422,20 +420,3 @@ class Run:
             self.result = result
         emit(RunFinished(scope.id, result))
         return result
-
-
-def tell_incomplete(response: Response, when: str = "") -> str:
-    """Returns the reason why an answer is not whole, and the next step; empty if it is."""
-    reason = response.stop_reason
-    if response.is_full:
-        step = "start a new conversation, or shorten the prompt, files and results of tools"
-        return f"the reply was cut because the model's context is full{when} ({reason}); {step}"
-    if response.is_used_up:  # D-79
-        step = "raise params.max_tokens, or lower params.thinking"
-        return f"thinking used up the tokens of the answer ({reason}){when}; {step}"
-    if response.is_cut:
-        return f"the token limit cut the reply ({reason}){when}; raise params.max_tokens"
-    if not response.is_withheld:
-        return ""
-    who = "the model" if reason == "refusal" else "a content filter"
-    return f"{who} cut the reply short ({reason}); rephrase the prompt"

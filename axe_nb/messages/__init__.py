@@ -351,26 +351,9 @@ class Response:
     """The pages that the text cites, each once."""
 
     @property
-    def is_used_up(self) -> bool:
-        """True if thinking left no room for an answer (D-79)."""
-        has_thought = bool(self.reasoning or self.echo or self.usage.reasoning_tokens)
-        says_nothing = not self.content.strip() and not self.tool_calls
-        return self.is_cut and not self.is_full and says_nothing and has_thought
-
-    @property
     def is_cut(self) -> bool:
         """True if the token limit truncated the reply (D-31)."""
         return self.stop_reason in ("length", "max_tokens", "model_context_window_exceeded")
-
-    @property
-    def is_full(self) -> bool:
-        """True if the model's context left no room for the rest of the reply."""
-        return self.stop_reason == "model_context_window_exceeded"
-
-    @property
-    def is_withheld(self) -> bool:
-        """True if the model or a content filter cut the reply short."""
-        return self.stop_reason == "refusal" or self.stop_reason.startswith("content_filter")
 
     @property
     def is_paused(self) -> bool:
@@ -380,6 +363,24 @@ class Response:
     def message(self, *, calls: bool = True) -> Message:
         """The response as a message of the conversation, with or without its calls."""
         return Message("assistant", self.content, self.tool_calls if calls else (), echo=self.echo)
+
+    def describe_cut(self, when: str = "") -> str:
+        """Returns why the reply is incomplete, with the next step; empty if it is complete."""
+        reason = self.stop_reason
+        if reason == "model_context_window_exceeded":
+            step = "start a new conversation, or shorten the prompt, files and results of tools"
+            return f"the reply was cut because the model's context is full{when} ({reason}); {step}"
+        has_thought = bool(self.reasoning or self.echo or self.usage.reasoning_tokens)
+        if self.is_cut and has_thought and not self.content.strip() and not self.tool_calls:  # D-79
+            step = "raise params.max_tokens, or lower params.thinking"
+            return f"thinking used up the tokens of the answer ({reason}){when}; {step}"
+        if self.is_cut:
+            return f"the token limit cut the reply ({reason}){when}; raise params.max_tokens"
+        if reason == "refusal":
+            return f"the model cut the reply short ({reason}); rephrase the prompt"
+        if reason.startswith("content_filter"):
+            return f"a content filter cut the reply short ({reason}); rephrase the prompt"
+        return ""
 
 
 class CallIds:

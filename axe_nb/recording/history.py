@@ -234,7 +234,7 @@ def _find_run(number: int) -> tuple[Row, bool]:
 def _use(look: Callable[[Store], T], verb: str = "read") -> T | None:
     """Opens the history and calls a function with it; returns None if there is no history."""
     path = history_path()
-    find_writer(path).flush(1.0)
+    find_writer(path).flush()
     if not path.exists():
         return None
     from sqlite3 import Error

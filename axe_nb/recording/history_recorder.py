@@ -369,7 +369,7 @@ class Writer:
                 thread.start()
                 self._thread = thread
 
-    def flush(self, seconds: float = 1.5) -> bool:
+    def flush(self, seconds: float = 5.0) -> bool:
         """Waits for all writes; returns False if the time runs out."""
         if self._thread is None:
             return True
