@@ -1,1 +1,1 @@
-"""Views of a run, as a tree and as text. Pure."""
+"""Views of runs: trees, plain text, HTML, comparisons and exports. None has side effects."""

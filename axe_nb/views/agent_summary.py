@@ -1,6 +1,5 @@
-"""An agent on one page: settings, abilities, delegation graph; its card in a cell; all tools.
+"""Summary of an agent as text and as a card in a notebook: settings, tools, delegation graph.
 
-Styles are those that JupyterLab keeps in an untrusted notebook, as in `views/html.py`.
 Source: A-5.7, A-E2.4, D-3, D-19, D-20, D-44.
 """
 
@@ -62,19 +61,19 @@ def rows(agent: Agent) -> Iterator[tuple[str, str]]:
 
 
 def line(label: str, value: str) -> str:
-    """Formats a row as text (A-5.7); further lines are indented, so that none looks like a row."""
+    """Formats a label and its value as text (A-5.7); continuation lines are indented."""
     indent = " " * 16
     return f"{label + ':':<16}" + clean(value).replace("\n", f"\n{indent}")
 
 
 def abilities(agent: Agent, agents: Callable[[str], Agent]) -> str:
-    """The agent's tools, limits and graph of sub-agents; ConfigError if a tool is unknown."""
+    """Formats an agent's tools, limits and graph. Raises ConfigError if a tool is unknown."""
     lines = [line(label, value) for label, value in list_abilities(agent)]
     return "\n".join(filter(None, [*lines, draw_graph(agent, agents)]))
 
 
 def list_abilities(agent: Agent) -> list[tuple[str, str]]:
-    """(label, value) of the agent's tools and limits; ConfigError if a tool is unknown."""
+    """Returns (label, value) for tools and limits. Raises ConfigError if a tool is unknown."""
     policy = PermissionPolicy(agent, agent.mode)
     decided: dict[Verdict, list[str]] = {verdict: [] for verdict in VERDICTS}
     for tool in _list_tools(agent):
@@ -89,7 +88,7 @@ def _list_tools(agent: Agent, of_servers: Sequence[Tool] | None = None) -> list[
 
 
 def all_tools(of_servers: Sequence[Tool] = ()) -> str:
-    """Lists every tool that an agent can use, one a line, and the names of toolsets."""
+    """Formats every tool that agents can use, one per line, then the toolsets."""
     sets = (
         f"{name} = {', '.join(tools)}"
         for source in REGISTRY.sources
@@ -99,7 +98,7 @@ def all_tools(of_servers: Sequence[Tool] = ()) -> str:
 
 
 def tools_of(agent: Agent, of_servers: Sequence[Tool] = ()) -> str:
-    """The agent's tools, one a line, with the effect of its mode and permissions."""
+    """Formats an agent's tools, one per line, each with its effect and permission."""
     policy = PermissionPolicy(agent, agent.mode)
     return "\n".join(_format_tools(_list_tools(agent, of_servers), policy))
 
@@ -114,7 +113,7 @@ def _format_tools(tools: Sequence[Tool], policy: PermissionPolicy | None = None)
 
 
 def draw_graph(agent: Agent, find: Callable[[str], Agent]) -> str:
-    """The agents below an agent, one a line; missing ones, cycles, the depth limit are marked."""
+    """Draws an agent's sub-agents, one per line, and marks missing agents, cycles and limits."""
     if not agent.sub_agents and "delegate" not in {tool.effect for tool in _list_tools(agent)}:
         return ""
     if not agent.sub_agents_config.enabled:
@@ -129,7 +128,7 @@ def draw_graph(agent: Agent, find: Callable[[str], Agent]) -> str:
 def _list_below(
     agents: tuple[Agent, ...], find: Callable[[str], Agent], indent: str
 ) -> Iterator[str]:
-    """`agents` are an agent and those above it."""
+    """Yields lines for the sub-agents of the first of `agents`; the others are its callers."""
     names = list(dict.fromkeys(agents[0].sub_agents))
     copies = [f"copies of itself, by {tool.name}" for tool in _find_copying_tools(agents[0])]
     for number, name in enumerate([*names, *copies], 1):
@@ -177,7 +176,7 @@ def draw_card(
     notes: Sequence[str],
     saved: Sequence[str],
 ) -> dict[str, str]:
-    """The bundle of an agent's card; empty parts are left out."""
+    """Returns the MIME bundle of an agent's card, without empty parts."""
     lines = [f"{name}: {', '.join(facts)}", *(line(label, value) for label, value in rows)]
     text = "\n".join(filter(None, [*lines, graph, *(f"! {note}" for note in notes), *saved]))
     label_style = f"opacity:{MUTED};text-align:left;vertical-align:top"

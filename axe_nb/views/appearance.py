@@ -1,8 +1,7 @@
-"""Appearance of the tree: signs, colours and sizes. HTML and CSS take them from here.
+"""Signs, colours and sizes of a run's tree, for its HTML and CSS.
 
-Rows and texts use them as inline styles; additions of the live tree use the custom properties of
-`css_rules`. The colours have enough contrast on white and on black; lines, tracks and shades are
-half transparent grey, so that both kinds of theme can have them.
+Saved trees use them as inline styles, the live tree also as the custom properties of `css_rules`.
+The colours have enough contrast on both white and black; lines, tracks and shades are translucent.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Literal, TypeAlias
 from axe_nb.views.transcript import State
 
 Tone: TypeAlias = Literal["running", "good", "bad", "limit", "off"]
-"""Kind of state; each has a colour."""
+"""Class of a state, which determines its colour."""
 
 COLOURS: Mapping[Tone, str] = {
     "running": "#27c",
@@ -26,10 +25,10 @@ COLOURS: Mapping[Tone, str] = {
 }
 
 HUES = ("#27c", "#85c", "#098", "#b70", "#888", "#393", "#c49")
-"""Colours of the parts of one bar, in their order."""
+"""Colours of the parts of a bar, in order."""
 
 SWATCH = "■"
-"""Sign that shows the colour of a part beside its name."""
+"""Character that shows the colour of a part next to its name."""
 
 CODE = {
     "Comment": "#777;font-style:italic", "Keyword": "#86c", "Operator.Word": "#86c",
@@ -38,26 +37,26 @@ CODE = {
     "Name.Variable": "#187", "Generic.Deleted": "#d33", "Generic.Inserted": "#383",
     "Generic.Prompt": "#777",
 }  # fmt: skip
-"""Kind of token, or of an enclosing kind → its colour in the code of answers: as much contrast as
-one colour can have on white and on black; coarse, so that newer libraries give the same page."""
+"""Token type of Pygments → CSS colour. The few colours have as much contrast on white and on black
+as one colour can, and stay the same for the finer token types of newer versions."""
 
 LINE, TRACK, SHADE = "#8884", "#8882", "#8881"
-"""Lines along levels, tracks of bars, backgrounds of texts."""
+"""Colours of indentation lines, tracks of bars, and backgrounds of texts."""
 
 SEGMENTS = {"model": "#27c9", "tool": "#393", "retry": "#d338", "person": "#b70"}
-"""Colours of the parts of a live bar, by the use of time."""
+"""Use of time → colour of that part of a live bar."""
 
 PLAYED_TIME = "#8886"
-"""Colour of the part of a bar that replayed a recorded answer: no model took that time."""
+"""Colour of the part of a bar in which a recorded answer was replayed, not a model asked."""
 
 PALE = "#3936"
-"""Colour of the uncertain part of a bar: the range in which a share may lie."""
+"""Colour of the confidence interval in a bar."""
 
 MONO = "font-family:var(--jp-code-font-family,monospace)"
-"""Font of code; pages of nbconvert give a `pre` in an output the font of its surroundings."""
+"""Font of code; in pages of nbconvert, a `pre` in an output would not be monospaced."""
 
 GONE, NEW = "#d333", "#3933"
-"""Backgrounds of text that only the first, or only the second, of two texts contains."""
+"""Backgrounds of removed and of added text."""
 
 MUTED = ".7"
 """Opacity of labels and summaries."""
@@ -68,7 +67,7 @@ class Look:
     """Sign and tone of a state."""
 
     sign: str
-    """A character that DejaVu and Segoe UI Symbol have."""
+    """A character of the fonts DejaVu and Segoe UI Symbol."""
     tone: Tone
 
     @property
@@ -96,7 +95,7 @@ GAP = "8px"
 BAR_WIDTH = "9em"
 
 LEVEL_MARGIN, LEVEL_PADDING = ".3em", "1.2em"
-"""Space left and right of the line along a level."""
+"""Space to the left and right of an indentation line."""
 
 LINE_HEIGHT = "1.7em"
 
@@ -104,11 +103,11 @@ TEXT_MARGIN, TEXT_PADDING = "1em", ".3em .6em"
 """Margin and padding of a text below a row."""
 
 TEXT = f"padding:{TEXT_PADDING};background:{SHADE};white-space:pre-wrap;word-break:normal;{MONO}"
-"""Style of a text of several lines."""
+"""Style of a multi-line text."""
 
 
 def css_rules() -> str:
-    """CSS rules with the values for the style sheet of the live tree, and each tone's accent."""
+    """Returns the CSS rules that define the live tree's custom properties and accents."""
     values: dict[str, str] = {
         **{str(tone): colour for tone, colour in COLOURS.items()},
         "line": LINE, "track": TRACK, "shade": SHADE, "gone": GONE, "new": NEW, "muted": MUTED,
@@ -122,18 +121,18 @@ def css_rules() -> str:
 
 
 def is_mixed(text: str) -> bool:
-    """True if a text has letters that are read from right to left."""
+    """True if a text has right-to-left letters."""
     if text.isascii():
         return False
     return any(unicodedata.bidirectional(char) in ("R", "AL") for char in text)
 
 
 def direction(text: str) -> str:
-    """The attribute of the element that holds a text; empty if all of it is read left to right."""
+    """Returns the `dir` attribute for a text's element; empty without right-to-left letters."""
     return " dir=auto" if is_mixed(text) else ""
 
 
 def gradient(parts: Iterable[tuple[str, str]]) -> str:
-    """A horizontal gradient of (colour, end in CSS) for parts that do not blend."""
+    """Returns a horizontal CSS gradient with sharp edges between its (colour, end) parts."""
     stops = [f"{colour} {'0 ' * bool(at)}{end}".rstrip() for at, (colour, end) in enumerate(parts)]
     return f"linear-gradient(90deg,{','.join(stops)})"

@@ -1,4 +1,4 @@
-"""A run as plain text, to the letter of the Axe command line: dry run and verbose lines.
+"""Plain text in the exact format of the Axe command line, for `--dry-run` and `--verbose`.
 
 Source: A-8.5..A-8.8, A-7.5, B-10, B-11, D-10, D-14, D-49.
 """
@@ -35,12 +35,12 @@ _LINE_END = re.compile(r"\r\n|\n|\r")
 
 
 def preview(text: str) -> str:
-    """The text in one line; ends with `...` only if it is cut (D-14)."""
+    """Shortens a text to one line; it ends with `...` only if it is cut (D-14)."""
     return cut_chars(_LINE_END.sub(" ", text), 80)
 
 
 def dry_run(plan: Plan) -> str:
-    """The request that would be sent, and its recipient (B-10, A-8.5)."""
+    """Formats the first request of a run and its settings, for `--dry-run` (B-10, A-8.5)."""
     agent = plan.agent
     files = [path for path, _ in plan.briefing.files]
     stream = "yes" if plan.is_streamed else "" if agent.stream else "no"
@@ -100,7 +100,7 @@ def _format_tools(plan: Plan) -> str:
 
 
 def list_caps(limits: TreeLimits) -> dict[str, str]:
-    """Label → text of the important caps that differ from the defaults."""
+    """Returns label → text for the caps on requests, tokens and cost that are not the defaults."""
     caps = {}
     if limits.max_requests not in (0, DEFAULT_LIMITS.max_requests):
         caps["Requests"] = f"at most {limits.max_requests}"
@@ -113,9 +113,9 @@ def list_caps(limits: TreeLimits) -> dict[str, str]:
 
 def _list_setup(plan: Plan) -> list[str]:
     here, workdir = Path.cwd(), plan.briefing.workdir
-    # as short as can be, so that it is not machine-specific
+    # relative if possible, so that it is the same on every machine
     shown = workdir.relative_to(here).as_posix() if workdir.is_relative_to(here) else workdir
-    # temperature and max_tokens always, 0 where absent (D-49); then the others
+    # temperature and max_tokens come first, as 0 if they are not set (D-49)
     params = {"temperature": 0, "max_tokens": 0, **plan.agent.params}
     return [
         f"Workdir:  {shown}",
@@ -129,12 +129,12 @@ def _format_limit(seconds: float | None) -> str:
 
 
 def text_of(value: Any) -> str:
-    """Formats a parameter as for `--param`: text as it is, anything else as JSON."""
+    """Formats a value as `--param` accepts it: strings unchanged, anything else as JSON."""
     return value if isinstance(value, str) else dump(value).decode()
 
 
 def verbose_header(plan: Plan, *, piped: bool) -> str:
-    """The lines before the first turn (B-11)."""
+    """Formats the `--verbose` lines printed before the first turn (B-11)."""
     workdir, *setup = _list_setup(plan)
     lines = (
         f"Model:    {plan.agent.model}",
@@ -148,7 +148,7 @@ def verbose_header(plan: Plan, *, piped: bool) -> str:
 
 
 def verbose_footer(result: RunResult) -> str:
-    """The lines after the last turn (B-11, A-8.8); the cost is that of the tree."""
+    """Formats the `--verbose` lines printed after the last turn (B-11, A-8.8)."""
     cumulative = " (cumulative)" if result.turns > 1 else ""
     usage, cost = result.usage, format_cost(result.total_usage)
     of_tree = " (with sub-agents)" if result.children else ""
@@ -162,7 +162,7 @@ def verbose_footer(result: RunResult) -> str:
 
 
 class VerboseLines:
-    """The lines of `--verbose`: turns of the root, tools, starts and ends of all children."""
+    """Writes the `--verbose` lines: turns of the root run, and all tool calls and sub-agents."""
 
     def __init__(self, write: Callable[[str], object]) -> None:
         self._write = write
@@ -209,7 +209,7 @@ def _format_lines(event: Event, about: TreeNode) -> Iterator[str]:
                 yield f"[tool] {result.name} {end}"
             elif not about.children:
                 asked = quote(str(about.call.arguments.get("agent", "")))
-                # the cause, taken from the sentence that the parent's model received
+                # only the cause in the sentence that the parent's model received
                 cause = (
                     result.content.removeprefix(f"Error: sub-agent {asked} failed - ")
                     .removeprefix("call_agent error: ")

@@ -1,11 +1,9 @@
-"""Comparison of two trees of runs, which reports each change once, where it began. Pure.
+"""Comparison of two trees of runs, which reports each change once, where it began.
 
 Turns, calls and runs are paired by agent, tool, arguments and prompt, never by position alone, nor
-by ids: an item more or less does not shift the others. What follows from a change in the same step
-is not told again: the prompt of a child from the arguments of its call, the result of that call
-from the child's answer, the last turn from the answer. Texts are compared without secrets, since a
-saved run has none.
-Source: D-6, D-59, D-60.
+by id, so that an extra item does not shift the others. Direct consequences are not reported: a
+child's prompt follows from the arguments of its call, and the call's result from the child's
+answer. Texts are compared without secrets, since a saved run has none. Source: D-6, D-59, D-60.
 """
 
 from __future__ import annotations
@@ -32,10 +30,10 @@ Kind: TypeAlias = Literal[
     "pictures", "turn", "said", "asked", "call", "tool", "order", "arguments", "run", "result",
     "answer", "data", "status", "error", "warnings",
 ]  # fmt: skip
-"""The part of a run that differs. A `turn`, `call` or `run` exists on one side only."""
+"""The part of a run that differs. A `turn`, `call` or `run` exists in one tree only."""
 
 Places: TypeAlias = tuple[str | None, str | None]
-"""A turn of the first tree and one of the second; None if it is in one only."""
+"""A turn of the first tree and one of the second; None if a tree has no such turn."""
 
 Item = TypeVar("Item")
 """A turn, a call or a run."""
@@ -43,21 +41,21 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One difference. Its texts are unfiltered; their display contains no secrets."""
+    """One difference. Its texts may contain secrets; its display never does."""
 
     place: str | None
     other: str | None
-    """Turns of the two trees, such as `0.2/3`; None if a tree does not have it."""
+    """The turns of the first and second tree, such as `0.2/3`; None if a tree has no such turn."""
     kind: Kind
     agent: str
     """Name of the agent, or of the model if there is none."""
     tool: str = ""
-    """Name of the tool, if the change is about a call."""
+    """Name of the tool if the change is in a call; otherwise empty."""
     call: int | None = None
-    """Number of the call in its run, from 1, as in places; in the first tree if both have it."""
+    """Number of the call in its run, from 1; in the first tree if both have it."""
     before: str | None = None
     after: str | None = None
-    """Texts of the two trees; None if a tree has none."""
+    """The texts in the first and second tree; None if a tree has none."""
 
     def __repr__(self) -> str:
         places = dict.fromkeys(filter(None, (self.place, self.other)))
@@ -77,11 +75,11 @@ class Pair:
     parts: tuple[Part, ...] = field(repr=False)
     """Changes, turns and child runs, in reading order."""
     tokens: tuple[int, int] = (0, 0)
-    """Tokens of the runs and of all runs below them."""
+    """Tokens of each run and all runs below it; 0 for turns."""
 
     @property
     def has_new_outcome(self) -> bool:
-        """True if the runs ended differently, as the model of their caller sees it."""
+        """True if the two runs return something different to their caller's model."""
         turns = [part for part in self.parts if isinstance(part, Pair) and part.kind == "turn"]
         changes = [*self.parts, *(part for turn in turns for part in turn.parts)]
         kinds = {change.kind for change in changes if isinstance(change, Change)}
@@ -92,7 +90,7 @@ Part: TypeAlias = Change | Pair
 
 
 def list_changes(part: Part) -> Iterator[Change]:
-    """Yields a change, or the changes of a pair and of all below it, in reading order."""
+    """Yields the part itself if it is a change, or all changes in a pair, in reading order."""
     if isinstance(part, Change):
         yield part
     else:
@@ -101,10 +99,7 @@ def list_changes(part: Part) -> Iterator[Change]:
 
 
 def find_path(run: RunResult) -> Hashable:
-    """Returns the path: for each reply with calls, their tools and the runs that they started.
-
-    Calls of one reply are one step: two tools at once are not the same as one after the other.
-    """
+    """Returns a run's path: its agent, and the tools and child runs of each reply with calls."""
     return run.agent, tuple(
         tuple((call.call.name, *map(find_path, call.children)) for call in turn.calls)
         for turn in _list_turns(run)
@@ -134,12 +129,12 @@ class _Call:
 
     @cached_property
     def given(self) -> str:
-        """The arguments as JSON, equal for equal arguments; other values unchanged."""
+        """The arguments as canonical JSON, or as received if they were not valid JSON."""
         return self.call.raw or _format_value(self.call.arguments)
 
     @property
     def ran(self) -> Mapping[str, Any]:
-        """The arguments, as edited by the person if they were."""
+        """The arguments that the tool ran with, which a person may have edited."""
         edited = self.result.edited if self.result else None
         return self.call.arguments if edited is None else edited
 
@@ -166,7 +161,7 @@ class _Turn:
 
     @cached_property
     def key(self) -> Hashable:
-        """Key that is equal for turns with the same text, calls and results."""
+        """A key that is equal for turns with the same text, calls and results."""
         results = ((call.key, call.result) for call in self.calls)
         told = tuple(
             (key, r and (without_seconds(r), r.is_error, r.is_denied)) for key, r in results
@@ -178,7 +173,7 @@ class _Turn:
         return frozenset[str]().union(*(call.words for call in self.calls[:32]))
 
     def likeness(self, other: _Turn) -> float:
-        """Similarity of two turns; 0 for different kinds: with calls, without, at the end."""
+        """Returns the similarity, from 0 to 1; a turn with calls is unlike one without."""
         kinds = ((t.turn.asked, t.turn.closing, bool(t.calls)) for t in (self, other))
         if len(set(kinds)) > 1:
             return 0.0
@@ -190,7 +185,7 @@ class _Turn:
 
 
 def _list_turns(run: RunResult) -> list[_Turn]:
-    """Returns the turns of a run; calls that its end left unanswered do not count (D-17)."""
+    """Returns the turns of a run, without calls that were dropped at its end (D-17)."""
     turns, number = [], 0
     for turn in run.log:
         results = {result.call_id: result for result in turn.results}
@@ -209,10 +204,10 @@ def _pair(
     key: Callable[[Item], Hashable],
     likeness: Callable[[Item, Item], float],
 ) -> list[tuple[Item | None, Item | None]]:
-    """Returns the matching items, and those that exist on one side only, in their order.
+    """Pairs the items of two sequences, in order; an item without a partner is paired with None.
 
-    Equal stretches are found first; what lies between them is paired by likeness, the best first,
-    in long stretches only at similar positions. The likeness of two items is from 0 to 1.
+    Equal stretches are paired first, then the items between them by `likeness` (0 to 1), the best
+    first. In long stretches, only items at similar positions are compared.
     """
     pairs: list[tuple[int, int]] = []
     matcher = SequenceMatcher(None, [*map(key, a)], [*map(key, b)])
@@ -221,7 +216,7 @@ def _pair(
             pairs += zip(range(first, end), range(first_b, end_b), strict=True)
         if kind != "replace":
             continue
-        half = max(1, 10_000 // (end - first) // 2)  # at most so many pairs are compared
+        half = max(1, 10_000 // (end - first) // 2)  # compares at most 10,000 pairs
         gains = dict[tuple[int, int], float]()
         for i in range(first, end):
             centre = first_b + (i - first) * (end_b - first_b) // (end - first)
@@ -251,7 +246,7 @@ class RunComparison:
         self._a, self._b = a, b
         self._exchanges = [{one.turn: one for one in run.exchanges} for run in (a, b)]
         self._known: dict[Kind, tuple[Any, Any]] = {}
-        """Fields of the requests that differ → their latest values."""
+        """Field that differs between the requests → its latest two values."""
 
     def compare(self, *, is_told: bool = False) -> Pair:
         a, b = self._a, self._b
@@ -283,7 +278,7 @@ class RunComparison:
             if turn and other:
                 is_answer_told |= _is_answer(a, turn) and _is_answer(b, other)
                 yield self._compare_turns(turn, other)
-            elif turn and not _is_answer(a, turn):  # told as such
+            elif turn and not _is_answer(a, turn):  # answers are compared below
                 yield from self._tell(self._place(turn.turn.number), "turn", str(turn), None)
             elif other and not _is_answer(b, other):
                 place = self._place(None, other.turn.number)
@@ -310,7 +305,7 @@ class RunComparison:
         after: str | None,
         call: _Call | None = None,
     ) -> Iterator[Change]:
-        """Yields the change between two texts, with the call if there is one, if they differ."""
+        """Yields the change between two texts if they differ; `call` contains them, if given."""
         if before == after or (before and after and redact(before) == redact(after)):
             return
         yield Change(
@@ -320,7 +315,7 @@ class RunComparison:
         )  # fmt: skip
 
     def _compare_requests(self, places: Places, turn: int, turn_b: int) -> Iterator[Change]:
-        """Yields the differences of two requests that earlier requests did not have."""
+        """Yields the differences between two requests that earlier requests did not have."""
         a, b = self._exchanges[0].get(turn), self._exchanges[1].get(turn_b)
         if a is None or b is None:
             return
@@ -356,7 +351,7 @@ class RunComparison:
         return Pair("turn", shown, (str(numbers[0]), str(numbers[1])), tuple(parts))
 
     def _compare_answers(self, places: Places) -> Iterator[Change]:
-        """Yields the change of the answer; if both have data, of the data instead of the text."""
+        """Yields the changes of the answer; its text is not compared if both runs have data."""
         a, b = self._a, self._b
         if a.data is None or b.data is None:
             yield from self._tell(places, "answer", a.text, b.text)
@@ -365,7 +360,7 @@ class RunComparison:
     def _compare_calls(
         self, places: Places, a: Sequence[_Call], b: Sequence[_Call]
     ) -> Iterator[Part]:
-        """Yields the changes of the reply first, then those of the results of its calls."""
+        """Yields the changes of the calls themselves first, then those of their results."""
         pairs = _pair(a, b, lambda call: call.key, _Call.likeness)
         new = [other for one, other in pairs if other and not one]
         both: list[tuple[_Call, _Call, bool]] = []
@@ -438,7 +433,7 @@ def _is_answer(run: RunResult, turn: _Turn) -> bool:
 
 
 def _format_value(value: Any, indent: int | None = None) -> str:
-    """Returns a value as JSON; equal values have equal texts."""
+    """Formats a value as JSON with sorted keys."""
     try:
         return json.dumps(value, ensure_ascii=False, sort_keys=True, indent=indent)
     except (TypeError, ValueError, RecursionError):
@@ -459,7 +454,7 @@ def _format_earlier(run: RunResult) -> str:
 
 
 def _format_changed(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[str, str]:
-    """Returns the differing entries of two objects, one a line."""
+    """Formats the differing entries of two objects, one per line."""
     texts = [
         {
             str(k): value if isinstance(value, str) else _format_value(value)
@@ -481,7 +476,7 @@ def _list_pictures(pictures: Sequence[Picture]) -> list[str]:
 
 
 def _list_new(a: Sequence[str], b: Sequence[str]) -> tuple[str, str]:
-    """Returns the lines that only one of two lists has; all lines if only their order differs."""
+    """Returns the lines unique to each of two lists, or all lines if only their order differs."""
     before, after = [line for line in a if line not in b], [line for line in b if line not in a]
     is_reordered = not before and not after
     return "\n".join(a if is_reordered else before), "\n".join(b if is_reordered else after)

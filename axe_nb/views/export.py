@@ -1,8 +1,8 @@
-"""Export of a finished run, for people and programs that have no axe_nb.
+"""Export of a finished run as HTML, Markdown or JSON lines, readable without axe_nb.
 
-A strict policy keeps a page from loading or running anything, whatever a model or a tool wrote. In
-Markdown, their texts stand in fences only: no viewer renders or loads any of it; the titles of
-cited pages are escaped instead, beside their links. Source: D-59, D-60.
+A content security policy keeps the page from loading or running anything that a model or a tool
+wrote. In Markdown, their texts are fenced, so that no viewer renders them; only the titles of cited
+pages are escaped instead, as they belong to links. Source: D-59, D-60.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from axe_nb.views.outline import MAX_LISTED, TITLE, Outline, count_more, list_tr
 from axe_nb.views.transcript import Transcript
 
 MAX_CHARS, MAX_ROWS = 200_000, 20_000
-"""Maximum characters of one text, and rows of a page."""
+"""Maximum characters of one text, and maximum rows of the tree."""
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&])")
 _TICKS = re.compile(r"`{3,}")
@@ -73,7 +73,7 @@ def write_html(result: RunResult) -> str:
 
 
 def write_markdown(result: RunResult) -> str:
-    """Writes a run as Markdown; the tree is that of the text twin, with all texts."""
+    """Formats a run as Markdown, with the tree as plain text."""
     outline = Outline(Transcript.of(result).whole, "", max_chars=MAX_CHARS, max_rows=MAX_ROWS)
     answer = outline.answer().text
     lines = [f"# {_escape(one_line(result.agent or result.model, 80))}", ""]
@@ -81,7 +81,7 @@ def write_markdown(result: RunResult) -> str:
     lines += ["## Answer", "", *(_fence(answer) if answer else ["(none)"]), ""]
     if pages := outline.sources().links:
         lines += ["## Sources", ""]
-        for number, page in enumerate(pages[:MAX_LISTED], 1):  # titles have no meaning in Markdown
+        for number, page in enumerate(pages[:MAX_LISTED], 1):
             lines.append(f"{number}. {_escape(one_line(page.title, TITLE))} <{page.url}>")
         lines += ["", count_more(pages), ""]
     lines += ["## Tree", "", *_fence("\n".join(list_tree(outline)))]
@@ -99,9 +99,9 @@ def _escape(text: str) -> str:
 
 
 def write_json_lines(result: RunResult) -> str:
-    """Writes a run as lines of JSON; those of later versions may have more keys."""
+    """Formats a run as JSON lines; later versions may add keys."""
     lines = [{"kind": "axe_nb", "version": 1}, *_list_run(result)]
-    # in ASCII: to some readers, other characters end a line as well, and some have no UTF-8
+    # in ASCII, as some readers split lines at other characters, and some cannot decode UTF-8
     return "".join(f"{json.dumps(line)}\n" for line in lines)
 
 
@@ -140,24 +140,24 @@ FORMATS: Mapping[str, Callable[[RunResult], str]] = {
     ".md": write_markdown,
     ".jsonl": write_json_lines,
 }
-"""File name suffix → function that writes the text of a run."""
+"""File name suffix → function that formats a run."""
 
 
 def export(result: RunResult, path: str | os.PathLike[str]) -> Path:
-    """Writes a finished run, without secrets, to a file that needs no axe_nb to be read.
+    """Exports a finished run, without secrets, to a file that can be read without axe_nb.
 
-    `.html` is one self-contained page, which opens offline and has no scripts; `.md` is the same as
-    Markdown; `.jsonl` has a line of JSON for each run, turn and call of the tree.
+    `.html` is a self-contained page that opens offline and has no scripts, `.md` is the same in
+    Markdown, and `.jsonl` has one line of JSON for each run, turn and call of the tree.
 
     Args:
         result: the run, however it ended.
-        path: the file, which is replaced if it exists; its ending selects the format.
+        path: the file to write; its suffix selects the format, and an existing file is replaced.
 
     Returns:
         The path.
 
     Raises:
-        ConfigError: the ending is unknown, or the file cannot be written.
+        ConfigError: if the suffix is unknown or the file cannot be written.
     """
     target = expand_home(Path(path))
     if not isinstance(result, RunResult):

@@ -1,9 +1,8 @@
-"""A tree as HTML: kept in the saved notebook and shown without a kernel, or drawn live. Pure.
+"""HTML of a run's tree, for saved notebooks and for the live display.
 
-Rows and texts are drawn by the same functions in both, so that the live tree and its twin cannot
-differ. Styles are inline, short and without theme variables: they survive JupyterLab's sanitizer in
-an untrusted notebook. All values are those of `views/appearance.py`; everything that comes from a
-model or a tool is escaped.
+Both are drawn by the same functions, so that they cannot differ. Styles are inline, short and
+without theme variables, so that they survive JupyterLab's sanitizer in an untrusted notebook.
+Everything that comes from a model or a tool is escaped.
 """
 
 from __future__ import annotations
@@ -54,21 +53,20 @@ from axe_nb.views.rows import LINES, Fact, Row, make_row
 from axe_nb.views.transcript import Node, Transcript
 
 LEVEL = f"margin:0 0 0 {LEVEL_MARGIN};padding:0 0 0 {LEVEL_PADDING};border-left:1px solid {LINE}"
-"""Indentation with a thin line; without styles, a blockquote is indented too."""
+"""Style of a blockquote that indents a level and draws a thin line along it."""
 
 BAR = f"flex:0 99 {BAR_WIDTH};height:.4em;margin:auto 0"
-"""Style of a bar. If space is short, bars shrink first, then costs and names; part of each task
-stays visible."""
+"""Style of a bar. In a narrow row, the bar shrinks first, then cost and name, and last the task."""
 
 PLAIN = "mathjax_ignore tex2jax_ignore"
 """Classes of JupyterLab and nbconvert that keep dollar signs from being typeset."""
 
 ROOM = 16_000
-"""Maximum characters of HTML for all long texts that a saved tree contains whole."""
+"""Maximum characters of HTML for the long texts that a saved tree keeps whole, in total."""
 
 
 def twin(result: RunResult, *, name: str = "axe_nb.last()") -> dict[str, str]:
-    """The bundle that a finished run leaves in a notebook: answer first, then the tree."""
+    """Returns the MIME bundle of a finished run for a saved notebook: its answer and its tree."""
     return page(Transcript.of(result).whole, name)
 
 
@@ -79,9 +77,9 @@ def page(root: Node, name: str) -> dict[str, str]:
 
 
 def waiting(root: Node, name: str, seconds: float) -> dict[str, str]:
-    """The bundle of an unfinished run: its state so far, and how to get the rest.
+    """Returns the MIME bundle of an unfinished run, for notebooks that are saved in mid-run.
 
-    It stays in notebooks that were saved in mid-run; `name` will give the result.
+    It shows the state so far, and `name`, the expression for the result once the run has ended.
     """
     row = make_row(root)
     known = (*row.facts, Fact(f"{seconds:.0f} s")) if seconds >= 1 else row.facts
@@ -99,7 +97,7 @@ def waiting(root: Node, name: str, seconds: float) -> dict[str, str]:
 
 
 def answer(result: RunResult) -> dict[str, str]:
-    """The bundle of the answer alone; without an answer, a line about the end of the run."""
+    """Returns the MIME bundle of the answer alone, or of a line that says why there is none."""
     root = Transcript.of(result).whole
     outline = Outline(root, "axe_nb.last()")
     block, sources = outline.answer(), outline.sources()
@@ -111,7 +109,7 @@ def answer(result: RunResult) -> dict[str, str]:
 
 
 def write_tree(outline: Outline) -> str:
-    """The HTML of an answer and its tree."""
+    """Returns the HTML of a run's answer and tree."""
     root = outline.tree
     cut = [block for block in _list_blocks(root) if block.whole]
     cut.sort(key=lambda b: FIRST.index(b.label) if b.label in FIRST else len(FIRST))
@@ -143,12 +141,12 @@ def _format_answer(outline: Outline) -> str:
 
 
 def safe(text: str) -> str:
-    """Escapes a text for a text node; only addresses are ever put into attributes."""
+    """Escapes a text for an HTML text node; it is not safe in an attribute."""
     return escape(text, quote=False)
 
 
 def hide(text: str) -> str:
-    """A text for a text node, also without secrets."""
+    """Removes secrets and control characters, and escapes the text for an HTML text node."""
     return safe(clean(redact(text)))
 
 
@@ -180,7 +178,7 @@ def _list_blocks(entry: Entry) -> Iterator[Block]:
 
 
 def format_head(root: Node, row: Row, clock: str = "") -> str:
-    """The line of a root: its facts, its clock, and a strip with its sub-agents' states."""
+    """Formats the root's line: its facts, its clock, and a strip of its sub-agents' states."""
     calls = [call for turn in root.turns for call in turn.calls]
     strip, states = "", [child.state for call in calls for child in call.children]
     if 1 < len(states) <= 60:
@@ -188,9 +186,9 @@ def format_head(root: Node, row: Row, clock: str = "") -> str:
         for colour, run in groupby(LOOKS[state].colour for state in states):
             begin, at = at, at + 0.5 * len(list(run))
             stops.append(f"{colour} {begin:g}em {at:g}em")
-        stops.append(f"{colour} 0")  # untrusted, JupyterLab drops a gradient of one stop
+        stops.append(f"{colour} 0")  # JupyterLab's sanitizer drops gradients with a single stop
         paint = f"background:linear-gradient(90deg,{','.join(stops)})"
-        # it holds no text: the words before it say the same as its colours
+        # the strip needs no text: the facts in front of it say the same as its colours
         strip = f" <i style='display:inline-block;height:.7em;width:{at:g}em;{paint}'></i>"
     return (
         f"{format_sign(row, is_live=bool(clock))} <b>{safe(row.who)}</b> "
@@ -200,13 +198,13 @@ def format_head(root: Node, row: Row, clock: str = "") -> str:
 
 
 def format_line(row: Row, bar: str = "", clock: str = "") -> str:
-    """Formats the line of a row that is not a root, with a bar and a clock if it is live."""
-    # what most windows have no room for ends in an ellipsis
+    """Formats the line of a row other than the root's, with a bar and a clock if it is live."""
+    # a task too long for most windows ends in an ellipsis
     ellipsis = ";text-overflow:ellipsis" if len(row.asked) > 40 else ""
     who = cost = ""
     task = f"flex:1;overflow:hidden{ellipsis}"
     if row.kind != "turn":
-        # names of one width, so that tasks begin in one column; 40 characters of a task have room
+        # names have one width, so that tasks are aligned; 40 characters of a task fit
         task = f"'flex:1 22em;overflow:hidden{ellipsis}'"
         who = " style='flex:0 1 9em;overflow:hidden;text-overflow:ellipsis'"
         cost = " style='flex:0 2 auto;overflow:hidden'"
@@ -224,11 +222,11 @@ def format_sign(row: Row, *, is_live: bool = False) -> str:
 
 
 def _format_facts(facts: Sequence[Fact]) -> str:
-    """Formats facts in one line; parts that need attention are coloured."""
+    """Formats facts in one line; parts that need attention are underlined in colour."""
     shown = []
     for fact in facts:
         marks = ", ".join(
-            # no colour of text has enough contrast in both kinds of theme
+            # no text colour has enough contrast in both light and dark themes
             f"<span style='border-bottom:2px solid {COLOURS[tone]}'>{safe(text)}</span>"
             for text, tone in fact.marks
         )
@@ -241,12 +239,12 @@ class Drawing:
     """Draws the texts of one tree."""
 
     def __init__(self, whole: Set[int] | None = None) -> None:
-        """Begins a page with the ids of texts that are shown whole; None = the tree is live."""
+        """`whole` contains the ids of the blocks to show whole; None means a live tree."""
         self._is_live, self._whole = whole is None, whole or frozenset()
         self._thumbnails = Thumbnails()
 
     def block(self, block: Block) -> str:
-        """A text with its pictures; a long text, or a model's thought, is folded."""
+        """Draws a text with its pictures; a long text or reasoning is folded."""
         is_whole, is_thought = id(block) in self._whole, block.label in (THOUGHT, THINKS)
         if is_whole:
             block = replace(block, text=block.whole, more=0)
@@ -274,7 +272,7 @@ class Drawing:
             shown = f"<div style=margin-left:{TEXT_MARGIN}>{told}{shown}</div>"
         else:
             shown = ""
-        # a saved page has each picture once; there may be no room for it
+        # a saved page shows each picture once, if there is room for it
         new = (p for p in block.pictures if self._is_live or p not in self._thumbnails)
         urls = map(self._thumbnails.find, new)
         style = f"max-height:{THUMBNAIL}px;max-width:100%;margin:0 0 0 {TEXT_MARGIN}"
@@ -304,7 +302,7 @@ def _format_links(pages: Sequence[Page]) -> str:
 
 
 def format_question(asked: PersonAsked) -> str:
-    """An open question of a live row, with its diff and a button for each answer."""
+    """Formats an open question in a live row, with its diff and a button for each answer."""
     lines = ""
     for line in clean(asked.diff).splitlines():
         kind = {"+": "axe-nb-new", "-": "axe-nb-gone"}.get(line[:1], "")

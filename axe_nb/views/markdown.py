@@ -1,7 +1,4 @@
-"""An answer as Markdown: rendered by a library, without active or loaded content.
-
-A link says where it leads: if its text looks like another address, the true host stands beside it.
-"""
+"""Rendering of an answer's Markdown as HTML, without scripts, images or deceptive links."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ HOST = re.compile(
 """Matches an address or a host name in the text of a link."""
 
 LONGEST = 1000
-"""Maximum characters of a link's text searched for hosts, as the search takes quadratic time."""
+"""Maximum characters of a link's text searched for host names, which takes quadratic time."""
 
 LANGUAGES = frozenset(
     {
@@ -39,19 +36,19 @@ LANGUAGES = frozenset(
         "sql", "toml", "ts", "typescript", "xml", "yaml", "yml",
     }
 )  # fmt: skip
-"""Names after ``` whose code is coloured; each was tried with hostile code."""
+"""Languages whose fenced code is coloured; each of them was tested with hostile code."""
 
 LONGEST_CODE, MOST_LINES = 5000, 400
-"""Maximum characters and lines of coloured code, as some languages take quadratic time."""
+"""Maximum characters and lines of coloured code, as some lexers take quadratic time."""
 
 
 def render(text: str) -> str:
-    """Renders Markdown to HTML; a text that would grow out of proportion stays plain."""
+    """Renders Markdown as HTML; a text whose HTML would be far too long stays plain."""
     return "".join(render_blocks(text))
 
 
 def render_blocks(text: str) -> list[str]:
-    """The HTML of the blocks of a Markdown text: paragraphs, lists, tables, … ."""
+    """Renders each block of a Markdown text, such as a paragraph or a list, as HTML."""
     parser = _make_parser()
     env = {"mixed": is_mixed(text)}
     tokens = parser.parse(text, env)
@@ -59,12 +56,11 @@ def render_blocks(text: str) -> list[str]:
     for end, token in enumerate(tokens, 1):
         if token.level or token.nesting == 1:
             continue
-        # cleaned once more after `&shy;` and the like have become characters
+        # cleaned again, as entities such as `&shy;` have become characters
         blocks.append(clean(parser.renderer.render(tokens[begin:end], parser.options, env)))
         begin = end
-    # a table of empty cells would have 70 characters of HTML for each one of text
-    is_too_large = sum(map(len, blocks)) > 4000 + 14 * len(text)
-    if is_too_large:
+    # a table of empty cells has 70 characters of HTML for each character of text
+    if sum(map(len, blocks)) > 4000 + 14 * len(text):
         return [f"<pre style=white-space:pre-wrap>{escape(text, quote=False)}</pre>\n"]
     return blocks
 
@@ -81,7 +77,7 @@ def _make_parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", options)
     parser.enable(["table", "strikethrough", "linkify"]).disable("image")
     assert parser.linkify is not None
-    # only what is written as an address: `main.py` and `e.g.this` are none
+    # only complete addresses become links, not `main.py` or `e.g.this`
     parser.linkify.set({"fuzzy_link": False, "fuzzy_email": False, "fuzzy_ip": False})
     parser.block.ruler.at("table", _make_table, {"alt": ["paragraph", "reference"]})
     schemes = ("http://", "https://", "mailto:")  # other links stay plain text
@@ -92,7 +88,7 @@ def _make_parser() -> MarkdownIt:
 
 
 def _make_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Wraps the library's rule, which fills up short rows; a table with many gaps stays text."""
+    """Wraps the library's rule, which pads short rows; a table with many gaps stays text."""
     if silent or not table(state, start, end, True):
         return table(state, start, end, silent)
     line, missing, columns = start + 2, 0, _count_pipes(state, start + 1)
@@ -113,11 +109,11 @@ def _count_pipes(state: StateBlock, line: int) -> int:
 
 
 def _adapt_tokens(state: StateCore) -> None:
-    """Gives each block the form of a Markdown cell, and its own direction."""
+    """Adapts blocks to the look of Markdown cells, and to texts with mixed directions."""
     for token in state.tokens:
         if token.children:
             token.children = list(_with_hosts(token.children))
-        if token.type == "code_block":  # merely indented
+        if token.type == "code_block":  # code that is indented, not fenced
             token.type, token.tag, token.info = "fence", "code", ""
         if token.type in ("th_open", "td_open"):
             token.attrs.setdefault("style", "text-align:left")
@@ -126,12 +122,12 @@ def _adapt_tokens(state: StateCore) -> None:
 
 
 def _with_hosts(tokens: list[Token]) -> Iterator[Token]:
-    """Adds `rel` to all links, and the true host to those whose text shows another one."""
+    """Adds `rel` to all links, and the true host after a link whose text shows another one."""
     target, shown = "", ""
     for token in tokens:
         yield token
         if token.type == "link_open":
-            token.attrs.pop("title", None)  # it could name another address
+            token.attrs.pop("title", None)  # it could show another address
             token.attrSet("rel", "noopener noreferrer")
             target, shown = str(token.attrs.get("href", "")), ""
             with suppress(ValueError):
@@ -163,12 +159,12 @@ def format_code(code: str, language: str = "", _attributes: str = "") -> str:
 def _paint(code: str, language: str) -> Iterator[str]:
     from pygments.lexers import get_lexer_by_name
 
-    name = "yaml" if language == "yml" else language  # Pygments knows `yml` from 2.21 on
+    name = "yaml" if language == "yml" else language  # `yml` is an alias only since Pygments 2.21
     lexer = get_lexer_by_name(name, stripnl=False, ensurenl=False)
-    left, last = len(code), ""  # a lexer knows the last line by its end, which is not shown
+    left, last = len(code), ""  # lexers need a newline at the end, which is not shown
     spans = list[tuple[str, str]]()
     for kind, text in lexer.get_tokens(code + "\n"):
-        if not text.isspace():  # blanks have the style before them, so that fewer spans are needed
+        if not text.isspace():  # whitespace keeps the style before it, which saves spans
             parts = str(kind).split(".")[1:]
             names = [".".join(parts[:size]) for size in range(len(parts), 0, -1)]
             last = next((f"color:{CODE[name]}" for name in names if name in CODE), "")

@@ -1,7 +1,4 @@
-"""The texts inside the rows of a tree, and its text twin: answer, sources, rows. Pure.
-
-`views/html.py` draws them, saved and live. Source: D-6, D-11, D-34.
-"""
+"""The texts below the rows of a run's tree, and the tree as plain text. Source: D-6, D-11, D-34."""
 
 from __future__ import annotations
 
@@ -38,46 +35,46 @@ from axe_nb.views.transcript import (
 )
 
 MAX_ROWS = 250
-"""Maximum number of rows of a twin, with a kilobyte for each; further rows are counted."""
+"""Maximum rows of a saved tree, at about 1 kB each; further rows are only counted."""
 
 MAX_WARNINGS, MAX_PICTURES = 5, 8
-"""Maximum number of warnings of a run, and of pictures of a prompt or result."""
+"""Maximum warnings shown for a run, and pictures shown for a prompt or result."""
 
 MAX_CHARS = 5000
-"""Characters shared by all texts of a tree, so that long runs do not make huge notebooks."""
+"""Characters divided among all texts of a tree, so that long runs do not bloat notebooks."""
 
 ANSWER = 20_000
-"""Maximum length of the answer above the tree in characters."""
+"""Maximum characters of the answer above the tree."""
 
 MAX_LISTED, TITLE = 10, 100
-"""Maximum pages in one list, and characters of a title."""
+"""Maximum web pages in one list, and characters of a page title."""
 
 THOUGHT, THINKS = "thought", "thinks"
-"""Labels of a model's thoughts, finished and current: folded, and not in the text twin."""
+"""Labels of finished and current reasoning, which HTML folds and plain text omits."""
 
 MINOR = frozenset({"said", "arguments", "result", THOUGHT})
-"""Labels of texts that a long run only refers to, and that its text twin omits."""
+"""Labels of texts that HTML replaces by a pointer, and plain text omits, if a run is long."""
 
 FIRST = ("answered", "error", "result")
-"""Labels of texts that are kept whole in preference to others."""
+"""Labels of the texts that are kept whole first, while there is room."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A text under a row: input or output."""
+    """A labelled text below a row, such as the arguments or the result of a call."""
 
     label: str
     text: str
     more: int = 0
-    """Number of characters left out."""
+    """Number of characters cut."""
     pointer: str = ""
-    """The Python expression for the whole text."""
+    """The Python expression for the whole text; empty if nothing is cut."""
     pictures: tuple[Picture, ...] = ()
     """Pictures drawn below the text."""
     whole: str = ""
-    """The whole text if part of it is left out and it is available; else empty."""
+    """The whole text if `text` is cut but may be unfolded; otherwise empty."""
     links: tuple[Page, ...] = ()
-    """Pages to draw as links, where links are possible, instead of the text that lists them."""
+    """Web pages that HTML draws as links, instead of the text that lists them."""
 
     @property
     def is_line(self) -> bool:
@@ -94,7 +91,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A row with everything inside it, in reading order."""
+    """A row and everything below it, in reading order."""
 
     row: Row
     before: tuple[Block, ...]
@@ -103,20 +100,20 @@ class Entry:
     left_out: int = 0
     """Number of rows below this one that are not drawn."""
     place: str = ""
-    """The place of its turn, for forks: `0.2/1`; empty if there is none, or the run is long."""
+    """The place of the row's turn, for forks, such as `0.2/1`; empty in a long run."""
 
 
 @dataclass
 class Outline:
-    """A tree of runs as rows and texts."""
+    """A tree of runs, laid out as rows and texts."""
 
     root: Node
     name: str = ""
-    """The Python expression for the root's RunResult; empty = texts are cut without a pointer."""
+    """The Python expression for the root's RunResult; if empty, cut texts have no pointer."""
     max_chars: int = 0
-    """Maximum characters of one text; 0 = a share of MAX_CHARS."""
+    """Maximum characters of one text; 0 means an equal share of MAX_CHARS."""
     max_rows: int = MAX_ROWS
-    """Maximum number of rows; further rows are counted, not drawn."""
+    """Maximum rows; further rows are only counted."""
     is_long: bool = field(init=False)
     """True if there is no room to quote arguments and results of successful calls."""
 
@@ -146,7 +143,7 @@ class Outline:
         return _list_pages("Sources", turns[0].sources if turns else ())
 
     def warnings(self, node: Node) -> list[Block]:
-        """The run's warnings; a root's are outside the fold, so that they are visible (D-31)."""
+        """Returns a run's warnings; HTML never folds those of the root (D-31)."""
         all_of_them = node.result.warnings if node.result else ()
         shown = [
             self._make_block("warning", text, node, f"warnings[{number}]")
@@ -181,7 +178,7 @@ class Outline:
         return Entry(make_row(thing), before, tuple(rows), after, len(below) - len(rows), place)
 
     def blocks(self, thing: TreeNode) -> tuple[tuple[Block, ...], tuple[Block, ...]]:
-        """The texts before and after the rows inside a row."""
+        """Returns the texts above and below the nested rows of a row."""
         if isinstance(thing, Node):
             found = self._collect_run(thing, None)
         elif isinstance(thing, TurnNode):
@@ -220,7 +217,7 @@ class Outline:
             before += [error, self._make_block("next", redact(hint), node, "cause")]
         elif error.text and (result.error or "") not in answered:
             after.append(error)
-        noted = (  # but what the tree shows elsewhere, or differs between equal runs
+        noted = (  # other keys are shown elsewhere in the tree, or differ between equal runs
             f"{key} {value}"
             for key, value in result.metadata.items()
             if key not in ("task_id", "depth", "token_estimate", "duration_ms")
@@ -236,7 +233,7 @@ class Outline:
         return before, after
 
     def _collect_answers(self, node: Node, call: CallNode | None, answered: str) -> list[Block]:
-        """A child's output: the text sent to its caller's model, and its own if that says more."""
+        """Returns the text sent to the caller's model, and the child's own if it says more."""
         own = self._make_block("text so far", node.text, node, "text")
         if not (call and call.result):
             return [replace(own, label="answered") if node.state == "completed" else own]
@@ -246,7 +243,7 @@ class Outline:
         return [own, heard] if is_new else [heard]
 
     def _collect_turn(self, turn: TurnNode) -> tuple[list[Block], list[Block]]:
-        """The turn's text, except for a last turn, which is its run's answer."""
+        """Returns a turn's texts, without that of a last turn, which is shown as the answer."""
         if turn.draft and turn.state == "running":
             return [], self._collect_draft(turn)
         question = "" if turn.asked == "output" else turn.question
@@ -262,7 +259,7 @@ class Outline:
         return [*spoken, *before], after
 
     def _collect_draft(self, turn: TurnNode) -> list[Block]:
-        """The end of each part of a reply being written; a root's text is shown elsewhere."""
+        """Returns the end of each part of an unfinished reply; a root's text is shown elsewhere."""
         draft = turn.draft
         if draft is None:
             return []
@@ -291,10 +288,7 @@ class Outline:
         return [arguments], [self._illustrate(result, pictures)]
 
     def _illustrate(self, block: Block, pictures: tuple[Picture, ...]) -> Block:
-        """A text with its pictures; a long run does not draw them."""
-        if not pictures or self.is_long:
-            return block
-        return replace(block, pictures=pictures[:MAX_PICTURES])
+        return block if self.is_long else replace(block, pictures=pictures[:MAX_PICTURES])
 
     def _make_block(self, label: str, text: str, thing: TreeNode, key: str) -> Block:
         shown, more = cut_beginning(text, self.max_chars)
@@ -310,7 +304,7 @@ def _list_pages(label: str, pages: tuple[Page, ...]) -> Block:
 
 
 def format_lines(pages: Sequence[Page]) -> str:
-    """A numbered list of pages as text; titles and addresses come from the web."""
+    """Formats web pages as a numbered list; long or multi-line titles are shortened."""
     lines = []
     for number, page in enumerate(pages[:MAX_LISTED], 1):
         address = page.url if len(page.url) <= 200 else f"{find_host(page)}/…"
@@ -329,7 +323,7 @@ def find_host(page: Page) -> str:
 
 
 def as_text(result: RunResult, *, name: str = "axe_nb.last()") -> str:
-    """The text twin: the answer, then the tree, indented by two spaces per level; deterministic."""
+    """Formats a run as text, the same for equal runs: its answer, then its indented tree."""
     return "\n".join(as_lines(Outline(Transcript.of(result).whole, name)))
 
 

@@ -1,9 +1,8 @@
 """One request of a run: its exact body, its changes, and the sources that fill the context.
 
-All that is shown has passed the filter for secrets: plain text for terminals, HTML without scripts
-for notebooks, always the same for the same request. Tokens are estimated for each source as UTF-8
-bytes / 4; where the reply says how many the input had, the estimates are scaled to add up to them.
-Source: D-18, D-59, D-60, D-62.
+It is displayed without secrets, as plain text or as HTML without scripts, and always in the same
+way. Tokens are estimated for each source as UTF-8 bytes / 4; if the response reports the input
+tokens, the estimates are scaled to add up to them. Source: D-18, D-59, D-60, D-62.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ from axe_nb.views.html import PLAIN, hide
 from axe_nb.views.rows import join_facts
 
 SOURCES = ("system prompt", "skill", "files", "tool schemas", "history", "prompt", "results")
-"""Every source. The prompt is that of the run, with a closing question; the results are those of
-tools; the history is the rest of the conversation, including the model's own calls."""
+"""All sources of a context. `prompt` is that of the run and includes closing questions, `results`
+are those of tools, and `history` is the rest of the conversation, including tool calls."""
 
 BYTES = 4
 """Average UTF-8 bytes per token."""
@@ -52,16 +51,16 @@ _PICTURE = re.compile(
 """Start of a PNG, JPEG, GIF, WebP or PDF in base64."""
 
 MAX_SHOWN = 60
-"""Maximum characters shown of a new text."""
+"""Maximum characters of a changed text in the list of changes."""
 
 
 class ContextTokens(dict[str, int]):
-    """Source → its tokens; has all sources."""
+    """The tokens of a request by source; it has an entry for every source."""
 
     def __init__(self, tokens: Mapping[str, int], is_estimate: bool) -> None:
         super().__init__(tokens)
         self.is_estimate = is_estimate
-        """True if the model's server did not report the number."""
+        """True if the model's server did not report the total."""
 
     @property
     def total(self) -> int:
@@ -70,7 +69,7 @@ class ContextTokens(dict[str, int]):
 
     @property
     def size(self) -> str:
-        """The total in words: `1,204 tokens`, `about 1,200 tokens`."""
+        """The total as text: `1,204 tokens`, or `about 1,200 tokens` if it is estimated."""
         return f"{'about ' if self.is_estimate else ''}{plural(self.total, 'token')}"
 
     def list_shares(self) -> Iterator[tuple[str, int, str]]:
@@ -92,7 +91,7 @@ def _count_context(
     first: int,
     reported: int,
 ) -> ContextTokens:
-    """Counts the tokens of a request, given the total `reported` by the server; 0 = unknown."""
+    """Counts the tokens of a request by source; `reported` is the server's total, or 0."""
     whole = len(request.system)
     end_of_prompt, end_of_skill = (*request.system_ends, whole, whole)[:2]
     size = dict.fromkeys(SOURCES, 0)
@@ -101,7 +100,7 @@ def _count_context(
     size["files"] = count_bytes(request.system[end_of_skill:])
     size["tool schemas"] = len(dump(body["tools"])) if body.get("tools") else 0
     for number, message in enumerate(request.messages):
-        # as many bytes of text as cost as much as the pictures
+        # pictures count as the bytes of text that have as many tokens
         pictures = sum(BYTES * picture.tokens for picture in message.all_pictures())
         if message.tool_results:
             texts = sum(count_bytes(result.content) for result in message.tool_results)
@@ -133,29 +132,29 @@ def _count_texts(value: Any) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class SentRequest:
-    """One request to a model. `body` is unfiltered; its display contains no secrets."""
+    """One request to a model. `body` may contain secrets; the display never does."""
 
     place: str
     """Turn in the tree: `0.2/3` is the third turn of run `0.2`."""
     attempt: int = 1
-    """Number of the attempt, from 1; the last one of the turn."""
+    """Number of the turn's last attempt, from 1."""
     agent: str
     model: str
     """The model, as provider/model."""
     protocol: str
-    """Protocol of the body."""
+    """Protocol of the body, such as `anthropic`."""
     note: str = ""
     """The reason that this exact body was not sent; empty if it was."""
     raw: bytes = field(repr=False)
     """The exact bytes of the body."""
     changed: tuple[str, ...]
-    """The changes since the previous turn, in words, without secrets."""
+    """Descriptions of the changes since the previous turn, without secrets."""
     context: ContextTokens
     """Source → tokens, with `total`."""
 
     @property
     def body(self) -> dict[str, Any]:
-        """The body, decoded."""
+        """The decoded JSON body."""
         decoded: dict[str, Any] = json.loads(self.raw)
         return decoded
 
@@ -226,7 +225,7 @@ class SentRequest:
             yield f"{more:,} more"
 
     def _format_body(self, whole: bool = False) -> Iterator[str]:
-        def shorten(text: str) -> str:  # the bytes of pictures tell a reader nothing
+        def shorten(text: str) -> str:  # the bytes of pictures mean nothing to a reader
             found = _PICTURE.match(text)
             return f"{found[0]}… ({len(text):,} characters of base64)" if found else text
 
@@ -249,14 +248,14 @@ def find_request(
     """Returns the request that a run sent at a place.
 
     Args:
-        result: the run, or one above it.
-        place: as in `find_exchange`.
-        protocol: `anthropic`, `openai`, `responses` or `ollama`: the request as it would be sent
-            over that one; None = as it was sent.
+        result: the run, or a run above it.
+        place: the turn, as in `find_exchange`.
+        protocol: the protocol to encode the request for: `anthropic`, `openai`, `responses` or
+            `ollama`; None means the one that it was sent over.
 
     Raises:
-        ConfigError: there is none, or no such protocol.
-        ProviderError: it could not be encoded.
+        ConfigError: if there is no such place or protocol.
+        ProviderError: if the request cannot be encoded.
     """
     if protocol is not None and protocol not in PROTOCOLS:
         raise ConfigError(
@@ -274,7 +273,7 @@ def find_request(
 
 
 def preview_request(plan: Plan) -> SentRequest:
-    """Returns the first request of a run. Raises ProviderError if it cannot be expressed."""
+    """Returns the first request of a planned run. Raises ProviderError if it cannot be encoded."""
     request = Run(plan).make_request()
     own = plan.provider.name
     streaming = {}
@@ -298,10 +297,10 @@ def _make(
     reported: int = 0,
     note: str = "",
 ) -> SentRequest:
-    """Encodes a request of the protocol `own` for the one that is wanted; None = its own.
+    """Encodes a request of the protocol `own` for the protocol `wanted`, or for `own` if None.
 
-    `streaming` are the fields that ask for a stream, `first` is the position of the run's own
-    prompt among its messages, `note` the reason why it was not sent.
+    `streaming` contains the fields that ask for a stream, `first` is the index of the run's own
+    prompt in the messages, and `note` says why the request was not sent.
     """
     protocol = wanted or (own if own in PROTOCOLS else OF_SCRIPTS)
     module = import_module(PROTOCOLS[protocol].module)
@@ -319,7 +318,7 @@ def _make(
 
 
 def _describe_changes(before: Request | None, now: Request) -> Iterator[str]:
-    """Yields the differences from the previous request: changed fields, new messages."""
+    """Yields descriptions of what is new since the previous request: fields and messages."""
     if before:
         if before.tools and not now.tools:
             yield "tools can no longer be called"
@@ -360,7 +359,7 @@ def _name(name: str) -> str:
 
 
 def _show(text: str) -> str:
-    """The beginning of a text, and the length of the text if it is longer."""
+    """Quotes the beginning of a text, followed by its length if it is cut."""
     text = redact(text)
     line = one_line(text, MAX_SHOWN)
     more = f" ({plural(len(text), 'character')})" if len(text) > MAX_SHOWN else ""

@@ -1,7 +1,5 @@
-"""The rows of a tree, in the same words for every view: name, work (`asked`), cost. Pure.
+"""The rows of a run's tree, worded alike in every view: name, work (`asked`), cost.
 
-The texts that they open into are in `views/outline.py`; signs, colours and sizes in
-`views/appearance.py`.
 Source: D-6, D-11, D-34.
 """
 
@@ -34,13 +32,13 @@ LINE, WHO = 72, 32
 """Maximum characters of a row's task or arguments, and of a name."""
 
 GIVEN = 40
-"""Maximum characters of a call's arguments beside the cause of its failure."""
+"""Maximum characters of a failed call's arguments, which precede the cause of the failure."""
 
 POINTER = 60
-"""Length of a pointer in characters; it never replaces a shorter text."""
+"""Characters of a pointer to a whole text; a text is not cut by less than that."""
 
 LINES = 12
-"""Maximum number of lines of a text."""
+"""Maximum lines of a text."""
 
 CUT_SHORT = {"not run": "not run", "cancelled": "interrupted while it ran"}
 """State of a call without a result → its description."""
@@ -48,11 +46,11 @@ CUT_SHORT = {"not run": "not run", "cancelled": "interrupted while it ran"}
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A part of the line that sums up a run."""
+    """A part of a run's summary line."""
 
     text: str
     marks: tuple[tuple[str, Tone], ...] = ()
-    """Parts that need attention, each with the tone of its colour; in brackets."""
+    """Parts in brackets that need attention, each with its tone."""
 
     def __str__(self) -> str:
         marks = ", ".join(text for text, _ in self.marks)
@@ -69,10 +67,9 @@ class Row:
     asked: str
     cost: str
     is_open: bool
-    """True if the row opens by itself, as failures and the rows around them do; runs that were
-    merely stopped do not."""
+    """True if the row is drawn unfolded, as failures and the rows above them are."""
     facts: tuple[Fact, ...] = ()
-    """The parts of `asked`, for the row of a root."""
+    """The parts of `asked` in the root's row; empty in other rows."""
 
     @property
     def look(self) -> Look:
@@ -80,7 +77,7 @@ class Row:
 
 
 def make_row(thing: TreeNode) -> Row:
-    """Makes the row of a run, a turn or a call; a call that is a child has the child's row."""
+    """Makes the row of a run, turn or call; a call of one sub-agent has the sub-agent's row."""
     if isinstance(thing, CallNode) and thing.child:
         thing = thing.child
     asks, state = find_question(thing), thing.state
@@ -122,7 +119,7 @@ def join_facts(*facts: str) -> str:
 
 
 def cost_of_call(call: CallNode) -> str:
-    """The outcome of a call: the size of its result, or its failure."""
+    """Describes the outcome of a call: the size of its result, or its failure."""
     if call.served:
         return "by the server"
     if call.result is None:
@@ -143,9 +140,9 @@ def cost_of_call(call: CallNode) -> str:
 
 
 def finding_of(node: Node) -> str:
-    """The outcome of a sub-agent: its answer's first line, cause of failure, or task.
+    """Sums up a sub-agent: the first line of its answer, the cause of its failure, or its task.
 
-    While it runs: its latest words, its wait, or its calls; before there are any, its task.
+    While it runs, these are its latest words, its wait or its calls, and its task before that.
     """
     turn = node.turns[-1] if node.turns else None
     if node.state == "completed":
@@ -162,12 +159,12 @@ def finding_of(node: Node) -> str:
     if wait := find_wait(node):
         return wait
     if not (turn.draft or turn.calls):
-        return cut_line(node.task)  # says more than that it waits for the model
+        return cut_line(node.task)  # more informative than that it waits for the model
     return draft_line(turn.draft) or doing_of(turn)
 
 
 def find_wait(node: Node) -> str:
-    """The current wait of a run, before a retry or for the person; else empty."""
+    """Describes a run's current wait, for a retry or the person; empty if there is none."""
     if not node.turns or node.state != "running":
         return ""
     turn = node.turns[-1]
@@ -175,7 +172,7 @@ def find_wait(node: Node) -> str:
 
 
 def find_question(thing: TreeNode) -> PersonAsked | None:
-    """The person's open question of a run, a turn or a call itself."""
+    """Returns the open question to the person in a run, a turn or a call."""
     if isinstance(thing, Node):
         running = thing.state == "running" and thing.turns
         return find_question(thing.turns[-1]) if running else None
@@ -187,7 +184,7 @@ def find_question(thing: TreeNode) -> PersonAsked | None:
 
 
 def question_of(thing: TreeNode) -> PersonAsked | None:
-    """The open question inside a row: that of the call or turn that it shows."""
+    """Returns the open question of the call or turn that a row shows, not of the rows below."""
     if isinstance(thing, CallNode) and not thing.child:
         return thing.asks
     if isinstance(thing, TurnNode):
@@ -202,7 +199,7 @@ def _format_question(asked: PersonAsked) -> str:
 
 
 def main_argument(arguments: Mapping[str, Any]) -> str:
-    """The most telling arguments in a few words: the first two texts, else numbers."""
+    """Shortens arguments to the first two strings, or two numbers if there are no strings."""
     plain = [value for value in arguments.values() if isinstance(value, str | int | float)]
     texts = [value for value in plain if isinstance(value, str)]
     words = []
@@ -213,7 +210,7 @@ def main_argument(arguments: Mapping[str, Any]) -> str:
 
 
 def asked_of(call: CallNode) -> str:
-    """The task or arguments of a call in one line; for a failed call, with the cause."""
+    """Formats the task or arguments of a call in one line, with the cause if it failed."""
     if call.asks and call.asks.words:
         return _format_question(call.asks)
     arguments = call.call.arguments
@@ -238,7 +235,7 @@ def name_node(node: Node) -> str:
 
 
 def who_of(call: CallNode) -> str:
-    """The name of the callee: the sub-agent if there is one, else the tool."""
+    """Returns the name of the sub-agent that a call starts, or of its tool if there is none."""
     if call.child:
         return name_node(call.child)
     for name in ("agent", "label"):
@@ -249,7 +246,7 @@ def who_of(call: CallNode) -> str:
 
 
 def doing_of(turn: TurnNode) -> str:
-    """The current activity of a turn, in a few words."""
+    """Describes the current activity of a turn in a few words."""
     asked = find_question(turn) if turn.only_call or not turn.calls else None
     if asked and asked.words:
         return _format_question(asked)
@@ -281,7 +278,7 @@ def doing_of(turn: TurnNode) -> str:
 
 
 def is_misfit(turn: TurnNode) -> bool:
-    """True if the turn's answer should have been data, and does not fit its schema."""
+    """True if a turn had to answer with data and its answer does not fit the output schema."""
     turns = turn.run.turns
     if not turns or turns[-1].asked != "repair":
         return False
@@ -290,7 +287,7 @@ def is_misfit(turn: TurnNode) -> bool:
 
 
 def draft_line(draft: Draft | None, *, size: int = 48) -> str:
-    """The last words of a reply that is being written; their end stays visible in small rows."""
+    """Returns the last words of an unfinished reply, cut at the start to `size` characters."""
     match draft:
         case Draft(latest="reasoning"):
             start, text = "thinks: ", draft.reasoning
@@ -316,12 +313,12 @@ def _format_names(names: list[str], noun: str) -> str:
 
 
 def facts_of(node: Node) -> list[Fact]:
-    """The non-empty parts of the line that sums up a run and everything below it."""
+    """Returns the non-empty parts of the summary line of a run and all runs below it."""
     is_over, below = node.state != "running", list(node.below())
     turns = [turn for run in (node, *below) for turn in run.turns]
     states = Counter(child.state for child in below)
     ended = {state: n for state, n in states.items() if state not in ("completed", "running")}
-    # without an agent, the model is the name that stands before
+    # without an agent, the name in front is the model's
     facts = [Fact(cut_line(node.model, 2 * WHO) if node.agent else "")]
     if is_over:
         facts.append(Fact(node.state))
@@ -363,7 +360,7 @@ def facts_of(node: Node) -> list[Fact]:
 
 
 def format_tokens(usage: Usage) -> str:
-    """The number of tokens, how many came from a cache, and the price; empty if none are known."""
+    """Formats the tokens, those read from a cache, and the price; empty if there are no tokens."""
     if not usage.total:
         return ""
     cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
@@ -381,7 +378,7 @@ def has_trouble(node: Node) -> bool:
 
 
 def format_cost(usage: Usage) -> str:
-    """Formats the price; `≥ $0.012` if it is unknown for some tokens, empty if for all."""
+    """Formats the price, as `≥ $0.012` if some tokens have no price; empty if none have one."""
     if not usage.priced_tokens:
         return ""
     is_whole = usage.priced_tokens == usage.total
@@ -401,7 +398,7 @@ def cut_line(text: str, size: int = LINE) -> str:
 
 
 def cut_beginning(text: str, max_chars: int) -> tuple[str, int]:
-    """The beginning of a text, and the number of characters left out; never just a few."""
+    """Returns the beginning of a text and the number of characters cut, never just a few."""
     text = text.strip("\n")
     end = len(text) if len(text) <= max(max_chars * 5 // 4, max_chars + POINTER) else max_chars
     lines = text[: end + 1].split("\n", LINES)
@@ -414,7 +411,7 @@ def cut_end(text: str, max_chars: int) -> str:
     if len(text) <= max_chars:
         return clean(text).strip("\n")
     end = text[-max_chars:]
-    words = re.split(r"\s", end, maxsplit=1)  # not from the middle of a word, unless it is huge
+    words = re.split(r"\s", end, maxsplit=1)  # begins with a whole word, unless it is huge
     return "… " + clean(words[-1] if len(words[-1]) > max_chars // 2 else end).strip("\n")
 
 

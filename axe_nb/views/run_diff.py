@@ -1,9 +1,8 @@
-"""`a.diff(b)`: the difference of two trees of runs, drawn as HTML and as text.
+"""`a.diff(b)`: the difference between two trees of runs, as HTML and as text.
 
-All texts pass the filter for secrets before they are compared word by word and cut. Nothing
-depends on time, so that a saved notebook is the same again. HTML has no script and no style
-element: without any style, `del` and `ins` still show what changed. Text has `[-gone-]{+new+}`, as
-`git diff --word-diff`.
+Secrets are removed before texts are compared word by word and cut. The output does not depend on
+time, so that notebooks can be reproduced. The HTML has no scripts or style elements: even without
+styles, `del` and `ins` show what changed. Text has `[-gone-]{+new+}`, as `git diff --word-diff`.
 Source: D-60.
 """
 
@@ -34,17 +33,16 @@ from axe_nb.views.html import LEVEL, PLAIN, safe
 from axe_nb.views.rows import POINTER
 
 MAX_BLOCKS = 60
-"""Maximum number of changes whose texts are shown."""
+"""Maximum changes whose texts are shown."""
 
 LEAST = 200
-"""Minimum characters of one text; all of them share 12,000."""
+"""Minimum characters shown of a change; 12,000 are divided among all changes."""
 
 CONTEXT = 60
-"""Characters of unchanged text shown beside a change."""
+"""Characters of unchanged text shown before and after a change."""
 
 MAX_WORDS = 2_000
-"""Maximum words compared between the equal ends of two texts; longer texts are compared by
-lines."""
+"""Maximum words compared in the differing part of two texts; longer parts are compared by line."""
 
 _WORD = re.compile(
     # scripts without spaces: each character is a word
@@ -56,7 +54,7 @@ _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 SAME, DIFFERS = "=", "≠"
 
 SECONDS = "seconds"
-"""Name of the figure that differs each time."""
+"""Name of the only figure that differs between equal runs."""
 
 TAGS = {"gone": ("del", GONE), "new": ("ins", NEW)}
 """Kind of a piece → its element and colour."""
@@ -73,7 +71,7 @@ def _format_figure(name: str, number: float | None) -> str:
 
 
 def _measure(run: RunResult) -> dict[str, float | None]:
-    """Name of a figure → its value for a tree; the cost is in US dollars."""
+    """Returns name → value for each figure of a tree; the cost is in US dollars."""
     runs, usage = list(run.walk()), run.total_usage
     return {
         "turns": sum(one.turns for one in runs),
@@ -95,12 +93,11 @@ class RunDiff:
     pair: Pair = field(repr=False)
     """The two runs, aligned."""
     changes: tuple[Change, ...]
-    """All changes, in reading order: the agent's instructions and task, its turns with their
-    calls and child runs, and its end."""
+    """All changes in reading order: request and task, turns with calls and child runs, outcome."""
     same_path: bool
     """True if the same agents called the same tools in the same order, regardless of texts."""
     figures: Mapping[str, tuple[float | None, float | None]] = field(repr=False)
-    """Requests, tokens, money and time of the two trees; None where unknown, as prices may be."""
+    """Name of a figure, such as `turns` or `cost` → its values in both trees; None if unknown."""
     names: tuple[str, str] = ("a", "b")
     """Names of the two runs, for display."""
 
@@ -116,7 +113,7 @@ class RunDiff:
         """Returns the difference as text, without secrets.
 
         Args:
-            times: if True, includes the seconds of both runs, which are never the same twice.
+            times: if True, includes the seconds of both runs, which differ even between equal runs.
         """
         return "\n".join(self._draw(times).lines)
 
@@ -129,7 +126,7 @@ class RunDiff:
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
         drawn = self._draw()
         bundle = {"text/html": drawn.html, "text/plain": "\n".join(drawn.lines)}
-        # in the metadata alone, since no two runs take as long
+        # seconds are only in the metadata, as they differ even between equal runs
         return bundle, {"axe_nb": {"seconds": list(self.figures[SECONDS])}}
 
     @property
@@ -187,7 +184,7 @@ def diff_runs(a: RunResult, b: RunResult, names: tuple[str, str] = ("a", "b")) -
         names: their names, for display.
 
     Raises:
-        ConfigError: one of them is not the result of a run.
+        ConfigError: if `a` or `b` is not a RunResult.
     """
     for one in (a, b):
         if not isinstance(one, RunResult):
@@ -209,7 +206,7 @@ class Piece(NamedTuple):
 
 
 def compare_texts(before: str, after: str) -> list[Piece]:
-    """Returns the pieces of two texts in order; those that are not `new` make up the first."""
+    """Splits two texts into common, removed and added pieces, in order."""
     a, b = _WORD.findall(before), _WORD.findall(after)
     start = count_common(a, b)
     end = count_common(a[start:][::-1], b[start:][::-1])
@@ -230,7 +227,7 @@ def compare_texts(before: str, after: str) -> list[Piece]:
 
 
 def _join_pieces(pieces: Sequence[Piece]) -> list[Piece]:
-    """Merges changes separated by hardly any text: `the` is the same in any two sentences."""
+    """Merges changes that are separated by too little common text, such as `the`."""
     joined = list[Piece]()
     for number, piece in enumerate(pieces):
         around = pieces[max(0, number - 2) : number], pieces[number + 1 : number + 3]
@@ -248,7 +245,7 @@ def _join_pieces(pieces: Sequence[Piece]) -> list[Piece]:
 
 
 def _shorten(pieces: Sequence[Piece], room: int) -> tuple[list[Piece], int]:
-    """Returns the pieces that fit, and the number of changed characters left out."""
+    """Returns the pieces that fit into `room` characters, and how many changed ones were cut."""
     shown: list[Piece] = []
     left = 0
     for number, (kind, text) in enumerate(pieces):
@@ -269,20 +266,20 @@ def _shorten(pieces: Sequence[Piece], room: int) -> tuple[list[Piece], int]:
 
 
 class _Drawn(NamedTuple):
-    """A part of a difference, drawn for both kinds of output."""
+    """A part of a difference, drawn as HTML and as lines of text."""
 
     html: str
     lines: Sequence[str]
 
 
 class _Drawing:
-    """Draws the changes of a difference in one walk, as far as there is room."""
+    """Draws the changes of a difference, as far as there is room."""
 
     def __init__(self, diff: RunDiff) -> None:
         self._names = [_show(name) for name in diff.names]
         self._room = max(LEAST, min(2_000, 12_000 // max(1, len(diff.changes))))
         self._count = 0
-        """Number of changes drawn so far, the position of the next one in `.changes`."""
+        """Number of changes drawn so far, which is the index of the next one in `.changes`."""
 
     def draw_parts(self, pair: Pair) -> Iterator[_Drawn]:
         for is_same, parts in groupby(takewhile(self._is_shown, pair.parts), _is_same):
@@ -296,7 +293,7 @@ class _Drawing:
         return self._count < MAX_BLOCKS or _is_same(part)
 
     def _draw_part(self, part: Part) -> Iterator[_Drawn]:
-        """Yields the drawing of a change, run or turn; of an unchanged turn only its parts."""
+        """Draws a change, run or turn; of a turn without changes of its own, only the parts."""
         if isinstance(part, Change):
             yield self._draw_change(part)
         elif part.kind == "run":

@@ -1,6 +1,6 @@
-"""The timeline of a finished run: a row for each run, turn and call, with its seconds. Pure.
+"""The timeline of a finished run: a row for each run, turn and call, with its seconds.
 
-It is the only view of a finished run that differs each time the same run is repeated.
+Unlike other views of a finished run, it differs each time the same run is repeated.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from axe_nb.views.rows import Row, join_facts, list_calls, make_row
 from axe_nb.views.transcript import CallNode, Node, Transcript, TreeNode, nodes_below
 
 MOST = 300
-"""Maximum number of rows that are drawn; further ones are counted."""
+"""Maximum rows drawn; further rows are only counted."""
 
 CELLS = 200
-"""Parts of a bar."""
+"""Number of cells in a bar, each of one colour."""
 
 WORDS: Mapping[LapKind, str] = {
     "model": "model", "replay": "recorded", "tool": "tool", "retry": "waits for a retry",
     "person": "waits for you",
 }  # fmt: skip
-"""Kinds of time, in the order in which a later one covers an earlier one."""
+"""Kind of time → its label. In a bar, later kinds are painted over earlier ones."""
 
 COLOURS: Mapping[LapKind, str] = {**SEGMENTS, "replay": PLAYED_TIME}  # type: ignore[dict-item]
 
@@ -48,8 +48,7 @@ NONE = "no times were recorded for this run"
 PLAYED = "recorded answers: their time is that of the replay, not of the model"
 
 BAR = "flex:0 0 40%;max-width:calc(100% - 24em);height:.6em;margin:auto 0"
-"""Style of a bar, equally wide in every row, so that all share one axis; it shrinks first if
-space is short."""
+"""Style of a bar: equally wide in every row, for a common axis; it shrinks before the texts do."""
 
 CUT = "overflow:hidden;text-overflow:ellipsis;white-space:nowrap"
 
@@ -77,22 +76,19 @@ class Timeline:
 
 
 class _Times:
-    """The times of a run and of all runs below it, without impossible values.
-
-    A file may hold any numbers, including infinity and NaN.
-    """
+    """The times of a run and of all runs below it, without impossible values, such as NaN."""
 
     def __init__(self, result: RunResult) -> None:
         self.root = Transcript.of(result).whole
         self._of_run = defaultdict[str, list[Lap]](list)
         self._of_step = defaultdict[tuple[str, int, int], list[Lap]](list)
-        """(run, turn, call) → times; call 0 = the request, turn 0 too = the run's own times."""
+        """(run, turn, call) → times; call 0 is the request, and turn 0 is the run itself."""
         for run in result.walk():
             for lap in run.times:
                 if 0 <= lap.began <= lap.ended <= 1e9:
                     self._of_run[run.id].append(lap)
                     self._of_step[run.id, lap.turn, lap.call].append(lap)
-        # what a fork has not made again has the times of another run
+        # runs that a fork took from its recording have the times of another run
         kept = {
             run.id
             for call in list_calls(self.root)
@@ -164,12 +160,12 @@ class _Times:
                     first = min(int((lap.began - self.start) / span * CELLS), CELLS - 1)
                     last = min(round((lap.ended - self.start) / span * CELLS), CELLS)
                     cells[max(0, first) : last] = [kind] * max(0, last - max(0, first))
-                    cells[max(0, first)] = kind  # even a moment can be seen
+                    cells[max(0, first)] = kind  # even the shortest time is visible
         parts, at = list[tuple[str, str]](), 0
         for painted, some in groupby(cells):
             at += len(list(some))
             parts.append((COLOURS[painted] if painted else TRACK, f"{100 * at / CELLS:g}%"))
-        # without trust, JupyterLab drops a gradient of one stop
+        # in untrusted notebooks, JupyterLab drops gradients with a single stop
         bar = gradient(parts if parts[1:] else parts * 2)
         return (
             f"<div style='{ROW}'><span style='flex:0 1 12em;padding-left:{depth}em;{CUT}'>"
@@ -184,7 +180,7 @@ class _Times:
             yield depth, make_row(thing), self._find_laps(thing)
 
     def _find_laps(self, thing: TreeNode) -> Sequence[Lap]:
-        """Returns the times of a row, and of parts of it that have no rows of their own."""
+        """Returns the times of a row, including those of its parts without rows of their own."""
         if isinstance(thing, Node):
             return self._of_run[thing.id]
         if isinstance(thing, CallNode):
@@ -202,7 +198,7 @@ class _Times:
 
 
 def _walk(thing: TreeNode, depth: int = 0) -> Iterator[tuple[int, TreeNode]]:
-    """Yields (indentation, node) in reading order; deep names stay visible."""
+    """Yields (indentation, node) in reading order; the indentation is at most 12."""
     yield min(depth, 12), thing
     for inner in nodes_below(thing):
         yield from _walk(inner, depth + 1)

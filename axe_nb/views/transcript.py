@@ -1,9 +1,8 @@
-"""A run as a tree, folded from its events: runs, their turns and calls, the runs below. Pure.
+"""The tree of a run, built from its events: runs, their turns and calls, and child runs.
 
-A reply that is being written is a `Draft`, whose pieces cost the same however much has arrived:
-views read its end, at most once for each frame. A text is filtered when it is complete, before it
-is cut: half a secret would not be recognised. Nothing else of it is changed, but the seconds in the
-reports of this tree, so that two equal runs are shown alike.
+An unfinished reply is a `Draft`; each piece takes constant time, as views read only the end.
+Secrets are removed from a complete text, before it is cut, as half a secret would not be
+recognised. Seconds in the reports of sub-agents are removed, too, so that equal runs look alike.
 Source: D-1, D-6, D-23, D-24, D-34, docs/safety.md.
 """
 
@@ -40,11 +39,11 @@ from axe_nb.secrets import find_filter, redact
 from axe_nb.text import format_seconds
 
 BEFORE = 500
-"""Characters around a part of a text in which an overlapping secret may lie."""
+"""Characters read beyond a part of a text, to recognise a secret across its edge."""
 
 
 def read_beginning(text: StringIO, size: int) -> str:
-    """The first characters without secrets; an incomplete last part is left out."""
+    """Returns the first `size` characters of a text, without secrets."""
     text.seek(0)
     shown = redact(text.read(size + BEFORE))[:size]
     text.seek(0, SEEK_END)
@@ -52,24 +51,24 @@ def read_beginning(text: StringIO, size: int) -> str:
 
 
 def read_end(text: StringIO, size: int) -> str:
-    """The last characters without secrets, in time proportional to their number."""
+    """Returns the last `size` characters of a text, without secrets, in time linear in `size`."""
     text.seek(max(0, text.tell() - size - BEFORE))
     return redact(text.read())[-size:]
 
 
 @dataclass(slots=True)
 class Draft:
-    """The pieces of one attempt at a reply."""
+    """An unfinished reply: the pieces of one attempt that have arrived."""
 
     attempt: int = 1
     text: StringIO = field(default_factory=StringIO)
     reasoning: StringIO = field(default_factory=StringIO)
     calls: dict[int, StringIO] = field(default_factory=dict)
-    """Number of a call → its arguments, in the order in which they began."""
+    """Number of a call → its arguments so far, in the order of arrival."""
     tools: dict[int, str] = field(default_factory=dict)
-    """Number of a call → name of its tool, as far as it is known."""
+    """Number of a call → name of its tool; empty if it has not arrived."""
     latest: Literal["", "text", "reasoning", "arguments"] = ""
-    """Kind of the last piece; empty = none yet."""
+    """Kind of the last piece; empty before the first one."""
 
     def take(self, event: TextDelta) -> None:
         self.latest = event.kind
@@ -81,9 +80,8 @@ class Draft:
 
 
 State: TypeAlias = Status | Literal["running", "asks", "denied", "not run"]
-"""State of a run, a turn or a call; a failed call is `error`, one that was interrupted while it ran
-`cancelled`, one that did not begin `not run`. `asks` is only for rows: the run, turn or call waits
-for the person."""
+"""State of a run, turn or call. A call is `error` if it failed, `cancelled` if it was interrupted,
+and `not run` if it did not begin; a row is `asks` while something in it waits for the person."""
 
 WAITS = "waits for you"
 """Label of anything that waits for the person."""
@@ -91,7 +89,7 @@ WAITS = "waits for you"
 
 @dataclass(slots=True)
 class Times:
-    """Start and end of a node's work, in seconds of one monotonic clock; live only."""
+    """Start and end of a node's work, in seconds of a monotonic clock; used in live trees only."""
 
     started: float | None = None
     ended: float | None = None
@@ -99,15 +97,15 @@ class Times:
 
 @dataclass(slots=True)
 class Pause(Times):
-    """A wait of a request or a call."""
+    """A pause in a request or a call."""
 
     for_person: bool = False
-    """True for a wait for the person, false for one before a retry."""
+    """True if it waits for the person, false if it waits for a retry."""
 
 
 @dataclass(slots=True)
 class CallNode:
-    """A tool call, and the runs that it started."""
+    """A tool call and the runs that it started."""
 
     turn: TurnNode = field(repr=False)
     index: int
@@ -118,20 +116,20 @@ class CallNode:
     """True if the person changed the arguments before it ran."""
     pauses: list[Pause] = field(default_factory=list)
     asks: PersonAsked | None = None
-    """The question that it waits for; live only."""
+    """The open question to the person, in live trees only; otherwise None."""
     seconds: float = 0.0
-    """Seconds that it took, as measured by its run."""
+    """Duration in seconds, as measured by the run."""
     children: list[Node] = field(default_factory=list)
     times: Times = field(default_factory=Times)
     served: ServerCall | None = None
-    """The call as the model's server made it; None = it was made here."""
+    """The call that the model's server made; None if the call was made here."""
 
     @property
     def key(self) -> str:
         return f"{self.turn.key}/{'server/' if self.served else ''}{self.index}"
 
     def find_path(self, name: str) -> str:
-        """Path of a text of it below the root's RunResult: `.log[0].calls[1].arguments`."""
+        """Returns the path to one of its texts in the root's RunResult: `.log[0].text`."""
         index, kind = self.index, "server_calls" if self.served else "calls"
         if name in ("content", "edited"):
             kind = "results"
@@ -139,7 +137,7 @@ class CallNode:
         return self.turn.find_path(f"{kind}[{index}].{name}")
 
     def take(self, result: ToolResult) -> None:
-        """Sets the result; a call that the person edited is shown as it ran."""
+        """Sets the result, and the arguments if the person edited them."""
         self.result, self.asks = result, None
         if result.is_skipped:
             self.state = "not run"
@@ -153,30 +151,30 @@ class CallNode:
 
     @property
     def child(self) -> Node | None:
-        """The run that this call consists of, if it is a child run."""
+        """The child run, if the tool starts exactly one; otherwise None."""
         return self.children[0] if self.children and self.call.traits.is_one_child else None
 
 
 @dataclass(slots=True)
 class TurnNode:
-    """One request, its response and its calls."""
+    """One request, its response and its tool calls."""
 
     run: Node = field(repr=False)
     number: int
     asked: FinalRequest = ""
     data: DataForm = ""
     question: str = ""
-    """As in the events of the turn, like the fields above."""
+    """`asked`, `data` and `question` are those of the turn's events."""
     state: State = "running"
     text: str = ""
     reasoning: str = ""
     exchanges: int = 0
-    """Number of the run's exchanges up to its response."""
+    """Number of the run's exchanges up to this turn's response."""
     draft: Draft | None = None
-    """The reply so far, if it is streamed and has not ended."""
+    """The reply so far, while it is streamed; otherwise None."""
     pauses: list[Pause] = field(default_factory=list)
     waits: str = ""
-    """The wait before the next attempt, in a few words; live only."""
+    """Description of the wait before the next attempt, in live trees only; otherwise empty."""
     asks: PersonAsked | None = None
     calls: list[CallNode] = field(default_factory=list)
     server_calls: list[CallNode] = field(default_factory=list)
@@ -191,8 +189,8 @@ class TurnNode:
         return f"{self.run.key}/{self.number}"
 
     def find_path(self, name: str) -> str:
-        """As of a call; the reasoning is in the last exchange up to its response."""
-        if name == "reasoning":
+        """Returns the path to one of its texts in the root's RunResult: `.log[0].text`."""
+        if name == "reasoning":  # only exchanges keep it
             return self.run.find_path(f"exchanges[{self.exchanges - 1}].response.reasoning")
         position = next(at for at, turn in enumerate(self.run.turns) if turn is self)
         return self.run.find_path(f"log[{position}].{name}")
@@ -203,18 +201,18 @@ class TurnNode:
 
     @property
     def is_hidden(self) -> bool:
-        """True if it has no row: the only turn of a child, without calls."""
+        """True if the turn has no row, as the only turn of a child run, without calls."""
         is_only = self.number == 1 and len(self.run.turns) <= 1
         return is_only and not self.calls and self.run.depth > 0
 
     @property
     def text_so_far(self) -> str:
-        """Its text, even while it arrives; takes time proportional to the text's size."""
+        """The turn's text, even an incomplete one; takes time linear in its length."""
         return self.draft.text.getvalue() if self.draft else self.text
 
     @property
     def only_call(self) -> CallNode | None:
-        """Its only call, if that is of a plain tool, so that both share a row."""
+        """The turn's only call if it does not delegate; the turn and the call then share a row."""
         if len(self.calls) != 1 or self.calls[0].children or self.server_calls:
             return None
         return None if self.calls[0].call.traits.delegates else self.calls[0]
@@ -222,7 +220,7 @@ class TurnNode:
 
 @dataclass(slots=True)
 class Node:
-    """One run."""
+    """One run in a tree."""
 
     id: str
     """Place in the tree, as `RunResult.id`."""
@@ -236,18 +234,18 @@ class Node:
     state: State = "running"
     turns: list[TurnNode] = field(default_factory=list)
     result: RunResult | None = None
-    """Set when it has ended."""
+    """None until the run has ended."""
     times: Times = field(default_factory=Times)
     pictures: tuple[Picture, ...] = ()
     origin: str = ""
-    """As in `RunResult`."""
+    """The run and place that this run is a fork of; otherwise empty."""
 
     @property
     def key(self) -> str:
         return self.id
 
     def find_path(self, name: str) -> str:
-        """As of a call: `.children[0].text`."""
+        """Returns the path to one of its texts in the root's RunResult: `.children[0].text`."""
         if self.call is None:
             return f".{name}"
         parent = self.call.turn.run
@@ -264,7 +262,7 @@ class Node:
 
     @property
     def source(self) -> Source:
-        """The common source of its answers; empty if it sent any request."""
+        """The common source of its responses; empty if they differ or any came from a model."""
         asked = self.result.exchanges if self.result else self.turns
         sources = {one.source for one in asked}
         return sources.pop() if len(sources) == 1 else ""
@@ -282,7 +280,7 @@ class Node:
         return self.turns[-1].draft if self.turns and self.state == "running" else None
 
     def below(self) -> Iterator[Node]:
-        """Every run below this one, depth first in call order."""
+        """Yields every run below this one, depth first, in the order of the calls."""
         for turn in self.turns:
             for call in turn.calls:
                 for child in call.children:
@@ -295,7 +293,7 @@ TreeNode: TypeAlias = Node | TurnNode | CallNode
 
 
 def row_of(thing: TreeNode) -> TreeNode:
-    """The node whose row shows this one: the node itself, or the one that shares its row."""
+    """Returns the node whose row shows this node: itself, or the node that it shares a row with."""
     if isinstance(thing, CallNode):
         return thing.turn if thing.turn.only_call is thing else thing
     if isinstance(thing, TurnNode):
@@ -304,14 +302,14 @@ def row_of(thing: TreeNode) -> TreeNode:
 
 
 def parent_row(thing: TreeNode) -> TreeNode | None:
-    """The node whose row is this row's parent; None for the root's."""
+    """Returns the node whose row is the parent of this node's row; None for the root."""
     if isinstance(thing, CallNode):
         return row_of(thing.turn)
     return row_of(thing.run) if isinstance(thing, TurnNode) else thing.call
 
 
 def nodes_below(thing: TreeNode) -> list[TreeNode]:
-    """The nodes whose rows are directly below this row."""
+    """Returns the nodes whose rows are directly below this node's row."""
     if isinstance(thing, TurnNode):
         return [] if thing.only_call else [*thing.server_calls, *thing.calls]
     if isinstance(thing, CallNode) and not thing.child:
@@ -327,24 +325,24 @@ def nodes_below(thing: TreeNode) -> list[TreeNode]:
 Thing = TypeVar("Thing")
 
 Clean: TypeAlias = Callable[[Any], Any]
-"""Removes secrets from a text, or from JSON."""
+"""Function that removes secrets from a text or from JSON."""
 
 
 @dataclass
 class Transcript:
-    """A tree of runs, as far as its events have arrived."""
+    """A tree of runs, built from the events that have arrived so far."""
 
     root: Node | None = None
     _nodes: dict[str, Node] = field(default_factory=dict)
     _calls: dict[tuple[str, str], CallNode] = field(default_factory=dict)
     _retries: list[tuple[float, TurnNode, str]] = field(default_factory=list)
-    """(time of the next attempt, its turn, the label for it then)."""
+    """(time of the next attempt, its turn, the turn's label from then on)."""
     _reports: set[str] = field(default_factory=set)
-    """Durations in the reports of this tree."""
+    """Reports of sub-agents in this tree, each with the seconds to remove."""
 
     @classmethod
     def of(cls, result: RunResult) -> Transcript:
-        """The tree of a finished run, folded from its events."""
+        """Builds the tree of a finished run."""
         transcript = cls()
         for event in events_of(result):
             transcript.apply(event, 0.0)
@@ -352,14 +350,14 @@ class Transcript:
 
     @property
     def whole(self) -> Node:
-        """The tree of a run that has begun."""
+        """The root's node; the run must have begun."""
         assert self.root is not None
         return self.root
 
     def apply(self, event: Event, now: float) -> tuple[TreeNode, ...]:
         """Applies the next event, in constant time; returns the changed nodes, its subject last.
 
-        `now` are the seconds of a monotonic clock, for the bars of the live view.
+        `now` is the time in seconds of a monotonic clock, for the bars of a live tree.
         """
         if isinstance(event, RunStarted):
             return self._begin(event, now)
@@ -413,7 +411,7 @@ class Transcript:
                 results = {r.call_id: r for one in result.log for r in one.results}
                 answered = [one for one in node.turns if one.times.ended is not None]
                 closed = [thing for one in node.turns for thing in self._close(one, results, now)]
-                node.turns = answered  # of a turn without a response the run's error says why
+                node.turns = answered  # the run's error explains a turn without a response
                 return *closed, node
         return ()
 
@@ -447,7 +445,7 @@ class Transcript:
         for index, served in enumerate(event.server_calls):
             shown = _show(served, clean, "name", "arguments", "error")
             shown = replace(shown, sources=_show_pages(served.sources, clean))
-            # one that failed was not run (D-76)
+            # a server call that failed was not run (D-76)
             state: State = "not run" if shown.error else "completed"
             made = ToolCall(str(index), shown.name, shown.arguments)
             turn.server_calls.append(CallNode(turn, index, made, state, served=shown))
@@ -459,7 +457,7 @@ class Transcript:
         return node, turn, *turn.server_calls, *turn.calls
 
     def tick(self, now: float) -> tuple[TreeNode, ...]:
-        """Marks attempts that begin now, as no event announces them; returns the changed nodes."""
+        """Updates turns whose next attempt begins now, without an event; returns changed nodes."""
         changed: list[TreeNode] = []
         for _, turn, words in (retry for retry in self._retries if retry[0] <= now):
             if turn.waits and turn.draft is None:
@@ -469,7 +467,7 @@ class Transcript:
         return tuple(changed)
 
     def stop(self, node: Node, now: float) -> Iterator[TreeNode]:
-        """Ends all open nodes, as no more events of this tree follow; yields the changed ones."""
+        """Ends a run and its open turns and calls without an event; yields the changed nodes."""
         if node.times.ended is None:
             node.state, node.times.ended = "cancelled", now
             for turn in node.turns:
@@ -479,7 +477,7 @@ class Transcript:
     def _close(
         self, turn: TurnNode, results: Mapping[str, ToolResult], now: float
     ) -> Iterator[TreeNode]:
-        """Ends all open calls in a turn whose run has ended."""
+        """Ends a turn whose run has ended, and its open calls; yields the changed nodes."""
         if turn.state != "running":
             return
         if turn.times.ended is None:
@@ -504,7 +502,7 @@ class Transcript:
         return _show(result, self._clean, "content", "name", "note", "edited")
 
     def _clean(self, value: Any) -> Any:
-        """A text or JSON without secrets, and without the seconds in the reports of this tree."""
+        """Removes secrets, and seconds in reports of sub-agents, from a text or from JSON."""
         shown = find_filter().json(value)
         return change_texts(shown, self._mask_seconds) if self._reports else shown
 
@@ -515,7 +513,7 @@ class Transcript:
 
 
 def show_run(result: RunResult, clean: Clean) -> RunResult:
-    """Returns the run without secrets in its own texts; its turns and children are unchanged."""
+    """Removes secrets from the run's own texts; its turns and children are unchanged."""
     return _show(
         result, clean, "agent", "model", "text", "error", "files_read", "files_modified",
         "metadata", "warnings",
@@ -523,7 +521,7 @@ def show_run(result: RunResult, clean: Clean) -> RunResult:
 
 
 def _show_pages(pages: Iterable[Page], clean: Clean) -> tuple[Page, ...]:
-    """Pages without secrets; those of a damaged file may have no addresses."""
+    """Removes secrets from pages, and drops pages without an address, as in a damaged file."""
     return tuple(_show(page, clean, "title", "url") for page in pages if is_link(page.url))
 
 
