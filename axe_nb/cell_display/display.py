@@ -1,4 +1,4 @@
-"""The display of runs in notebook cells: live while they run, and at the end as a static twin."""
+"""The display of runs in notebook cells: live trees, which become static HTML at the end."""
 
 from __future__ import annotations
 
@@ -23,23 +23,22 @@ if TYPE_CHECKING:
     from axe_nb.cell_display.live_tree import LiveTree
 
 _shown: list[object] = []
-"""Objects that this cell has displayed; as the cell's value, they are not displayed again."""
+"""Objects that this cell has displayed, which are not displayed again as its value."""
 
 _brief: list[RunResult] = []
-"""Results that this cell has not displayed; as the cell's value, only their answer is shown."""
+"""Results that this cell has not displayed, of which only the answer is shown as its value."""
 
 _static: list[RunView] = []
-"""Runs of this cell that are displayed when they end, in starting order: each waits for the
-earlier ones, so that a cell has the same outputs each time."""
+"""Runs of this cell that are displayed after they end, always in the order of their starts."""
 
 _ordering = threading.RLock()
 
 
 def display_mode() -> Literal["live", "static", "off"]:
-    """How runs are shown here: as a live tree, as a static twin at the end, or by answers alone.
+    """Returns how this cell shows runs: as live trees, as static ones at the end, or not at all.
 
-    The user's setting takes precedence (`%config AxeMagics.display`, AXE_NB_DISPLAY), then the
-    kernel's ability to ask for input.
+    The user's setting (`%config AxeMagics.display`, then AXE_NB_DISPLAY) takes precedence over
+    whether the kernel can ask for input.
     """
     shell = get_ipython()
     magics = shell.magics_manager.registry.get("AxeMagics") if shell else None
@@ -52,15 +51,16 @@ def display_mode() -> Literal["live", "static", "off"]:
     is_captured = isinstance(shell.display_pub, CapturingDisplayPublisher)
     if kernel is None or is_captured or wanted == "static" or not all(needed):
         return "static"
-    # headless runners do not allow input; pytest's mark is inherited by its kernels
+    # headless runners do not allow input; kernels inherit the variable of pytest
     is_watched = getattr(kernel, "_allow_stdin", False) and "PYTEST_VERSION" not in os.environ
     return "live" if wanted == "live" or is_watched else "static"
 
 
 def notebook_view(name: str = "", *, quiet: bool = False, speed: float = 1.0) -> View:
-    """The view for a run in this cell: live in an interactive notebook, else the static twin.
+    """Creates the view of a run in this cell, in the mode of `display_mode`.
 
-    Pointers to long texts use the `name` that the result is bound to; `quiet` is without a tree.
+    `name` is the variable that holds the result, for references to long texts; `quiet` shows only
+    the answer; `speed` is the number of seconds of the run that are shown in one second.
     """
     shell = get_ipython()
     if shell is None:
@@ -74,7 +74,7 @@ def notebook_view(name: str = "", *, quiet: bool = False, speed: float = 1.0) ->
 
 
 class _Brief(NullView):
-    """Shows nothing; a cell that returns the result shows its answer."""
+    """A view that shows nothing; a cell whose value is the result shows its answer."""
 
     def finish(self, result: RunResult | None) -> None:
         if result is not None:
@@ -82,7 +82,7 @@ class _Brief(NullView):
 
 
 class RunView:
-    """One run in a cell: its live tree while it runs, and its static twin at the end."""
+    """The view of a run in a cell: a live tree while it runs, a static one at the end."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class RunView:
         stop: Callable[[], None] | None = None,
         speed: float = 1.0,
     ) -> None:
-        """Creates a view without output; `stop` stops a run that outlives its cell."""
+        """Creates a view, still without output; `stop` stops a run that outlives its cell."""
         self.streams = self.is_live = live
         self._name, self._quiet, self._outlives = name, quiet, stop is not None
         self._lock = threading.RLock()
@@ -118,7 +118,7 @@ class RunView:
                 self._tree.tick()
 
     def finish(self, result: RunResult | None) -> None:
-        """Ends the view; nothing more of the run is shown afterwards."""
+        """Ends the view with the result; None if there is no result, as of an abandoned run."""
         self._result, self.is_over = result, True
         if result is not None and not self._outlives:
             remember(result)
@@ -153,21 +153,21 @@ def is_shown(thing: object) -> bool:
 
 
 def show_again(result: RunResult) -> None:
-    """Displays a result that is a cell's value, unless the cell has just shown it."""
+    """Displays a result that is a cell's value, unless the cell has already shown it."""
     if not is_shown(result):
         quiet = any(result is brief for brief in _brief)
         _show(result, find_name(result) or "axe_nb.last()", quiet)
 
 
 def find_name(thing: object) -> str:
-    """The user variable that holds an object, for references to its parts; empty if none does."""
+    """Returns the name of a user's variable that holds the object; empty if there is none."""
     shell = get_ipython()
     variables = shell.user_ns.items() if shell else ()
     return next((name for name, value in variables if value is thing and name[0] != "_"), "")
 
 
 def find_target(function: str) -> str:
-    """The variable that the running cell assigns the value of a function to; empty if unclear."""
+    """Returns the variable that the cell assigns the function's value to; empty if unclear."""
     shell = get_ipython()
     cells = shell.user_ns.get("In") if shell else None
     try:
@@ -184,13 +184,13 @@ def find_target(function: str) -> str:
 
 
 def show_handle(handle: RunHandle) -> None:
-    """Displays a handle that is a cell's value, unless the cell has just shown its run."""
+    """Displays a handle that is a cell's value, unless the cell has already shown its run."""
     if not is_shown(handle):
         display({"text/plain": repr(handle)}, raw=True)  # type: ignore[no-untyped-call]
 
 
 def install(shell: InteractiveShell) -> None:
-    """Makes IPython show a RunResult as its static twin; may be called twice."""
+    """Registers the display of results and handles with IPython; may be called repeatedly."""
     assert shell.display_formatter is not None
     formatter = shell.display_formatter.ipython_display_formatter
     formatter.for_type_by_name("axe_nb.results", "RunResult", show_again)

@@ -1,4 +1,4 @@
-"""A widget that receives fragments of HTML, at most ten times a second, and its place."""
+"""Feeds a widget in the browser with fragments of HTML, at most ten times a second."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from axe_nb.views.appearance import css_rules
 STATIC = Path(__file__).parent / "static"
 
 AGAIN = 1.5
-"""Minimum seconds between two snapshots."""
+"""Minimum seconds between two snapshots of everything shown."""
 
 News = dict[str, Any]
 Bundle = dict[str, str]
 
 
 class Feed:
-    """The updates that the browser receives of one tree or table.
+    """Sends the updates of one tree or table to the browser.
 
-    A message may get lost, so now and then everything is sent again as one synchronised trait, a
-    snapshot. In the page of a Jupyter server, the output is readable HTML only, which the widget
-    covers while the kernel lives: a saved widget says "model not found" once its kernel is gone.
+    Messages may get lost, so a snapshot of everything is sent from time to time, as a synchronised
+    trait. On a page of a Jupyter server, the output is static HTML, which the widget covers while
+    the kernel lives: a saved widget would say "model not found" once its kernel is gone.
     """
 
     def __init__(
@@ -42,22 +42,19 @@ class Feed:
         *,
         stop: Callable[[], None] | None = None,
     ) -> None:
-        """Displays the current state at `now`, in seconds of a clock that does not go back.
-
-        With `stop`, the reader may stop what is shown, when the kernel is free to listen.
-        """
+        """Displays the state at `now`, in seconds of a monotonic clock; a button calls `stop`."""
         self._take_all = take_all
         self._number = 0
         self._is_stale = False
-        """True if news were sent that no snapshot contains."""
+        """True if updates were sent since the last snapshot."""
         self._bytes = 0
         self._snapshot_at = now
         shell = get_ipython()
-        # VS Code connects to Jupyter servers, too, and has no page that could be searched
+        # VS Code also connects to Jupyter servers, but its page cannot be searched for a mark
         in_vscode = shell is not None and "__vsc_ipynb_file__" in shell.user_ns
         is_jupyter = "JPY_SESSION_NAME" in os.environ and not in_vscode
         self.mark = f"axe-nb-at-{secrets.token_hex(8)}" if is_jupyter else ""
-        """Class by which the widget finds its place; empty = it has to be in the output."""
+        """CSS class of the output that the widget covers; empty if the widget is the output."""
         self._widget = _load_widget_class()(
             snapshot=self._pack(now), mark=self.mark, can_stop=stop is not None
         )
@@ -73,14 +70,14 @@ class Feed:
         )
 
     def is_due(self, now: float) -> bool:
-        """True if it is time for a snapshot; large ones are sent more rarely."""
+        """True if it is time for a snapshot; the larger they are, the rarer."""
         wait = max(AGAIN, self._bytes / 60_000)
-        if now < AGAIN:  # the page is only beginning to listen
+        if now < AGAIN:  # the page has only begun to listen
             wait = 0.5 if self._bytes > 20_000 else 0
         return self._is_stale and now - self._snapshot_at >= wait
 
     def send(self, news: News, now: float, *, is_last: bool = False) -> None:
-        """Sends news; everything, if a snapshot is due, and at the end."""
+        """Sends `news`, or a snapshot if one is due or this is the last update."""
         self._number += 1
         self._is_stale |= bool(news.get("rows") or news.get("parts"))
         with contextlib.suppress(Exception):  # errors of a front end must not affect the run
@@ -90,16 +87,16 @@ class Feed:
                 self._widget.send({"number": self._number, **news})
 
     def redraw(self, bundle: Bundle) -> None:
-        """Replaces the readable output, for notebooks that are saved and pages loaded now."""
+        """Replaces the static output, for notebooks saved and pages loaded in mid-run."""
         if self.mark:
             with contextlib.suppress(Exception):
                 self._place.update(self._add_mark(bundle), raw=True)  # type: ignore[no-untyped-call]
 
     def close(self, bundle: Bundle) -> None:
-        """Releases the widget; the bundle takes its place.
+        """Closes the widget and displays the bundle in its place.
 
-        The latest one is kept for pages that are reloaded: no update of the display reaches a page
-        that was loaded since the work began, but the state of an open widget does.
+        The last widget stays open until the next one is closed, as a page that was loaded in
+        mid-run receives the state of open widgets, but no update of a display.
         """
         global _retired
         self._place.update(bundle, raw=True)  # type: ignore[no-untyped-call]
@@ -122,7 +119,7 @@ class Feed:
 
 
 _retired: Any = None
-"""The most recently closed widget."""
+"""The last widget, which is still open."""
 
 
 def pack_parts(before: Sequence[str], parts: Sequence[str]) -> News:
@@ -141,11 +138,9 @@ def _load_widget_class() -> type[Any]:
     class Live(anywidget.AnyWidget):
         _esm = (STATIC / "live.js").read_text("utf-8")
         _css = css_rules() + (STATIC / "live.css").read_text("utf-8")
-        # as text: the browser compares a trait's old and new value, which is slow for objects
+        # a text, as the browser compares a trait's old and new value, which is slow for objects
         snapshot = traitlets.Unicode().tag(sync=True)
-        # class of the element whose place it takes; empty = it has an output of its own
         mark = traitlets.Unicode().tag(sync=True)
-        # True if the reader may stop what it shows
         can_stop = traitlets.Bool().tag(sync=True)
 
     return Live

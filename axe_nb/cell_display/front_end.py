@@ -1,7 +1,4 @@
-"""The current front end: how runs are displayed, and who can be prompted.
-
-Another front end is a package of its own with a `View`, and one more case here. Source: D-48.
-"""
+"""Chooses views and prompts for the current front end: notebook, terminal or none. Source: D-48."""
 
 from __future__ import annotations
 
@@ -23,12 +20,12 @@ def can_ask() -> bool:
 
 
 def find_approver() -> Approver | None:
-    """Returns an approver for the notebook or terminal; None = no one can be prompted."""
+    """Returns an approver for the notebook or terminal; None if no one can be prompted."""
     return None if is_inside() or not can_ask() else Approver(prompt_person)
 
 
 def make_line(display: bool) -> Line:
-    """Returns the line that shows the progress of a map; nested code shows none."""
+    """Returns the line that shows a map's progress; code inside a run shows none."""
     if not display or is_inside():
         return NoLine()
     if is_notebook():
@@ -39,7 +36,7 @@ def make_line(display: bool) -> Line:
         return NoLine() if mode == "off" else CellLine(live=mode == "live")
     if sys.stderr is None or not sys.stderr.isatty():
         return NoLine()
-    from axe_nb.commands.console import TerminalLine  # most runs need nothing of it
+    from axe_nb.commands.console import TerminalLine  # late, as most runs do not need it
 
     return TerminalLine(sys.stderr)
 
@@ -50,10 +47,10 @@ def make_table(
     list_parts: Callable[[str], list[str]],
     display: bool,
 ) -> Line:
-    """Returns the display of an object while it fills: a table in a notebook, else a line.
+    """Returns the display of a grid in progress: a table in a notebook, otherwise a line.
 
-    `draw` returns the display bundle for a progress text (empty = the static twin); `list_parts`
-    returns the HTML of its parts, whose number is fixed.
+    For a progress text, `draw` returns the MIME bundle of the whole table, and `list_parts` the
+    HTML of its parts, whose number is fixed. An empty text stands for the finished table.
     """
     line = make_line(display)
     if not display or is_inside() or not is_notebook() or isinstance(line, NoLine):
@@ -65,7 +62,7 @@ def make_table(
 
 
 def find_variable(thing: object, function: str = "") -> str:
-    """Returns the variable that holds an object, or that the function's value is assigned to."""
+    """Returns the variable that holds an object or will hold a function's value; empty if none."""
     if not is_notebook():
         return ""
     from axe_nb.cell_display.display import find_name, find_target
@@ -78,7 +75,7 @@ def is_notebook() -> bool:
 
 
 def make_view(display: bool, name: str = "", speed: float = 1.0) -> View:
-    """Returns the notebook's view, or a view that shows nothing; nested runs are not shown."""
+    """Creates the view of a run; it shows nothing outside a notebook and inside another run."""
     if not display or is_inside() or "IPython" not in sys.modules:
         return NullView()
     from axe_nb.cell_display.display import notebook_view

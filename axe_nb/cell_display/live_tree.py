@@ -1,9 +1,7 @@
-"""The tree of a cell during its run: its rows in the browser, drawn once per frame.
+"""The live tree of a run in a notebook cell, drawn as fragments of HTML for `static/live.js`.
 
-A row is that of the saved tree, with a clock and a bar in seconds. The bar has segments for the
-model, tools, and waits before retries or for the person; a growing bar ends at the time `--now` of
-its row. Above the rows, the answer grows as it will look at the end. `static/live.js` puts the
-fragments of HTML in place.
+A row is that of the saved tree with a clock and a bar, which has segments for the model, tools,
+and waits for retries or the person. A growing bar ends at the CSS variable `--now` of its row.
 """
 
 from __future__ import annotations
@@ -36,43 +34,44 @@ from axe_nb.views.transcript import (
 )
 
 EVERY = 0.1
-"""Seconds between two updates."""
+"""Minimum seconds between two updates."""
 
 MAX_SEGMENTS = 60
-"""Segments of one bar; of a longer run, the latest are drawn."""
+"""Maximum segments of one bar, which are the latest of a longer run."""
 
 PACE = 50_000
-"""Characters that may be rendered each second: a long answer grows in larger steps."""
+"""Maximum characters of the answer rendered per second, so a long answer grows in larger steps."""
 
 END = 500
-"""Characters shown from the end of an answer that is too long to show in full."""
+"""Characters shown of the end of an unfinished answer that is too long to show in full."""
 
 Segment: TypeAlias = tuple[str, float, float | None]
-"""Use of the time, start and end in seconds; None = it has not ended."""
+"""(use of the time, start, end) in seconds; the end is None while it goes on."""
 
 
 class LiveTree:
-    """One tree in the browser. All times are in seconds since its run began."""
+    """The live tree of one run. All times are in seconds since the run began."""
 
     def __init__(
         self, name: str, stop: Callable[[], None] | None = None, speed: float = 1.0
     ) -> None:
-        """Creates a tree without output; `name` will give the result, `stop` stops the run.
+        """Creates a tree, still without output.
 
-        `speed` is the number of seconds of the run that are shown in one second.
+        `name` is the expression for the future result, `stop` stops the run, and `speed` is the
+        number of seconds of the run that are shown in one second.
         """
         self._name, self._stop, self._speed = name, stop, speed
         self._transcript = Transcript()
         self._feed: Feed | None = None
-        """Set by the first event, which displays the tree."""
+        """The tree's display; None before the first event."""
         self._began = time.monotonic()
         self._changed: dict[str, TreeNode] = {}
-        """Key of a row → its node, for the rows that have changed since the last update."""
+        """Key of a row → its node, for rows that changed since the last update."""
         self._newest = ""
-        """Key of the row of the last event; empty = the run is over."""
+        """Key of the row of the last event; empty once the run is over."""
         self._drawing = html.Drawing()
         self._rows: dict[str, dict[str, Any]] = {}
-        """Key → the fields of its row, as they were sent last."""
+        """Key of a row → its fields as they were last sent."""
         self._head: tuple[str, float] = "", 0.0
         self._next_at = self._told_at = self._sent_at = 0.0
 
@@ -85,7 +84,7 @@ class LiveTree:
         return time.monotonic() - self._began
 
     def apply(self, event: Event) -> None:
-        """Notes an event; the first one displays the tree."""
+        """Applies an event to the tree; the first event displays the tree."""
         self._note(self._transcript.apply(event, self._now))
         if self._feed is None and self._transcript.root:
             root, now = self._transcript.root, self._elapsed
@@ -114,11 +113,11 @@ class LiveTree:
             self._sent_at = now
         if self._feed.mark and now - self._told_at >= 1:
             self._told_at = now
-            self._next_at += EVERY  # it is one of the ten updates
+            self._next_at += EVERY  # it counts as an update
             self._feed.redraw(html.waiting(self._transcript.whole, self._name, self._now))
 
     def close(self, result: RunResult | None) -> bool:
-        """Replaces the tree with its static twin, if it was displayed; returns True if it was."""
+        """Replaces the live tree with a static one; returns False if it was not displayed."""
         if self._feed is None:
             return False
         root = self._transcript.whole
@@ -143,7 +142,7 @@ class LiveTree:
         return {**self._describe(()), "rows": rows}
 
     def _describe(self, blocks: Iterable[str]) -> News:
-        """The update of everything but the rows; `blocks` are the answer's blocks sent before."""
+        """Returns the update of everything but the rows; `blocks` are those of the last update."""
         now = self._now
         news = {
             "now": round(now, 2),
@@ -158,10 +157,10 @@ class LiveTree:
         return news
 
     def _draw(self) -> list[dict[str, Any]]:
-        """Draws the changed rows; returns the fields that differ, for each row."""
+        """Draws the changed rows, and returns the changed fields of each."""
         changed, self._changed = self._changed, {}
         for thing in [*changed.values()]:
-            above = parent_row(thing)  # the rows above sum up those below them
+            above = parent_row(thing)  # rows sum up those below them
             while above and above.key not in changed:
                 changed[above.key] = above
                 above = parent_row(above)
@@ -176,7 +175,7 @@ class LiveTree:
 
 
 def draw_row(thing: TreeNode, outline: Outline, drawing: html.Drawing) -> dict[str, Any]:
-    """The fields of a row, by which the page draws it."""
+    """Returns the fields from which the browser draws a row."""
     row, above = make_row(thing), parent_row(thing)
     child = thing.child if isinstance(thing, CallNode) else None
     times, clock, parts = (child or thing).times, "<time></time>", list[tuple[str, str]]()
@@ -192,7 +191,7 @@ def draw_row(thing: TreeNode, outline: Outline, drawing: html.Drawing) -> dict[s
         if not segments and times.started is not None:
             segments = [(row.look.colour, times.started, times.ended)]
         for colour, start, end in segments:
-            # even a moment can be seen
+            # even the shortest time is visible
             now = "calc(100%*var(--now,0)/var(--span) + 2px)"
             until = now if end is None else _place(end, " + 2px")
             parts += [(TRACK, _place(start)), (colour, until)]
@@ -224,7 +223,7 @@ def _draw_text(block: Block, drawing: html.Drawing) -> str:
 
 
 def draw_progress(root: Node) -> str:
-    """The bar below the head: the sub-agents by the tones of their states."""
+    """Draws the bar below the root's line: the sub-agents, by the tones of their states."""
     counts = Counter(LOOKS[child.state].tone for child in root.below())
     order: tuple[Tone, ...] = ("good", "bad", "limit", "off", "running")
     shares = ((tone, counts[tone]) for tone in order if counts[tone])
@@ -232,7 +231,7 @@ def draw_progress(root: Node) -> str:
 
 
 def find_span(now: float) -> float:
-    """The seconds that all bars span; they grow in leaps, so that bars stand still in between."""
+    """Returns the seconds that a full bar spans; it grows in leaps, so that bars rarely move."""
     span = 4.0
     while span < now:
         span *= 1.5
@@ -267,13 +266,13 @@ def list_segments(thing: TreeNode) -> list[Segment]:
         last_kind, first, last = joined[-1] if joined else (None, 0.0, 0.0)
         if kind != last_kind or (last is not None and start > last):
             joined.append((kind, start, end))
-        elif last is not None:  # parallel calls are one
+        elif last is not None:  # parallel calls are merged
             joined[-1] = kind, first, None if end is None else max(end, last)
     return joined[-MAX_SEGMENTS:]
 
 
 def _split(kind: str, work: TurnNode | CallNode) -> Iterator[Segment]:
-    """The time of a request or a call, with its waits."""
+    """Yields the segments of a request or a call, split at its pauses."""
     at = work.times.started
     for pause in [*work.pauses, None]:
         end = pause.started if pause else work.times.ended
@@ -294,15 +293,14 @@ class LiveAnswer:
     def __init__(self, root: Node) -> None:
         self._root = root
         self.blocks: list[str] = []
-        """HTML of the answer's blocks, and of the placeholder for the omitted part of a long
-        one."""
+        """HTML of the answer's blocks, and of a note about the part of a long answer left out."""
         self._seen: tuple[object, ...] = ()
-        """Turn, attempt and size of the text at the last update."""
+        """Turn, attempt and length of the text at the last update."""
         self._next_at = 0.0
 
     @property
     def is_earlier(self) -> bool:
-        """True if the text precedes calls that are still running."""
+        """True if the text shown comes from a turn with tool calls, not from the last turn."""
         turn = _find_turn(self._root)
         return self._root.result is None and turn is not None and not turn.is_last
 
@@ -310,7 +308,7 @@ class LiveAnswer:
         return now >= self._next_at and self._look() != self._seen
 
     def update(self, now: float, *, is_over: bool = False) -> None:
-        """Brings the blocks up to date; the last update is never put off."""
+        """Updates the blocks, unless it is too early; the last update is never put off."""
         turn, seen = _find_turn(self._root), self._look()
         is_written = turn is not None and turn.draft is not None
         if seen != self._seen and (is_over or now >= self._next_at or not is_written):
@@ -327,12 +325,12 @@ class LiveAnswer:
         return (turn.key, draft.attempt, draft.text.tell()) if draft else (turn.key, len(turn.text))
 
     def _draw(self, turn: TurnNode | None) -> int:
-        """Renders the answer; returns the number of characters that this took."""
+        """Renders the answer; returns the number of characters rendered."""
         result = self._root.result
         draft = turn.draft if turn and not result else None
         text = self._root.text if draft is None else read_beginning(draft.text, ANSWER)
         size = draft.text.tell() if draft else len(text)
-        is_json = text.lstrip()[:1] in ("{", "[")  # words before calls are none
+        is_json = text.lstrip()[:1] in ("{", "[")  # unlike a text before tool calls
         is_data = result.data is not None if result else bool(turn and turn.data and is_json)
         rest = []
         if size > ANSWER:
@@ -352,7 +350,7 @@ class LiveAnswer:
 
 
 def _find_turn(root: Node) -> TurnNode | None:
-    """The turn whose text would be the answer if the run ended now; None if there is none."""
+    """Returns the latest turn with text, which would be the answer if the run ended now."""
     for turn in reversed(root.turns):
         if turn.text or (turn.draft and turn.draft.text.tell()):
             return turn

@@ -1,4 +1,4 @@
-"""A table or a line in the output of a cell: live while it fills, then static."""
+"""A table or a line in the output of a cell: live while work goes on, then static."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Table:
         *,
         live: bool,
     ) -> None:
-        """See `make_table`; without `live`, only the last state is shown."""
+        """Takes the arguments of `make_table`; unless `live`, only the last state is shown."""
         if shell := get_ipython():
-            install(shell)  # the next cell shows the grid again
+            install(shell)  # so that a later cell shows the grid again
         self._thing, self._draw, self._list_parts = thing, draw, list_parts
         self._is_live = live
         self._parts: list[str] = []
@@ -40,7 +40,7 @@ class Table:
         before, self._parts = self._parts, [f"<div>{p}</div>" for p in self._list_parts(text)]
         if self._feed is None:
             self._feed = Feed(lambda: pack_parts((), self._parts), self._draw(text), now)
-            return  # it took what is imported on first use, not what the next one takes
+            return  # its duration, mostly for imports, says nothing about the next drawing
         if self._feed.is_due(now):
             self._feed.redraw(self._draw(text))
         news = pack_parts(before, self._parts)
@@ -54,7 +54,7 @@ class Table:
         if self._feed is None:
             display(twin, raw=True)  # type: ignore[no-untyped-call]  # IPython's own gap
         else:
-            # a view of the widget stays where nothing takes its place
+            # copies of the widget in other views are not replaced
             self._parts = [f"<div>{part}</div>" for part in self._list_parts(text)]
             self._feed.send({}, time.monotonic(), is_last=True)
             self._feed.close(twin)
@@ -81,6 +81,6 @@ class CellLine:
 
 
 def show_again(thing: object, draw: Callable[[], dict[str, str]]) -> None:
-    """Displays an object that is a cell's value, unless the cell has just shown it."""
+    """Displays an object that is a cell's value, unless the cell has already shown it."""
     if not is_shown(thing):
         display(draw(), raw=True)  # type: ignore[no-untyped-call]

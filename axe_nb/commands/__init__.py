@@ -1,1 +1,1 @@
-"""Commands and options of all interfaces, described once for parsers, help, Tab and reference."""
+"""Commands and options of all interfaces, with parsers, help pages and shared actions."""

@@ -1,4 +1,4 @@
-"""Plain text output of a run: answer, `--json`, `--verbose`, `--dry-run`, status line.
+"""Plain text output of runs: answer, `--json`, `--verbose`, `--dry-run`, status line.
 
 Source: B-9..B-11, A-C5, D-38.
 """
@@ -27,7 +27,7 @@ from axe_nb.views.rows import draft_line, find_wait
 from axe_nb.views.transcript import Transcript, show_run
 
 Write: TypeAlias = Callable[[str], object]
-"""Receives one or more lines of text, without the last newline."""
+"""Function that writes one or more lines of text, given without the last newline."""
 
 
 def request_of(options: Options, prompt: str, pictures: tuple[Picture, ...] = ()) -> RunRequest:
@@ -43,7 +43,7 @@ def request_of(options: Options, prompt: str, pictures: tuple[Picture, ...] = ()
 def show_dry_run(
     request: RunRequest, options: Options, write: Write, note: Write, *, streams: bool
 ) -> None:
-    """Writes the request that would be sent, and its warnings to `note`."""
+    """Writes the request that would be sent to `write`, and warnings to `note`."""
     plan = run_and_wait(session.plan(request, streams=streams, is_dry=True))
     write(axe_text.dry_run(plan))
     if options.full:
@@ -53,7 +53,7 @@ def show_dry_run(
 
 
 class TerminalLine:
-    """A line on a terminal, rewritten in place."""
+    """A status line on a terminal, rewritten in place."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -78,7 +78,7 @@ class TerminalLine:
             self._width = 0
 
     def _write(self, text: str, end: str) -> None:
-        with contextlib.suppress(OSError, ValueError):  # the terminal is gone
+        with contextlib.suppress(OSError, ValueError):  # the terminal may be gone
             width = count_columns(text)
             self._stream.write(f"\r{text}{' ' * max(0, self._width - width)}{end}")
             self._stream.flush()
@@ -86,7 +86,7 @@ class TerminalLine:
 
 
 class TextView:
-    """Shows a run in plain text: verbose lines, or a status line on a terminal; then the result."""
+    """Shows a run as plain text: verbose or status lines, then the result."""
 
     is_live = False
 
@@ -94,7 +94,7 @@ class TextView:
         self, handle: RunHandle, options: Options, write: Write, note: Write, *,
         piped: bool, terminal: TextIO | None = None, pause: float = 0.25,
     ) -> None:  # fmt: skip
-        """`piped` is for the verbose lines (B-11); `pause` is in seconds between two drawings."""
+        """`piped` is shown by `--verbose`; `pause` is the time between updates, in seconds."""
         self._handle, self._options, self._write, self._note = handle, options, write, note
         self._piped, self._pause = piped, pause
         self._verbose = axe_text.VerboseLines(note) if options.verbose else None
@@ -160,7 +160,7 @@ def is_expected(error: AxeError | None, raises: str | None) -> bool:
 
 
 def check_end(result: RunResult, options: Options, name: str) -> None:
-    """Raises AxeError unless the run ended as expected; `name` is the variable of its result."""
+    """Raises AxeError if the run did not end as expected; `name` is its result's variable."""
     raises = options.raises
     if raises is None:
         result.raise_for_status()
@@ -170,6 +170,6 @@ def check_end(result: RunResult, options: Options, name: str) -> None:
         failure.place = result.place
         raise failure
     if (expected := options.overrides.expect) is not None:
-        from axe_nb.expectations import check  # most runs have none
+        from axe_nb.expectations import check  # late, as most runs have none
 
         check(result, expected, name=name, agents_dir=options.overrides.agents_dir)

@@ -1,7 +1,6 @@
 """Diagnosis of keys, servers, agents and versions, with the next step for each problem.
 
-Its output never contains a key.
-Source: B-2, B-3, B-6, D-20, D-50, D-51, D-56, D-83, A-E2.4.
+The output never contains a key. Source: B-2, B-3, B-6, D-20, D-50, D-51, D-56, D-83, A-E2.4.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ def make_failed_finding(what: str, error: AxeError, state: State = "wrong") -> F
 
 
 async def examine(session: Session, agents_dir: str | None = None) -> list[Finding]:
-    """Returns all findings in reading order, also on the agents of the session."""
+    """Examines the settings, providers, MCP servers and agents, including those of the session."""
     config, settings = _check_settings()
     agents, of_agents = await in_thread(_check_agents, session, agents_dir, config)
     used: dict[str, dict[str, list[str]]] = {}  # provider → model → agents
@@ -86,7 +85,6 @@ async def examine(session: Session, agents_dir: str | None = None) -> list[Findi
     if why := find_reason_against():
         history = Finding("note", "history", f"off: {why}")
     listed, missing = [f"Python {platform.python_version()}"], []
-    # not every environment has the packages of the notebook
     for name in ("axe-nb", "ipython", "ipykernel", "ipywidgets", "anywidget", "httpx"):
         try:
             listed.append(f"{name} {metadata.version(name)}")
@@ -151,13 +149,13 @@ def _check_agents(
         what = f"agent {name}"
         findings += [Finding("note", what, warning) for warning in all_warnings(agent)]
         info = config.known.get(agent.model.partition("/")[0])
-        has_rows = info is not None and info.has_server  # of its own, for its key and server
+        has_rows = info is not None and info.has_server  # separate findings cover its key
         for problem in problems(agent, find, config, scripts):
             is_missing = problem.key == ("model",) and not problem.is_mistake
             if is_missing and has_rows:
                 continue
-            # a cell may still define a missing script, an option a variable; a missing sub-agent
-            # is an error when it is called
+            # a cell may yet define a missing script, and an option a missing variable; a missing
+            # sub-agent is only an error when it is called
             is_note = is_missing or problem.key in (("sub_agents",), ("system_prompt",))
             state: State = "note" if is_note else "wrong"
             findings.append(make_failed_finding(what, problem.error, state))
@@ -171,7 +169,7 @@ def _check_agents(
 async def _check_provider(
     info: ProviderInfo, models: Mapping[str, list[str]], config: Config
 ) -> list[Finding]:
-    """Examines a provider's models, its key and, if it is in use, its server."""
+    """Examines a provider's models and key, and its server if it is in use."""
     name, variable = info.name, info.key_variable
     what, source = f"{name} key", config.key_source(name)
     found = []
@@ -203,7 +201,7 @@ async def _check_provider(
     try:
         names = await list_models(asked)
     except ProviderError as error:
-        if error.status in (404, 405, 501):  # 404 may also mean a wrong path
+        if error.status in (404, 405, 501):  # 404 can also mean that the path is wrong
             step = f"if requests fail, check {asked.info.url_setting}"
             message = f"answers at {where}, but does not list its models"
             return [*found, Finding("note", what, message, step)]
@@ -227,7 +225,7 @@ async def _check_provider(
 
 
 async def list_models(server: Server) -> Sequence[str]:
-    """Returns the sorted names of the server's models; raises ProviderError if it cannot tell."""
+    """Returns the sorted names of a server's models. Raises ProviderError if it lists none."""
     try:
         async with asyncio.timeout(3.0):
             data = await ask_server(server, server.info.models_path)
@@ -241,7 +239,7 @@ async def list_models(server: Server) -> Sequence[str]:
 
 
 def format_address(server: Server) -> str:
-    """Formats the root of the server's API, without login and keys."""
+    """Formats the base address of a server's API, without login and keys."""
     find_secrets(server)
     query = server.info.query
     return redact(without_login(server.base_url) + server.info.api_path + (query and f"?{query}"))
@@ -253,7 +251,7 @@ def _format_agents(names: Iterable[str]) -> str:
 
 
 async def _try_servers(config: Config, agents: Iterable[Agent]) -> list[Finding]:
-    """Starts each MCP server of the settings and of agents once, lists its tools, and ends it."""
+    """Starts each MCP server of the settings and agents once, lists its tools, and stops it."""
     tables = dict(config.mcp_servers)
     for agent in agents:
         tables |= {name: own for name, own in parse_servers(agent.mcp_servers).items() if own}
@@ -277,23 +275,23 @@ async def _try_servers(config: Config, agents: Iterable[Agent]) -> list[Finding]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One problem that stops an agent from running."""
+    """A problem that keeps an agent from running."""
 
     key: tuple[str, ...]
-    """Its key in the agent's TOML, whose line can be shown."""
+    """Path of its key in the agent's TOML."""
     entry: str
-    """The entry of the key's list; empty if it is not a list."""
+    """The wrong entry in the key's list; empty if the value is not a list."""
     error: ConfigError
     is_mistake: bool
-    """True if the TOML itself must change, False if something else is missing."""
+    """True if the TOML itself must change, false if something else is missing."""
 
 
 def problems(
     agent: Agent, find: Callable[[str], Agent], config: Config, scripts: tuple[Path, ...] = ()
 ) -> list[Problem]:
-    """Returns all problems of this agent without sending anything, mistakes in the TOML first.
+    """Returns an agent's problems, without sending anything; mistakes in its TOML come first.
 
-    `scripts` are folders that are searched for script models first.
+    `scripts` contains folders to search for script models before the usual ones.
     """
     found: list[Problem] = []
 

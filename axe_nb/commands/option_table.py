@@ -1,7 +1,6 @@
-"""The table of commands and options, for the cell magics, `%axe` and `axe-nb`, with their help.
+"""The table of commands and options of the cell magics, `%axe` and `axe-nb`, with their help.
 
-What the commands do is in `_act` of `notebook/line_magic.py` and `cli.py`, what both do in
-`actions.py`. Source: A-X2, B-9, B-12, D-10.
+Source: A-X2, B-9, B-12, D-10.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from axe_nb.recording.modes import MODES as CASSETTE_MODES
 from axe_nb.results import Status
 
 Face = Literal["cell", "line", "command", "python"]
-"""Interfaces that take options: cell magics, `%axe …`, `axe-nb …`, Python functions."""
+"""Interface that takes options: cell magics, `%axe …`, `axe-nb …`, or Python functions."""
 
 FACES: tuple[Face, ...] = get_args(Face)
 IN_NOTEBOOKS: tuple[Face, ...] = ("cell", "line")
@@ -33,27 +32,28 @@ INPUT, AGENT_AND_MODEL, LIMITS, ANSWER, STEPS, SHOWN = OPTION_GROUPS = (
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option or positional argument, in all interfaces that have it."""
+    """An option or positional argument, in all interfaces that have it."""
 
     names: str
-    """Its flags, as in `-m --model`; a positional argument's name in Python."""
+    """The flags of an option, as in `-m --model`, or the name of a positional argument."""
     help: str
     metavar: str = ""
-    """Placeholder for its value; empty if it has no value."""
+    """Placeholder for the value in help texts; empty if the option takes no value."""
     faces: tuple[Face, ...] = FACES
     choices: tuple[str, ...] = ()
     read: Callable[[str], Any] = str
-    """Parses its value. Raises ArgumentTypeError with a message for the user."""
+    """Parses the value. Raises ValueError if it is invalid."""
     repeated: bool = False
-    """If true, it takes several KEY=VALUE, as a dict; a positional argument several words."""
+    """True for an option that takes several KEY=VALUE, and an argument of several words."""
     required: bool = True
-    """For positional arguments: if true, it cannot be omitted."""
+    """True for a positional argument that cannot be omitted; options ignore it."""
     value: bool = True
+    """Value of a flag that takes none."""
     offers: Literal["", "agents", "models", "tools", "variables", "files", "commands"] = ""
-    """Completions for its value; empty = its choices, if any; files are left to IPython."""
+    """Kind of completions for the value; empty means `choices`; IPython completes files."""
     group: str = "Options"
     keyword: str = ""
-    """Its name in Python, and in `Overrides` or `Options`; by default that of the long flag."""
+    """Name of the field in `Overrides` or `Options`; by default that of the long flag."""
 
     def __post_init__(self) -> None:
         derived = self.names.split()[-1].lstrip("-").replace("-", "_")
@@ -61,7 +61,7 @@ class Option:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Short and long form; none for a positional argument."""
+        """The short and the long flag; empty for a positional argument."""
         return tuple(self.names.split()) if self.names.startswith("-") else ()
 
     @property
@@ -75,19 +75,19 @@ PROGRAMS: Mapping[Face, str] = {"cell": "%%", "line": "%axe ", "command": "axe-n
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command, in all interfaces that have it."""
+    """A command, in all interfaces that have it."""
 
     name: str
     help: str
     words: Mapping[Face, str]
-    """Interface → the words typed after its program."""
+    """Interface → the command's words after the start of the usage line."""
     options: tuple[Option, ...] = ()
-    """Options of all interfaces; `Option.faces` limits each."""
+    """Options in any interface; `Option.faces` limits each option."""
     is_verbatim: bool = False
-    """If true, everything after its words is its only argument, exactly as typed."""
+    """True if everything after the words is the only argument, exactly as typed."""
 
     def program(self, face: Face) -> str:
-        """Returns the start of its usage line: `%axe show`, `axe-nb agents show`."""
+        """Returns the start of the usage line, such as `%axe show` or `axe-nb agents show`."""
         return f"{PROGRAMS[face]}{self.words[face]}"
 
     def options_of(self, face: Face) -> tuple[Option, ...]:
@@ -113,7 +113,7 @@ def dollars(text: str) -> float:
 
 
 def budget(text: str) -> Any:
-    """Reads US dollars, or keys of `[limits]` with numbers: `max_requests=100,max_cost=0.5`."""
+    """Parses US dollars, or limits such as `max_requests=100,max_cost=0.5`."""
     if "=" not in text:
         return dollars(text)
     words = [word.partition("=") for word in text.split(",")]
@@ -159,8 +159,7 @@ WANTED: Mapping[Callable[[str], Any], str] = {
     parameter: "KEY=VALUE, as in temperature=0.2",
     prompt_variable: "NAME=VALUE, as in language=French",
 }
-"""Parser of an option's value → what its error message says is expected."""
-
+"""Parser of an option's value → description of valid values, for error messages."""
 
 AGENT = Option("agent",
                "name of the agent; without it, the prompt goes directly to the model of -m",
@@ -253,7 +252,7 @@ OF_GRIDS = (
     "model_all", "skill", "workdir", "timeout", "retries", "params", "vars", "agents_dir", "tools",
     "mode", "output", "expect", "out", "dry_run",
 )  # fmt: skip
-"""Options of a run that a grid accepts, for each of its runs or as a whole."""
+"""Keywords of the options of a run that a grid accepts as well."""
 
 GRID = Command("grid", "run variants of agents on the same inputs", {"cell": "axe_grid"}, (
     Option("agents", "agents, comma-separated; without any, prompts go directly to the models",
@@ -396,7 +395,7 @@ COMMANDS: tuple[Command, ...] = (
 
 
 def commands_of(face: Face) -> Mapping[str, Command]:
-    """Returns the words typed after the program → the command."""
+    """Returns the commands of an interface by their words."""
     return {command.words[face]: command for command in COMMANDS if face in command.words}
 
 
@@ -428,7 +427,7 @@ ABOUT: Mapping[str, str] = {
     "network, must give the same outputs; if not, the notebook is left unchanged and the exit code "
     "is 1.",
 }
-"""Command → the further description on its help page."""
+"""Start of a usage line → further text on that help page."""
 
 EXAMPLES: Mapping[str, str] = {
     "%%axe": """\
@@ -495,4 +494,4 @@ axe-nb lesson lesson.ipynb
 axe-nb lesson lesson.ipynb --to handout
 axe-nb lesson lesson.ipynb --check submissions --csv marks.csv""",
 }
-"""Beginning of a usage line → the examples of its page; blank lines separate those of cells."""
+"""Start of a usage line → examples on that help page; blank lines separate cells."""

@@ -1,7 +1,4 @@
-"""Parsers of all commands in all interfaces, built from the command table.
-
-Source: A-X2.
-"""
+"""Parsers of all commands in all interfaces, built from the table of commands. Source: A-X2."""
 
 from __future__ import annotations
 
@@ -36,15 +33,15 @@ from axe_nb.session.session import session
 from axe_nb.text import nearest, quote
 
 DATA = "\0"
-"""Prefix of a word that is the value of a variable: data, whatever it looks like."""
+"""Prefix of a word that is a variable's value, and never an option, whatever it looks like."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The parsed options of one run; each field is a keyword of the table."""
+    """The parsed options of one run; the fields are keywords of the table of options."""
 
     agent: str | None = None
-    """None = a model is asked without an agent. An empty name is an error."""
+    """Name of the agent; None means a model without an agent."""
     overrides: Overrides = Overrides()
     prompt: str | None = None
     goes_on: bool = False
@@ -65,7 +62,7 @@ class UsageError(ConfigError):
 
 
 class HelpShown(SystemExit):
-    """Ends a line that only asked for help, which has been printed."""
+    """Ends the command after its help has been printed."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -85,7 +82,7 @@ class Parser(argparse.ArgumentParser):
             description="\n\n".join(map(fold.fill, filter(None, (about, ABOUT.get(program))))),
             epilog=examples and f"Examples:\n{examples}",
         )  # fmt: skip
-        self.color = False  # from Python 3.14 on it would colour usage lines of errors too
+        self.color = False  # from Python 3.14 on, usage lines in errors would be coloured, too
 
     @property
     def takes_prompt(self) -> bool:
@@ -108,7 +105,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser(command: Command, face: Face) -> Parser:
-    """Builds the parser of a command in one interface; it raises UsageError."""
+    """Builds the parser of a command for one interface; its errors are UsageErrors."""
     about = f"{command.help[:1].upper()}{command.help[1:]}."
     made = Parser(command.program(face), about)
     options = command.options_of(face)
@@ -119,7 +116,7 @@ def parser(command: Command, face: Face) -> Parser:
         group = known.get(option.group, made) if option.flags else made
 
         def read(word: str, option: Option = option) -> Any:
-            text = word.replace(DATA, "", 1)  # without the mark of a variable
+            text = word.replace(DATA, "", 1)
             try:
                 return option.read(text)
             except ValueError:
@@ -140,13 +137,13 @@ def parser(command: Command, face: Face) -> Parser:
             how["action"] = "append" if option.repeated else "store"
             how["choices"] = option.choices or None
         group.add_argument(*option.flags, dest=option.keyword, **how)
-    # argparse formats the usage again for intermixed arguments, so the % of `%axe` is escaped
+    # argparse formats the usage once more, so the % of `%axe` has to be escaped
     made.usage = made.format_usage().removeprefix("usage: ").rstrip().replace("%", "%%")
     return made
 
 
 def list_parser(face: Face, group: str = "") -> Parser:
-    """Builds the parser of `%axe`, `axe-nb` or `axe-nb GROUP`; its page lists the commands."""
+    """Builds the parser of `%axe`, `axe-nb` or `axe-nb GROUP`, whose help lists the commands."""
     made = Parser(f"{PROGRAMS[face]}{group}".strip())
     listed = made.add_subparsers(
         title="commands", metavar="COMMAND", parser_class=argparse.ArgumentParser
@@ -164,7 +161,7 @@ def list_parser(face: Face, group: str = "") -> Parser:
 
 
 def command_of(words: Sequence[str]) -> tuple[Command, Sequence[str]]:
-    """Finds the command of `axe-nb`; returns it with the words of its options.
+    """Returns the command of an `axe-nb` line, and the words that follow its name.
 
     Raises SystemExit if help was requested or words are missing.
     """
@@ -186,7 +183,7 @@ def command_of(words: Sequence[str]) -> tuple[Command, Sequence[str]]:
 
 
 def advise_command(face: Face, word: str, known: Collection[str]) -> str:
-    """Returns the hint for a word that is not a command."""
+    """Returns the hint for an error about an unknown command."""
     if word in session.agents or word in list_agents(session.defaults.get("agents_dir")):
         if face == "command":
             return f"to run the agent: axe-nb run {word}"
@@ -199,10 +196,7 @@ def advise_command(face: Face, word: str, known: Collection[str]) -> str:
 
 
 def parse(command: Command, face: Face, line: str | Sequence[str]) -> argparse.Namespace:
-    """Parses an option line, or its words; omitted options are None.
-
-    A word that begins with `DATA` is never an option, nor `--`.
-    """
+    """Parses an option line, given as text or as words; omitted options are None."""
     made = parser(command, face)
     words = split_line(command, face, line) if isinstance(line, str) else list(line)
     options = [option for option in command.options_of(face) if option.repeated and option.flags]
@@ -214,9 +208,9 @@ def parse(command: Command, face: Face, line: str | Sequence[str]) -> argparse.N
 
 
 def split_line(command: Command, face: Face, line: str) -> list[str]:
-    """Splits an option line into words; a final semicolon belongs to IPython.
+    """Splits an option line like `shlex.split`, but keeps the backslashes of Windows paths.
 
-    Works like `shlex.split`, but keeps the backslashes of Windows paths.
+    A semicolon at the end is dropped, as IPython uses it to suppress output.
     """
     lexer = shlex.shlex(line.strip().removesuffix(";"), posix=True)
     lexer.whitespace_split = True
@@ -232,11 +226,11 @@ def split_line(command: Command, face: Face, line: str) -> list[str]:
 def _repeat_flags(made: Parser, words: Sequence[str], flags: Collection[str]) -> list[str]:
     """Rewrites `--param A=1 B=2` as `--param A=1 --param B=2`.
 
-    An option that takes several values would swallow the name of the agent after them. A value with
-    spaces needs a flag of its own wherever it may be the prompt.
+    An option with several values would swallow an agent's name after them. Where a word may be the
+    prompt, a value with spaces needs a flag of its own.
     """
     value = r"\S*" if made.takes_prompt else ".*"
-    # KEY=VALUE; a later equals sign belongs to a text, such as an address
+    # KEY=VALUE at the start of the word; other equals signs belong to a text, such as an address
     pair = re.compile(rf"[^\W\d][\w.-]*=(?!=)({DATA}.*|{value})", re.DOTALL)
     written: list[str] = []
     repeating = ""
@@ -258,10 +252,10 @@ def parse_run(
     defaults: Mapping[str, Any] | None = None,
     names: Mapping[str, Any] = MappingProxyType({}),
 ) -> Options:
-    """Parses the option line of a run, or its words.
+    """Parses the option line of a run, given as text or as words.
 
-    `defaults` are values of options that the line omits; `--output` may name one of the user's
-    variables, `names`.
+    `defaults` contains the values of omitted options, and `names` the user's variables, which may
+    hold the value of `--output`.
     """
     given = {k: v for k, v in vars(parse(RUN, face, line)).items() if v is not None}
     if BARE_PROMPT.keyword in given:

@@ -1,4 +1,4 @@
-"""`axe-nb start` and `axe-nb demo`: a first notebook, and a run without a key or network."""
+"""`axe-nb start` writes a first notebook; `axe-nb demo` is a run without a key or network."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ sub_agents = ["greeter"]
 """
 
 TEMPLATES = Path(__file__).parent / "first"
-"""The notebook, in which MODEL stands for a model's name, and the rules of its model."""
+"""Folder of the first notebook, which has the placeholder MODEL, and of its script model."""
 
 
 def start(write: Callable[[str], object], *, opens: bool) -> int:
-    """Creates the files that do not exist yet, and opens JupyterLab; returns the exit code."""
+    """Creates missing files and, if `opens`, runs JupyterLab; returns the exit code."""
     notebook = "first.ipynb"
     trust_new_folder(AGENT_FILE)
     model = json.dumps(quote(first_model()), ensure_ascii=False)[1:-1]
@@ -56,13 +56,13 @@ def start(write: Callable[[str], object], *, opens: bool) -> int:
         write("\nJupyterLab is not installed here. Install it, and run axe-nb start again:")
         write("  pip install 'axe-nb[lab]'")
     elif opens:
-        # -P: a folder `jupyterlab` of this place is not what runs
+        # -P: never runs a folder of the same name in the current folder
         command = [sys.executable, "-P", "-m", "jupyterlab", notebook]
         with subprocess.Popen(command) as lab:
             while True:
                 try:
                     return 1 if lab.wait() else 0
-                except KeyboardInterrupt:  # JupyterLab has it too, and asks whether to stop
+                except KeyboardInterrupt:  # JupyterLab receives it, too, and asks whether to stop
                     continue
     else:
         write(f"\nOpen the notebook with:\n  jupyter lab {notebook}")
@@ -71,7 +71,7 @@ def start(write: Callable[[str], object], *, opens: bool) -> int:
 
 
 READERS = {"counter": "engine/loop.py", "historian": "events.py", "critic": "errors.py"}
-"""Sub-agent → the module of this package that it reads."""
+"""Name of a sub-agent → the module of this package that it reads."""
 
 
 def show_demo(write: Callable[[str], object]) -> None:
