@@ -179,13 +179,13 @@ OPTIONS: tuple[Option, ...] = (
     Option("--skill", "skill file to use instead of the agent's", "F", offers="files",
            group=AGENT_AND_MODEL),
     Option("--workdir",
-           "folder for files and tools (default: the agent's, else the current folder)", "D",
+           "folder for files and tools (default: the agent's, or the current folder)", "D",
            offers="files", group=AGENT_AND_MODEL),
     Option("--timeout", "time limit of the whole run in seconds, 0 = no limit (default 120)", "S",
            read=seconds, group=LIMITS),
     Option("--retries",
-           "retries of a request that fails for now, as on a full or unreachable server, 0 = none "
-           "(default: the agent's, else 2)", "N", read=whole, group=LIMITS),
+           "retries of a request that fails temporarily, as when a server is busy, 0 = none "
+           "(default: the agent's, or 2)", "N", read=whole, group=LIMITS),
     Option("--param", "set a model parameter", "KEY=VALUE", keyword="params", repeated=True,
            read=parameter, group=AGENT_AND_MODEL),
     Option("--var", "set a variable of system prompts, {{ NAME }}", "NAME=VALUE", keyword="vars",
@@ -193,7 +193,7 @@ OPTIONS: tuple[Option, ...] = (
     AGENTS_DIR,
     Option("--tools", "tools to use instead of the agent's, comma-separated", "A,B", read=names,
            offers="tools", group=AGENT_AND_MODEL),
-    Option("--mode", "permission for tools that write (default: the agent's, else ask)", "MODE",
+    Option("--mode", "permission for tools that write (default: the agent's, or ask)", "MODE",
            choices=MODES, group=LIMITS),
     Option("--no-stream", "show replies when they are complete, not as they arrive",
            keyword="stream", value=False, group=SHOWN),
@@ -213,8 +213,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("-c --continue", "continue this agent's last conversation", keyword="goes_on",
            faces=IN_NOTEBOOKS, group=INPUT),
     Option("--from",
-           "fork an earlier run at a place; the body, if any, replaces the prompt (of a sub-agent "
-           "the task) or is added there", "R@PLACE", IN_NOTEBOOKS, keyword="fork_from",
+           "fork an earlier run at a place; the body, if any, replaces the prompt (a sub-agent's "
+           "task) or is added there", "R@PLACE", IN_NOTEBOOKS, keyword="fork_from",
            offers="variables", group=INPUT),
     Option("--raises", "succeed only if the run ends with this status", "STATUS", IN_TEXT,
            choices=(*get_args(Status), "config", "provider"), group=ANSWER),
@@ -244,7 +244,7 @@ RUN = Command("run", "run an agent", {"cell": "axe", "line": "run", "command": "
 AGENT_CELL = Command("agent", "define an agent from the TOML in the cell", {"cell": "axe_agent"}, (
     NAME,
     Option("--save", "write the file and show the changes"),
-    Option("--dir", "folder for the file (default: where it is now, else axe/agents)", "D",
+    Option("--dir", "folder for the file (default: where it is now, or axe/agents)", "D",
            offers="files"),
 ))  # fmt: skip
 
@@ -311,7 +311,7 @@ COMMANDS: tuple[Command, ...] = (
                "R@PLACE", required=False, offers="variables"),
     )),
     Command("diff", "show how two runs differ, and where they first do", {"line": "diff"}, (
-        Option("a", "variable of a run; run 0.2 of its tree is A@0.2, of the last run 0.2", "A",
+        Option("a", "variable of a run; A@0.2 is run 0.2 in its tree, 0.2 that of the last run", "A",
                offers="variables"),
         Option("b", "the run to compare it with", "B", offers="variables"),
     )),
@@ -330,11 +330,11 @@ COMMANDS: tuple[Command, ...] = (
     Command("history", "list the latest runs of all notebooks, newest first",
             {"line": "history", "command": "history"}, (
         Option("words",
-               "only those with these words in agent, model or prompt; the id of a map or grid "
+               "only runs with these words in agent, model or prompt; the id of a map or grid "
                "lists its runs", "WORDS", repeated=True, required=False, offers="agents"),
-        Option("--status", "only those that ended so, or are running", "STATUS", keyword="ended",
+        Option("--status", "only runs that ended with this status, or are running", "STATUS", keyword="ended",
                choices=(*get_args(Status), "running")),
-        Option("--since", "only those since a date, today or yesterday", "DATE"),
+        Option("--since", "only runs since a date, today or yesterday", "DATE"),
         Option("--delete", "delete a run, with its texts", "ID", read=whole),
     )),
     Command("undo",
@@ -405,11 +405,11 @@ ABOUT: Mapping[str, str] = {
     "dollar signs, JSON, TeX, code. \\{{ is a literal {{, and --raw turns interpolation off. "
     "Without AGENT, the prompt goes directly to the model given with -m. On the option line, "
     "IPython's own {x} and $x work. `%config AxeMagics` sets defaults for all cells.",
-    "%%axe_agent": "From then on it is available in this session, also as a sub-agent of others. "
+    "%%axe_agent": "The agent is then available in this session, also as a sub-agent of others. "
     "With --save, the TOML, comments included, is also written to the agent's file, and the "
     "changes are shown. `name` may be omitted.",
-    "%%axe_grid": "The body is a template of the prompt: {{ name }} is a column of the inputs, or "
-    "else a variable. The table shows the share of runs that passed, with its confidence interval; "
+    "%%axe_grid": "The body is a template of the prompt: {{ name }} is a column of the inputs or "
+    "a variable. The table shows the share of runs that passed, with its confidence interval; "
     "each square opens its runs.",
     "%axe": "List, show, run and check agents, and look into finished runs. %axe help COMMAND "
     "describes one command. Cells have pages of their own: %%axe?, %%axe_agent? and %%axe_grid?",

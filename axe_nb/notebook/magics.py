@@ -88,7 +88,7 @@ class AxeMagics(Magics):
     ).tag(config=True)
     retries = Int(
         None, allow_none=True,
-        help="Retries of a request that fails for now; 0 = none; None = each agent's own, else 2.",
+        help="Retries of a request that fails temporarily; 0 = none; None = each agent's own, or 2.",
     ).tag(config=True)  # fmt: skip
     mode = Enum(
         ("", "plan", "ask", "auto"), "", help="Mode for all runs; empty = each agent's own."
@@ -98,7 +98,7 @@ class AxeMagics(Magics):
     display = Enum(
         ("", "live", "static", "off"),
         "",
-        help="Display of runs; empty = live in an interactive notebook, else static.",
+        help="Display of runs; empty = live in an interactive notebook, otherwise static.",
     ).tag(config=True)
 
     @cell_magic

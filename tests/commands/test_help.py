@@ -82,7 +82,7 @@ def test_options_are_in_groups_with_their_defaults() -> None:
     assert at == sorted(at)
     words = " ".join(page.split())
     assert "0 = no limit (default 120)" in words
-    assert "(default: the agent's, else ask): plan, ask, auto" in words
+    assert "(default: the agent's, or ask): plan, ask, auto" in words
 
 
 def test_the_lists_have_every_command() -> None:
