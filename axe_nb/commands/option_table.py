@@ -311,8 +311,8 @@ COMMANDS: tuple[Command, ...] = (
                "R@PLACE", required=False, offers="variables"),
     )),
     Command("diff", "show how two runs differ, and where they first do", {"line": "diff"}, (
-        Option("a", "variable of a run; A@0.2 is run 0.2 in its tree, 0.2 that of the last run", "A",
-               offers="variables"),
+        Option("a", "variable of a run; A@0.2 is run 0.2 in its tree, 0.2 that of the last run",
+               "A", offers="variables"),
         Option("b", "the run to compare it with", "B", offers="variables"),
     )),
     Command("time", "show where the time of a finished run went", {"line": "time"}, (
@@ -332,7 +332,7 @@ COMMANDS: tuple[Command, ...] = (
         Option("words",
                "only runs with these words in agent, model or prompt; the id of a map or grid "
                "lists its runs", "WORDS", repeated=True, required=False, offers="agents"),
-        Option("--status", "only runs that ended with this status, or are running", "STATUS", keyword="ended",
+        Option("--status", "only runs with this status", "STATUS", keyword="ended",
                choices=(*get_args(Status), "running")),
         Option("--since", "only runs since a date, today or yesterday", "DATE"),
         Option("--delete", "delete a run, with its texts", "ID", read=whole),

@@ -1,7 +1,4 @@
-"""`%%axe_agent NAME`: the TOML in a cell becomes an agent of the session, and a file on request.
-
-Source: D-26, D-27, D-41.
-"""
+"""`%%axe_agent NAME`: defines an agent from the TOML in a cell. Source: D-26, D-27, D-41."""
 
 from __future__ import annotations
 
@@ -34,10 +31,10 @@ from axe_nb.views.agent_summary import draw_card, draw_graph, list_abilities
 
 
 def define(shell: InteractiveShell, line: str, cell: str, names: Mapping[str, Any]) -> None:
-    """Defines the agent for this session and displays its card.
+    """Defines the agent for this session, saves it if asked to, and displays its card.
 
-    If its file is saved and is the one found under the name, the file is used; otherwise the agent
-    is kept in this session. Raises ConfigError with the line in the cell.
+    If the saved file is the one found under the agent's name, runs read that file. Raises
+    ConfigError, with the line in the cell, if the agent is invalid.
     """
     chosen = parse(AGENT_CELL, "cell", read_words(AGENT_CELL, "cell", line, names))
     name, agents_dir = chosen.agent, session.defaults.get("agents_dir")
@@ -54,7 +51,7 @@ def define(shell: InteractiveShell, line: str, cell: str, names: Mapping[str, An
         if problem.is_mistake:
             error.place = f"line {where or magic_line}"
             raise error
-        if problem.key != ("sub_agents",):  # those are drawn
+        if problem.key != ("sub_agents",):  # the graph shows these
             at = f" (line {where})" if where else ""
             step = f"; {error.hint}" if error.hint else ""
             notes.append(f"{error}{at}{step}")
@@ -79,7 +76,7 @@ def define(shell: InteractiveShell, line: str, cell: str, names: Mapping[str, An
 
 
 def _parse_agent(name: str, body: str, magic_line: int) -> tuple[Agent, Source]:
-    """The agent that the TOML describes, and the TOML with the line numbers of the editor."""
+    """Parses the cell; returns the agent, and its TOML with the line numbers of the editor."""
     try:
         has_name = "name" in parse_toml(body)
     except ValueError:
@@ -111,7 +108,7 @@ def _find_file(name: str, agents_dir: str | None) -> Path | None:
 
 
 def _save(path: Path, name: str, body: str) -> list[str]:
-    """Writes the file if anything changes; returns the changes as lines."""
+    """Writes the file if its text changes; returns lines that describe the changes."""
     called = format_path_or_name(path)
     try:
         before = read_text(path)

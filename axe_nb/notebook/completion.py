@@ -1,4 +1,4 @@
-"""The texts offered by Tab: commands, flags, names, and the keys of an agent's TOML."""
+"""Tab completions in magics: commands, flags, names, and the keys of an agent's TOML."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from axe_nb.scripting.rules import known
 from axe_nb.session.session import session
 
 IN_BRACES = re.compile(r"(?<!\\)\{\{(?:(?!\}\})[^\n])*?(?P<word>[^\W\d][\w.]*)?\Z")
-"""An expression whose braces are open at the end of a text."""
+"""Matches an expression whose braces are still open at the end of a text."""
 
 LINE = re.compile(r"\s*(?P<magic>%%axe_agent|%%axe_grid|%%axe|%axe)\s+(?P<rest>.*)", re.DOTALL)
 
@@ -32,17 +32,19 @@ ABOVE = re.compile(r"\s*\Z|%%(?!axe\b|axe_agent\b|axe_grid\b)")
 """Matches a line that may precede a cell magic: a blank one, or another magic, such as %%time."""
 
 ACTIVE = re.compile(r"[\s{}$'\"\\]")
-"""Characters that would make a name more than one word, or that IPython expands: the name of a file
-may be hostile."""
+"""Characters that split a word or that IPython expands; names with them are not offered."""
 
 HEADER = re.compile(r"^[ \t]*\[+([\w.-]+)\].*$", re.MULTILINE)
 
 Offers: TypeAlias = tuple[str, list[str]]
-"""The text before the cursor that is replaced, and the texts that may replace it."""
+"""The text before the cursor to replace, and the texts that may replace it."""
 
 
 def list_offers(above: Sequence[str], line: str) -> Offers | None:
-    """Returns the offers at the cursor; None if IPython may know better, as of files."""
+    """Returns the completions at the cursor; None leaves them to IPython, as those of files.
+
+    `above` contains the lines of the cell above the cursor, and `line` the text before it.
+    """
     found = LINE.match(line)
     if found is None or not (found["magic"] == "%axe" or all(map(ABOVE.match, above))):
         body = list(dropwhile(ABOVE.match, above))
@@ -98,7 +100,7 @@ def _list_words(options: Sequence[Option], words: Sequence[str], word: str) -> I
 
 
 def _list_values(option: Option) -> Iterable[str] | None:
-    """Values of an option or argument; None = files, which IPython completes."""
+    """Returns the values of an option or argument; None for files, which IPython completes."""
     match option.offers:
         case "agents":
             return list_names()
@@ -120,7 +122,7 @@ def list_names() -> list[str]:
 
 
 def list_models() -> list[str]:
-    """Returns the models of agents and of earlier runs, the scripts, and the providers."""
+    """Returns the models of agents, of earlier runs and of scripts, and the providers."""
     models = {model for _, model in session.spent} | {f"script/{name}" for name in known()}
     for name in list_names()[:200]:
         with contextlib.suppress(ConfigError):
@@ -133,7 +135,7 @@ def list_models() -> list[str]:
 
 
 def list_variables() -> list[str]:
-    """Returns the user's own names, without modules and functions."""
+    """Returns the user's variables, without modules and functions."""
     if (shell := get_ipython()) is None:
         return []
     return sorted(
@@ -145,7 +147,7 @@ def list_variables() -> list[str]:
 
 
 def _complete_toml(above: str) -> Offers | None:
-    """The key or header at the cursor, by the last header line above it."""
+    """Completes a table's header, or a key of the table whose header is the last above."""
     before, _, line = above.rpartition("\n")
     if above.count('"""') % 2 or line.lstrip().startswith("#"):
         return None
@@ -165,7 +167,7 @@ def _complete_toml(above: str) -> Offers | None:
 
 
 def _list_tables(cls: type[Any], table: str = "") -> Iterator[tuple[str, Sequence[str]]]:
-    """Yields a table of an agent file and those in it: (name in its header, its keys)."""
+    """Yields (name in the header, keys) for a table of an agent file and all tables in it."""
     keys: list[str] = []
     inner: list[tuple[str, Sequence[str]]] = []
     for field in toml_fields(cls):

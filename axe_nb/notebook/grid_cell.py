@@ -1,4 +1,4 @@
-"""`%%axe_grid AGENT,AGENT`: the cell is a prompt template, run by every variant on every input."""
+"""`%%axe_grid AGENT,AGENT`: runs the cell, a prompt template, with every variant and input."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from axe_nb.text import quote, suggestion
 def run_grid(
     shell: InteractiveShell, line: str, cell: str, names: Mapping[str, Any], write: Write
 ) -> Grid | None:
-    """Runs the grid of a cell and returns it; `-o` is bound even if the grid is interrupted."""
+    """Runs the grid of a cell and returns it; binds it to `-o` even if it is interrupted."""
     install(shell)
     found = parse(GRID, "cell", read_words(GRID, "cell", line, names))
     fail = parser(GRID, "cell").error

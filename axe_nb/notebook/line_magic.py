@@ -1,7 +1,4 @@
-"""`%axe`: agents, tools, tokens and diagnoses, without leaving the notebook.
-
-Source: B-12, A-5.7.
-"""
+"""`%axe`: the commands of a notebook's line magic. Source: B-12, A-5.7."""
 
 from __future__ import annotations
 
@@ -46,11 +43,11 @@ if TYPE_CHECKING:
 REFUSED = "to set a refused one yourself, use %env NAME=VALUE, or set it before the kernel starts"
 
 RESULT = re.compile(r"\s*(?!(?:agent|tool):\S)([^\W\d]\w*)\s*:(.*)", re.DOTALL)
-"""Matches a variable with a result before expectations; `agent:` and `tool:` start a name."""
+"""Matches a result's variable before expectations, but not `agent:NAME` or `tool:NAME`."""
 
 
 def run_command(shell: InteractiveShell, line: str, names: Mapping[str, Any], write: Write) -> Any:
-    """Runs the command, passes its output to `write`, and returns the value of the line."""
+    """Runs a command line, passes its text to `write`, and returns the value of the line."""
     verb, _, rest = line.strip().removesuffix(";").strip().partition(" ")
     if verb == "run":
         words = read_words(RUN, "line", rest, names)
@@ -145,7 +142,7 @@ def _act(shell: InteractiveShell, name: str, chosen: argparse.Namespace, write: 
 
 
 def _read_toml(name: str, agents_dir: str | None) -> str:
-    """The TOML of an agent: its source, or generated for an agent made in Python."""
+    """Returns an agent's TOML: the text that defined it, or text generated from its fields."""
     if name in session.agents:
         return (session.texts.get(name) or session.agents[name].to_toml()).removesuffix("\n")
     path = find_agent_file(name, agents_dir)
@@ -157,7 +154,7 @@ def _read_toml(name: str, agents_dir: str | None) -> str:
 
 
 def list_keys() -> Iterator[tuple[str, str, str]]:
-    """Yields provider, variable and state of each key and of each address that is set."""
+    """Yields (provider, variable, state) for each key, and for each server address that is set."""
     config = Config.load()
     for info in config.known.values():
         if info.has_server:
@@ -170,7 +167,7 @@ def list_keys() -> Iterator[tuple[str, str, str]]:
 
 
 def format_usage() -> str:
-    """Formats the tokens of this session, a row per agent and model, and their cost."""
+    """Formats the tokens and the cost of this session, in one row per agent and model."""
     if not session.spent:
         return "nothing has run yet"
     total = sum(session.spent.values(), Spent())
@@ -201,7 +198,7 @@ def _use_budget(amount: float | None) -> str:
 
 
 def _find_run(shell: InteractiveShell, name: str | None) -> RunResult:
-    """Returns the run in a variable, or with an id in the history; without a name, the last one."""
+    """Returns the run in a variable or with an id in the history; the last run if unnamed."""
     if name and name.isdecimal():
         return cast(RunResult, load(name))
     return find_result(shell, name or "")
@@ -236,7 +233,7 @@ def _use_cassette(chosen: argparse.Namespace) -> str:
     path, mode = chosen.path, chosen.cassette_mode
     if path is not None:
         if session.cassette is not None:
-            session.cassette.save()  # it may be the file that is read now
+            session.cassette.save()  # the same file may be opened again now
         try:
             session.use_cassette(Cassette(path, mode))
         except ConfigError as error:
@@ -252,7 +249,7 @@ def _use_cassette(chosen: argparse.Namespace) -> str:
 
 
 def _refuse_runs(error: ConfigError) -> ConfigError:
-    """Refuses all runs until a cassette is in use or turned off; returns the error they raise."""
+    """Makes all runs fail until a cassette is in use or turned off; returns their error."""
     instead = "%axe cassette --off runs without it"
     hint = f"{error.hint}; {instead}" if error.hint else instead
     session.cassette_problem = ConfigError(error.message, hint=hint)

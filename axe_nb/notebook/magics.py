@@ -1,6 +1,6 @@
-"""`%%axe`, `%axe`, `%%axe_agent` and `%%axe_grid`: the magics registered with IPython.
+"""The magics registered with IPython: `%%axe`, `%axe`, `%%axe_agent` and `%%axe_grid`.
 
-Imports nothing from the core until a magic is used, so that `%load_ext axe_nb` is quick.
+The core is imported when a magic is first used, so that `%load_ext axe_nb` is quick.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ from traitlets import Bool, Enum, Float, Int, Unicode, observe
 
 
 def axe_magic(name: str) -> Callable[..., Any]:
-    """Gives a magic (empty = `%axe`) its help page for `%%axe?`, and interrupts of one line.
+    """Decorates a magic with its help page for `%%axe?`, and with interrupts of one line.
 
-    It gets the option line as typed, the cell, and the variables of the user and the caller.
+    `name` is that of a cell magic; empty means `%axe`. The magic receives its option line as typed,
+    the cell, and the variables of the user and the caller.
     """
 
     def page() -> str:
@@ -49,7 +50,7 @@ def axe_magic(name: str) -> Callable[..., Any]:
             except SystemExit as end:
                 from axe_nb.commands.parser import HelpShown
 
-                if not isinstance(end, HelpShown):  # but one of the user's own code
+                if not isinstance(end, HelpShown):  # raised by the user's own code
                     raise
                 return None
             except KeyboardInterrupt as stop:
@@ -59,14 +60,14 @@ def axe_magic(name: str) -> Callable[..., Any]:
 
                 raise interrupted("stopped before anything was sent") from None
 
-        magic.getdoc = page  # type: ignore[attr-defined]  # IPython asks for it
+        magic.getdoc = page  # type: ignore[attr-defined]  # called by IPython
         return needs_local_scope(no_var_expand(magic))
 
     return mark
 
 
 def _print(text: str) -> None:
-    """Prints the text of a cell, for a terminal and for a saved notebook."""
+    """Prints a text without secrets and control characters."""
     from axe_nb.secrets import redact
     from axe_nb.text import clean
 
@@ -75,7 +76,7 @@ def _print(text: str) -> None:
 
 @magics_class
 class AxeMagics(Magics):
-    """The magics of axe_nb. `%config AxeMagics` shows and sets the defaults of all cells."""
+    """The magics of axe_nb. `%config AxeMagics` shows and sets defaults for all cells."""
 
     shell: InteractiveShell
 
@@ -88,7 +89,7 @@ class AxeMagics(Magics):
     ).tag(config=True)
     retries = Int(
         None, allow_none=True,
-        help="Retries of a request that fails temporarily; 0 = none; None = each agent's own, or 2.",
+        help="Retries of a request that fails temporarily; 0 = none; None = each agent's, or 2.",
     ).tag(config=True)  # fmt: skip
     mode = Enum(
         ("", "plan", "ask", "auto"), "", help="Mode for all runs; empty = each agent's own."
@@ -131,7 +132,7 @@ class AxeMagics(Magics):
 
     @observe("model", "model_all", "timeout", "retries", "mode", "agents_dir", "history")
     def _set_default(self, change: Any) -> None:
-        """Applies a setting to every run of this session, including those of `axe_nb.run`."""
+        """Applies a changed setting to all later runs of the session, also of `axe_nb.run`."""
         from axe_nb.session.session import session
 
         name, value = change["name"], change["new"]
@@ -144,8 +145,8 @@ class AxeMagics(Magics):
 
 
 def _note_cell(info: Any) -> None:
-    """Notes each cell that runs, so that a cassette can tell the runs of different cells apart."""
-    home = sys.modules.get("axe_nb.session.session")  # else there is no cassette either
+    """Tells the cassette which cell runs, so that it can tell the runs of cells apart."""
+    home = sys.modules.get("axe_nb.session.session")  # without it, there is no cassette
     if home is not None and home.session.cassette is not None:
         home.session.cassette.enter_cell(getattr(info, "cell_id", None))
 
@@ -153,7 +154,7 @@ def _note_cell(info: Any) -> None:
 # custom matchers: IPython's older hooks break words at hyphens
 @context_matcher(identifier="axe_nb", priority=1000)  # type: ignore[untyped-decorator]  # IPython's own gap
 def matcher(context: CompletionContext) -> SimpleMatcherResult:
-    """Returns completions at the cursor, if it is on the line or in the body of an axe_nb magic."""
+    """Returns completions at the cursor if it is in the line or body of an axe_nb magic."""
     if "%axe" not in context.full_text:
         return {"completions": []}
     from axe_nb.notebook.completion import list_offers
@@ -174,7 +175,7 @@ def matcher(context: CompletionContext) -> SimpleMatcherResult:
 
 
 def load(shell: InteractiveShell) -> None:
-    """Adds the magics and their completion; may be called twice."""
+    """Registers the magics and their completions; may be called repeatedly."""
     if "AxeMagics" in shell.magics_manager.registry:
         return
     shell.register_magics(AxeMagics(shell))

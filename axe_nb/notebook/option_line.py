@@ -1,8 +1,7 @@
-"""The text of a cell as it was typed: its option line with variables, and the lines below it.
+"""Reads a cell as it was typed: the option line with its variables, and the lines below it.
 
-`{expr}` and `$name` become values after the words are split. IPython would insert them before, so
-that the text of a model could add options. Here a value stays within its word, and is never read as
-an option.
+`{expr}` and `$name` are replaced by values after the line is split into words, so that a value
+stays within its word and is never read as an option: IPython would replace them first.
 """
 
 from __future__ import annotations
@@ -20,29 +19,29 @@ from axe_nb.commands.parser import DATA, split_line
 from axe_nb.conversion.value_text import write_text
 
 FLAG = re.compile(r"(--[\w-]+=|-[A-Za-z])(.*)", re.DOTALL)
-"""Beginning of a word such as `--model={name}`, where the value follows an option."""
+"""Matches the start of a word such as `--model={name}`, where the value follows an option."""
 
 KEY = re.compile(r"([^\W\d][\w.-]*=)()")
-"""Matches the start of a word such as `language={name}`, unless a text with spaces follows."""
+"""Matches the start of a word such as `language={name}`, where the value follows a key."""
 
 COUNT = re.compile(r"\d+(,\d*)?|,\d+")
-"""The count of a regular expression, within its braces."""
+"""Matches the count in the braces of a regular expression, such as `4` or `2,3`."""
 
 _PROMPTS = re.compile(
     r"^\s*((>>>|\.\.\.)[ \t]?|(\[(nav|ins)\] )?(In \[\d+\]|\.{3,}): ?)?\s*", re.MULTILINE
 )
-"""Prompts that IPython may strip from the beginning of a line."""
+"""Matches the prompts and blanks that IPython may strip from the start of each line."""
 
 
 class _MarkingFormatter(DollarFormatter):
-    """IPython's formatter, with a mark in place of each value."""
+    """IPython's formatter, which puts a mark in place of each value and stores the value."""
 
     def __init__(self, mark: str) -> None:
         self.values: list[str] = []
         self._mark = mark
 
     def parse(self, fmt_string: str) -> Iterator[tuple[str, str | None, str | None, str | None]]:
-        """Keeps counts such as `{4}` and `{2,3}`, as in patterns of `--expect`."""
+        """Leaves counts such as `{4}` and `{2,3}` unchanged, for the patterns of `--expect`."""
         for text, name, format_spec, conversion in super().parse(fmt_string):
             if name is not None and COUNT.fullmatch(name) and not (format_spec or conversion):
                 yield f"{text}{{{name}}}", None, None, None
@@ -50,25 +49,23 @@ class _MarkingFormatter(DollarFormatter):
                 yield text, name, format_spec, conversion
 
     def format_field(self, value: Any, format_spec: str) -> str:
-        """Stores the formatted value, and returns its mark."""
-        is_plain = isinstance(value, str) or format_spec
-        if is_plain:
+        if isinstance(value, str) or format_spec:
             text = super().format_field(value, format_spec)
-        elif isinstance(value, bool | float | None):  # nan stays, so that it is refused
+        elif isinstance(value, bool | float | None):  # NaN stays, so that it is rejected
             text = json.dumps(value)
-        else:  # `--param` reads the same value
+        else:  # in a form from which `--param` reads the same value
             text = write_text(value)
         self.values.append(str(text))
         return self._mark
 
 
 def read_words(command: Command, face: Face, line: str, names: Mapping[str, Any]) -> list[str]:
-    """Returns the words of an option line, with the values of its variables.
+    """Returns the words of an option line, with values in place of `{expr}` and `$name`.
 
-    As in IPython, the line stays as it is if any expression of it fails. Raises UsageError: a
-    quotation mark is missing.
+    As in IPython, nothing is replaced if any expression fails. Raises UsageError if a quotation
+    mark is missing.
     """
-    # a character for private use
+    # a private-use character that the line does not contain
     mark = next(chr(code) for code in range(0xE000, 0xF8FF) if chr(code) not in line)
     formatter = _MarkingFormatter(mark)
     try:
@@ -79,7 +76,7 @@ def read_words(command: Command, face: Face, line: str, names: Mapping[str, Any]
     words = []
     for word in split_line(command, face, marked):
         first, *others = word.split(mark)
-        if others:  # the part with values is marked as data
+        if others:  # the word contains values and is marked as data
             is_text = any(char.isspace() for part in others for char in part)
             typed = FLAG.fullmatch(first) or (None if is_text else KEY.fullmatch(first))
             key, first = typed.groups() if typed else ("", first)
@@ -89,11 +86,10 @@ def read_words(command: Command, face: Face, line: str, names: Mapping[str, Any]
 
 
 def find_cell_source(shell: InteractiveShell, magic: str, body: str) -> tuple[str, int]:
-    """Returns (the body as typed, line number of the magic as an editor counts).
+    """Returns the body of a cell as typed, without its last newlines, and the magic's line number.
 
-    IPython strips `>>>` and `...` from the beginnings of lines, even within a prompt, and does not
-    report blank lines and other magics above. `body` is what it passes, used if the magic was not
-    typed in a cell. Blank lines at the end are left out: IPython adds one.
+    IPython passes another `body`: it strips `>>>` and `...` from the starts of lines, even within a
+    prompt, and omits lines above the magic. That body is used if the magic was not typed in a cell.
     """
     history = shell.history_manager
     raw = history.input_hist_raw[-1] if history is not None else ""

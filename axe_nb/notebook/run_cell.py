@@ -1,7 +1,6 @@
-"""One run requested in a notebook: display, variables, and an error unless it completed.
+"""Runs a `%%axe` cell or `%axe run`, and finds earlier runs by variable and place.
 
-An option line refers to an earlier run as `R`, a variable, or as `R@PLACE`, a place in it. Source:
-B-8, D-59.
+Source: B-8, D-59.
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ NOT_IN_BACKGROUND = {
     "json": "--json", "verbose": "--verbose", "quiet": "--quiet", "raises": "--raises",
     "expect": "--expect", "step": "--step", "break_at": "--break",
 }  # fmt: skip
-"""Options about the cell's own prompts, output or end, which a background run outlives."""
+"""Options that need the cell to be still running, so that `--bg` excludes them."""
 
 
 def run_prompt(
     shell: InteractiveShell, line: str, cell: str, names: Mapping[str, Any], write: Write
 ) -> RunResult | RunHandle | None:
-    """Runs a cell whose body is the prompt: fills in its expressions, and returns its value."""
+    """Runs a cell whose body is the prompt, fills in its expressions, and returns its value."""
     options = parse_run(read_words(RUN, "cell", line, names), "cell", session.defaults, names)
     body, magic_line = find_cell_source(shell, "axe", cell)
 
@@ -63,10 +62,10 @@ def run_cell(
     prompt: Callable[[], Illustrated],
     write: Write,
 ) -> RunResult | RunHandle | None:
-    """Runs the cell and returns its value; `prompt` makes the prompt with its pictures.
+    """Runs a cell and returns its value; `prompt` makes the prompt with its pictures.
 
-    Binds the result to `-o` even if the run failed or was stopped. Raises AxeError: the run could
-    not begin, or did not end as expected.
+    Binds the result to `-o` even if the run fails or is stopped. Raises AxeError if the run cannot
+    begin or does not end as expected.
     """
     install(shell)
     is_text = options.json or options.verbose
@@ -114,11 +113,10 @@ def run_cell(
 def _start_in_background(
     shell: InteractiveShell, options: Options, request: RunRequest
 ) -> RunHandle:
-    """Starts the run, and binds its handle to `-o`.
+    """Starts a run and binds its handle to `-o`; returns when its live view is displayed.
 
-    Returns once its plan is made and its view is in this cell or, without a live view, at the end.
-    The view is driven from a thread of its own, which first shows it while the cell still runs, so
-    that it lies in that cell on every kernel; later updates name the display or the widget.
+    A thread updates the view. It displays the view while the cell still runs, as some kernels
+    assign later outputs to other cells. Without a live view, the run is awaited.
     """
     for field, flag in NOT_IN_BACKGROUND.items():
         if getattr(options, field, None) or getattr(options.overrides, field, None):
@@ -141,7 +139,7 @@ def _start_in_background(
             begun.set()
 
     def work() -> None:
-        with contextlib.suppress(BaseException):  # the handle has it
+        with contextlib.suppress(BaseException):  # the handle raises it, too
             drive(handle, Noticed())
 
     if mode == "static":
@@ -157,26 +155,26 @@ def _start_in_background(
             handle.cancel()
             raise
     if handle.done:
-        handle.result()  # raises what kept the run from starting
+        handle.result()  # raises the error that kept the run from starting
     if options.out:
         shell.user_ns[options.out] = handle
     return handle
 
 
 def find_place(shell: InteractiveShell, text: str) -> tuple[RunResult, str]:
-    """Reads `R@PLACE`, `@PLACE`, `PLACE` or `R`; returns the result and the place."""
+    """Parses `R@PLACE`, `@PLACE`, `PLACE` or `R`; returns the result and the place."""
     name, _, place = ("", "", text) if text[:1].isdecimal() else text.partition("@")
     return find_result(shell, name), place
 
 
 def find_tree(shell: InteractiveShell, text: str) -> RunResult:
-    """Reads `R`, `R@0.2` or `0.2`; returns the run there, with all runs below it."""
+    """Parses `R`, `R@0.2` or `0.2`; returns that run, with all runs below it."""
     result, place = find_place(shell, text)
     return find_run(result, place.removeprefix("@"))
 
 
 def find_result(shell: InteractiveShell, name: str) -> RunResult:
-    """Returns the result in a variable, or that of a handle in it; without a name, the last one."""
+    """Returns the result in a variable, which may hold a handle; the last one if unnamed."""
     value = shell.user_ns.get(name) if name else session.last
     if isinstance(value, RunHandle):
         if not value.done:

@@ -1,1 +1,1 @@
-"""Pictures and documents for models: their formats, search for them in values, scaled copies."""
+"""Pictures and documents for models: formats, conversion of values, scaled copies."""

@@ -1,9 +1,8 @@
-"""Pictures, and documents that models read as one: known by their bytes, placed in texts by marks.
+"""Pictures and PDF documents for models, which marks in a text refer to.
 
-Names and declared types may lie, so that format and size are read from the bytes alone. A mark in a
-text is the place of a picture; one that somebody else has written moves a picture at most. Pictures
-are found among values without importing the libraries that made them. Pillow, if it is installed,
-makes them smaller.
+Format and size are read from the bytes alone, as names and declared types may be wrong. A forged
+mark can only move a picture. Libraries whose objects may be pictures are never imported to find
+them. Pillow, if it is installed, scales pictures down.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ from axe_nb.paths import open_real_file
 from axe_nb.text import one_line, plural, printable
 
 MAX_PIXELS, MAX_LENGTH = 80_000_000, 65_535
-"""Maximum pixels of a picture, as a kilobyte can hold a billion; maximum pixels of a side, as
-even short rows take time to unpack. A picture with more is refused unread."""
+"""Maximum pixels of a picture, as a kilobyte can hold a billion, and maximum pixels of a side, as
+each row takes time to unpack. Larger pictures are rejected before they are unpacked."""
 
 SUPPORTED = "supported formats are PNG, JPEG, GIF, WebP and PDF"
 
 METHODS = ("_repr_png_", "_repr_jpeg_")
-"""Methods by which objects show themselves as pictures in notebooks."""
+"""Methods with which notebooks display objects as pictures."""
 
 _MARKS = {
     b"\x89PNG\r\n\x1a\n": "PNG", b"\xff\xd8\xff": "JPEG", b"GIF87a": "GIF", b"GIF89a": "GIF",
@@ -44,14 +43,14 @@ _MARKS = {
 
 
 def find_format(data: bytes) -> str:
-    """Returns the format that the first bytes indicate; empty if models cannot read it."""
+    """Returns the format that the first bytes indicate; empty if it is not supported."""
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "WebP"
     return next((name for mark, name in _MARKS.items() if data.startswith(mark)), "")
 
 
 def _read_header(data: bytes, format: str) -> tuple[int, int, bool]:
-    """Returns width and height in pixels, 0 for a PDF, and whether the file is complete."""
+    """Returns width and height in pixels (0 for a PDF), and whether the file is complete."""
 
     def little(at: int, size: int = 2) -> int:
         return int.from_bytes(data[at : at + size], "little")
@@ -75,9 +74,9 @@ def _read_header(data: bytes, format: str) -> tuple[int, int, bool]:
                 if at + 4 > len(data) or data[at] != 0xFF:
                     break
                 marker = data[at + 1]
-                if marker == 0xFF:  # a byte that only fills
+                if marker == 0xFF:  # padding
                     at += 1
-                elif marker == 0x01 or 0xD0 <= marker <= 0xD7:  # without a segment
+                elif marker == 0x01 or 0xD0 <= marker <= 0xD7:  # no segment follows
                     at += 2
                 elif 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):  # a frame
                     height = int.from_bytes(data[at + 5 : at + 7])
@@ -92,15 +91,15 @@ def _read_header(data: bytes, format: str) -> tuple[int, int, bool]:
 
 
 class NoPicture(ConfigError):
-    """A picture cannot be sent; the message says why."""
+    """Raised if a value or file is not a picture that can be sent; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Picture:
-    """A picture for a model: PNG, JPEG, GIF, WebP, or a PDF. What it is follows from its bytes.
+    """A picture for a model: a PNG, JPEG, GIF or WebP, or a PDF, as its bytes show.
 
     Raises:
-        NoPicture: the bytes are none of these, are cut off, or have too many pixels.
+        NoPicture: if the bytes have another format, are incomplete, or have too many pixels.
     """
 
     data: bytes
@@ -160,11 +159,11 @@ class Picture:
 
     @property
     def tokens(self) -> int:
-        """Rough tokens: an average of servers, which scale large pictures down."""
+        """A rough average of the tokens that servers count, which scale large pictures down."""
         return 2000 if self.is_document else min(1600, 1 + self.width * self.height // 750)
 
     def mark(self, number: int) -> str:
-        """The mark that represents the picture `number` of a text, counted from 1."""
+        """Returns the mark of the picture in a text that has `number` pictures up to it."""
         return f"[{'document' if self.is_document else 'picture'} {number}: {self.shown}]"
 
 
@@ -175,7 +174,7 @@ def format_bytes(count: int) -> str:
 
 
 class Illustrated(NamedTuple):
-    """A text, and the pictures whose marks are in it, in their order."""
+    """A text with marks, and the pictures that they stand for, in the same order."""
 
     text: str
     pictures: tuple[Picture, ...] = ()
@@ -194,7 +193,7 @@ def join_parts(parts: Iterable[str | Picture], separator: str = "") -> Illustrat
 
 
 def split_parts(text: str, pictures: Sequence[Picture]) -> Iterator[str | Picture]:
-    """Yields the text in pieces, each picture after its mark, or at the end if that is missing."""
+    """Yields pieces of a text and its pictures, each after its mark, which is added if missing."""
     for number, picture in enumerate(pictures, 1):
         mark = picture.mark(number)
         before, found, text = text.partition(mark)
@@ -208,7 +207,7 @@ def split_parts(text: str, pictures: Sequence[Picture]) -> Iterator[str | Pictur
 
 
 def find_picture(value: object) -> Picture | None:
-    """Returns the picture that a value is, if any; raises NoPicture if it cannot be sent."""
+    """Converts a value to a picture; None if it is not one. Raises NoPicture if that fails."""
     if isinstance(value, Picture):
         return value
     if isinstance(value, bytes | bytearray | memoryview):
@@ -241,7 +240,7 @@ def _make_error(what: str, error: Exception) -> NoPicture:
 
 
 def find_parts(value: object) -> list[object]:
-    """Returns the entries of a list with pictures, or a picture as a list; else an empty list."""
+    """Returns the parts of a picture or a list with pictures; empty for any other value."""
     entries = value if isinstance(value, list | tuple) else (value,)
     if isinstance(value, str) or len(entries) > 100:  # a list of data, not of pictures
         return []
@@ -252,7 +251,7 @@ def find_parts(value: object) -> list[object]:
 
 
 def find_figure(value: object) -> Any:
-    """Returns the matplotlib figure that a value is or belongs to; None if there is none."""
+    """Returns the matplotlib figure that a value is or belongs to, or None."""
     for module, name in (("matplotlib.figure", "FigureBase"), ("matplotlib.axes", "Axes")):
         kind = getattr(sys.modules.get(module), name, None)
         if isinstance(kind, type) and issubclass(type(value), kind):
@@ -261,19 +260,19 @@ def find_figure(value: object) -> Any:
 
 
 def close_figure(value: object) -> None:
-    """Removes a figure from those that the notebook shows below the cell on its own."""
+    """Closes a matplotlib figure, so that the notebook does not show it below the cell again."""
     figure = find_figure(value)
     if figure is not None and (pyplot := sys.modules.get("matplotlib.pyplot")):
         pyplot.close(figure)
 
 
 def read_picture(path: str | os.PathLike[str]) -> Picture:
-    """Reads a picture from a file; raises NoPicture if it cannot, or models cannot read it."""
+    """Reads a picture from a file. Raises NoPicture if that fails or it cannot be sent."""
     shown = printable(one_line(Path(path).name, 100))
     try:
         with os.fdopen(open_real_file(Path(os.path.realpath(path))), "rb") as file:
             data = file.read(16)
-            data += file.read() if find_format(data) else b""  # a film is not read
+            data += file.read() if find_format(data) else b""  # other files may be huge
         return Picture(data)
     except NoPicture as error:
         raise NoPicture(f"{shown}: {error.message}", hint=error.hint) from None
@@ -283,9 +282,9 @@ def read_picture(path: str | os.PathLike[str]) -> Picture:
 
 
 def split_prompt(prompt: object) -> Illustrated:
-    """Returns the text of a prompt with marks, and the pictures that they stand for.
+    """Converts a prompt, a text or a list of texts and pictures, to a text with marks.
 
-    Of a list, each entry stands on lines of its own. Raises ConfigError for anything else.
+    Entries of a list are separated by blank lines. Raises ConfigError for any other prompt.
     """
     if isinstance(prompt, str):
         return Illustrated(prompt)
@@ -314,20 +313,20 @@ def split_prompt(prompt: object) -> Illustrated:
 
 
 MAX_SIDE = 8000
-"""Maximum pixels of a side that servers accept."""
+"""Maximum pixels that servers accept on a side."""
 
 THUMBNAIL = 96
 """Height of a thumbnail in CSS pixels."""
 
 SMALL = 20_000
-"""Maximum bytes of a picture that is its own thumbnail."""
+"""Maximum bytes of a picture that serves as its own thumbnail."""
 
 ROOM = 250_000
-"""Bytes available for the thumbnails of one page."""
+"""Maximum characters of data URLs for all thumbnails of one page."""
 
 
 def fit(picture: Picture, limit: int) -> Picture:
-    """Returns the picture, scaled down to at most `limit` bytes (0 = any) and a server's pixels.
+    """Scales a picture down to at most MAX_SIDE pixels on a side and `limit` bytes (0 = any).
 
     Raises NoPicture if it cannot be scaled down.
     """
@@ -348,7 +347,7 @@ def fit(picture: Picture, limit: int) -> Picture:
         data = _resize(picture, (side, side), "JPEG" if picture.format == "JPEG" else "PNG")
         if data is None:
             raise NoPicture(f"{what}; it cannot be unpacked", hint="convert it to PNG or JPEG")
-        picture = Picture(data)  # the next copy is made of this one, which takes less time
+        picture = Picture(data)  # the next copy is made from this one, which is faster
         if not limit or picture.size <= limit:
             return picture
         side = int(side * 0.8)
@@ -356,7 +355,7 @@ def fit(picture: Picture, limit: int) -> Picture:
 
 
 class Thumbnails:
-    """The thumbnails of one page, as many as fit into its room and time."""
+    """The thumbnails of one page, limited in their total size and in the time to make them."""
 
     def __init__(self) -> None:
         self._room = ROOM
@@ -367,7 +366,7 @@ class Thumbnails:
         return picture.digest in self._urls
 
     def find(self, picture: Picture) -> str:
-        """Returns a small copy as a data URL; empty if there is none, or no room for it."""
+        """Returns a small copy as a data URL; empty if it cannot be made or there is no room."""
         if picture not in self:
             effort = picture.width * picture.height // 1000  # even a tiny file may take a second
             url = make_thumbnail(picture) if effort <= self._room else ""
@@ -378,20 +377,20 @@ class Thumbnails:
 
 
 def make_thumbnail(picture: Picture) -> str:
-    """Returns a small copy as a data URL; empty if there is none."""
+    """Returns a small copy as a data URL; empty if it cannot be made."""
     if picture.is_document:
         return ""
     if picture.size > SMALL // 4 and find_spec("PIL"):
-        # good screens have two pixels for one of CSS
+        # high-resolution screens have two pixels for each CSS pixel
         data = _resize(picture, (8 * THUMBNAIL, 2 * THUMBNAIL), "WEBP")
         if data is not None and len(data) < min(picture.size, SMALL):
             return Picture(data).url
-    is_light = picture.width * picture.height <= 4_000_000  # for the browser to unpack
+    is_light = picture.width * picture.height <= 4_000_000  # quickly unpacked by a browser
     return picture.url if picture.size <= SMALL and is_light else ""
 
 
 def _resize(picture: Picture, box: tuple[int, int], format: str) -> bytes | None:
-    """Returns a copy that fits into the box; None if the picture cannot be unpacked."""
+    """Returns a copy of at most `box` pixels; None if the picture cannot be unpacked."""
     file = io.BytesIO()
     try:
         image: Any = import_module("PIL.Image")
