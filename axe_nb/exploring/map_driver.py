@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import math
 import os
 import queue
@@ -58,6 +57,7 @@ from axe_nb.session.runs import RunHandle, RunRequest
 from axe_nb.session.session import Session, session
 from axe_nb.session.snapshot import Snapshot
 from axe_nb.text import clean, format_dollars, one_line, plural, quote, shown_value, suggestion
+from axe_nb.threads import rare_full_collections
 from axe_nb.tools.output_form import WrongOutput
 
 Source: TypeAlias = "Iterable[object] | AsyncIterable[object]"
@@ -507,22 +507,6 @@ class Runs:
         self._batch.close()
 
 
-@contextlib.contextmanager
-def rare_full_collections() -> Iterator[None]:
-    """Has the garbage collector look through all objects a tenth as often within the block.
-
-    A thousand runs in flight are many objects and no garbage; looking through them again and again
-    takes a third of the time of a wide map. Multiplied and divided, as maps may overlap.
-    """
-    young, middle, old = gc.get_threshold()
-    gc.set_threshold(young, middle, old * 10)
-    try:
-        yield
-    finally:
-        young, middle, old = gc.get_threshold()
-        gc.set_threshold(young, middle, old // 10)
-
-
 class Driver:
     """One map in progress.
 
@@ -563,7 +547,7 @@ class Driver:
         """Takes prompts and runs them; the batch passes on each run as it ends."""
         self._main = asyncio.current_task()
         try:
-            with rare_full_collections():
+            with rare_full_collections(self._most):
                 async with asyncio.TaskGroup() as group:
                     while tasks := await self._take_tasks():
                         self._running += len(tasks)

@@ -330,9 +330,10 @@ class _Loop:
         if target not in self.addresses:
             base = httpx.URL(server.base_url)
             raw_path = base.raw_path.rstrip(b"/") + target[1].encode()
+            make_url = transport.QuietURL if base.query or server.info.query else httpx.URL
             login = b64encode(f"{base.username}:{base.password}".encode()).decode()
             self.addresses[target] = (
-                transport.QuietURL(base.copy_with(userinfo=b"", raw_path=raw_path)),
+                make_url(base.copy_with(userinfo=b"", raw_path=raw_path)),
                 {"authorization": f"Basic {login}"} if base.userinfo else {},
             )
         url, own = self.addresses[target]

@@ -55,12 +55,15 @@ def find_secrets(server: Server) -> tuple[str, ...]:
 
     The filter of all that is shown or kept removes them and the shorter ones from now on.
     """
-    queried = list_keys(server.info.query)
-    found = {server.key, *queried, *map(unquote_plus, queried)}
-    with suppress(ValueError):
-        parts = urlsplit(server.base_url)
-        name, password = unquote(parts.username or ""), unquote(parts.password or "")
-        found |= {password or name, b64encode(f"{name}:{password}".encode()).decode()}
+    found = {server.key}
+    if server.info.query:
+        queried = list_keys(server.info.query)
+        found |= {*queried, *map(unquote_plus, queried)}
+    if "@" in server.base_url:
+        with suppress(ValueError):
+            parts = urlsplit(server.base_url)
+            name, password = unquote(parts.username or ""), unquote(parts.password or "")
+            found |= {password or name, b64encode(f"{name}:{password}".encode()).decode()}
     for name, value in server.info.headers.items():
         if name.lower() not in PUBLIC_HEADERS and "{key}" not in value:
             found |= {value.strip(), value.strip().partition(" ")[2]}  # also without `Bearer`
