@@ -26,9 +26,9 @@ def dump(value: object) -> bytes:
     import orjson  # a fifth of json's time: a long conversation is written anew for each turn
 
     try:
-        return orjson.dumps(
-            value, option=orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
-        )
+        options = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
+        # a copy, as orjson's own bytes keep the 4 kB that were reserved for them
+        return bytes(memoryview(orjson.dumps(value, option=options)))
     except TypeError:  # half characters, long numbers, keys that are no texts
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
