@@ -13,28 +13,28 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from axe_nb.agents import agent, user_config
+from axe_nb.agents import agent
 from axe_nb.agents.agent_tables import McpServer
 from axe_nb.agents.prompt import NO_PROMPT
 from axe_nb.agents.provider_table import PROVIDERS, ProviderTable
 from axe_nb.agents.user_config import UNSET, PriceTable
 from axe_nb.commands.option_table import (
-    AGENT_CELL,
-    FACES,
+    AGENTS_DIR,
+    COMMANDS,
+    GRID,
     OPTIONS,
     RUN,
     Command,
     Face,
     Option,
-    commands_of,
 )
-from axe_nb.conversion.toml_tables import nested_table, toml_fields, type_name
+from axe_nb.conversion.toml_tables import nested_table, toml_fields
 from axe_nb.engine.toolbox import BUILT_IN
 from axe_nb.expectations import MEASURES
 from axe_nb.notebook.magics import AxeMagics
-from axe_nb.results import EXIT_CODES, Status
+from axe_nb.results import EXIT_CODES
 from axe_nb.tools.tool import MAX_TURNS, Tool
 from axe_nb.views.agent_summary import EFFECTS
 
@@ -43,35 +43,26 @@ FILE = Path(__file__).with_name("reference.md")
 HEAD = """\
 # Reference
 
-Every key of agent files and of the settings, every tool, option, expectation and command, with
-statuses, exit codes and environment variables. For options and commands there are help pages too:
-`axe-nb COMMAND --help`, `%axe help COMMAND`, `%%axe?`.
+Every key, tool, option, expectation and command, with statuses, exit codes and environment
+variables. Options and commands also have help pages: `axe-nb COMMAND --help`, `%axe help COMMAND`,
+`%%axe?`.
 """
 
-ENDS: Mapping[Status, str] = {
-    "completed": "The model answered without calling a tool.",
-    "max_turns": f"It still called tools when its turns were used up. Every agent has at most "
-    f"{MAX_TURNS} for a run; no key changes that.",
-    "max_tool_calls": "It made more tool calls than its budget allows.",
-    "max_tokens": "The token limit cut off a reply with calls, or the tree used up its tokens.",
-    "timeout": "The time limit was reached; finished work is kept.",
-    "cancelled": "It was interrupted; finished work is kept.",
-    "error": "The model's server failed, rejected the request or sent an invalid reply; the "
-    "exit code is the error's. Or the requests of its tree were used up.",
-}  # fmt: skip
-"""Status → what it means."""
+TAIL = "Next: [what an error message means](troubleshooting.md), or [Python names](api.md)."
 
-CODES: Mapping[int, str] = {
-    0: "The run completed, or another command (a dry run included) succeeded.",
-    1: "The agent failed: invalid model name, unknown provider, request rejected as bad, limit "
-    "reached.",
-    2: "The configuration is invalid: unknown agent, mistake in its file, in `config.toml` or in "
-    "the options, missing skill, invalid glob. Nothing was sent.",
-    3: "The model's server could not be used: key missing or rejected, too many "
-    "requests, timeout, no answer.",
-    130: "It was interrupted.",
-}
-"""Exit code → what it means (seed 000 §8, D-22, D-38)."""
+NOT_BEGUN = "–"
+ENDS: tuple[tuple[str, int, str], ...] = (
+    ("completed", 0, "The model answered without calling a tool."),
+    ("max_turns", 1, f"It still called tools after {MAX_TURNS} turns; no key changes this limit."),
+    ("max_tool_calls", 1, "It made more tool calls than its budget allows."),
+    ("max_tokens", 1, "A reply with calls was cut off, or the tree used up its tokens."),
+    ("error", 1, "The request was rejected as bad, or the tree used up its requests or money."),
+    ("error", 3, "The server could not be used: no valid key, too many requests, no answer."),
+    ("timeout", 3, "The time limit was reached; finished work is kept."),
+    ("cancelled", 130, "It was interrupted; finished work is kept."),
+    (NOT_BEGUN, 2, "Nothing was sent: an agent is unknown, or a file or an option has a mistake."),
+)  # fmt: skip
+"""Status, exit code and meaning."""
 
 FORMS: Mapping[str, str] = {
     "researcher >= 2": "number of runs of an agent, or of permitted calls of a tool; with `==`, "
@@ -79,35 +70,34 @@ FORMS: Mapping[str, str] = {
     "researcher": "at least one",
     "no write_file": "none at all; also for measures",
     "researcher >= 2, parallel": "at least two of them ran at the same time",
-    "tool:search >= 1; agent:search": "tells a tool and an agent of the same name apart; also for "
-    "the names of measures",
+    "tool:search >= 1; agent:search": "tells a tool, an agent and a measure of the same name apart",
     '"the critic" == 1': "a name with spaces",
 }
 """Form of a clause in expectations → what it expects."""
 
 MEANINGS: Mapping[str, tuple[str, str]] = {
-    "turns": ("answered requests", "turns <= 6"),
-    "tool_calls": ("calls of tools", "tool_calls < 20"),
-    "runs": ("runs, the root included", "runs == 4"),
-    "depth": ("levels of sub-agents; 0 = none", "depth <= 2"),
-    "tokens": ("input and output tokens", "tokens < 5000"),
-    "cost": ("cost in US dollars; an error if a price is unknown", "cost < 0.02"),
+    "turns": ("turns <= 6", "answered requests"),
+    "tool_calls": ("tool_calls < 20", "calls of tools"),
+    "runs": ("runs == 4", "runs, the root included"),
+    "depth": ("depth <= 2", "levels of sub-agents; 0 = none"),
+    "tokens": ("tokens < 5000", "input and output tokens"),
+    "cost": ("cost < 0.02", "cost in US dollars; an error if a price is unknown"),
     "denied": (
-        "list of calls that were not permitted, by tool",
         'no denied; denied contains "write_file"',
+        "list of calls that were not permitted, by tool",
     ),
-    "failed": ("list of calls that failed for another reason, by tool", "failed <= 1"),
+    "failed": ("failed <= 1", "list of calls that failed for another reason, by tool"),
     "text": (
-        "the answer; with `==`, `!=`, `~`, `!~`, `contains`",
         'text ~ /\\b42\\b/; text == "42"',
+        "the answer; with `==`, `!=`, `contains`, and `~` or `!~` for a regular expression",
     ),
-    "status": ("the status", "status == completed"),
+    "status": ("status == completed", "the status"),
     "data": (
-        "a part of the structured output, or all of it",
         'data.total == 3; data.items[0].name == "a"; data.items >= 2',
+        "a part of the structured output, or all of it",
     ),
 }
-"""Measure of expectations → its meaning, and an example."""
+"""Measure of expectations → an example, and its meaning."""
 
 SERVED = [info for info in PROVIDERS.values() if info.has_server]
 
@@ -115,45 +105,35 @@ AT_A_LIMIT = """\
 ### At a limit
 
 - At `max_requests`, `max_cost` and `max_total_tokens`, no further request is sent. The run ends
-  with the status `error` (`max_total_tokens`: `max_tokens`). The message names the key, the
-  file, and what each agent has spent. No more children are started than requests are left. With
-  `max_cost`, the price of each model must be known, or nothing is sent ([Money](money.md)).
-- At `max_calls_per_reply`, the first calls of a reply are run. The others get an error result.
-- At `max_in_flight`, the others wait. If the process may open fewer than 400 files, fewer
-  requests go to servers at once. A parent that waits for its children does not count.
-- At `max_picture_bytes`, a picture is scaled down if Pillow is installed, or else refused
-  before anything is sent.
-- The time of a run (`--timeout`, 120 s) starts before its files are read. The run ends at most
-  2 s after it, unless a tool blocks the interpreter, or thousands of runs have to end because
-  you lifted `max_requests`. After an interrupt, no further request is sent.
+  with the status `error` (`max_total_tokens`: `max_tokens`), and the message says what each agent
+  has spent.
+- A parent that waits for its children does not count for `max_in_flight`. If the process may open
+  fewer than 400 files, fewer requests are in flight.
+- The time of a run (`--timeout`, 120 s) starts before its files are read, and stops while a
+  question waits for your answer. The run ends at most 2 s after it, unless a tool blocks the
+  interpreter or thousands of runs have to end.
 
-An agent's own `[limits]` apply to its part of the tree, and never widen those above it.
-
-Some limits are fixed. The agents that a tree reaches have at most 64 MB of texts. The globs of
-`files` look at no more than 100,000 files and folders. A server's reply has at most 64 MiB."""
+An agent's own `[limits]` apply to its part of the tree, and never widen those above it. Three
+limits are fixed: 64 MB of texts in all agents of a tree, 100,000 files and folders for the globs
+of `files`, and 64 MiB for a server's reply."""
 
 VARIABLES: Mapping[str, str] = {
-    ", ".join(
-        info.key_variable for info in SERVED
-    ): "The provider's key; takes precedence over `api_key` in `config.toml`. Ollama needs none.",
+    ", ".join(info.key_variable for info in SERVED): "The provider's key.",
     ", ".join(info.url_variable for info in SERVED): "Root of the provider's server, with or "
-    "without `/v1`; takes precedence over `base_url` in `config.toml`. A query in it is sent with "
-    "every request.",
+    "without `/v1`; a query in it is sent with every request.",
     "XDG_CONFIG_HOME": "Folder of `axe/config.toml` and `axe/agents/`; by default `~/.config`.",
+    "XDG_STATE_HOME": "Folder of `axe/runs.sqlite` (the history), `axe/undo` (files that runs "
+    "changed) and `axe/trusted_folders`; by default `~/.local/state`, on Windows `LOCALAPPDATA`.",
     "AXE_NB_DISPLAY": "`live` or `static`: forces one display of runs in notebooks.",
-    "XDG_STATE_HOME": "Folder of `axe/trusted_folders`, the folders that you trust, of the "
-    "history, `axe/runs.sqlite`, and of `axe/undo`, the files that runs changed; by default "
-    "`~/.local/state`, on Windows the folder of `LOCALAPPDATA`.",
     "AXE_NB_HISTORY": "`0`: no run is kept in the history; `1`: runs of tests are kept too.",
+    "AXE_NB_SANDBOX": "`required`: nothing with commands runs without a "
+    "[sandbox](safety.md#commands).",
+    "AXE_NB_TRUST": "`1`: [trusts](safety.md#trust) the agents of every project, for CI.",
     "AXE_CASSETTE": "A cassette for the whole process; `%axe cassette` replaces it.",
     "AXE_CASSETTE_MODE": "`live`, `record`, `replay` or `auto`: the mode of cassettes that are "
     "opened without one; with `replay`, no server is asked without a cassette either.",
-    "AXE_NB_SANDBOX": "`required`: a run does not start if its agent, or a sub-agent that it can "
-    "reach, has commands and no sandbox, see [Safety](safety.md#commands). The key `sandbox` of "
-    "`config.toml` does the same.",
-    "AXE_NB_TRUST": "`1`: trusts the agents of every project, for CI; see `axe-nb trust`.",
-    "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "`true`: OpenTelemetry spans contain "
-    "texts, see [Traces](traces.md).",
+    "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT": "`true`: [spans](traces.md) contain "
+    "texts.",
     "EDITOR": "Editor of `axe-nb agents edit`.",
     "HTTPS_PROXY, ALL_PROXY, NO_PROXY, SSL_CERT_FILE": "The usual meaning; changes take effect at "
     "once. SOCKS proxies need `httpx[socks]`.",
@@ -165,7 +145,7 @@ def reference() -> str:
     """The whole page."""
     parts = [
         HEAD, *agent_files(), *tools(), *options(), *expectations(), *commands(), *settings(),
-        *ends(), *environment(),
+        *ends(), *environment(), TAIL,
     ]  # fmt: skip
     return "\n".join(part.rstrip() + "\n" for part in parts)
 
@@ -175,13 +155,13 @@ def agent_files() -> Iterator[str]:
     yield "## Agent files"
     yield (
         "`NAME.toml`, searched for in the folder of `--agents-dir`, in `./axe/agents/` and in "
-        "`$XDG_CONFIG_HOME/axe/agents/`."
+        "`~/.config/axe/agents/`. Each key has its default beside it."
     )
     yield from _keys(agent.Agent, ())
     yield (
-        "Keys of the Axe command line that are accepted with a warning and have no effect here: "
+        f"Some keys of the Axe command line have no effect here, and give a warning: "
         f"{_listed(agent.IGNORED)}. Its `[budget] max_tokens` is read as "
-        "`limits.max_total_tokens`. Any other key is an error that names the nearest one."
+        "`limits.max_total_tokens`. Any other key is an error."
     )
     yield AT_A_LIMIT
 
@@ -195,21 +175,22 @@ def _keys(cls: type, at: tuple[str, ...]) -> Iterator[str]:
         if nested:
             inner.append((nested, (*at, field.name)))
             continue
-        rows.append([f"`{field.name}`", type_name(field), _default(field), below[field.name]])
+        rows.append([f"`{field.name}{_default(field)}`", below[field.name]])
     if at:
         yield f"### `[{'.'.join(at)}]`"
         yield first_line(cls)
-    yield _table(["key", "type", "default", "meaning"], rows)
+    yield _table(["key", "meaning"], rows)
     for nested, path in inner:
         yield from _keys(nested, path)
 
 
 def _default(field: dataclasses.Field[Any]) -> str:
-    if field.default is dataclasses.MISSING:
-        return "" if callable(field.default_factory) else "required"
-    if field.default in ("", (), UNSET):
+    """The default as in TOML, which also shows the type; nothing if the key has none."""
+    if callable(field.default_factory):
+        return " = {}"
+    if field.default in (dataclasses.MISSING, UNSET, None):
         return ""
-    return f"`{json.dumps(field.default)}`"
+    return f" = {json.dumps(field.default)}"
 
 
 def strings_below(cls: type) -> dict[str, str]:
@@ -247,103 +228,84 @@ def tools() -> Iterator[str]:
         "`sub_agents` adds `call_agent`."
     )
     rows = [
-        [f"`{tool.name}`", _listed(tool.parameters), EFFECTS[tool.effect], _sentence(tool)]
+        [f"`{tool.name}({', '.join(tool.parameters)})`", EFFECTS[tool.effect], _sentence(tool)]
         for tool in BUILT_IN
     ]
-    yield _table(["tool", "parameters", "effect", "description"], rows)
+    yield _table(["tool", "effect", "what it does"], rows)
     sets = {name: meant for source in BUILT_IN.sources for name, meant in source.sets.items()}
-    rows = [[f"`{name}`", _listed(meant)] for name, meant in sets.items()]
-    yield _table(["toolset or alias", "stands for"], rows)
+    yield "Toolsets and aliases stand for tools:"
+    yield "\n".join(f"- `{name}`: {_listed(meant)}" for name, meant in sets.items())
 
 
 def _sentence(tool: Tool) -> str:
     return tool.description.partition(". ")[0].rstrip(".") + "."
 
 
-INSTEAD: Mapping[str, Mapping[Face, str]] = {
-    "--prompt": {"cell": "the body", "python": "`prompt`"},
-    "--out": {"command": "no: a shell has no Python variables", "python": "the return value"},
-    "--continue": {
-        "command": "no: each command is a new session without conversations",
-        "python": "`continue_from=`",
-    },
-    "--from": {
-        "command": "no: each command is a new session without results",
-        "python": "`result.fork(place, …)`",
-    },
-    "--raises": {"python": "`.raise_for_status()`"},
-    "--json": {"python": "`.to_json()`"},
-    "--raw": dict.fromkeys(
-        ("line", "command", "python"), "not needed: only cells interpolate {{ … }}"
-    ),
-    "--quiet": {"python": "`display=False`"},
-    "--bg": {"command": "no: use the shell's `&`", "python": "`axe_nb.arun`"},
+IN_PYTHON: Mapping[str, str] = {
+    "--prompt": "`prompt`",
+    "--out": "the return value",
+    "--continue": "`continue_from=`",
+    "--from": "`result.fork(place, …)`",
+    "--raises": "`.raise_for_status()`",
+    "--json": "`.to_json()`",
+    "--quiet": "`display=False`",
+    "--bg": "`axe_nb.arun`",
 }
-"""Option → interface without it → its equivalent there, or the reason for none."""
+"""Option that `axe_nb.run` does not have → its equivalent in Python."""
 
 
 def options() -> Iterator[str]:
     """The options of a run, by interface."""
     yield "## Options of a run"
-    heads = [*(f"`{RUN.program(face)}`" for face in RUN.words), "`axe_nb.run()`"]
-    rows = [
-        [_flags(option), option.help, *(_given(option, face) for face in FACES)]
-        for option in OPTIONS
-    ]
-    yield _table(["option", "what it does", *heads], rows)
+    rows = [[_flags(option), option.help, _in_python(option)] for option in OPTIONS]
+    yield _table(["option", "what it does", "`axe_nb.run()`"], rows)
+    line, cell = (
+        _listed(one.flag for one in OPTIONS if one.faces and face not in one.faces)
+        for face in ("command", "cell")
+    )
     yield (
-        "`%axe run` and `axe-nb run` also accept the prompt as an argument: "
-        '`axe-nb run summary "Summarise this"`. Input piped into the command follows the '
-        "prompt and a blank line. Without a prompt, or with "
-        f"a blank one, `{NO_PROMPT}` is sent. Settings of `%config AxeMagics` are the defaults of "
-        "omitted options, also in Python."
+        f"{line} do not exist in a shell. In a cell, the body replaces {cell}, and only "
+        "there are {{ … }} interpolated. `--raises` also accepts `config` and `provider`."
+    )
+    yield (
+        "`%axe run` and `axe-nb run` accept the prompt as an argument too: `axe-nb run summary "
+        '"Summarise this"`. Piped input follows it after a blank line. If the prompt is missing '
+        f"or blank, `{NO_PROMPT}` is sent."
     )
     yield (
         "`--json` prints `content`, `duration_ms`, `input_tokens`, `model`, `output_tokens`, "
         "`stop_reason` and `tool_calls` of the agent itself, without its sub-agents. If the run "
         "fails, the error is on stderr and in the exit code. In Python, `.to_dict()` also has "
-        "`status`, `error`, `total_usage` and `total_cost` of the whole tree and `children`."
+        "`status`, `error`, `total_usage`, `total_cost` and `children`."
     )
-    yield "The clock of `--timeout` stops while a question waits for your answer."
 
 
 def expectations() -> Iterator[str]:
     """The language of `--expect`."""
     yield "## Expectations"
     yield (
-        "For `--expect`, `expect=`, `%axe expect` and `axe_nb.expect`. Separate them by `;`, which "
-        "inside `/…/` and quotes belongs to the pattern or text. "
-        "[Expectations](expectations.md) explains what they are for."
+        "For `--expect`, `expect=`, `%axe expect` and `axe_nb.expect`, separated by `;` "
+        "([how to use them](expectations.md))."
     )
-    rows = [[f"`{form}`", meaning] for form, meaning in FORMS.items()]
-    yield _table(["expectation", "meaning"], rows)
+    forms = [*FORMS.items(), *(MEANINGS[name] for name in MEASURES)]
+    yield _table(["expectation", "meaning"], [[f"`{form}`", meaning] for form, meaning in forms])
     yield (
-        "Measures are those of the whole tree, except for `text`, `status` and `data`, which are "
-        "the first agent's. Without a comparison, the measure must be neither zero nor empty, and "
-        "`data.PATH` must exist."
-    )
-    rows = [[f"`{name}`", MEANINGS[name][0], f"`{MEANINGS[name][1]}`"] for name in MEASURES]
-    yield _table(["measure", "meaning", "example"], rows)
-    yield (
-        "A list is compared with a number by its length, and with `==`, `contains` and `~` item by "
-        "item. `~` looks for a regular expression, `contains` for a text; `!~` is the opposite of "
-        "`~`. Everything else is Python over `result.walk()`."
+        "Measures are those of the whole tree, but `text`, `status` and `data` those of the first "
+        "agent. Without a comparison, a measure must be neither zero nor empty, and `data.PATH` "
+        "must exist. A list is compared with a number by its length, and with `==`, `contains` and "
+        "`~` item by item. Everything else is Python over `result.walk()`."
     )
 
 
 def commands() -> Iterator[str]:
-    """The other commands, by interface."""
-    for face, title in (("line", "Commands of `%axe`"), ("command", "Commands of `axe-nb`")):
-        yield f"## {title}"
-        yield _commands(face, commands_of(face).values())
-    yield "## Defining an agent in a cell"
-    yield _commands("cell", [AGENT_CELL])
-
-
-def _commands(face: Face, listed: Iterable[Command]) -> str:
-    rows = [[f"`{_usage(command, face)}`", command.help, _options(command, face)]
-            for command in listed]  # fmt: skip
-    return _table(["line", "what it does", "its options"], rows)
+    """The commands, with their names in each interface."""
+    yield "## Commands"
+    yield "Those that look for agents also accept `--agents-dir D`."
+    rows = [
+        ["<br>".join(f"`{_usage(one, face)}`" for face in one.words), one.help + _options(one)]
+        for one in COMMANDS
+    ]
+    yield _table(["command", "what it does"], rows)
 
 
 def _usage(command: Command, face: Face) -> str:
@@ -356,48 +318,51 @@ def _usage(command: Command, face: Face) -> str:
     )
 
 
-def _options(command: Command, face: Face) -> str:
+def _options(command: Command) -> str:
     if command is RUN:
-        return "[options of a run](#options-of-a-run)"
-    flagged = [option for option in command.options_of(face) if option.flags]
-    return "<br>".join(
-        f"`{f'{option.flag} {option.metavar}'.rstrip()}`: {option.help}" for option in flagged
-    )
+        return " ([options](#options-of-a-run))"
+    if command is GRID:
+        return " ([options](grids.md))"
+    flagged = [one for one in command.options if one.flags and one is not AGENTS_DIR]
+    shown = ", ".join(f"`{f'{one.flag} {one.metavar}'.rstrip()}`" for one in flagged)
+    return f" ({shown})" if shown else ""
 
 
 def settings() -> Iterator[str]:
     """The settings of `%config AxeMagics`."""
     yield "## Settings of a notebook"
-    yield "`%config AxeMagics.NAME = VALUE`; an option of a cell takes precedence."
     traits = AxeMagics.class_own_traits(config=True)
-    rows = [[f"`{name}`", trait.help] for name, trait in sorted(traits.items())]
-    yield _table(["name", "meaning"], rows)
+    same = sorted(traits.keys() & {option.keyword for option in OPTIONS})
+    yield (
+        f"`%config AxeMagics.NAME = VALUE` sets the default of an option, also in Python: "
+        f"{_listed(same)}. Other settings:"
+    )
+    for name in sorted(traits.keys() - set(same)):
+        values = ", ".join(f'`"{one}"`' for one in getattr(traits[name], "values", ()) if one)
+        yield f"- `{name}`{values and f' ({values})'}: {traits[name].help}"
 
 
 def _flags(option: Option) -> str:
-    value = f" {option.metavar}" if option.metavar else ""
+    few = "|".join(option.choices) if len(option.choices) < 4 else ""
+    value = few or option.metavar
     more = " …" if option.repeated else ""
-    chosen = f"<br>{_listed(option.choices)}" if option.choices else ""
-    return f"`{', '.join(option.flags)}{value}{more}`{chosen}"
+    return f"`{' '.join(filter(None, (', '.join(option.flags), value)))}{more}`"
 
 
-def _given(option: Option, face: Face) -> str:
-    if face not in option.faces:
-        return INSTEAD.get(option.flag, {}).get(face, "")
-    if face != "python":
-        return "yes"
+def _in_python(option: Option) -> str:
+    if "python" not in option.faces:
+        return IN_PYTHON.get(option.flag, "")
     return f"`{option.keyword}={'' if option.metavar or option.value else option.value}`"
 
 
 def ends() -> Iterator[str]:
     """The statuses of a run and the exit codes."""
-    assert set(ENDS) == set(get_args(Status))
+    codes = {**EXIT_CODES, "error": 3, NOT_BEGUN: 2}
+    assert {status: code for status, code, _ in ENDS} == codes
     yield "## How a run ends"
-    codes = {status: str(code) for status, code in EXIT_CODES.items()} | {"error": "1 or 3"}
-    rows = [[f"`{status}`", codes[status], text] for status, text in ENDS.items()]
+    yield "The exit code is that of `axe-nb run`. Other commands that succeed have 0."
+    rows = [[f"`{status}`", str(code), text] for status, code, text in ENDS]
     yield _table(["status", "exit code", "meaning"], rows)
-    yield "## Exit codes of `axe-nb`"
-    yield _table(["code", "meaning"], [[str(code), text] for code, text in CODES.items()])
 
 
 def environment() -> Iterator[str]:
@@ -406,8 +371,11 @@ def environment() -> Iterator[str]:
     rows = [[_listed(names.split(", ")), text] for names, text in VARIABLES.items()]
     yield _table(["variable", "what it does"], rows)
     yield "## Settings file"
-    yield "`$XDG_CONFIG_HOME/axe/config.toml`; `axe-nb config init` writes this template:"
-    yield f"```toml\n{user_config.SCAFFOLD}```"
+    yield (
+        "`~/.config/axe/config.toml`; `axe-nb config init` writes a commented template. "
+        'Environment variables take precedence. The file has the key `sandbox` (`"required"`, as '
+        "`AXE_NB_SANDBOX`), the table [`[retry]`](#retry) and these:"
+    )
     yield from _keys(ProviderTable, ("providers", "NAME"))
     yield from _keys(PriceTable, ("prices", '"PROVIDER/MODEL"'))
     yield from _keys(McpServer, ("mcp_servers", "NAME"))
@@ -422,7 +390,7 @@ def _table(heads: list[str], rows: list[list[str]]) -> str:
 
 
 def _row(cells: list[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    return " | ".join(cell.replace("|", "\\|") for cell in cells)
 
 
 if __name__ == "__main__":

@@ -99,21 +99,19 @@ class Agent:
     mode: Mode = "ask"
     """Permission to write: plan (never), ask (after approval), auto (always)."""
     allowed_hosts: tuple[str, ...] = ()
-    """Hosts that fetch may reach without asking: `python.org`, `*.python.org` (subdomains), `*`.
-    Outside of plan mode, web_search may search them, with all that is below them."""
+    """Hosts that fetch may reach without asking: `python.org`, `*.python.org` (subdomains), `*`."""
     sandbox: str = "auto"
     """Sandbox of commands: auto (the strongest that works here), off, or docker:IMAGE."""
     mcp_servers: tuple[Any, ...] | Mapping[str, Any] = ()
-    """MCP servers: names of `[mcp_servers.NAME]` in `config.toml`, or such tables here. Their tools
-    are called `NAME__tool`; if `tools` names any tools of a server, only those are offered."""
+    """MCP servers: names of `[mcp_servers.NAME]` in `config.toml`, or such tables here. If `tools`
+    lists tools of a server, as in `NAME__tool`, only those are offered."""
     stream: bool = True
     """If true, replies are streamed while someone watches the run; if false, they arrive whole."""
     vars: Mapping[str, Any] = field(default_factory=dict)
     """`[vars]`: values of `{{ name }}` in `system_prompt`; without any, the text stays as it is."""
     params: Mapping[str, Any] = field(default_factory=dict, metadata={"keys": COMMON_PARAMS})
-    """`[params]` for the model: temperature, max_tokens, `thinking` (off, low, medium, high, or a
-    number of tokens); other keys are passed on unchanged, except `server_tools`: further tools that
-    the model's server runs, NAME = { options }."""
+    """`[params]` for the model: temperature, max_tokens, thinking (off, low, medium, high, or a
+    number of tokens), server_tools (tools run by the model's server); others are passed on."""
     permissions: Mapping[str, str] = field(default_factory=dict)
     """`[permissions]`: tool → allow, ask or deny; takes precedence over the mode."""
     output: Mapping[str, Any] = field(default_factory=dict)

@@ -113,8 +113,8 @@ class TreeLimits:
     max_cost: float = 0
     """US dollars that the whole tree may cost; the prices of all its models must be known."""
     max_picture_bytes: int = 5_000_000
-    """Bytes of one picture, four times that in one request; larger ones are scaled down if Pillow
-    is installed."""
+    """Bytes of one picture, four times that in one request; Pillow scales larger ones down, without
+    it they are refused."""
 
     def __post_init__(self) -> None:
         check_types(self)

@@ -289,10 +289,6 @@ def nested_table(field: dataclasses.Field[Any]) -> type[Any] | None:
     return type(field.default) if dataclasses.is_dataclass(field.default) else None
 
 
-def type_name(field: dataclasses.Field[Any]) -> str:
-    return "a table" if nested_table(field) else _KINDS[str(field.type)][0]
-
-
 def is_number(value: object) -> bool:
     """True for a finite number."""
     is_real = isinstance(value, (int, float)) and not isinstance(value, bool)

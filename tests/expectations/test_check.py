@@ -275,8 +275,8 @@ ONE_OF = "expected one of == != < <= > >="
 APART = "separate expectations with ; and put : after the name of a result"
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference.md").read_text("utf-8")
-ROWS = PAGE.partition("| measure |")[2].partition("\n\n")[0]
-SHOWN = dict(re.findall(r"^\| `(\w+)` \| .* \| `(.+)` \|$", ROWS, re.MULTILINE))
+ROWS = PAGE.partition("\nexpectation | meaning\n")[2].partition("\n\n")[0]
+SHOWN = {m: re.findall(rf"^`((?:no )?{m}\b.+?)` \| ", ROWS, re.M)[0] for m in MEASURES}
 EXAMPLES = [*GOOD.splitlines(), *(SHOWN[name] for name in MEASURES)]
 
 
