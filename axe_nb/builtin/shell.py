@@ -2,7 +2,7 @@
 
 Without a sandbox, a person reads each command first (D-82), and a plain reading of its words
 refuses dangerous programs and places outside the workdir: a guard against mistakes. docs/tools.md
-lists what it deliberately does not catch.
+shows what it deliberately does not catch.
 Source: D-8, D-19, D-20, D-43, D-77, D-82, X-30, X-35, X-38.
 """
 

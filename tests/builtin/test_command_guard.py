@@ -64,10 +64,10 @@ def test_long_commands_are_judged_quickly() -> None:
     assert judged("x" * 10_001)
 
 
-def test_the_docs_name_what_is_deliberately_not_caught() -> None:
-    docs = Path(__file__).parents[2] / "docs" / "tools.md"
-    lines = docs.read_text("utf-8").splitlines()
-    assert [command for command in CORPUS["not_caught"] if command not in lines] == []
+def test_the_docs_show_some_of_what_is_not_caught() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "tools.md").read_text("utf-8")
+    shown = page.partition("```sh\n")[2].partition("```")[0].splitlines()
+    assert 9 < len(set(shown) & set(CORPUS["not_caught"])) == len(shown)
     assert refusal("sed '/tmp/d' a.txt", WORK)
     assert refusal("sed -e '\\#tmp#d' a.txt", WORK) == ""
 
