@@ -67,7 +67,7 @@ def test_long_commands_are_judged_quickly() -> None:
 def test_the_docs_show_some_of_what_is_not_caught() -> None:
     page = (Path(__file__).parents[2] / "docs" / "tools.md").read_text("utf-8")
     shown = page.partition("```sh\n")[2].partition("```")[0].splitlines()
-    assert 9 < len(set(shown) & set(CORPUS["not_caught"])) == len(shown)
+    assert 8 < len(set(shown) & set(CORPUS["not_caught"])) == len(shown)
     assert refusal("sed '/tmp/d' a.txt", WORK)
     assert refusal("sed -e '\\#tmp#d' a.txt", WORK) == ""
 
