@@ -298,6 +298,9 @@ async def delegate(
     return await ctx.start(replace(child, key=key))
 
 
+REPORTING = ("spawn_agent", "delegate_task")
+"""Tools whose results are reports."""
+
 REPORT = re.compile(r"(\b\d+ tool calls), \d+\.\ds\b")
 """Matches the tool calls and the duration of one run in a report."""
 
@@ -307,7 +310,7 @@ _SUBTASK = re.compile(r"^Subtask \d+: .*\n((?:.+\n?)+)", re.MULTILINE)
 
 def without_seconds(result: ToolResult) -> str:
     """Returns the text of a result without the durations, which differ between equal runs."""
-    if result.name not in ("spawn_agent", "delegate_task"):
+    if result.name not in REPORTING:
         return result.content
     return re.sub(r"\b\d+\.\d+s\b", "…s", result.content)
 

@@ -15,7 +15,7 @@ from io import SEEK_END, StringIO
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from axe_nb.conversion.jsonable import change_texts
-from axe_nb.delegation.spawn_agent import REPORT, find_reports
+from axe_nb.delegation.spawn_agent import REPORT, REPORTING, find_reports
 from axe_nb.events import (
     DataForm,
     Event,
@@ -390,7 +390,8 @@ class Transcript:
                 call.times.started = now
                 return (call,)
             case ToolFinished() if call := self._calls.get((node.id, event.result.call_id)):
-                self._reports.update(find_reports(call.call.name, event.result.content))
+                if call.call.name in REPORTING:
+                    self._reports.update(find_reports(call.call.name, event.result.content))
                 call.take(self._show_result(event.result))
                 call.seconds, call.times.ended = event.seconds, now
                 is_waiting = any(one.result is None for one in call.turn.calls)
