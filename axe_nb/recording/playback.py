@@ -61,7 +61,7 @@ QUIET = 0.1
 
 
 class RootTape:
-    """The replay of a tree from a cassette, which also records; implements `engine.replay.Replay`."""
+    """The replay and recording of a tree with a cassette; implements `engine.replay.Replay`."""
 
     def __init__(
         self, cassette: Cassette, mode: Mode, on_claim: Callable[[], None] | None = None
