@@ -355,10 +355,7 @@ class Transcript:
         return self.root
 
     def apply(self, event: Event, now: float) -> tuple[TreeNode, ...]:
-        """Applies the next event, in constant time; returns the changed nodes, its subject last.
-
-        `now` is the time in seconds of a monotonic clock, for the bars of a live tree.
-        """
+        """Applies an event at the monotonic time `now`; returns changed nodes, its subject last."""
         if isinstance(event, RunStarted):
             return self._begin(event, now)
         node = self._nodes.get(event.run)
