@@ -67,6 +67,13 @@ NO_AGENT = "(no agent)"
 """Placeholder for the name of the agent in a run without an agent."""
 
 
+_NOT_IN_TAB = frozenset({
+    "afork", "call_id", "cause", "definitions", "exchanges", "exit_code", "from_dict", "log",
+    "origin", "pictures", "place", "task", "times", "undo_id",
+})  # fmt: skip
+"""Attributes of a result that Tab does not offer: views and programs use them more than people."""
+
+
 def name_run(agent: str, model: str) -> str:
     return agent or model or NO_AGENT
 
@@ -150,6 +157,9 @@ class RunResult:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "metadata", freeze(self.metadata))
+
+    def __dir__(self) -> list[str]:
+        return [name for name in object.__dir__(self) if name not in _NOT_IN_TAB]
 
     def __hash__(self) -> int:
         return hash((self.id, self.status, self.agent, self.model, self.text))
