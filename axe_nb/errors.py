@@ -157,10 +157,8 @@ def words(error: BaseException) -> str:
 
 
 def interrupted(message: str) -> KeyboardInterrupt:
-    """Creates the KeyboardInterrupt of a run stopped by the user; IPython shows one line of it.
-
-    A subclass would not end a script by the signal, and its name would be saved in notebooks.
-    """
+    """Creates a KeyboardInterrupt that IPython shows in one line, for a run stopped by the user."""
+    # not a subclass, which would not end a script by the signal
     message = redact(clean(message))
     stop = KeyboardInterrupt(message)
     vars(stop)["_render_traceback_"] = lambda: [f"KeyboardInterrupt: {message}"]

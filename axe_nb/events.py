@@ -1,7 +1,6 @@
 """The events of a run; the last one carries its result.
 
 Fields have the same meaning as in `RunResult`, `Turn` and `Response`; turns are numbered from 1.
-Every view is built from events alone.
 """
 
 from __future__ import annotations

@@ -123,10 +123,7 @@ def hold_real_folder(path: Path, flags: int = PASSED, made: int = 0) -> Iterator
 
 
 def open_real_file(path: Path) -> int:
-    """Opens a regular file, an absolute path without links, and returns its descriptor.
-
-    Raises OSError if it is not a regular file, or if it or a folder above it is a link.
-    """
+    """Opens a regular file. Raises OSError if its absolute path leads through a link."""
     if "\0" in str(path):
         raise OSError(errno.EINVAL, "not a path")
     with hold_real_folder(path.parent) as folder:

@@ -1,7 +1,4 @@
-"""The result of a run, whatever its status, and places in a tree of runs.
-
-Source: D-2, D-34, D-38, B-9.
-"""
+"""The result of a run, and places in a tree of runs. Source: D-2, D-34, D-38, B-9."""
 
 from __future__ import annotations
 
@@ -295,12 +292,7 @@ class RunResult:
         return undo(self, force=force, dry=dry)
 
     def raise_for_status(self) -> RunResult:
-        """Returns this result if the run completed.
-
-        Raises:
-            ProviderError: if a request to the model failed.
-            RunError: if the run did not complete for another reason.
-        """
+        """Returns this result if the run completed; otherwise raises ProviderError or RunError."""
         if self.ok:
             return self
         if self.cause:
@@ -347,11 +339,7 @@ class RunResult:
         return from_json(cls, data)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the result, without secrets, to a text file for `axe_nb.load` (D-60, D-61).
-
-        Raises:
-            ConfigError: if the file cannot be written.
-        """
+        """Writes the result, without secrets, to a text file for `axe_nb.load` (D-60, D-61)."""
         write_data(Path(path), "run", to_json(self, find_filter()))
 
     def to_json(self) -> str:

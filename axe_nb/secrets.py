@@ -1,8 +1,7 @@
 """The filter that removes secrets from everything saved or displayed.
 
 It removes the values of environment variables with names like `…_KEY` or `…_TOKEN`, keys that were
-passed to a server, authorization headers, and anything that looks like a well-known kind of key.
-Source: D-60.
+passed to a server, authorization headers, and anything like a known kind of key. Source: D-60.
 """
 
 from __future__ import annotations

@@ -82,11 +82,7 @@ def clean(text: str) -> str:
 
 
 def reveal(text: str) -> str:
-    """Replaces every invisible character by U+FFFD, for approval prompts.
-
-    This is stricter than `clean`, which keeps unusual blanks, and invisible characters that some
-    scripts and emoji need.
-    """
+    """Replaces all invisible characters by U+FFFD, even those that some scripts and emoji need."""
     return "".join(c if _is_visible(c) or c in " \u3000\n\t" else REPLACEMENT for c in text)
 
 
@@ -126,10 +122,7 @@ def align_columns(rows: Sequence[Sequence[str]], right: int = 0) -> Iterator[str
 
 
 def cut_chars(text: str, limit: int, note: str = "...") -> str:
-    """Cuts a text to its first `limit` characters and adds the note; keeps a shorter text.
-
-    In the note, `{more}` stands for the number of characters cut, and `{size}` for that of all.
-    """
+    """Cuts a text to `limit` characters and adds the note, with `{more}` and `{size}` filled in."""
     if len(text) <= limit:
         return text
     return text[:limit] + note.format(more=len(text) - limit, size=len(text))
@@ -180,10 +173,7 @@ def count_bytes(text: str) -> int:
 
 
 def cut_bytes(text: str, limit: int, note: str = "") -> str:
-    """Cuts a text to the whole characters in its first `limit` bytes, and adds the note.
-
-    A shorter text is unchanged. In the note, `{limit}` and `{size}` stand for numbers of bytes.
-    """
+    """Cuts a text to `limit` bytes and adds the note, with `{limit}` and `{size}` filled in."""
     data = text.encode("utf-8", "surrogatepass")
     if len(data) <= limit:
         return text
@@ -228,15 +218,11 @@ def format_dollars(dollars: float) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Returns the known word most similar to `word`, ignoring case; empty if none is similar.
-
-    A word with the same letters comes first (`model` for `modle`), then a word with `word` as a
-    part (`system_prompt` for `system`).
-    """
+    """Returns the known word most similar to `word`, ignoring case; empty if none is similar."""
     folded = word[:LONGEST_WORD].casefold()
     names = {name.casefold(): name for name in known if len(name) <= LONGEST_WORD}
-    swapped = (name for name in names if sorted(name) == sorted(folded))
-    parts = (name for name in names if folded in name.split("_"))
+    swapped = (name for name in names if sorted(name) == sorted(folded))  # `model` for `modle`
+    parts = (name for name in names if folded in name.split("_"))  # `system_prompt` for `system`
     least = 0.7 if len(folded) >= 5 else 0.65  # `system` must not match `stream`
     close = difflib.get_close_matches(folded, names, 1, least)
     return next((names[name] for name in (*swapped, *parts, *close)), "")
@@ -266,10 +252,7 @@ def type_name(value: object) -> str:
 
 
 def own_text(value: object) -> str:
-    """Returns an object's `str()` without addresses; describes it if it defines no text itself.
-
-    Raises any exception that the object's own method raises.
-    """
+    """Returns an object's `str()` without addresses; describes it if it defines no text itself."""
     kind = type(value)
     is_address = kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__
     if is_address or issubclass(kind, ModuleType):

@@ -37,8 +37,7 @@ _ordering = threading.RLock()
 def display_mode() -> Literal["live", "static", "off"]:
     """Returns how this cell shows runs: as live trees, as static ones at the end, or not at all.
 
-    The user's setting (`%config AxeMagics.display`, then AXE_NB_DISPLAY) takes precedence over
-    whether the kernel can ask for input.
+    The user's setting takes precedence over whether the kernel can ask for input.
     """
     shell = get_ipython()
     magics = shell.magics_manager.registry.get("AxeMagics") if shell else None

@@ -55,11 +55,7 @@ class LiveTree:
     def __init__(
         self, name: str, stop: Callable[[], None] | None = None, speed: float = 1.0
     ) -> None:
-        """Creates a tree, still without output.
-
-        `name` is the expression for the future result, `stop` stops the run, and `speed` is the
-        number of seconds of the run that are shown in one second.
-        """
+        """Creates a tree without output; `name` will hold the result, and `stop` stops the run."""
         self._name, self._stop, self._speed = name, stop, speed
         self._transcript = Transcript()
         self._feed: Feed | None = None
@@ -157,7 +153,6 @@ class LiveTree:
         return news
 
     def _draw(self) -> list[dict[str, Any]]:
-        """Draws the changed rows, and returns the changed fields of each."""
         changed, self._changed = self._changed, {}
         for thing in [*changed.values()]:
             above = parent_row(thing)  # rows sum up those below them
@@ -272,7 +267,6 @@ def list_segments(thing: TreeNode) -> list[Segment]:
 
 
 def _split(kind: str, work: TurnNode | CallNode) -> Iterator[Segment]:
-    """Yields the segments of a request or a call, split at its pauses."""
     at = work.times.started
     for pause in [*work.pauses, None]:
         end = pause.started if pause else work.times.ended

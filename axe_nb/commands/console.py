@@ -1,7 +1,4 @@
-"""Plain text output of runs: answer, `--json`, `--verbose`, `--dry-run`, status line.
-
-Source: B-9..B-11, A-C5, D-38.
-"""
+"""Plain text output of runs, and their status line. Source: B-9..B-11, A-C5, D-38."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The table of commands and options of the cell magics, `%axe` and `axe-nb`, with their help.
-
-Source: A-X2, B-9, B-12, D-10.
-"""
+"""The table of the commands and options of all interfaces. Source: A-X2, B-9, B-12, D-10."""
 
 from __future__ import annotations
 

@@ -41,10 +41,7 @@ Offers: TypeAlias = tuple[str, list[str]]
 
 
 def list_offers(above: Sequence[str], line: str) -> Offers | None:
-    """Returns the completions at the cursor; None leaves them to IPython, as those of files.
-
-    `above` contains the lines of the cell above the cursor, and `line` the text before it.
-    """
+    """Returns the completions at the cursor; None leaves them to IPython, as those of files."""
     found = LINE.match(line)
     if found is None or not (found["magic"] == "%axe" or all(map(ABOVE.match, above))):
         body = list(dropwhile(ABOVE.match, above))

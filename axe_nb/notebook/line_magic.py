@@ -82,7 +82,6 @@ def find_command(word: str) -> Command:
 
 
 def _act(shell: InteractiveShell, name: str, chosen: argparse.Namespace, write: Write) -> Any:
-    """Executes a parsed command; returns the text to print, or the value of the line."""
     match name:
         case "init":
             path = format_path_or_name(init_agent(chosen.agent, chosen.agents_dir))

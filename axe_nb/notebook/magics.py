@@ -67,7 +67,6 @@ def axe_magic(name: str) -> Callable[..., Any]:
 
 
 def _print(text: str) -> None:
-    """Prints a text without secrets and control characters."""
     from axe_nb.secrets import redact
     from axe_nb.text import clean
 

@@ -1,7 +1,4 @@
-"""Runs a `%%axe` cell or `%axe run`, and finds earlier runs by variable and place.
-
-Source: B-8, D-59.
-"""
+"""Runs `%%axe` cells and `%axe run`, and finds earlier runs by variable. Source: B-8, D-59."""
 
 from __future__ import annotations
 

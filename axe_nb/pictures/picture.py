@@ -96,11 +96,7 @@ class NoPicture(ConfigError):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Picture:
-    """A picture for a model: a PNG, JPEG, GIF or WebP, or a PDF, as its bytes show.
-
-    Raises:
-        NoPicture: if the bytes have another format, are incomplete, or have too many pixels.
-    """
+    """A PNG, JPEG, GIF, WebP or PDF for a model. Raises NoPicture for any other bytes."""
 
     data: bytes
     digest: str = field(init=False, compare=False)
@@ -326,10 +322,7 @@ ROOM = 250_000
 
 
 def fit(picture: Picture, limit: int) -> Picture:
-    """Scales a picture down to at most MAX_SIDE pixels on a side and `limit` bytes (0 = any).
-
-    Raises NoPicture if it cannot be scaled down.
-    """
+    """Scales a picture down to MAX_SIDE and `limit` bytes (0 = any). Raises NoPicture."""
     longest = max(picture.width, picture.height)
     if longest <= MAX_SIDE and not 0 < limit < picture.size:
         return picture

@@ -1,7 +1,6 @@
 """Cassettes: text files with the recorded exchanges, decisions and tool results of a notebook.
 
-Their records contain no secrets and no paths of the machine.
-Source: D-48, D-59, D-60, D-61, D-68.
+Their records contain no secrets and no paths of the machine. Source: D-48, D-59, D-60, D-61, D-68.
 """
 
 from __future__ import annotations
@@ -214,10 +213,7 @@ class Cleaner(Filter):
 
 
 def encode(exchange: Exchange, clean: Filter) -> dict[str, Any]:
-    """Converts the outcome of an exchange to filtered JSON data.
-
-    The pieces of a streamed text are joined, as a secret could be spread over several of them.
-    """
+    """Converts an exchange's outcome to filtered JSON; joins streamed pieces to find secrets."""
     parts: dict[tuple[DeltaKind, int], list[Delta]] = {}
     for delta in exchange.deltas:
         parts.setdefault((delta.kind, delta.call), []).append(delta)
@@ -259,15 +255,11 @@ def list_failed(records: Iterable[Record]) -> set[str]:
 class Cassette:
     """A cassette file, and the records in it that this session's runs have claimed.
 
-    Other threads and processes may write the same file: before each write, their changes are read
-    and merged, one whole run at a time.
+    Changes that other threads and processes make to the file are merged before each write.
     """
 
     def __init__(self, path: str | os.PathLike[str], mode: Mode | None = None) -> None:
-        """Reads the file, if it exists. Raises ConfigError if it is not a cassette.
-
-        Without a `mode`, it is `auto` if a person can be prompted, and otherwise `replay`.
-        """
+        """Reads the file, if it exists. Raises ConfigError if it is not a cassette."""
         self.path = expand_home(os.fspath(path)).absolute()
         typed = format_path(self.path) if Path(path).is_absolute() else os.fspath(path)
         self.shown = Path(typed).name if Path(typed).is_absolute() else typed
@@ -347,7 +339,6 @@ class Cassette:
             return source or target, target
 
     def _list_free(self, likeness: str) -> Iterator[Root]:
-        """Yields the unused roots that have a likeness."""
         return (one for one in self._roots if one not in self._owners and one.is_like(likeness))
 
     def commit(self, root: Root, new: Iterable[Record], stale: Iterable[Record]) -> str:
@@ -372,10 +363,7 @@ class Cassette:
         return self._problem
 
     def save(self) -> None:
-        """Writes the file if there are changes, merged with those of others.
-
-        Raises ConfigError if the file cannot be written.
-        """
+        """Writes changes, merged with those of others. Raises ConfigError if that fails."""
         with self._saving, ExitStack() as stack:
             if not self._is_changed:
                 return

@@ -45,10 +45,7 @@ def find_exchange(result: RunResult, place: str | int | None) -> Found:
 
 
 def find_turn(result: RunResult, place: str | int | None) -> tuple[RunResult, int, str]:
-    """Parses a place: returns the run, the number of the turn, and that number as written.
-
-    Raises ConfigError if there is no such run.
-    """
+    """Parses a place: returns the run, the number of the turn, and that number as written."""
     if not isinstance(place, str | int | None):
         raise ConfigError(
             f"a place is a string such as 0.2/3 or the number of a turn, not {type(place).__name__}"

@@ -261,10 +261,7 @@ class Fork:
         adapt: Callable[[Agent, Job], tuple[Agent, Job]],
         earlier: Mapping[str, Agent],
     ) -> None:
-        """Creates the fork; `adapt` changes the run at the place, unless that is the root.
-
-        `earlier` maps ids of runs to their agents as earlier forks changed them.
-        """
+        """Creates the fork; `adapt` changes a child at the place, `earlier` has changed agents."""
         self._point = point
         self._adapt = adapt
         self._earlier = earlier
@@ -302,11 +299,7 @@ class Fork:
                     self._use_children(self._recorded[id], turn)
 
     def adapt(self, run: str, agent: Agent, job: Job) -> tuple[Agent, Job]:
-        """Returns the agent and job of a child that is about to start, with all changes.
-
-        Changes of earlier forks come from the recorded run with the same agent and task, preferably
-        from the one at the same place.
-        """
+        """Returns the agent and job of a child about to start, with changes of all forks."""
         if run in self._way:
             had = run
         else:
@@ -442,10 +435,7 @@ class Fork:
     def _list_kept(
         self, run: RecordedRun, turn: int
     ) -> Mapping[str, tuple[ToolResult, Sequence[RunResult]]]:
-        """Returns the results and child runs of a turn's replayed calls by call id.
-
-        The other calls are made again: that on the way to the place, and those without a result.
-        """
+        """Returns the results and child runs of a turn's replayed calls, by call id."""
         point, made = self._point, run.get_turn(turn)
         results = {one.call_id: one for one in made.results}
         if run.result.id == point.run.id and turn < point.turn:
@@ -482,10 +472,7 @@ class RestoredAgents:
     root: Agent
 
     def __init__(self, result: RunResult, find: Callable[[str], Agent]) -> None:
-        """Restores the agents of a result; `find` returns the user's current ones.
-
-        Raises ConfigError if agents are damaged, or if none were kept and the root's is missing.
-        """
+        """Restores the agents; `find` returns the user's own. Raises ConfigError if that fails."""
         self.agents: dict[str, Agent] = {}
         """Name → agent without changes by forks."""
         self.changed: dict[str, Agent] = {}

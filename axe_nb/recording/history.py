@@ -102,7 +102,6 @@ class History(UserList[HistoryRow]):
 
 
 def _format_cells(tag: str, cells: Sequence[str]) -> str:
-    """Formats the cells of a row as HTML; only prompts may be wrapped."""
     html = ""
     for name, cell in zip(SHOWN, cells, strict=True):
         style = f"text-align:{'left' if name in TEXTS else 'right'}"
@@ -144,10 +143,7 @@ def list_history(
 
 
 def parse_since(since: str | date) -> datetime:
-    """Parses a date or time; `today` and `yesterday` begin at midnight.
-
-    Raises ConfigError if it is invalid.
-    """
+    """Parses a date, a time, `today` or `yesterday`. Raises ConfigError if it is invalid."""
     today = datetime.now().replace(hour=0, minute=0, second=0, microsecond=0)
     try:
         match since:
@@ -170,10 +166,7 @@ def parse_since(since: str | date) -> datetime:
 
 
 def load_run(number: int) -> RunResult:
-    """Loads a run's result from the history; an unfinished run is `cancelled`, with the reason.
-
-    Raises ConfigError if the run does not exist or is damaged.
-    """
+    """Loads a run's result; an unfinished run is `cancelled`. Raises ConfigError if that fails."""
     row, is_running = _find_run(number)
     if row.kind:
         raise ConfigError(
@@ -196,10 +189,7 @@ def load_run(number: int) -> RunResult:
 
 
 def delete_run(number: int) -> None:
-    """Removes a run from the history, with its texts and the file contents kept for undoing it.
-
-    Raises ConfigError if the run does not exist or is running, or the history cannot be written.
-    """
+    """Deletes a run and its kept files. Raises ConfigError if it does not exist or is running."""
     row, is_running = _find_run(number)
     if is_running:
         raise ConfigError(f"run {number} of the history has not ended", hint="interrupt it first")
@@ -223,10 +213,7 @@ def _find_run(number: int) -> tuple[Row, bool]:
 
 
 def _use(look: Callable[[Store], T], verb: str = "read") -> T | None:
-    """Calls a function with the open history; returns None if there is no history.
-
-    Raises ConfigError if the history cannot be used; the message contains the `verb`.
-    """
+    """Calls a function with the open history, if there is one. Raises ConfigError if that fails."""
     path = history_path()
     find_writer(path).flush()
     if not path.exists():

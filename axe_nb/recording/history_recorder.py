@@ -116,10 +116,7 @@ class RunSoFar:
 
 
 def read_result(rows: Iterable[bytes], why: str) -> RunResult:
-    """Builds the result of a root from its parts; `why` is the error if it has not ended.
-
-    Raises ConfigError if parts are missing, damaged, or of another major version.
-    """
+    """Builds a root's result from parts; `why` is its error if unfinished. Raises ConfigError."""
     runs: dict[str, RunSoFar] = {}
     shared = Parts()
     try:
@@ -169,10 +166,7 @@ def find_reason_against() -> str:
 
 
 class MapRecorder:
-    """The row of a map or grid, which sums up its runs and is written with the first of them.
-
-    All methods except `finish` are called in the writer's thread.
-    """
+    """The row of a map or grid; all methods except `finish` are called in the writer's thread."""
 
     def __init__(self, kind: str) -> None:
         """`kind` is `map` or `grid`."""

@@ -1,7 +1,4 @@
-"""The SQLite file of the history: its tables and limits, and the locks of running runs.
-
-Imported late, as it imports sqlite3. Source: D-61.
-"""
+"""The SQLite file of the history; imported late, as it imports sqlite3. Source: D-61."""
 
 from __future__ import annotations
 
@@ -100,11 +97,7 @@ class Store:
     """An open history file, for use by a single thread."""
 
     def __init__(self, path: Path, *, writes: bool = False) -> None:
-        """Opens the file, and creates a missing one for writing.
-
-        Raises OSError, sqlite3.Error or ConfigError if the file cannot be opened, is locked or
-        damaged, is not a history, or has another major version.
-        """
+        """Opens the file, or creates it for writing. Raises OSError, sqlite3.Error or ConfigError."""
         self.path = path
         if writes:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
@@ -173,10 +166,7 @@ class Store:
             raise
 
     def write(self, rows: Iterable[Row]) -> list[Row]:
-        """Writes rows and their parts, all or none; returns rows that were deleted meanwhile.
-
-        Raises OSError or sqlite3.Error, and leaves the rows as they were, if that fails.
-        """
+        """Writes rows and their parts, all or none; returns rows that were deleted meanwhile."""
         rows, lost = list(rows), []
         new = [row for row in rows if not row.id]
         try:

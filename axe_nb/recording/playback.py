@@ -226,7 +226,6 @@ class RootTape:
             self._add(key, "", None, {"refused": kept})
 
     def _keep_turn(self, asked: AskedTurn, turn: KeptTurn) -> None:
-        """Records a turn that was sent to a model or found by a fork."""
         self._steps += 1
         request, described = asked.request, self._describe(asked)
         if self._find_attempts(asked, described) or not self.may_ask:
@@ -370,7 +369,6 @@ class RootTape:
         return self._miss(f"{run}/0", f"lacks {what} ({who})", hint)
 
     def _miss(self, place: str, what: str, hint: str = "") -> CassetteMiss:
-        """Creates and notes the error for something that is not recorded at a place."""
         miss = CassetteMiss(
             f"cassette {self.cassette.shown} {what}", hint=hint or self.cassette.how_to_record
         )

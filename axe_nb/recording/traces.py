@@ -141,7 +141,6 @@ class Spans:
         self._messages.setdefault(run, []).append(said)
 
     def _tell_asked(self, key: str, run: str) -> None:
-        """Adds the latest messages of a run to a span."""
         said, size = self._messages.get(run, []), 0
         first = len(said)
         while first and (size := size + len(said[first - 1])) <= MAX_MESSAGES:
@@ -213,7 +212,6 @@ def _describe_cost(usage: Usage) -> dict[str, float]:
 
 
 def _fail(span: Span, reason: str, error: str) -> None:
-    """Marks a span as failed, with the error message without secrets."""
     from opentelemetry.trace import Status, StatusCode
 
     span.set_attribute("error.type", reason)

@@ -1,7 +1,4 @@
-"""Summary of an agent as text and as a card in a notebook: settings, tools, delegation graph.
-
-Source: A-5.7, A-E2.4, D-3, D-19, D-20, D-44.
-"""
+"""Summary of an agent: settings, tools, graph. Source: A-5.7, A-E2.4, D-3, D-19, D-20, D-44."""
 
 from __future__ import annotations
 

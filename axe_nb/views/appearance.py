@@ -90,8 +90,6 @@ LOOKS: Mapping[State, Look] = {
 }
 
 GAP = "8px"
-"""Gap between the columns of a row."""
-
 BAR_WIDTH = "9em"
 
 LEVEL_MARGIN, LEVEL_PADDING = ".3em", "1.2em"

@@ -433,7 +433,6 @@ def _is_answer(run: RunResult, turn: _Turn) -> bool:
 
 
 def _format_value(value: Any, indent: int | None = None) -> str:
-    """Formats a value as JSON with sorted keys."""
     try:
         return json.dumps(value, ensure_ascii=False, sort_keys=True, indent=indent)
     except (TypeError, ValueError, RecursionError):
@@ -454,7 +453,6 @@ def _format_earlier(run: RunResult) -> str:
 
 
 def _format_changed(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[str, str]:
-    """Formats the differing entries of two objects, one per line."""
     texts = [
         {
             str(k): value if isinstance(value, str) else _format_value(value)

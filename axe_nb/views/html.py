@@ -77,10 +77,7 @@ def page(root: Node, name: str) -> dict[str, str]:
 
 
 def waiting(root: Node, name: str, seconds: float) -> dict[str, str]:
-    """Returns the MIME bundle of an unfinished run, for notebooks that are saved in mid-run.
-
-    It shows the state so far, and `name`, the expression for the result once the run has ended.
-    """
+    """Returns the MIME bundle of an unfinished run; `name` is the expression for its result."""
     row = make_row(root)
     known = (*row.facts, Fact(f"{seconds:.0f} s")) if seconds >= 1 else row.facts
     line = f"{format_sign(row)} <b>{safe(row.who)}</b> {_format_facts(known)}"
@@ -222,7 +219,6 @@ def format_sign(row: Row, *, is_live: bool = False) -> str:
 
 
 def _format_facts(facts: Sequence[Fact]) -> str:
-    """Formats facts in one line; parts that need attention are underlined in colour."""
     shown = []
     for fact in facts:
         marks = ", ".join(

@@ -1,7 +1,4 @@
-"""The rows of a run's tree, worded alike in every view: name, work (`asked`), cost.
-
-Source: D-6, D-11, D-34.
-"""
+"""The rows of a run's tree, worded alike in every view. Source: D-6, D-11, D-34."""
 
 from __future__ import annotations
 
@@ -140,10 +137,7 @@ def cost_of_call(call: CallNode) -> str:
 
 
 def finding_of(node: Node) -> str:
-    """Sums up a sub-agent: the first line of its answer, the cause of its failure, or its task.
-
-    While it runs, these are its latest words, its wait or its calls, and its task before that.
-    """
+    """Sums up a sub-agent by its answer, its failure, its current activity, or else its task."""
     turn = node.turns[-1] if node.turns else None
     if node.state == "completed":
         first, _, more = node.text.strip().partition("\n")

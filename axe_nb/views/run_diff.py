@@ -103,18 +103,11 @@ class RunDiff:
 
     @property
     def first(self) -> str | None:
-        """The turn in which the runs first differ, such as `0.2/3`; None if they do not.
-
-        Up to this turn, both trees have the same places.
-        """
+        """The turn in which the runs first differ, such as `0.2/3`; None if they do not."""
         return next((change.place or change.other for change in self.changes), None)
 
     def format(self, *, times: bool = False) -> str:
-        """Returns the difference as text, without secrets.
-
-        Args:
-            times: if True, includes the seconds of both runs, which differ even between equal runs.
-        """
+        """Formats the difference as text, without secrets; `times` includes the seconds."""
         return "\n".join(self._draw(times).lines)
 
     def __str__(self) -> str:
@@ -176,16 +169,7 @@ class RunDiff:
 
 
 def diff_runs(a: RunResult, b: RunResult, names: tuple[str, str] = ("a", "b")) -> RunDiff:
-    """Compares two runs and all runs below them.
-
-    Args:
-        a: one run, however it ended, in memory or loaded.
-        b: the other.
-        names: their names, for display.
-
-    Raises:
-        ConfigError: if `a` or `b` is not a RunResult.
-    """
+    """Compares two runs and all runs below them. Raises ConfigError if one is not a RunResult."""
     for one in (a, b):
         if not isinstance(one, RunResult):
             raise ConfigError(

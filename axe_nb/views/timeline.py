@@ -1,7 +1,4 @@
-"""The timeline of a finished run: a row for each run, turn and call, with its seconds.
-
-Unlike other views of a finished run, it differs each time the same run is repeated.
-"""
+"""The timeline of a finished run: a row for each run, turn and call, with its seconds."""
 
 from __future__ import annotations
 
@@ -198,8 +195,7 @@ class _Times:
 
 
 def _walk(thing: TreeNode, depth: int = 0) -> Iterator[tuple[int, TreeNode]]:
-    """Yields (indentation, node) in reading order; the indentation is at most 12."""
-    yield min(depth, 12), thing
+    yield min(depth, 12), thing  # so that deep names stay visible
     for inner in nodes_below(thing):
         yield from _walk(inner, depth + 1)
 
