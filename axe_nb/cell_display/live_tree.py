@@ -20,7 +20,7 @@ from axe_nb.views import html
 from axe_nb.views.appearance import LOOKS, SEGMENTS, TRACK, Tone, gradient
 from axe_nb.views.markdown import render_blocks
 from axe_nb.views.outline import ANSWER, Block, Outline
-from axe_nb.views.rows import cut_end, indent_json, make_row, question_of
+from axe_nb.views.rows import cut_end, indent_json, question_of
 from axe_nb.views.transcript import (
     CallNode,
     Node,
@@ -171,7 +171,7 @@ class LiveTree:
 
 def draw_row(thing: TreeNode, outline: Outline, drawing: html.Drawing) -> dict[str, Any]:
     """Returns the fields from which the browser draws a row."""
-    row, above = make_row(thing), parent_row(thing)
+    row, above = outline.make_row(thing), parent_row(thing)
     child = thing.child if isinstance(thing, CallNode) else None
     times, clock, parts = (child or thing).times, "<time></time>", list[tuple[str, str]]()
     if times.started is not None:  # the page fills in the seconds
@@ -179,7 +179,7 @@ def draw_row(thing: TreeNode, outline: Outline, drawing: html.Drawing) -> dict[s
         clock = f"<time data-from={times.started:.2f}{until}></time>"
     if above is None:
         assert isinstance(thing, Node)
-        line, about = html.format_head(thing, row, clock), row.asked
+        line, about = html.format_head(row, clock), row.asked
         name = f"{row.state} {row.who}"
     else:
         segments = [(SEGMENTS[kind], start, end) for kind, start, end in list_segments(thing)]
@@ -198,7 +198,7 @@ def draw_row(thing: TreeNode, outline: Outline, drawing: html.Drawing) -> dict[s
     return {
         "above": above.key if above else "",
         "look": f"axe-nb-{row.kind} axe-nb-{row.look.tone}",
-        "open": row.kind == "turn" or above is None,
+        "open": above is None,
         "line": line,
         "name": name,
         "about": about,

@@ -201,21 +201,16 @@ class TurnNode:
 
     @property
     def is_hidden(self) -> bool:
-        """True if the turn has no row, as the only turn of a child run, without calls."""
-        is_only = self.number == 1 and len(self.run.turns) <= 1
-        return is_only and not self.calls and self.run.depth > 0
+        """True if it has no row: it said nothing beside its calls, or is its run's answer."""
+        if self.asked or self.question:
+            return False
+        is_open = not self.calls and (self.is_last or self.state == "running")
+        return is_open or not (self.text or self.reasoning)
 
     @property
     def text_so_far(self) -> str:
         """The turn's text, even an incomplete one; takes time linear in its length."""
         return self.draft.text.getvalue() if self.draft else self.text
-
-    @property
-    def only_call(self) -> CallNode | None:
-        """The turn's only call if it does not delegate; the turn and the call then share a row."""
-        if len(self.calls) != 1 or self.calls[0].children or self.server_calls:
-            return None
-        return None if self.calls[0].call.traits.delegates else self.calls[0]
 
 
 @dataclass(slots=True)
@@ -293,32 +288,30 @@ TreeNode: TypeAlias = Node | TurnNode | CallNode
 
 
 def row_of(thing: TreeNode) -> TreeNode:
-    """Returns the node whose row shows this node: itself, or the node that it shares a row with."""
-    if isinstance(thing, CallNode):
-        return thing.turn if thing.turn.only_call is thing else thing
+    """The node whose row shows this one: the node itself, or the one that shares its row."""
     if isinstance(thing, TurnNode):
         return row_of(thing.run) if thing.is_hidden else thing
-    return thing.call if thing.call and thing.call.child is thing else thing
+    is_call = isinstance(thing, Node) and thing.call and thing.call.child is thing
+    return thing.call if is_call else thing  # type: ignore[union-attr, return-value]
 
 
 def parent_row(thing: TreeNode) -> TreeNode | None:
-    """Returns the node whose row is the parent of this node's row; None for the root."""
-    if isinstance(thing, CallNode):
-        return row_of(thing.turn)
-    return row_of(thing.run) if isinstance(thing, TurnNode) else thing.call
+    """The node whose row is this row's parent; None for the root's."""
+    if isinstance(thing, Node):
+        return thing.call
+    return row_of(thing.turn.run if isinstance(thing, CallNode) else thing.run)
 
 
 def nodes_below(thing: TreeNode) -> list[TreeNode]:
-    """Returns the nodes whose rows are directly below this node's row."""
-    if isinstance(thing, TurnNode):
-        return [] if thing.only_call else [*thing.server_calls, *thing.calls]
+    """The nodes whose rows are directly below this row, turns beside their calls."""
     if isinstance(thing, CallNode) and not thing.child:
         return list(thing.children)
     node = thing.child if isinstance(thing, CallNode) else thing
-    assert node is not None
+    if not isinstance(node, Node):
+        return []
     below: list[TreeNode] = []
     for turn in node.turns:
-        below += [*turn.server_calls, *turn.calls] if turn.is_hidden else [turn]
+        below += [*([] if turn.is_hidden else [turn]), *turn.server_calls, *turn.calls]
     return below
 
 
