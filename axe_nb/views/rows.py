@@ -304,7 +304,8 @@ def said_of(turn: TurnNode) -> str:
     doing = {"output": "gives its answer as JSON", "repair": "repairs its answer"}.get(turn.asked)
     if is_misfit(turn):
         return f"{doing}, still does not fit" if doing else "answers, does not fit the schema"
-    return doing or first_line(turn.text) or "thinks"
+    said = "" if turn.is_last else first_line(turn.text)
+    return doing or said or ("thinks" if turn.reasoning else "answers")
 
 
 def count_names(names: set[str]) -> str:

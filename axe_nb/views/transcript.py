@@ -201,8 +201,8 @@ class TurnNode:
 
     @property
     def is_hidden(self) -> bool:
-        """True if it has no row: it said nothing beside its calls, or is its run's answer."""
-        if self.asked or self.question:
+        """True if it has no row: it said nothing beside its calls, or is the model's own answer."""
+        if self.asked or self.question or self.source not in ("", "recorded"):
             return False
         is_open = not self.calls and (self.is_last or self.state == "running")
         return is_open or not (self.text or self.reasoning)
