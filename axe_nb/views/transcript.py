@@ -292,7 +292,7 @@ def row_of(thing: TreeNode) -> TreeNode:
     if isinstance(thing, TurnNode):
         return row_of(thing.run) if thing.is_hidden else thing
     is_call = isinstance(thing, Node) and thing.call and thing.call.child is thing
-    return thing.call if is_call else thing  # type: ignore[union-attr, return-value]
+    return thing.call if is_call else thing  # type: ignore[return-value]
 
 
 def parent_row(thing: TreeNode) -> TreeNode | None:
