@@ -354,7 +354,7 @@ def _is_calm(thing: TreeNode) -> bool:
 
 
 def _fold(rows: Sequence[Entry]) -> tuple[Entry, ...]:
-    """Collapses equal failures of sub-agents; of many rows, folds those that nobody must see."""
+    """Collapses equal failures of sub-agents; folds the least urgent of many rows."""
     alike = defaultdict[tuple[State, str], list[Entry]](list)
     for entry in rows:
         if entry.row.kind == "run" and entry.row.is_failed:
