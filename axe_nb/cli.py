@@ -163,7 +163,7 @@ def _write(text: str) -> None:
 
 
 def _write_exactly(text: str) -> None:
-    """Writes a text without secrets, and otherwise unchanged unless to a terminal."""
+    """Writes a text without secrets; only a terminal gets no control characters either."""
     on_terminal = sys.stdout is not None and sys.stdout.isatty()
     print(clean(redact(text)) if on_terminal else redact(text), flush=True)
 

@@ -107,7 +107,7 @@ _SAID_AGAIN: dict[Category, str] = {
     "server": "the server failed",
     "timeout": "no response in time",
 }
-"""Category → explanation added to server messages that only repeat the category."""
+"""Explanations added to server messages that only repeat the category."""
 
 
 class ProviderError(AxeError):

@@ -15,7 +15,7 @@ from axe_nb.pictures.picture import Picture
 from axe_nb.results import FinalRequest, RunResult, Turn
 
 DataForm: TypeAlias = Literal["", "object", "value"]
-"""Form of the answer: an object, data in the key `value` of an object, or text if empty."""
+"""Form of the answer: a JSON object, data in its key `value`, or plain text if empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class TextDelta:
     run: str
     turn: int
     attempt: int
-    """Number of the attempt, from 1; each attempt starts the reply again (D-23)."""
+    """Number of the attempt, starting at 1; each attempt restarts the reply (D-23)."""
     text: str
     kind: DeltaKind = "text"
     call: int = 0
@@ -74,7 +74,7 @@ class RetryScheduled:
     run: str
     turn: int
     attempt: int
-    """Number of the next attempt, from 2."""
+    """Number of the next attempt, at least 2."""
     seconds: float
     """Duration of the wait."""
     reason: str
@@ -162,7 +162,7 @@ class PersonAnswered:
 
 @dataclass(frozen=True, slots=True)
 class RunFinished:
-    """A run has ended, including any turn or call still in progress."""
+    """A run has ended, with any turn or call that was still in progress."""
 
     run: str
     result: RunResult

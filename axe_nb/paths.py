@@ -30,7 +30,7 @@ FILE |= getattr(os, "O_BINARY", 0)
 """Flags for opening a file; they do not wait for the writer of a pipe."""
 
 Links: TypeAlias = Mapping[str, Sequence[Path]]
-"""Case-folded real path → the links that lead there."""
+"""The links that lead to each real path, which is case-folded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ def hold_real_folder(path: Path, flags: int = PASSED, made: int = 0) -> Iterator
 
 
 def open_real_file(path: Path) -> int:
-    """Opens a regular file. Raises OSError if its absolute path leads through a link."""
+    """Opens a regular file for reading. Raises OSError if its path leads through a link."""
     if "\0" in str(path):
         raise OSError(errno.EINVAL, "not a path")
     with hold_real_folder(path.parent) as folder:

@@ -38,7 +38,7 @@ Status = Literal[
 
 
 class RunStopped(Exception):
-    """Ends a run with a status other than `completed`; never leaves `Run.execute`."""
+    """Raised to end a run with a status other than `completed`; `Run.execute` catches it."""
 
     def __init__(self, status: Status, error: str, cap: str = "") -> None:
         super().__init__(error)
@@ -51,14 +51,14 @@ EXIT_CODES: Mapping[str, int] = {
     "completed": 0, "max_turns": 1, "max_tool_calls": 1, "max_tokens": 1, "timeout": 3,
     "cancelled": 130, "error": 1,
 }  # fmt: skip
-"""Status → exit code of the command line (D-38), unless an error has its own."""
+"""Exit codes of the command line by status (D-38), unless an error has its own."""
 
 NEXT_STEPS: Mapping[str, str] = {
     "timeout": "give it more time with --timeout",
     "max_turns": "give it a smaller task, or continue it: -c in a notebook, "
     "continue_from= in Python",
 }
-"""Status of a run → the next step to suggest."""
+"""Suggestions for the next step after a run, by status."""
 
 NO_AGENT = "(no agent)"
 """Placeholder for the name of the agent in a run without an agent."""
@@ -258,7 +258,7 @@ class RunResult:
                 before it.
             system_prompt: new system prompt of the agent at the place.
             reply: text, calls or a `Response` to use instead of the model's reply.
-            results: id or number of a call in the turn → its new result, or an exception.
+            results: new results or exceptions of calls in the turn, by id or number of the call.
             options: as for `axe_nb.run`; those that change an agent apply to the run at the place.
 
         Raises:
@@ -270,7 +270,7 @@ class RunResult:
         return fork(self, place, prompt=prompt, **changes, **options)
 
     async def afork(self, place: str | int | None = None, **changes: Any) -> RunResult:
-        """Like `fork`, on the caller's own event loop."""
+        """Does the same as `fork`, but on the caller's own event loop."""
         from axe_nb.api import afork
 
         return await afork(self, place, **changes)
@@ -380,7 +380,7 @@ def turn_of(place: str) -> int:
 
 
 def is_below(place: str, other: str) -> bool:
-    """True if a place is in the same run as another, or in a run below that."""
+    """True if a place is in the same run as another place, or in a run below it."""
     return f"{run_of(place)}.".startswith(f"{run_of(other)}.")
 
 

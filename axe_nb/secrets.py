@@ -60,7 +60,7 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
     r"[\w-]{16,}\.[\w-]{16,}": ("SG.",),
     r"(?=[\w-]{8})\w*+(?:-(?!eyJ)\w*+)*+\.eyJ[\w-]{8,}\.[\w-]{8,}": ("eyJ",),
 }  # fmt: skip
-"""Pattern for the rest of a well-known key → prefixes that begin such a key."""
+"""Prefixes of well-known keys, by the pattern of the characters that follow them."""
 
 _HEADER = r"""\\{0,3}["']?\s{0,4}[:=]\s{0,4}\\{0,3}["']?"""
 _VALUE = r"""[^\s"'\\,;<>{}*]{8,}"""
@@ -94,7 +94,7 @@ SHAPES: Mapping[str, tuple[str, str]] = {
     ),
     "://": (r"[^\s/:@?#\"'\\]{0,100}:", r"[^\s/@\"'\\*]{1,200}(?=@)"),
 }
-"""Fixed start of a well-known key, login or header → patterns of further text to keep, and of the
+"""Well-known keys, logins and headers, by their fixed start: patterns of text to keep, and of the
 secret, which never matches `***`. A fixed start makes the search fast, and no pattern reads the
 same long text from many positions, as a model may write a text that takes the longest."""
 

@@ -42,7 +42,7 @@ _NEEDED = rf"""
     | (?<= {_JOINED} ) \u200c (?= {_JOINED} )
     | (?<= {_JOINED} ) \u200d (?! {_JOINED} | {_EMOJI} | {_VIRAMA} )
 """
-"""Invisible characters in places where they change, or in Persian may change, what is displayed."""
+"""Invisible characters where they affect how text is displayed, or in Persian may affect it."""
 
 _UNSEEN = f"({_NEEDED})|{INVISIBLE.pattern}"
 
@@ -82,7 +82,7 @@ def clean(text: str) -> str:
 
 
 def reveal(text: str) -> str:
-    """Replaces all invisible characters by U+FFFD, even those that some scripts and emoji need."""
+    """Replaces all invisible characters with U+FFFD, even those needed by scripts and emoji."""
     return "".join(c if _is_visible(c) or c in " \u3000\n\t" else REPLACEMENT for c in text)
 
 
@@ -96,7 +96,7 @@ def _is_visible(character: str) -> bool:
 
 
 def one_line(text: str, limit: int) -> str:
-    """Cleans a text and joins its lines, in at most `limit` characters; `…` marks a cut."""
+    """Cleans a text and shortens it to one line of `limit` characters; `…` marks a cut."""
     beginning = text[: 4 * limit]
     line = clean(" ".join(beginning.split()))
     if len(line) <= limit and len(beginning) == len(text):
@@ -129,7 +129,7 @@ def cut_chars(text: str, limit: int, note: str = "...") -> str:
 
 
 def cut_middle(text: str, limit: int) -> tuple[str, int]:
-    """Cuts the middle out of a longer text; returns it with the number of characters cut."""
+    """Cuts out the middle of a long text; also returns the number of characters cut."""
     if len(text) <= limit:
         return text, 0
     half, more = limit // 2, len(text) - 2 * (limit // 2)
@@ -207,7 +207,7 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_dollars(dollars: float) -> str:
-    """Formats a price with two decimals, or below a dollar with two digits: `$1.20`, `$0.012`."""
+    """Formats a price; below one dollar, with two significant digits: `$1.20`, `$0.012`."""
     dollars = round(dollars, 12)  # sums depend on the order of their parts
     if not dollars or dollars >= 0.995:
         return f"${dollars:,.2f}"

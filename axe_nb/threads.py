@@ -60,9 +60,9 @@ def without_group() -> Iterator[None]:
 
 @contextlib.contextmanager
 def rare_full_collections(at_once: int) -> Iterator[None]:
-    """Has the garbage collector look through all objects a tenth as often within the block.
+    """Makes full garbage collections ten times rarer within the block.
 
-    Hundreds of runs in flight are many objects and no garbage. Looking through them again and again
+    Hundreds of runs in flight have many objects but no garbage. Going through them again and again
     takes a third of the time of a wide map, so this is for a block with 100 runs `at_once` or more.
     """
     if at_once < 100:

@@ -224,7 +224,7 @@ async def _check_provider(
 
 
 async def list_models(server: Server) -> Sequence[str]:
-    """Returns the sorted names of a server's models. Raises ProviderError if it lists none."""
+    """Returns the sorted names of a server's models. Raises ProviderError if that fails."""
     try:
         async with asyncio.timeout(3.0):
             data = await ask_server(server, server.info.models_path)
@@ -288,7 +288,7 @@ class Problem:
 def problems(
     agent: Agent, find: Callable[[str], Agent], config: Config, scripts: tuple[Path, ...] = ()
 ) -> list[Problem]:
-    """Returns an agent's problems, mistakes in its TOML first; also finds models in `scripts`."""
+    """Returns an agent's problems, mistakes in its TOML first; `scripts` has script models."""
     found: list[Problem] = []
 
     def check(

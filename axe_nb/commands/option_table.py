@@ -41,13 +41,13 @@ class Option:
     read: Callable[[str], Any] = str
     """Parses the value. Raises ValueError if it is invalid."""
     repeated: bool = False
-    """True for an option that takes several KEY=VALUE, and an argument of several words."""
+    """True for an option that takes several KEY=VALUE, or an argument that takes several words."""
     required: bool = True
-    """True for a positional argument that cannot be omitted; options ignore it."""
+    """True for a positional argument that cannot be omitted; ignored for options."""
     value: bool = True
-    """Value of a flag that takes none."""
+    """The value that a flag without a `metavar` sets."""
     offers: Literal["", "agents", "models", "tools", "variables", "files", "commands"] = ""
-    """Kind of completions for the value; empty means `choices`; IPython completes files."""
+    """Kind of completions for the value; empty means `choices`. IPython completes files."""
     group: str = "Options"
     keyword: str = ""
     """Name of the field in `Overrides` or `Options`; by default that of the long flag."""
@@ -67,7 +67,7 @@ class Option:
 
 
 PROGRAMS: Mapping[Face, str] = {"cell": "%%", "line": "%axe ", "command": "axe-nb "}
-"""Interface → start of its usage lines."""
+"""The start of the usage lines in each interface."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Command:
     name: str
     help: str
     words: Mapping[Face, str]
-    """Interface → the command's words after the start of the usage line."""
+    """The command's words in each interface, without the start of the usage line."""
     options: tuple[Option, ...] = ()
     """Options in any interface; `Option.faces` limits each option."""
     is_verbatim: bool = False
@@ -156,7 +156,7 @@ WANTED: Mapping[Callable[[str], Any], str] = {
     parameter: "KEY=VALUE, as in temperature=0.2",
     prompt_variable: "NAME=VALUE, as in language=French",
 }
-"""Parser of an option's value → description of valid values, for error messages."""
+"""Descriptions of the values that each parser accepts, for error messages."""
 
 AGENT = Option("agent",
                "name of the agent; without it, the prompt goes directly to the model of -m",
@@ -424,7 +424,7 @@ ABOUT: Mapping[str, str] = {
     "network, must give the same outputs; if not, the notebook is left unchanged and the exit code "
     "is 1.",
 }
-"""Start of a usage line → further text on that help page."""
+"""Further texts on help pages, by the start of the usage line."""
 
 EXAMPLES: Mapping[str, str] = {
     "%%axe": """\
@@ -491,4 +491,4 @@ axe-nb lesson lesson.ipynb
 axe-nb lesson lesson.ipynb --to handout
 axe-nb lesson lesson.ipynb --check submissions --csv marks.csv""",
 }
-"""Start of a usage line → examples on that help page; blank lines separate cells."""
+"""Examples on help pages, by the start of the usage line; blank lines separate cells."""

@@ -62,7 +62,7 @@ class UsageError(ConfigError):
 
 
 class HelpShown(SystemExit):
-    """Ends the command after its help has been printed."""
+    """Raised after help has been printed, to end the command."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -246,7 +246,7 @@ def parse_run(
     defaults: Mapping[str, Any] | None = None,
     names: Mapping[str, Any] = MappingProxyType({}),
 ) -> Options:
-    """Parses the options of a run; `defaults` are used if omitted, and `names` for `--output`."""
+    """Parses a run's options; `defaults` replace omitted ones, `--output` may be one of `names`."""
     given = {k: v for k, v in vars(parse(RUN, face, line)).items() if v is not None}
     if BARE_PROMPT.keyword in given:
         if "prompt" in given:

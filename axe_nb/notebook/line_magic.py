@@ -197,7 +197,7 @@ def _use_budget(amount: float | None) -> str:
 
 
 def _find_run(shell: InteractiveShell, name: str | None) -> RunResult:
-    """Returns the run in a variable or with an id in the history; the last run if unnamed."""
+    """Returns the run in a variable or with an id in the history; by default, the last run."""
     if name and name.isdecimal():
         return cast(RunResult, load(name))
     return find_result(shell, name or "")

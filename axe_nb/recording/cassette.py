@@ -51,13 +51,13 @@ AT_TURN: tuple[Kind, ...] = ("model", "cap")
 NUMBER: Mapping[Kind, str] = {
     "model": "attempt", "cap": "attempt", "person": "question", "tool": "call", "end": "number",
 }  # fmt: skip
-"""Kind of record → the name of its number in the file."""
+"""Names of the numbers of records in the file, by kind."""
 
 FOLDER, HOME = "⟨folder⟩", "⟨home⟩"
 """Marks that replace the paths of the notebook's folder and the user's home."""
 
 SHARE = 20
-"""Minimum time between two writes, as a multiple of the duration of the first."""
+"""Minimum time from one write to the next, as a multiple of the first one's duration."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,7 +90,7 @@ class Root:
     """The records of one root run."""
 
     number: int
-    """Number of the root in the file, from 1."""
+    """Number of the root in the file, starting at 1."""
     records: dict[Key, Record] = field(default_factory=dict)
     likenesses: tuple[str, ...] = ()
     """Keys that similar roots share."""
@@ -185,11 +185,11 @@ def _is_table(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Cleaner(Filter):
-    """Filter that also replaces the paths of given folders, such as the user's home, by marks."""
+    """A filter that also replaces the paths of folders, such as the user's home, with marks."""
 
     paths: re.Pattern[str] = field(kw_only=True)
     names: Mapping[str, str] = field(kw_only=True)
-    """Path of a folder → its mark."""
+    """The mark that replaces each path."""
 
     def text(self, text: str) -> str:
         if any(path in text for path in self.names):
@@ -197,7 +197,7 @@ class Cleaner(Filter):
         return Filter.text(self, text)
 
     def restore(self, value: Any) -> Any:
-        """Replaces the marks in JSON data by the paths of this machine."""
+        """Replaces the marks in JSON data with the paths of this machine."""
 
         def put_back(text: str) -> str:
             for path, name in self.names.items():
@@ -272,7 +272,7 @@ class Cassette:
         self.mode: Mode | None = None
         self.change_mode(mode)
         self.folders = {Path.cwd(): FOLDER}
-        """Folder of this machine → its mark in records."""
+        """The marks that replace folders of this machine in records."""
         self.hits = self.misses = self.recorded = 0
         self.cell = ""
         """Id of the running cell; empty if unknown."""
@@ -281,9 +281,9 @@ class Cassette:
         """Held while the file is read or written; acquired before `_lock`."""
         self._roots: list[Root] = []
         self._owners: dict[Root, str] = {}
-        """Root in use → the cell of the run that uses it."""
+        """The cell whose run uses each root."""
         self._base: dict[int, tuple[Root, Mapping[Key, Record]]] = {}
-        """Number in the file → root and its records as last read or written."""
+        """Roots by number in the file, with their records as last read or written."""
         self._stamp: tuple[int, int, int] | None = None
         self._is_changed, self._written_at, self._writing = False, 0.0, 0.0
         self._problem = ""
@@ -342,7 +342,7 @@ class Cassette:
         return (one for one in self._roots if one not in self._owners and one.is_like(likeness))
 
     def commit(self, root: Root, new: Iterable[Record], stale: Iterable[Record]) -> str:
-        """Replaces `stale` records of an ended run by `new` ones; returns the error of a write."""
+        """Replaces `stale` records of an ended run with `new` ones; returns any write error."""
         with self._lock:
             old = {record.key for record in stale}
             kept = {key: record for key, record in root.records.items() if key not in old}
@@ -354,7 +354,7 @@ class Cassette:
         return self.save_quietly()
 
     def save_quietly(self) -> str:
-        """Writes the file if there are changes; returns the error, or an empty text."""
+        """Writes the file if there are changes; returns the error, which is empty on success."""
         try:
             self.save()
             self._problem = ""

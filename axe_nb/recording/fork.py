@@ -54,10 +54,10 @@ class RecordedRun:
         self.exchanges = {(one.turn, one.attempt): one for one in result.exchanges}
         self.turns = {turn.number: turn for turn in result.log}
         self.sent = {one.turn: one.sent for one in reversed(result.exchanges)}
-        """Number of a turn → number of messages in its request."""
+        """Number of messages in the request of each turn."""
         self.last = max(self.sent, default=0)
         self.children = defaultdict[str, list[RunResult]](list)
-        """Id of a call → the child runs that it started."""
+        """The child runs that each call started, by call id."""
         for child in result.children:
             self.children[child.call_id].append(child)
         self._asked: dict[int, Description] = {}
@@ -68,7 +68,7 @@ class RecordedRun:
         return found if found and not found.cut and (found.response or found.error) else None
 
     def list_attempts(self, turn: int) -> list[Exchange]:
-        """Returns the attempts of a turn up to the first that was cut, with the run's own calls."""
+        """Returns the attempts of a turn before the first that was cut."""
         attempts: list[Exchange] = []
         calls = self.get_turn(turn).calls
         while one := self.find(turn, len(attempts) + 1):
@@ -93,7 +93,7 @@ class RecordedRun:
         return self.turns.get(turn) or Turn(turn, "", (), (), "", Usage())
 
     def open_turn(self, turn: int) -> Opening:
-        """Returns the conversation before a turn, at most the one after the last."""
+        """Returns the conversation before a turn, which may be one after the last."""
         sent, messages = self.sent.get(min(turn, self.last), 0), self.result.messages
         if turn <= self.last:
             logged = self.get_turn(turn)
@@ -113,7 +113,7 @@ class ForkPoint:
     root: RunResult
     run: RunResult
     turn: int
-    """Number of the turn; at most the one after the last."""
+    """Number of the turn, at most one after the last."""
     prompt: Illustrated | None = None
     """The new prompt, if the turn is 1, or a message to add before a later turn."""
     system_prompt: str | None = None
@@ -121,7 +121,7 @@ class ForkPoint:
     reply: Response | None = None
     """The new reply of the turn; None means the model's."""
     results: Mapping[str, ToolResult] | None = None
-    """Id of a call of the turn → its new result, while the reply stays; None repeats the turn."""
+    """New results of calls in the turn, by call id; None makes the turn live."""
 
     @property
     def history(self) -> Sequence[Message]:
@@ -246,7 +246,7 @@ class _Run:
 
     describer: Describer
     recorded: RecordedRun | None = None
-    """The recorded run that is replayed while the requests are the same; None if there is none."""
+    """The recorded run to replay while requests are the same; None if there is no such run."""
     is_live: bool = False
     kept: set[int] = field(default_factory=set)
     """Numbers of the turns whose calls are replayed."""
@@ -270,15 +270,15 @@ class Fork:
         self.changed: dict[str, Agent] = {}
         self._recorded = {run.id: RecordedRun(run, self._clean) for run in point.root.walk()}
         self._first: dict[tuple[str, str], dict[str, RecordedRun]] = {}
-        """(agent, digest of the first request) → the runs that began with it, by id."""
+        """Runs by agent and digest of the first request, and then by id."""
         self._runs: dict[str, _Run] = {}
         self._is_reached = False
         id = point.run.id
         self._way = {id: (point.turn - (point.results is None), "")}
-        """Id of each run on the way to the place → the last turn that is replayed, and the id of
-        its call on that way, which is empty for the run at the place."""
+        """For each run on the way to the place: the last turn that is replayed, and the id of the
+        call that leads on, which is empty for the run at the place."""
         self._made_again: dict[str, str] = {}
-        """Name of each of the user's tools on the way to the place → id of the run it started."""
+        """Ids of the runs that the user's own tools started on the way to the place, by tool."""
         while (above := id.rpartition(".")[0]) and above in self._recorded:
             run, call_id = self._recorded[above], self._recorded[id].result.call_id
             self._way[above] = 0, call_id
@@ -474,9 +474,9 @@ class RestoredAgents:
     def __init__(self, result: RunResult, find: Callable[[str], Agent]) -> None:
         """Restores the agents; `find` returns the user's own. Raises ConfigError if that fails."""
         self.agents: dict[str, Agent] = {}
-        """Name → agent without changes by forks."""
+        """The agents by name, without the changes of forks."""
         self.changed: dict[str, Agent] = {}
-        """Id of a run → its agent as changed by earlier forks."""
+        """The agents that earlier forks changed, by id of the run."""
         self.contexts: list[tuple[Agent, Context]] = []
         self.warnings: list[str] = []
         self._find = find

@@ -34,7 +34,7 @@ class HistoryRow:
     id: int
     """Id of the run, for `axe_nb.load`."""
     when: datetime
-    """Time of its start, in the local time zone."""
+    """Start of the run, in the local time zone."""
     agent: str
     model: str
     """Model of the root, as provider/model."""

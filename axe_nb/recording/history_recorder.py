@@ -56,7 +56,7 @@ class Part:
     run: str = "0"
     start: RunStarted | None = None
     history: tuple[Message, ...] = ()
-    """The conversation that a root continues, with its start; otherwise empty."""
+    """The conversation that the root continues, together with `start`; otherwise empty."""
     turn: TurnFinished | None = None
     result: ToolResult | None = None
     end: RunResult | None = None
@@ -207,7 +207,7 @@ class MapRecorder:
         row.prompt = f"{self._kind} of {self._ended:,}{failed}: {self._prompt}"
 
     def finish(self) -> None:
-        """Ends the map or grid, of which no more runs will begin."""
+        """Ends the map or grid after its last run."""
         find_writer(history_path()).put((self, 0.0, None))
 
     def end(self) -> None:
@@ -246,7 +246,7 @@ class Recorder:
         """The run's row, with the parts that are not written yet."""
         self.is_over = False
         self.lost = ""
-        """Why a part of the run was lost; empty if none was."""
+        """The reason why a part of the run was lost; empty if no part was."""
 
     def event(self, event: Event) -> None:
         is_root = isinstance(event, RunFinished) and event.run == "0"  # `finish` records it
@@ -333,7 +333,7 @@ class Recorder:
 
 
 Work: TypeAlias = "tuple[Recorder | MapRecorder, float, Event | None]"
-"""(recorder, seconds since the start of its run, event); the event is None for the end of a map."""
+"""(recorder, seconds since the run began, event); the event is None at the end of a map."""
 
 
 class Writer:
@@ -441,7 +441,7 @@ class Writer:
 
 
 _writers: dict[tuple[int, Path], Writer] = {}
-"""(process id, path) → its writer. A forked process must not even close its parent's files."""
+"""Writers by process id and path; a forked process must not even close its parent's files."""
 
 
 def find_writer(path: Path) -> Writer:

@@ -29,7 +29,7 @@ COLUMNS = {
     "runs": "INTEGER", "turns": "INTEGER", "tokens": "INTEGER", "seconds": "REAL",
     "bytes": "INTEGER", "cost": "REAL", "kind": "TEXT", "within": "INTEGER",
 }  # fmt: skip
-"""Field of `Row` → type of its column in the file."""
+"""Types of the columns in the file, which are fields of `Row`."""
 
 SCHEMA = f"""
 CREATE TABLE runs (
@@ -47,7 +47,7 @@ INSERT = f"INSERT INTO runs ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(
 UPDATE = (
     f"UPDATE runs SET {', '.join(f'{name} = ?' for name in COLUMNS)} WHERE started = ?1 AND id = ?"
 )
-"""SQL that updates a run; the start time excludes a run of another file at the same path."""
+"""SQL that updates a run; the start time rules out a run in another file at the same path."""
 
 MAX_AGE = 90 * 86400.0
 """Age in seconds after which runs are removed."""

@@ -25,7 +25,7 @@ def find_mode(given: Mode | None, *, can_ask: bool) -> Mode:
 
 
 def check_sending() -> None:
-    """Raises ConfigError if the environment's mode is `replay`; called if no cassette is in use."""
+    """Raises ConfigError, as no cassette is in use, if the mode in the environment is `replay`."""
     if (mode := os.environ.get(MODE, "")) and check_mode(mode) == "replay":
         raise ConfigError(
             f"no cassette is in use, and {MODE}=replay lets no model be asked",

@@ -57,7 +57,7 @@ PATIENCE = 5.0
 """Seconds that a replay waits for missing exchanges before it cancels its tree."""
 
 QUIET = 0.1
-"""Seconds without an exchange after which a tree must be waiting for cancelled requests only."""
+"""Seconds without an exchange after which a tree can only be waiting for cancelled requests."""
 
 
 class RootTape:
@@ -81,9 +81,9 @@ class RootTape:
         self._target: Root | None = None
         """The root that receives new records."""
         self._describers: dict[str, Describer] = {}
-        """Id of a run → the describer of its requests."""
+        """The describers of the requests of each run."""
         self._changed_at: dict[str, int] = {}
-        """Id of a run → its first turn with another request than recorded; later ones follow it."""
+        """The first turn of each run whose request is not the recorded one."""
         self._new: dict[Key, Record] = {}
         self._played: dict[Key, Record] = {}
         self._misses: list[tuple[str, CassetteMiss]] = []

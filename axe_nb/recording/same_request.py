@@ -23,7 +23,7 @@ PEM = "KEY-----"
 """Text in the BEGIN and END lines of a PEM private key."""
 
 Description: TypeAlias = "dict[str, Any]"
-"""Description of a request: new `messages`, and `model`, `system`, … as far as they changed."""
+"""Description of a request: new `messages`, and fields such as `system` that changed."""
 
 
 def is_same(recorded: Any, asked: Any) -> bool:

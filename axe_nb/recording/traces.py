@@ -66,10 +66,10 @@ class Spans:
         self.is_on = True
         self._context = context
         self._open: dict[str, Span] = {}
-        """Place of a run, turn (`0/1`) or call (`0#id`) → its span."""
+        """Open spans by the place of the run (`0`), turn (`0/1`) or call (`0#id`)."""
         self._agents: dict[str, tuple[str, str]] = {}
         self._messages: dict[str, list[str]] = {}
-        """Id of a run → its messages so far, each as JSON; empty if texts are omitted."""
+        """Messages of each run so far, each as JSON; empty if texts are omitted."""
         self._has_texts = os.environ.get(CAPTURE_CONTENT, "").lower() == "true"
 
     def take(self, event: Event) -> None:

@@ -63,7 +63,7 @@ BAR = f"flex:0 99 {BAR_WIDTH};height:.4em;margin:auto 0"
 """Style of a bar. In a narrow row, the bar shrinks first, then cost and name, and last the task."""
 
 PLAIN = "mathjax_ignore tex2jax_ignore"
-"""Classes of JupyterLab and nbconvert that keep dollar signs from being typeset."""
+"""CSS classes with which JupyterLab and nbconvert do not typeset dollar signs as mathematics."""
 
 BUDGET = 46_000
 """Bytes of a saved tree in HTML and plain text, up to which long texts are whole (D-80)."""
@@ -253,7 +253,7 @@ def _format_facts(facts: Sequence[Fact]) -> str:
 
 
 class Drawing:
-    """Draws the texts of one tree."""
+    """Draws the texts of one tree as HTML."""
 
     def __init__(self, whole: Set[int] | None = None, line: int = WORDS) -> None:
         """`whole` contains the ids of the blocks to show whole; None means a live tree."""

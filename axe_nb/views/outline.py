@@ -86,7 +86,7 @@ class Block:
     pictures: tuple[Picture, ...] = ()
     """Pictures drawn below the text."""
     whole: str = ""
-    """The whole text if `text` is cut but may be unfolded; otherwise empty."""
+    """The whole text, which HTML may show folded, if `text` is cut; otherwise empty."""
     links: tuple[Page, ...] = ()
     """Web pages that HTML draws as links, instead of the text that lists them."""
     in_row: bool = False

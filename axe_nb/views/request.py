@@ -47,7 +47,7 @@ _PICTURE = re.compile(
     r"(?:data:[\w/.+-]{1,40};base64,)?(?:iVBORw0KGgo|/9j/|R0lGOD|UklGR|JVBERi)"
     r"(?=[A-Za-z0-9+/]{16,}={0,2}\Z)"
 )
-"""Start of a PNG, JPEG, GIF, WebP or PDF in base64."""
+"""Matches the start of a PNG, JPEG, GIF, WebP or PDF in base64."""
 
 MAX_SHOWN = 60
 """Maximum characters of a changed text in the list of changes."""
@@ -136,20 +136,20 @@ class SentRequest:
     place: str
     """Turn in the tree: `0.2/3` is the third turn of run `0.2`."""
     attempt: int = 1
-    """Number of the turn's last attempt, from 1."""
+    """Number of the turn's last attempt, starting at 1."""
     agent: str
     model: str
     """The model, as provider/model."""
     protocol: str
     """Protocol of the body, such as `anthropic`."""
     note: str = ""
-    """The reason that this exact body was not sent; empty if it was."""
+    """The reason why this exact body was not sent; empty if it was."""
     raw: bytes = field(repr=False)
     """The exact bytes of the body."""
     changed: tuple[str, ...]
     """Descriptions of the changes since the previous turn, without secrets."""
     context: ContextTokens
-    """Source → tokens, with `total`."""
+    """Tokens by source, with their `total`."""
 
     @property
     def body(self) -> dict[str, Any]:

@@ -32,10 +32,10 @@ GIVEN = 40
 """Maximum characters of a failed call's arguments, which precede the cause of the failure."""
 
 POINTER = 60
-"""Characters of a pointer to a whole text; a text is not cut by less than that."""
+"""Characters of a pointer to a whole text; texts are not cut by fewer characters."""
 
 LINES = 12
-"""Maximum lines of a text."""
+"""Maximum lines shown of a text."""
 
 _MARKUP = (
     (r"^\s*(?:#{1,6}\s+|>\s?|[-*+]\s+|\d{1,3}[.)]\s+)+", ""),
@@ -46,7 +46,7 @@ _MARKUP = (
 """Patterns of Markdown in a line, and what is left of it in a row."""
 
 CUT_SHORT = {"not run": "not run", "cancelled": "interrupted while it ran"}
-"""State of a call without a result → its description."""
+"""Descriptions of calls without a result, by state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ def find_current(node: Node) -> list[CallNode]:
 
 
 def finding_of(node: Node) -> str:
-    """Sums up a sub-agent by its answer, its failure, its current activity, or else its task."""
+    """Sums up a sub-agent by its answer, its failure, its current activity or its task."""
     turn = node.turns[-1] if node.turns else None
     if node.state == "completed":
         notes = [call.result.note for one in node.turns for call in one.calls if call.result]
@@ -458,7 +458,7 @@ def cut_line(text: str, size: int = LINE) -> str:
 
 
 def cut_beginning(text: str, max_chars: int) -> tuple[str, int]:
-    """Returns the beginning of a text and the number of characters cut, never just a few."""
+    """Returns the beginning of a text, and the number of characters cut, which is never small."""
     text = text.strip("\n")
     end = len(text) if len(text) <= max(max_chars * 5 // 4, max_chars + POINTER) else max_chars
     lines = text[: end + 1].split("\n", LINES)

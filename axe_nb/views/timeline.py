@@ -36,7 +36,7 @@ WORDS: Mapping[LapKind, str] = {
     "model": "model", "replay": "recorded", "tool": "tool", "retry": "waits for a retry",
     "person": "waits for you",
 }  # fmt: skip
-"""Kind of time → its label. In a bar, later kinds are painted over earlier ones."""
+"""Labels of the kinds of time. In a bar, later kinds are painted over earlier ones."""
 
 COLOURS: Mapping[LapKind, str] = {**SEGMENTS, "replay": PLAYED_TIME}  # type: ignore[dict-item]
 
@@ -79,7 +79,7 @@ class _Times:
         self.root = Transcript.of(result).whole
         self._of_run = defaultdict[str, list[Lap]](list)
         self._of_step = defaultdict[tuple[str, int, int], list[Lap]](list)
-        """(run, turn, call) → times; call 0 is the request, and turn 0 is the run itself."""
+        """Times by (run, turn, call); call 0 is the request, and turn 0 is the run itself."""
         for run in result.walk():
             for lap in run.times:
                 if 0 <= lap.began <= lap.ended <= 1e9:

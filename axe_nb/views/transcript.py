@@ -1,6 +1,6 @@
 """The tree of a run, built from its events: runs, their turns and calls, and child runs.
 
-An unfinished reply is a `Draft`; each piece takes constant time, as views read only the end.
+An unfinished reply is a `Draft`, to which a piece is added in constant time.
 Secrets are removed from a complete text, before it is cut, as half a secret would not be
 recognised. Seconds in the reports of sub-agents are removed, too, so that equal runs look alike.
 Source: D-1, D-6, D-23, D-24, D-34, docs/safety.md.
@@ -64,9 +64,9 @@ class Draft:
     text: StringIO = field(default_factory=StringIO)
     reasoning: StringIO = field(default_factory=StringIO)
     calls: dict[int, StringIO] = field(default_factory=dict)
-    """Number of a call → its arguments so far, in the order of arrival."""
+    """Arguments of each call so far, by its number, in the order of arrival."""
     tools: dict[int, str] = field(default_factory=dict)
-    """Number of a call → name of its tool; empty if it has not arrived."""
+    """Name of each call's tool, by the call's number; empty if it has not arrived."""
     latest: Literal["", "text", "reasoning", "arguments"] = ""
     """Kind of the last piece; empty before the first one."""
 
@@ -113,7 +113,7 @@ class CallNode:
     state: State = "running"
     result: ToolResult | None = None
     is_edited: bool = False
-    """True if the person changed the arguments before it ran."""
+    """True if the person changed the arguments before the call ran."""
     pauses: list[Pause] = field(default_factory=list)
     asks: PersonAsked | None = None
     """The open question to the person, in live trees only; otherwise None."""
@@ -225,15 +225,15 @@ class Node:
     task: str
     prompt: str
     call: CallNode | None = field(default=None, repr=False)
-    """The call that started it; None for a root."""
+    """The call that started this run; None for a root."""
     state: State = "running"
     turns: list[TurnNode] = field(default_factory=list)
     result: RunResult | None = None
-    """None until the run has ended."""
+    """The result; None until the run has ended."""
     times: Times = field(default_factory=Times)
     pictures: tuple[Picture, ...] = ()
     origin: str = ""
-    """The run and place that this run is a fork of; otherwise empty."""
+    """Place at which a fork begins to differ, as in `RunResult`; empty for other runs."""
 
     @property
     def key(self) -> str:
@@ -331,7 +331,7 @@ class Transcript:
     _retries: list[tuple[float, TurnNode, str]] = field(default_factory=list)
     """(time of the next attempt, its turn, the turn's label from then on)."""
     _reports: set[str] = field(default_factory=set)
-    """Reports of sub-agents in this tree, each with the seconds to remove."""
+    """Reports of sub-agents in this tree, which are shown without their seconds."""
 
     @classmethod
     def of(cls, result: RunResult) -> Transcript:
@@ -348,7 +348,7 @@ class Transcript:
         return self.root
 
     def apply(self, event: Event, now: float) -> tuple[TreeNode, ...]:
-        """Applies an event at the monotonic time `now`; returns changed nodes, its subject last."""
+        """Applies an event at time `now` (monotonic); returns changed nodes, its subject last."""
         if isinstance(event, RunStarted):
             return self._begin(event, now)
         node = self._nodes.get(event.run)
@@ -448,7 +448,7 @@ class Transcript:
         return node, turn, *turn.server_calls, *turn.calls
 
     def tick(self, now: float) -> tuple[TreeNode, ...]:
-        """Updates turns whose next attempt begins now, without an event; returns changed nodes."""
+        """Updates turns whose next attempt begins now, which no event tells; returns the changes."""
         changed: list[TreeNode] = []
         for _, turn, words in (retry for retry in self._retries if retry[0] <= now):
             if turn.waits and turn.draft is None:
