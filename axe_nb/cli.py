@@ -1,7 +1,4 @@
-"""The command `axe-nb`: a thin interface to the same library, with the same options.
-
-Source: A-5.7, B-8..B-12, D-22, D-38.
-"""
+"""The command line `axe-nb`. Source: A-5.7, B-8..B-12, D-22, D-38."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ from axe_nb.text import clean, quote
 
 def main(words: Sequence[str] | None = None) -> int:
     """Runs one command line and returns the exit code (D-22)."""
-    for stream in (sys.stdout, sys.stderr):  # whatever the terminal's code page
+    for stream in (sys.stdout, sys.stderr):  # regardless of the terminal's code page
         if reconfigure := getattr(stream, "reconfigure", None):
             reconfigure(encoding="utf-8", errors="replace")
     try:
@@ -45,7 +42,7 @@ def main(words: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         _print_note("interrupted")
         return 130
-    except OSError as error:  # a full disk, a folder that is gone
+    except OSError as error:  # such as a full disk or a deleted folder
         _close_stdout()
         if not isinstance(error, BrokenPipeError):
             _print_note(f"error: {reason(error)}")
@@ -53,7 +50,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _act(name: str, chosen: argparse.Namespace) -> int:
-    from axe_nb.commands import actions, starter  # runs need none of these
+    from axe_nb.commands import actions, starter  # late, as runs do not need them
     from axe_nb.testing import check, lesson
 
     match name:
@@ -97,7 +94,7 @@ def _act(name: str, chosen: argparse.Namespace) -> int:
 
 
 def _run(options: Options) -> int:
-    from axe_nb.commands import console  # which draws HTML
+    from axe_nb.commands import console  # late, as it imports the views
 
     is_piped = sys.stdin is not None and not sys.stdin.isatty()
     piped = sys.stdin.buffer.read().decode("utf-8-sig", errors="replace") if is_piped else ""
@@ -134,7 +131,7 @@ def _can_prompt() -> bool:
 
 
 def _find_asker() -> Callable[[str], str] | None:
-    """Returns a function that prompts the person; None = no one can be prompted."""
+    """Returns a function that prompts the person; None if no one can be prompted."""
 
     def ask(prompt: str) -> str:
         with contextlib.redirect_stdout(sys.stderr):  # stdout carries the answer only
@@ -166,7 +163,7 @@ def _write(text: str) -> None:
 
 
 def _write_exactly(text: str) -> None:
-    """Writes an answer or a request to a pipe or file unchanged, except for secrets."""
+    """Writes a text without secrets; only a terminal gets no control characters either."""
     on_terminal = sys.stdout is not None and sys.stdout.isatty()
     print(clean(redact(text)) if on_terminal else redact(text), flush=True)
 

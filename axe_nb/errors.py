@@ -1,4 +1,4 @@
-"""The exceptions that callers may catch; errors for models are in `tool.ToolError`.
+"""The exceptions that callers may catch.
 
 Source: B-5, D-2, D-22, D-38.
 """
@@ -23,42 +23,42 @@ class AxeError(Exception):
     """Exit code of the command line."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        message = clean(message) if isinstance(message, str) else message  # whatever callers do
+        message = clean(message) if isinstance(message, str) else message
         super().__init__(message)
         self.message = message
-        """One line: the cause and its location (file, key, line)."""
+        """The cause and its location (file, key, line), in one line."""
         self.hint = clean(hint)
-        """One line: the next step; empty if the message includes it."""
+        """The next step, in one line; empty if the message includes it."""
         self.place = ""
-        """Agent and turn in which it occurred; empty outside of runs."""
+        """Agent and turn in which the error occurred; empty outside runs."""
 
     def __str__(self) -> str:
         """Returns the message for display and files, without secrets."""
         return redact(self.message)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Keeps the texts in pickles and copies, but no traceback: its frames keep runs alive."""
+        """Pickles the texts, but no traceback, as its frames would keep runs alive."""
         return _rebuild, (type(self), self.args, vars(self).copy())
 
     def __copy__(self) -> Self:
-        """Copies like a pickle; `distributed` copies all other exceptions with their tracebacks."""
+        """Copies the error like a pickle; `distributed` would copy it with its traceback."""
         return cast(Self, _rebuild(type(self), self.args, vars(self).copy()))
 
     def lines(self) -> list[str]:
-        """The lines to display, without secrets, at most three: cause, place, next step."""
+        """Returns the lines to display, without secrets: cause, place, next step."""
         return [redact(line) for line in (self.message, clean(self.place), self.hint) if line]
 
     @property
-    def __notes__(self) -> list[str]:  # place and hint come later
+    def __notes__(self) -> list[str]:  # a property, as place and hint are set later
         """Lines that Python prints below an uncaught exception: the place and the next step."""
         return self.lines()[1:]
 
     @__notes__.setter
     def __notes__(self, notes: object) -> None:
-        """Ignores notes: `distributed` sets them on what it unpickles."""
+        """Ignores notes, which `distributed` sets on unpickled exceptions."""
 
     def _render_traceback_(self) -> list[str]:
-        """The lines that IPython shows instead of a traceback."""
+        """Returns the lines that IPython displays instead of a traceback."""
         first, *more = self.lines()
         return [f"{type(self).__name__}: {first}", *more]
 
@@ -72,7 +72,7 @@ def _rebuild(kind: type[AxeError], args: tuple[object, ...], state: dict[str, An
 class ConfigError(AxeError):
     """An agent, setting or option is invalid; nothing has been sent.
 
-    `hint` has the next step; the exit code is 2, or 3 if a key is missing.
+    The exit code is 2, or 3 if a key is missing.
     """
 
     exit_code = 2
@@ -85,16 +85,16 @@ class ConfigError(AxeError):
 
 
 class ExpectationError(AxeError):
-    """A run did not meet an expectation; `place` is the branch of its tree that failed it.
+    """A run did not meet an expectation; `place` is the branch of its tree that failed.
 
     `axe_nb.last()` is the result of the run.
     """
 
 
 class CassetteMiss(AxeError):
-    """A replayed run sent a request that is not in the cassette and may not go to the model.
+    """A replayed run made a request that is not in the cassette and must not be sent to a model.
 
-    The message says what changed; `hint` says how to record the request.
+    The message says what changed, and `hint` how to record the request.
     """
 
 
@@ -107,14 +107,11 @@ _SAID_AGAIN: dict[Category, str] = {
     "server": "the server failed",
     "timeout": "no response in time",
 }
-"""Explanations put before server messages that only repeat the category."""
+"""Explanations added to server messages that only repeat the category."""
 
 
 class ProviderError(AxeError):
-    """A request to a model failed; prints as `<category>: <message>` (B-5).
-
-    If `retryable` is true, sending the request again may help.
-    """
+    """A request to a model failed. Its text is `<category>: <message>` (B-5)."""
 
     def __init__(
         self,
@@ -133,25 +130,26 @@ class ProviderError(AxeError):
         super().__init__(f"{category}: {told}", hint=hint)
         self.category: Category = category
         self.detail = clean(message)
-        """The server's own message, one line, without the category."""
+        """The server's own message in one line, without the category."""
         self.status = status
-        """The HTTP status; None if there was no reply."""
+        """The HTTP status; None if there was no response."""
         self.retry_after = retry_after
-        """Seconds to wait as requested by the server; None if not given."""
+        """Seconds to wait, as requested by the server; None if it requested no wait."""
         self.partial_text = partial_text
         """Text received before a stream broke off."""
         passing = category in ("rate_limit", "overloaded", "server", "timeout")
         self.retryable = passing if retryable is None else retryable
+        """True if sending the request again may help."""
         self.exit_code = 1 if category == "bad_request" else 3
 
 
 def _list_letters(text: str) -> str:
-    """The letters of a code, to compare `Overloaded.`, `overloaded_error` and the like."""
+    """Returns the letters of a text, so that `Overloaded.` equals `overloaded_error`."""
     return re.sub(r"[^a-z]|error", "", text[:100].lower())
 
 
 def words(error: BaseException) -> str:
-    """The message of any exception, even one whose `__str__` fails."""
+    """Returns the message of any exception, even one whose `__str__` fails."""
     try:
         return str(error)
     except Exception:
@@ -159,11 +157,8 @@ def words(error: BaseException) -> str:
 
 
 def interrupted(message: str) -> KeyboardInterrupt:
-    """A KeyboardInterrupt for a run stopped by the user; IPython shows it in one line.
-
-    It is not a subclass: Python ends a script by the signal only for this very class, and a
-    notebook records the name of the class.
-    """
+    """Creates a KeyboardInterrupt that IPython shows in one line, for a run stopped by the user."""
+    # not a subclass, which would not end a script by the signal
     message = redact(clean(message))
     stop = KeyboardInterrupt(message)
     vars(stop)["_render_traceback_"] = lambda: [f"KeyboardInterrupt: {message}"]
@@ -171,7 +166,7 @@ def interrupted(message: str) -> KeyboardInterrupt:
 
 
 class RunError(AxeError):
-    """A run did not complete; raised by `RunResult.raise_for_status()` only."""
+    """A run did not complete. Only `RunResult.raise_for_status()` raises it."""
 
     def __init__(self, message: str, *, exit_code: int, hint: str = "") -> None:
         super().__init__(message, hint=hint)

@@ -1,7 +1,6 @@
 """The events of a run; the last one carries its result.
 
-Fields that a `RunResult`, `Turn` or `Response` has too mean the same; turns count from 1. Every
-view is built from these alone.
+Fields have the same meaning as in `RunResult`, `Turn` and `Response`; turns are numbered from 1.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from axe_nb.pictures.picture import Picture
 from axe_nb.results import FinalRequest, RunResult, Turn
 
 DataForm: TypeAlias = Literal["", "object", "value"]
-"""Form of the answer: an object, data held by an object as its `value`, or text if empty."""
+"""Form of the answer: a JSON object, data in its key `value`, or plain text if empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
-    """A run starts: the root, or a child between the two events of its call."""
+    """A run has started: the root, or a child between the start and the end of its call."""
 
     run: str
     parent: str
@@ -40,7 +39,7 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True)
 class TurnStarted:
-    """A request is sent."""
+    """A request is being sent."""
 
     run: str
     turn: int
@@ -48,20 +47,20 @@ class TurnStarted:
     pending: int
     """Number of tool results in the request."""
     closing: bool = False
-    """True for the final summary that a subagent is asked for (D-17)."""
+    """True if the request asks a subagent for a final summary (D-17)."""
     asked: FinalRequest = ""
     data: DataForm = ""
-    """The form of a reply without calls, if it has to be JSON."""
+    """The required form of a reply without calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """A piece of a streamed reply has arrived: of its text, its reasoning or a call's arguments."""
+    """A piece of a streamed reply has arrived, of the text, reasoning or a call's arguments."""
 
     run: str
     turn: int
     attempt: int
-    """Number of the attempt, from 1; a later attempt restarts the whole reply (D-23)."""
+    """Number of the attempt, starting at 1; each attempt restarts the reply (D-23)."""
     text: str
     kind: DeltaKind = "text"
     call: int = 0
@@ -70,24 +69,25 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class RetryScheduled:
-    """A turn's request has failed and will be sent again after a wait, as `[retry]` says (D-23)."""
+    """A request has failed and will be sent again after a wait, as `[retry]` allows (D-23)."""
 
     run: str
     turn: int
     attempt: int
-    """Number of the next attempt, from 2; the turn's text restarts."""
+    """Number of the next attempt, at least 2."""
     seconds: float
+    """Duration of the wait."""
     reason: str
-    """HTTP status of the failure, else its category."""
+    """HTTP status of the failure, or its category if there is no status."""
     error: str
-    """The failure, in one line."""
+    """The error in one line."""
     most: int = 0
-    """The retries that `[retry]` allows; 0 = not known."""
+    """Maximum retries that `[retry]` allows; 0 if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnFinished:
-    """A response has arrived; its calls, if any, run next."""
+    """A response has arrived; any calls in it run next."""
 
     run: str
     turn: int
@@ -100,7 +100,7 @@ class TurnFinished:
     asked: FinalRequest = ""
     question: str = ""
     exchanges: tuple[Exchange, ...] = field(default=(), repr=False, compare=False)
-    """The requests of the turn with their outcomes; the last one is the response."""
+    """The attempts of the turn with their outcomes; the last one has the response."""
     source: Source = ""
     server_calls: tuple[ServerCall, ...] = ()
     sources: tuple[Page, ...] = ()
@@ -114,7 +114,7 @@ class TurnFinished:
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
-    """A call starts."""
+    """A tool call has started."""
 
     run: str
     call: ToolCall
@@ -122,7 +122,7 @@ class ToolStarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolFinished:
-    """A call has its result."""
+    """A tool call has its result."""
 
     run: str
     result: ToolResult
@@ -135,34 +135,34 @@ class PersonAsked:
 
     run: str
     call_id: str = ""
-    """Id of the call that the question is about; empty = the turn that began last."""
+    """Id of the call that the question is about; empty for the latest turn."""
     words: str = ""
-    """The question in a few words, without secrets, like the fields below; empty = a pause."""
+    """The question in a few words; empty for a pause. No field contains secrets."""
     text: str = ""
     """The question as shown in the prompt, without the diff and the possible answers."""
     diff: str = ""
-    """Unified diff of the change that the call would make."""
+    """Unified diff of the change that the call would make; empty if there is none."""
     choices: tuple[tuple[str, str], ...] = ()
-    """Letter → name of each answer that is one letter; empty = only typed text answers."""
+    """(letter, name) of each one-letter answer; empty if the answer is free text."""
     prompt: str = ""
-    """The text of the prompt, by which a view finds its input; empty if `choices` is."""
+    """The text of the prompt, by which a view finds the input; empty without `choices`."""
     arguments: str = ""
-    """The call's arguments as JSON, to be edited; empty = they are too long or have secrets."""
+    """The call's arguments as JSON, for editing; empty if they are too long or have secrets."""
 
 
 @dataclass(frozen=True, slots=True)
 class PersonAnswered:
-    """The question has its answer, which may be a recorded one or that of `step=function`."""
+    """A question was answered by the person, a recording or the function of `step=`."""
 
     run: str
     call_id: str
     choice: str
-    """As in `Decision`: `yes`, `go`, `skip`."""
+    """The choice as in `Decision`, such as `yes`, `go` or `skip`."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunFinished:
-    """A run has ended, including any turn or call still in progress."""
+    """A run has ended, with any turn or call that was still in progress."""
 
     run: str
     result: RunResult
@@ -182,11 +182,11 @@ Event: TypeAlias = (
 )
 
 Emit: TypeAlias = Callable[[Event], None]
-"""Receives an event; neither blocks nor raises."""
+"""Function that receives events; it must neither block nor raise."""
 
 
 def discard(event: Event) -> None:
-    """An `Emit` for events that no one receives."""
+    """Ignores an event; an `Emit` for runs without receivers."""
 
 
 def finish_turn(run: str, turn: Turn, exchanges: Sequence[Exchange]) -> TurnFinished:
@@ -198,7 +198,7 @@ def finish_turn(run: str, turn: Turn, exchanges: Sequence[Exchange]) -> TurnFini
 
 
 def events_of(result: RunResult, parent: str = "", depth: int = 0) -> Iterator[Event]:
-    """The events of a finished run, in order, without pieces of text and times."""
+    """Yields the events of a finished run, in order, without pieces of text and times."""
     run = result.id
     yield RunStarted(
         run, parent, result.call_id, result.agent, result.model, depth, result.task, result.prompt,

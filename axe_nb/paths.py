@@ -1,9 +1,8 @@
-"""Names of files, and access to files without following links.
+"""All names of a file, and access to files without following links.
 
-A file is found by the path that is given, by the path at each link on the way, and by the real one:
-each name can protect it. To open it, folders are opened one by one, each by its parent's
-descriptor: what is then done by the descriptor is done there, whatever takes its place meanwhile.
-Source: D-53, D-83, X-32, X-33.
+The names of a file are the given path, the path after each link on the way, and the real path; each
+of them may be protected. Folders are opened one by one, relative to the descriptor of the parent,
+so that a folder that is replaced meanwhile does no harm. Source: D-53, D-83, X-32, X-33.
 """
 
 from __future__ import annotations
@@ -24,28 +23,27 @@ BY_DESCRIPTOR = {os.open, os.stat, os.mkdir, os.unlink, os.rename} <= os.support
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 FOLDER = os.O_RDONLY | NO_LINK | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
 PASSED = FOLDER | getattr(os, "O_PATH", getattr(os, "O_SEARCH", 0))
-"""Flags for a folder that need not be readable."""
+"""Flags for opening a folder that need not be readable."""
 
 FILE = NO_LINK | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 FILE |= getattr(os, "O_BINARY", 0)
-"""Flags for a file; opening a pipe does not wait for its writer."""
-
+"""Flags for opening a file; they do not wait for the writer of a pipe."""
 
 Links: TypeAlias = Mapping[str, Sequence[Path]]
-"""Folded real path → the links that lead there."""
+"""The links that lead to each real path, which is case-folded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """All names of a file or folder below a folder, a real path."""
+    """All names of a file or folder below `folder`, which is a real path."""
 
     folder: Path
     path: str
-    """The real path relative to the folder, with `/`; `.` is the folder itself."""
+    """The real path relative to `folder`, with `/`; `.` is the folder itself."""
     all: tuple[Path, ...]
-    """Absolute paths below the folder; the last is the real one, also if it lies elsewhere."""
+    """Absolute paths below `folder`, and last the real path, which may be elsewhere."""
     links: Links = field(repr=False)
-    """The links directly in the folder that lead to places in it."""
+    """The links directly in `folder` that lead to other places in it."""
 
     @property
     def real(self) -> Path:
@@ -59,7 +57,7 @@ class Names:
 
 
 def find_names(folder: Path, path: Path, links: Links | None = None) -> Names:
-    """Returns the current names of an absolute path below a folder, a real path."""
+    """Returns the current names of an absolute path below `folder`, which is a real path."""
     *passed, real = follow_links(path)
     links = list_links(folder) if links is None else links
     for place in (real, *real.parents):
@@ -70,12 +68,12 @@ def find_names(folder: Path, path: Path, links: Links | None = None) -> Names:
 
 
 def follow_links(path: Path) -> tuple[Path, ...]:
-    """Returns an absolute path, the path at each link that it leads through, and the real path."""
+    """Returns an absolute path, the path after each link on the way, and the real path."""
     passed = [path]
     while BY_DESCRIPTOR and (
         link := next(filter(os.path.islink, (*reversed(passed[-1].parents), passed[-1])), None)
     ):
-        if len(passed) > 40:  # as in Linux
+        if len(passed) > 40:  # the limit of Linux
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
         target = os.readlink(link)  # noqa: PTH115 - as written
         passed.append(Path(link.parent, target, passed[-1].relative_to(link)))
@@ -83,7 +81,7 @@ def follow_links(path: Path) -> tuple[Path, ...]:
 
 
 def list_links(folder: Path) -> Links:
-    """Returns the links directly in a folder, a real path, that lead to other places in it."""
+    """Returns the links directly in `folder`, a real path, that lead to other places in it."""
     found: dict[str, list[Path]] = {}
     with os.scandir(folder) as entries:
         for link in (folder / entry.name for entry in entries if entry.is_symlink()):
@@ -94,16 +92,16 @@ def list_links(folder: Path) -> Links:
 
 
 def _fold(path: Path) -> str:
-    """Normalizes a path as a case-insensitive file system compares it."""
+    """Normalises a path like a case-insensitive file system."""
     return unicodedata.normalize("NFC", str(path)).casefold()
 
 
 @contextmanager
 def hold_real_folder(path: Path, flags: int = PASSED, made: int = 0) -> Iterator[int | None]:
-    """Yields the descriptor of a folder; None if the system has no such calls.
+    """Opens a folder, an absolute path without links, and yields its descriptor.
 
-    The path is absolute and without links. `flags` are for the folder itself: those above it need
-    not be readable. Its last `made` names are made where they are missing.
+    `flags` apply to the folder itself; those above it need not be readable. The last `made` folders
+    of the path are created if they are missing. Yields None if the system cannot do this.
     """
     if not BY_DESCRIPTOR:
         if made:
@@ -125,10 +123,7 @@ def hold_real_folder(path: Path, flags: int = PASSED, made: int = 0) -> Iterator
 
 
 def open_real_file(path: Path) -> int:
-    """Returns the descriptor of a regular file, an absolute path without links, for reading.
-
-    Raises OSError if it is none, or a link is in its place or in that of a folder above it.
-    """
+    """Opens a regular file for reading. Raises OSError if its path leads through a link."""
     if "\0" in str(path):
         raise OSError(errno.EINVAL, "not a path")
     with hold_real_folder(path.parent) as folder:

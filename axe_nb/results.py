@@ -1,7 +1,4 @@
-"""The result of a run, whatever its status: the conversation, the agents and the usage.
-
-Source: D-2, D-34, D-38, B-9.
-"""
+"""The result of a run, and places in a tree of runs. Source: D-2, D-34, D-38, B-9."""
 
 from __future__ import annotations
 
@@ -41,30 +38,37 @@ Status = Literal[
 
 
 class RunStopped(Exception):
-    """Ends a run with a status other than `completed`; never leaves `Run.execute`."""
+    """Raised to end a run with a status other than `completed`; `Run.execute` catches it."""
 
     def __init__(self, status: Status, error: str, cap: str = "") -> None:
         super().__init__(error)
         self.status: Status = status
         self.cap = cap
-        """The cap of the tree that was reached, in words; empty if none was."""
+        """The name of the cap that was reached; empty if none was."""
 
 
 EXIT_CODES: Mapping[str, int] = {
     "completed": 0, "max_turns": 1, "max_tool_calls": 1, "max_tokens": 1, "timeout": 3,
     "cancelled": 130, "error": 1,
 }  # fmt: skip
-"""Status → exit code of the command line (D-38); an error with a cause uses the cause's."""
+"""Exit codes of the command line by status (D-38), unless an error has its own."""
 
 NEXT_STEPS: Mapping[str, str] = {
     "timeout": "give it more time with --timeout",
     "max_turns": "give it a smaller task, or continue it: -c in a notebook, "
     "continue_from= in Python",
 }
-"""Status → the next step after a run that ended with it."""
+"""Suggestions for the next step after a run, by status."""
 
 NO_AGENT = "(no agent)"
-"""Placeholder for the agent of a run without one, shown with its model."""
+"""Placeholder for the name of the agent in a run without an agent."""
+
+
+_NOT_IN_TAB = frozenset({
+    "afork", "call_id", "cause", "definitions", "exchanges", "exit_code", "from_dict", "log",
+    "origin", "pictures", "place", "task", "times", "undo_id",
+})  # fmt: skip
+"""Attributes of a result that Tab does not offer: views and programs use them more than people."""
 
 
 def name_run(agent: str, model: str) -> str:
@@ -72,7 +76,7 @@ def name_run(agent: str, model: str) -> str:
 
 
 def freeze(table: Mapping[str, Any]) -> MappingProxyType[str, Any]:
-    """Returns an immutable copy of the table, which can be copied and pickled."""
+    """Returns an immutable copy of a mapping, which can be copied and pickled."""
     return table if isinstance(table, MappingProxyType) else MappingProxyType({**table})
 
 
@@ -80,7 +84,7 @@ copyreg.pickle(MappingProxyType, lambda table: (freeze, ({**table},)))
 
 
 def make_metadata(id: str, depth: int, usage: Usage) -> dict[str, str]:
-    """Returns the metadata that every child has (D-34)."""
+    """Returns the metadata that every child run has (D-34)."""
     return {"task_id": id, "token_estimate": str(usage.total), "depth": str(depth)}
 
 
@@ -93,25 +97,25 @@ class RunResult:
 
     status: Status
     text: str
-    """The final text; if the run did not complete, the text so far."""
+    """The final text, or the text so far if the run did not complete."""
     agent: str
     model: str
     """The model, as provider/model."""
     data: Any = field(default=None, repr=False)
-    """The answer as data, of the type that `output=` or `[output]` asked for; JSON data in a result
-    from a file; None if no data was asked for, or the answer did not match."""
+    """The answer as data of the type required by `output=` or `[output]`, or as JSON data in a
+    result from a file; None if no data was required or the answer does not fit the schema."""
     error: str | None = None
     """The error in one line; None if the run completed."""
     turns: int = 0
-    """Answered requests."""
+    """Number of requests with a response."""
     tool_calls: int = 0
-    """Executed calls."""
+    """Number of executed tool calls."""
     retries: int = 0
-    """Requests that were sent again after a failure (D-23)."""
+    """Number of requests that were sent again after a failure (D-23)."""
     children: tuple[RunResult, ...] = ()
-    """The runs that it delegated to, in call order."""
+    """The child runs that it delegated to, in the order of their calls."""
     usage: Usage = Usage()
-    """Sum over its own turns (A-8.8)."""
+    """Sum of the usage of its own turns (A-8.8)."""
     stop_reason: str = ""
     """Stop reason of the last response, as the provider reports it."""
     duration_ms: int = 0
@@ -120,36 +124,39 @@ class RunResult:
     files_read: tuple[str, ...] = ()
     files_modified: tuple[str, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=partial(freeze, {}))
-    """For a child: metadata from its delegation tool (D-34); `task_id` is its id."""
+    """Metadata of a child run from its delegation tool (D-34); `task_id` is the run's id."""
     warnings: tuple[str, ...] = ()
-    """Problems that did not stop the run: load warnings, a truncated reply."""
+    """Problems that did not stop the run, such as load warnings or a truncated reply."""
     log: tuple[Turn, ...] = field(default=(), repr=False)
-    """The turns; views are drawn from them."""
+    """The turns of the run, from which views are drawn."""
     id: str = "0"
-    """Dotted path in the tree: `0` is the root, `0.2` the child of its second call."""
+    """Dotted path in the tree: `0` is the root, and `0.2` the child of its second call."""
     call_id: str = ""
     """Id of the parent's call that started this run; empty for a root."""
     prompt: str = field(default="", repr=False)
     """The complete prompt."""
     pictures: tuple[Picture, ...] = field(default=(), repr=False)
-    """The pictures of the prompt, those of the agent's files included."""
+    """The pictures of the prompt, including those of the agent's files."""
     task: str = field(default="", repr=False)
-    """The task, without the context added by its caller."""
+    """The task, without the context that a caller adds to a child's prompt."""
     exchanges: tuple[Exchange, ...] = field(default=(), repr=False, compare=False)
-    """The requests to its model with their outcomes, in order."""
+    """The requests to the model with their outcomes, in order."""
     times: tuple[Lap, ...] = field(default=(), repr=False, compare=False)
-    """Times of the run and of its requests, calls and waits; empty if they were not recorded."""
+    """Times of the run and its requests, calls and waits; empty if they were not recorded."""
     origin: str = ""
-    """The place at which it forks another run; empty for its children and for other runs."""
+    """The place at which the root of a fork begins to differ; empty for other runs."""
     definitions: Definitions | None = field(default=None, repr=False, compare=False)
-    """The agents of its tree (D-53), for forks; None in children, and if they were not kept."""
+    """The agents of the tree (D-53), for forks; None in children, and if they were not kept."""
     undo_id: str = field(default="", repr=False, compare=False)
-    """Id of the stored old contents of changed files; empty if there are none, and in children."""
+    """Id of the kept old contents of changed files; empty if there are none, and in children."""
     cause: AxeError | None = field(default=None, repr=False, compare=False)
-    """The exception behind `error`, if there is one."""
+    """The exception behind `error`, or None."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "metadata", freeze(self.metadata))
+
+    def __dir__(self) -> list[str]:
+        return [name for name in object.__dir__(self) if name not in _NOT_IN_TAB]
 
     def __hash__(self) -> int:
         return hash((self.id, self.status, self.agent, self.model, self.text))
@@ -165,10 +172,10 @@ class RunResult:
         from axe_nb.cell_display.front_end import is_notebook
         from axe_nb.views import html
 
-        return {} if is_notebook() else html.twin(self)  # IPython has its own display of results
+        return {} if is_notebook() else html.twin(self)  # a notebook displays results by `install`
 
     def __axe_text__(self) -> str:
-        """The text of the run in prompts and tool results."""
+        """The text that stands for the result in prompts and tool results."""
         return self.text or self.error or ""
 
     @property
@@ -183,23 +190,20 @@ class RunResult:
 
     @property
     def total_usage(self) -> Usage:
-        """Tokens of this run and all runs below it."""
-        total = Usage()
-        for result in self.walk():
-            total += result.usage
-        return total
+        """Usage of this run and all runs below it."""
+        return sum((result.usage for result in self.walk()), Usage())
 
     @property
     def cost(self) -> float | None:
-        """The price of its own turns in US dollars; None if any of them has an unknown price."""
+        """The price of its own turns in US dollars; None if any of them has no known price."""
         counted = (turn for turn in self.log if turn.source not in UNASKED)
-        if any(not turn.usage.total for turn in counted):  # a server that counts no tokens
+        if any(not turn.usage.total for turn in counted):  # the server does not count tokens
             return None
         return self.usage.cost if self.turns else 0.0
 
     @property
     def total_cost(self) -> float | None:
-        """The price of this run and all below it in US dollars; None if any price is unknown."""
+        """The price of this run and all runs below it in US dollars; None if any is unknown."""
         return add_costs(result.cost for result in self.walk())
 
     @property
@@ -208,7 +212,7 @@ class RunResult:
         return self.cause.exit_code if self.cause else EXIT_CODES[self.status]
 
     def walk(self) -> Iterator[RunResult]:
-        """Yields this result, then every result below it, depth first in call order."""
+        """Yields this result, then every result below it, depth first in the order of calls."""
         yield self
         for child in self.children:
             yield from child.walk()
@@ -217,24 +221,20 @@ class RunResult:
         """Returns a request that was sent: its body, what fills the context, and what changed.
 
         Args:
-            place: `0.2/3` is the third turn of run `0.2`, `0.2` its last turn; a number is a turn
-                of this run; None = its last turn.
-            protocol: show the body as this protocol has it (`anthropic`, `openai`, `responses`,
-                `ollama`); None = as sent.
+            place: `0.2/3` is the third turn of run `0.2`, and `0.2` its last turn; a number is a
+                turn of this run; None is its last turn.
+            protocol: encodes the body for this protocol (`anthropic`, `openai`, `responses` or
+                `ollama`) instead of that of the provider.
 
         Raises:
-            ConfigError: there is no request at that place.
+            ConfigError: if there is no request at that place.
         """
         from axe_nb.views.request import find_request
 
         return find_request(self, place, protocol)
 
     def diff(self, other: RunResult) -> RunDiff:
-        """Returns the difference between this run and another, including all runs below them.
-
-        Raises:
-            ConfigError: `other` is not the result of a run.
-        """
+        """Compares this run with another, including all runs below them."""
         from axe_nb.views.run_diff import diff_runs
 
         return diff_runs(self, other)
@@ -249,20 +249,20 @@ class RunResult:
         results: Mapping[int | str, Any] | None = None,
         **options: Any,
     ) -> RunResult:
-        """Runs the tree again from a place: only the change, and everything that depends on it.
+        """Runs the tree again with a change at a place; only what depends on the change is live.
 
         Args:
-            place: as in `request`, or the turn after the last, which continues from the results of
-                its calls.
-            prompt: at turn 1 it replaces the prompt, of a sub-agent the task; at a later turn it is
-                added before that turn.
+            place: the turn, as in `request`, or the turn after the last, which continues with the
+                results of its calls.
+            prompt: at turn 1, replaces the prompt, or a sub-agent's task; at a later turn, is added
+                before it.
             system_prompt: new system prompt of the agent at the place.
             reply: text, calls or a `Response` to use instead of the model's reply.
-            results: id or number of a call of the turn → its new result, or an exception.
+            results: new results or exceptions of calls in the turn, by id or number of the call.
             options: as for `axe_nb.run`; those that change an agent apply to the run at the place.
 
         Raises:
-            ConfigError: there is no such place or call, before anything is sent.
+            ConfigError: if there is no such place or call; nothing has been sent.
         """
         from axe_nb.api import fork
 
@@ -270,38 +270,33 @@ class RunResult:
         return fork(self, place, prompt=prompt, **changes, **options)
 
     async def afork(self, place: str | int | None = None, **changes: Any) -> RunResult:
-        """Like `fork`, on the caller's own event loop."""
+        """Does the same as `fork`, but on the caller's own event loop."""
         from axe_nb.api import afork
 
         return await afork(self, place, **changes)
 
     def undo(self, *, force: bool = False, dry: bool = False) -> UndoneFiles:
-        """Puts back the files that `write_file` and `edit_file` changed in this run and below it.
+        """Restores the files that `write_file` and `edit_file` changed in this tree of runs.
 
-        Files that changed since are left. Commands and other tools are not undone.
+        Files that have changed since are left alone. Commands and other tools are not undone.
 
         Args:
-            force: also put back files that changed since; their present content is lost.
-            dry: change nothing; only return what would be done.
+            force: also restores files that have changed since; their current content is lost.
+            dry: changes nothing, and only returns what would be done.
 
         Raises:
-            ConfigError: this is the result of a child, or the kept files cannot be read.
+            ConfigError: if this is the result of a child, or the kept contents cannot be read.
         """
         from axe_nb.session.undo import undo
 
         return undo(self, force=force, dry=dry)
 
     def raise_for_status(self) -> RunResult:
-        """Returns this result if the run completed.
-
-        Raises:
-            ProviderError: a request to the model failed.
-            RunError: the run did not complete for another reason.
-        """
+        """Returns this result if the run completed; otherwise raises ProviderError or RunError."""
         if self.ok:
             return self
         if self.cause:
-            # raised twice, the same one would collect tracebacks
+            # a copy, as an exception that is raised twice collects tracebacks
             failure: AxeError = copy(self.cause)
         else:
             hint = NEXT_STEPS.get(self.status, "")
@@ -316,11 +311,11 @@ class RunResult:
         return f"in {who}, turn {max(self.turns, 1)}"
 
     def to_dict(self, *, full: bool = False) -> dict[str, Any]:
-        """Returns the result as JSON types, with its children.
+        """Converts the result and its children to JSON types.
 
         Args:
-            full: if True, everything, in the form that `from_dict` reads, including secrets; if
-                False, without messages.
+            full: if True, includes everything, even secrets, in the form that `from_dict` reads; if
+                False, omits the messages.
         """
         if full:
             return to_json(self)
@@ -340,19 +335,11 @@ class RunResult:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> RunResult:
-        """Returns the result that `to_dict(full=True)` was called on.
-
-        Raises:
-            ConfigError: a value is missing or wrong; names its place.
-        """
+        """Reverses `to_dict(full=True)`. Raises ConfigError if a value is missing or wrong."""
         return from_json(cls, data)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the result, without secrets, to a text file for `axe_nb.load` (D-60, D-61).
-
-        Raises:
-            ConfigError: the file cannot be written.
-        """
+        """Writes the result, without secrets, to a text file for `axe_nb.load` (D-60, D-61)."""
         write_data(Path(path), "run", to_json(self, find_filter()))
 
     def to_json(self) -> str:
@@ -374,10 +361,10 @@ class RunResult:
 _PLACE = re.compile(r"0(?:\.\d{1,9}(?:-[A-Za-z0-9_]{1,40})?){0,100}/\d{1,9}")
 
 CallOrder: TypeAlias = "tuple[int, int, str]"
-"""Sort key of a child among those of its parent: number of the call, position there, key."""
+"""Sort key of a child run among its siblings: number of the call, position in the call, key."""
 
 Order: TypeAlias = "tuple[tuple[CallOrder, ...], int]"
-"""Sort key of a place: the calls and keys on the way to its run, then the turn."""
+"""Sort key of a place: those of all runs on the way to it, then the number of the turn."""
 
 
 def is_place(text: str) -> bool:
@@ -393,19 +380,19 @@ def turn_of(place: str) -> int:
 
 
 def is_below(place: str, other: str) -> bool:
-    """True if a place is in the same run as another, or in a descendant of it."""
+    """True if a place is in the same run as another place, or in a run below it."""
     return f"{run_of(place)}.".startswith(f"{run_of(other)}.")
 
 
 def order_of(place: str) -> Order:
-    """Returns the sort key of a place: runs in the order of their calls, parents first."""
+    """Returns the sort key of a place, which puts parents first and runs in order of calls."""
     run, _, turn = place.partition("/")
     return tuple(map(order_child, run.split("."))), int(turn or 0)
 
 
 def order_child(run: str) -> CallOrder:
     """Returns the sort key of a run among the children of its parent."""
-    number, _, key = run.rpartition(".")[2].partition("-")  # of an id in a file, too
-    named = 1_000_000 if key else 0  # after the numbered ones, in order of key
+    number, _, key = run.rpartition(".")[2].partition("-")
+    named = 1_000_000 if key else 0  # sorts named runs after numbered ones
     position = int(key) if key.isdecimal() and len(key) < 7 else named
     return int(number) if number.isdecimal() and len(number) < 10 else 0, position, key

@@ -1,8 +1,7 @@
-"""The only filter for secrets, used for everything saved or shown: runs, recordings, exports.
+"""The filter that removes secrets from everything saved or displayed.
 
 It removes the values of environment variables with names like `…_KEY` or `…_TOKEN`, keys that were
-passed to a server, authorization headers, and whatever looks like a well-known kind of key.
-Source: D-60.
+passed to a server, authorization headers, and anything like a known kind of key. Source: D-60.
 """
 
 from __future__ import annotations
@@ -21,34 +20,30 @@ from urllib.parse import quote, quote_plus
 MASK = "***"
 
 SHORTEST = 8
-"""Minimum characters of a secret, or of its remainder after a cut: shorter ones occur in
-ordinary words."""
+"""Minimum characters of a secret, or of a part left by a cut, as ordinary words are shorter."""
 
 SECRET_NAME = re.compile(
     r"KEY|TOKEN|SECRET|PASSWO?R?D|PASSPHRASE|CREDENTIAL|AUTHORIZATION|COOKIE"
     r"|(?:^|[_-])(?:AUTH|PASS|PWD|PAT|BEARER)(?=$|[_-])",
     re.IGNORECASE,
 )
-"""Names of environment variables whose values are secrets; `AUTHOR` and `PATH` do not match."""
+"""Matches names of variables whose values are secrets, but not `AUTHOR` or `PATH`."""
 
 ORDINARY = frozenset({
     "anonymous", "changeme", "disabled", "dummy-key", "enabled", "lm-studio", "no-key-needed",
     "not-needed", "optional", "password", "placeholder", "required", "undefined", "your-api-key",
 })  # fmt: skip
-"""Values used where no secret is needed, and words that occur in ordinary texts."""
+"""Placeholders for secrets, and ordinary words, which are never removed as secrets."""
 
 SECRET_HEADERS = frozenset({
     "api-key", "apikey", "authorization", "cookie", "password", "proxy-authorization", "set-cookie",
     "x-api-key", "x-auth-token", "x-goog-api-key",
 })  # fmt: skip
-"""Keys of objects, in lower case with `-`, whose texts are always secrets."""
+"""Names of headers, in lower case with `-`, whose texts are always secrets."""
 
 
 def _begin(mark: str, before: str = r"\w") -> str:
-    """Returns a pattern for the position after a key's prefix that is not in the middle of a word.
-
-    The letter of an escape in JSON is not part of a word.
-    """
+    """Returns a pattern for the position after a key's prefix that does not continue a word."""
     return rf"(?:(?<!{before}{mark})|(?<=\\[bfnrt]{mark})|(?<=\\u[0-9A-Fa-f]{{4}}{mark}))"
 
 
@@ -65,7 +60,7 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
     r"[\w-]{16,}\.[\w-]{16,}": ("SG.",),
     r"(?=[\w-]{8})\w*+(?:-(?!eyJ)\w*+)*+\.eyJ[\w-]{8,}\.[\w-]{8,}": ("eyJ",),
 }  # fmt: skip
-"""Pattern for the rest of a well-known key at the start of a word → its prefixes."""
+"""Prefixes of well-known keys, by the pattern of the characters that follow them."""
 
 _HEADER = r"""\\{0,3}["']?\s{0,4}[:=]\s{0,4}\\{0,3}["']?"""
 _VALUE = r"""[^\s"'\\,;<>{}*]{8,}"""
@@ -99,19 +94,18 @@ SHAPES: Mapping[str, tuple[str, str]] = {
     ),
     "://": (r"[^\s/:@?#\"'\\]{0,100}:", r"[^\s/@\"'\\*]{1,200}(?=@)"),
 }
-"""Start of a well-known key, login or header → (more text that is kept, the secret).
-
-No secret matches `***`. Each begins with a fixed text because such patterns are far faster. None
-looks from many places of a text at the same long rest, as a model may write whatever costs most."""
+"""Well-known keys, logins and headers, by their fixed start: patterns of text to keep, and of the
+secret, which never matches `***`. A fixed start makes the search fast, and no pattern reads the
+same long text from many positions, as a model may write a text that takes the longest."""
 
 _END, _START = r"(?=\n?(?:…|\.\.\.))", r"(?:(?<=…)|(?<=…\n))"
-"""Marks of a cut: after a text, and before one."""
+"""Patterns for a cut after a text, and before a text."""
 
 _passed: set[str] = set()
 
 
 def remember(secret: str) -> None:
-    """Adds a secret of this process that no environment variable holds, such as a key in a file."""
+    """Adds a secret that is not in an environment variable, such as a key from a file."""
     if _is_secret(secret):
         _passed.add(secret)
 
@@ -121,7 +115,7 @@ def redact(text: str) -> str:
 
 
 def find_filter() -> Filter:
-    # the mapping below `os.environ`, whose own look at a variable decodes it: 50 times as slow
+    # the mapping inside `os.environ`, as decoding each variable would be 50 times as slow
     variables = getattr(os.environ, "_data", os.environ)
     return _make_filter(frozenset(variables.items()), frozenset(_passed))
 
@@ -142,18 +136,15 @@ def _make_filter(variables: frozenset[tuple[Any, Any]], passed: frozenset[str]) 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Removes given secrets, and everything that looks like one.
-
-    Filtering a text twice has no further effect.
-    """
+    """Removes known secrets and anything that looks like one; filtering twice changes nothing."""
 
     forms: tuple[str, ...] = field(repr=False)
-    """The secrets in all forms, longest first."""
+    """The known secrets in all their forms, longest first."""
 
     def text(self, text: str) -> str:
         while True:  # a mask may complete another secret
             before = text
-            # far faster than one pattern of all forms, most of which are in no text
+            # far faster than one pattern of all forms, most of which never occur
             if found := [form for form in self.forms if form in text]:
                 text = re.sub("|".join(map(re.escape, found)), MASK, text)
             if "…" in text or "..." in text:
@@ -198,22 +189,22 @@ def _mask_rest(form: str, text: str) -> str:
 
 
 def _is_secret(value: str) -> bool:
-    """False for values that are too short or too ordinary to be removed everywhere."""
+    """False if a value is too short or too ordinary to be removed everywhere."""
     return (
         len(value) >= SHORTEST
-        and len(set(value)) > 3  # else a placeholder or a ruler: `xxxxxxxx`, `--------`
+        and len(set(value)) > 3  # not a placeholder or a line, such as `xxxxxxxx` or `--------`
         and value.lower() not in ORDINARY
         and not (os.path.isabs(value) and os.path.exists(value))  # noqa: PTH110, PTH117 - or raises
     )
 
 
 def _list_forms(secret: str) -> Iterator[str]:
-    """Yields a secret as is, as JSON (also twice), in Python's `repr`, in URLs and in base64."""
+    """Yields a secret unchanged, as JSON (once and twice), as `repr`, for URLs and in base64."""
     encoded = secret.encode("utf-8", "surrogateescape")
     yield repr(secret)[1:-1]
     yield repr(encoded)[2:-1]
     plain = {secret}
-    for before in range(3):  # what is fixed of the encoding, for each alignment in encoded data
+    for before in range(3):  # the fixed part of the base64 text, for each alignment in the data
         after = -(before + len(encoded)) % 3
         whole = b64encode(b"\0" * before + encoded + b"\0" * after).decode()
         part = whole[(0, 2, 3)[before] : len(whole) - (0, 2, 3)[after]]

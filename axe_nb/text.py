@@ -1,9 +1,8 @@
-"""Text for people and models: quoting, cleaning, truncation, plurals, suggestions. Pure.
+"""Text for people and models: quoting, cleaning, truncation, plurals, suggestions.
 
-Everything from a model, a tool, a file or the network passes through here before a person or a
-terminal sees it. Characters that a reader cannot see, and a model can, become U+FFFD where they do
-nothing: a text could otherwise carry words for a model past the person who reads it, or show an
-address other than its own. Source: D-10, D-13, D-27, X-27, docs/safety.md.
+Texts from models, tools, files and the network are cleaned here before they are displayed. Unneeded
+invisible characters become U+FFFD: they could hide instructions to a model from the person who
+reads a text, or disguise an address. Source: D-10, D-13, D-27, X-27, docs/safety.md.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ INVISIBLE = re.compile(
     "[\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
     "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
     "\U000e0000-\U000e0fff"
-    # not ignorable, but without a glyph all the same: a blank, annotations, an empty note head
+    # not ignorable, but without a glyph as well: a blank, annotations, an empty note head
     "\u2800\ufff9-\ufffc\U0001d159]"
 )
 """Unicode's default-ignorable characters, and a few others without a glyph."""
@@ -31,10 +30,10 @@ _JOINED = r"(?=[\p{L}\p{M}])[\u0620-\u077f\u07ca-\u07f5\u0840-\u08ff]"
 """Letters of Arabic, Syriac, N'Ko and Mandaic, which join their neighbours."""
 
 _EMOJI = r"[^\P{Emoji}\0-\x7f]"
-"""Emoji, and symbols that a selector turns into one."""
+"""Emoji, and symbols that a variation selector turns into emoji."""
 
 _VIRAMA = r"\p{ccc=9}"
-"""Signs that remove a vowel, in the scripts of India and around it."""
+"""Viramas, which remove a vowel in the scripts of South and Southeast Asia."""
 
 _NEEDED = rf"""
     (?<= {_EMOJI} ) [\ufe0e\ufe0f] | (?<= [#*0-9] ) [\ufe0e\ufe0f] (?= \u20e3 )
@@ -43,10 +42,7 @@ _NEEDED = rf"""
     | (?<= {_JOINED} ) \u200c (?= {_JOINED} )
     | (?<= {_JOINED} ) \u200d (?! {_JOINED} | {_EMOJI} | {_VIRAMA} )
 """
-"""Invisible characters that change how their neighbours are written.
-
-In Persian, a ZWNJ (U+200C) is also written where it changes nothing.
-"""
+"""Invisible characters where they affect how text is displayed, or in Persian may affect it."""
 
 _UNSEEN = f"({_NEEDED})|{INVISIBLE.pattern}"
 
@@ -59,13 +55,12 @@ be encoded as UTF-8."""
 LONGEST_WORD = 100
 """Maximum characters of a word compared for suggestions, which takes quadratic time."""
 
-
 MAX_SHOWN = 60
-"""Characters of an invalid value that an error quotes."""
+"""Maximum characters of an invalid value that an error quotes."""
 
 
 def quote(text: str) -> str:
-    """The text in double quotes with JSON escaping, also of characters without a glyph (D-13)."""
+    """Puts a text in double quotes, with JSON escapes for all invisible characters (D-13)."""
     quoted = json.dumps(text, ensure_ascii=False)
     if quoted.isprintable() and not INVISIBLE.search(quoted):
         return quoted
@@ -76,27 +71,23 @@ def quote(text: str) -> str:
 
 
 def clean(text: str) -> str:
-    r"""The text with `\n` line ends; U+FFFD for what could harm a terminal, or cannot be seen."""
+    r"""Converts line ends to `\n`, and harmful or unneeded invisible characters to U+FFFD."""
     text = _HARMFUL.sub(REPLACEMENT, text.replace("\r\n", "\n"))
     if text.isascii() or not INVISIBLE.search(text):
         return text
-    import regex  # it knows the tables of Unicode
+    import regex  # supports Unicode properties
 
     seen = regex.sub(_UNSEEN, lambda found: found[1] or REPLACEMENT, text, flags=regex.VERBOSE)
     return str(seen)
 
 
 def reveal(text: str) -> str:
-    """The text with U+FFFD for every invisible character, for approval prompts.
-
-    Stricter than `clean`: also replaces every blank but spaces, and invisible characters used in
-    some scripts and emoji.
-    """
+    """Replaces all invisible characters with U+FFFD, even those needed by scripts and emoji."""
     return "".join(c if _is_visible(c) or c in " \u3000\n\t" else REPLACEMENT for c in text)
 
 
 def printable(name: str) -> str:
-    """The name, quoted only if it has unprintable characters."""
+    """Quotes a name if it has unprintable characters; otherwise returns it unchanged."""
     return name if name.isprintable() and not INVISIBLE.search(name) else quote(name)
 
 
@@ -105,7 +96,7 @@ def _is_visible(character: str) -> bool:
 
 
 def one_line(text: str, limit: int) -> str:
-    """The text, cleaned, as one line of at most `limit` characters; ends with `…` if truncated."""
+    """Cleans a text and shortens it to one line of `limit` characters; `…` marks a cut."""
     beginning = text[: 4 * limit]
     line = clean(" ".join(beginning.split()))
     if len(line) <= limit and len(beginning) == len(text):
@@ -114,12 +105,12 @@ def one_line(text: str, limit: int) -> str:
 
 
 def count_columns(text: str) -> int:
-    """Columns that one line takes on a terminal."""
+    """Returns the number of columns that one line takes on a terminal."""
     return count_most_columns("".join(c for c in text if not unicodedata.combining(c)))
 
 
 def align_columns(rows: Sequence[Sequence[str]], right: int = 0) -> Iterator[str]:
-    """Yields the rows of a table, cleaned, as lines; the last `right` columns are numbers."""
+    """Yields the cleaned rows of a table as lines; right-aligns the last `right` columns."""
     rows = [[clean(cell).replace("\n", " ") for cell in row] for row in rows]
     widths = [max(map(count_columns, column)) for column in zip(*rows, strict=True)]
     for row in rows:
@@ -131,17 +122,14 @@ def align_columns(rows: Sequence[Sequence[str]], right: int = 0) -> Iterator[str
 
 
 def cut_chars(text: str, limit: int, note: str = "...") -> str:
-    """The text, or the first `limit` characters of a longer one with a note about the rest.
-
-    In the note, `{more}` is the number of characters left out, `{size}` that of the whole text.
-    """
+    """Cuts a text to `limit` characters and adds the note, with `{more}` and `{size}` filled in."""
     if len(text) <= limit:
         return text
     return text[:limit] + note.format(more=len(text) - limit, size=len(text))
 
 
 def cut_middle(text: str, limit: int) -> tuple[str, int]:
-    """The text, or the start and end of a longer one, and the number of characters left out."""
+    """Cuts out the middle of a long text; also returns the number of characters cut."""
     if len(text) <= limit:
         return text, 0
     half, more = limit // 2, len(text) - 2 * (limit // 2)
@@ -149,10 +137,10 @@ def cut_middle(text: str, limit: int) -> tuple[str, int]:
 
 
 def fold(text: str, width: int, indent: str) -> str:
-    """Breaks lines wider than `width` columns, and begins each continuation with the indent.
+    """Breaks lines wider than `width` columns, and begins each continuation with `indent`.
 
-    A front end would continue at the left edge, where its own words stand. Lines are broken behind
-    a space, if there is one near; no character is removed.
+    A terminal would continue at the left edge, where a text could imitate a prompt. Lines are
+    broken after a space if one is near; no character is removed.
     """
     lines = []
     for line in text.split("\n"):
@@ -170,7 +158,7 @@ def fold(text: str, width: int, indent: str) -> str:
 
 
 def count_most_columns(line: str) -> int:
-    """Maximum columns of one line in a fixed-width font."""
+    """Returns the maximum number of columns that one line may take in a fixed-width font."""
     return len(line) if line.isascii() and "\t" not in line else sum(map(_width_of, line))
 
 
@@ -185,10 +173,7 @@ def count_bytes(text: str) -> int:
 
 
 def cut_bytes(text: str, limit: int, note: str = "") -> str:
-    """The text, or the whole characters in the first `limit` bytes of a longer one with the note.
-
-    In the note, `{limit}` and `{size}` are in bytes.
-    """
+    """Cuts a text to `limit` bytes and adds the note, with `{limit}` and `{size}` filled in."""
     data = text.encode("utf-8", "surrogatepass")
     if len(data) <= limit:
         return text
@@ -205,13 +190,13 @@ def plural(count: int, noun: str) -> str:
 
 
 def list_choices(names: Sequence[str]) -> str:
-    """Returns the names as in "a, b or c"; there is at least one."""
+    """Formats one or more names as in "a, b or c"."""
     *most, last = names
     return f"{', '.join(most)} or {last}" if most else last
 
 
 def list_some(names: Sequence[str], limit: int) -> str:
-    """The first `limit` names, separated by commas, and the number of the others."""
+    """Formats the first `limit` names, separated by commas, and the number of further ones."""
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
     return ", ".join(names[:limit]) + more
 
@@ -222,8 +207,8 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_dollars(dollars: float) -> str:
-    """Formats a price: `$1.20`; below a dollar with two significant digits, `$0.012` for 0.0123."""
-    dollars = round(dollars, 12)  # sums differ by the order of their parts
+    """Formats a price; below one dollar, with two significant digits: `$1.20`, `$0.012`."""
+    dollars = round(dollars, 12)  # sums depend on the order of their parts
     if not dollars or dollars >= 0.995:
         return f"${dollars:,.2f}"
     if dollars < 1e-6:
@@ -233,34 +218,30 @@ def format_dollars(dollars: float) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The known word most similar to `word`, ignoring case; empty if none is similar.
-
-    A word with the same letters in another order comes first: `model` for `modle`, not `mode`;
-    then one that has the word as a part: `system_prompt` for `system`.
-    """
+    """Returns the known word most similar to `word`, ignoring case; empty if none is similar."""
     folded = word[:LONGEST_WORD].casefold()
     names = {name.casefold(): name for name in known if len(name) <= LONGEST_WORD}
-    swapped = (name for name in names if sorted(name) == sorted(folded))
-    parts = (name for name in names if folded in name.split("_"))
-    least = 0.7 if len(folded) >= 5 else 0.65  # `system` is not like `stream`
+    swapped = (name for name in names if sorted(name) == sorted(folded))  # `model` for `modle`
+    parts = (name for name in names if folded in name.split("_"))  # `system_prompt` for `system`
+    least = 0.7 if len(folded) >= 5 else 0.65  # `system` must not match `stream`
     close = difflib.get_close_matches(folded, names, 1, least)
     return next((names[name] for name in (*swapped, *parts, *close)), "")
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """A `did you mean …?` hint with the most similar word; empty if none is similar (D-27)."""
+    """Returns a `did you mean …?` hint with the nearest word; empty if none is similar (D-27)."""
     near = nearest(word, known)
     return f"did you mean {quote(near)}?" if near else ""
 
 
 def count_common(one: Sequence[str], other: Sequence[str]) -> int:
-    """Returns the length of the common beginning of two texts, or lists of lines."""
+    """Returns the length of the common beginning of two texts or lists."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def describe(value: object) -> str:
-    """The kind of an object, as in `<Lock object>`; for a module, its name."""
+    """Describes an object by its type, as in `<Lock object>`, or a module by its name."""
     if issubclass(type(value), ModuleType):
         return f"<module {one_line(str(getattr(value, '__name__', 'unnamed')), 80)}>"
     return f"<{type_name(value)} object>"
@@ -271,10 +252,7 @@ def type_name(value: object) -> str:
 
 
 def own_text(value: object) -> str:
-    """Returns the object's own text without addresses; its description if it has none.
-
-    Raises Exception: whatever the object's own method raises.
-    """
+    """Returns an object's `str()` without addresses; describes it if it defines no text itself."""
     kind = type(value)
     is_address = kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__
     if is_address or issubclass(kind, ModuleType):
@@ -283,8 +261,8 @@ def own_text(value: object) -> str:
 
 
 def remove_addresses(text: str, value: object) -> str:
-    """The text without numbers that are, or may be, an address in memory."""
-    # looks at each blank only once, as a text may have very many
+    """Removes numbers from an object's text that are, or may be, addresses in memory."""
+    # looks at each blank only once, as there may be very many
     text = re.sub(r"(?<!\s)\s+at 0x[0-9a-fA-F]+", "", text)
     text = re.sub(r"\b0[xX][0-9a-fA-F]{6,}", "0x…", text)
     if text.startswith("<") and text.endswith(">"):
@@ -295,9 +273,9 @@ def remove_addresses(text: str, value: object) -> str:
 
 
 def shown_value(value: object) -> str:
-    """Formats a value for an error message: one line, shortened."""
+    """Formats a value for an error message, in one short line."""
     try:
         text = " ".join(remove_addresses(repr(value), value).split())
-    except Exception:  # of the value's own method
+    except Exception:  # raised by the value's own method
         text = describe(value)
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"

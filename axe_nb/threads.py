@@ -1,6 +1,6 @@
-"""Runs blocking functions in daemon threads, which delay neither the event loop nor exit.
+"""Runs blocking functions in daemon threads, which block neither the event loop nor exit.
 
-The default executor would do both: it has few workers, and exit waits for them.
+The default executor has few workers, and the interpreter waits for them at exit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _wide_lock = threading.Lock()
 
 
 async def in_thread(function: Callable[..., T], /, *args: Any) -> T:
-    """Calls the function in a thread; if the wait is cancelled, its outcome is discarded."""
+    """Calls a function in a new thread; if the await is cancelled, the outcome is discarded."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
     context = contextvars.copy_context()
@@ -37,12 +37,12 @@ async def in_thread(function: Callable[..., T], /, *args: Any) -> T:
                 context.run(function, *args),
             )
         except (StopIteration, GeneratorExit) as error:
-            # a future cannot hold the first, and the second closes every coroutine that awaits it
+            # a future cannot hold StopIteration, and GeneratorExit would close awaiting coroutines
             fault = RuntimeError(f"{type(error).__name__}: {error}")
             done = (future.set_exception, fault)
         except BaseException as error:
             done = (future.set_exception, error)
-        with contextlib.suppress(RuntimeError):  # the loop is closed: no one waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so no one awaits the outcome
             loop.call_soon_threadsafe(settle, *done)
 
     threading.Thread(target=work, name="axe-nb-call", daemon=True).start()
@@ -51,7 +51,7 @@ async def in_thread(function: Callable[..., T], /, *args: Any) -> T:
 
 @contextlib.contextmanager
 def without_group() -> Iterator[None]:
-    """Re-raises the exception that stopped a task group, as its tasks raise only RunStopped."""
+    """Raises the first exception of a group instead of the group; tasks raise only RunStopped."""
     try:
         yield
     except BaseExceptionGroup as stops:
@@ -60,9 +60,9 @@ def without_group() -> Iterator[None]:
 
 @contextlib.contextmanager
 def rare_full_collections(at_once: int) -> Iterator[None]:
-    """Has the garbage collector look through all objects a tenth as often within the block.
+    """Makes full garbage collections ten times rarer within the block.
 
-    Hundreds of runs in flight are many objects and no garbage. Looking through them again and again
+    Hundreds of runs in flight have many objects but no garbage. Going through them again and again
     takes a third of the time of a wide map, so this is for a block with 100 runs `at_once` or more.
     """
     if at_once < 100:

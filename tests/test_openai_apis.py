@@ -142,7 +142,7 @@ def test_a_search_is_offered_kept_shown_and_sent_back_unchanged(
         ("Towers of the world", SOURCE), ("Heights", CITED),
     ]  # fmt: skip
     assert (first.usage.searches, first.tool_calls) == (1, 0)
-    assert 'web_search · "tallest tower" → 1 source' in as_text(first)
+    assert 'web_search "tallest tower" → 1 source' in as_text(first)
     html = twin(first)["text/html"]
     assert f'href="{SOURCE.replace("&", "&amp;")}"' in html
     assert f'href="{CITED}"' in html

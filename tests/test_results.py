@@ -196,3 +196,11 @@ def test_a_front_end_without_ipython_shows_a_result_as_its_tree() -> None:
     assert shown == html.twin(result)
     assert "<details" in shown["text/html"]
     assert "<b>hello" not in shown["text/html"]
+
+
+def test_tab_on_a_result_offers_what_people_use() -> None:
+    result = RunResult(status="completed", text="hi", agent="a", model="script/x")
+    offered = set(dir(result))
+    assert {"text", "data", "children", "total_cost", "fork", "diff", "undo", "walk"} <= offered
+    assert not {"exchanges", "undo_id", "definitions", "log"} & offered
+    assert result.exchanges == ()

@@ -1,1 +1,1 @@
-"""Agents and their files, the settings, and the context that an agent starts with."""
+"""Agents and their files, user settings, and the context that an agent starts with."""

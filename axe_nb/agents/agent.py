@@ -1,4 +1,4 @@
-"""Agents: loaded from TOML files or made in code; lookup, listing and scaffolding of the files.
+"""The `Agent` class, and the lookup, listing and creation of agent files.
 
 Source: A-5.*, A-E2.*, B-1, B-2, B-12, D-26, D-27, D-36, D-81.
 """
@@ -71,66 +71,66 @@ class Agent:
     changed copy. `Agent.load(name)` finds agents of this session and agent files.
 
     Raises:
-        ConfigError: a value is invalid; the message names its key.
+        ConfigError: if a value is invalid; the message gives its key.
     """
 
     required: ClassVar[tuple[str, ...]] = ("name", "model")
-    """Keys that cannot be blank."""
+    """Keys whose values must not be blank."""
 
     name: str
-    """Required; the file is `<name>.toml`."""
+    """Name of the agent, required; its file is `<name>.toml`."""
     model: str
     """Required: provider/model, as in anthropic/claude-sonnet-5-5, ollama/llama3.2, script/lead."""
     _: KW_ONLY
     description: str = ""
-    """Its purpose, for people and for the models that may call it."""
+    """Purpose of the agent, for people and for models that may call it."""
     system_prompt: str = ""
-    """Instructions that are sent with every request."""
+    """Instructions sent with every request."""
     skill: str = ""
-    """SKILL.md to append to the system prompt; relative to `axe/` or the config folder."""
+    """SKILL.md appended to the system prompt; relative to `axe/` or the config folder."""
     files: tuple[str, ...] = ()
-    """Globs of text files to append to the system prompt, relative to the workdir."""
+    """Globs of text files appended to the system prompt, relative to the workdir."""
     workdir: str = ""
     """Folder for the agent's files and tools; empty = the current folder."""
     sub_agents: tuple[str, ...] = ()
-    """Agents that it may call; naming any adds the tool call_agent."""
+    """Names of agents that it may call; if there are any, the agent gets the tool call_agent."""
     tools: tuple[str, ...] = ()
-    """Tools and toolsets that it may use; in Python also functions and Tools."""
+    """Names of tools and toolsets that it may use; in Python also functions and Tool objects."""
     mode: Mode = "ask"
     """Permission to write: plan (never), ask (after approval), auto (always)."""
     allowed_hosts: tuple[str, ...] = ()
     """Hosts that fetch may reach without asking: `python.org`, `*.python.org` (subdomains), `*`."""
     sandbox: str = "auto"
-    """Sandbox of commands: auto (the strongest that works here), off, or docker:IMAGE."""
+    """Sandbox for commands: auto (the strongest that works here), off, or docker:IMAGE."""
     mcp_servers: tuple[Any, ...] | Mapping[str, Any] = ()
     """MCP servers: names of `[mcp_servers.NAME]` in `config.toml`, or such tables here. If `tools`
     lists tools of a server, as in `NAME__tool`, only those are offered."""
     stream: bool = True
-    """If true, replies are streamed while someone watches the run; if false, they arrive whole."""
+    """If true, responses are streamed while someone watches the run; if not, they arrive whole."""
     vars: Mapping[str, Any] = field(default_factory=dict)
-    """`[vars]`: values of `{{ name }}` in `system_prompt`; without any, the text stays as it is."""
+    """`[vars]`: values for `{{ name }}` in `system_prompt`; if empty, the text stays unchanged."""
     params: Mapping[str, Any] = field(default_factory=dict, metadata={"keys": COMMON_PARAMS})
     """`[params]` for the model: temperature, max_tokens, thinking (off, low, medium, high, or a
     number of tokens), server_tools (tools run by the model's server); others are passed on."""
     permissions: Mapping[str, str] = field(default_factory=dict)
     """`[permissions]`: tool → allow, ask or deny; takes precedence over the mode."""
     output: Mapping[str, Any] = field(default_factory=dict)
-    """`[output]`: JSON Schema of the answer, or `schema = "FILE.json"`, beside the agent's file;
-    empty = the answer is text."""
+    """`[output]`: JSON Schema of the answer, or `schema = "FILE.json"`, relative to the agent's
+    file; empty = a text answer."""
     limits: TreeLimits = DEFAULT_LIMITS
     retry: Retry = Retry()
     sub_agents_config: SubAgentsConfig = NO_CONFIG
     own_tools: Mapping[str, Any] = field(default_factory=dict, repr=False, metadata={"toml": False})
-    """Name → function or tool passed in `tools`, which keeps its name."""
+    """Name → function or Tool passed in `tools`, where only the name remains."""
     path: str = field(default="", compare=False, metadata={"toml": False})
-    """File that it was loaded from; empty for an agent made in code."""
+    """File that the agent was loaded from; empty if it was made in code."""
     text: str = field(default="", repr=False, compare=False, metadata={"toml": False})
-    """Text of the file; empty for an agent made in code."""
+    """Text of the agent's file; empty if the agent was made in code."""
     warnings: tuple[str, ...] = field(default=(), compare=False, metadata={"toml": False})
-    """Warnings about keys of its file that are accepted but ignored, or left out."""
+    """Warnings about keys of the agent's file that were ignored or left out."""
     is_restricted: bool = field(default=False, compare=False, metadata={"toml": False})
-    """True if its file belongs to a project that the user has not trusted: its mode is at most ask,
-    below an agent in mode auto too."""
+    """True if the agent's file belongs to an untrusted project. Its mode is then at most ask, even
+    if an agent in mode auto calls it."""
 
     def __post_init__(self) -> None:
         if own := own_tools(self.tools):
@@ -160,13 +160,13 @@ class Agent:
 
     @classmethod
     def load(cls, name: str, agents_dir: str | Path | None = None) -> Agent:
-        """Returns the agent `name` of this session, else from the first folder that has its file.
+        """Returns an agent of this session, or loads it from the first folder that has its file.
 
         Args:
             agents_dir: folder to search first; None = the value of `%config AxeMagics.agents_dir`.
 
         Raises:
-            ConfigError: not found or invalid; the message says where.
+            ConfigError: if the agent is not found or its file is invalid.
         """
         check_name(name)
         folder = agents_dir or DEFAULTS.get("agents_dir")
@@ -174,10 +174,10 @@ class Agent:
 
     @classmethod
     def from_file(cls, name: str, agents_dir: str | Path | None = None) -> Agent:
-        """Loads the agent `name` from the first folder that has its file, never from the session.
+        """Loads an agent from the first folder that has its file, ignoring agents of the session.
 
         Raises:
-            ConfigError: not found or invalid; the message says where.
+            ConfigError: if the file is not found or invalid.
         """
         path = find_agent_file(name, agents_dir, also=DEFINED)
         try:
@@ -199,11 +199,11 @@ class Agent:
         """Parses an agent from TOML text.
 
         Args:
-            name: the name it was looked up by; a different `name` key is a warning (D-26).
+            name: the name that the agent was looked up by; a warning if its `name` differs (D-26).
             path: the agent's file, for messages and relative paths.
 
         Raises:
-            ConfigError: invalid TOML, an unknown key, an invalid value or a missing field.
+            ConfigError: if the TOML, a key or a value is invalid, or a required key is missing.
         """
         return cls._parse(text, name, path)
 
@@ -236,7 +236,7 @@ class Agent:
             changes: values by key, as for the constructor.
 
         Raises:
-            ConfigError: an invalid value.
+            ConfigError: if a value is invalid.
         """
         name = changes.get("name", self.name)
         if self.path and name != self.name:  # `save` must not overwrite this agent's file
@@ -245,10 +245,10 @@ class Agent:
         return replace(self, **changes)
 
     def to_toml(self) -> str:
-        """Returns the agent as TOML: values that differ from the defaults, in the documented order.
+        """Formats the agent as TOML, with the values that differ from the defaults.
 
         Raises:
-            ConfigError: `params` holds a value that TOML cannot express, such as None.
+            ConfigError: if TOML cannot express a value of `params`, such as None.
         """
         import tomli_w
 
@@ -266,24 +266,24 @@ class Agent:
     def save(self, agents_dir: str | Path | None = None) -> Path:
         """Writes the agent's file atomically and returns its path.
 
-        The folder is `agents_dir`, else the one it was loaded from, else `./axe/agents/`. In a file
-        that exists, only the values that differ are changed: comments and formatting stay.
+        The folder is `agents_dir`, or the one the agent was loaded from, or `./axe/agents/`. An
+        existing file keeps its comments and formatting; only values that differ are rewritten.
 
         Raises:
-            ConfigError: the name is invalid, or the file cannot be written.
+            ConfigError: if the name is invalid or the file cannot be written.
         """
         check_name(self.name)
         folder = agent_dirs(agents_dir)[0]
         path = Path(self.path) if self.path and not agents_dir else folder / f"{self.name}.toml"
         if self.is_restricted and restrict(parse_toml(self.text), Path(self.path)):
             raise ConfigError(
-                f"agent {quote(self.name)} was loaded without all that its file contains",
+                f"agent {quote(self.name)} was loaded without some entries of its file",
                 hint=f"trust its project before you save it: {NEXT_STEP}",
             )
         trust_new_folder(path)
         parse = partial(self.from_toml, name=self.name, path=str(path))
         table, text = make_table(self), ""
-        with suppress(OSError, ConfigError, ValueError, RecursionError):  # or it is written anew
+        with suppress(OSError, ConfigError, ValueError, RecursionError):  # or rewrites the file
             old = read_text(path)
             updated = update_text(old, make_table(parse(old)), table)
             if make_table(parse(updated)) == table:
@@ -293,7 +293,7 @@ class Agent:
 
 
 class NoAgent(Agent):
-    """Placeholder for the agent of a run without one, which asks a model alone; has no name."""
+    """Placeholder for the agent of a run that uses only a model; its name is empty."""
 
     required: ClassVar[tuple[str, ...]] = ("model",)
 
@@ -302,13 +302,13 @@ DEFINED: dict[str, Agent] = {}
 """Name → agent defined in this session; owned by the session."""
 
 DEFAULTS: dict[str, Any] = {}
-"""Option → value if a call omits it, as `%config AxeMagics` sets it; owned by the session."""
+"""Option → default value set by `%config AxeMagics`; owned by the session."""
 
 
 def _remove_ignored_keys(table: dict[str, Any], name: str, source: Source) -> list[str]:
-    """Removes keys that only the Axe command line uses from the table; returns warnings.
+    """Removes the keys that only the Axe command line uses from a table, and returns warnings.
 
-    Its `[budget] max_tokens` becomes `limits.max_total_tokens`.
+    `[budget] max_tokens` is converted to `limits.max_total_tokens`.
     """
     ignored = []
     for dotted in IGNORED:
@@ -333,7 +333,7 @@ def _remove_ignored_keys(table: dict[str, Any], name: str, source: Source) -> li
 
 
 def find_place(agent: Agent, key: str, value: str) -> str:
-    """Returns the file and line of a value or entry; empty if it is not from the agent's file."""
+    """Returns the file and line of an agent's value or entry; empty if it is not from its file."""
     if not agent.path or not agent.text:
         return ""
     written: Any = tomllib.loads(agent.text).get(key)
@@ -358,7 +358,7 @@ def check_agents_dir(agents_dir: str | Path | None) -> None:
 def find_agent_file(
     name: str, agents_dir: str | Path | None = None, also: Iterable[str] = ()
 ) -> Path:
-    """Returns the first file of that agent; an error suggests a similar name, also of `also`."""
+    """Finds an agent's file. Raises ConfigError if it has none; `also` holds names to suggest."""
     check_name(name)
     check_agents_dir(agents_dir)
     for folder in agent_dirs(agents_dir):
@@ -381,7 +381,7 @@ def list_agents(agents_dir: str | Path | None = None) -> dict[str, Path]:
 
 SCAFFOLD = '''\
 name = {name}
-description = "A careful assistant"   # what it is for: agents that may call it are told
+description = "A careful assistant"   # its purpose, shown to agents that may call it
 model = {model}   # provider/model
 
 system_prompt = """
@@ -410,13 +410,13 @@ You are a careful assistant.
 
 
 def scaffold(name: str, model: str | None = None) -> str:
-    """Returns a commented starter file for an agent; by default with the model of `first_model`."""
+    """Returns a commented starter file for an agent; the default model is `first_model()`."""
     check_name(name)
     return SCAFFOLD.format(name=quote(name), model=quote(model or first_model()))
 
 
 def first_model() -> str:
-    """Returns the model for a new agent: of the only provider with a key, else of Anthropic."""
+    """Suggests a model for a new agent, of the only provider with a key or else of Anthropic."""
     with_key = []
     with suppress(ConfigError):  # `init` works without settings; a run will report the error
         config = Config.load()
@@ -434,7 +434,7 @@ def init_agent(name: str, agents_dir: str | Path | None = None) -> Path:
 
 
 def _read_schema(name: Any, agent_path: str) -> dict[str, Any]:
-    """Reads the JSON Schema of `output.schema`, in or below the folder of the agent's file.
+    """Reads the JSON Schema file of `output.schema`, in or below the folder of the agent's file.
 
     Links are not followed, as the agent's file may come from an untrusted project.
     """
@@ -447,7 +447,7 @@ def _read_schema(name: Any, agent_path: str) -> dict[str, Any]:
 
 
 def read_schema_file(path: Path, name: str) -> dict[str, Any]:
-    """Reads a JSON Schema, through no link; `name` is the path as given, for errors."""
+    """Reads a JSON Schema file without following links; `name` is the user's path, for errors."""
     try:
         schema = json.loads(read_real_text(path))
     except (OSError, RecursionError, ValueError) as error:
@@ -461,5 +461,5 @@ def read_schema_file(path: Path, name: str) -> dict[str, Any]:
 def _make_schema_error(name: object, problem: str) -> ConfigError:
     return ConfigError(
         f"the schema {quote(one_line(str(name), 100))} cannot be used: {problem}",
-        hint='agent files name it as schema = "answer.json" under [output], options as a path',
+        hint='in an agent file, set schema = "answer.json" under [output]; options take a path',
     )

@@ -1,4 +1,4 @@
-"""The tables of an agent file that have their own class: delegation, limits, retries, MCP servers.
+"""Classes for tables of an agent file: delegation, limits, retries and MCP servers.
 
 Source: A-5.1, A-5.4, D-18, D-23, D-27, D-36, D-46, D-56, D-81, D-82.
 """
@@ -39,14 +39,14 @@ def _reject(*checks: tuple[str, bool, str]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildBudget:
-    """`[sub_agents_config.budget]`: limits of a spawn_agent or delegate_task child (D-18)."""
+    """`[sub_agents_config.budget]`: limits for a child of spawn_agent or delegate_task (D-18)."""
 
     max_tool_calls: int = 15
-    """Tool calls that the child may make."""
+    """Maximum number of tool calls of the child."""
     max_tokens: int = 8192
-    """Size of the child's context: input and output tokens of its latest response."""
+    """Maximum context size of the child: input plus output tokens of its latest response."""
     timeout_ms: int = 60000
-    """Milliseconds; at least 5000."""
+    """Time limit of the child in milliseconds; at least 5000."""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -64,21 +64,21 @@ class SubAgentsConfig:
     enabled: bool = True
     """If false, all delegation tools are removed."""
     max_depth: int = 0
-    """Levels of agents below this one, 1 to 5; 0 = the tool's own default (3, spawn_agent 2)."""
+    """Maximum levels of agents below this one, up to 5; 0 = the tool's own (3, spawn_agent 2)."""
     parallel: bool = True
-    """If true, several calls of one response run concurrently."""
+    """If true, the tool calls of one response run concurrently."""
     timeout: float = 0
-    """Seconds for each call_agent child, fractions allowed; 0 = the remaining time of the run."""
+    """Time limit of each call_agent child in seconds; 0 = the remaining time of the run."""
     ask: Ask = "deny"
-    """Approval for children: `deny` refuses, `person` prompts you as for the root agent."""
+    """Tool calls of children that need approval: `deny` refuses them, `person` asks you."""
     max_concurrent: int = 0
     """Maximum number of concurrent children; 0 = no limit."""
     max_turns: int = 10
-    """Maximum turns of a subagent child, 1 to 50."""
+    """Maximum number of turns of a child of the subagent tool, 1 to 50."""
     output_limit: int = 4096
-    """Maximum size of a subagent's result for the parent's model, in bytes of UTF-8."""
+    """Maximum size of a subagent result in the parent's context, in bytes of UTF-8."""
     inherit_mode: bool = True
-    """If true, children run in this agent's mode; they never run in a less strict one."""
+    """If true, children run in this agent's mode; if false, in their own unless it is laxer."""
     budget: ChildBudget = ChildBudget()
 
     def __post_init__(self) -> None:
@@ -102,19 +102,18 @@ class TreeLimits:
     """`[limits]`: limits of a run and all runs below it; 0 = no limit."""
 
     max_requests: int = 1000
-    """Model requests of the whole tree."""
+    """Maximum number of model requests in the whole tree."""
     max_calls_per_reply: int = 256
-    """Tool calls of one reply that are run; the others get an error result."""
+    """Maximum number of tool calls run per response; the others get an error result."""
     max_in_flight: int = 200
-    """Model requests of the whole tree that are in progress at once, and likewise tool calls;
-    others wait."""
+    """Maximum number of concurrent model requests, and of concurrent tool calls; others wait."""
     max_total_tokens: int = 0
-    """Input and output tokens of the whole tree."""
+    """Maximum number of input and output tokens of the whole tree."""
     max_cost: float = 0
-    """US dollars that the whole tree may cost; the prices of all its models must be known."""
+    """Maximum cost of the whole tree in US dollars; needs known prices for all of its models."""
     max_picture_bytes: int = 5_000_000
-    """Bytes of one picture, four times that in one request; Pillow scales larger ones down, without
-    it they are refused."""
+    """Maximum bytes of a picture; a request may hold four times as much. Larger pictures are scaled
+    down by Pillow, or refused without it."""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -126,7 +125,7 @@ DEFAULT_LIMITS = TreeLimits()
 
 @dataclass(frozen=True)
 class AxeBudget:
-    """`[budget]` of the Axe command line; treated as `[limits]` (D-27)."""
+    """`[budget]` of agent files for the Axe command line, converted to `[limits]` (D-27)."""
 
     max_tokens: int = 0
 
@@ -137,12 +136,12 @@ class AxeBudget:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """`[retry]`: retries of a request to a provider, never of a child run (D-23)."""
+    """`[retry]`: retries of failed model requests; child runs are never retried (D-23)."""
 
     max_retries: int | None = None
     """Retries after a temporary failure (408, 409, 425, 429, 5xx, no connection); 0 = none.
 
-    By default `AXE_NB_RETRIES`, else `[retry]` of config.toml, else 2.
+    Defaults to `AXE_NB_RETRIES`, then `[retry]` of config.toml, then 2.
     """
 
     def __post_init__(self) -> None:
@@ -176,7 +175,7 @@ def keep_server_tools(params: Mapping[str, Any], names: Collection[str]) -> dict
 
 
 def variable_problem(name: str) -> str:
-    """Returns the reason why a variable cannot have this name; empty if it can."""
+    """Returns the problem with a variable's name, or an empty string if the name is valid."""
     if not name.isidentifier():
         return "must have a name made of letters, digits and _ that does not start with a digit"
     return "must have another name: this one is a Python keyword" if keyword.iskeyword(name) else ""
@@ -190,25 +189,25 @@ class McpServer:
     """`[mcp_servers.NAME]`: an MCP server; its tools are called `NAME__tool`."""
 
     command: tuple[str, ...] = ()
-    """Program and arguments of a server to start here, in the agent's workdir."""
+    """Program and arguments of a local server, started in the agent's workdir."""
     url: str = ""
-    """URL of a server that runs elsewhere, instead of `command`."""
+    """URL of a remote server, instead of `command`."""
     transport: str = "streamable-http"
-    """Protocol of `url`: streamable-http, or sse for older servers."""
+    """Transport of a remote server: streamable-http, or sse for older servers."""
     headers: Mapping[str, str] = field(default_factory=dict)
-    """Headers of requests to it; `${VARIABLE}` stands for an environment variable of yours."""
+    """HTTP headers for a remote server; `${VARIABLE}` is replaced by your environment variable."""
     env: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables of `command`, which otherwise gets none of your keys; `${VARIABLE}`
-    stands for an environment variable of yours."""
+    """Environment variables for `command`, which sees none of your API keys otherwise;
+    `${VARIABLE}` is replaced by your environment variable."""
     sandbox: str = "auto"
-    """Sandbox of `command`: auto (the strongest that works here), off, or docker:IMAGE."""
+    """Sandbox for `command`: auto (the strongest that works here), off, or docker:IMAGE."""
     network: bool = False
     """If true, `command` can reach the network from its sandbox."""
     start_timeout: float = 30
-    """Seconds that it may take to start and list its tools."""
+    """Maximum seconds for the server to start and list its tools."""
     read_only: bool | tuple[str, ...] = False
-    """True = none of its tools changes anything; or the names of those that do not. They need no
-    approval."""
+    """True if no tool of the server changes anything, or the names of the tools that do not;
+    these need no approval."""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -233,10 +232,10 @@ class McpServer:
 
 
 def parse_servers(given: Any) -> Mapping[str, McpServer | None]:
-    """Parses `mcp_servers` to name → table of the server; None = its table in `config.toml`.
+    """Parses `mcp_servers` into name → server; None stands for a server of `config.toml`.
 
-    It may be names; tables by name; or a list of tables, each with its `name`, as in the files of
-    the Axe command line. Raises ConfigError for an unknown key, a wrong name or value.
+    Accepts names, tables by name, or a list of tables with a `name` each, as in files for the Axe
+    command line. Raises ConfigError if a name, key or value is invalid.
     """
     if isinstance(given, Mapping):
         return {name: parse_server(name, table) for name, table in given.items()}
@@ -266,10 +265,10 @@ def parse_server(name: str, table: Any, source: Source | None = None) -> McpServ
 
 
 def expand_variables(values: Mapping[str, str], name: str, key: str) -> dict[str, str]:
-    """Returns the `env` or `headers` of a server with `${VARIABLE}` replaced.
+    """Replaces each `${VARIABLE}` in the `env` or `headers` of a server.
 
-    From now on, values of variables named like secrets are removed from recordings and displays.
-    Raises ConfigError if a variable is not set.
+    Values with names like those of secrets will be masked in recordings and displays. Raises
+    ConfigError if a variable is not set.
     """
     found, variable = {}, re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
     for own, value in values.items():
@@ -293,7 +292,7 @@ def names_of_servers(given: Any) -> Sequence[str]:
 
 
 def keep_servers(given: Any, tools: Sequence[str]) -> Any:
-    """Returns a valid `mcp_servers` without the servers that `tools` does not refer to."""
+    """Removes the servers that no entry of `tools` refers to from a valid `mcp_servers`."""
     used = {tool.partition("__")[0] for tool in tools}
     if isinstance(given, Mapping):
         return {name: table for name, table in given.items() if name in used}

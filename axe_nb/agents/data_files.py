@@ -1,6 +1,6 @@
-"""Text files of ours: a header with kind and version, then JSON that reads well in a diff.
+"""Data files of axe_nb: a header line with kind and version, then JSON formatted for diffs.
 
-A text of several lines is `{"|": [its lines]}`. Only data is read from them, nothing is executed.
+A string of several lines is stored as `{"|": [lines]}`. Reading a file never executes code.
 Source: D-61.
 """
 
@@ -26,19 +26,19 @@ Kind = Literal["run", "cassette", "history", "grid", "runs"]
 VERSIONS: Mapping[Kind, tuple[int, int]] = {
     "run": (2, 0), "cassette": (2, 0), "history": (5, 0), "grid": (3, 0), "runs": (2, 0),
 }  # fmt: skip
-"""Kind of file → version to write, (major, minor); every minor version of that major is read."""
+"""Kind of file → (major, minor) version to write; all minor versions of that major can be read."""
 
 MAX_BYTES = 100_000_000
 
 LINES = "|"
-"""Key of a text's lines; a real key that consists of bars gets one bar more."""
+"""Key for the lines of a string; a real key made up of bars is escaped with one more bar."""
 
 _UNSEEN = re.compile(rf"[\x7f-\x9f\u2028\u2029]|{INVISIBLE.pattern}")
 """Characters that editors and diffs do not show faithfully."""
 
 
 def write_data(path: Path, kind: Kind, data: T, form: Callable[[T], str] | None = None) -> None:
-    """Writes data to a file, as a whole or not at all; `form` makes the text (None = JSON)."""
+    """Writes data to a file atomically; `form` formats it as text (None = JSON)."""
     path = expand_home(path)
     try:
         text = f"{format_header(kind)}{(form or format_data)(data)}\n"
@@ -57,7 +57,7 @@ def write_data(path: Path, kind: Kind, data: T, form: Callable[[T], str] | None 
 def read_data(
     path: Path, kind: Kind, make: Callable[[Any], T], parse: Callable[[str], Any] | None = None
 ) -> T:
-    """Reads a file of this kind; `parse` turns text into data (None = JSON), `make` checks it."""
+    """Reads a data file; `parse` turns its text into data (None = JSON), `make` converts that."""
     path = expand_home(path)
     text = ""
     try:
@@ -83,7 +83,7 @@ def format_header(kind: Kind) -> str:
 
 
 def check_header(kind: Kind, line: str) -> None:
-    """Raises ConfigError if a first line is not of this kind, or of another major version."""
+    """Raises ConfigError if the header line of a file has another kind or major version."""
     major, minor = VERSIONS[kind]
     found = re.fullmatch(r"axe_nb ([a-z]{1,20}) (\d{1,4})\.(\d{1,4})\s*", line)
     if not found:

@@ -1,4 +1,4 @@
-"""The user's own files: bounded reads, atomic writes and paths for display.
+"""Bounded reads and atomic writes of the user's files, and paths for display.
 
 Source: B-1, B-6, B-12.
 """
@@ -27,12 +27,12 @@ MAX_TEXT = 1024 * 1024
 
 
 def expand_home(path: str | Path) -> Path:
-    """Expands a leading `~`; returns the path unchanged if there is no such home folder."""
+    """Expands a leading `~`; returns the path unchanged if the home folder is unknown."""
     return Path(os.path.expanduser(path))  # noqa: PTH111  Path.expanduser raises without a home
 
 
 def display_path(path: Path) -> str:
-    """Returns the path with the home folder as `~`, so that messages are the same everywhere."""
+    """Formats a path with `~` for the home folder, so that messages do not vary between users."""
     try:
         below = path.relative_to(expand_home("~")).as_posix()
     except ValueError:
@@ -45,7 +45,7 @@ def reason(error: Exception) -> str:
 
 
 def read_text(path: Path) -> str:
-    """Reads a UTF-8 text file, with or without a byte order mark, and with any line ends."""
+    """Reads a UTF-8 text file of at most `MAX_TEXT` bytes, with or without a byte order mark."""
     try:
         return read_real_text(Path(os.path.realpath(path)))
     except ValueError:  # a NUL
@@ -53,7 +53,7 @@ def read_text(path: Path) -> str:
 
 
 def read_real_text(path: Path) -> str:
-    """Reads a text file as `read_text` does, but through no link; the path is absolute."""
+    """Reads a text file like `read_text` but without following links; the path is absolute."""
     with os.fdopen(open_real_file(path), "rb") as file:
         data = file.read(MAX_TEXT + 1)
     if len(data) > MAX_TEXT:
@@ -66,13 +66,13 @@ def read_real_text(path: Path) -> str:
 
 
 def write_whole(path: Path, text: str, mode: int | None = None) -> None:
-    """Writes a file atomically; the mode None keeps that of the existing file."""
+    """Writes a file atomically; None as mode keeps the permissions of an existing file."""
     try:
         target = Path(os.path.realpath(path))  # keeps a symbolic link
-        if target.is_symlink():  # a loop of links, which would be replaced
+        if target.is_symlink():  # a loop of links; it would be replaced otherwise
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         is_inside = target.is_relative_to(os.path.realpath(path.parent))
-        if path.is_symlink() and not is_inside and not target.exists():  # a project may bring it
+        if path.is_symlink() and not is_inside and not target.exists():  # may come with a project
             problem = f"it is a link to {display_path(target)}, which is not there"
             raise OSError(errno.ENOENT, problem)
         temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
@@ -85,7 +85,7 @@ def write_whole(path: Path, text: str, mode: int | None = None) -> None:
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
-    except (OSError, ValueError) as error:  # the second for a NUL in the name
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         raise ConfigError(f"cannot write {display_path(path)}: {reason(error)}") from None
 
 
@@ -105,11 +105,11 @@ def hold_lock(path: Path) -> Iterator[None]:
                 fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(handle)  # which frees the lock
+        os.close(handle)  # releases the lock
 
 
 def write_new(path: Path, text: str, mode: int = 0o666) -> None:
-    """Writes a file that must not exist yet. Raises ConfigError if it does."""
+    """Writes a new file. Raises ConfigError if the file exists or cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _write(path, text, mode)

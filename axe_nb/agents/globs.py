@@ -1,4 +1,4 @@
-"""Validation and matching of globs; `**` stands for any number of folders.
+"""Validation and matching of globs, where `**` matches any number of folders.
 
 Source: B-6, D-20, D-42, X-34.
 """
@@ -43,13 +43,13 @@ def _make_glob_error(pattern: str, problem: str) -> ConfigError:
 def find_paths(
     pattern: str, folder: Path, check: Callable[[], None] = lambda: None
 ) -> Iterator[Path]:
-    """Yields the matching paths below a folder; hidden ones only if the glob spells out the dot.
+    """Yields the paths below a folder that match a glob.
 
-    Every folder is visited once. `**` does not follow links: two that lead back would never end.
-    `check` is called for every name, and may raise to end the search.
+    Hidden names match only if the glob spells out the dot. Each folder is visited once, and `**`
+    does not follow links. `check` is called for every name and may raise to stop the search.
     """
     check_glob(pattern)
-    # inside a name `**` is `*`; at the end it includes files
+    # `**` inside a name means `*`; a final `**` includes files
     parts = [p if p == "**" else re.sub(r"\*+", "*", p) for p in Path(pattern).parts]
     parts += ["*"] if parts[-1:] == ["**"] else []
     if not parts:
@@ -67,7 +67,7 @@ def find_paths(
             if name.startswith(".") and not any(fnmatchcase(name, one) for one in hidden):
                 continue
             path = place / name
-            # these never raise, as methods of Path do for a folder that may not be searched
+            # unlike methods of Path, these do not raise for a folder without search permission
             is_link = os.path.islink(path)  # noqa: PTH114
             further = _advance(name, reached, parts, in_folders=not is_link)
             if len(parts) in further and os.path.lexists(path):
@@ -77,15 +77,15 @@ def find_paths(
 
 
 def parse_glob(pattern: str) -> tuple[str, ...]:
-    """Splits a glob into names, for `matches`; one without a folder matches files at any depth."""
+    """Splits a glob into parts for `matches`; a glob without a folder matches at any depth."""
     check_glob(pattern)
     parts = tuple(part for part in pattern.split("/") if part not in ("", "."))
     return parts if len(parts) > 1 else ("**", *parts)
 
 
 def matches(names: Sequence[str], parts: Sequence[str]) -> bool:
-    """True if a glob matches a path, given as a sequence of names."""
-    # positions in `parts` reachable with the names so far: linear for any pattern
+    """True if the parts of a glob match the names of a path."""
+    # tracks all positions in `parts` that the names so far can reach, in linear time
     reached = _skip_folders({0}, parts)
     for name in names:
         reached = _advance(name, reached, parts)
@@ -95,7 +95,6 @@ def matches(names: Sequence[str], parts: Sequence[str]) -> bool:
 def _advance(
     name: str, reached: set[int], parts: Sequence[str], *, in_folders: bool = True
 ) -> set[int]:
-    """Returns the positions in a glob that one more name can reach, also a folder of `**`."""
     further = set()
     for i in reached - {len(parts)}:
         if parts[i] != "**" and fnmatchcase(name, parts[i]):

@@ -1,4 +1,4 @@
-"""Names of agents, models and hosts, and of tools and functions that are passed as tools.
+"""Checks and parsing of the names of agents, models, tools and hosts.
 
 Source: B-2, B-12, D-50.
 """
@@ -19,7 +19,7 @@ from axe_nb.text import quote
 
 
 def check_name(name: str) -> None:
-    """Raises ConfigError unless an agent name is a plain file name on every system (B-12)."""
+    """Raises ConfigError if an agent name is not a valid file name on every system (B-12)."""
     if not isinstance(name, str):
         raise ConfigError(f"an agent's name must be a string, not {type(name).__name__}")
     bad = any(part in name for part in ("/", "\\", "..", ":"))
@@ -39,7 +39,7 @@ def check_tool_name(name: str) -> None:
 
 
 def function_name(function: Any) -> str:
-    """Returns the name of a function, or of the one behind a `functools.partial`."""
+    """Returns the name of a function, unwrapping `functools.partial`."""
     while isinstance(function, functools.partial):
         function = function.func
     name = getattr(function, "__name__", None)
@@ -51,7 +51,7 @@ def function_name(function: Any) -> str:
 
 
 def parse_model(model: str) -> tuple[str, str]:
-    """Splits provider/model on the first slash (B-2); raises ConfigError (exit 1) if it cannot."""
+    """Splits PROVIDER/MODEL at the first slash (B-2). Raises ConfigError if a part is missing."""
     provider, slash, name = model.partition("/")
     if slash and provider.strip() and name.strip():
         return provider, name
@@ -78,7 +78,7 @@ def own_tools(tools: object) -> dict[str, Any]:
 
 
 def name_of(thing: Any) -> str:
-    """Returns the name under which a model calls a function or a tool."""
+    """Returns the name by which models call a function or Tool."""
     made = getattr(thing, "__axe_tool__", thing)
     return str(made.name) if is_tool(made) else function_name(made)
 
@@ -92,9 +92,9 @@ ANY = "*"
 
 
 def is_allowed(host: str, allowed: Iterable[str]) -> bool:
-    """True if a host matches one of the patterns; the empty host only `*`.
+    """True if a host matches one of the patterns; an empty host matches only `*`.
 
-    `python.org` matches that host alone, `*.python.org` every host below it but not itself.
+    `python.org` matches only that host, `*.python.org` its subdomains but not the host itself.
     """
     host = fold_host(host)
     patterns = {fold_host(pattern) for pattern in allowed}
@@ -103,7 +103,7 @@ def is_allowed(host: str, allowed: Iterable[str]) -> bool:
 
 
 def is_host_pattern(pattern: str) -> bool:
-    """True for `*`, a host or an address, and for all hosts below one, as in `*.python.org`."""
+    """True for a valid pattern: `*`, a host, an IP address, or `*.` followed by a host."""
     name = fold_host(pattern.strip().removeprefix("*."))
     if pattern == ANY or is_address(name):
         return pattern == ANY or "*" not in pattern

@@ -1,9 +1,9 @@
-"""The start of an agent: its workdir, its skill and context files, and its system prompt.
+"""Preparation of an agent's context: its workdir, skill, context files and system prompt.
 
-A link may be exchanged at any moment: where it leads is decided once, checked, and opened as a path
-without links. In the prompt, `{{ name }}` stands for a value of `[vars]`, or of the run. Only names
-are replaced, as an agent file may come with a project: nothing in it is evaluated. The agents that
-a tree of runs was made of are kept with its result, for forks.
+A link can be replaced at any moment, so each one is resolved once, checked, and opened as a path
+without links. In a system prompt, `{{ name }}` is replaced by a value of `[vars]` or of the run.
+Nothing is evaluated, as an agent file may come from someone else. The definitions of all agents in
+a tree of runs are saved with its result, for forks.
 Source: B-6, B-7, B-8, D-12, D-40, D-42, D-53, D-61, D-66, D-81, D-83, docs/threat-model.md.
 """
 
@@ -36,23 +36,22 @@ from axe_nb.pictures.picture import Picture, find_format, format_bytes
 from axe_nb.text import list_some, nearest, one_line, quote
 
 NO_PROMPT = "Execute the task described in your instructions."
-"""The message to send if the prompt is blank (B-8)."""
+"""User message that replaces a blank prompt (B-8)."""
 
 RESOURCE = "mcp:"
-"""Prefix of an entry of `files` that is an MCP resource, not a glob: `mcp:SERVER/URI`."""
+"""Prefix of entries of `files` that are MCP resources, `mcp:SERVER/URI`, instead of globs."""
 
 VISITED = 100_000
 """Maximum number of files and folders that the globs of an agent visit."""
 
 TEXT_SIZES, PICTURE_SIZES = (1_048_576, 8_388_608), (20_000_000, 40_000_000)
-"""Maximum bytes of one context file and of all; larger ones are skipped with a warning. The
-agent's `[limits]` set the size above which a picture is scaled down before it is sent."""
+"""Maximum bytes of one context file and of all files of its kind; others are skipped."""
 
 LONGEST_PROMPT = 4_000_000
-"""Maximum characters of a system prompt with its values, as it may repeat a long one many times."""
+"""Maximum characters of a system prompt with its variables, which may repeat a long value."""
 
 _BRACES = re.compile(r"\\\{\{|\{\{\s*([^\W\d]\w*)\s*\}\}")
-"""An escaped pair of braces, or a name in braces."""
+"""Pattern of an escaped opening pair of braces, or of a variable in braces."""
 
 
 def find_workdir(agent: Agent) -> Path:
@@ -76,7 +75,7 @@ def find_workdir(agent: Agent) -> Path:
 
 
 def _leaves_by_link(agent: Agent, real: Path, root: Path) -> bool:
-    """True if a workdir below `root` leads elsewhere by a link that a command may have made."""
+    """True if a workdir below `root` leads out of it by a link that a command may have created."""
     if real.is_relative_to(root):
         return False
     names = follow_links(expand_home(agent.workdir.strip()).absolute())
@@ -86,19 +85,20 @@ def _leaves_by_link(agent: Agent, real: Path, root: Path) -> bool:
 
 
 def is_from_file(agent: Agent, key: str) -> bool:
-    """True if the agent's value for a key is that of its file; code may have set another."""
+    """True if the agent's value for a key comes unchanged from its file."""
     return bool(agent.path) and tomllib.loads(agent.text).get(key) == getattr(agent, key)
 
 
 def confine(child: Agent, caller: Path, root: str, defined: Mapping[str, Agent]) -> Agent:
-    """Returns a child whose workdir it is allowed to use; does not access that folder.
+    """Returns a child agent with an allowed workdir, without accessing that folder.
 
-    A child without a workdir works in the current folder, in that of the root if it lies outside
-    it. `caller` is the real workdir of the run that starts it, `root` that of the root (empty =
-    anywhere), `defined` the agents of the session when the root started.
+    A child without a workdir uses the current folder, or the root's workdir if the current folder
+    is outside it. `caller` and `root` are the real workdirs of the calling and the root run (empty
+    = anywhere); `defined` holds the agents of the session when the root run started. Raises
+    ConfigError if the workdir is not allowed.
     """
     named = child.workdir.strip()
-    with suppress(OSError, ValueError):  # no path, or the current folder is gone: a run says so
+    with suppress(OSError, ValueError):  # an invalid path or current folder: the run reports it
         real = Path(os.path.realpath(expand_home(named)))
         if not root or real.is_relative_to(root):
             return child
@@ -110,7 +110,7 @@ def confine(child: Agent, caller: Path, root: str, defined: Mapping[str, Agent])
 
 
 def check_confined(child: Agent, real: Path, root: str, defined: Mapping[str, Agent]) -> None:
-    """Checks the workdir that a child is about to use: a command may have put a link there."""
+    """Raises ConfigError if the real workdir of a child is not allowed, as a link may be new."""
     if not root or real.is_relative_to(root):
         return
     if not _names_workdir(child, defined) or _leaves_by_link(child, real, Path(root)):
@@ -118,13 +118,10 @@ def check_confined(child: Agent, real: Path, root: str, defined: Mapping[str, Ag
 
 
 def _names_workdir(child: Agent, defined: Mapping[str, Agent]) -> bool:
-    """True if the child's workdir is set by its own unmodified definition, which may set it.
-
-    That is a file of the user's own or a trusted one, or an agent of the session.
-    """
+    """True if the child's workdir comes unchanged from a trusted file or a session's agent."""
     if child.text:
         return is_from_file(child, "workdir") and is_trusted(Path(child.path))
-    known = defined.get(child.name)  # an agent of a saved run may be among them
+    known = defined.get(child.name)  # may be a restricted agent of a saved run
     return known is not None and known.workdir == child.workdir and not child.is_restricted
 
 
@@ -139,7 +136,7 @@ def _make_outside(child: Agent) -> ConfigError:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The texts that an agent refers to, read from disk."""
+    """The skill and context files of an agent, read from disk."""
 
     skill: str
     files: tuple[tuple[str, str], ...]
@@ -147,7 +144,7 @@ class Context:
     warnings: tuple[str, ...]
     sources: tuple[Path, ...] = ()
     pictures: tuple[tuple[str, Picture], ...] = ()
-    """(path relative to the workdir, picture) of each context file that is one, sorted by path."""
+    """(path relative to the workdir, picture) of each picture in the context, sorted by path."""
 
 
 def read_context(agent: Agent, check: Callable[[], None] = lambda: None) -> Context:
@@ -245,7 +242,7 @@ def _find_files(
 
     for pattern in patterns:
         if pattern.startswith(RESOURCE):
-            continue  # a server has it
+            continue  # an MCP server reads it
         named: set[Path] = set()
         try:
             named.update(filter(os.path.isfile, find_paths(pattern, workdir, count)))
@@ -262,31 +259,30 @@ def _find_files(
 
 
 def server_of(entry: str) -> str:
-    """Returns the MCP server that an entry of `files` refers to; empty for a glob."""
+    """Returns the name of the MCP server in an entry of `files`; empty for a glob."""
     return entry.removeprefix(RESOURCE).partition("/")[0] if entry.startswith(RESOURCE) else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Briefing(Context):
-    """An agent's own context, read from disk, and the system prompt made of it."""
+    """An agent's context and the system prompt assembled from it."""
 
     system: str
     system_ends: tuple[int, int]
     """Positions in `system` where the agent's own prompt and its skill end."""
     workdir: Path
-    """The real workdir, without links; tools use this path, so that no link can take its place
-    later."""
+    """The workdir with links resolved; tools use it, so that changing a link has no effect."""
 
     @property
     def prompt(self) -> str:
-        """The agent's own prompt, with the values of its variables."""
+        """The agent's own system prompt, with its variables filled in."""
         return self.system[: self.system_ends[0]]
 
 
 def brief(agent: Agent, context: Context | None = None) -> Briefing:
-    """Assembles the agent's system prompt; its files are read now if no context is given.
+    """Assembles the agent's system prompt, reading its context from disk if none is passed.
 
-    Warns about keys of the agent among its parameters.
+    Adds a warning for each entry of `[params]` that is a key of the agent itself.
     """
     workdir = find_workdir(agent)
     if context is None:
@@ -304,7 +300,7 @@ def brief(agent: Agent, context: Context | None = None) -> Briefing:
 def add_files(
     briefing: Briefing, files: Sequence[tuple[str, str]], warnings: Sequence[str]
 ) -> Briefing:
-    """Returns a briefing with more context files, after its own, and more warnings."""
+    """Returns a copy of a briefing with context files and warnings appended."""
     if not files and not warnings:
         return briefing
     every = (*briefing.files, *files)
@@ -322,7 +318,7 @@ def all_warnings(agent: Agent) -> tuple[str, ...]:
 def _join_parts(
     prompt: str, skill: str, files: Iterable[tuple[str, str]]
 ) -> tuple[str, tuple[int, int]]:
-    """Joins the parts as B-7 specifies; returns also where the prompt and the skill end."""
+    """Joins the parts of a system prompt (B-7); also returns where the prompt and skill end."""
     text = prompt if prompt.strip() else ""
     end_of_prompt = len(text)
     if skill.strip():
@@ -352,7 +348,7 @@ class UnknownVariable(ConfigError):
 
 
 def fill_in(agent: Agent) -> str:
-    """Returns the system prompt with the values of its variables, which are not expanded again."""
+    """Replaces the variables in an agent's system prompt; their values are not expanded again."""
     if not agent.vars:
         return agent.system_prompt
     prompt = agent.system_prompt
@@ -361,7 +357,7 @@ def fill_in(agent: Agent) -> str:
     for name in names & agent.vars.keys():
         try:
             values[name] = write_value(agent.vars[name])
-        except Exception as error:  # also of the value's own methods
+        except Exception as error:  # the value's own methods may raise anything
             told = f"cannot be converted to text: {one_line(words(error), 200)}"
             problem = str(error) if isinstance(error, NoText) else told
             raise ConfigError(
@@ -393,7 +389,7 @@ def find_names(text: str) -> Set[str]:
 
 
 def find_line(source: Source, name: str) -> int | None:
-    """Returns the line of a variable in the system prompt of an agent file; None if not found."""
+    """Returns the line in an agent file where its system prompt uses a variable, or None."""
     first = source.line(("system_prompt",))
     if first is None:
         return None
@@ -403,11 +399,11 @@ def find_line(source: Source, name: str) -> int | None:
 
 
 AGENT, TRUSTED = "agent", "trusted"
-"""Keys of `Memory`: the agent itself; True if the definitions come from the user's own history."""
+"""Keys of `Memory`: the agent, and a flag for definitions from the user's own history."""
 
 
 class Memory(dict[str, Any]):
-    """Values that are never saved, such as functions; deep copies and pickles of it are empty."""
+    """A dict of values that are never saved, such as functions; its pickles are empty."""
 
     def __reduce__(self) -> tuple[type[Memory], tuple[()]]:
         return Memory, ()
@@ -415,19 +411,19 @@ class Memory(dict[str, Any]):
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """One agent, with the texts and pictures that it refers to."""
+    """An agent with its skill and context files, as saved with a result."""
 
     values: Mapping[str, Any]
-    """The agent's values by key, as in its file: those that differ from the defaults."""
+    """Key of an agent file → value, where it differs from the default."""
     skill: str = field(default="", repr=False)
     files: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Texts of the context files, as in `Context`; `pictures` likewise."""
+    """Path relative to the workdir → text of the context file; `pictures` has the pictures."""
     pictures: Mapping[str, Picture] = field(default_factory=dict, repr=False)
     memory: Memory = field(default_factory=Memory, init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, agent: Agent, context: Context | None) -> Definition:
-        """Returns the definition of an agent; its texts are empty if they were not read."""
+        """Returns the definition of an agent; without a context, skill and files are empty."""
         found = context or Context("", (), ())
         made = cls(make_table(agent), found.skill, dict(found.files), dict(found.pictures))
         made.memory[AGENT] = agent
@@ -435,7 +431,7 @@ class Definition:
 
     @property
     def agent(self) -> Agent | None:
-        """The agent itself, with its functions; None if it was read from a file."""
+        """The agent with its functions; None if the definition was read from a file."""
         return cast("Agent | None", self.memory.get(AGENT))
 
     @property
@@ -450,10 +446,10 @@ class Definition:
         )
 
     def make_agent(self) -> Agent:
-        """Makes the agent from its values; it lacks the user's functions."""
+        """Makes an agent from the saved values, without the user's functions."""
         kind = Agent if self.name else NoAgent
         try:
-            if "schema" in self.values.get("output", {}):  # a file: it was read for the run
+            if "schema" in self.values.get("output", {}):  # the run replaces it by the content
                 raise ValueError("its output refers to a file")
             return kind(**{"name": "", "model": "", **self.values})
         except (TypeError, ValueError, AttributeError) as error:  # the file may be damaged
@@ -465,16 +461,16 @@ class Definition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definitions:
-    """The agents of one tree, as they were when its root started (D-53)."""
+    """The agents of a tree of runs, as they were when its root run started (D-53)."""
 
     root: Definition
-    """The root agent as it ran, with the options of its run."""
+    """The root agent with the options of its run applied."""
     agents: Mapping[str, Definition] = field(default_factory=dict)
-    """Name → agent that the tree could reach, as loaded."""
+    """Name → definition, as loaded, of each agent that runs of the tree could call."""
     changed: Mapping[str, Definition] = field(default_factory=dict)
-    """Run id → its agent as changed by forks."""
+    """Run id → definition of its agent after the changes of a fork."""
     model_all: str = ""
-    """The options of the root that apply to all agents; empty = none."""
+    """Model that an option sets for all agents of the tree; empty = none."""
     vars: Mapping[str, Any] = field(default_factory=dict)
     output: Mapping[str, Any] | None = None
     """JSON Schema set by an option; None = the agent's own."""

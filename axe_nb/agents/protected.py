@@ -1,7 +1,7 @@
-"""Protected files: paths that tools write only after approval of that path, and never read.
+"""Protected paths: files that tools write only after approval, and files that they never read.
 
-One list of names, compared whatever their case and spelling, and one rule: a new module or package
-that `import` finds, and a new hidden file at the project's root. Nothing is opened or imported.
+Names are compared without regard to case and spelling variants. New modules that `import` would
+find, and new hidden files at a project's root, need approval too. Nothing is opened or imported.
 Source: D-83, docs/safety.md.
 """
 
@@ -37,7 +37,7 @@ WRITTEN = {
     r"|\.(k|mk|c|tc|xon)shrc|\.profile|\.log(in|out)|\.inputrc|(microsoft\.powershell_)?profile\.ps1":
         "shells run it when they start",
 }  # fmt: skip
-"""Name of a file or folder at any depth, as a pattern → the reason to ask before it is written."""
+"""Pattern for names of files and folders at any depth → reason to ask before writing to them."""
 
 _KEY_PATHS = """
 .ssh .aws .azure .gnupg .kube .password-store .netrc _netrc .pypirc .npmrc .git-credentials .pgpass
@@ -66,24 +66,24 @@ appdata/roaming/mozilla appdata/roaming/microsoft/credentials appdata/local/micr
 appdata/local/google/chrome
 """
 KEY_PATHS = tuple(path.replace("_support", " support") for path in _KEY_PATHS.split())
-"""Folded paths of files and folders, below any folder, that hold keys or a history of input."""
+"""Folded paths, relative to any folder, of files and folders with keys or an input history."""
 
 KEY_PATH = re.compile(f"/({'|'.join(map(re.escape, KEY_PATHS))})/")
 KEY_ENDS = re.compile(r".*\.(key|p12|pfx|ppk|kdbx|jks|keystore)|(.*[^a-z])?(priv)?key\.pem")
-"""Names of files of private keys; other `*.pem` are mostly certificates, which are public."""
+"""Pattern for names of private key files; most other `*.pem` files are public certificates."""
 
 NEEDED = re.compile(
     r"/(\.yarnrc(\.yml)?|\.renviron|terraform\.tfstate(\.backup)?"
     r"|\.git/(.*/)?config(\.worktree)?|\.hg/(.*/)?hgrc|\.bundle/(.*/)?config)/$"
 )
-"""Files that may hold keys, but that commands in the folder cannot do without."""
+"""Pattern for folded paths of files that may hold keys but that commands need to read."""
 
 
 def find_write_protection(path: Path, workdir: Path, sources: Collection[Path] = ()) -> str:
-    """Returns the reason that writing to a path needs approval; empty if it does not.
+    """Returns the reason why writing to a path needs approval, or an empty string.
 
-    The path is real (absolute, links resolved) and need not exist; so is the workdir, and so are
-    `sources`, the files and folders that the running tree was loaded from.
+    All paths are absolute with links resolved; `path` may not exist yet. `sources` are the files
+    and folders that the running tree was loaded from.
     """
     places = {
         _resolve(state_dir()): "it records which agents you trust",
@@ -102,14 +102,14 @@ def find_write_protection(path: Path, workdir: Path, sources: Collection[Path] =
 
 
 def find_read_protection(path: Path, workdir: Path) -> str:
-    """Returns the reason that tools may not read a path; empty if they may."""
+    """Returns the reason why tools may not read a path, or an empty string."""
     is_kept = path.is_relative_to(_resolve(state_dir() / "undo"))  # old contents of any files
     is_secret = is_kept or is_hidden(path, workdir) or NEEDED.search(f"/{'/'.join(_fold(path))}/")
     return KEYS if is_secret else ""
 
 
 def is_hidden(path: Path, workdir: Path) -> bool:
-    """True if commands may not read a path either, as it holds keys that they do not need."""
+    """True if a path holds keys that even commands do not need and may not read."""
     if path == _resolve(config_dir()) / "config.toml":
         return True
     names = _fold(path)
@@ -120,10 +120,10 @@ def is_hidden(path: Path, workdir: Path) -> bool:
 
 @lru_cache(10_000)
 def fold_name(name: str) -> str:
-    """Returns the name as the least strict file system compares it.
+    """Normalizes a file name as the most lenient file system does when it compares names.
 
-    Without case (macOS, Windows), ignorable characters (macOS), streams, and dots or blanks at the
-    end (Windows).
+    Removes case (macOS, Windows), ignorable characters (macOS), and stream names and trailing dots
+    and blanks (Windows).
     """
     folded = unicodedata.normalize("NFKC", name)
     folded = "".join(c for c in folded if unicodedata.category(c) not in ("Cf", "Cc"))
@@ -136,10 +136,11 @@ def _fold(path: Path) -> list[str]:
 
 
 def _check_names(path: Path, workdir: Path) -> str:
-    """Returns the reason that a name in a path protects it; empty if none does.
+    """Returns the reason why a name in a path protects it, or an empty string.
 
-    A workdir may lie in a protected folder: all names below the current folder count, unless that
-    contains the home folder (`~/axe` may be anything), and above it those of hidden folders.
+    A workdir may lie in a protected folder, so above the current folder only hidden folders count.
+    If the current folder contains the home folder, where `~/axe` may be anything, the workdir
+    takes its place.
     """
     here, home = _find_here(), _resolve("~")
     is_root = here and workdir.is_relative_to(here) and here not in home.parents
@@ -150,8 +151,8 @@ def _check_names(path: Path, workdir: Path) -> str:
 
 
 def _check_new(path: Path, workdir: Path) -> str:
-    """Returns the reason that creating a file needs approval; empty if it exists."""
-    if os.path.exists(path):  # noqa: PTH110 - Path.exists() raises what this takes as "no"
+    """Returns the reason why creating a file needs approval; empty if it already exists."""
+    if os.path.exists(path):  # noqa: PTH110 - Path.exists() may raise
         return ""
     here = _find_here()
     for place in (path, *path.parents):
@@ -167,7 +168,7 @@ def _check_new(path: Path, workdir: Path) -> str:
         names = path.relative_to(folder).parts
         top = fold_name(names[0]) if len(names) > 1 else module
         is_first = len(names) == 1 or (len(names) == 2 and module == "__init__")
-        # a folder of modules is a package also without `__init__.py`; of a large one, it is unknown
+        # a folder with modules is a package even without `__init__.py`; large ones are cut off
         below = islice(os.walk(folder / names[0]), 0 if is_first else 1000)
         has_more = any(getmodulename(name) for *_, files in below for name in files)
         if top.isidentifier() and not has_more:
@@ -176,7 +177,7 @@ def _check_new(path: Path, workdir: Path) -> str:
 
 
 def _find_here() -> Path | None:
-    with suppress(OSError):  # it was deleted
+    with suppress(OSError):  # the folder was deleted
         return _resolve(os.curdir)
     return None
 

@@ -1,7 +1,7 @@
-"""The table of providers, used by settings, doctor, listing and completion.
+"""The table of providers: built-in ones, and those that `config.toml` changes or adds.
 
-A `[providers.NAME]` table of config.toml changes an entry, or adds a named endpoint: a server that
-speaks the protocol of a built-in provider.
+A `[providers.NAME]` table changes a built-in provider or adds a named endpoint, which is a server
+that speaks the protocol of a built-in provider.
 Source: B-2, B-3, D-27.
 """
 
@@ -24,52 +24,50 @@ NOT_PARAMS = frozenset({"model", "messages", "tools", "stream", "system", "input
 READ_SECONDS = 120.0
 
 SERVER_TOOLS, SEARCH = "server_tools", "web_search"
-"""Key of `[params]` with tools that the model's server runs; and the name of the tool for web
-search, the same for every vendor."""
+"""Key of `[params]` for tools that the provider runs; name of the web search tool among them."""
 
 BEARER = {"authorization": "Bearer {key}"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProviderInfo:
-    """Everything that the rest of the package knows about one provider."""
+    """Facts about a provider that are needed to call its models and to describe it."""
 
     name: str
-    """The part of a model string before the slash; lower case."""
+    """Part of a model string before the slash, in lower case."""
     module: str = ""
-    """Module whose `PROVIDER` sends requests to its servers; empty if there is no server."""
+    """Module with the `PROVIDER` that sends requests; empty if the provider has no server."""
     base_url: str = ""
     needs_key: bool = False
     key_variable: str = ""
     key_command: tuple[str, ...] = field(default=(), repr=False)
-    """Program and arguments, which may be secrets, of the user's own `config.toml`."""
+    """Program and arguments that print the key, from `config.toml`; may contain secrets."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Headers of every request; `{key}` stands for the key. A header that is empty, or whose key is
-    missing, is omitted."""
+    """Headers of every request, with `{key}` for the key. Empty headers are omitted, and without a
+    key those that contain it."""
     read_timeout: float | None = READ_SECONDS
-    """Seconds that the server may be silent; None = as long as the run may take."""
+    """Maximum seconds without data from the server; None = no limit but the run's own."""
     certificates: tuple[str, str] = ("", "")
-    """Paths of `ca_file` and `client_cert`; empty = trust the usual ones, present none."""
+    """Paths of `ca_file` and `client_cert`; empty = default trust, and no client certificate."""
     api_path: str = ""
-    """Prefix of its paths, omitted if the base URL includes the API's root (D-33)."""
+    """Prefix of the API's paths, omitted if the base URL includes the API's root (D-33)."""
     chat_path: str = ""
-    """Path of requests to its models, with which a base URL may end (D-33)."""
+    """Path of model requests; a base URL may already end with it (D-33)."""
     api: str = ""
-    """`responses` or `chat`: the OpenAI API set by `[providers.NAME]`; empty = the model and the
-    address decide (D-73)."""
+    """OpenAI API set in `config.toml`, `responses` or `chat`; empty = by model and URL (D-73)."""
     has_whole_url: bool = False
-    """True if the base URL is that of model requests in full, whose path decides on the API."""
+    """True if the base URL is the complete URL of model requests, whose path selects the API."""
     left_out: str = ""
-    """The `api_path`, if the base URL includes it or replaces it with another path."""
+    """The `api_path` if the base URL includes it or replaces it with another path."""
     prefix_is_root: bool = False
-    """True if a path in a base URL is the API's root; else it stands before `api_path`."""
+    """True if a path in a base URL is the API's root; otherwise `api_path` is appended to it."""
     query: str = field(default="", repr=False)
-    """Query of its base URL, added to every request; may contain a key."""
+    """Query of the base URL, added to every request; may contain a key."""
     models_path: str = ""
     models_keys: tuple[str, str] = ("data", "id")
-    """Keys in its list of models: that of the list itself, and that of the name in an entry."""
+    """Keys in the response that lists models: of the list, and of the name in each entry."""
     software: str = "the server"
-    """Name of the program that serves it, for messages."""
+    """Name of the server's program, for messages."""
     pull: str = ""
     """Command that fetches a missing model; `{model}` stands for its name."""
 
@@ -92,9 +90,10 @@ class ProviderInfo:
         return f"key_command under [providers.{self.name}] in config.toml"
 
     def choose_api(self, url: str, model: str) -> ProviderInfo:
-        """Returns the provider with the OpenAI API that is used for a model (D-73).
+        """Returns the provider set to the OpenAI API that a model uses (D-73).
 
-        A complete base URL decides; else the setting, else the model at OpenAI's own address.
+        A complete base URL selects the API, or else the `api` setting; without either, the model
+        selects it at OpenAI's own address, and other servers use Chat Completions.
         """
         chat = PROVIDERS["openai"]
         if self.module != chat.module:
@@ -115,7 +114,7 @@ class ProviderInfo:
 
     @property
     def other_api(self) -> str:
-        """Advice on how to switch to OpenAI's other API; empty if the provider has no other."""
+        """Advice on how to switch to the other OpenAI API; empty if the provider has only one."""
         if not (self.speaks_responses or self.module == PROVIDERS["openai"].module):
             return ""
         if self.has_whole_url:
@@ -124,10 +123,10 @@ class ProviderInfo:
         return f'set api = "{other}" under [providers.{self.name}] in config.toml'
 
     def locate(self, url: str) -> tuple[str, ProviderInfo]:
-        """Splits a known end off a URL; returns the base URL and a provider with matching paths.
+        """Splits known API paths off a URL; returns the base URL and a provider with its paths.
 
-        The URL is a server's root, its API's root, or the complete one for requests to its models;
-        any of them may have a query.
+        The URL is the root of the server, the root of its API, or the complete URL of model
+        requests. Each may have a query.
         """
         address, _, query = url.partition("?")
         given = address.rstrip("/")
@@ -141,7 +140,7 @@ class ProviderInfo:
         return root, info
 
     def path_of(self, path: str) -> str:
-        """Returns a path below the base URL, with the query that every request has."""
+        """Returns an API path relative to the base URL, with the query of the base URL added."""
         below = path.removeprefix(self.left_out)
         return f"{below}{'&' if '?' in below else '?'}{self.query}" if self.query else below
 
@@ -205,7 +204,7 @@ PROTOCOLS: Mapping[str, ProviderInfo] = {
     "responses": RESPONSES,
     "ollama": PROVIDERS["ollama"],
 }
-"""Protocol on the wire → its built-in provider; `openai` is Chat Completions."""
+"""Wire protocol → built-in provider that speaks it; `openai` is Chat Completions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,27 +214,25 @@ class ProviderTable:
     protocol: str = ""
     """`anthropic`, `openai` or `ollama`: the protocol that a named endpoint speaks."""
     api: str = ""
-    """With `openai`: `responses` or `chat`, for Chat Completions; by default the model decides at
-    OpenAI's own address, and any other server is asked over Chat Completions."""
+    """OpenAI API to use, `responses` or `chat` (Chat Completions); by default the one that suits
+    the model at OpenAI's own address, and `chat` for any other server."""
     base_url: str = ""
     """Root of the server, with or without `/v1`; the default is the protocol's own."""
     api_key: str = field(default="", repr=False)
-    """The key; a named endpoint does not need one."""
+    """API key; optional for a named endpoint."""
     api_key_env: str = ""
     """Environment variable that holds the key; by default `NAME_API_KEY`."""
     key_command: tuple[str, ...] = field(default=(), repr=False)
-    """Program and arguments that print the key; it is run again after 10 minutes and after a
-    401."""
+    """Program and arguments that print the key; run again after 10 minutes, and after a 401."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Headers added to every request; `{key}` in a value stands for the key. An empty value leaves
-    out a header of the protocol."""
+    """Headers added to every request, with `{key}` for the key; an empty value removes a header."""
     read_timeout: float = READ_SECONDS
-    """Seconds that the server may stay silent; 0 = no limit but the run's own."""
+    """Maximum seconds without data from the server; 0 = no limit but the run's own."""
     ca_file: str = ""
-    """PEM file with the certificates to trust for this server, in place of all others; a relative
-    path starts at the folder of `config.toml`."""
+    """PEM file with the only certificates to trust for this server; a relative path starts at the
+    folder of `config.toml`."""
     client_cert: str = ""
-    """PEM file with a certificate and its unencrypted key, for servers that ask for one."""
+    """PEM file with a client certificate and its unencrypted key, if the server requires one."""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -254,7 +251,7 @@ def in_capitals(name: str) -> str:
 
 
 def describe_provider(name: str, table: Mapping[str, Any]) -> ProviderInfo | None:
-    """Returns the provider that a checked table describes; None if it has no protocol."""
+    """Returns the provider that a valid table describes; None if the table has no protocol."""
     base = PROVIDERS.get(table.get("protocol", "") or name)
     if base is None:
         return None
@@ -278,7 +275,7 @@ def describe_provider(name: str, table: Mapping[str, Any]) -> ProviderInfo | Non
 
 
 def is_http_url(url: str) -> bool:
-    """True for a valid URL of HTTP without a fragment."""
+    """True for a valid HTTP or HTTPS URL without a fragment."""
     with suppress(ValueError):
         parts = urlsplit(url)
         has_host = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -287,9 +284,9 @@ def is_http_url(url: str) -> bool:
 
 
 def check_headers(at: tuple[str, ...], headers: Mapping[str, str]) -> None:
-    """Raises WrongValue for headers that HTTP does not allow; values are not quoted."""
+    """Raises WrongValue if HTTP does not allow a header; the message omits the value."""
     for header, value in headers.items():
-        # with a wrong length, the end of a request would be read as the next one
+        # with a wrong length, the server would take part of a request for the next request
         if header.lower() in ("content-length", "transfer-encoding"):
             raise WrongValue((*at, header), "is set by axe_nb: remove it")
         if not re.fullmatch(r"[A-Za-z0-9_-]+", header):
@@ -299,7 +296,7 @@ def check_headers(at: tuple[str, ...], headers: Mapping[str, str]) -> None:
 
 
 def check_table(name: str, table: Any, source: Source) -> None:
-    """Raises ConfigError for an invalid table of config.toml; ignores one without a protocol."""
+    """Raises ConfigError if a `[providers.NAME]` table of axe_nb is invalid."""
     at = ("providers", name)
     if not isinstance(table, dict):
         raise WrongValue(at, "must be a table", hint=f"write [providers.{name}]")

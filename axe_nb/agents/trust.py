@@ -1,8 +1,7 @@
-"""Trust in the folder of a project: until it is given, the project's agent files run restricted.
+"""Trust in project folders: agent files of an untrusted project run with restrictions.
 
-Trust is remembered by folder, in the user's state folder. Entries that need trust are removed when
-the file is loaded, for every way to run it, and listed in one warning. Source: D-81, D-53,
-docs/safety.md.
+Trusted folders are listed in the user's state folder. When an untrusted agent file is loaded, its
+entries that need trust are removed and listed in a warning. Source: D-81, D-53, docs/safety.md.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from axe_nb.errors import ConfigError
 from axe_nb.text import list_some, one_line, printable, quote
 
 VARIABLE = "AXE_NB_TRUST"
-"""Environment variable; `1` trusts every folder."""
+"""Environment variable that trusts every folder if it is set to 1."""
 
 HEADER = "axe-nb trusted folders 1.0"
 
@@ -41,10 +40,10 @@ def trust_file() -> Path:
 
 
 def find_project(path: Path) -> Path:
-    """Returns the folder of the project of an agent file, its links resolved.
+    """Returns the real path of the project folder that an agent file belongs to.
 
-    It is the root of the git repository, else the folder with `axe/` or above the agents; but
-    neither the home folder nor one above it.
+    This is the root of the git repository, or the parent of `axe/` or of the agents' folder if
+    there is none. It is never the home folder or a folder above it.
     """
     return _list_folders(path)[-1]
 
@@ -52,7 +51,7 @@ def find_project(path: Path) -> Path:
 def is_trusted(path: Path) -> bool:
     """True if the user trusts the project of an agent file, or if the file is the user's own.
 
-    A folder above the project's does not count: it may hold the clones of others.
+    Trust in a folder above the project does not count: that folder may hold untrusted clones.
     """
     if trusts_all() or is_own(path):
         return True
@@ -60,16 +59,16 @@ def is_trusted(path: Path) -> bool:
 
 
 def remember_trust(entry: str) -> None:
-    """Remembers the real path of a trusted folder, or an approval that the user gave here."""
-    with hold_lock(trust_file()):  # or a yes in another terminal could be lost
+    """Adds the real path of a trusted folder, or an approval by the user, to the saved list."""
+    with hold_lock(trust_file()):  # another terminal may add to the list at the same time
         lines = [HEADER, *map(json.dumps, {**load_trusted(), entry: None})]
         write_whole(trust_file(), "\n".join(lines) + "\n", mode=0o600)
 
 
 def trust_new_folder(path: Path) -> None:
-    """Trusts the folder of an agent file that axe_nb is about to write, if that creates the folder.
+    """Trusts the folder that axe_nb is about to write an agent file to, if it is new or empty.
 
-    This does not cover the rest of the project, which may be a clone with agents elsewhere.
+    The rest of the project stays untrusted, as it may be a clone with other agents.
     """
     top = _find_top(path)
     with suppress(OSError):
@@ -79,7 +78,7 @@ def trust_new_folder(path: Path) -> None:
 
 
 def load_trusted() -> dict[str, None]:
-    """Returns the trusted folders and approvals, oldest first; none if there is no list."""
+    """Reads the list of trusted folders and approvals, oldest first; empty if there is no file."""
     path = trust_file()
     shown = display_path(path)
     try:
@@ -100,13 +99,13 @@ def load_trusted() -> dict[str, None]:
 
 
 def is_outside(path: Path, target: Path) -> bool:
-    if os.name == "nt" and str(target)[:2] in ("\\\\", "//"):  # resolving it would log in there
+    if os.name == "nt" and str(target)[:2] in ("\\\\", "//"):  # resolving it sends a login
         return True
     return not Path(os.path.realpath(target)).is_relative_to(find_project(path))
 
 
 def check_link(path: Path) -> Path:
-    """Returns the real path of an agent file; a link may not lead out of an untrusted project."""
+    """Resolves the path of an agent file. Raises ConfigError if it leaves an untrusted project."""
     real = Path(os.path.realpath(path))
     if not is_trusted(path) and is_outside(path, real):
         raise _make_error(path, "is a link out of its project")
@@ -114,7 +113,7 @@ def check_link(path: Path) -> Path:
 
 
 def restrict(table: dict[str, Any], path: Path) -> str:
-    """Removes the entries that need trust from an agent's table; returns a warning about them."""
+    """Removes the entries that need trust from an agent's table and returns a warning, if any."""
     provider, _, model = _read_text(table, "model").partition("/")
     if provider == "script" and model:
         is_path = model.endswith(".toml")
@@ -172,26 +171,26 @@ def _make_error(path: Path, problem: str) -> ConfigError:
 
 
 def _find_top(path: Path) -> Path:
-    """Returns the `axe/` of an agent file, else its folder; the links above it are resolved."""
+    """Returns the `axe/` folder of an agent file, or its own folder, with links above resolved."""
     agents = Path(os.path.abspath(path)).parent  # noqa: PTH100 - without `..`, but with its links
     top = agents.parent if (agents.parent.name, agents.name) == ("axe", "agents") else agents
     return Path(os.path.realpath(top.parent), top.name)
 
 
 def _list_folders(path: Path) -> list[Path]:
-    """Returns the `axe/` or folder of an agent file, the one it belongs to, and up to its project.
+    """Returns the folders from that of an agent file up to the root of its project.
 
-    It belongs to the folder with `axe/`; elsewhere to the one above the agents, with scripts. In
-    the home folder it is `axe/`, or the folder of the agents: the rest is not the project's.
+    The first is `axe/` or the agents' folder, the second its parent. In the home folder, the first
+    one stands in for its parent, which does not belong to the project.
     """
     top = _find_top(path)
     base = Path(os.path.realpath(top)) if _holds_home(top.parent) else top.parent
     above = list(takewhile(lambda folder: not _holds_home(folder), base.parents))
     for at, folder in enumerate((base, *above)):
         git = folder / ".git"
-        # an empty one is a placeholder that keeps a running command from creating a repository
+        # an empty `.git` is a placeholder that keeps a running command from creating a repository
         is_made = os.path.lexists(git / "HEAD") or (git.is_file() and git.stat().st_size > 2)
-        # one of another user does not count: anyone may create a repository in /tmp
+        # another user's repository does not count: anyone may create one in /tmp
         if is_made and git.stat().st_uid == folder.stat().st_uid:
             return [top, base, *above[:at]]
     return [top, base]

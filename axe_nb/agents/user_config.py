@@ -1,6 +1,6 @@
-"""User settings: keys, base URLs and folders; keys from a `.env` file on request.
+"""User settings: API keys, base URLs, prices and folders, and the loading of `.env` files.
 
-The environment takes precedence over `config.toml`, and that over the built-in defaults.
+Environment variables take precedence over `config.toml`, which overrides the defaults.
 Source: B-3, B-6, D-33, D-60, D-81, D-83, docs/prompts.md.
 """
 
@@ -39,19 +39,19 @@ from axe_nb.messages import Usage
 from axe_nb.text import nearest, quote
 
 PROJECT_AGENTS = Path("axe") / "agents"
-"""Folder of the project's agents, below the current folder."""
+"""Folder of the project's agents, relative to the current folder."""
 
 TABLES = ("providers", "prices", "retry", "sandbox", KEY)
-"""Tables of `config.toml`; other programs may have tables of their own in it."""
+"""Top-level keys of `config.toml` that axe_nb reads; other programs may add their own."""
 
 UNSET = -1.0
-"""A price that the table does not have."""
+"""Value of a price that `config.toml` does not set."""
 
 SCAFFOLD = """\
 # API keys and servers for axe-nb. Environment variables take precedence over this file:
 # ANTHROPIC_API_KEY, OPENAI_API_KEY, AXE_OPENAI_BASE_URL, …
 
-# sandbox = "required"                  # no run with commands where no sandbox works
+# sandbox = "required"                  # refuse to run commands where no sandbox works
 
 # [providers.openai]
 # api_key = ""
@@ -62,33 +62,30 @@ SCAFFOLD = """\
 # base_url = "https://api.groq.com/openai/v1"
 # api_key_env = "GROQ_API_KEY"
 
-# [prices."groq/llama-3.3-70b-versatile"]  # if no table has it, or you pay another price
+# [prices."groq/llama-3.3-70b-versatile"]  # if its price is unknown, or differs for you
 # input = 0.59                          # US dollars per million tokens
 # output = 0.79
 
 # [retry]
-# max_retries = 2                       # of a request that fails for now (429, 5xx); 0 = none
+# max_retries = 2                       # after a temporary failure (429, 5xx); 0 = none
 
-# [mcp_servers.time]                    # agents with mcp_servers = ["time"] have its tools
+# [mcp_servers.time]                    # its tools go to agents with mcp_servers = ["time"]
 # command = ["uvx", "mcp-server-time"]
 # network = true
 """
 
 
 def is_test() -> bool:
-    """True if this process belongs to a test run, as its environment says (D-68).
-
-    AXE_NB_TEST is the variable of `axe-nb freeze` and `axe-nb check`.
-    """
+    """True if environment variables of pytest, `axe-nb freeze` or `axe-nb check` are set (D-68)."""
     return not os.environ.keys().isdisjoint(
         ("PYTEST_VERSION", "PYTEST_CURRENT_TEST", "AXE_NB_TEST")
     )
 
 
 def config_dir() -> Path:
-    """Returns `$XDG_CONFIG_HOME/axe`, by default `~/.config/axe`; it need not exist.
+    """Returns `$XDG_CONFIG_HOME/axe`, by default `~/.config/axe`, whether or not it exists.
 
-    A relative path is ignored: a project could bring that folder.
+    A relative `XDG_CONFIG_HOME` is ignored, as it could point into a project.
     """
     home = expand_home(os.environ.get("XDG_CONFIG_HOME", "").strip())
     return (home if home.is_absolute() else expand_home("~/.config")) / "axe"
@@ -99,9 +96,9 @@ def config_path() -> Path:
 
 
 def state_dir() -> Path:
-    """Returns `$XDG_STATE_HOME/axe`, by default `~/.local/state/axe`; it need not exist.
+    """Returns `$XDG_STATE_HOME/axe`, by default in `~/.local/state` or (Windows) `%LOCALAPPDATA%`.
 
-    On Windows the default is below `%LOCALAPPDATA%`. A relative path is ignored, as above.
+    A relative `XDG_STATE_HOME` is ignored. The folder may not exist.
     """
     home = expand_home(os.environ.get("XDG_STATE_HOME", "").strip())
     if not home.is_absolute():
@@ -111,7 +108,7 @@ def state_dir() -> Path:
 
 
 def format_path(path: Path) -> str:
-    """Returns the path relative to the current, the config or the home folder, for display."""
+    """Formats a path for display, relative to the current, config or home folder if possible."""
     try:
         here, whole = Path.cwd(), path.absolute()
     except OSError:  # the current folder was deleted
@@ -125,33 +122,30 @@ def format_path(path: Path) -> str:
 
 
 def format_path_or_name(path: Path) -> str:
-    """As `format_path`, but the file name alone if the path would still be absolute."""
+    """Formats a path like `format_path`, but shortens an absolute path to its file name."""
     found = format_path(path)
     return path.name if Path(found).is_absolute() else found
 
 
 def agent_dirs(agents_dir: str | Path | None = None) -> list[Path]:
-    """Returns the folders to search for agents, in order; they need not exist."""
+    """Returns the folders to search for agents, in order; some may not exist."""
     given = [expand_home(agents_dir)] if agents_dir else []
-    # what `..` after a link leads to depends on the link, and trust is given to a place
+    # `..` after a link depends on where the link leads, but trust is granted to a real folder
     given = [Path(os.path.realpath(one)) if ".." in one.parts else one for one in given]
     return [*given, PROJECT_AGENTS, config_dir() / "agents"]
 
 
 def is_own(path: Path) -> bool:
-    """True if a file is in the user's own config folder, and not in a project's.
-
-    A link that leads there from elsewhere does not count.
-    """
+    """True if a path lies in the user's config folder; a link into that folder does not count."""
     whole = os.path.abspath(path)  # noqa: PTH100 - without `..`, but with its links
     above, name = os.path.split(os.path.abspath(config_dir()))  # noqa: PTH100
-    # the path of the current folder has no links
+    # the path of the current folder, which relative paths start with, contains no links
     places = (os.path.join(root, name, "") for root in (above, os.path.realpath(above)))  # noqa: PTH118
     return any(whole.startswith(place) for place in places)
 
 
 def skill_paths(skill: str, agent_path: str) -> list[Path]:
-    """Returns the places of a skill, in order: above the agents, then the config folder (B-6)."""
+    """Returns the paths to try for a skill: above the agents' folder, then in the config folder."""
     path = expand_home(skill)
     if path.is_absolute():
         return [path]
@@ -164,22 +158,21 @@ class PriceTable:
     """`[prices."PROVIDER/MODEL"]`: the price of a model, in US dollars per million tokens."""
 
     input: float = UNSET
-    """Input tokens; required."""
+    """Price of input tokens; required."""
     output: float = UNSET
-    """Output tokens, reasoning included; required."""
+    """Price of output tokens, including reasoning; required."""
     cached_input: float = UNSET
-    """Input tokens read from the provider's prompt cache; the default is `input`."""
+    """Price of input tokens read from the provider's prompt cache; defaults to `input`."""
     cache_write: float = UNSET
-    """Input tokens written to that cache; the default is `input`."""
+    """Price of input tokens written to the prompt cache; defaults to `input`."""
     search: float = UNSET
-    """A thousand web searches by the model's server; without it, a reply with a search has no
-    known price."""
+    """Price of 1,000 web searches by the provider; if unset, their cost is unknown."""
 
     def __post_init__(self) -> None:
         check_types(self)
 
     def cost_of(self, usage: Usage) -> float | None:
-        """Returns the price of one reply in dollars; None if that of its searches is unknown."""
+        """Returns the cost of a response in US dollars, or None if it has unpriced searches."""
         if usage.searches and self.search == UNSET:
             return None
         cached = min(usage.cached_tokens, usage.input_tokens)
@@ -195,21 +188,21 @@ class PriceTable:
 
 @dataclass(frozen=True)
 class Config:
-    """The parsed global `config.toml`; empty if there is none."""
+    """Settings from the user's `config.toml`; the defaults if there is no such file."""
 
     providers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
-    """Provider → its table; may contain keys, so it is never printed."""
+    """Provider name → its table; may contain API keys, so it is never printed."""
     prices: Mapping[str, PriceTable] = field(default_factory=dict)
     mcp_servers: Mapping[str, McpServer] = field(default_factory=dict, repr=False)
-    """Name → MCP server that agents can refer to; may contain keys too."""
+    """Name → MCP server that agents can use; may contain keys, so it is never printed."""
     retries: int = 2
-    """Retries after a temporary failure, for agents that set none (D-72)."""
+    """Retries after a temporary failure, for agents that do not set a number (D-72)."""
     requires_sandbox: bool = False
-    """True if no command and no MCP server may run without a sandbox."""
+    """True if commands and MCP servers must not run without a sandbox."""
 
     @classmethod
     def load(cls) -> Config:
-        """Reads the settings; nothing is cached."""
+        """Reads `config.toml` and the environment variables that override it, without a cache."""
         file, text = f"in {format_path(config_path())}", ""
         try:
             with suppress(FileNotFoundError):
@@ -239,7 +232,7 @@ class Config:
 
     @classmethod
     def _read(cls, table: Mapping[str, Any], source: Source) -> Config:
-        for name in table:  # a misspelt table would be ignored: `provider`, but not `servers`
+        for name in table:  # `provider` is a misspelling; `servers` may belong to another program
             if name not in TABLES and (near := get_close_matches(name.lower(), TABLES, 1, 0.85)):
                 meant = near[0] if near[0] == "sandbox" else f"[{near[0]}]"
                 raise WrongValue((name,), "is an unknown table", hint=f"did you mean {meant}?")
@@ -295,7 +288,7 @@ class Config:
         )
 
     def key_source(self, provider: str) -> str:
-        """Returns the environment variable or file with the provider's key; empty = no key."""
+        """Returns the name of the variable or file with a provider's key; empty if it has none."""
         variable = self.provider(provider).key_variable
         if variable and os.environ.get(variable, "").strip():
             return variable
@@ -304,7 +297,7 @@ class Config:
         return config_path().name if is_here else ""
 
     def api_key(self, provider: str) -> str:
-        """Returns the provider's key; empty if it needs none, or if a command prints it."""
+        """Returns the provider's API key; empty if it needs none or `key_command` supplies it."""
         info = self.provider(provider)
         variable = info.key_variable
         own = self.providers.get(provider, {}).get("api_key", "")
@@ -325,7 +318,7 @@ class Config:
         )
 
     def base_url(self, provider: str) -> str:
-        """Returns the URL of the provider's server; errors omit it, as it may be a key."""
+        """Returns the URL of the provider's server; errors omit it, as it may contain a key."""
         info = self.provider(provider)
         url = os.environ.get(info.url_variable, "").strip() or info.base_url
         if info.has_server and not is_http_url(url):
@@ -350,12 +343,11 @@ KEY_ELSEWHERE = "refused, because a key that is not from this file would be sent
 
 
 def load_env(file: str) -> dict[str, list[str]]:
-    """Reads a file of NAME=VALUE lines into the environment of this process.
+    """Sets environment variables from a file of NAME=VALUE lines; returns outcome → names.
 
-    Such a file may come with a project, so it sets the keys of providers and nothing else, but for
-    the address that its own key is sent to (D-81, D-83). A variable that has a value keeps it;
-    values are not expanded. Returns outcome → names. Raises ConfigError if the file cannot be read,
-    or a line is wrong; then nothing is set.
+    The file may come with a project, so it can set only API keys of providers, and the base URL of
+    a provider whose key it also sets (D-81, D-83). Variables that have a value keep it; values are
+    not expanded. Raises ConfigError if the file cannot be read or parsed, and sets nothing then.
     """
     path = expand_home(file)
     shown = format_path_or_name(path)
@@ -369,7 +361,7 @@ def load_env(file: str) -> dict[str, list[str]]:
     config, new = Config.load(), dict[str, str]()
     servers = [info for info in config.known.values() if info.has_server]
     addresses = {info.url_variable: info.key_variable for info in servers}
-    with_own_key = {  # or with headers: what is the person's own is sent there already
+    with_own_key = {  # or with headers: the user's own secrets are already sent there
         info.url_variable
         for info in servers
         if config.key_source(info.name) or config.providers.get(info.name, {}).get("headers")
@@ -392,7 +384,7 @@ def load_env(file: str) -> dict[str, list[str]]:
 
 
 def _parse_env(text: str, file: str) -> dict[str, str]:
-    """Returns name → value. Errors name the line, not its text."""
+    """Parses NAME=VALUE lines; errors give the line number but not the text, which may be a key."""
     values: dict[str, str] = {}
     for number, line in enumerate(map(str.strip, text.split("\n")), 1):
         if not line or line.startswith("#"):

@@ -1,4 +1,4 @@
-"""The built-in tools, including two that run elsewhere: `ask_user` and `web_search`.
+"""The table of built-in tools, with `ask_user` and the server tool `web_search`.
 
 Source: D-19, D-20, D-48, D-50, D-76, O-19.
 """
@@ -35,15 +35,15 @@ async def ask_user(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
 
 
 def make_server_tool(name: str, description: str) -> Tool:
-    """Returns a tool that the model's server runs within a reply; it may reach any host."""
+    """Makes a tool that the model's server runs within a response; it may contact any host."""
 
     async def refuse(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
-        raise ToolError(f"{name} is run by the model's server, which has not done so")
+        raise ToolError(f"{name} is run by the model's server, which did not run it")
 
     def guard(arguments: Mapping[str, Any], site: CallSite) -> Guard:
         return Guard(
             host=f"any host through {name}",
-            note="The model's server runs it, as often as the model wants, and asks no one.",
+            note="The model's server runs it as often as the model wants, without asking you.",
         )
 
     return Tool(name, description, {}, refuse, "network", guard=guard, by_server=True)
@@ -67,7 +67,7 @@ SOURCE = ToolTable(
             "read",
             denied_below="sub-agents cannot ask questions; decide and state your assumptions",
         ),
-        SEARCH: make_server_tool(SEARCH, "Search the web; the model's own server does it."),
+        SEARCH: make_server_tool(SEARCH, "Search the web, on the model's own server."),
     },
     {
         "file_ops_readonly": ("read_file", "list_dir", "find_files"),
@@ -78,7 +78,7 @@ SOURCE = ToolTable(
         "url_fetch": ("fetch",),
     },
 )
-"""Tool, or its module; toolset or alias → the tools that it expands to."""
+"""Name → tool or its module, and toolset or alias → names of its tools."""
 
 OTHER_NAMES: Mapping[str, str] = {
     **dict.fromkeys(("bash", "shell", "sh", "execute", "python", "run"), "run_command"),
@@ -92,4 +92,4 @@ OTHER_NAMES: Mapping[str, str] = {
     **dict.fromkeys(("ask", "input", "ask_human"), "ask_user"),
     **dict.fromkeys(("files", "filesystem"), "file_ops"),
 }
-"""Name of a tool in other programs → the tool to suggest for it."""
+"""Name of a tool in other programs → name of the built-in tool to suggest."""

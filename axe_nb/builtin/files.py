@@ -1,4 +1,4 @@
-"""read_file, list_dir, write_file and edit_file: files and folders, and atomic changes of files.
+"""read_file, list_dir, write_file and edit_file: tools for files and folders in the workdir.
 
 Source: D-19, D-20, D-83, X-30, X-32, X-33, X-37, X-38.
 """
@@ -44,18 +44,18 @@ MAX_FILE = 10 * 1024 * 1024
 PEEK = 8192
 
 MAX_LINES, MAX_LINE, NOTE_SIZE = 2000, 2000, 200
-"""Lines per call; characters shown of a line; bytes reserved for the note about omitted lines."""
+"""Maximum lines per call and characters per line; bytes reserved for a note on omitted lines."""
 
 MAX_ENTRIES, MAX_SCANNED = 500, 10_000
-"""Maximum names in a listing; maximum entries of a folder that are looked at."""
+"""Maximum entries in a listing, and maximum entries of a folder to read."""
 
 MAX_DIFF, MAX_COMPARED = 4096, 2000
-"""Maximum bytes of a diff in a result; lines of a text for which the shortest diff is sought."""
+"""Maximum bytes of a diff in a result, and lines of a text that gets a minimal diff."""
 
 BOM = "\ufeff"
 
 edit_lock = threading.Lock()
-"""Makes reading, changing and writing one step: concurrent edits would undo one another."""
+"""Lock for reading, changing and writing a file, as concurrent edits could undo one another."""
 
 
 def read_file(ctx: ToolContext, path: str, offset: int = 1, limit: int = MAX_LINES) -> str:
@@ -95,7 +95,7 @@ def read_file(ctx: ToolContext, path: str, offset: int = 1, limit: int = MAX_LIN
 
 
 def contents(spot: Spot) -> bytes:
-    """Returns the bytes of a regular file; of a binary file, only the first ones."""
+    """Returns the content of a regular file, but only the first bytes of a binary one."""
     check_read(spot.names)
     with os.fdopen(open_file(spot), "rb") as file:
         data = file.read(PEEK)
@@ -159,16 +159,16 @@ def list_dir(ctx: ToolContext, path: str = ".") -> str:
 class Change:
     path: str
     old: str | None
-    """The old text; None if the file did not exist, was not text, or may not be read."""
+    """Old text of the file; None if it did not exist, was not text, or may not be read."""
     new: str
     exists: bool = False
-    """True if there is a file whose content is not compared."""
+    """True if the file exists but its content is not compared."""
 
     @property
     def diff(self) -> str:
         """The whole change as a unified diff; empty if nothing changes.
 
-        Of long texts it has all lines from the first to the last that differ.
+        For long texts, it contains all lines from the first to the last difference.
         """
         old, new = (self.old or "").splitlines(True), self.new.splitlines(True)
         before = "/dev/null" if self.old is None and not self.exists else f"a/{self.path}"
@@ -251,7 +251,7 @@ def _preview(function: Callable[..., str], arguments: Mapping[str, Any], workdir
 
 
 def _plan_write(spot: Spot, content: str) -> Change:
-    """Adapts the content to the existing file's line ends and byte order mark."""
+    """Plans a write with the line ends and byte order mark of an existing file."""
     if len(content) > MAX_FILE:
         raise ToolError(f"Content too large: more than {MAX_FILE} characters. Write less per call")
     if kind(spot) is None:
@@ -306,17 +306,14 @@ def _plan_edit(spot: Spot, old_text: str, new_text: str, replace_all: bool = Fal
 
 
 def _match_line_ends(like: str, text: str) -> str:
-    r"""Converts line ends to `\r\n` if all those of `like` are `\r\n`."""
+    r"""Converts line ends to `\r\n` if `like` has only such line ends."""
     ends = like.count("\n")
     all_long = ends and like.count("\r\n") == ends
     return re.sub(r"\r?\n", "\r\n", text) if all_long else text
 
 
 def put(spot: Spot, data: bytes, kept: KeptFiles | None = None, mode: int | None = None) -> None:
-    """Writes a file atomically: an old one stays until the new one is complete.
-
-    `kept` keeps the old content first; `mode` is that of a new file, None = the default.
-    """
+    """Writes a file atomically, storing its old content in `kept`; `mode` is for a new file."""
     before = kind(spot)
     if before is not None:
         os.close(open_file(spot, os.O_WRONLY))  # fails if the file is not writable

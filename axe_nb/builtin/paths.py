@@ -1,10 +1,10 @@
-"""Access to files of the workdir for tools: finds them by any spelling, checks and opens them.
+"""Checked access of tools to files in the workdir.
 
-A path is checked as it is written, and after resolving links. Then it is opened folder by folder,
-each by the descriptor of its parent and never through a link; on systems without such calls
-(Windows), the real path is checked again instead. Protected files need approval for each path, and
-keys are never read: the guard asks before the call, and the tool checks the file that it opened.
-Source: X-32, X-33, X-37, X-38, D-20, D-83.
+A path is checked as written, and again with links resolved. It is then opened folder by folder,
+each relative to the descriptor of its parent and never through a link; where the system cannot do
+that (Windows), the real path is checked once more. Writing to a protected file needs approval of
+its path, and files with keys are never read: guards check this before a call, and tools check it
+for the file that they opened. Source: X-32, X-33, X-37, X-38, D-20, D-83.
 """
 
 from __future__ import annotations
@@ -37,20 +37,19 @@ from axe_nb.tools.tool import (
 STAY = "Use a relative path inside the workdir"
 
 MAX_PATH, MAX_FOLDERS, MAX_NAMES = 4096, 64, 100
-"""Maximum characters of a path; folders of it compared with the workdir; names of one file,
-which links in the workdir can multiply."""
+"""Maximum characters of a path, folders in it to resolve, and names of a file through links."""
 
 DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d|conin\$|conout\$)(\..*)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A place below the workdir whose folder is held open while it is used."""
+    """A path in the workdir whose parent folder is held open while it is used."""
 
     name: str
-    """Name to open in `folder`; without `folder`, an absolute path."""
+    """Name to open relative to `folder`; an absolute path if `folder` is None."""
     folder: int | None
-    """Descriptor of its folder; None if the system has no such calls."""
+    """Descriptor of the parent folder; None on Windows, which cannot open relative to it."""
     names: Names
 
     @property
@@ -58,13 +57,13 @@ class Spot:
         return self.names.path
 
     def child(self, name: str, folder: int | None) -> Spot:
-        """Returns the place of a name in this folder, which `folder` holds open."""
+        """Returns the spot of a name in this folder, whose descriptor is `folder`."""
         inner = name if folder is not None else str(Path(self.name, name))
         return Spot(inner, folder, self.names.child(name))
 
 
 def locate(workdir: Path, path: str) -> Names:
-    """Returns the names of a model's path in the workdir, a real path; the path need not exist."""
+    """Checks a path from a model, which may not exist, and returns its names in the workdir."""
     if Path(os.path.realpath(workdir)) != workdir:
         raise ToolError(f"The working directory {workdir} was replaced by a link. Start a new run")
     if not workdir.is_dir():
@@ -97,7 +96,7 @@ def locate(workdir: Path, path: str) -> Names:
     if not path.startswith("/") and workdir not in places:
         raise ToolError(f"Path leads out of the workdir: {path}. {STAY}")
     real_places = map(os.path.realpath, places[:MAX_FOLDERS])
-    # with two slashes, it may be a server of Windows
+    # on Windows, two slashes precede the name of a server
     if path.startswith("//") or (path.startswith("/") and str(workdir) not in real_places):
         raise ToolError(f"Path is outside the workdir: {path}. {STAY}")
     with errors_for_model(path):
@@ -109,7 +108,7 @@ def locate(workdir: Path, path: str) -> Names:
 
 @contextmanager
 def hold_place(workdir: Path, path: str, *, create: bool = False) -> Iterator[Spot]:
-    """Yields the place of a path while its folder is held open; `create` makes missing folders."""
+    """Yields the spot of a path with its folder held open; `create` adds missing folders."""
     names = locate(workdir, path)
     is_top = names.real == workdir
     above = workdir if is_top else names.real.parent
@@ -121,7 +120,7 @@ def hold_place(workdir: Path, path: str, *, create: bool = False) -> Iterator[Sp
 
 @contextmanager
 def scan_folder(spot: Spot) -> Iterator[tuple[int | None, Iterator[os.DirEntry[str]]]]:
-    """Yields a folder's descriptor, None if the system has no such calls, and its entries."""
+    """Yields the descriptor of a folder (None on Windows) and an iterator over its entries."""
     if spot.folder is None:
         with os.scandir(spot.name) as entries:
             yield None, entries
@@ -142,7 +141,7 @@ def kind(spot: Spot) -> os.stat_result | None:
 
 
 def open_file(spot: Spot, flags: int = os.O_RDONLY) -> int:
-    """Opens the regular file at a place and returns its descriptor; ToolError if there is none."""
+    """Opens a regular file and returns its descriptor. Raises ToolError if it is not one."""
     before = kind(spot)
     if before is None:
         raise ToolError(missing(spot))
@@ -181,7 +180,7 @@ def errors_for_model(path: str) -> Iterator[None]:
 
 
 def guard_write(arguments: Mapping[str, Any], site: CallSite) -> Guard:
-    """The guard of write_file; raises ToolError as `locate` does."""
+    """Guard of write_file. Raises ToolError if the path is not allowed."""
     names = locate(site.workdir, text_argument(arguments, "path"))
     reason = _find_reason(names, partial(find_write_protection, sources=site.sources))
     if not reason:
@@ -195,13 +194,13 @@ def guard_write(arguments: Mapping[str, Any], site: CallSite) -> Guard:
 
 
 def guard_edit(arguments: Mapping[str, Any], site: CallSite) -> Guard:
-    """The guard of edit_file, which also reads the file; raises ToolError if it may not."""
+    """Guard of edit_file. Raises ToolError if the file may not be read or the path is invalid."""
     check_read(locate(site.workdir, text_argument(arguments, "path")))
     return guard_write(arguments, site)
 
 
 def check_write(names: Names, ctx: ToolContext) -> None:
-    """Raises PermissionDenied for a protected file whose path was not approved for this call."""
+    """Raises PermissionDenied if a protected path was not approved for this call."""
     reason = _find_reason(names, partial(find_write_protection, sources=ctx.sources))
     approved = ctx.guard.path if ctx.guard else ""
     if reason and names.path != approved:
@@ -221,7 +220,7 @@ def may_read(names: Names) -> bool:
 
 
 def _find_reason(names: Names, find: Callable[[Path, Path], str]) -> str:
-    """Returns the first reason among the names of a file, with the name if it is that of a link."""
+    """Returns the first reason for any name of a file, with the name if it is a link; or ""."""
     if len(names.all) > MAX_NAMES:
         return "too many links lead to it"
     for path in reversed(names.all):

@@ -1,7 +1,7 @@
 """find_files and grep: searches of file names and lines, limited in time and size.
 
-Patterns come from a model and may be built to run forever: unlike the standard `re`, `regex`
-matches with a timeout and releases the lock for other threads meanwhile.
+Patterns come from a model and might run forever. Unlike `re`, the package `regex` supports a
+timeout, and releases the GIL while it matches.
 Source: D-20, X-30, X-34, X-38.
 """
 
@@ -36,18 +36,17 @@ MAX_VISITED, MAX_DEPTH = 100_000, 64
 MAX_FOUND, MAX_MATCHES = 500, 200
 
 MAX_CONTEXT, MAX_LINE = 20, 300
-"""Maximum lines that grep shows around a match; characters of a line, or of an invalid pattern."""
-
+"""Maximum lines of context around a match, and characters shown of a line or invalid pattern."""
 
 LEFT_OUT = frozenset(
     {".git", ".hg", ".svn", ".venv", "node_modules", "__pycache__", ".ipynb_checkpoints"}
 )
-"""Folders of generated files, searched only if the path includes them."""
+"""Names of folders that are searched only if the path includes them."""
 
 
 @dataclass
 class Search:
-    """One walk through the files below a folder, with a record of what it skipped."""
+    """A bounded walk through the files below a folder, which counts the files that it skips."""
 
     unread: int = 0
     hidden: int = 0
@@ -56,7 +55,7 @@ class Search:
     stopped: str = ""
 
     def files(self, top: Spot) -> Generator[Spot, None, None]:
-        """Yields the file at a place, or every file below a folder; links are not followed."""
+        """Yields a file, or all files below a folder, without following links."""
         at = kind(top)
         if at is None:
             raise ToolError(missing(top))
@@ -214,7 +213,7 @@ def _find_matches(
 def _format_matches(
     path: str, lines: Sequence[str], found: Sequence[int], context: int
 ) -> list[str]:
-    """Formats matching lines as path:number:line and lines around them as path-number-line."""
+    """Formats matching lines as path:number:line, and context lines as path-number-line."""
     around = sorted({n for hit in found for n in range(hit - context, hit + context + 1)})
     shown: list[str] = []
     before = -1

@@ -1,8 +1,8 @@
-"""run_command: a shell command in the workdir, in a sandbox, with limited time and output.
+"""run_command: runs a shell command in the workdir and a sandbox, with limited time and output.
 
-Without a sandbox, a person reads each command first (D-82), and a plain reading of its words
-refuses dangerous programs and places outside the workdir: a guard against mistakes. docs/tools.md
-shows what it deliberately does not catch.
+Without a sandbox, the user approves each command (D-82), and a word filter refuses dangerous
+programs and paths outside the workdir. The filter only guards against mistakes; docs/tools.md shows
+what it deliberately does not catch.
 Source: D-8, D-19, D-20, D-43, D-77, D-82, X-30, X-35, X-38.
 """
 
@@ -33,14 +33,14 @@ from axe_nb.tools.python_tool import make_tool
 from axe_nb.tools.tool import CallSite, Guard, ToolContext, ToolError, ToolOutput, text_argument
 
 MAX_COMMAND, KEPT = 10_000, 30_000
-"""Characters of a command; bytes of output kept from its start, and again from its end."""
+"""Maximum characters of a command, and bytes of output kept from its start and from its end."""
 
 SECONDS, MAX_SECONDS = 60.0, 600.0
 
 PATIENCE = 2.0
 
 SYSTEM = "/usr/bin:/bin:/usr/local/bin"
-"""Folders of programs that no workdir can change."""
+"""Folders of programs, none of which can be a workdir."""
 
 SETTINGS = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
 """Variables that keep programs from waiting for input."""
@@ -58,13 +58,13 @@ LIMITS = re.compile(
     r"|Read-only file system|Device or resource busy|EROFS|EBUSY|\.env\S*: Is a directory"
     r"|mkdir: .*\W(axe|\.\w+)\W: File exists"
 )
-"""Messages of programs that find no network, or may not write a protected file."""
+"""Pattern of error messages caused by a missing network or a protected file."""
 
 QUIET = re.compile(r"\b(curl|wget)\b.*\bhttps?://(?!localhost|127\.)")
-"""Commands that may fail silently if there is no network."""
+"""Pattern of commands that may fail silently without a network."""
 
 DENIED = re.compile(r"Permission denied|EACCES|Operation not permitted|EPERM|/proc|library error")
-"""Messages of programs that need something which only level `files` refuses."""
+"""Pattern of error messages caused by limitations of the sandbox level `files`."""
 
 WITH_GIT = f"""
 [ -e ~/.gitconfig ] || {{
@@ -74,10 +74,10 @@ WITH_GIT = f"""
 }} 2>/dev/null
 exec "$0" -c "$2"
 """
-"""Command of a shell "$0" that runs "$2" with "$1" as Git's settings, in an empty home folder.
+"""Shell script that runs the command "$2" in the shell "$0", with "$1" as Git's settings.
 
-Git is told to ignore placeholders and masked key files, on which `git add -A` and `git stash -u`
-would fail. For `-size`, find looks at the mount, not only at the folder.
+Git ignores placeholders and masked key files, as `git add -A` and `git stash -u` would fail on
+them. `-size` makes find look at a mount, not only at the entry of its folder.
 """
 
 ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
@@ -88,7 +88,7 @@ MEANINGS = {
 }
 
 SPECIAL = re.compile(r"[`$(){}<>|&;\n\r*?\[\]~#!\\^%]")
-"""Characters that may mean more than themselves to a shell, quoted or not."""
+"""Pattern of characters that have a special meaning to some shell, even if they are quoted."""
 
 PLAIN = frozenset({
     # readers
@@ -99,13 +99,13 @@ PLAIN = frozenset({
     # changes of files
     "chmod", "cp", "gunzip", "gzip", "ln", "mkdir", "mv", "patch", "rm", "rmdir", "tar", "touch",
     "unzip", "zip",
-    # development: they run what the project says
+    # development tools, which run code of the project
     "black", "cargo", "clang", "clang++", "clang-format", "cmake", "ctest", "eslint",
     "flake8", "g++", "gcc", "git", "go", "gofmt", "isort", "javac", "jest", "make", "meson", "mypy",
     "ninja", "pre-commit", "prettier", "pylint", "pyright", "pytest", "ruff", "rustc", "rustfmt",
     "shellcheck", "sphinx-build", "tsc", "vitest",
 })  # fmt: skip
-"""Programs whose name tells what they do, unlike shells, wrappers and interpreters."""
+"""Programs whose name says what they do, unlike shells, wrappers and interpreters."""
 
 
 class Output:
@@ -215,7 +215,7 @@ def choose_sandbox(
 
 
 def guard_command(arguments: Mapping[str, Any], site: CallSite) -> Guard:
-    """The guard of run_command: without a sandbox, a call needs approval in every mode (D-82)."""
+    """Guard of run_command: without a sandbox, each call needs approval, in any mode (D-82)."""
     try:
         sandbox = choose_sandbox(site.agents, site.workdir, site.sources)
     except ConfigError as error:
@@ -228,16 +228,16 @@ def guard_command(arguments: Mapping[str, Any], site: CallSite) -> Guard:
     covers = f"the program {program}, {sandbox.label}" if program else ""
     note = "; ".join([sandbox.label, *sandbox.promises])
     if sandbox.level != "none" or sandbox.is_off or refusal(command, site.workdir):
-        return Guard(note=note, covers=covers)  # what is refused never runs
+        return Guard(note=note, covers=covers)  # refused commands never run
     reason = f"there is {sandbox.label}: a command can do anything you can"
     return Guard(floor="ask", reason=reason, key='sandbox = "off"', note=note, covers=covers)
 
 
 def program_of(command: str) -> str:
-    """Returns the name of the only program that a command runs; empty if that is not certain.
+    """Returns the name of the only program that a command runs, or "" if that is uncertain.
 
-    A yes to "always" covers a program. So compound commands, paths, assignments and every program
-    that is not in the list have none: shells, wrappers and interpreters are too many to name.
+    The answer "always" covers this program, so compound commands, paths, assignments, and programs
+    that are not in `PLAIN` have none.
     """
     name, *_ = [*command.split(), ""]
     is_plain = command.isascii() and not SPECIAL.search(command)
@@ -245,10 +245,10 @@ def program_of(command: str) -> str:
 
 
 def _make_words(command: str, sandbox: Sandbox) -> list[str]:
-    """Returns the program and arguments that run a command.
+    """Returns the program and arguments that run a command in a shell.
 
-    In an empty home folder, Git gets the user's name and email for commits: a command does not see
-    the file that has them, as keys may be in it.
+    In a sandbox, Git gets the user's name and email for commits, as commands cannot read the user's
+    own Git settings, which may contain keys.
     """
     if sandbox.level == "docker":
         return ["sh", "-c", command]  # the image may have no other
@@ -286,7 +286,7 @@ def _explain(sandbox: Sandbox, command: str, text: str) -> str:
         "are refused"
         if is_files
         else "commands cannot write .git/hooks, .git/config, axe, .vscode, .idea, .github, "
-        ".ipython, .jupyter, .ssh and .env* directly in the workdir, nor make them"
+        ".ipython, .jupyter, .ssh and .env* directly in the workdir, nor create them"
     )
     return (
         f"({'' if view.network else network}{writable}; each command starts with an empty home "
@@ -299,7 +299,6 @@ TOOLS = {
         make_tool(run_command, "write"), guard=guard_command, shown_whole="command"
     )
 }
-
 
 REASONS = {
     "sudo su doas pkexec runas chroot unshare nsenter chown chgrp": "requests more privileges",
@@ -314,20 +313,19 @@ REASONS = {
     "nc ncat netcat socat telnet ssh scp sftp": "opens a connection to another machine",
     "eval": "hides the command that it runs",
 }  # fmt: skip
-"""Programs → the reason for refusing them, worded to follow the program's name."""
+"""Names of programs → reason to refuse them, phrased to follow the name."""
 
 DANGEROUS = {program: why for programs, why in REASONS.items() for program in programs.split()}
 SHELLS = {"sh", "bash", "zsh", "dash", "ksh", "fish", "ash", "csh", "tcsh"}
 INTERPRETERS = {*SHELLS, "python", "python3", "perl", "ruby", "node", "php"}
 UNSEEN = {"curl", "wget", "base64", "xxd", "openssl"}
-"""Programs whose piped output no one has reviewed."""
+"""Programs whose output is unreviewed, and must not be piped into an interpreter."""
 
 BEFORE = re.compile(
     r"if|then|elif|else|while|until|do|[!{}]|env|command|builtin|exec|time|nice|ionice|timeout"
     r"|xargs|stdbuf|busybox|-.*|\w+=.*|[\d.]+[smhd]?|\d*[<>].*", re.DOTALL
 )  # fmt: skip
-"""Words that may precede a program: of the shell, wrappers with options, assignments,
-redirections."""
+"""Pattern of words that may precede a program: keywords, wrappers, assignments, redirections."""
 
 EVERYTHING = {".", "./", "*", "./*", ".*", "./.*"}
 SELECTS = re.compile("-(i?name|path|regex|size|mtime|newer|empty)")
@@ -353,7 +351,7 @@ def check_form(command: str) -> str:
 
 
 def refusal(command: str, workdir: Path) -> str:
-    """Returns the reason to refuse a command and an alternative; empty if it may run."""
+    """Returns the reason to refuse a command, with an alternative; empty if it may run."""
     if problem := check_form(command):
         return problem
     if FORK_BOMB.search(command):
@@ -371,7 +369,7 @@ def refusal(command: str, workdir: Path) -> str:
     for part in re.split(f"[{SEPARATORS}]", "\n".join(words)):
         path = re.sub(r"^-[A-Za-z]", "", part)
         first, *names = path.split("/")
-        # where the machine has no such folder, it is an expression, as in sed '/x/d'
+        # if there is no such folder, it is an expression, as in sed '/x/d'
         is_there = not first and any(names[:1]) and os.path.lexists(f"/{names[0]}")
         if ".." in (first, *names):
             outside.append("..")
@@ -383,7 +381,7 @@ def refusal(command: str, workdir: Path) -> str:
     for found in SUBSTITUTION.finditer(text):
         if problem := refusal(found[1] or found[2] or ":", workdir):
             return problem
-    source, simple = "", [""]  # the program whose output is piped into a simple command, and that
+    source, simple = "", [""]  # a simple command, and the program piped into it
     for word in [*words, ";"]:
         if OPERATOR.fullmatch(word):
             program = re.split(r"[/\\]", simple[0].lower())[-1].removesuffix(".exe")

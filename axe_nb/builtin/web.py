@@ -1,7 +1,7 @@
-"""fetch: a page of the public internet as text.
+"""fetch: returns a page of the public internet as text.
 
-A name is resolved once, all its addresses are checked, and the connection goes to a checked
-address, so a name cannot resolve to another machine a moment later. Redirects are checked too.
+A host name is resolved once, and the connection goes to one of the addresses that were checked, so
+that the name cannot resolve to another machine in between. Redirects are checked too.
 Source: D-20, D-50, X-30, X-31, X-38.
 """
 
@@ -32,15 +32,13 @@ Address = IPv4Address | IPv6Address
 SPECIAL = (
     "168.63.129.16/32", "192.0.0.0/24", "192.88.99.0/24", "2001::/23", "2002::/16", "3fff::/20",
 )  # fmt: skip
-"""Networks for protocols, tunnels and documentation that `ipaddress` may take for public ones, and
-the address at which Azure's machines reach their host."""
+"""Special networks that `ipaddress` may consider public, and the address of Azure's host."""
 
 CARRIES_IPV4 = (IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96"))
-"""Mapped addresses and NAT64, which connect to the IPv4 address in the last 32 bits."""
+"""Networks of IPv4-mapped and NAT64 addresses, whose last 32 bits are an IPv4 address."""
 
 MAX_URL, MAX_REDIRECTS, MAX_TRIED, MAX_BYTES = 2000, 5, 3, 2 * 1024 * 1024
-"""Maximum characters of a URL; redirects; addresses of a host to try; bytes of a decompressed
-page."""
+"""Maximum characters of a URL, redirects, addresses tried for a host, and decompressed bytes."""
 
 HTML = ("text/html", "application/xhtml+xml")
 
@@ -48,7 +46,7 @@ CHARSET = re.compile(
     r"charset=[\"']?(utf-16(?:[lb]e)?|iso-8859-(?:[1-9]|1[013-6])|windows-125[0-8]|koi8-[ru]"
     r"|shift_jis|euc-(?:jp|kr)|gbk|gb2312|gb18030|big5)\b"
 )
-"""Accepted charsets besides UTF-8; some of Python's others do more than decode."""
+"""Pattern of the charsets accepted besides UTF-8; some Python codecs do more than decode text."""
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -61,7 +59,7 @@ HEADERS = {
 
 
 def refusal_reason(address: Address) -> str:
-    """Returns the reason not to connect to an address; empty if the address is public."""
+    """Returns the reason why an address is refused; empty if it is public."""
     if any(address in network for network in CARRIES_IPV4):
         return refusal_reason(IPv4Address(int(address) & 0xFFFFFFFF))
     for kind in ("loopback", "link-local", "multicast", "private"):
@@ -75,7 +73,7 @@ def refusal_reason(address: Address) -> str:
     family = socket.AF_INET if isinstance(address, IPv4Address) else socket.AF_INET6
     with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as own:
         own.bind((str(address), 0))
-        return "an address of this machine"  # public or not, a socket can bind it
+        return "an address of this machine"  # only these can be bound
     return ""
 
 
@@ -94,11 +92,11 @@ def resolve(host: str, port: int) -> Sequence[Address]:
 @dataclass
 class Fetcher:
     allowed: frozenset[str] = frozenset()
-    """Non-public `address:port` pairs that are allowed all the same, for tests and demos."""
+    """Non-public `address:port` pairs that may be fetched, for tests and demos."""
     seconds: float = 30.0
     per_minute: int = 30
     resolve: Callable[[str, int], Sequence[Address]] = resolve
-    """(host, port) -> its addresses. Blocks; raises OSError."""
+    """(host, port) -> addresses. Blocks while it resolves; may raise OSError."""
     _times: list[float] = field(default_factory=list, init=False)
 
     async def fetch(self, ctx: ToolContext, url: str) -> str:
@@ -174,7 +172,7 @@ class Fetcher:
 
 
 def check_url(given: str, base: httpx.URL | None = None) -> httpx.URL:
-    """Parses a URL, relative to `base` in a redirect, and checks its form."""
+    """Parses a URL, relative to `base` in a redirect. Raises ToolError if it is invalid."""
     import httpx
 
     text = given.strip()
@@ -246,7 +244,7 @@ async def _read_text(response: httpx.Response, url: str) -> str:
             f"{url} is {one_line(kind, 100)}, and only text can be fetched. Try another page"
         )
     body, coding = b"", response.headers.get("content-encoding", "")
-    try:  # not by httpx, so that the size is bounded
+    try:  # httpx would decompress without a size limit
         async for piece in decompress(response.aiter_raw(), coding):
             body += piece
             if len(body) > MAX_BYTES:

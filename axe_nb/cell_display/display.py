@@ -26,10 +26,10 @@ _shown: list[object] = []
 """Objects that this cell has displayed, which are not displayed again as its value."""
 
 _brief: list[RunResult] = []
-"""Results that this cell has not displayed, of which only the answer is shown as its value."""
+"""Results of which a cell shows only the answer if they are its value."""
 
 _static: list[RunView] = []
-"""Runs of this cell that are displayed after they end, always in the order of their starts."""
+"""Runs of this cell that are displayed only after they end, in the order in which they started."""
 
 _ordering = threading.RLock()
 
@@ -37,8 +37,7 @@ _ordering = threading.RLock()
 def display_mode() -> Literal["live", "static", "off"]:
     """Returns how this cell shows runs: as live trees, as static ones at the end, or not at all.
 
-    The user's setting (`%config AxeMagics.display`, then AXE_NB_DISPLAY) takes precedence over
-    whether the kernel can ask for input.
+    The user's setting takes precedence over whether the kernel can ask for input.
     """
     shell = get_ipython()
     magics = shell.magics_manager.registry.get("AxeMagics") if shell else None
@@ -118,7 +117,7 @@ class RunView:
                 self._tree.tick()
 
     def finish(self, result: RunResult | None) -> None:
-        """Ends the view with the result; None if there is no result, as of an abandoned run."""
+        """Ends the view with the result, which is None for an abandoned run."""
         self._result, self.is_over = result, True
         if result is not None and not self._outlives:
             remember(result)
@@ -167,7 +166,7 @@ def find_name(thing: object) -> str:
 
 
 def find_target(function: str) -> str:
-    """Returns the variable that the cell assigns the function's value to; empty if unclear."""
+    """Returns the variable to which the cell assigns a function's value; empty if unclear."""
     shell = get_ipython()
     cells = shell.user_ns.get("In") if shell else None
     try:

@@ -42,7 +42,7 @@ class Feed:
         *,
         stop: Callable[[], None] | None = None,
     ) -> None:
-        """Displays the state at `now`, in seconds of a monotonic clock; a button calls `stop`."""
+        """Displays the state at time `now` (monotonic), with a button that calls `stop`."""
         self._take_all = take_all
         self._number = 0
         self._is_stale = False
@@ -70,7 +70,7 @@ class Feed:
         )
 
     def is_due(self, now: float) -> bool:
-        """True if it is time for a snapshot; the larger they are, the rarer."""
+        """True if it is time for a snapshot; large snapshots are sent less often."""
         wait = max(AGAIN, self._bytes / 60_000)
         if now < AGAIN:  # the page has only begun to listen
             wait = 0.5 if self._bytes > 20_000 else 0
@@ -95,8 +95,8 @@ class Feed:
     def close(self, bundle: Bundle) -> None:
         """Closes the widget and displays the bundle in its place.
 
-        The last widget stays open until the next one is closed, as a page that was loaded in
-        mid-run receives the state of open widgets, but no update of a display.
+        The last widget stays open until the next one is closed, because a page that was loaded in
+        mid-run receives the state of open widgets but no updates of displays.
         """
         global _retired
         self._place.update(bundle, raw=True)  # type: ignore[no-untyped-call]
@@ -119,7 +119,7 @@ class Feed:
 
 
 _retired: Any = None
-"""The last widget, which is still open."""
+"""The widget of the last finished display, which is still open."""
 
 
 def pack_parts(before: Sequence[str], parts: Sequence[str]) -> News:
@@ -131,7 +131,7 @@ def pack_parts(before: Sequence[str], parts: Sequence[str]) -> News:
 
 @cache
 def _load_widget_class() -> type[Any]:
-    """Makes the widget class on first use, as its libraries are slow to import."""
+    """Creates the widget class on first use, as its libraries are slow to import."""
     import anywidget
     import traitlets
 

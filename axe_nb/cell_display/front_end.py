@@ -47,7 +47,7 @@ def make_table(
     list_parts: Callable[[str], list[str]],
     display: bool,
 ) -> Line:
-    """Returns the display of a grid in progress: a table in a notebook, otherwise a line.
+    """Returns the display of a grid in progress: a table in a notebook, a line elsewhere.
 
     For a progress text, `draw` returns the MIME bundle of the whole table, and `list_parts` the
     HTML of its parts, whose number is fixed. An empty text stands for the finished table.
@@ -75,7 +75,7 @@ def is_notebook() -> bool:
 
 
 def make_view(display: bool, name: str = "", speed: float = 1.0) -> View:
-    """Creates the view of a run; it shows nothing outside a notebook and inside another run."""
+    """Creates the view of a run; it shows nothing outside a notebook or inside another run."""
     if not display or is_inside() or "IPython" not in sys.modules:
         return NullView()
     from axe_nb.cell_display.display import notebook_view

@@ -20,7 +20,7 @@ from axe_nb.views import html
 from axe_nb.views.appearance import LOOKS, SEGMENTS, TRACK, Tone, gradient
 from axe_nb.views.markdown import render_blocks
 from axe_nb.views.outline import ANSWER, Block, Outline
-from axe_nb.views.rows import cut_end, indent_json, make_row, question_of
+from axe_nb.views.rows import cut_end, indent_json, question_of
 from axe_nb.views.transcript import (
     CallNode,
     Node,
@@ -37,16 +37,16 @@ EVERY = 0.1
 """Minimum seconds between two updates."""
 
 MAX_SEGMENTS = 60
-"""Maximum segments of one bar, which are the latest of a longer run."""
+"""Maximum segments of a bar; for a longer run, only the latest are drawn."""
 
 PACE = 50_000
-"""Maximum characters of the answer rendered per second, so a long answer grows in larger steps."""
+"""Maximum characters rendered per second; a longer answer is updated less often."""
 
 END = 500
 """Characters shown of the end of an unfinished answer that is too long to show in full."""
 
 Segment: TypeAlias = tuple[str, float, float | None]
-"""(use of the time, start, end) in seconds; the end is None while it goes on."""
+"""(kind of work, start, end) in seconds; the end is None while the work goes on."""
 
 
 class LiveTree:
@@ -55,23 +55,19 @@ class LiveTree:
     def __init__(
         self, name: str, stop: Callable[[], None] | None = None, speed: float = 1.0
     ) -> None:
-        """Creates a tree, still without output.
-
-        `name` is the expression for the future result, `stop` stops the run, and `speed` is the
-        number of seconds of the run that are shown in one second.
-        """
+        """Creates a tree without output; `name` will hold the result, and `stop` stops the run."""
         self._name, self._stop, self._speed = name, stop, speed
         self._transcript = Transcript()
         self._feed: Feed | None = None
         """The tree's display; None before the first event."""
         self._began = time.monotonic()
         self._changed: dict[str, TreeNode] = {}
-        """Key of a row → its node, for rows that changed since the last update."""
+        """Nodes of the rows that changed since the last update, by row key."""
         self._newest = ""
         """Key of the row of the last event; empty once the run is over."""
         self._drawing = html.Drawing()
         self._rows: dict[str, dict[str, Any]] = {}
-        """Key of a row → its fields as they were last sent."""
+        """Fields of the rows as they were last sent, by row key."""
         self._head: tuple[str, float] = "", 0.0
         self._next_at = self._told_at = self._sent_at = 0.0
 
@@ -142,7 +138,7 @@ class LiveTree:
         return {**self._describe(()), "rows": rows}
 
     def _describe(self, blocks: Iterable[str]) -> News:
-        """Returns the update of everything but the rows; `blocks` are those of the last update."""
+        """Returns the update without rows; `blocks` are the answer's blocks in the last update."""
         now = self._now
         news = {
             "now": round(now, 2),
@@ -157,7 +153,6 @@ class LiveTree:
         return news
 
     def _draw(self) -> list[dict[str, Any]]:
-        """Draws the changed rows, and returns the changed fields of each."""
         changed, self._changed = self._changed, {}
         for thing in [*changed.values()]:
             above = parent_row(thing)  # rows sum up those below them
@@ -176,7 +171,7 @@ class LiveTree:
 
 def draw_row(thing: TreeNode, outline: Outline, drawing: html.Drawing) -> dict[str, Any]:
     """Returns the fields from which the browser draws a row."""
-    row, above = make_row(thing), parent_row(thing)
+    row, above = outline.make_row(thing), parent_row(thing)
     child = thing.child if isinstance(thing, CallNode) else None
     times, clock, parts = (child or thing).times, "<time></time>", list[tuple[str, str]]()
     if times.started is not None:  # the page fills in the seconds
@@ -184,7 +179,7 @@ def draw_row(thing: TreeNode, outline: Outline, drawing: html.Drawing) -> dict[s
         clock = f"<time data-from={times.started:.2f}{until}></time>"
     if above is None:
         assert isinstance(thing, Node)
-        line, about = html.format_head(thing, row, clock), row.asked
+        line, about = html.format_head(row, clock), row.asked
         name = f"{row.state} {row.who}"
     else:
         segments = [(SEGMENTS[kind], start, end) for kind, start, end in list_segments(thing)]
@@ -203,7 +198,7 @@ def draw_row(thing: TreeNode, outline: Outline, drawing: html.Drawing) -> dict[s
     return {
         "above": above.key if above else "",
         "look": f"axe-nb-{row.kind} axe-nb-{row.look.tone}",
-        "open": row.kind == "turn" or above is None,
+        "open": above is None,
         "line": line,
         "name": name,
         "about": about,
@@ -231,7 +226,7 @@ def draw_progress(root: Node) -> str:
 
 
 def find_span(now: float) -> float:
-    """Returns the seconds that a full bar spans; it grows in leaps, so that bars rarely move."""
+    """Returns the seconds that a full bar spans; it grows in steps, so that bars rarely move."""
     span = 4.0
     while span < now:
         span *= 1.5
@@ -272,7 +267,6 @@ def list_segments(thing: TreeNode) -> list[Segment]:
 
 
 def _split(kind: str, work: TurnNode | CallNode) -> Iterator[Segment]:
-    """Yields the segments of a request or a call, split at its pauses."""
     at = work.times.started
     for pause in [*work.pauses, None]:
         end = pause.started if pause else work.times.ended
@@ -293,7 +287,7 @@ class LiveAnswer:
     def __init__(self, root: Node) -> None:
         self._root = root
         self.blocks: list[str] = []
-        """HTML of the answer's blocks, and of a note about the part of a long answer left out."""
+        """HTML of the answer's blocks, and of a note about the omitted part of a long answer."""
         self._seen: tuple[object, ...] = ()
         """Turn, attempt and length of the text at the last update."""
         self._next_at = 0.0
@@ -308,7 +302,7 @@ class LiveAnswer:
         return now >= self._next_at and self._look() != self._seen
 
     def update(self, now: float, *, is_over: bool = False) -> None:
-        """Updates the blocks, unless it is too early; the last update is never put off."""
+        """Updates the blocks at a limited rate; the final update is never delayed."""
         turn, seen = _find_turn(self._root), self._look()
         is_written = turn is not None and turn.draft is not None
         if seen != self._seen and (is_over or now >= self._next_at or not is_written):

@@ -62,7 +62,7 @@ class Table:
 
 
 class CellLine:
-    """A line in the output of a cell: the progress of a map."""
+    """A progress line in the output of a cell, such as that of a map."""
 
     def __init__(self, *, live: bool) -> None:
         self._is_live = live

@@ -28,7 +28,7 @@ from axe_nb.views.appearance import LOOKS
 
 
 def make_output(command: str, chosen: argparse.Namespace) -> str | History:
-    """Returns the output of `list`, `show` or `history`. Raises ConfigError if it fails."""
+    """Returns the output of `list`, `show` or `history`. Raises ConfigError if that fails."""
     if command == "history" and chosen.delete is not None:
         delete_run(chosen.delete)
         return f"run {chosen.delete} deleted from the history"

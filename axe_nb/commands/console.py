@@ -1,7 +1,4 @@
-"""Plain text output of runs: answer, `--json`, `--verbose`, `--dry-run`, status line.
-
-Source: B-9..B-11, A-C5, D-38.
-"""
+"""Plain text output of runs, and their status line. Source: B-9..B-11, A-C5, D-38."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ from axe_nb.views.rows import draft_line, find_wait
 from axe_nb.views.transcript import Transcript, show_run
 
 Write: TypeAlias = Callable[[str], object]
-"""Function that writes one or more lines of text, given without the last newline."""
+"""Function that writes one or more lines of text, and adds the final newline."""
 
 
 def request_of(options: Options, prompt: str, pictures: tuple[Picture, ...] = ()) -> RunRequest:
@@ -43,7 +40,7 @@ def request_of(options: Options, prompt: str, pictures: tuple[Picture, ...] = ()
 def show_dry_run(
     request: RunRequest, options: Options, write: Write, note: Write, *, streams: bool
 ) -> None:
-    """Writes the request that would be sent to `write`, and warnings to `note`."""
+    """Passes the request that would be sent to `write`, and warnings to `note`."""
     plan = run_and_wait(session.plan(request, streams=streams, is_dry=True))
     write(axe_text.dry_run(plan))
     if options.full:
@@ -94,7 +91,7 @@ class TextView:
         self, handle: RunHandle, options: Options, write: Write, note: Write, *,
         piped: bool, terminal: TextIO | None = None, pause: float = 0.25,
     ) -> None:  # fmt: skip
-        """`piped` is shown by `--verbose`; `pause` is the time between updates, in seconds."""
+        """`piped` says whether input was piped in; `pause` is in seconds between updates."""
         self._handle, self._options, self._write, self._note = handle, options, write, note
         self._piped, self._pause = piped, pause
         self._verbose = axe_text.VerboseLines(note) if options.verbose else None

@@ -169,7 +169,6 @@ def _check_agents(
 async def _check_provider(
     info: ProviderInfo, models: Mapping[str, list[str]], config: Config
 ) -> list[Finding]:
-    """Examines a provider's models and key, and its server if it is in use."""
     name, variable = info.name, info.key_variable
     what, source = f"{name} key", config.key_source(name)
     found = []
@@ -225,7 +224,7 @@ async def _check_provider(
 
 
 async def list_models(server: Server) -> Sequence[str]:
-    """Returns the sorted names of a server's models. Raises ProviderError if it lists none."""
+    """Returns the sorted names of a server's models. Raises ProviderError if that fails."""
     try:
         async with asyncio.timeout(3.0):
             data = await ask_server(server, server.info.models_path)
@@ -289,10 +288,7 @@ class Problem:
 def problems(
     agent: Agent, find: Callable[[str], Agent], config: Config, scripts: tuple[Path, ...] = ()
 ) -> list[Problem]:
-    """Returns an agent's problems, without sending anything; mistakes in its TOML come first.
-
-    `scripts` contains folders to search for script models before the usual ones.
-    """
+    """Returns an agent's problems, mistakes in its TOML first; `scripts` has script models."""
     found: list[Problem] = []
 
     def check(

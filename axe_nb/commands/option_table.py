@@ -1,7 +1,4 @@
-"""The table of commands and options of the cell magics, `%axe` and `axe-nb`, with their help.
-
-Source: A-X2, B-9, B-12, D-10.
-"""
+"""The table of the commands and options of all interfaces. Source: A-X2, B-9, B-12, D-10."""
 
 from __future__ import annotations
 
@@ -24,9 +21,9 @@ FACES: tuple[Face, ...] = get_args(Face)
 IN_NOTEBOOKS: tuple[Face, ...] = ("cell", "line")
 IN_TEXT: tuple[Face, ...] = ("cell", "line", "command")
 
-INPUT, AGENT_AND_MODEL, LIMITS, ANSWER, STEPS, SHOWN = OPTION_GROUPS = (
-    "Prompt and inputs", "Agent and model", "Limits and permissions", "Answer and checks",
-    "Step by step", "Display",
+COMMON, INPUT, AGENT_AND_MODEL, LIMITS, ANSWER, STEPS, SHOWN = OPTION_GROUPS = (
+    "Most used", "Prompt and inputs", "Agent and model", "Limits and permissions",
+    "Answer and checks", "Step by step", "Display",
 )  # fmt: skip
 
 
@@ -44,13 +41,13 @@ class Option:
     read: Callable[[str], Any] = str
     """Parses the value. Raises ValueError if it is invalid."""
     repeated: bool = False
-    """True for an option that takes several KEY=VALUE, and an argument of several words."""
+    """True for an option that takes several KEY=VALUE, or an argument that takes several words."""
     required: bool = True
-    """True for a positional argument that cannot be omitted; options ignore it."""
+    """True for a positional argument that cannot be omitted; ignored for options."""
     value: bool = True
-    """Value of a flag that takes none."""
+    """The value that a flag without a `metavar` sets."""
     offers: Literal["", "agents", "models", "tools", "variables", "files", "commands"] = ""
-    """Kind of completions for the value; empty means `choices`; IPython completes files."""
+    """Kind of completions for the value; empty means `choices`. IPython completes files."""
     group: str = "Options"
     keyword: str = ""
     """Name of the field in `Overrides` or `Options`; by default that of the long flag."""
@@ -70,7 +67,7 @@ class Option:
 
 
 PROGRAMS: Mapping[Face, str] = {"cell": "%%", "line": "%axe ", "command": "axe-nb "}
-"""Interface → start of its usage lines."""
+"""The start of the usage lines in each interface."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +77,7 @@ class Command:
     name: str
     help: str
     words: Mapping[Face, str]
-    """Interface → the command's words after the start of the usage line."""
+    """The command's words in each interface, without the start of the usage line."""
     options: tuple[Option, ...] = ()
     """Options in any interface; `Option.faces` limits each option."""
     is_verbatim: bool = False
@@ -159,7 +156,7 @@ WANTED: Mapping[Callable[[str], Any], str] = {
     parameter: "KEY=VALUE, as in temperature=0.2",
     prompt_variable: "NAME=VALUE, as in language=French",
 }
-"""Parser of an option's value → description of valid values, for error messages."""
+"""Descriptions of the values that each parser accepts, for error messages."""
 
 AGENT = Option("agent",
                "name of the agent; without it, the prompt goes directly to the model of -m",
@@ -173,7 +170,26 @@ AGENTS_DIR = Option("--agents-dir", "folder to search for agents before axe/agen
 
 OPTIONS: tuple[Option, ...] = (
     Option("-m --model", "model to use for this run (default: the agent's)", "P/M",
-           offers="models", group=AGENT_AND_MODEL),
+           offers="models", group=COMMON),
+    Option("-p --prompt", "the prompt; piped input is appended to it", "TEXT", ("line", "command"),
+           group=COMMON),
+    Option("-o --out", "variable for the result (with --bg, for the run's handle)", "NAME",
+           IN_NOTEBOOKS, read=variable, offers="variables", group=COMMON),
+    Option("-c --continue", "continue this agent's last conversation", keyword="goes_on",
+           faces=IN_NOTEBOOKS, group=COMMON),
+    Option("--from",
+           "fork an earlier run at a place; the body, if any, replaces the prompt (a sub-agent's "
+           "task) or is added there", "R@PLACE", IN_NOTEBOOKS, keyword="fork_from",
+           offers="variables", group=COMMON),
+    Option("--timeout", "time limit of the whole run in seconds, 0 = no limit (default 120)", "S",
+           read=seconds, group=COMMON),
+    Option("--param", "set a model parameter", "KEY=VALUE", keyword="params", repeated=True,
+           read=parameter, group=COMMON),
+    Option("--tools", "tools to use instead of the agent's, comma-separated", "A,B", read=names,
+           offers="tools", group=COMMON),
+    Option("--mode", "permission for tools that write (default: the agent's, or ask)", "MODE",
+           choices=MODES, group=COMMON),
+    Option("--dry-run", "show what would be sent, without sending it", "", IN_TEXT, group=COMMON),
     Option("-M --model-all", "model for all agents of the tree; -m takes precedence for the root",
            "P/M", offers="models", group=AGENT_AND_MODEL),
     Option("--skill", "skill file to use instead of the agent's", "F", offers="files",
@@ -181,20 +197,12 @@ OPTIONS: tuple[Option, ...] = (
     Option("--workdir",
            "folder for files and tools (default: the agent's, or the current folder)", "D",
            offers="files", group=AGENT_AND_MODEL),
-    Option("--timeout", "time limit of the whole run in seconds, 0 = no limit (default 120)", "S",
-           read=seconds, group=LIMITS),
     Option("--retries",
            "retries of a request that fails temporarily, as when a server is busy, 0 = none "
            "(default: the agent's, or 2)", "N", read=whole, group=LIMITS),
-    Option("--param", "set a model parameter", "KEY=VALUE", keyword="params", repeated=True,
-           read=parameter, group=AGENT_AND_MODEL),
     Option("--var", "set a variable of system prompts, {{ NAME }}", "NAME=VALUE", keyword="vars",
            repeated=True, read=prompt_variable, group=AGENT_AND_MODEL),
     AGENTS_DIR,
-    Option("--tools", "tools to use instead of the agent's, comma-separated", "A,B", read=names,
-           offers="tools", group=AGENT_AND_MODEL),
-    Option("--mode", "permission for tools that write (default: the agent's, or ask)", "MODE",
-           choices=MODES, group=LIMITS),
     Option("--no-stream", "show replies when they are complete, not as they arrive",
            keyword="stream", value=False, group=SHOWN),
     Option("--output",
@@ -206,19 +214,8 @@ OPTIONS: tuple[Option, ...] = (
            group=STEPS),
     Option("--break", "pause only at tool:NAME, agent:NAME, depth:N or turn, comma-separated",
            "WHERE", keyword="break_at", read=names, group=STEPS),
-    Option("-p --prompt", "the prompt; piped input is appended to it", "TEXT", ("line", "command"),
-           group=INPUT),
-    Option("-o --out", "variable for the result (with --bg, for the run's handle)", "NAME",
-           IN_NOTEBOOKS, read=variable, offers="variables", group=ANSWER),
-    Option("-c --continue", "continue this agent's last conversation", keyword="goes_on",
-           faces=IN_NOTEBOOKS, group=INPUT),
-    Option("--from",
-           "fork an earlier run at a place; the body, if any, replaces the prompt (a sub-agent's "
-           "task) or is added there", "R@PLACE", IN_NOTEBOOKS, keyword="fork_from",
-           offers="variables", group=INPUT),
     Option("--raises", "succeed only if the run ends with this status", "STATUS", IN_TEXT,
            choices=(*get_args(Status), "config", "provider"), group=ANSWER),
-    Option("--dry-run", "show what would be sent, without sending it", "", IN_TEXT, group=SHOWN),
     Option("--full", "with --dry-run: show the exact body too, and what fills its context", "",
            IN_TEXT, group=SHOWN),
     Option("--json", "print one line of JSON", "", IN_TEXT, group=SHOWN),
@@ -228,7 +225,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("--bg", "run in the background and return a handle at once", "", IN_NOTEBOOKS,
            keyword="background", group=ANSWER),
 )  # fmt: skip
-"""Every option of a run, in the order of the reference."""
+"""Every option of a run, the ten that are used most first."""
 
 NAME = Option("agent", "name of the agent", "NAME", offers="agents")
 ANY_NAME = Option("agent", "name of an agent", "NAME", required=False, offers="agents")
@@ -259,16 +256,16 @@ GRID = Command("grid", "run variants of agents on the same inputs", {"cell": "ax
            "AGENT[,AGENT]", required=False, read=names, offers="agents"),
     Option("--inputs",
            "variable with the inputs, or a .csv or .jsonl file (default: one input, the cell)",
-           "NAME_OR_FILE", offers="files", group=INPUT),
+           "NAME_OR_FILE", offers="files", group=COMMON),
     Option("-m --models", "models to use instead of the agents' own, comma-separated",
-           "P/M,P/M", read=names, offers="models", group=AGENT_AND_MODEL),
+           "P/M,P/M", read=names, offers="models", group=COMMON),
     Option("--params", "variable with a list of params, or a dict of them by label", "NAME",
-           keyword="variants", read=variable, offers="variables", group=AGENT_AND_MODEL),
-    Option("--repeats", "runs per square (default 1)", "N", read=whole, group=INPUT),
+           keyword="variants", read=variable, offers="variables", group=COMMON),
+    Option("--repeats", "runs per square (default 1)", "N", read=whole, group=COMMON),
     Option("--score", "function (result, row) that returns a score, or True or False", "NAME",
-           read=variable, offers="variables", group=ANSWER),
+           read=variable, offers="variables", group=COMMON),
     Option("--judge", "agent that answers with a number and a reason", "AGENT",
-           offers="agents", group=ANSWER),
+           offers="agents", group=COMMON),
     Option("--concurrency", "maximum number of runs at once (default 8)", "N", read=whole,
            group=LIMITS),
     Option("--executor",
@@ -427,7 +424,7 @@ ABOUT: Mapping[str, str] = {
     "network, must give the same outputs; if not, the notebook is left unchanged and the exit code "
     "is 1.",
 }
-"""Start of a usage line → further text on that help page."""
+"""Further texts on help pages, by the start of the usage line."""
 
 EXAMPLES: Mapping[str, str] = {
     "%%axe": """\
@@ -494,4 +491,4 @@ axe-nb lesson lesson.ipynb
 axe-nb lesson lesson.ipynb --to handout
 axe-nb lesson lesson.ipynb --check submissions --csv marks.csv""",
 }
-"""Start of a usage line → examples on that help page; blank lines separate cells."""
+"""Examples on help pages, by the start of the usage line; blank lines separate cells."""

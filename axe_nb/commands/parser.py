@@ -62,7 +62,7 @@ class UsageError(ConfigError):
 
 
 class HelpShown(SystemExit):
-    """Ends the command after its help has been printed."""
+    """Raised after help has been printed, to end the command."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -161,10 +161,7 @@ def list_parser(face: Face, group: str = "") -> Parser:
 
 
 def command_of(words: Sequence[str]) -> tuple[Command, Sequence[str]]:
-    """Returns the command of an `axe-nb` line, and the words that follow its name.
-
-    Raises SystemExit if help was requested or words are missing.
-    """
+    """Returns the command of an `axe-nb` line and its options. Raises SystemExit to show help."""
     words = ["version"] if words == ["--version"] else list(words)
     commands = commands_of("command")
     for count in (2, 1):
@@ -208,10 +205,7 @@ def parse(command: Command, face: Face, line: str | Sequence[str]) -> argparse.N
 
 
 def split_line(command: Command, face: Face, line: str) -> list[str]:
-    """Splits an option line like `shlex.split`, but keeps the backslashes of Windows paths.
-
-    A semicolon at the end is dropped, as IPython uses it to suppress output.
-    """
+    """Splits a line like `shlex.split`, but keeps backslashes on Windows and drops a last `;`."""
     lexer = shlex.shlex(line.strip().removesuffix(";"), posix=True)
     lexer.whitespace_split = True
     lexer.commenters = ""
@@ -252,11 +246,7 @@ def parse_run(
     defaults: Mapping[str, Any] | None = None,
     names: Mapping[str, Any] = MappingProxyType({}),
 ) -> Options:
-    """Parses the option line of a run, given as text or as words.
-
-    `defaults` contains the values of omitted options, and `names` the user's variables, which may
-    hold the value of `--output`.
-    """
+    """Parses a run's options; `defaults` replace omitted ones, `--output` may be one of `names`."""
     given = {k: v for k, v in vars(parse(RUN, face, line)).items() if v is not None}
     if BARE_PROMPT.keyword in given:
         if "prompt" in given:

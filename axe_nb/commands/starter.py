@@ -33,7 +33,7 @@ sub_agents = ["greeter"]
 """
 
 TEMPLATES = Path(__file__).parent / "first"
-"""Folder of the first notebook, which has the placeholder MODEL, and of its script model."""
+"""Folder with the first notebook, which contains the placeholder MODEL, and its script."""
 
 
 def start(write: Callable[[str], object], *, opens: bool) -> int:
@@ -71,7 +71,7 @@ def start(write: Callable[[str], object], *, opens: bool) -> int:
 
 
 READERS = {"counter": "engine/loop.py", "historian": "events.py", "critic": "errors.py"}
-"""Name of a sub-agent → the module of this package that it reads."""
+"""The module of this package that each sub-agent reads."""
 
 
 def show_demo(write: Callable[[str], object]) -> None:

@@ -1,4 +1,4 @@
-"""The delegation tools, one module each, and `ctx.delegate`; each of them creates a `Job`."""
+"""The delegation tools and `ctx.delegate`; each of them creates a `Job` for a child run."""
 
 from axe_nb.tools.tool import ToolTable
 
@@ -10,4 +10,4 @@ SOURCE = ToolTable(
         "delegate_task": "axe_nb.delegation.delegate_task",
     }
 )
-"""Tool → its module."""
+"""Name of a tool → its module."""

@@ -14,9 +14,9 @@ NAME = "call_agent"
 
 
 def tool(agents: Sequence[str], describe: Describe = lambda _: "") -> Tool:
-    """Returns the tool for an agent that may call `agents`, which may be empty (A-6.4)."""
+    """Makes the tool for an agent with these sub-agents, which may be empty (A-6.4)."""
     names = ", ".join(agents)
-    # cut, as they are sent with every request
+    # shortened, as they are sent with every request
     described = {name: one_line(describe(name), 300) for name in agents}
     lines = [f"\n- {name}: {about}" for name, about in described.items() if about]
     parameters = {
@@ -41,9 +41,9 @@ def tool(agents: Sequence[str], describe: Describe = lambda _: "") -> Tool:
 
 
 async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> str | ToolOutput:
-    """Returns the child's text, or the error text of the design; never raises (A-7.1)."""
+    """Runs the sub-agent and returns its text, or an error text; never raises (A-7.1)."""
     agent, task, context = (text_argument(arguments, n) for n in ("agent", "task", "context"))
-    problem = ""  # the first one, in this order (A-7.3-o)
+    problem = ""  # the order of the checks is specified (A-7.3-o)
     if not agent.strip():
         problem = '"agent" argument is required'
     elif not task.strip():

@@ -1,4 +1,4 @@
-"""delegate_task: runs a plan of up to five subtasks as spawn_agent children with one report."""
+"""delegate_task: runs up to five subtasks in copies of the caller and returns one report."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ class Subtask:
     task: str
     scope: str
     depends_on: int | None
-    """Number, from 0, of an earlier step whose report it receives; None = none."""
+    """Index of an earlier subtask whose report this one receives; None = no dependency."""
 
 
 Outcome: TypeAlias = RunResult | AxeError | ToolError
-"""The result of a subtask, or the error that kept it from starting."""
+"""Result of a subtask, or the error that prevented its start."""
 
 
 async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> ToolOutput:
-    """Returns the reports of all subtasks, or an error if the plan is invalid; never raises."""
+    """Runs the subtasks and returns their reports, or an error for bad arguments; never raises."""
     if problem := too_deep(ctx):
         return format_failure(problem)
     try:
@@ -68,7 +68,7 @@ async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> ToolOutput:
 
 
 def parse_subtasks(given: object) -> list[Subtask]:
-    """Parses the subtasks, leniently but without guessing (O-42); raises ToolError (D-21)."""
+    """Parses the subtasks from a model (O-42, D-21). Raises ToolError if they are invalid."""
     if isinstance(given, str):
         with suppress(ValueError, RecursionError):
             given = json.loads(given)
@@ -97,9 +97,9 @@ def parse_subtasks(given: object) -> list[Subtask]:
 async def run_subtasks(
     ctx: ToolContext, plan: str, subtasks: Sequence[Subtask]
 ) -> dict[int, Outcome]:
-    """Runs the subtasks and returns number → outcome; after an error no more are started.
+    """Runs the subtasks and returns index → outcome; after an error, no more are started.
 
-    They run in order; up to `max_concurrent` together, once their dependencies have ended (D-5).
+    Up to `max_concurrent` run at once, in order, each after the subtask it depends on (D-5).
     """
     width = max(1, ctx.agent.sub_agents_config.max_concurrent)
     outcomes: dict[int, Outcome] = {}

@@ -1,8 +1,7 @@
-"""spawn_agent: runs a task in a copy of the caller within a budget and returns a report block.
+"""spawn_agent: runs a task in a copy of the caller within a budget, and returns a report.
 
-`ctx.delegate` starts the same child from a Python tool, or a named agent. The seconds in a report
-are for the caller's model; recordings and differences compare requests without them, and views
-show them as `…s`.
+`ctx.delegate` starts such a child, or a named agent, from a Python tool. Reports contain run times,
+which recordings and diffs ignore when they compare requests, and which views show as `…s`.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ from axe_nb.tools.tool import Job, Limits, Tool, ToolContext, ToolError, ToolOut
 NAME = "spawn_agent"
 
 NAME_SIZE = 60
-"""Characters of a child's name, which may come from a model."""
+"""Maximum characters of a child's name, which may come from a model."""
 
 MAX_TOOL_CALLS = 100
 """Maximum number of tool calls that a model may grant a child (O-9)."""
 
 MODES: Mapping[str, Mode] = {"plan": "plan", "auto": "auto"}
-"""Modes that a model may request."""
+"""Modes that a model may request for a child."""
 
 OF_OPTA: Mapping[Status, str] = {
     "completed": "completed",
@@ -49,7 +48,7 @@ OF_OPTA: Mapping[Status, str] = {
     "cancelled": "cancelled",
     "error": "error",
 }
-"""Status of a run → its name in this design (O-12, D-18)."""
+"""Status of a run → status in the report for the caller's model (O-12, D-18)."""
 
 
 def tool(budget: ChildBudget) -> Tool:
@@ -83,7 +82,7 @@ def tool(budget: ChildBudget) -> Tool:
 
 
 async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> ToolOutput:
-    """Returns the child's report block, or an error block; never raises (O-42)."""
+    """Runs the child and returns a report, or an error report; never raises (O-42)."""
     if problem := too_deep(ctx):
         return format_failure(problem)
     task, scope = text_argument(arguments, "task"), text_argument(arguments, "scope")
@@ -111,7 +110,7 @@ async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> ToolOutput:
 
 
 def too_deep(ctx: ToolContext) -> str:
-    """Returns the error if the caller is at its depth limit; else empty (O-17)."""
+    """Returns an error text if the caller has reached its depth limit, or "" (O-17)."""
     if ctx.depth < ctx.max_depth:
         return ""
     return f"Maximum sub-agent depth ({ctx.max_depth}) exceeded"
@@ -134,7 +133,7 @@ def job(
     tools: Sequence[str] | None = None,
     more: str = "",
 ) -> Job:
-    """Creates a job for a copy of the caller that knows only its task (O-1, O-18)."""
+    """Makes a job for a copy of the caller that sees only its task (O-1, O-18)."""
     limits = limits.within(ctx.limits)
     focus = f"Focus on: {scope}" if scope.strip() else ""
     budget = "" if limits.tool_calls is None else f"You can make {limits.tool_calls} tool calls. "
@@ -175,7 +174,7 @@ def job(
 
 
 def block(result: RunResult, notes: Sequence[str] = ()) -> str:
-    """Formats a finished child for the caller's model (D-6)."""
+    """Formats the result of a child as a report for the caller's model (D-6)."""
     head = [f"{result.tool_calls} tool calls, {result.duration_ms / 1000:.1f}s"]
     if not result.ok:
         tag = OF_OPTA[result.status].upper().replace("_", " ")
@@ -192,7 +191,7 @@ def block(result: RunResult, notes: Sequence[str] = ()) -> str:
 
 
 def format_failure(reason: str) -> ToolOutput:
-    """Returns the result of a call whose child did not start (O-27, O-41)."""
+    """Makes the tool result for a child that did not start (O-27, O-41)."""
     return ToolOutput(f"[ERROR] Error: {reason}", is_error=True)
 
 
@@ -202,19 +201,19 @@ def is_failure(result: RunResult) -> bool:
 
 
 def whole_number(value: object) -> int | None:
-    """Returns the number that a model gave, also as text (`"15"`); None if it is not a number."""
+    """Converts a model's number, possibly as text (`"15"`), to an int; None if it is no number."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
-    with suppress(ValueError, OverflowError):  # of other texts, NaN and infinity
+    with suppress(ValueError, OverflowError):  # other text, NaN or infinity
         return int(float(value) if isinstance(value, str) else value)
     return None
 
 
 def copy_of_caller(ctx: ToolContext, name: str, tools: Sequence[str]) -> Agent:
-    """Copies the caller with its model, prompt, folder and settings, but only the given tools.
+    """Copies the caller with its model, prompt, workdir and settings, but only the given tools.
 
-    An MCP server without such a tool is left out, with its permissions and resources; the caller's
-    permissions hold for the copy in any case.
+    MCP servers without any of these tools are left out, with their permissions and resources. The
+    caller's permissions apply to the copy in any case.
     """
     caller = ctx.agent
     servers = keep_servers(caller.mcp_servers, tools)
@@ -236,7 +235,7 @@ def copy_of_caller(ctx: ToolContext, name: str, tools: Sequence[str]) -> Agent:
 
 
 def tools_of_caller(ctx: ToolContext, names: Sequence[str], problem: str) -> tuple[str, ...]:
-    """Expands names to tools of the caller (D-20). Raises ToolError: `problem`, and the name."""
+    """Expands names to tools of the caller (D-20). Raises ToolError if it lacks one of them."""
     found: dict[str, None] = {}
     for name in names:
         mine = [tool for tool in builtin.SOURCE.sets.get(name, (name,)) if tool in ctx.tools]
@@ -259,7 +258,7 @@ async def delegate(
     limits: Limits | None,
     key: str | int | None,
 ) -> RunResult:
-    """Runs a child to its end, as documented at `ToolContext.delegate`."""
+    """Implements `ToolContext.delegate`."""
     if problem := too_deep(ctx):
         raise ToolError(problem)
     names, modes = () if tools is None else tools, get_args(Mode)
@@ -298,22 +297,25 @@ async def delegate(
     return await ctx.start(replace(child, key=key))
 
 
+REPORTING = ("spawn_agent", "delegate_task")
+"""Names of tools whose results are reports."""
+
 REPORT = re.compile(r"(\b\d+ tool calls), \d+\.\ds\b")
-"""Matches the tool calls and the duration of one run in a report."""
+"""Pattern of the number of tool calls and the run time in a report."""
 
 _SUBTASK = re.compile(r"^Subtask \d+: .*\n((?:.+\n?)+)", re.MULTILINE)
-"""Matches the head of a subtask in a report of delegate_task."""
+"""Pattern of a subtask in a report of delegate_task, up to the first blank line."""
 
 
 def without_seconds(result: ToolResult) -> str:
-    """Returns the text of a result without the durations, which differ between equal runs."""
-    if result.name not in ("spawn_agent", "delegate_task"):
+    """Returns the text of a tool result without run times, which differ between equal runs."""
+    if result.name not in REPORTING:
         return result.content
     return re.sub(r"\b\d+\.\d+s\b", "…s", result.content)
 
 
 def find_reports(tool: str, text: str) -> list[str]:
-    """Returns the run reports in a tool's result, without the texts of the runs."""
+    """Returns the counts and run times in a tool's result, such as `2 tool calls, 1.5s`."""
     heads = _SUBTASK.findall(text) if tool == "delegate_task" else []
     if tool == "spawn_agent":
         heads = [text.partition("\n\n")[0]]

@@ -18,7 +18,7 @@ NAME = "subagent"
 SUMMARY = "Summarize your findings concisely"
 
 TRUNCATED = "\n... (truncated)"
-"""Follows a result that was cut at the caller's `output_limit` (X-27)."""
+"""Ending of a result that was cut at the caller's `output_limit` (X-27)."""
 
 
 def tool(config: SubAgentsConfig) -> Tool:
@@ -56,7 +56,7 @@ def tool(config: SubAgentsConfig) -> Tool:
 
 
 async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
-    """Returns the child's summary, cut at the caller's `output_limit`. Raises ToolError (D-7)."""
+    """Runs the child and returns its summary. Raises ToolError if the child fails (D-7)."""
     if ctx.depth >= ctx.max_depth:
         raise ToolError(
             f"Maximum subagent recursion depth ({ctx.max_depth}) exceeded. "
@@ -110,7 +110,7 @@ async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
 
 
 def find_problem(given: Mapping[str, Any]) -> str:
-    """Returns the first problem of the arguments: a type, then a value (X-7, X-11); else empty."""
+    """Returns the first problem with the arguments, types before values, or "" (X-7, X-11)."""
     wrong = "Invalid subagent input:"
     for name in ("label", "task_prompt"):
         if given.get(name) is None:

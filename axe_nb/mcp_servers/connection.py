@@ -1,11 +1,11 @@
-"""The connection to one MCP server: its program or address, start, tools, restarts and end.
+"""Connection to an MCP server: its start, tools, calls, restarts and end.
 
-A task of its own opens and closes the connection, as the package demands; calls of others use it
-meanwhile. All of it happens on the loop of `LoopThread`. What a server lists may be hostile.
+The `mcp` package requires that one task opens and closes the connection, which other tasks use in
+between; all of them run on the loop of `LoopThread`. Answers of a server may be hostile.
 
-The package's own transport starts the program itself, without a sandbox; so the messages to and
-from it, lines of JSON over its input and output, are moved here. An address comes from the user's
-settings or from an agent that the user trusts. A redirect to another host is refused.
+The package's own transport would start a program without a sandbox, so this module moves the
+messages to and from the program, which are lines of JSON. URLs come from the user's settings or
+from trusted agents, and redirects to other hosts are refused.
 """
 
 from __future__ import annotations
@@ -46,48 +46,48 @@ from axe_nb.tools.tool import Guard, Tool, ToolContext, ToolError, ToolOutput, a
 T = TypeVar("T")
 
 Run = Callable[[Any], Awaitable[Any]]
-"""(coroutine) → its result, from the loop of the servers."""
+"""(coroutine) → its result, from the event loop of the servers."""
 
 CLOSING = 8.0
-"""Seconds that the end of a connection may take."""
+"""Maximum seconds to close a connection."""
 
 MAX_LISTED, MAX_PAGES = 10_000, 1000
-"""Maximum number of tools read from one server; maximum number of pages of its list."""
+"""Maximum number of tools, and of pages of tools, to read from one server."""
 
 MAX_DESCRIPTION, MAX_SCHEMA, MAX_DEPTH = 4096, 65536, 64
-"""Maximum characters of a description, which is cut; maximum characters and levels of a schema,
-beyond which a tool is left out."""
+"""Maximum characters of a description, which is cut, and maximum characters and depth of a schema,
+beyond which its tool is left out."""
 
 MAX_MESSAGE = 16 * 1024 * 1024
-"""Bytes of one message or reply; a server that sends a longer one is ended."""
+"""Maximum bytes of a message or response; a server that sends a longer one is stopped."""
 
 CHUNK = 65536
 
 ID = re.compile(rb'"id"\s*:\s*(\d{1,15})\b')
 
 BURST, PAUSE = 200, 0.02
-"""Messages after which nothing is read for that many seconds: a flood must not take all time."""
+"""Number of messages after which reading pauses, and seconds of the pause, against floods."""
 
 MAX_ASKED = 100
-"""Maximum number of a server's requests whose answers it has not read; beyond that it is ended."""
+"""Maximum requests by a server whose answers it has not read; beyond that, it is stopped."""
 
 GRACE, PATIENCE = 1.0, 5.0
-"""Seconds for a server to exit once its input ends, and again after it is killed."""
+"""Maximum seconds for a server to exit after its input ends, and after it is killed."""
 
 CONNECT, READ = 30.0, 300.0
-"""Seconds to connect to an address, and between two parts of a reply."""
+"""Maximum seconds to connect to a URL, and between two parts of a response."""
 
 ERROR = re.compile(rb"\s*[\w.]{0,99}(Error|Exception)\b.{0,99}: ")
-"""Matches the start of a line with an error."""
+"""Pattern of the start of an output line that reports an error."""
 
 _OTHER = re.compile(r"[^A-Za-z0-9_-]")
 
 Listing: TypeAlias = tuple[Mapping[str, ToolSpec], tuple[str, ...]]
-"""Name shown to models → tool, with the server's own name; warnings."""
+"""Map from names shown to models to tools with the server's own names, and warnings."""
 
 
 async def list_tools(session: Any, server: str) -> Listing:
-    """Returns the tools of a server, whose own names may be any text, and warnings."""
+    """Lists the tools of a server by names that all providers accept, and returns warnings."""
     import mcp_types
 
     if session.server_capabilities is not None and session.server_capabilities.tools is None:
@@ -124,22 +124,22 @@ async def list_tools(session: Any, server: str) -> Listing:
 
 
 class Connection:
-    """A server with its tools, whose program will work in `workdir`, a real folder."""
+    """Connection to an MCP server, which runs in the real folder `workdir` if it is local."""
 
     def __init__(
         self, name: str, server: McpServer, workdir: Path, sources: frozenset[Path] = frozenset()
     ) -> None:
         self.name, self.server = name, server
         self.tools: Mapping[str, ToolSpec] = {}
-        """The server's tools by the names shown to models; empty until it has started."""
+        """Name shown to models → tool; empty until the server has started."""
         self.warnings: tuple[str, ...] = ()
         self._workdir, self._sources = workdir, sources
         self._sandbox: Sandbox | None = None
-        """The sandbox of the program; None if there is no program, or it was not prepared."""
+        """Sandbox of a local server; None before its start, or for a remote server."""
         self._program: Program | None = None
-        """The latest program, which may have ended."""
+        """The latest program of the server, which may have ended."""
         self._session: Any = None
-        """The session of the MCP package; None unless the connection is open."""
+        """Session of the `mcp` package; None unless the connection is open."""
         self._owner: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
         self._is_stale = False
@@ -151,7 +151,7 @@ class Connection:
 
     @property
     def _location(self) -> str:
-        """The sandbox, or the address without a password or key in it."""
+        """The sandbox of a local server, or the URL of a remote one without secrets."""
         if self._sandbox:
             return self._sandbox.portable_label
         parts = urlsplit(self.server.url)
@@ -163,7 +163,7 @@ class Connection:
         return self._session is not None
 
     async def start(self) -> None:
-        """Starts the server unless it runs, and lists its tools. Raises ConfigError."""
+        """Starts the server if necessary, and lists its tools. Raises ConfigError if it fails."""
         async with self._lock:
             if not self.is_running:
                 await self._start()
@@ -177,7 +177,10 @@ class Connection:
             await self._end()
 
     async def ask(self, question: Callable[[Any], Awaitable[T]]) -> T:
-        """Asks the package's session; a server that died is started again. Raises ToolError."""
+        """Calls a function with the session, restarting the server if it ended.
+
+        Raises ToolError if the server cannot be started, or if the call fails.
+        """
         named = f"MCP server {quote(self.name)}"
         async with self._lock:
             if not self.is_running:
@@ -196,7 +199,7 @@ class Connection:
                 raise ToolError(describe(error)) from None
         except ToolError:
             raise
-        except Exception as error:  # of the package, on what a server answered
+        except Exception as error:  # the package may fail on an invalid answer
             if self._session is session:
                 raise ToolError(f"invalid answer from the server: {describe(error)}") from None
         async with self._lock:
@@ -215,7 +218,7 @@ class Connection:
         return join_parts((read_block(one.content) for one in answer.messages), "\n\n").text
 
     def make_tools(self, run: Run) -> list[Tool]:
-        """Returns the tools of the server, once started, in its own order."""
+        """Makes the tools of a started server, in the server's order."""
         return [
             Tool(
                 name, tool.description, {}, partial(self._call, run, tool.name),
@@ -229,8 +232,7 @@ class Connection:
         self, run: Run, name: str, ctx: ToolContext, arguments: Mapping[str, Any]
     ) -> ToolOutput:
         async def send(session: Any) -> Any:
-            # its structured result is not checked against the server's schema: that is left to the
-            # model, and a hostile schema could keep a check busy forever
+            # structured results are not validated, as a hostile schema could take forever
             import mcp_types
             from pydantic import TypeAdapter
 
@@ -255,9 +257,9 @@ class Connection:
         return ToolOutput(text or "(no output)", pictures=pictures)
 
     async def list_changes(self) -> tuple[str, ...]:
-        """Returns a note on each protected file that was changed since the last call.
+        """Returns a note on each protected file that changed since the last call.
 
-        A replaced file is no longer protected from the server, which is ended until the next call.
+        A replaced file is no longer protected, so the server is stopped until the next call.
         """
         if self._program is None:
             return ()
@@ -271,7 +273,7 @@ class Connection:
 
     async def _start(self) -> None:
         await self._end()
-        # what a server does wrong is reported by its calls, and its words are not for the notebook
+        # calls report the errors of a server, so the package's log stays out of the notebook
         logging.getLogger("mcp").addHandler(logging.NullHandler())
         try:
             from mcp import Client  # noqa: F401
@@ -314,7 +316,7 @@ class Connection:
         raise ConfigError(told + self._explain_end(), hint=self._advise())
 
     async def _own(self, ready: asyncio.Future[Listing]) -> None:
-        """Opens the connection, waits, and closes it: all in one task."""
+        """Opens the connection, waits until it is over, and closes it, all in one task."""
         from mcp import Client
         from mcp_types import Implementation
 
@@ -361,7 +363,7 @@ class Connection:
             return
         own = expand_variables(server.env, self.name, "env")
         environment = clean_environment()
-        if "-m" in server.command:  # else Python imports from the workdir first
+        if "-m" in server.command:  # otherwise Python would import from the workdir first
             environment["PYTHONSAFEPATH"] = "1"
         if sandbox.level == "docker":
             sandbox = replace(sandbox, view=replace(sandbox.view, variables=own))
@@ -386,14 +388,14 @@ class Connection:
             told.append(f"it {ended}{': program not found' if code == 127 else ''}")
         told += process.notes
         lines = [line for line in self._program.errors.splitlines() if line.strip()]
-        if lines:  # the last one with an error, as Node.js says more after it
+        if lines:  # the last error, if any, as Node.js prints more lines after it
             last = ([line for line in lines if ERROR.match(line)] or lines)[-1]
             text = last.decode("utf-8", "replace").strip()
             told.append(f"its last output: {quote(one_line(text, 300))}")
         return f" ({'; '.join(told)})" if told else ""
 
     def _advise(self) -> str:
-        """Returns the next step if the server did not start."""
+        """Returns a hint for the user if the server did not start."""
         key = f"mcp_servers.{self.name}"
         if self.server.url:
             return f"check {key}.url, and that the server is running"
@@ -414,7 +416,7 @@ class Connection:
 
 
 class Program:
-    """A server that runs here, with the threads and tasks that move its messages."""
+    """The program of a local server, with the threads and tasks that move its messages."""
 
     def __init__(
         self,
@@ -426,18 +428,18 @@ class Program:
         import anyio
 
         self.errors = b""
-        """The end of its standard error."""
+        """Last part of the program's standard error output."""
         self.fault = ""
-        """The reason that it was ended; empty = it was not."""
+        """Reason why the program was stopped; empty = it was not."""
         self.to_session, self.from_server = anyio.create_memory_object_stream[Any](0)
         self.from_session, self.to_server = anyio.create_memory_object_stream[Any](0)
         self._gone = (anyio.ClosedResourceError, anyio.BrokenResourceError)
         self._loop, self._lose = asyncio.get_running_loop(), lose
         self._asked = 0
-        """Requests of the server whose answers are not written yet."""
+        """Number of requests by the server whose answers have not been written."""
         (stdin, self._input), (messages, stdout), (errors, stderr) = os.pipe(), os.pipe(), os.pipe()
         self._writing = threading.Lock()
-        """Held by a writing thread, which a server that does not read may block."""
+        """Lock held by a writing thread, which blocks if the server does not read."""
         self.process = sandbox.start(command, environment, (stdin, stdout, stderr))
 
         def keep_end() -> None:
@@ -451,7 +453,7 @@ class Program:
         self._tasks = [asyncio.create_task(self.write()), asyncio.create_task(self.watch())]
 
     async def close(self) -> None:
-        """Ends the server: closes its input, and kills it after a while."""
+        """Stops the server by closing its input, and kills it if it does not exit."""
         for task in self._tasks:
             task.cancel()
         await asyncio.wait(self._tasks)
@@ -465,7 +467,7 @@ class Program:
             stream.close()
 
     def read(self, number: int, last: threading.Thread) -> None:
-        """Passes on the server's messages, in a thread, until it ends or sends too much."""
+        """Passes on messages of the server, in a thread, until it ends or sends too much."""
         import mcp_types
         from mcp.shared.message import SessionMessage
 
@@ -484,7 +486,7 @@ class Program:
                 except (ValueError, RecursionError):
                     if (found := ID.search(line[:CHUNK])) is None:
                         continue
-                    # for an answer, whose caller would wait; a wrong id harms only the server
+                    # an error in place of the answer, whose caller would wait forever
                     code, told = mcp_types.PARSE_ERROR, "the answer could not be read"
                     error = mcp_types.ErrorData(code=code, message=told)
                     message = mcp_types.JSONRPCError(jsonrpc="2.0", id=int(found[1]), error=error)
@@ -494,11 +496,11 @@ class Program:
                 self.process.kill()
             last.join(GRACE)  # another program may hold its standard error open
             _run_on(self._loop, self._end())
-            while file.read1(CHUNK):  # else a server that still writes would not end
+            while file.read1(CHUNK):  # otherwise a server that still writes would not exit
                 pass
 
     async def deliver(self, message: Any) -> bool:
-        """Passes on a message; returns False if no more are taken."""
+        """Passes a message to the session; returns False if no more can be passed."""
         is_request = hasattr(message.message, "method") and hasattr(message.message, "id")
         self._asked += is_request
         if self._asked > MAX_ASKED:
@@ -525,7 +527,7 @@ class Program:
         await self._end()
 
     def _close_input(self) -> bool:
-        """Closes the server's input, or returns false if a thread still writes to it."""
+        """Closes the server's input; returns False if a thread is still writing to it."""
         if not self._writing.acquire(blocking=False):
             return False
         with suppress(OSError):
@@ -555,7 +557,7 @@ def _run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T 
 
 @asynccontextmanager
 async def open_address(server: McpServer, own: Mapping[str, str]) -> AsyncIterator[Any]:
-    """Connects to an address, with the user's own headers; yields the streams of its messages."""
+    """Connects to a remote server with the user's headers, and yields its message streams."""
     import httpx2
     from mcp.client.sse import sse_client
     from mcp.client.streamable_http import streamable_http_client
@@ -586,7 +588,7 @@ async def open_address(server: McpServer, own: Mapping[str, str]) -> AsyncIterat
 
 
 async def bound(response: Any) -> None:
-    """Bounds the body of a reply; the package itself bounds the events of a stream."""
+    """Limits the size of a response body; the package itself limits the events of a stream."""
     import httpx2
 
     if response.headers.get("content-encoding", "identity") != "identity":
@@ -612,14 +614,14 @@ async def bound(response: Any) -> None:
 
 
 def describe(error: BaseException) -> str:
-    """Returns the first cause of an error of the package, on one line."""
+    """Formats the first cause of an error from the `mcp` package in one line."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return one_line(str(error), 300) or type(error).__name__
 
 
 def read_block(block: Any) -> str | Picture:
-    """Returns the content of a block; a note if it is neither text nor a picture."""
+    """Returns the text or picture in a content block, or a note about anything else."""
     match block.type:
         case "text":
             return str(block.text)
@@ -637,7 +639,7 @@ def read_block(block: Any) -> str | Picture:
 
 
 def format_resource(resource: Any) -> str:
-    """Returns the text of a resource; a note if it has none."""
+    """Returns the text of a resource, or a note about a resource that is not text."""
     text = getattr(resource, "text", None)
     if isinstance(text, str):
         return text
@@ -645,6 +647,6 @@ def format_resource(resource: Any) -> str:
 
 
 def _format_media(what: str, media_type: str, data: str) -> str:
-    """Returns a note that replaces content that is not sent to a model."""
+    """Formats a note in place of content that is not sent to models."""
     size = format_bytes(len(data) * 3 // 4)
     return f"[{', '.join(filter(None, (what, one_line(media_type, 80), size)))}]"

@@ -1,7 +1,7 @@
-"""The MCP servers of a session, and what they offer an agent: tools, resources, prompts.
+"""The MCP servers of a session, with their tools, resources and prompts.
 
-Their connections belong to one event loop in a thread of its own, as they outlive the loops of runs
-and calls from another loop hang (D-46, D-81, D-82, O-5).
+Connections outlive the event loops of runs, and calls from another loop would hang. So they belong
+to one loop in a separate thread (D-46, D-81, D-82, O-5).
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_TOOLS = 128
-"""Tools of one server that an agent gets without naming them; some providers take no more."""
+"""Maximum tools of a server that an agent gets unless it lists them, as some providers do not
+accept more."""
 
 MAX_RESOURCE = 1024 * 1024
-"""Characters of one resource."""
+"""Maximum characters of a resource."""
 
 
 class LoopThread:
@@ -52,7 +53,7 @@ class LoopThread:
             runner.run(self._over.wait())
 
     def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Starts a coroutine on the loop; cancelling its future cancels it."""
+        """Starts a coroutine on the loop; cancelling the returned future cancels it."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -65,16 +66,16 @@ class LoopThread:
 
 @dataclass(frozen=True, slots=True)
 class ServerTools:
-    """Tools and texts that the servers of an agent offer it."""
+    """Tools and resources that an agent gets from its MCP servers."""
 
     tools: tuple[Tool, ...] = ()
     files: tuple[tuple[str, str], ...] = ()
-    """(entry of `files`, text) of each resource that the agent names."""
+    """(entry, text) of each resource in the `files` of the agent."""
     warnings: tuple[str, ...] = ()
 
 
 def find_servers(agent: Agent, settings: Mapping[str, McpServer]) -> Mapping[str, McpServer]:
-    """Returns name → table of an agent's servers: its own, else the settings'."""
+    """Returns name → server for an agent, as set in the agent itself or in the settings."""
     found = {}
     for name, own in parse_servers(agent.mcp_servers).items():
         if own is None and name not in settings:
@@ -86,7 +87,7 @@ def find_servers(agent: Agent, settings: Mapping[str, McpServer]) -> Mapping[str
 
 
 def list_resources(agent: Agent) -> list[tuple[str, str, str]]:
-    """Returns (entry, server, URI) of the resources among an agent's `files`."""
+    """Returns (entry, server, URI) of each resource in an agent's `files`."""
     found = []
     for entry in agent.files:
         if entry.startswith(RESOURCE):
@@ -107,13 +108,13 @@ def _make_error(agent: Agent, problem: str, key: str, entry: str, step: str) -> 
 
 @dataclass(eq=False)
 class Servers:
-    """The servers that a session has started."""
+    """The MCP servers that a session has started."""
 
     _connections: dict[str, Connection] = field(default_factory=dict)
-    """Key of name, table and workdir → connection."""
+    """JSON of the name, settings and workdir of a server → its connection."""
     _thread: LoopThread = field(init=False, repr=False)
     _owner: int = 0
-    """The process whose thread serves them; 0 if there is none."""
+    """Id of the process whose thread runs the connections; 0 = none."""
 
     async def open(
         self,
@@ -122,7 +123,7 @@ class Servers:
         workdir: Path,
         sources: Iterable[Path] = (),
     ) -> ServerTools:
-        """Starts the agent's servers in `workdir`, a real folder. Raises ConfigError."""
+        """Starts an agent's servers in the real `workdir`. Raises ConfigError if one fails."""
         tables, resources = find_servers(agent, settings), list_resources(agent)
         if not tables:
             return ServerTools()
@@ -130,7 +131,7 @@ class Servers:
             name: self._find(name, table, workdir, frozenset(sources))
             for name, table in tables.items()
         }
-        warnings = [  # since the run before: perhaps by the user, so that it is no error
+        warnings = [  # since the previous run; no errors, as the user may have made the changes
             f"while MCP server {name} ran: {note}; nothing was undone"
             for name, connection in connections.items()
             for note in await self._thread.run(connection.list_changes())
@@ -170,7 +171,7 @@ class Servers:
     async def get_prompt(
         self, name: str, server: McpServer, workdir: Path, prompt: str, arguments: Mapping[str, str]
     ) -> str:
-        """Returns the text of a prompt that a server offers, or raises ConfigError."""
+        """Returns the text of a server's prompt. Raises ConfigError if it cannot be read."""
         connection = self._find(name, server, workdir, frozenset())
         await self._thread.run(connection.start())
         what = f"prompt {quote(prompt)} of MCP server {quote(name)}"
@@ -183,7 +184,7 @@ class Servers:
             raise ConfigError(f"cannot read {what}: {error}") from None
 
     def list_running(self) -> list[Tool]:
-        """Returns the tools of the servers that run."""
+        """Returns the tools of all running servers."""
         if self._owner != os.getpid():
             return []
         running = [one for one in self._connections.values() if one.is_running]
@@ -204,7 +205,7 @@ class Servers:
     def _find(
         self, name: str, server: McpServer, workdir: Path, sources: frozenset[Path]
     ) -> Connection:
-        if self._owner != os.getpid():  # after a fork, which has none of the threads
+        if self._owner != os.getpid():  # also after a fork, where the thread does not run
             self._connections, self._thread = {}, LoopThread()
             self._owner = os.getpid()
             atexit.register(self.close)

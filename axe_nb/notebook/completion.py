@@ -41,10 +41,7 @@ Offers: TypeAlias = tuple[str, list[str]]
 
 
 def list_offers(above: Sequence[str], line: str) -> Offers | None:
-    """Returns the completions at the cursor; None leaves them to IPython, as those of files.
-
-    `above` contains the lines of the cell above the cursor, and `line` the text before it.
-    """
+    """Returns the completions at the cursor; None leaves them to IPython, such as file names."""
     found = LINE.match(line)
     if found is None or not (found["magic"] == "%axe" or all(map(ABOVE.match, above))):
         body = list(dropwhile(ABOVE.match, above))
@@ -147,7 +144,7 @@ def list_variables() -> list[str]:
 
 
 def _complete_toml(above: str) -> Offers | None:
-    """Completes a table's header, or a key of the table whose header is the last above."""
+    """Completes a table header, or a key of the table that the cursor is in."""
     before, _, line = above.rpartition("\n")
     if above.count('"""') % 2 or line.lstrip().startswith("#"):
         return None

@@ -82,7 +82,6 @@ def find_command(word: str) -> Command:
 
 
 def _act(shell: InteractiveShell, name: str, chosen: argparse.Namespace, write: Write) -> Any:
-    """Executes a parsed command; returns the text to print, or the value of the line."""
     match name:
         case "init":
             path = format_path_or_name(init_agent(chosen.agent, chosen.agents_dir))
@@ -198,7 +197,7 @@ def _use_budget(amount: float | None) -> str:
 
 
 def _find_run(shell: InteractiveShell, name: str | None) -> RunResult:
-    """Returns the run in a variable or with an id in the history; the last run if unnamed."""
+    """Returns the run in a variable or with an id in the history; by default, the last run."""
     if name and name.isdecimal():
         return cast(RunResult, load(name))
     return find_result(shell, name or "")

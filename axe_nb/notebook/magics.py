@@ -29,7 +29,7 @@ from traitlets import Bool, Enum, Float, Int, Unicode, observe
 
 
 def axe_magic(name: str) -> Callable[..., Any]:
-    """Decorates a magic with its help page for `%%axe?`, and with interrupts of one line.
+    """Decorates a magic: `%%axe?` shows its help page, and an interrupt shows one line.
 
     `name` is that of a cell magic; empty means `%axe`. The magic receives its option line as typed,
     the cell, and the variables of the user and the caller.
@@ -67,7 +67,6 @@ def axe_magic(name: str) -> Callable[..., Any]:
 
 
 def _print(text: str) -> None:
-    """Prints a text without secrets and control characters."""
     from axe_nb.secrets import redact
     from axe_nb.text import clean
 
@@ -132,7 +131,7 @@ class AxeMagics(Magics):
 
     @observe("model", "model_all", "timeout", "retries", "mode", "agents_dir", "history")
     def _set_default(self, change: Any) -> None:
-        """Applies a changed setting to all later runs of the session, also of `axe_nb.run`."""
+        """Applies a changed setting to all later runs of the session, even by `axe_nb.run`."""
         from axe_nb.session.session import session
 
         name, value = change["name"], change["new"]

@@ -1,7 +1,4 @@
-"""Runs a `%%axe` cell or `%axe run`, and finds earlier runs by variable and place.
-
-Source: B-8, D-59.
-"""
+"""Runs `%%axe` cells and `%axe run`, and finds earlier runs by variable. Source: B-8, D-59."""
 
 from __future__ import annotations
 
@@ -37,7 +34,7 @@ NOT_IN_BACKGROUND = {
     "json": "--json", "verbose": "--verbose", "quiet": "--quiet", "raises": "--raises",
     "expect": "--expect", "step": "--step", "break_at": "--break",
 }  # fmt: skip
-"""Options that need the cell to be still running, so that `--bg` excludes them."""
+"""Options that work only while the cell runs, so that `--bg` excludes them."""
 
 
 def run_prompt(
@@ -174,7 +171,7 @@ def find_tree(shell: InteractiveShell, text: str) -> RunResult:
 
 
 def find_result(shell: InteractiveShell, name: str) -> RunResult:
-    """Returns the result in a variable, which may hold a handle; the last one if unnamed."""
+    """Returns the result in a variable, which may hold a handle; by default, the last result."""
     value = shell.user_ns.get(name) if name else session.last
     if isinstance(value, RunHandle):
         if not value.done:

@@ -1,4 +1,4 @@
-"""Pictures and PDF documents for models, which marks in a text refer to.
+"""Pictures and PDF documents for models, and the marks that stand for them in texts.
 
 Format and size are read from the bytes alone, as names and declared types may be wrong. A forged
 mark can only move a picture. Libraries whose objects may be pictures are never imported to find
@@ -33,13 +33,13 @@ each row takes time to unpack. Larger pictures are rejected before they are unpa
 SUPPORTED = "supported formats are PNG, JPEG, GIF, WebP and PDF"
 
 METHODS = ("_repr_png_", "_repr_jpeg_")
-"""Methods with which notebooks display objects as pictures."""
+"""Methods that notebooks call to display objects as pictures."""
 
 _MARKS = {
     b"\x89PNG\r\n\x1a\n": "PNG", b"\xff\xd8\xff": "JPEG", b"GIF87a": "GIF", b"GIF89a": "GIF",
     b"%PDF-": "PDF",
 }  # fmt: skip
-"""First bytes of a file → its format."""
+"""Formats of files, by their first bytes."""
 
 
 def find_format(data: bytes) -> str:
@@ -96,11 +96,7 @@ class NoPicture(ConfigError):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Picture:
-    """A picture for a model: a PNG, JPEG, GIF or WebP, or a PDF, as its bytes show.
-
-    Raises:
-        NoPicture: if the bytes have another format, are incomplete, or have too many pixels.
-    """
+    """A PNG, JPEG, GIF, WebP or PDF for a model. Raises NoPicture for any other bytes."""
 
     data: bytes
     digest: str = field(init=False, compare=False)
@@ -109,7 +105,7 @@ class Picture:
     """PNG, JPEG, GIF, WebP or PDF."""
     width: int = field(init=False, compare=False)
     height: int = field(init=False, compare=False)
-    """Size in pixels; 0 for a PDF."""
+    """`width` and `height` in pixels; 0 for a PDF."""
 
     def __post_init__(self) -> None:
         name = find_format(self.data)
@@ -159,11 +155,11 @@ class Picture:
 
     @property
     def tokens(self) -> int:
-        """A rough average of the tokens that servers count, which scale large pictures down."""
+        """A rough token count: an average over servers, which scale large pictures down."""
         return 2000 if self.is_document else min(1600, 1 + self.width * self.height // 750)
 
     def mark(self, number: int) -> str:
-        """Returns the mark of the picture in a text that has `number` pictures up to it."""
+        """Returns the mark of this picture, which is the `number`-th in its text."""
         return f"[{'document' if self.is_document else 'picture'} {number}: {self.shown}]"
 
 
@@ -240,7 +236,7 @@ def _make_error(what: str, error: Exception) -> NoPicture:
 
 
 def find_parts(value: object) -> list[object]:
-    """Returns the parts of a picture or a list with pictures; empty for any other value."""
+    """Returns a picture, or the entries of a list with pictures; empty for any other value."""
     entries = value if isinstance(value, list | tuple) else (value,)
     if isinstance(value, str) or len(entries) > 100:  # a list of data, not of pictures
         return []
@@ -326,10 +322,7 @@ ROOM = 250_000
 
 
 def fit(picture: Picture, limit: int) -> Picture:
-    """Scales a picture down to at most MAX_SIDE pixels on a side and `limit` bytes (0 = any).
-
-    Raises NoPicture if it cannot be scaled down.
-    """
+    """Scales a picture down to MAX_SIDE and `limit` bytes (0 = any). Raises NoPicture."""
     longest = max(picture.width, picture.height)
     if longest <= MAX_SIDE and not 0 < limit < picture.size:
         return picture
@@ -360,7 +353,7 @@ class Thumbnails:
     def __init__(self) -> None:
         self._room = ROOM
         self._urls: dict[str, str] = {}
-        """Digest → data URL; empty if there was no room."""
+        """Data URLs of pictures by their digest; empty if there was no room."""
 
     def __contains__(self, picture: Picture) -> bool:
         return picture.digest in self._urls
@@ -390,7 +383,7 @@ def make_thumbnail(picture: Picture) -> str:
 
 
 def _resize(picture: Picture, box: tuple[int, int], format: str) -> bytes | None:
-    """Returns a copy of at most `box` pixels; None if the picture cannot be unpacked."""
+    """Returns a copy that fits into `box`; None if the picture cannot be unpacked."""
     file = io.BytesIO()
     try:
         image: Any = import_module("PIL.Image")

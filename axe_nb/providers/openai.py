@@ -231,9 +231,11 @@ TEXTUAL = ("text", "thinking", "reasoning.text", "reasoning.summary")
 
 def _add_part(parts: list[Any], part: dict[str, Any]) -> None:
     """Adds a part to a list of typed parts, or to the last one if it continues that."""
-    last = parts[-1] if parts else {}
-    if wire.text(part.get("type")) not in TEXTUAL or any(
-        part.get(key) not in (None, last.get(key)) for key in ("type", "index", "id")
+    last = parts[-1] if parts else None
+    if (
+        not isinstance(last, dict)
+        or wire.text(part.get("type")) not in TEXTUAL
+        or any(part.get(key) not in (None, last.get(key)) for key in ("type", "index", "id"))
     ):
         streaming.check_parts(len(parts) + 1)
         parts.append(dict(part))
@@ -319,12 +321,13 @@ class OpenAIAssembly(Assembly):
             if is_shown:
                 self.show(value, "reasoning")
         elif key == "reasoning_details" and isinstance(value, list):
+            details = message[key] = held if isinstance(held, list) else []
             for detail in wire.tables(value, key):
-                _add_part(message.setdefault(key, []), detail)
+                _add_part(details, detail)
                 if is_shown:
                     self.show(_read_thought(detail), "reasoning")
         elif key in ("annotations", "executed_tools") and isinstance(value, list):
-            entries = message.setdefault(key, [])
+            entries = message[key] = held if isinstance(held, list) else []
             streaming.check_parts(len(entries) + len(value))
             entries += value
         else:

@@ -1,1 +1,1 @@
-"""Recordings of runs: cassettes and what they replay, the history, spans, forks."""
+"""Recordings of runs: cassettes and their replay, forks, the history, OpenTelemetry spans."""

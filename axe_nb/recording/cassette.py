@@ -1,7 +1,6 @@
-"""A cassette: the exchanges, decisions of a person and results of tools of a notebook or a test.
+"""Cassettes: text files with the recorded exchanges, decisions and tool results of a notebook.
 
-One text file, whose records contain no secrets, and no paths of the machine.
-Source: D-48, D-59, D-60, D-61, D-68.
+Their records contain no secrets and no paths of the machine. Source: D-48, D-59, D-60, D-61, D-68.
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ from axe_nb.tools.tool import ToolOutput
 Kind = Literal["model", "cap", "person", "tool", "end"]
 
 Key: TypeAlias = "tuple[Kind, str, int]"
-"""(kind, place, number): the attempt of an exchange, the number of a question or a call."""
+"""(kind, place, number), where the number is that of the attempt, question or call."""
 
 BEGINNING: Key = ("model", "0/1", 1)
-"""Key of the record by which a root is found again."""
+"""Key of the first request of a root run, by which its records are found."""
 
 END: Key = ("end", "0", 1)
-"""Key of the record of a tree that was cut while it was not waiting for a model."""
+"""Key of the record of a tree that was stopped while it was not waiting for a model."""
 
 AT_TURN: tuple[Kind, ...] = ("model", "cap")
 """Kinds whose records belong to a turn of a run."""
@@ -52,27 +51,27 @@ AT_TURN: tuple[Kind, ...] = ("model", "cap")
 NUMBER: Mapping[Kind, str] = {
     "model": "attempt", "cap": "attempt", "person": "question", "tool": "call", "end": "number",
 }  # fmt: skip
-"""Kind → the key of its number in the file."""
+"""Names of the numbers of records in the file, by kind."""
 
 FOLDER, HOME = "⟨folder⟩", "⟨home⟩"
 """Marks that replace the paths of the notebook's folder and the user's home."""
 
 SHARE = 20
-"""Minimum time between writes of a file, as a multiple of the duration of the last write."""
+"""Minimum time from one write to the next, as a multiple of the first one's duration."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Record:
-    """One recorded exchange, decision or result."""
+    """One recorded exchange, decision or tool result."""
 
     kind: Kind
     place: str
-    """`0.2/3` for an exchange or a refusal by a cap (`0.2/0`: of a child about to start); the id of
-    the run, `0.2`, for all others."""
+    """The turn, such as `0.2/3`, of an exchange or of a request that a cap refused (`0.2/0` for a
+    child about to start); the run, such as `0.2`, for other kinds."""
     number: int = 1
     agent: str = ""
     asked: Any = None
-    """The question, as JSON types; None = the same as in the attempt before."""
+    """The request, question or call as JSON types; None if the previous attempt has the same."""
     outcome: Mapping[str, Any] = field(default_factory=dict)
     is_used: bool = field(default=False, compare=False)
 
@@ -91,10 +90,10 @@ class Root:
     """The records of one root run."""
 
     number: int
-    """Number from 1, in recording order."""
+    """Number of the root in the file, starting at 1."""
     records: dict[Key, Record] = field(default_factory=dict)
     likenesses: tuple[str, ...] = ()
-    """Keys that it shares with similar roots."""
+    """Keys that similar roots share."""
 
     def is_like(self, likeness: str) -> bool:
         first = self.records.get(BEGINNING)
@@ -105,7 +104,7 @@ class Root:
 
 
 def to_data(roots: Iterable[Root]) -> list[dict[str, Any]]:
-    """Returns the records as JSON types, sorted by place."""
+    """Converts the records of roots to JSON types, sorted by place."""
     data = []
     for root in sorted(roots, key=lambda root: root.number):
         for record in sorted(root.records.values(), key=lambda record: record.order):
@@ -120,7 +119,7 @@ def to_data(roots: Iterable[Root]) -> list[dict[str, Any]]:
 
 
 def from_data(data: Any) -> list[Root]:
-    """Reverses `to_data`. Raises ConfigError, which names the record: the data is wrong."""
+    """Reverses `to_data`. Raises ConfigError, with the position, if a record is invalid."""
     if not isinstance(data, list):
         raise ConfigError("it is not a list of records")
     roots: dict[int, Root] = {}
@@ -132,7 +131,7 @@ def from_data(data: Any) -> list[Root]:
             hint = "restore the file, or delete it and record again"
             raise ConfigError(f"record {position}: {error}", hint=hint) from None
         root = roots.setdefault(number, Root(number))
-        if record.key in root.records:  # two branches were merged that recorded each a run
+        if record.key in root.records:  # two branches, each with a new run, were merged
             others.append(root)
             root = roots[number] = Root(number)
         root.records[record.key] = record
@@ -142,7 +141,7 @@ def from_data(data: Any) -> list[Root]:
 
 
 def _read_record(value: Any) -> tuple[int, Record]:
-    """Returns a record and the number of its root. Raises ConfigError or ValueError."""
+    """Returns the number of a root and its record. Raises ConfigError or ValueError."""
     if not isinstance(value, dict):
         raise ValueError("a record must be a JSON object")
     value = dict(value)
@@ -167,7 +166,7 @@ def _read_record(value: Any) -> tuple[int, Record]:
         kind=kind, place=str(place), number=number, agent=str(value.pop("agent", "")),
         asked=asked, outcome=value,
     )  # fmt: skip
-    match kind:  # raises now, not in the middle of a run
+    match kind:  # raises errors now, not in the middle of a run
         case "person":
             from_json(Decision, value.get("decision"))
         case "tool":
@@ -186,11 +185,11 @@ def _is_table(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Cleaner(Filter):
-    """Removes secrets, and paths below a folder and the user's home."""
+    """A filter that also replaces the paths of folders, such as the user's home, with marks."""
 
     paths: re.Pattern[str] = field(kw_only=True)
     names: Mapping[str, str] = field(kw_only=True)
-    """Path of a folder → the mark that replaces it."""
+    """The mark that replaces each path."""
 
     def text(self, text: str) -> str:
         if any(path in text for path in self.names):
@@ -198,7 +197,7 @@ class Cleaner(Filter):
         return Filter.text(self, text)
 
     def restore(self, value: Any) -> Any:
-        """Returns JSON data with this machine's paths in place of the marks."""
+        """Replaces the marks in JSON data with the paths of this machine."""
 
         def put_back(text: str) -> str:
             for path, name in self.names.items():
@@ -208,16 +207,13 @@ class Cleaner(Filter):
         return change_texts(value, put_back, also_keys=True)
 
     def clean_again(self, value: Any) -> Any:
-        """Returns cleaned JSON data without the secrets that have become known since."""
+        """Removes secrets that became known after the data was first filtered."""
         now = find_filter()
         return value if now.forms == self.forms else now.json(value)
 
 
 def encode(exchange: Exchange, clean: Filter) -> dict[str, Any]:
-    """Returns the outcome of an exchange as JSON data, cleaned.
-
-    Each part of a streamed reply becomes one piece: several could spell a secret together.
-    """
+    """Converts an exchange's outcome to filtered JSON; joins streamed pieces to find secrets."""
     parts: dict[tuple[DeltaKind, int], list[Delta]] = {}
     for delta in exchange.deltas:
         parts.setdefault((delta.kind, delta.call), []).append(delta)
@@ -239,18 +235,18 @@ def encode(exchange: Exchange, clean: Filter) -> dict[str, Any]:
 def decode(
     kept: Mapping[str, Any], turn: int, attempt: int, clean: Cleaner | None = None
 ) -> Exchange:
-    """Reverses `encode`; the filter puts the paths of this machine back. Raises ConfigError."""
+    """Reverses `encode`; `clean` restores paths. Raises ConfigError if the data is invalid."""
     kept = clean.restore(dict(kept)) if clean else kept
     return from_json(Exchange, {**kept, "turn": turn, "attempt": attempt})
 
 
 def has_failed(exchange: Exchange) -> bool:
-    """True if an exchange brought no answer."""
+    """True if an exchange has no response and was not abandoned."""
     return exchange.response is None and exchange.cut != "abandoned"
 
 
 def list_failed(records: Iterable[Record]) -> set[str]:
-    """Returns the places whose last attempt brought no answer."""
+    """Returns the places whose last recorded attempt failed."""
     by_number = sorted(records, key=lambda record: record.number)
     last = {record.place: record for record in by_number if record.kind == "model"}
     return {place for place, one in last.items() if has_failed(decode(one.outcome, 1, one.number))}
@@ -259,19 +255,15 @@ def list_failed(records: Iterable[Record]) -> set[str]:
 class Cassette:
     """A cassette file, and the records in it that this session's runs have claimed.
 
-    Other processes and threads may write the file at the same time: before it is written, what they
-    have changed since is taken over, a run as a whole.
+    Changes that other threads and processes make to the file are merged before each write.
     """
 
     def __init__(self, path: str | os.PathLike[str], mode: Mode | None = None) -> None:
-        """Reads the file, if there is one. Raises ConfigError: it is not a cassette.
-
-        Without a mode, the mode is `auto` where a person can be asked, else `replay`.
-        """
+        """Reads the file, if it exists. Raises ConfigError if it is not a cassette."""
         self.path = expand_home(os.fspath(path)).absolute()
         typed = format_path(self.path) if Path(path).is_absolute() else os.fspath(path)
         self.shown = Path(typed).name if Path(typed).is_absolute() else typed
-        """The path as given, or without the folders of this machine."""
+        """The path for messages, without absolute folders of this machine."""
         command = f'axe_nb.cassette("{typed}", "auto")'
         if "IPython" in sys.modules and sys.modules["IPython"].get_ipython():
             command = f"%axe cassette {typed} --mode auto"
@@ -280,22 +272,22 @@ class Cassette:
         self.mode: Mode | None = None
         self.change_mode(mode)
         self.folders = {Path.cwd(): FOLDER}
-        """Folder of this machine → the mark that replaces its path in records."""
+        """The marks that replace folders of this machine in records."""
         self.hits = self.misses = self.recorded = 0
         self.cell = ""
-        """The running cell; empty = unknown."""
+        """Id of the running cell; empty if unknown."""
         self._lock = threading.RLock()
         self._saving = threading.Lock()
-        """Held before `_lock`, by the only thread that reads or writes the file."""
+        """Held while the file is read or written; acquired before `_lock`."""
         self._roots: list[Root] = []
         self._owners: dict[Root, str] = {}
-        """Root → the cell of the run that uses it."""
+        """The cell whose run uses each root."""
         self._base: dict[int, tuple[Root, Mapping[Key, Record]]] = {}
-        """Number in the file → root and its records, as last read or written."""
+        """Roots by number in the file, with their records as last read or written."""
         self._stamp: tuple[int, int, int] | None = None
         self._is_changed, self._written_at, self._writing = False, 0.0, 0.0
         self._problem = ""
-        """The reason why the last write failed; empty if it succeeded."""
+        """Error of the last write; empty if it succeeded."""
         try:
             self._read_changes()
         except ConfigError as error:
@@ -303,37 +295,37 @@ class Cassette:
             raise ConfigError(message, hint=error.hint) from None
 
     def change_mode(self, mode: Mode | None) -> None:
-        """Changes the mode, for the runs that begin after it. Raises ConfigError."""
+        """Changes the mode for later runs. Raises ConfigError if it does not exist."""
         self.mode = None if mode is None else check_mode(mode)
 
     def make_cleaner(self) -> Cleaner:
-        """Returns a filter that removes secrets and paths of this machine from records."""
+        """Creates the filter that removes secrets and paths of this machine from records."""
         names = {f"{path}": name for path, name in self.folders.items()}
         with suppress(RuntimeError):  # there may be no home
             names = {f"{Path.home()}": HOME, **names}
-        # shorter ones, such as `/`, are on every machine
+        # shorter paths, such as `/`, exist on every machine
         names = {path: name for path, name in names.items() if len(path) >= 4}
         paths = "|".join(map(re.escape, sorted(names, key=len, reverse=True))) or "(?!)"
         found = re.compile(rf"(?:(?<![\w.-])|(?<=\\[nrtbf]))(?:{paths})(?![\w.-])")
         return Cleaner(find_filter().forms, paths=found, names=names)
 
     def enter_cell(self, cell: str | None) -> None:
-        """Notes that a cell runs; when it runs again, its runs find their records again."""
+        """Notes that a cell begins; if it runs again, it may replay its records again."""
         with self._lock:
             self.cell = cell or ""
             kept = self._owners.items()
             self._owners = {root: owner for root, owner in kept if not cell or owner != cell}
 
     def claim(self, asked: Description, agent: str) -> tuple[Root, Root]:
-        """Returns the root whose records a run may play, and the root for its new records.
+        """Returns the root whose records a run may replay, and the root for its new records.
 
-        They are the same if a recorded run began with the same request. Any other is a new run,
-        which may play exchanges of children whose requests are unchanged from a similar run.
+        They are the same if a recorded run began with the same request. Otherwise the run is new,
+        and may replay unchanged child runs of a similar root.
         """
         with self._lock:
             whole, *others = _list_likenesses(asked, agent)
             root = next(self._list_free(whole), None)
-            if root is None:  # its first request may have secrets where the recorded one has masks
+            if root is None:  # the first request may contain a secret that is masked in the record
                 masked = self._list_free(MASK)
                 alike = (one for one in masked if is_same(one.records[BEGINNING].asked, asked))
                 root = next(alike, None)
@@ -347,11 +339,10 @@ class Cassette:
             return source or target, target
 
     def _list_free(self, likeness: str) -> Iterator[Root]:
-        """Yields the roots with a likeness that no run uses yet."""
         return (one for one in self._roots if one not in self._owners and one.is_like(likeness))
 
     def commit(self, root: Root, new: Iterable[Record], stale: Iterable[Record]) -> str:
-        """Adds records of a run that has ended; returns the problem, if it cannot be written."""
+        """Replaces `stale` records of an ended run with `new` ones; returns any write error."""
         with self._lock:
             old = {record.key for record in stale}
             kept = {key: record for key, record in root.records.items() if key not in old}
@@ -363,7 +354,7 @@ class Cassette:
         return self.save_quietly()
 
     def save_quietly(self) -> str:
-        """Writes the file, if there is something new; returns the problem, if there is one."""
+        """Writes the file if there are changes; returns the error, which is empty on success."""
         try:
             self.save()
             self._problem = ""
@@ -372,16 +363,16 @@ class Cassette:
         return self._problem
 
     def save(self) -> None:
-        """Writes the file, if something is new; what others wrote is kept. Raises ConfigError."""
+        """Writes changes, merged with those of others. Raises ConfigError if that fails."""
         with self._saving, ExitStack() as stack:
             if not self._is_changed:
                 return
             began = time.monotonic()
-            # one lock for all cassettes, in the state folder: beside them, it would be committed
-            with suppress(ConfigError):  # no lock is held if that folder cannot be written
+            # one lock for all cassettes, in the state folder, as repositories must not contain it
+            with suppress(ConfigError):  # if that folder cannot be written, there is no lock
                 stack.enter_context(hold_lock(state_dir() / "cassettes"))
             try:
-                self._is_changed = False  # what comes from now on is written next time
+                self._is_changed = False  # later changes are written next time
                 self._read_changes()
                 with self._lock:
                     kept = [(root, Root(root.number, root.records)) for root in self._roots]
@@ -396,7 +387,7 @@ class Cassette:
                 self._writing = self._written_at - began
 
     def _read_changes(self) -> None:
-        """Takes over what others have added, changed or removed, but for runs in use here."""
+        """Merges the changes that others made to the file, except for runs in use here."""
         stamp = _find_stamp(self.path)
         if stamp is None or stamp == self._stamp:
             return
@@ -420,7 +411,7 @@ class Cassette:
 
     @property
     def unused(self) -> int:
-        """The number of records that no run of this session has used."""
+        """Number of records that no run of this session has used."""
         return sum(not record.is_used for _, record in self.list_records())
 
     def format_status(self) -> str:
@@ -429,7 +420,7 @@ class Cassette:
         return f"{self.shown} ({self.mode or 'default mode'}): {counts}; {unused} not used"
 
     def prune(self) -> int:
-        """Removes the records not used here; returns their number. Raises ConfigError."""
+        """Removes unused records; returns their number. Raises ConfigError if none are used."""
         with self._lock:
             if not self.hits and not self.recorded:
                 raise ConfigError(
@@ -452,7 +443,7 @@ class Cassette:
 
 
 def _list_likenesses(asked: Description, agent: str) -> list[str]:
-    """Returns digests of a first request: of the whole, of its prompt, and of what its agent is."""
+    """Returns digests of a first request: of all of it, of its prompt, and of its agent."""
     prompt = [agent, asked.get("messages")]
     made = [agent, *(asked.get(name) for name in ("model", "system", "tools"))]
     return [digest(asked), digest(prompt), digest(made)]
@@ -461,6 +452,6 @@ def _list_likenesses(asked: Description, agent: str) -> list[str]:
 def _find_stamp(path: Path) -> tuple[int, int, int] | None:
     try:
         found = path.stat()
-    except (OSError, ValueError):  # the second for a NUL in the name
+    except (OSError, ValueError):  # ValueError for a NUL in the name
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino

@@ -1,7 +1,4 @@
-"""Finds the exchange at a place in a tree of runs.
-
-Source: D-59.
-"""
+"""Finds runs and exchanges at a place in a tree of runs. Source: D-59."""
 
 from __future__ import annotations
 
@@ -16,28 +13,28 @@ from axe_nb.text import MAX_SHOWN, cut_chars, list_some, quote
 
 
 class Found(NamedTuple):
-    """An exchange of a run."""
+    """An exchange that was found at a place, and its run."""
 
     run: RunResult
     exchange: Exchange
-    """The last attempt of its turn."""
+    """The last attempt of the turn."""
     before: Exchange | None
-    """The last exchange of the previous turn; None if there was none."""
+    """The last exchange of the previous turn; None for the first turn."""
 
     def request(self, exchange: Exchange) -> Request:
         return exchange.request(self.run.messages, self.run.agent, self.run.id)
 
 
 def count_earlier(run: RunResult) -> int:
-    """Returns the number of messages of the conversation that a run continued."""
+    """Returns the number of messages in the conversation that a run continued."""
     return max(run.exchanges[0].sent - 1, 0) if run.exchanges else 0
 
 
 def find_exchange(result: RunResult, place: str | int | None) -> Found:
-    """Finds the exchange at a place below a result. Raises ConfigError: there is none.
+    """Finds the exchange at a place in a result's tree. Raises ConfigError if there is none.
 
-    `0.2/3` or `@0.2/3` is the third turn of run `0.2`; `0.2`, its last turn; a number, a turn of
-    the result itself; None, the last.
+    `0.2/3` or `@0.2/3` is the third turn of run `0.2`, and `0.2` its last turn. A number is a turn
+    of the result itself, and None its last turn.
     """
     run, number, turn = find_turn(result, place)
     turns = {exchange.turn: exchange for exchange in run.exchanges}
@@ -48,7 +45,7 @@ def find_exchange(result: RunResult, place: str | int | None) -> Found:
 
 
 def find_turn(result: RunResult, place: str | int | None) -> tuple[RunResult, int, str]:
-    """Finds the run at a place, the number of the turn and its text. Raises ConfigError."""
+    """Parses a place: returns the run, the number of the turn, and that number as written."""
     if not isinstance(place, str | int | None):
         raise ConfigError(
             f"a place is a string such as 0.2/3 or the number of a turn, not {type(place).__name__}"
@@ -73,7 +70,7 @@ def make_turn_error(run: RunResult, turn: str) -> ConfigError:
 
 
 def find_run(result: RunResult, id: str) -> RunResult:
-    """Returns the run with an id; without one, the result. Raises ConfigError: there is none."""
+    """Finds a run by its id; empty means the result. Raises ConfigError if there is none."""
     run = next((run for run in result.walk() if run.id == (id or result.id)), None)
     if run is None:
         shown = cut_chars(id, MAX_SHOWN, "…")

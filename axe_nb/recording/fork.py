@@ -1,11 +1,10 @@
-"""Forks: the place and its changes, and the outcomes and agents that are taken from the old tree.
+"""Forks, which run a recorded tree again from a place with changes, and replay everything else.
 
-Up to the place, the runs on the way to it are replayed. Elsewhere a run is replayed as long as its
-requests are the recorded ones; a different request, and all that follows from it, is live.
+The runs on the way to the place are replayed up to it. Any other run is replayed as long as its
+requests equal the recorded ones; a different request, and everything that follows from it, is live.
 
-A saved run may come from a stranger. Its agents are data: one that differs from the user's own runs
-restricted, as an agent file of a project without trust does. Source: D-53, D-59, D-60, D-66, D-81,
-docs/safety.md.
+A saved run may come from a stranger. An agent in it that differs from the user's own is restricted,
+like an agent of a project without trust. Source: D-53, D-59, D-60, D-66, D-81, docs/safety.md.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ from axe_nb.tools.tool import Job, Opening, ToolError, ToolOutput, cut_output, f
 
 
 class RecordedRun:
-    """One recorded run, as its result describes it."""
+    """A recorded run, read from its result."""
 
     def __init__(self, result: RunResult, clean: Filter) -> None:
         self.result = result
@@ -55,21 +54,21 @@ class RecordedRun:
         self.exchanges = {(one.turn, one.attempt): one for one in result.exchanges}
         self.turns = {turn.number: turn for turn in result.log}
         self.sent = {one.turn: one.sent for one in reversed(result.exchanges)}
-        """Turn → number of messages in its request."""
+        """Number of messages in the request of each turn."""
         self.last = max(self.sent, default=0)
         self.children = defaultdict[str, list[RunResult]](list)
-        """Id of a call → the runs that it started."""
+        """The child runs that each call started, by call id."""
         for child in result.children:
             self.children[child.call_id].append(child)
         self._asked: dict[int, Description] = {}
 
     def find(self, turn: int, attempt: int = 1) -> Exchange | None:
-        """Returns an exchange that brought an answer or an error; None = there is none."""
+        """Returns an exchange with a response or an error; None if it was cut or is missing."""
         found = self.exchanges.get((turn, attempt))
         return found if found and not found.cut and (found.response or found.error) else None
 
     def list_attempts(self, turn: int) -> list[Exchange]:
-        """Returns the attempts of a turn up to the first that was cut, with the run's call ids."""
+        """Returns the attempts of a turn before the first that was cut."""
         attempts: list[Exchange] = []
         calls = self.get_turn(turn).calls
         while one := self.find(turn, len(attempts) + 1):
@@ -78,7 +77,7 @@ class RecordedRun:
         return attempts
 
     def get_asked(self, turn: int) -> Description:
-        """Returns the part of a turn's request that is new, as `Describer` describes it."""
+        """Returns the description of a turn's request, as made by `Describer`."""
         if not self._asked:
             describer, run = Describer(self.clean), self.result
             provider = run.model.partition("/")[0]
@@ -90,11 +89,11 @@ class RecordedRun:
         return self._asked[turn]
 
     def get_turn(self, turn: int) -> Turn:
-        """Returns a turn with its calls and their results; an empty one if it had no answer."""
+        """Returns a turn with its calls and results; an empty turn if it had no response."""
         return self.turns.get(turn) or Turn(turn, "", (), (), "", Usage())
 
     def open_turn(self, turn: int) -> Opening:
-        """Returns the conversation before a turn, which may be the one after the last."""
+        """Returns the conversation before a turn, which may be one after the last."""
         sent, messages = self.sent.get(min(turn, self.last), 0), self.result.messages
         if turn <= self.last:
             logged = self.get_turn(turn)
@@ -104,7 +103,7 @@ class RecordedRun:
 
 
 CHANGES = ("prompt", "system_prompt", "reply", "results")
-"""Keywords of a fork in addition to the options of a run."""
+"""Keywords of `fork` in addition to the options of a run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,15 +113,15 @@ class ForkPoint:
     root: RunResult
     run: RunResult
     turn: int
-    """The turn of the place; it may be the one after the last."""
+    """Number of the turn, at most one after the last."""
     prompt: Illustrated | None = None
-    """Replaces the prompt at turn 1, or is a message added before a later turn."""
+    """The new prompt, if the turn is 1, or a message to add before a later turn."""
     system_prompt: str | None = None
-    """The system prompt; None = that of the agent."""
+    """The new system prompt; None means that of the agent."""
     reply: Response | None = None
-    """The reply of the turn; None = the model's."""
+    """The new reply of the turn; None means the model's."""
     results: Mapping[str, ToolResult] | None = None
-    """Id of a call of the turn → its result; the turn keeps its reply. None = it is asked anew."""
+    """New results of calls in the turn, by call id; None makes the turn live."""
 
     @property
     def history(self) -> Sequence[Message]:
@@ -139,7 +138,7 @@ def make_point(
     reply: Any = None,
     results: Mapping[int | str, Any] | None = None,
 ) -> ForkPoint:
-    """Returns the point at which `RunResult.fork` forks a run. Raises ConfigError."""
+    """Creates the point of a fork from arguments of `RunResult.fork`. Raises ConfigError."""
     if root.id != "0":
         hint = f'fork the root run with the whole place: .fork("{root.id}/{place or 1}")'
         raise ConfigError(f"run {root.id} is part of a tree", hint=hint)
@@ -228,7 +227,7 @@ def _read_results(
 
 
 def move_run(run: RunResult, before: str, now: str) -> RunResult:
-    """Returns a run with all below it, marked as recorded, below run `now` instead of `before`."""
+    """Moves a run and all runs below it from run `before` to run `now`, marked as recorded."""
     id = f"{now}{run.id.removeprefix(before)}"
     task = {"task_id": id} if "task_id" in run.metadata else {}
     return replace(
@@ -243,18 +242,18 @@ def move_run(run: RunResult, before: str, now: str) -> RunResult:
 
 @dataclass
 class _Run:
-    """One run of the new tree."""
+    """The state of one run of the new tree."""
 
     describer: Describer
     recorded: RecordedRun | None = None
-    """The recorded run that it repeats, as long as its requests are the same."""
+    """The recorded run to replay while requests are the same; None if there is no such run."""
     is_live: bool = False
     kept: set[int] = field(default_factory=set)
-    """Turns whose calls are not made again."""
+    """Numbers of the turns whose calls are replayed."""
 
 
 class Fork:
-    """The replay of a finished run by a tree that forks it; implements `engine.replay.Replay`."""
+    """The replay of a finished run in a tree that forks it; implements `engine.replay.Replay`."""
 
     def __init__(
         self,
@@ -262,10 +261,7 @@ class Fork:
         adapt: Callable[[Agent, Job], tuple[Agent, Job]],
         earlier: Mapping[str, Agent],
     ) -> None:
-        """Creates the fork; `adapt` changes the run at the place, unless that is the root.
-
-        `earlier` is id of a run → its agent, as earlier forks changed it.
-        """
+        """Creates the fork; `adapt` changes a child at the place, `earlier` has changed agents."""
         self._point = point
         self._adapt = adapt
         self._earlier = earlier
@@ -274,15 +270,15 @@ class Fork:
         self.changed: dict[str, Agent] = {}
         self._recorded = {run.id: RecordedRun(run, self._clean) for run in point.root.walk()}
         self._first: dict[tuple[str, str], dict[str, RecordedRun]] = {}
-        """(agent, digest of the first request) → id → the runs that began with it."""
+        """Runs by agent and digest of the first request, and then by id."""
         self._runs: dict[str, _Run] = {}
         self._is_reached = False
         id = point.run.id
         self._way = {id: (point.turn - (point.results is None), "")}
-        """Run on the way to the place → the last turn that it repeats, and the call there that
-        leads on; none for the run of the place."""
+        """For each run on the way to the place: the last turn that is replayed, and the id of the
+        call that leads on, which is empty for the run at the place."""
         self._made_again: dict[str, str] = {}
-        """The user's tool on the way to the place → the run that it started there."""
+        """Ids of the runs that the user's own tools started on the way to the place, by tool."""
         while (above := id.rpartition(".")[0]) and above in self._recorded:
             run, call_id = self._recorded[above], self._recorded[id].result.call_id
             self._way[above] = 0, call_id
@@ -294,20 +290,16 @@ class Fork:
                         self._made_again[one.name] = id
             id = above
         self._used = set(self._way)
-        """Recorded runs that are in the new tree already, or will be."""
+        """Ids of recorded runs that are already part of the new tree, or will be."""
         self._alike: set[str] = set()
-        """Recorded runs whose agents were given to new runs."""
+        """Ids of recorded runs whose agents new runs have taken over."""
         for id, (last, _) in self._way.items():
             for turn in self._recorded[id].sent:
                 if turn <= last:
                     self._use_children(self._recorded[id], turn)
 
     def adapt(self, run: str, agent: Agent, job: Job) -> tuple[Agent, Job]:
-        """Returns the agent and the job of a child that is about to start, with its changes.
-
-        The agent is that of the recorded run with the same agent and task, as an earlier fork
-        changed it: at its own place first, else wherever it was.
-        """
+        """Returns the agent and job of a child about to start, with changes of all forks."""
         if run in self._way:
             had = run
         else:
@@ -325,7 +317,7 @@ class Fork:
         return agent, self.open(run, job)
 
     def open(self, run: str, job: Job) -> Job:
-        """Returns the job of a run with its prompt and conversation up to the place."""
+        """Returns the job of a run, with its recorded prompt and conversation up to the place."""
         if run not in self._way:
             return job
         recorded, said, last = self._recorded[run], self._point.prompt, self._way[run][0]
@@ -335,7 +327,7 @@ class Fork:
                 is_kept = turn <= last or self._is_place(run, turn)
                 return recorded.open_turn(turn) if is_kept else None
             if turn == 1:
-                return None  # it replaces the prompt
+                return None  # the new text replaces the prompt
             message = Message("user", said.text, pictures=said.pictures)
             before = recorded.open_turn(turn).messages
             return Opening(messages=(*before, message), said=said.text)
@@ -358,7 +350,7 @@ class Fork:
         return recorded.find(turn) is not None
 
     def _is_changed_turn(self, run: str, turn: int) -> bool:
-        """True for turns of the run at the place that are not repeated."""
+        """True for a turn of the run at the place that is not replayed."""
         return run == self._point.run.id and turn > self._way[run][0]
 
     async def find(self, asked: Asked) -> Outcome | None:
@@ -367,7 +359,7 @@ class Fork:
         return self._find_call(asked) if isinstance(asked, PendingCall) else None
 
     def keep(self, asked: Asked, outcome: Outcome) -> None:
-        """Records nothing, as the result of the new tree has everything."""
+        """Does nothing, as the result of the new tree contains everything."""
 
     def answers(self, kind: Literal["step", "question"]) -> bool:
         return False
@@ -399,7 +391,7 @@ class Fork:
         return KeptTurn(recorded.list_attempts(turn))
 
     def _claim(self, id: str, asked: Description, agent: str) -> RecordedRun | None:
-        """Returns the recorded run that a new run repeats, preferably at its own place."""
+        """Returns an unused recorded run that began alike, preferably at the same place."""
         if id in self._way:
             return self._recorded[id]
         if not self._first:
@@ -422,7 +414,7 @@ class Fork:
         recorded, calls = known.recorded, known.recorded.get_turn(asked.turn).calls
         if len(calls) != asked.count:
             return None
-        self._use_children(recorded, asked.turn)  # a call that is made again may not claim them
+        self._use_children(recorded, asked.turn)  # a repeated call must not claim them
         before = recorded.result.id
         kept = self._list_kept(recorded, asked.turn).get(calls[asked.index].id)
         if kept is None:
@@ -443,10 +435,7 @@ class Fork:
     def _list_kept(
         self, run: RecordedRun, turn: int
     ) -> Mapping[str, tuple[ToolResult, Sequence[RunResult]]]:
-        """Returns call id → result and started runs, for calls of a turn that are not made again.
-
-        A call is repeated if it leads to the fork's place or has no recorded result.
-        """
+        """Returns the results and child runs of a turn's replayed calls, by call id."""
         point, made = self._point, run.get_turn(turn)
         results = {one.call_id: one for one in made.results}
         if run.result.id == point.run.id and turn < point.turn:
@@ -478,19 +467,16 @@ class Fork:
 
 
 class RestoredAgents:
-    """The agents of a recorded tree."""
+    """The agents of a recorded tree, restored for a fork."""
 
     root: Agent
 
     def __init__(self, result: RunResult, find: Callable[[str], Agent]) -> None:
-        """Restores them; `find` returns the user's current ones.
-
-        Raises ConfigError: they were not kept, and the root's is gone; or they are damaged.
-        """
+        """Restores the agents; `find` returns the user's own. Raises ConfigError if that fails."""
         self.agents: dict[str, Agent] = {}
-        """Name → agent, as loaded."""
+        """The agents by name, without the changes of forks."""
         self.changed: dict[str, Agent] = {}
-        """Run id → its agent as changed by earlier forks."""
+        """The agents that earlier forks changed, by id of the run."""
         self.contexts: list[tuple[Agent, Context]] = []
         self.warnings: list[str] = []
         self._find = find
@@ -500,7 +486,7 @@ class RestoredAgents:
             for name, one in kept.agents.items():
                 self.agents[name] = self._restore(one, kept, compares=True)
             self.changed = {id: self._restore(one, kept) for id, one in kept.changed.items()}
-        elif not result.agent:  # of a run whose process died, like the next
+        elif not result.agent:  # no agents are kept if the process dies during a run
             self.root = NoAgent(name="", model=result.model)
         else:
             self.root = replace(find(result.agent), model=result.model)
@@ -520,7 +506,7 @@ class RestoredAgents:
         else:
             if trusts_all() or kept.memory.get(TRUSTED):
                 agent = one.make_agent()
-            else:  # without what a file of a project would need the user's trust for
+            else:  # removes everything that needs the user's trust in a project's file
                 values = deepcopy(dict(one.values))
                 left_out = restrict(values, Path("axe", "agents", "agent.toml").absolute())
                 warnings = (left_out,) if left_out else ()
@@ -539,7 +525,7 @@ def _is_same(kept: Any, now: Any) -> bool:
 
 
 def _compare(kept: Definition, now: Agent | None) -> str:
-    """Returns a warning if an agent has changed since it was recorded; else empty."""
+    """Returns a warning if an agent has changed since it was recorded; otherwise empty."""
     name = quote(kept.name)
     if now is None:
         return f"agent {name} no longer exists; the fork uses the recorded one"

@@ -1,7 +1,4 @@
-"""Reading of the history: the list of runs, and the result of each.
-
-Source: D-61, D-69.
-"""
+"""Reads the history: lists its runs, loads their results, and deletes them. Source: D-61, D-69."""
 
 from __future__ import annotations
 
@@ -32,28 +29,28 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryRow:
-    """One run of the history; counts are those of its tree."""
+    """A run in the history, or a map or grid with all its runs; counts are those of the tree."""
 
     id: int
     """Id of the run, for `axe_nb.load`."""
     when: datetime
-    """Time of its start, in the local time zone."""
+    """Start of the run, in the local time zone."""
     agent: str
     model: str
-    """provider/model of the root."""
+    """Model of the root, as provider/model."""
     prompt: str
     """First line of the prompt."""
     status: str
-    """Status as in a result, or `running` while its process lives; of a map or grid `completed` if
-    all runs are, else that of the first one that is not."""
+    """Status as in a result, or `running`. A map or grid is `completed` if all its runs are;
+    otherwise it has the status of the first that is not."""
     runs: int
     turns: int
     tokens: int
     cost: float | None
-    """US dollars; None if the price of any part is unknown, or the run has not ended."""
+    """Price in US dollars; None if any part has no known price, or the run has not ended."""
     seconds: float
     kind: str = ""
-    """`map` or `grid` for the row of one, which stands for all its runs; empty = one run."""
+    """`map` or `grid`; empty for a single run."""
 
     @property
     def cells(self) -> tuple[str, ...]:
@@ -67,10 +64,10 @@ class HistoryRow:
 
 NAMES = tuple(field.name for field in fields(HistoryRow))
 MOST_RUNS = 2**63 - 1
-"""The largest id that a run can have, and so the most runs."""
+"""The largest possible id of a run, and so the maximum number of runs."""
 
 SHOWN = NAMES[:-1]
-"""Columns of the list; the prompt of a map says that it is one."""
+"""Columns of the list, without `kind`, as the prompt of a map or grid begins with it."""
 
 TEXTS = frozenset({"when", "agent", "model", "prompt", "status"})
 """Left-aligned columns; numbers are right-aligned."""
@@ -100,16 +97,11 @@ class History(UserList[HistoryRow]):
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
     def to_frame(self) -> Any:
-        """Returns the rows as a pandas DataFrame, with the ids as its index.
-
-        Raises:
-            ConfigError: pandas is not installed.
-        """
+        """Returns the rows as a pandas DataFrame. Raises ConfigError if pandas is missing."""
         return make_frame(map(asdict, self), NAMES).set_index("id")
 
 
 def _format_cells(tag: str, cells: Sequence[str]) -> str:
-    """The cells of a row as HTML; only prompts are broken into lines."""
     html = ""
     for name, cell in zip(SHOWN, cells, strict=True):
         style = f"text-align:{'left' if name in TEXTS else 'right'}"
@@ -126,9 +118,9 @@ def list_history(
     limit: int = 100,
     within: int = 0,
 ) -> History:
-    """Returns the latest runs, newest first; `within` is the id of a map. See `axe_nb.history`."""
+    """Lists the latest runs, as `axe_nb.history` does; `within` is the id of a map or grid."""
     began = parse_since(since).timestamp() if since is not None else 0.0
-    # a run whose process died is `running` in the file, and `cancelled` here
+    # a run whose process died is still `running` in the file, but listed as `cancelled`
     statuses = ("running", "cancelled") if status in ("running", "cancelled") else (status,)
 
     def make_rows(store: Store) -> Iterator[HistoryRow]:
@@ -151,10 +143,7 @@ def list_history(
 
 
 def parse_since(since: str | date) -> datetime:
-    """Returns a time; `today` and `yesterday` begin at midnight.
-
-    Raises ConfigError: it cannot be read.
-    """
+    """Parses a date, a time, `today` or `yesterday`. Raises ConfigError if it is invalid."""
     today = datetime.now().replace(hour=0, minute=0, second=0, microsecond=0)
     try:
         match since:
@@ -177,12 +166,7 @@ def parse_since(since: str | date) -> datetime:
 
 
 def load_run(number: int) -> RunResult:
-    """Returns the result of a run of the history.
-
-    An unfinished run, or one whose process died, is `cancelled`; its error says which.
-
-    Raises ConfigError: there is no such run, or it is damaged.
-    """
+    """Loads a run's result; an unfinished run is `cancelled`. Raises ConfigError if that fails."""
     row, is_running = _find_run(number)
     if row.kind:
         raise ConfigError(
@@ -205,22 +189,19 @@ def load_run(number: int) -> RunResult:
 
 
 def delete_run(number: int) -> None:
-    """Removes a run from the history, with its texts and the files for undoing it.
-
-    Raises ConfigError: there is no such run, it has not ended, or the history cannot be written.
-    """
+    """Deletes a run and its kept files. Raises ConfigError if it does not exist or is running."""
     row, is_running = _find_run(number)
     if is_running:
         raise ConfigError(f"run {number} of the history has not ended", hint="interrupt it first")
     runs = list_history(within=number, limit=MOST_RUNS) if row.kind else [row]
     for one in [run.id for run in runs]:
-        with contextlib.suppress(ConfigError):  # a damaged run has to go, too
+        with contextlib.suppress(ConfigError):  # a damaged run can be deleted, too
             forget_kept(load_run(one).undo_id)
     _use(lambda store: store.delete(number), "written")
 
 
 def _find_run(number: int) -> tuple[Row, bool]:
-    """Returns a run, and whether it has not ended. Raises ConfigError: there is no such run."""
+    """Returns a run's row, and whether it is running. Raises ConfigError if there is none."""
     found = _use(lambda store: (store.find_row(number), store.is_running(number)))
     row, is_running = found or (None, False)
     if row is None:
@@ -232,7 +213,7 @@ def _find_run(number: int) -> tuple[Row, bool]:
 
 
 def _use(look: Callable[[Store], T], verb: str = "read") -> T | None:
-    """Opens the history and calls a function with it; returns None if there is no history."""
+    """Calls a function with the open history, if there is one. Raises ConfigError if that fails."""
     path = history_path()
     find_writer(path).flush()
     if not path.exists():

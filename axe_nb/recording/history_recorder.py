@@ -1,8 +1,7 @@
-"""The recording of root runs in the history: a thread writes their events in batches, a row each.
+"""Records root runs in the history; a thread writes their events in batches, as one part each.
 
-A row is compressed text: a header with the version, then JSON. When the root ends, one row with its
-result takes the place of all others.
-Source: D-59, D-60, D-61, D-68.
+A part is compressed text: a header with the version, then JSON. When the root ends, a single part
+with its result replaces all others. Source: D-59, D-60, D-61, D-68.
 """
 
 from __future__ import annotations
@@ -40,46 +39,45 @@ VARIABLE = "AXE_NB_HISTORY"
 """Environment variable: `0` turns the history off, `1` also records the runs of tests."""
 
 LOW = 100_000_000
-"""Bytes of free space below which a disk may be full before the next batch is written."""
+"""Bytes of free space below which the disk may be full before the next batch is written."""
 
 REST = 0.3
-"""Seconds that events are collected: a turn and the results of its calls are one transaction, and
-neither a burst of children nor a chain of quick turns is slowed down."""
+"""Seconds for which events are collected and then written in one transaction."""
 
 DELETED = ConfigError("it was deleted during the run", hint="delete it between runs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One event of a tree."""
+    """A recorded event of a tree; one of `start`, `turn`, `result` and `end` is set."""
 
     at: float
-    """Seconds from the start of the root."""
+    """Seconds since the start of the root."""
     run: str = "0"
     start: RunStarted | None = None
     history: tuple[Message, ...] = ()
-    """For the start of a root: the conversation that it continues."""
+    """The conversation that the root continues, together with `start`; otherwise empty."""
     turn: TurnFinished | None = None
     result: ToolResult | None = None
     end: RunResult | None = None
-    """The result of a run that has ended; of a child without its children, whose rows have them."""
+    """The result of a run that has ended; without children, unless it is the root's."""
 
 
 @dataclass
 class RunSoFar:
-    """One run of a tree, built from its events."""
+    """A run of a tree, built from the events recorded so far."""
 
     start: RunStarted
     history: Sequence[Message]
     began: float
     latest: float
-    """Time of its latest event in seconds from the start of the root, like the one above."""
+    """Time of the latest event; both times are in seconds since the start of the root."""
     turns: list[TurnFinished] = field(default_factory=list)
     results: dict[str, ToolResult] = field(default_factory=dict)
     end: RunResult | None = None
 
     def make_result(self, why: str) -> RunResult:
-        """Returns its result, without children: as it ended, or `cancelled`, with the reason."""
+        """Returns the result without children, `cancelled` for the reason `why` if unfinished."""
         if self.end is not None:
             return self.end
         start = self.start
@@ -118,10 +116,7 @@ class RunSoFar:
 
 
 def read_result(rows: Iterable[bytes], why: str) -> RunResult:
-    """Returns the result of a root from its rows; if it has not ended, `why` says the reason.
-
-    Raises ConfigError: rows are missing, damaged, or of another major version.
-    """
+    """Builds a root's result from parts; `why` is its error if unfinished. Raises ConfigError."""
     runs: dict[str, RunSoFar] = {}
     shared = Parts()
     try:
@@ -158,12 +153,12 @@ def read_result(rows: Iterable[bytes], why: str) -> RunResult:
 
 
 def history_path() -> Path:
-    """Returns the path of the history; it need not exist."""
+    """Returns the path of the history file, which may not exist."""
     return state_dir() / "runs.sqlite"
 
 
 def find_reason_against() -> str:
-    """Returns the reason that runs are not recorded; empty if they are."""
+    """Returns the reason why runs are not recorded; empty if they are."""
     wanted = os.environ.get(VARIABLE, "").strip()
     if wanted == "0":
         return f"{VARIABLE}=0"
@@ -171,10 +166,7 @@ def find_reason_against() -> str:
 
 
 class MapRecorder:
-    """The row of a map or grid, which stands for the rows of its runs.
-
-    It is written with the first of them. Used by the writer's thread, but for `finish`.
-    """
+    """The row of a map or grid; all methods except `finish` are called in the writer's thread."""
 
     def __init__(self, kind: str) -> None:
         """`kind` is `map` or `grid`."""
@@ -190,7 +182,7 @@ class MapRecorder:
         self.lost = ""
 
     def take(self, run: Row, result: RunResult | None = None) -> None:
-        """Adds a run that begins, or has ended with `result`."""
+        """Adds a run that begins, or that has ended with `result`."""
         from axe_nb.recording.history_store import Row
 
         if self.row is None:
@@ -215,11 +207,11 @@ class MapRecorder:
         row.prompt = f"{self._kind} of {self._ended:,}{failed}: {self._prompt}"
 
     def finish(self) -> None:
-        """Called when no run of the map will begin any more."""
+        """Ends the map or grid after its last run."""
         find_writer(history_path()).put((self, 0.0, None))
 
     def end(self) -> None:
-        """Its status is `completed` if all runs are, else that of the first one that is not."""
+        """Sets the final status: `completed`, or that of the first run that is not."""
         self.is_over = True
         if self.row is not None:
             self.row.status = self._status
@@ -234,30 +226,30 @@ class Recorder:
         tape: RootTape | None = None,
         above: MapRecorder | None = None,
     ) -> None:
-        """Creates the recorder; the run continues `history`, and is part of the map `above`.
+        """Creates the recorder of a run that continues `history` and belongs to the map `above`.
 
-        A tree that is only replayed, by its `tape`, is not recorded.
+        A tree that only replays the records of its `tape` is not recorded.
         """
         self._writer = find_writer(history_path())
         self._tape = tape
         self._held: list[tuple[float, Event]] = []
-        """Events before the first request that was not replayed."""
+        """Events that precede the first request to a model."""
         self._began = time.time()
         # used by the writer's thread:
         self._history = tuple(history)
         self._started: set[str] = set()
-        """Runs whose start has been added to the row."""
+        """Ids of the runs whose start has been added to the row."""
         self._shared = Parts()
-        """Texts that earlier parts hold for later ones."""
+        """Texts of earlier parts that later parts refer to."""
         self.above = above
         self.row: Row | None = None
-        """Its row in the list, with the parts that are not written yet."""
+        """The run's row, with the parts that are not written yet."""
         self.is_over = False
         self.lost = ""
-        """The reason that a part of the run cannot be written any more; empty = all can."""
+        """The reason why a part of the run was lost; empty if no part was."""
 
     def event(self, event: Event) -> None:
-        is_root = isinstance(event, RunFinished) and event.run == "0"  # it is passed to `finish`
+        is_root = isinstance(event, RunFinished) and event.run == "0"  # `finish` records it
         is_kept = isinstance(event, RunStarted | TurnFinished | ToolFinished | RunFinished)
         if is_kept and not is_root:
             self._put(event)
@@ -273,18 +265,18 @@ class Recorder:
                 self._writer.put((self, at - self._began, one))
 
     def problem(self) -> str:
-        """Waits for the writer if it may have failed."""
+        """Returns why the run is not fully recorded, or an empty text; may wait for the writer."""
         if self._held:
             return ""
         is_nearly_full = False
-        with contextlib.suppress(OSError):  # the folder may not exist yet
+        with contextlib.suppress(OSError):  # the folder may be missing
             is_nearly_full = shutil.disk_usage(self._writer.path.parent).free < LOW
         if is_nearly_full or not self._writer.is_fine:
             self._writer.flush(0.2)
         return self.lost or self._writer.problem
 
     def take(self, event: Event, at: float, clean: Filter) -> None:
-        """Adds an event to the row, `at` seconds after the start of the run."""
+        """Adds an event to the row; `at` is in seconds since the start of the run."""
         from axe_nb.recording.history_store import Row
 
         if isinstance(event, RunStarted) and self.row is None:
@@ -341,11 +333,11 @@ class Recorder:
 
 
 Work: TypeAlias = "tuple[Recorder | MapRecorder, float, Event | None]"
-"""(run, seconds since its start, event); of a map its end alone."""
+"""(recorder, seconds since the run began, event); the event is None at the end of a map."""
 
 
 class Writer:
-    """Writes one history file in a thread of its own, started with the first run."""
+    """Writes a history file, in a thread that starts with the first run."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -353,11 +345,11 @@ class Writer:
         self.problem = ""
         self._queue: SimpleQueue[Work | threading.Event] = SimpleQueue()
         self._hurry = threading.Event()
-        """Set while someone waits for all writes."""
+        """Set while a caller waits for all writes."""
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._store: Store | None = None
-        """The open file; used by the thread."""
+        """The open file, used by the thread only; None if it is closed."""
         self._is_closing = False
 
     def put(self, item: Work | threading.Event) -> None:
@@ -379,7 +371,7 @@ class Writer:
         return mark.wait(seconds)
 
     def close(self) -> None:
-        """Writes the remaining items and closes the file, if that can be done soon."""
+        """Writes the remaining items and closes the file, unless that takes too long."""
         self._is_closing = True
         self.flush()
 
@@ -388,7 +380,7 @@ class Writer:
             batch = [self._queue.get()]
             self._hurry.wait(REST)
             self._hurry.clear()
-            while not self._queue.empty():  # no other thread takes from it
+            while not self._queue.empty():  # no other thread removes items
                 batch.append(self._queue.get())
             self._write([item for item in batch if isinstance(item, tuple)])
             if self._is_closing:
@@ -409,7 +401,7 @@ class Writer:
                 elif event is not None:
                     run.take(event, at, find_filter())
                     if run.above is not None:
-                        changed[run.above] = None  # before its runs, which have its id
+                        changed[run.above] = None  # before its runs, which refer to its id
             except Exception as error:  # the thread must not end
                 run.lost = self._explain(error)
             changed[run] = None
@@ -426,7 +418,7 @@ class Writer:
             try:
                 for row in self._store.write(rows):
                     rows[row].lost = self._explain(DELETED)
-            finally:  # if it was not written, it stays as last written
+            finally:  # a row that cannot be written stays as it was last written
                 for row, run in rows.items():
                     if run.is_over:
                         self._store.release(row)
@@ -449,11 +441,11 @@ class Writer:
 
 
 _writers: dict[tuple[int, Path], Writer] = {}
-"""(process, path) → its writer. A forked process must not even close its parent's files."""
+"""Writers by process id and path; a forked process must not even close its parent's files."""
 
 
 def find_writer(path: Path) -> Writer:
-    """Returns the writer of a file; each process has one."""
+    """Returns this process's writer of a history file."""
     key = os.getpid(), path
     return _writers.get(key) or _writers.setdefault(key, Writer(path))
 

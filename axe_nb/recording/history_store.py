@@ -1,8 +1,4 @@
-"""The SQLite file of the history: its tables and limits, and the locks of running runs.
-
-Imported on first use, since sqlite3 is.
-Source: D-61.
-"""
+"""The SQLite file of the history; imported late, as it imports sqlite3. Source: D-61."""
 
 from __future__ import annotations
 
@@ -24,7 +20,7 @@ else:
     import fcntl
 
 VERSION = 4000
-"""Major version × 1000 + minor."""
+"""Version of the file format: major version × 1000 + minor version."""
 
 APPLICATION = 0x41584548
 
@@ -33,7 +29,7 @@ COLUMNS = {
     "runs": "INTEGER", "turns": "INTEGER", "tokens": "INTEGER", "seconds": "REAL",
     "bytes": "INTEGER", "cost": "REAL", "kind": "TEXT", "within": "INTEGER",
 }  # fmt: skip
-"""Fields of `Row` in the file → their types."""
+"""Types of the columns in the file, which are fields of `Row`."""
 
 SCHEMA = f"""
 CREATE TABLE runs (
@@ -51,20 +47,20 @@ INSERT = f"INSERT INTO runs ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(
 UPDATE = (
     f"UPDATE runs SET {', '.join(f'{name} = ?' for name in COLUMNS)} WHERE started = ?1 AND id = ?"
 )
-"""SQL that updates a run; its start time tells it from a run of another file at the same path."""
+"""SQL that updates a run; the start time rules out a run in another file at the same path."""
 
 MAX_AGE = 90 * 86400.0
-"""Seconds after which runs are removed."""
+"""Age in seconds after which runs are removed."""
 
 MAX_SIZE = 500_000_000
-"""Maximum size of all texts in bytes; the oldest runs are removed first."""
+"""Maximum bytes of all texts; the oldest runs are removed first."""
 
 Blob: TypeAlias = bytes  # `Row.bytes` hides the type
 
 
 @dataclass(eq=False)
 class Row:
-    """One root run, as listed."""
+    """The row of a root run, or of a map or grid with all its runs."""
 
     started: float = 0.0
     """Seconds since the epoch."""
@@ -74,38 +70,34 @@ class Row:
     """First line of the prompt."""
     status: str = "running"
     runs: int = 0
-    """Number of runs in the tree; turns and tokens are also of the tree."""
+    """Number of runs in the tree; turns and tokens are also those of the tree."""
     turns: int = 0
     tokens: int = 0
     seconds: float = 0.0
     bytes: int = 0
     cost: float | None = None
-    """Price of the tree in US dollars; None if it is unknown."""
+    """Price of the tree in US dollars; None if unknown."""
     kind: str = ""
-    """`map` or `grid`: the row stands for its runs, whose counts it adds up; empty = one run."""
+    """`map` or `grid`, whose counts are the sums of its runs; empty for a single run."""
     within: int = 0
-    """Id of the map or grid that the run is part of; 0 = none."""
+    """Id of the map or grid that contains the run; 0 if there is none."""
     above: Row | None = None
-    """The row of that map or grid, whose id is known once it is written."""
+    """The row of that map or grid, which gets its id when it is written."""
     id: int = 0
-    """Id of the run; 0 = not in the file yet."""
+    """Id of the run; 0 until it is in the file."""
     parts: list[Blob] = field(default_factory=list)
     """Parts that are not in the file yet."""
     replaces: bool = False
-    """True if they take the place of all earlier ones."""
+    """True if `parts` replace all parts in the file."""
     lock: int = -1
-    """Descriptor of the lock that shows that the run is in progress."""
+    """Descriptor of the lock that marks the run as running; -1 if it is not held."""
 
 
 class Store:
-    """An open history file; used by one thread."""
+    """An open history file, for use by a single thread."""
 
     def __init__(self, path: Path, *, writes: bool = False) -> None:
-        """Opens the file; for writing, creates it if it is missing.
-
-        Raises OSError, sqlite3.Error or ConfigError: it cannot be opened, is locked or damaged, is
-        not a history, or of another major version.
-        """
+        """Opens the file, which `writes` creates. Raises OSError, sqlite3.Error or ConfigError."""
         self.path = path
         if writes:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
@@ -119,7 +111,7 @@ class Store:
             self._connection.execute("PRAGMA secure_delete = on")
             self._connection.create_function("fold", 1, str.casefold, deterministic=True)
             self.has_tables = self._check_version()
-            """False if the file is empty, as another process is about to create its tables."""
+            """False if the file is still empty, as another process is creating its tables."""
             if writes:
                 with suppress(sqlite3.OperationalError):  # another process may do the same now
                     self._connection.execute("PRAGMA journal_mode = wal")
@@ -135,7 +127,7 @@ class Store:
 
     @property
     def is_gone(self) -> bool:
-        """True if its path has another file now, or none: it was deleted or moved."""
+        """True if the file at the path was deleted, moved or replaced."""
         try:
             return not os.path.samestat(self.path.stat(), self._file)
         except OSError:
@@ -145,7 +137,7 @@ class Store:
         self._connection.close()
 
     def _check_version(self) -> bool:
-        """Returns False if the file is empty. Raises ConfigError if it is not one of ours."""
+        """Returns False for an empty file. Raises ConfigError if it is not a valid history."""
         (application, version, tables) = self._connection.execute(
             "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)"
             " FROM pragma_application_id, pragma_user_version"
@@ -174,10 +166,7 @@ class Store:
             raise
 
     def write(self, rows: Iterable[Row]) -> list[Row]:
-        """Writes rows and their parts, all or none; returns those that someone has deleted.
-
-        Raises OSError or sqlite3.Error: that was not possible; the rows are as before.
-        """
+        """Writes rows and their parts, all or none; returns rows that were deleted meanwhile."""
         rows, lost = list(rows), []
         new = [row for row in rows if not row.id]
         try:
@@ -214,9 +203,9 @@ class Store:
         since: float = 0.0,
         within: int = 0,
     ) -> Iterator[Row]:
-        """Yields rows, newest first: those whose texts have all words, in any case.
+        """Yields the rows whose texts contain all words, ignoring case, newest first.
 
-        Without words and statuses, the runs of a map are left out, but for those of `within`.
+        Without words and statuses, runs of maps and grids are only included for `within`.
         """
         tests = ["started >= ?"]
         values: list[object] = [since]
@@ -246,7 +235,7 @@ class Store:
         return [content for (content,) in found]
 
     def prune(self, max_age: float = MAX_AGE, max_size: int = MAX_SIZE) -> None:
-        """Removes the runs that are too old, and the oldest ones if all are too large."""
+        """Removes runs that are too old, and the oldest ones if the total size is too large."""
         found = self._connection.execute(
             "SELECT id FROM (SELECT id, started, sum(bytes) OVER (ORDER BY id DESC) AS size"
             " FROM runs) AS old WHERE (started < ? OR size > ?)"
@@ -256,7 +245,7 @@ class Store:
         self._remove([number for (number,) in found if not self.is_running(number)])
 
     def delete(self, number: int) -> None:
-        """Removes a run, or all of a map, and overwrites their texts in the file."""
+        """Removes a run, or a map or grid with its runs, and overwrites its texts in the file."""
         self._remove([number, *(row.id for row in self.list_rows(within=number))])
         self._connection.execute("PRAGMA wal_checkpoint(truncate)").fetchall()
 
@@ -270,7 +259,7 @@ class Store:
         return self.path.with_suffix(f".{number}.lock")
 
     def is_running(self, number: int) -> bool:
-        """True if a run has not ended and its process is alive."""
+        """True if a run has not ended and its process lives."""
         path = self._find_lock(number)
         try:
             handle = os.open(path, os.O_RDWR)
@@ -291,7 +280,7 @@ class Store:
 
 
 def _try_lock(handle: int) -> bool:
-    """Locks a file until it is closed, or its process dies; False if another one holds it."""
+    """Locks a file until it is closed or the process ends; False if it is already locked."""
     try:
         if sys.platform == "win32":
             msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)

@@ -1,7 +1,4 @@
-"""The modes of a cassette: the one in effect, and commands that change it.
-
-Source: D-68.
-"""
+"""The modes of a cassette, and the mode in effect. Source: D-68."""
 
 from __future__ import annotations
 
@@ -17,18 +14,18 @@ Mode = Literal["live", "record", "replay", "auto"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 
 MODE = "AXE_CASSETTE_MODE"
-"""Environment variable with the mode of cassettes that are opened without one."""
+"""Environment variable with the mode of cassettes that are opened without a mode."""
 
 
 def find_mode(given: Mode | None, *, can_ask: bool) -> Mode:
-    """Returns the mode in effect; by default, tests and batch jobs never call a model."""
+    """Returns the mode in effect; by default, tests and batch jobs send no requests."""
     if given or (mode := os.environ.get(MODE, "")):
         return given or check_mode(mode)
     return "auto" if can_ask and not is_test() else "replay"
 
 
 def check_sending() -> None:
-    """Rejects a request to a server if no cassette is in use and the environment says `replay`."""
+    """Raises ConfigError, as no cassette is in use, if the mode in the environment is `replay`."""
     if (mode := os.environ.get(MODE, "")) and check_mode(mode) == "replay":
         raise ConfigError(
             f"no cassette is in use, and {MODE}=replay lets no model be asked",
@@ -38,7 +35,7 @@ def check_sending() -> None:
 
 
 def check_mode(mode: str) -> Mode:
-    """Returns the mode. Raises ConfigError if it does not exist."""
+    """Returns a valid mode unchanged. Raises ConfigError for any other."""
     if mode not in MODES:
         hint = f"use one of {', '.join(MODES)}"
         raise ConfigError(f"unknown cassette mode {quote(str(mode))}", hint=hint)

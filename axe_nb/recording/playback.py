@@ -1,9 +1,8 @@
-"""The tape of one root run: replays what its cassette holds for the tree, and records the rest.
+"""The tape of a root run, which replays the records of a cassette and records anything new.
 
-A cassette may come with a stranger's repository. Its replies replace a model's, whose calls are
-checked as usual; its approvals would replace the person's: they count only where they were given,
-unless the user trusts all.
-Source: D-48, D-56, D-59, D-81, docs/recordings.md.
+A cassette may come with a stranger's repository. Tool calls in its replies are checked like those
+of a model. Its approvals would replace the person's, so they count only on the machine where they
+were given, unless the user trusts all folders. Source: D-48, D-56, D-59, D-81, docs/recordings.md.
 """
 
 from __future__ import annotations
@@ -58,25 +57,22 @@ PATIENCE = 5.0
 """Seconds that a replay waits for missing exchanges before it cancels its tree."""
 
 QUIET = 0.1
-"""Seconds without any exchange after which a tree can only be waiting for cancelled requests."""
+"""Seconds without an exchange after which a tree can only be waiting for cancelled requests."""
 
 
 class RootTape:
-    """The replay of one tree from a cassette, which also records new exchanges.
-
-    Implements `engine.replay.Replay`.
-    """
+    """The replay and recording of a tree with a cassette; implements `engine.replay.Replay`."""
 
     def __init__(
         self, cassette: Cassette, mode: Mode, on_claim: Callable[[], None] | None = None
     ) -> None:
-        """Creates the tape; `on_claim` is called when the tree has claimed its records."""
+        """Creates the tape; calls `on_claim` when the tree has claimed its records."""
         self.cassette = cassette
         self.mode = mode
         self.may_ask = mode != "replay"
-        """True if models and the person may be asked when something is not recorded."""
+        """True if models and the person may be asked for what is not recorded."""
         self.has_asked = False
-        """True once a model was asked because something was not recorded."""
+        """True once a model was asked for something that is not recorded."""
         self._on_claim = on_claim or (lambda: None)
         self._plays = mode in ("replay", "auto")
         self._clean = cassette.make_cleaner()
@@ -85,9 +81,9 @@ class RootTape:
         self._target: Root | None = None
         """The root that receives new records."""
         self._describers: dict[str, Describer] = {}
-        """Run → the description of its latest request."""
+        """The describers of the requests of each run."""
         self._changed_at: dict[str, int] = {}
-        """Run → the first turn whose request differs from the recorded one; all later ones do."""
+        """The first turn of each run whose request is not the recorded one."""
         self._new: dict[Key, Record] = {}
         self._played: dict[Key, Record] = {}
         self._misses: list[tuple[str, CassetteMiss]] = []
@@ -108,7 +104,7 @@ class RootTape:
                 return self._find_turn(asked)
             case ApprovalRequest() | Step():
                 return self._find_decision(asked)
-            case PendingCall():  # only tools with `record=True` have one
+            case PendingCall():  # only of tools with `record=True`
                 self._steps += 1
                 record = self._records.get(("tool", asked.run, asked.number))
                 if record and is_same(record.asked, self._describe_call(asked)):
@@ -148,7 +144,7 @@ class RootTape:
         request = asked.request
         self._steps += 1
         if below := [miss for miss in self._misses if is_below(miss[0], request.place)]:
-            # what the run goes on with is not what was recorded; the first miss, in any timing
+            # the run continues with a failure; reports the first miss, whatever the timing
             raise copy(min(below, key=lambda miss: (order_of(miss[0]), run_of(miss[0])))[1])
         described = self._describe(asked)
         self._on_claim()
@@ -177,7 +173,7 @@ class RootTape:
         return f"has no answer for {name} at {request.place}: {why}"
 
     def _describe(self, asked: AskedTurn) -> Description:
-        """Describes a request; the first one of the tree claims the records of a root."""
+        """Describes a request; the first one in the tree claims the records of a root."""
         request = asked.request
         run = self._describers.setdefault(run_of(request.place), Describer(self._clean))
         described = run.describe(request, asked.model)
@@ -186,7 +182,7 @@ class RootTape:
         return described
 
     def _find_attempts(self, asked: AskedTurn, described: Description) -> Sequence[Exchange]:
-        """Returns and uses up the recorded attempts of a turn; none if its request is new."""
+        """Returns the recorded attempts of a turn, and marks them as used; none for a new one."""
         place, turn, attempts = asked.request.place, turn_of(asked.request.place), list[Exchange]()
         keys: Iterator[Key] = (("model", place, number) for number in count(1))
         records = [one for one in takewhile(bool, map(self._records.get, keys)) if one]
@@ -201,7 +197,7 @@ class RootTape:
             attempts.append(replace(exchange, protocol=protocol))
         last = attempts[-1] if attempts else None
         if last is not None and self.may_ask and has_failed(last):
-            return ()  # it may succeed now
+            return ()  # the request may succeed now
         if end and (last is None or (has_failed(last) and not last.cut and not last.was_last)):
             records.append(end)
             attempts.append(decode(end.outcome, turn, len(records)))
@@ -230,7 +226,6 @@ class RootTape:
             self._add(key, "", None, {"refused": kept})
 
     def _keep_turn(self, asked: AskedTurn, turn: KeptTurn) -> None:
-        """Records a turn that was sent, or found by a fork."""
         self._steps += 1
         request, described = asked.request, self._describe(asked)
         if self._find_attempts(asked, described) or not self.may_ask:
@@ -256,7 +251,7 @@ class RootTape:
             if isinstance(question, Step) or not question.tool:
                 if is_same(record.asked, asked):
                     break
-            # a masked secret fits no other call
+            # an approval of a masked call is only valid for the same secret
             elif (record.asked == asked and MASK not in f"{asked}") or (
                 self._clean.restore(record.asked) == _state(question)
             ):
@@ -268,11 +263,11 @@ class RootTape:
                 missing = self._describe_missing(question)
                 raise self._miss_other(question.run, question.agent, missing)
             return None
-        if self.may_ask and _has_chosen(record, "stop"):  # they may go on now
+        if self.may_ask and _has_chosen(record, "stop"):  # the person may want to go on now
             return None
         said = self._clean.restore(dict(record.outcome["decision"]))
         if not isinstance(question, Step) and said.get("choice") in APPROVING:
-            # an approval counts where it was given
+            # an approval counts only on the machine where it was given
             is_trusted = trusts_all() or is_test()
             if not is_trusted and self._fingerprint(question, said) not in load_trusted():
                 if self.may_ask:
@@ -286,23 +281,23 @@ class RootTape:
         return replace(from_json(Decision, said), is_recorded=True)
 
     def _keep_decision(self, question: Question, decision: Decision) -> None:
-        """Records an answer; a reply given in place of the model's is recorded as its turn."""
+        """Records a decision; a reply that replaces the model's is recorded as its turn."""
         if isinstance(question, Step) and (given := make_decided(question, decision)):
             assert question.request is not None
             asked = AskedTurn(question.request, question.model)
             if not self._find_turn(asked):
                 self._keep_turn(asked, KeptTurn([given]))
-        # a stop can be played if its root is found again, by the first request
+        # a stop can only be replayed if the first request, by which the root is found, is recorded
         can_stop = isinstance(question, Step) and BEGINNING in {**self._new, **self._played}
         if decision.is_recorded or (decision.choice == "stop" and not can_stop):
             return
-        said = to_json(decision)  # secrets included
+        said = to_json(decision)  # contains secrets
         asked_as = self._describe_question(question)
         keys: Iterator[Key] = (("person", question.run, number) for number in count(1))
         key = next(key for key in keys if key not in self._new and key not in self._records)
         self._add(key, question.agent, asked_as, {"decision": self._clean.json(said)})
         if not isinstance(question, Step) and said["choice"] in APPROVING:
-            with contextlib.suppress(ConfigError):  # then the person is asked again
+            with contextlib.suppress(ConfigError):  # the person will be asked again
                 remember_trust(self._fingerprint(question, said))
 
     def _describe_call(self, asked: PendingCall) -> dict[str, Any]:
@@ -314,7 +309,7 @@ class RootTape:
             since = since + QUIET if steps == self._steps else 0.0
             steps = self._steps
             await asyncio.sleep(QUIET)
-            left = self._records.keys() - self._played.keys()  # recorded, and not asked for yet
+            left = self._records.keys() - self._played.keys()
             has_more = any(kind == "model" and is_below(place, run) for kind, place, _ in left)
 
     def finish(self, status: Status) -> Sequence[str]:
@@ -334,7 +329,7 @@ class RootTape:
         answered = {one.place for one in old.values() if one.kind == "model"} - had
         was_whole = bool(old) and not had and END not in old
         if failed & answered or (new and was_whole and status in ("error", "timeout", "cancelled")):
-            # no failure displaces an answer; what has none yet is kept all the same
+            # a failure never replaces an answer; records of other places are added all the same
             for record in old.values():
                 record.is_used = True
             places = {record.place for record in old.values()}
@@ -351,14 +346,14 @@ class RootTape:
             is_late = record.kind == "model" and at is not None and turn_of(record.place) >= at
             follows = record.kind in ("end", "cap") and bool(new)
             if is_other and (is_late or follows or self.mode == "record"):
-                stale.append(record)  # its run has sent another request since
+                stale.append(record)  # the run has sent other requests
         if self._source is not self._target:
             new = {**self._played, **new}
         return [self.cassette.commit(self._target, new.values(), stale)]
 
     def _use(self, record: Record) -> None:
         if self._source is not self._target:
-            record = replace(record)  # that of the other run stays unused
+            record = replace(record)  # the record of the other run stays unused
         record.is_used, self._played[record.key] = True, record
 
     def _add(self, key: Key, agent: str, asked: Any, outcome: Mapping[str, Any]) -> None:
@@ -374,7 +369,6 @@ class RootTape:
         return self._miss(f"{run}/0", f"lacks {what} ({who})", hint)
 
     def _miss(self, place: str, what: str, hint: str = "") -> CassetteMiss:
-        """Makes the error for what is not recorded at a place, and notes it."""
         miss = CassetteMiss(
             f"cassette {self.cassette.shown} {what}", hint=hint or self.cassette.how_to_record
         )
@@ -411,10 +405,7 @@ class RootTape:
         return what
 
     def _fingerprint(self, request: ApprovalRequest, decision: Mapping[str, Any]) -> str:
-        """Returns the entry of an approval in the list of what the user trusts.
-
-        Its secrets are in the digest: with a mask for one, it is another.
-        """
+        """Returns the digest of an approval, secrets included, for the list of trusted ones."""
         where = [request.agent, request.workdir]
         path = os.path.realpath(self.cassette.path)
         content = json.dumps(["cassette", path, where, _state(request), decision], sort_keys=True)
@@ -430,7 +421,7 @@ def _has_chosen(record: Record, choice: str) -> bool:
 
 
 def _state(request: ApprovalRequest) -> dict[str, Any]:
-    """Returns the subject of an approval, secrets included: never to be recorded."""
+    """Returns the subject of an approval; it contains secrets and must never be recorded."""
     if not request.tool:
         return {"question": request.detail}
     return {"tool": request.tool, "arguments": jsonable(request.arguments)}

@@ -1,8 +1,7 @@
-"""Requests to a model in a form for recording and comparison: without a provider's format and ids.
+"""Descriptions of requests, for recording and comparison, independent of provider and call ids.
 
-Each turn of a run is described by what it adds to the turn before: the new messages, and the fields
-that changed. Two runs had the same requests if all these descriptions are equal; else the
-difference is told in words. Source: D-59, D-60.
+The request of each turn is described by its new messages and by the fields that changed since the
+previous turn. Two runs sent the same requests if all descriptions are equal. Source: D-59, D-60.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ PEM = "KEY-----"
 """Text in the BEGIN and END lines of a PEM private key."""
 
 Description: TypeAlias = "dict[str, Any]"
-"""A description: the changed ones of `model`, `system`, `params`, `tools` and `messages`."""
+"""Description of a request: new `messages`, and fields such as `system` that changed."""
 
 
 def is_same(recorded: Any, asked: Any) -> bool:
-    """True if a request equals a recorded one; a removed secret matches any text."""
+    """True if a request equals a recorded one; a mask matches any secret."""
     if isinstance(recorded, str) and isinstance(asked, str):
         return recorded == asked or _fits(recorded, asked) or _fits(asked, recorded)
     if isinstance(recorded, dict) and isinstance(asked, dict):
@@ -41,7 +40,7 @@ def is_same(recorded: Any, asked: Any) -> bool:
 
 
 def _fits(recorded: str, asked: str) -> bool:
-    """True if a text equals the recorded one, with a possible secret in place of each mask."""
+    """True if a text equals the recorded one, apart from possible secrets in place of masks."""
     first, *rest = recorded.split(MASK)
     if not rest or not asked.startswith(first) or not asked.endswith(rest[-1]):
         return False
@@ -49,7 +48,7 @@ def _fits(recorded: str, asked: str) -> bool:
     for number, part in enumerate(rest, 1):
         start = last if number == len(rest) else asked.find(part, end)
         before = asked[max(0, end - len(PEM)) : end]
-        secret = asked[end:start]  # has no blanks, but for private keys; `***` is in Markdown, too
+        secret = asked[end:start]  # only private keys have blanks; in Markdown, `***` is no mask
         if start < end or (PEM not in before + secret and any(map(str.isspace, secret))):
             return False
         end = start + len(part)
@@ -57,19 +56,19 @@ def _fits(recorded: str, asked: str) -> bool:
 
 
 class Describer:
-    """Describes the requests of one run, one turn after another."""
+    """Describes the requests of one run, turn by turn."""
 
     def __init__(self, clean: Filter) -> None:
         self.clean = clean
         self.asked: Description = {}
-        """The part of the latest request that is new since the previous one."""
+        """Description of the latest request."""
         self.place = ""
-        """The place of the latest request."""
+        """Place of the latest request; empty before the first."""
         self._before: Request | None = None
         self._fields: Description = {}
 
     def describe(self, request: Request, model: str) -> Description:
-        """Returns the part of a request that is new; a further attempt is not described again."""
+        """Describes the next request; another attempt has the same description."""
         if request.place == self.place:
             return self.asked
         before, self._before = self._before, request
@@ -95,7 +94,7 @@ class Describer:
 
 
 def digest(asked: Any) -> str:
-    """Returns a short text that is equal only for equal descriptions."""
+    """Returns a SHA-256 digest, which is equal only for equal descriptions."""
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
@@ -130,7 +129,7 @@ def _describe_pictures(pictures: Sequence[Picture]) -> dict[str, Any]:
 
 
 def list_changes(recorded: Description, asked: Description) -> Iterator[str]:
-    """Yields the differences between two descriptions, in words."""
+    """Yields the differences between two descriptions as phrases."""
     for name in ("model", "system", "params", "output", "tools"):
         before, now = recorded.get(name), asked.get(name)
         if before != now:
@@ -152,19 +151,19 @@ def list_changes(recorded: Description, asked: Description) -> Iterator[str]:
             old, new, text = before, now, next(iter(now), "")
             what = {"user": "its prompt", "assistant": "its history"}.get(text, f"its {text}")
         texts = [one.get(text) if one else None for one in (old, new)]
-        if texts[0] != texts[1]:  # else its calls or pictures changed
+        if texts[0] != texts[1]:  # otherwise its calls or pictures changed
             old, new = texts
         yield f"{what} changed{describe_change(old, new)}"
 
 
 def describe_change(before: Any, now: Any) -> str:
-    """Returns a description of the difference between two values, and its position."""
+    """Describes the first difference between two values, and its position."""
     if isinstance(before, dict) and isinstance(now, dict):
         both = before.keys() & now.keys()
         key = next(k for k in {**before, **now} if k not in both or before[k] != now[k])
         old, new = (_show(one[key]) if key in one else "nothing" for one in (before, now))
         return f" in {key}: {old} → {new}"
-    if isinstance(before, list) and isinstance(now, list):  # of tools
+    if isinstance(before, list) and isinstance(now, list):  # lists of tools
         had, has = ({str(tool.get("name")): tool for tool in tools} for tools in (before, now))
         for what, names in (("added", has.keys() - had), ("removed", had.keys() - has)):
             if names:
@@ -181,7 +180,7 @@ def describe_change(before: Any, now: Any) -> str:
         what = "added" if old is None else "removed"
         return f"{where}, which was {what}: {_show(old if new is None else new)}"
     start = 0
-    if max(len(old), len(new)) > MAX_SHOWN:  # show them from a few words before the difference
+    if max(len(old), len(new)) > MAX_SHOWN:  # show lines from a few words before the difference
         start = max(0, count_common(old, new) - MAX_SHOWN // 3)
     return f"{where}: {_show(old, start)} → {_show(new, start)}"
 

@@ -1,9 +1,8 @@
 """OpenTelemetry spans of runs, made from their events, if a program has set up OpenTelemetry.
 
-A run is `invoke_agent`, a turn `chat`, a call `execute_tool`; they are nested as the tree is, below
-the span that is current where the run was started. Texts are left out unless the environment allows
-them, and pass the filter for secrets. Names are literals because the constants of OpenTelemetry's
-own package are private, deprecated and behind the published text.
+Runs are `invoke_agent` spans, turns `chat`, and calls `execute_tool`, nested as the tree is, below
+the current span of the caller. Texts are omitted unless the environment allows them, and contain no
+secrets. Names are literals, as the constants of OpenTelemetry's package are private and outdated.
 Source: D-60.
 """
 
@@ -36,16 +35,16 @@ if TYPE_CHECKING:
 log = logging.getLogger("axe_nb")
 
 CAPTURE_CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-"""Environment variable that allows messages, arguments and results: `true`."""
+"""Environment variable whose value `true` allows messages, arguments and results."""
 
 MAX_TEXT = 10_000
 
 MAX_MESSAGES = 100_000
-"""Bytes of the messages of one request as JSON; the latest ones stay."""
+"""Maximum characters of a request's messages as JSON; the earliest are omitted."""
 
 
 def with_spans(emit: Emit, context: Context) -> Emit:
-    """Records spans of events and passes them on; a failing exporter ends the tracing only."""
+    """Wraps `emit` to record spans of all events; an error in tracing only ends the tracing."""
     spans = Spans(context)
 
     def pass_on(event: Event) -> None:
@@ -61,16 +60,16 @@ def with_spans(emit: Emit, context: Context) -> Emit:
 
 
 class Spans:
-    """The spans of one tree, below the current span of the caller's context."""
+    """The spans of one tree, below the current span of a context."""
 
     def __init__(self, context: Context) -> None:
         self.is_on = True
         self._context = context
         self._open: dict[str, Span] = {}
-        """Place of a run, turn (`0/1`) or call (`0#id`) → its span."""
+        """Open spans by the place of the run (`0`), turn (`0/1`) or call (`0#id`)."""
         self._agents: dict[str, tuple[str, str]] = {}
         self._messages: dict[str, list[str]] = {}
-        """Run → the messages in it so far, each as JSON; empty if texts are left out."""
+        """Messages of each run so far, each as JSON; empty if texts are omitted."""
         self._has_texts = os.environ.get(CAPTURE_CONTENT, "").lower() == "true"
 
     def take(self, event: Event) -> None:
@@ -142,7 +141,6 @@ class Spans:
         self._messages.setdefault(run, []).append(said)
 
     def _tell_asked(self, key: str, run: str) -> None:
-        """Adds the latest messages of a conversation to a span."""
         said, size = self._messages.get(run, []), 0
         first = len(said)
         while first and (size := size + len(said[first - 1])) <= MAX_MESSAGES:
@@ -159,7 +157,7 @@ class Spans:
         span.set_attribute("gen_ai.response.finish_reasons", [_write_name(event.stop_reason)])
         if event.source:
             span.set_attribute("axe_nb.source", event.source)
-        if event.source not in ("", "edited"):  # its tokens were counted when it was asked
+        if event.source not in ("", "edited"):  # no tokens were used now
             usage = Usage()
         counts = {
             "input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens,
@@ -214,7 +212,6 @@ def _describe_cost(usage: Usage) -> dict[str, float]:
 
 
 def _fail(span: Span, reason: str, error: str) -> None:
-    """Marks a span as failed; the error is the run's own message, without secrets."""
     from opentelemetry.trace import Status, StatusCode
 
     span.set_attribute("error.type", reason)
@@ -222,7 +219,7 @@ def _fail(span: Span, reason: str, error: str) -> None:
 
 
 def _write_text(text: str) -> str:
-    """Returns a text without secrets and without what UTF-8 cannot encode, cut."""
+    """Shortens a text, without secrets and characters that UTF-8 cannot encode."""
     return cut_chars(clean(find_filter().text(text)), MAX_TEXT, "…")
 
 
@@ -235,7 +232,7 @@ def _make_text(text: str) -> dict[str, Any]:
 
 
 def _bound(arguments: Mapping[str, Any]) -> Any:
-    """Returns arguments without secrets; as a cut text if they are too long."""
+    """Removes secrets from arguments; if they are too long, returns a shortened text."""
     masked = find_filter().json(arguments)
     text = dump(masked).decode()
     return masked if len(text) <= MAX_TEXT else cut_chars(text, MAX_TEXT, "…")

@@ -1,1 +1,1 @@
-"""The sandbox of commands: runs a program that sees only part of the machine."""
+"""The sandbox for commands and MCP servers, which see only part of the machine."""

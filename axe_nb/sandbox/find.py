@@ -1,7 +1,7 @@
-"""The ways to run a command in a sandbox, and the strongest that works here (D-82).
+"""Methods to run commands in a sandbox, and the choice of the strongest that works (D-82).
 
-Level `full` is bubblewrap and macOS's sandbox-exec, level `files` Landlock through a launcher of
-axe_nb, level `docker` a container for each command. Each is tried before it is trusted.
+Level `full` uses bubblewrap or macOS's sandbox-exec, level `files` Landlock through a launcher of
+axe_nb, and level `docker` a container for each command. A method is tested before it is used.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ BUBBLEWRAP = (
     "--unshare-all", "--unshare-user", "--cap-drop", "ALL", "--die-with-parent", "--new-session",
 )  # fmt: skip
 NOT_PROMISED_TO_ROOT = ("it may change modes of devices such as /dev/null",)
-"""Caveat for root: devices mounted read-only could not be opened at all."""
+"""Caveat for root, as devices that are mounted read-only cannot be opened at all."""
 NO_NESTING = "--disable-userns"
-"""Option of bubblewrap 0.8 and newer, like `--size`."""
+"""Option of bubblewrap 0.8 and newer, which also have `--size`."""
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store")
 
@@ -45,16 +45,14 @@ SETTINGS = (
     "pki/tls/openssl.cnf", "R", "resolv.conf", "services", "ssl/cert.pem", "ssl/certs",
     "ssl/openssl.cnf", "terminfo", "texmf", "timezone",
 )  # fmt: skip
-"""Files and folders of `/etc` that programs need; none of them holds a secret.
-
-Each is a mount, which takes 0.2 ms."""
+"""Entries of `/etc` that programs need, and that hold no secrets; each mount takes 0.2 ms."""
 
 SIZE = 1 << 30
-"""Maximum bytes that a command can write into each empty folder, which is in memory."""
+"""Maximum bytes that a command can write to each empty folder, which lies in memory."""
 
 
 def list_bubblewrap() -> Iterator[Method]:
-    """Yields the ways to use bubblewrap, the stricter one first, if the system has it."""
+    """Yields the methods of bubblewrap, the stricter one first, if it is installed."""
     if program := find_program("bwrap"):
         for flags in ((*BUBBLEWRAP, NO_NESTING), BUBBLEWRAP):
             yield Method(
@@ -74,7 +72,7 @@ def list_bubblewrap() -> Iterator[Method]:
 
 
 def _wrap_bubblewrap(start: Sequence[str], words: Sequence[str], view: View) -> Launch:
-    """Starts a command in a file system of its own: what is not mounted does not exist there."""
+    """Gives a command its own file system, in which only mounted files exist."""
     mounts: list[str] = ["--share-net"] if view.network else []
     empty = ["--size", str(SIZE), "--tmpfs"] if NO_NESTING in start else ["--tmpfs"]
     for name in SYSTEM:
@@ -85,7 +83,7 @@ def _wrap_bubblewrap(start: Sequence[str], words: Sequence[str], view: View) -> 
     for name in SETTINGS:
         if (path := Path("/etc", name)).exists():
             mounts += ("--ro-bind", str(path), str(path))
-    # else root may set what the whole machine sees: kernel settings, and modes even of a new /proc
+    # otherwise root could change kernel settings, and modes in /proc, for the whole machine
     mounts += ("--proc", "/proc", "--remount-ro", "/proc")
     mounts += ("--dev", "/dev", *empty, "/dev/shm", "--remount-ro", "/dev")
     for name in ("/tmp", "/run", "/var/tmp"):
@@ -102,7 +100,7 @@ def _wrap_bubblewrap(start: Sequence[str], words: Sequence[str], view: View) -> 
         else:
             mounts += (*empty, str(path), "--remount-ro", str(path))
     mounts += ("--remount-ro", "/", "--chdir", str(view.workdir))
-    is_shared = view.network or view.workdir == view.home  # with sockets of other programs
+    is_shared = view.network or view.workdir == view.home  # sockets of other programs are in reach
     families = seccomp.INTERNET if is_shared else (seccomp.UNIX, *seccomp.INTERNET)
     return Launch(
         words=[*start, *mounts, "--", *words],
@@ -112,14 +110,14 @@ def _wrap_bubblewrap(start: Sequence[str], words: Sequence[str], view: View) -> 
 
 
 LAUNCHER = Path(__file__).with_name("launcher.py").read_text("utf-8")
-"""Source of the launcher, read once: a command can change the file if it lies in its workdir."""
+"""Source of the launcher, read once, as a command could change the file in its workdir."""
 
 MORE_SETTINGS = (
     "ca-certificates", "ca-certificates.conf", "debian_version", "gai.conf", "host.conf", "inputrc",
     "locale.alias", "magic", "magic.mime", "perl", "protocols", "python3", "python3.11",
     "redhat-release", "rpc", "wgetrc",
 )  # fmt: skip
-"""Entries of `/etc` that programs need only if they exist but cannot be read."""
+"""Further entries of `/etc`, which programs need because they see them without mounts."""
 
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
@@ -132,7 +130,7 @@ OLDEST_LANDLOCK = 3
 
 
 def find_landlock_version() -> int:
-    """Returns the version of this kernel; below 1 if it is missing or not permitted."""
+    """Returns the Landlock version of the kernel; below 1 if it is missing or not permitted."""
     return int(LIBC.syscall(LANDLOCK_CREATE, None, ctypes.c_size_t(0), 1))
 
 
@@ -172,7 +170,7 @@ def _wrap_landlock(version: int, words: Sequence[str], view: View) -> Launch:
     plan = {
         "handled": handled[: 24 if version >= 6 else 16 if version >= 4 else 8],
         "confined": struct.pack("=QQQ", REFER, 0, SIGNALS) if version >= 6 else b"",
-        "unconfined": {"/": REFER},  # else no layer below this one may allow it
+        "unconfined": {"/": REFER},  # otherwise no later ruleset could allow it
         "rules": {
             **dict.fromkeys([*readable, *map(str, view.readable)], EXECUTE_OR_READ),
             **dict.fromkeys(DEVICES, READ_OR_WRITE_FILE),
@@ -187,7 +185,7 @@ def _wrap_landlock(version: int, words: Sequence[str], view: View) -> Launch:
     python = [os.path.realpath(base), "-I", "-S", "-c", LAUNCHER]
     return Launch(
         words=[*python, marshal.dumps(plan).hex(), *words],
-        # git takes the system's settings, which are out of sight, for broken
+        # git would fail on system settings that it cannot read
         environment={"GIT_CONFIG_NOSYSTEM": "1"},
     )
 
@@ -233,7 +231,7 @@ def list_seatbelt() -> Iterator[Method]:
 
 
 def make_profile(view: View) -> str:
-    """Returns the sandbox-exec profile of a view; the last rule that matches a path applies."""
+    """Formats a view as a sandbox-exec profile, where the last rule that matches applies."""
     temporary = os.path.realpath(tempfile.gettempdir())
     hidden = [path for path, seen in view.closed.items() if seen != path]
     work = [view.workdir, Path(temporary)]
@@ -262,16 +260,16 @@ CONTAINER = (
 )  # fmt: skip
 
 OF_CLIENT = ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY")
-"""Variables that tell the client where its daemon is; they are kept from the container."""
+"""Variables that tell the docker client where its daemon is; the container does not get them."""
 
 OF_PROGRAMS = re.compile(r"(DOCKER|LD|DYLD|XDG)_.*|PATH|HOME|TMPDIR", re.IGNORECASE)
-"""Variables of a container that would change the client's behaviour."""
+"""Pattern of container variables that would affect the docker client itself."""
 
 ANSWER = 20.0
 
 
 def make_docker(image: str) -> Method:
-    """Returns the method for a Docker image. Raises ConfigError if that does not work here."""
+    """Returns the method for a Docker image. Raises ConfigError if it cannot be used."""
     program = find_program("docker")
     problem = "docker is not installed"
     if program:
@@ -315,7 +313,7 @@ def wrap_docker(program: str, image: str, words: Sequence[str], view: View) -> L
     for variable, value in view.variables.items():
         if OF_PROGRAMS.fullmatch(variable) and not is_secret_name(variable):
             found += ["--env", f"{variable}={value}"]
-        else:  # by name: every process may read the arguments of others
+        else:  # without the value, as other processes can read arguments
             found += ["--env", variable]
             environment[variable] = value
     for path in (view.workdir, *view.anchored):
@@ -336,7 +334,7 @@ def _format_mount(target: Path, source: Path | None, *more: str) -> str:
 
 def _start_plainly(words: Sequence[str], view: View) -> Launch:
     if os.name != "nt":
-        setpriv = find_program("setpriv")  # ends it with the thread that started it
+        setpriv = find_program("setpriv")  # kills it when the thread that started it ends
         return Launch(words=[*([setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []), *words])
     if words[1:2] != ["/c"]:
         return Launch(words=words)
@@ -353,7 +351,7 @@ PLAIN = Method(
     wrap=_start_plainly,
     protection="none",
 )
-"""No sandbox, but a process group."""
+"""Method without a sandbox, which only uses a process group."""
 
 METHODS: Mapping[str, Sequence[Callable[[], Iterable[Method]]]] = {
     "linux": (list_bubblewrap, list_landlock),
@@ -361,14 +359,14 @@ METHODS: Mapping[str, Sequence[Callable[[], Iterable[Method]]]] = {
 }
 
 is_caged = False
-"""True in a process that is itself in a sandbox, as are all programs that it starts."""
+"""True if this process runs in a sandbox, and with it all programs that it starts."""
 
 TRIAL = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """A sandbox method that has been tested, and the view that its commands get."""
+    """A tested sandbox method, with the view for its commands."""
 
     method: Method
     view: View
@@ -385,7 +383,7 @@ class Sandbox:
 
     @property
     def label(self) -> str:
-        """The level in a few words, for a question or a row."""
+        """Short description of the sandbox for approval prompts and views."""
         if self.level == "none":
             return "sandbox turned off" if self.is_off else "no sandbox here"
         name = self.method.name if self.level == "docker" else self.level
@@ -393,7 +391,7 @@ class Sandbox:
 
     @property
     def portable_label(self) -> str:
-        """The label without the level, so that a saved notebook is the same on other machines."""
+        """The label without the level, so that saved notebooks do not depend on the machine."""
         if self.level == "none":
             return self.label
         return f"in a sandbox, {'with network' if self.view.network else 'no network'}"
@@ -405,7 +403,7 @@ class Sandbox:
 
 
 def find_sandbox(setting: str, view: View) -> Sandbox:
-    """Returns the sandbox for `auto`, the strongest that works here, `off` or `docker:IMAGE`."""
+    """Returns the sandbox for a setting: `auto` (the strongest one), `off` or `docker:IMAGE`."""
     if setting == "off" or is_caged:
         return Sandbox(PLAIN, view, is_off=True)
     if setting.startswith("docker:"):
@@ -429,14 +427,14 @@ _lock = threading.Lock()
 
 
 def _works(method: Method, view: View) -> bool:
-    """Runs a trivial command with the real flags, but without protected files, which may change."""
+    """Tests a method with a trivial command and the real flags, but without protected files."""
     words = method.wrap(["/bin/true"], view).words
     key = (os.stat(words[0]).st_mtime_ns, *words)  # noqa: PTH116
     with _lock:
         if key not in _tried:
             files = (subprocess.DEVNULL, subprocess.DEVNULL, subprocess.DEVNULL)
             trial = Process(replace(method, protection="none"), view, ["/bin/true"], {}, files)
-            if trial.wait(TRIAL):  # else the machine may only be busy
+            if trial.wait(TRIAL):  # after a timeout, which may come from a busy machine, try again
                 _tried[key] = trial.code == 0
             trial.kill()
         return _tried.get(key, False)

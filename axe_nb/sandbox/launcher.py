@@ -1,8 +1,7 @@
-"""A program that restricts itself at level `files`, and then runs a command.
+"""Launcher of the sandbox level `files`: a program that restricts itself, then runs a command.
 
-Its arguments are the words of the command after a plan: a dict, marshalled, in hexadecimal, which
-`find.py` makes. It imports little, as it starts with every command.
-Source: D-82.
+Its arguments are a plan, which `find.py` makes (a marshalled dict in hexadecimal), and the words of
+the command. It imports little, as it starts with every command. Source: D-82.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     import signal
     from collections.abc import Mapping
     from typing import Any, NoReturn
-else:  # what `signal` and `typing` import takes longer than all the rest
+else:  # importing `signal` and `typing` takes longer than everything else
     import _signal as signal
 
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -27,7 +26,7 @@ LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
 PR_PDEATHSIG, PR_SECCOMP, PR_DROP, PR_SUBREAPER, PR_NO_NEW_PRIVS, PR_AMBIENT = 1, 22, 24, 36, 38, 47
 RIGHTS_ON_FILES = 0b1100000000000111
 REMOVE = 'chmod -R u+rwx "$1"; exec rm -rf "$1"'
-"""Shell command for folders of any depth that follows no link."""
+"""Shell command that removes a folder of any depth without following links."""
 
 
 def check(name: str, result: int) -> int:
@@ -52,7 +51,7 @@ def drop_capabilities() -> None:
 
 
 def restrict(handled: bytes, rules: Mapping[str, int]) -> None:
-    """Refuses all that a Landlock ruleset handles, except for the rights of existing paths."""
+    """Denies the access rights `handled` by Landlock, except those that `rules` give to paths."""
     size = ctypes.c_size_t(len(handled))
     ruleset = check("landlock", LIBC.syscall(LANDLOCK_CREATE, handled, size, 0))
     for path, rights in rules.items():
@@ -83,9 +82,10 @@ def become(plan: dict[str, Any], words: list[str]) -> NoReturn:
 
 
 def end_all(*, is_confined: bool) -> None:
-    """Kills all processes that came from the command, also those that left its group.
+    """Kills all processes that the command started, including those that left its group.
 
-    If signals are confined, -1 means these; else one generation after the other becomes children.
+    If signals are confined, they reach only these. Otherwise the children are killed again and
+    again, as their own children are inherited by this process.
     """
     while True:
         for pid in [-1] if is_confined else list_children(os.getpid()):
@@ -112,14 +112,14 @@ def list_children(pid: int) -> list[int]:
             with open(f"/proc/{pid}/task/{thread}/children") as listed:  # noqa: PTH123
                 found += map(int, listed.read().split())
     except OSError:
-        pass  # it has ended
+        pass  # the process has ended
     return found
 
 
 def main() -> None:
-    """Runs the command; exits with its code, or 128 plus its signal, once every process has ended.
+    """Runs the command and exits with its code, or 128 plus its signal, after its last process.
 
-    If its parent ends, it ends the command.
+    If the parent of this process ends, the command is killed.
     """
     plan, words = marshal.loads(bytes.fromhex(sys.argv[1])), sys.argv[2:]
     drop_capabilities()
@@ -128,21 +128,21 @@ def main() -> None:
     if os.getppid() != plan["parent"]:
         return
     check("subreaper", prctl(PR_SUBREAPER, 1))
-    if plan["confined"]:  # what this process kills is then what it started; older kernels cannot
+    if plan["confined"]:  # signals then reach only processes started here; not on older kernels
         restrict(plan["confined"], plan["unconfined"])
     try:
         os.kill(plan["parent"], 0)
         is_confined = False
     except PermissionError:
         is_confined = True
-    folder = f"/tmp/axe-nb-{os.urandom(8).hex()}"  # as those of others are out of sight
+    folder = f"/tmp/axe-nb-{os.urandom(8).hex()}"  # the only writable one besides the workdir
     os.mkdir(folder, 0o700)  # noqa: PTH102
     os.environ.update(TMPDIR=folder, HOME=folder)
     plan["rules"][folder] = plan["rules"]["."]
     child = os.fork()
     if not child:
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these
             signal.signal(number, signal.SIG_DFL)
         become(plan, words)
     signal.signal(signal.SIGTERM, lambda *_: kill(child))
@@ -156,7 +156,7 @@ def main() -> None:
         os.rmdir(folder)  # noqa: PTH106
     except OSError:
         remove = ["sh", "-c", REMOVE, "sh", folder]
-        if os.spawnv(os.P_WAIT, "/bin/sh", remove) < 0:  # who ends the command may hit this instead
+        if os.spawnv(os.P_WAIT, "/bin/sh", remove) < 0:  # a signal meant for the command
             os.spawnv(os.P_WAIT, "/bin/sh", remove)
     code = os.waitstatus_to_exitcode(status)
     os._exit(128 - code if code < 0 else code)

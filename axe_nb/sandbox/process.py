@@ -1,6 +1,5 @@
-"""Programs in a sandbox: their start, environment and limits, and their end.
+"""Starts programs in a sandbox with a clean environment and limits, and ends them completely.
 
-No process and no placeholder is left behind.
 Source: D-43, D-53, D-82.
 """
 
@@ -32,51 +31,50 @@ VARIABLES = (
 """Environment variables passed to a program; none of them holds keys or tokens."""
 
 LIMITS = {"c": 0, "f": 8 << 20, "n": 4096}
-"""Options of `ulimit` for a command: core files, blocks of 512 bytes of a file, open files."""
+"""`ulimit` option → limit of a command: core files, 512-byte blocks of a file, open files."""
 
 PROCESSES, LEAST_MEMORY = 8192, 2 << 30
-"""Maximum processes of the user, except for root; maximum bytes of memory of one process, or
-half of the machine's if that is more."""
+"""Maximum processes of a user other than root; lower bound of the memory limit in bytes."""
 
 PROGRAM_FOLDERS = (
     "/usr/bin", "/bin", "/usr/local/bin", "/run/current-system/sw/bin", "/opt/homebrew/bin",
     "/snap/bin", "/Applications/Docker.app/Contents/Resources/bin",
 )  # fmt: skip
-"""Folders of programs; `PATH` is not searched, because it may lead into a workdir."""
+"""Folders to search for programs, instead of `PATH`, which may lead into a workdir."""
 
 REPLACED = "axe-nb: a protected file was replaced while the command started; try again"
 
 Ending = Literal["child", "group", "program"]
-"""The way to end everything: SIGKILL to its first child, with which it ends all others and itself;
-SIGKILL to its group; or the program `Launch.end`."""
+"""How a sandbox is ended with all its processes: SIGKILL to its first child, upon which it ends the
+others and itself; SIGKILL to its process group; or the program `Launch.end`."""
 
 PATIENCE, LAST_PATIENCE = 2.0, 60.0
-"""Seconds that a sandbox may take to start its first child, and to end at exit."""
+"""Maximum seconds for a sandbox to start its first child, and to end when Python exits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
     words: Sequence[str] | str
-    """Program and arguments; on Windows, the line of both."""
+    """Program and arguments; on Windows possibly as one command line."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables that the level sets, on top of those of the command."""
+    """Environment variables that the sandbox adds to those of the command."""
     end: Sequence[str] = ()
     filter: bytes = b""
-    """Filter of system calls for bubblewrap, as a compiled program."""
+    """Compiled filter of system calls for bubblewrap; empty = none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
     level: Level
     name: str
-    """The program or interface that it uses, for people."""
+    """Program or interface that the method uses, for display."""
     ending: Ending
     promises: tuple[str, ...]
-    """Short sentences about actions that a command cannot take."""
+    """Short sentences about the restrictions of a command."""
     not_promised: tuple[str, ...] = ()
-    """Short sentences about actions that it can still take."""
+    """Short sentences about actions that a command can still take."""
     wrap: Callable[[Sequence[str], View], Launch]
-    """(words of a command, view) → the program to start instead."""
+    """(words of a command, view) → program to start instead."""
     protection: Protection
 
 
@@ -90,20 +88,19 @@ def clean_environment() -> dict[str, str]:
 
 
 def prepare(method: Method, view: View, words: Sequence[str]) -> Launch:
-    """Returns the program to start for a command.
+    """Wraps a command in the sandbox, with resource limits and a check of its view.
 
-    Another command may run in the same workdir and replace files that this one is to be shown with
-    links, which the mount would follow. So it starts only if it sees the same files and folders as
-    the check before.
+    Another command in the same workdir could replace files with links, which mounts would follow.
+    So the command starts only if it sees the same files and folders as a check before.
     """
     if os.name == "nt":
         return method.wrap(words, view)
     steps = ["ulimit -c 0"]
-    if method.level != "none":  # a lower limit of the machine stays
+    if method.level != "none":  # lower limits of the machine stay in force
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         limits = {**LIMITS, "d": max(LEAST_MEMORY, memory // 2) >> 10}
         steps = [f"ulimit -{option} {most} 2>/dev/null" for option, most in limits.items()]
-        # shells disagree about the name of the last one
+        # the option for the number of processes depends on the shell
         steps += [f"ulimit -u {PROCESSES} 2>/dev/null || ulimit -p {PROCESSES} 2>/dev/null"]
     if method.ending == "child":
         shown = (path for path, seen in view.closed.items() if seen == path)
@@ -119,7 +116,7 @@ def prepare(method: Method, view: View, words: Sequence[str]) -> Launch:
 
 
 class Process:
-    """A program that a thread of its own runs until it ends."""
+    """A program in a sandbox, which a thread starts and waits for."""
 
     def __init__(
         self,
@@ -129,20 +126,18 @@ class Process:
         environment: Mapping[str, str],
         files: tuple[int, int, int],
     ) -> None:
-        """Starts the program and returns at once.
+        """Starts the program without waiting, with no other environment variables.
 
-        It has only these environment variables. `files` are the numbers of the files for its input,
-        output and errors; they are closed here.
+        `files` are the descriptors of its input, output and errors; they are closed here.
         """
         self.code: int | None = None
-        """Exit code; negative = the signal that ended it, None = it runs or did not start."""
+        """Exit code; negative = the signal that ended it, None = still running, or not started."""
         self.failure = ""
-        """The reason that it could not be started, or that protected files could not be
-        compared."""
+        """Reason why it could not start or protected files could not be compared; empty = none."""
         self.notes: tuple[str, ...] = ()
-        """Protected files that were changed while it ran."""
+        """Notes on protected files that changed while the program ran."""
         self.owner = os.getpid()
-        """Id of the process that started it; its forks inherit the object, but not the program."""
+        """Id of the process that started the program; forks of that process must not end it."""
         self._method, self._view, self._files = method, view, files
         self._end: Sequence[str] = ()
         self._seen: Look | None = None
@@ -155,11 +150,11 @@ class Process:
         threading.Thread(target=keep, name="axe-nb-command", daemon=True).start()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits for the program and everything it started; returns false on timeout."""
+        """Waits for the program and everything it started; returns False on timeout."""
         return self._over.wait(timeout)
 
     def kill(self) -> None:
-        """Kills the program and everything it started; if it has not begun, it never will."""
+        """Kills the program and everything it started, or prevents its start."""
         with self._lock:
             is_killed, self._is_killed = self._is_killed, True
             if self._popen is None or self._popen.returncode is not None or is_killed:
@@ -167,7 +162,7 @@ class Process:
             if self._method.ending == "group":
                 kill_group(self._popen)
             elif self._method.ending == "child":
-                # if the program itself were killed, what it started would end some time after it
+                # if the program itself were killed, its children would end only some time later
                 until = time.monotonic() + PATIENCE
                 while not (found := list_children(self._popen.pid)) and self._popen.poll() is None:
                     if time.monotonic() > until:
@@ -192,8 +187,8 @@ class Process:
                         return
                     self._end = launch.end
                     self._popen = spawn(launch, self._view, environment, self._files)
-                self._close_files()  # else its end would not be noticed
-                if hasattr(os, "waitid"):  # its number is not reused until it is waited for
+                self._close_files()  # otherwise readers would not notice the end
+                if hasattr(os, "waitid"):  # keeps the process id from being reused
                     with contextlib.suppress(ChildProcessError):
                         os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT)
                 else:
@@ -202,10 +197,10 @@ class Process:
                     if method.ending == "group":
                         kill_group(self._popen)
                     code = self._popen.wait()
-                is_wrapped = method.ending != "group"  # then 128 + the number of a signal ends it
+                is_wrapped = method.ending != "group"  # code 128 + N then means signal N
                 self.code = 128 - code if is_wrapped and 128 < code <= 192 else code
                 self.notes = self.list_changes()
-        except Exception as error:  # whatever a command may have made to make a look fail
+        except Exception as error:  # a command may have created files on which `look` fails
             what = "start it" if self._popen is None else "compare protected files after it"
             reason = getattr(error, "strerror", "") or str(error) or type(error).__name__
             self.failure = f"cannot {what}: {reason}"
@@ -215,7 +210,7 @@ class Process:
             _running.discard(self)
 
     def list_changes(self) -> tuple[str, ...]:
-        """Returns a note on each protected file that was changed since the last call."""
+        """Returns a note on each protected file that changed since the last call."""
         before = self._seen
         if before is None or not self._view.workdir.exists():
             return ()
@@ -224,7 +219,7 @@ class Process:
 
     def _close_files(self) -> None:
         for number in {*self._files}:
-            with contextlib.suppress(OSError):  # a number below zero stands for no file
+            with contextlib.suppress(OSError):  # -1 is no file
                 os.close(number)
         self._files = (-1, -1, -1)
 
@@ -233,7 +228,7 @@ _running: set[Process] = set()
 
 
 def end_all() -> None:
-    """Kills everything that this process started, and waits until it has ended."""
+    """Kills all programs that this process started, and waits for their end."""
     own = [one for one in list(_running) if one.owner == os.getpid()]
     for one in own:
         one.kill()
@@ -241,7 +236,7 @@ def end_all() -> None:
         one.wait(LAST_PATIENCE)
 
 
-atexit.register(end_all)  # their threads would end with the interpreter
+atexit.register(end_all)  # the threads of programs end with the interpreter
 
 
 def spawn(

@@ -1,8 +1,8 @@
-"""A filter of system calls, in the kernel's form, for gaps that mounts and Landlock leave.
+"""Compiler for filters of system calls, which close gaps that mounts and Landlock leave.
 
-Keyrings belong to no namespace, nor do sockets to the host of a virtual machine (AF_VSOCK). A
-command with the machine's network reaches abstract sockets, such as those of a desktop; one in the
-home folder those of docker and agents of keys; one without namespaces all of them, and sends UDP.
+Keyrings and sockets to the host of a virtual machine (AF_VSOCK) belong to no namespace. A command
+with the machine's network could reach abstract sockets, such as those of a desktop; one in the home
+folder, the sockets of docker and key agents; one without namespaces, all sockets, and UDP.
 Source: D-82.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from typing import TypeAlias
 
 MACHINES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
-"""Machine → (its audit number, the column of its numbers in the table of system calls)."""
+"""Machine → (audit number, column of its numbers in `SYSTEM_CALLS`)."""
 
 SYSTEM_CALLS = {
     "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
@@ -24,11 +24,10 @@ SYSTEM_CALLS = {
     "msgsnd": (69, 189), "msgrcv": (70, 188), "msgctl": (71, 187),
     "mq_open": (240, 180), "mq_unlink": (241, 181), "prlimit64": (302, 261),
 }  # fmt: skip
-"""Name → its numbers on x86-64 and ARM64."""
+"""Name of a system call → its numbers on x86-64 and ARM64."""
 
 Rules: TypeAlias = Mapping[str, Collection[int]]
-"""System call → the values that its first argument may have, of `socketpair` the second; without
-any, it is refused."""
+"""System call → allowed values of its first argument (`socketpair`: its second); none = refused."""
 
 KEYRINGS: Rules = dict.fromkeys(("add_key", "request_key", "keyctl"), ())
 
@@ -39,30 +38,30 @@ OTHER_PROGRAMS: Rules = {
     **dict.fromkeys(("msgsnd", "msgrcv", "msgctl"), ()),
     "prlimit64": (0,),
 }
-"""Rules for a command without namespaces: shared objects, and limits that would end others."""
+"""Rules for a command without namespaces, which keep it from affecting other programs."""
 
 UNIX, INTERNET = 1, (2, 10, 16)
 """Socket families: AF_UNIX; AF_INET, AF_INET6 and AF_NETLINK, which lists the interfaces."""
 
 PAIRS = tuple(kind | flags for kind in (1, 5) for flags in (0, 0x800, 0x80000, 0x80800))
-"""Types of socket pairs that stay pairs, SOCK_STREAM and SOCK_SEQPACKET, with their flags; a
-pair of SOCK_DGRAM can send to any socket."""
+"""Types of allowed socket pairs, SOCK_STREAM and SOCK_SEQPACKET with flags; a pair of type
+SOCK_DGRAM could send to any socket."""
 
 X32 = 0x40000000
-"""Bit that is set in system calls of x86-64's second table."""
+"""Bit in the numbers of system calls of the x32 ABI."""
 
 REFUSE = 0x00050000 | 13
-"""Filter result: fail with EACCES."""
+"""Filter result that makes a call fail with EACCES."""
 
 KILL, ALLOW = 0x80000000, 0x7FFF0000
 
 LOAD, EQUAL, AT_LEAST, RETURN = 0x20, 0x15, 0x35, 0x06
 
 MACHINE, NUMBER, ARGUMENT, SECOND = 4, 0, 16, 24
-"""Offsets of the loaded fields; only the lower half of an argument is read."""
+"""Offsets of the fields that a filter loads; of an argument, only the lower half."""
 
 Step: TypeAlias = tuple[int, int, int, int]
-"""(code, steps to skip if true, steps to skip if false, value)."""
+"""Filter instruction: (code, steps to skip if true, steps to skip if false, value)."""
 
 
 def is_supported() -> bool:
@@ -70,7 +69,7 @@ def is_supported() -> bool:
 
 
 def allow_sockets(families: Collection[int]) -> Rules:
-    """Returns rules that refuse sockets of other families, and io_uring, which can make them."""
+    """Returns rules that refuse other socket families, and io_uring, which can open sockets."""
     rules: dict[str, Collection[int]] = {"socket": families, "io_uring_setup": ()}
     if UNIX not in families:
         rules["socketpair"] = PAIRS
@@ -78,7 +77,7 @@ def allow_sockets(families: Collection[int]) -> Rules:
 
 
 def make_filter(rules: Rules) -> bytes:
-    """Returns the filter for some rules, empty on other machines; it allows all other calls."""
+    """Compiles rules to a filter that allows all other calls; empty on unsupported machines."""
     if not is_supported():
         return b""
     machine, column = MACHINES[platform.machine()]

@@ -1,11 +1,10 @@
-"""The part of the machine that a command sees: its workdir, toolchains, and no other home files.
+"""The view of a command: its workdir, toolchains, and no other files of the home folder.
 
-Protected files of the workdir are covered before a command, and compared after it. A sandbox can
-mount something read-only only over what exists. So a protected name that does not exist is made
-before the command, as an empty placeholder, and removed with the last command that runs there. If
-the kernel is killed meanwhile, the next command removes it: it is known by its time. No link is
-followed: a command may have put one in the place of a folder above it. Changes that no mount
-prevents are noticed, not undone. Source: D-82.
+Protected files of the workdir are covered during a command, and compared after it. A sandbox can
+mount only over existing files, so a protected name that does not exist gets an empty placeholder,
+which the last command in the workdir removes. If the kernel is killed before that, the next command
+recognizes the placeholder by its modification time. Links are never followed, as a command may have
+replaced a folder with one. Changes that no mount prevents are reported, not undone. Source: D-82.
 """
 
 from __future__ import annotations
@@ -36,24 +35,24 @@ HOME_FILES = (
     ".bashrc", ".bash_profile", ".bash_login", ".bash_aliases", ".profile", ".zshrc", ".zshenv",
     ".zprofile", ".inputrc", ".gitconfig",
 )  # fmt: skip
-"""Dotfiles protected in the home folder even if they do not exist; others only if they do."""
+"""Dotfiles protected in the home folder even if they are missing; others only if they exist."""
 
 OF_PROGRAMS = (".cache",)
-"""Folders in the home folder that programs must be able to write."""
+"""Folders in the home folder that programs must be able to write to."""
 
 GIT_ABSENT = {"hooks": None, "config": "", "config.worktree": "", "commondir": ".\n"}
-"""Names in `.git` that must not be created → a text without effect; None = an empty folder."""
+"""Names in `.git` that must not be created → harmless text of a placeholder; None = a folder."""
 
 GIT_SETTINGS = (
     *GIT_ABSENT, "modules", "worktrees", "rebase-merge", "rebase-apply", "sequencer", "remotes",
     "branches",
 )  # fmt: skip
-"""Names in `.git` that decide which programs git runs; commits write everything else in it."""
+"""Names in `.git` that determine which programs git runs; commits write only to other names."""
 
 NOTHING = Path("/dev/null")
 
 LINE_OF_GIT = re.compile(r"gitdir: *(.+?)\s*", re.DOTALL)
-"""Matches the content of a `.git` file, as in worktrees and submodules."""
+"""Pattern of the content of a `.git` file, as in worktrees and submodules."""
 
 TOOLCHAINS = (
     ".pyenv", ".nvm", ".rustup", ".asdf", ".volta", ".sdkman", ".ghcup", ".deno", ".bun",
@@ -61,30 +60,29 @@ TOOLCHAINS = (
     ".local/share/uv/python", ".local/share/fnm", ".local/share/mise", "bin",
     "miniconda3", "miniforge3", "mambaforge", "anaconda3", "micromamba",
 )  # fmt: skip
-"""Folders below home with programs and no keys: commands may read them."""
-
+"""Folders of the home folder that contain programs and no keys, so that commands may read them."""
 
 TIME = 946_684_807
-"""Modification time of all placeholders, in seconds since 1970: 1 January 2000, and 7 s."""
+"""Modification time of placeholders in seconds since 1970, just after 1 January 2000 began."""
 
 LONGEST, MOST_HELD = 2, 100
-"""Maximum bytes of a placeholder; maximum folders held open, fewer than a process may open."""
+"""Maximum bytes of a placeholder, and maximum number of folders held open."""
 
 PATIENCE = 2.0
-"""Seconds to wait for a kernel that removes its placeholders, which takes milliseconds."""
+"""Maximum seconds to wait while another kernel removes its placeholders."""
 
 MOST, MOST_TOLD = 20_000, 10
-"""Maximum protected files that are compared, as a command could create any number; maximum
-changes that are listed."""
+"""Maximum number of protected files to compare, as a command could create any number, and of
+changes to list."""
 
 CONTENTS = ("objects", "logs")
-"""Folders of repositories with contents only, in any number."""
+"""Folders of repositories with any number of files and no settings."""
 
 Look: TypeAlias = Mapping[str, tuple[int, ...]]
 
 Protection = Literal["mounts", "rules", "notes", "none"]
-"""The way to protect files in the workdir: by mounts, for which a name must exist; by rules about
-paths; by notes on changes, which nothing prevents."""
+"""How files in the workdir are protected: by mounts, which need existing names; by rules about
+paths; or only by notes on changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,28 +90,28 @@ class View:
     """The files and network that a command may use."""
 
     workdir: Path
-    """The real folder that the command works in, and may change."""
+    """Real folder that the command works in and may change."""
     home: Path
-    """The user's real home folder, of which a command sees only `readable`."""
+    """Real home folder of the user, of which a command sees only `readable`."""
     network: bool = False
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Environment variables for a container; other programs are started with them."""
+    """Environment variables for a container; other programs inherit theirs."""
     sources: tuple[Path, ...] = ()
     """Files in the workdir that the running agents were loaded from."""
     readable: tuple[Path, ...] = ()
     names: tuple[Path, ...] = ()
-    """Protected files, folders and links, which need not exist."""
+    """Protected paths, which may not exist and may be links."""
     closed: Mapping[Path, Path | None] = field(default_factory=dict)
-    """Existing protected files and folders in the workdir → the read-only replacement that the
-    command sees; None = an empty folder. None of them is a link; those with keys come last."""
+    """Existing protected path, not a link → read-only path that the command sees in its place;
+    None = an empty folder. Paths with keys come last."""
     missing: Mapping[Path, str | None] = field(default_factory=dict)
-    """Protected names that must not be created → their placeholder text; None = a folder."""
+    """Protected path that must not be created → text of its placeholder; None = a folder."""
     anchored: tuple[Path, ...] = ()
     """Writable folders in the workdir that must not be renamed, as they contain protected paths."""
 
 
 def make_view(workdir: Path, *, network: bool = False, sources: Iterable[Path] = ()) -> View:
-    """Returns the view of a command in a workdir, a real path. Raises ConfigError or OSError."""
+    """Makes the view for commands in a real workdir. Raises ConfigError if it is unsuitable."""
     _check_place(workdir)
     home = Path(os.path.realpath(os.path.expanduser("~")))  # noqa: PTH111 - never raises
     is_home = workdir == home != Path(home.anchor)
@@ -145,7 +143,7 @@ def fill_view(view: View) -> View:
     if workdir == home:
         own += [*HOME_FOLDERS, *HOME_FILES]
         own += (name for name in there if name.startswith(".") and name not in OF_PROGRAMS)
-    # git and most programs ignore the empty folder that stands for a name that does not exist
+    # git and most other programs ignore an empty folder in place of a missing file
     absent: dict[Path, str | None] = dict.fromkeys(workdir / name for name in own)
     named = [*absent, *view.sources]
     repositories = _find_repositories(workdir / ".git", workdir)
@@ -156,14 +154,14 @@ def fill_view(view: View) -> View:
     for path in filter(Path.is_symlink, named):
         try:
             passed = follow_links(path)
-        except OSError:  # a command could make a folder of a cycle, wherever it likes
+        except OSError:  # a cycle of links, which a command could replace with a folder
             problem = f"the protected name {path.name} is a link that leads to itself"
             raise ConfigError(problem, hint=f"remove {path} and run again") from None
         every |= dict.fromkeys(place for place in passed[1:] if is_inside(place, workdir))
     names = tuple(path for path in every if not _holds(path, repositories))
     inner = [*there, *(KEY_PATHS if workdir == home else ())]
     hidden = (p for p in [*names, *(workdir / name for name in inner)] if is_hidden(p, workdir))
-    keys = {  # axe's own folders are among them, wherever in the workdir they are
+    keys = {  # including axe's own folders, wherever they are in the workdir
         path: None if path.is_dir() else NOTHING
         for path in _find_real([config_dir(), state_dir(), *hidden], workdir)
     }
@@ -186,9 +184,9 @@ def _check_place(workdir: Path) -> None:
 
 
 def _find_repositories(path: Path, workdir: Path) -> list[Path]:
-    """Returns the folders in the workdir that `.git` is, or leads to.
+    """Returns the repository folders in the workdir that `.git` is or refers to.
 
-    Of a worktree there are two; its hooks and settings are in the second, which holds the first.
+    A worktree has two: its own, and the common one around it, with hooks and settings.
     """
     found = [Path(os.path.realpath(path))]
     if found[0].is_file() and (line := LINE_OF_GIT.fullmatch(_read_line(found[0]))):
@@ -219,9 +217,9 @@ def _find_real(paths: Iterable[Path | str], folder: Path) -> list[Path]:
 
 @contextmanager
 def cover(view: View, protection: Protection) -> Iterator[View]:
-    """Yields the view with the files of its workdir, and, for mounts, with placeholders.
+    """Yields the view with its protected files, and creates placeholders for mounts.
 
-    They stay until no other command of this or another process needs them.
+    Placeholders stay until no other command of this or another process needs them.
     """
     if protection == "none":
         yield view
@@ -238,7 +236,7 @@ def cover(view: View, protection: Protection) -> Iterator[View]:
         view = fill_view(view)
         made = {path: path for path, text in view.missing.items() if _make(path, text)}
         view = replace(view, closed={**made, **view.closed})
-        with ExitStack() as held:  # a new folder in the place of one would else get its number
+        with ExitStack() as held:  # keeps inode numbers from being reused by new folders
             for path in [*view.anchored, *view.closed][:MOST_HELD]:
                 with suppress(OSError):
                     held.callback(os.close, os.open(path, PASSED))
@@ -252,12 +250,12 @@ def cover(view: View, protection: Protection) -> Iterator[View]:
                         os.rmdir(path.name, dir_fd=above)
                     elif int(its.st_mtime) == TIME and its.st_size <= LONGEST:
                         os.unlink(path.name, dir_fd=above)
-        _lock(folder, fcntl.LOCK_UN)  # processes that were forked meanwhile have it open, too
+        _lock(folder, fcntl.LOCK_UN)  # forked processes may have the folder open, too
         os.close(folder)
 
 
 def _make(path: Path, text: str | None) -> bool:
-    """Makes a placeholder; returns true if the path exists now."""
+    """Creates a placeholder; returns True if the path exists afterwards."""
     try:
         with hold_real_folder(path.parent) as folder:
             if text is None:
@@ -273,12 +271,12 @@ def _make(path: Path, text: str | None) -> bool:
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise
-        return False  # the command could not make the name either
+        return False  # the command could not create it either
     return True
 
 
 def _lock(folder: int, operation: int, patience: float = 0.0) -> bool:
-    """Tries to lock or unlock a folder; returns true on success. No locks: placeholders stay."""
+    """Locks or unlocks a folder; returns False if it stays locked or cannot be locked."""
     import fcntl
 
     end = time.monotonic() + patience
@@ -297,8 +295,8 @@ def _lock(folder: int, operation: int, patience: float = 0.0) -> bool:
 def look(view: View) -> Look:
     """Returns the state of the protected files that a command could change.
 
-    If existing files are mounted read-only, only links, names that cannot be mounted over, and
-    files that are replaced meanwhile, as editors do, are compared.
+    If existing files are mounted read-only, these are links, names without a mount, and files that
+    are replaced during the command, as editors do.
     """
     there = (view.workdir / name for name in os.listdir(view.workdir))  # noqa: PTH208
     late = (path for path in there if path.name.startswith(".env") or path.name == "HEAD")

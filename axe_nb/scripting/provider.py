@@ -1,7 +1,7 @@
-"""The built-in model that needs no network and no key: a Python function or a file of rules.
+"""The provider `script`, whose models are Python functions or files of rules.
 
-Lessons, demos and tests use it to script a model's answers; its failures pass through the code for
-those of real servers, so that they are the same in process and over a socket. Source: D-24, D-36.
+Lessons, demos and tests use it to script the answers of a model without a network or key. Its
+failures pass through the same code as those of real servers. Source: D-24, D-36.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from axe_nb.text import one_line, quote
 from axe_nb.threads import in_thread
 
 Played: TypeAlias = Delta | ToolCall | Response | Fault
-"""A piece of a reply, a call before the pieces of its arguments, or the end of the reply."""
+"""Part of a response: a piece, a tool call before the pieces of its arguments, or the end."""
 
 _END = object()
 
 
 async def answer(request: Request, scripts: Scripts) -> tuple[AsyncGenerator[Played, None], bool]:
-    """Returns the pieces of the script's reply, each at its time, and true if it streams them."""
+    """Runs a script; returns the parts of its response, and True if the script streams them."""
     name = request.model
     try:
         found = scripts.find(name)
@@ -57,7 +57,7 @@ async def answer(request: Request, scripts: Scripts) -> tuple[AsyncGenerator[Pla
         return _play_reply(reply), reply.stream or reply.fault is not None
     function = found
 
-    def call() -> Any:  # names the script here, as no future can hold a StopIteration
+    def call() -> Any:  # converts errors here, as a future cannot hold a StopIteration
         with _name_script(name, function):
             return function(request)
 
@@ -91,7 +91,7 @@ class ScriptProvider:
                 match piece:
                     case Response():
                         return piece
-                    case Fault(message, status) if status:  # as a real provider reads it
+                    case Fault(message, status) if status:  # like an error of a real server
                         body = dump({"error": {"message": message}}) if message else b""
                         read_reply(PROVIDERS["script"], status, {}, body)
                     case Fault("timeout"):
@@ -237,7 +237,7 @@ def _make_whole(request: Request, text: str, calls: Sequence[ToolCall]) -> Respo
 
 
 def _as_sent(name: str, call: ToolCall) -> ToolCall:
-    """Returns a call with its arguments as sent over a socket: all keys are text."""
+    """Returns a call with its arguments converted to JSON and back, as over a socket."""
     try:
         return replace(call, arguments=json.loads(json.dumps(dict(call.arguments))))
     except (TypeError, ValueError, RecursionError) as error:

@@ -1,8 +1,7 @@
-"""Scripts by name: functions of this process, then TOML files, which are ordered lists of rules.
+"""Lookup of scripts by name: functions of this process, or TOML files with a list of rules.
 
-The first rule that matches a request answers it; nothing is remembered between requests, so that
-parallel runs stay deterministic. Every mistake in a file is told with its line.
-Source: D-27, D-36.
+The first rule that matches a request answers it. No state is kept between requests, so that
+parallel runs stay deterministic. Source: D-27, D-36.
 """
 
 from __future__ import annotations
@@ -30,18 +29,17 @@ if TYPE_CHECKING:
 MAX_SECONDS = 1.0
 
 FAULTS = ("timeout", "refused", "cut")
-"""Failures without an HTTP status: in a stream, nothing more comes, the connection is closed, or
-the last event is missing."""
+"""Failures without an HTTP status: no answer, a closed connection, or a stream without its end."""
 
 _PLACE = re.compile(r"\{(\w+)\}")
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A failure of a model, in place of an answer or in the middle of a streamed one."""
+    """A failure of a script model, instead of an answer or in the middle of a streamed one."""
 
     message: str
-    """The server's own message; one of FAULTS if there is no status."""
+    """Error message of the server, or one of FAULTS if there is no status."""
     status: int = 0
     """HTTP status, 400 to 599; 0 = the failure is not an HTTP error."""
 
@@ -55,15 +53,15 @@ class Fault:
 class Reply:
     response: Response = Response()
     fault: Fault | None = None
-    """The failure of the script, if any; in a stream it follows the response."""
+    """Failure of the script, which in a stream follows the response; None = success."""
     delay: float = 0.0
-    """Seconds to wait first; 0 on the virtual clock, which uses `response.seconds`."""
+    """Seconds to wait before the answer; 0 with a virtual clock, which uses `response.seconds`."""
     stream: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One `[[rule]]`, checked."""
+    """A validated `[[rule]]` of a script file."""
 
     table: Mapping[str, Any]
     when: Mapping[str, Any]
@@ -112,7 +110,7 @@ class Script:
         )
 
     def _make_reply(self, rule: Rule, request: Request, words: Mapping[str, str]) -> Reply:
-        """Makes the reply of a rule; replaces each `{name}` in its texts, once."""
+        """Makes the reply of a rule, with each `{name}` in its texts replaced once."""
 
         def fill_in(value: Any) -> Any:
             return change_texts(
@@ -140,9 +138,9 @@ def stop_reason(calls: tuple[ToolCall, ...]) -> str:
 
 
 def estimate_usage(request: Request, text: str, calls: tuple[ToolCall, ...]) -> dict[str, int]:
-    """Estimates tokens as characters // 4 of the request (including tools) and of the answer.
+    """Estimates the tokens of a request with its tools, and of its answer, as characters // 4.
 
-    Counts only what every wire format carries, so that it is the same over a socket.
+    Counts only content that every protocol transmits, so that the result is the same over a socket.
     """
     sent = len(request.system) + sum(
         len(tool.name) + len(tool.description) + len(dump(tool.input_schema()).decode())
@@ -190,7 +188,7 @@ def _is_json(value: Any) -> bool:
 
 
 Shape: TypeAlias = Mapping[str, tuple[str, Callable[[Any], bool]]]
-"""Key → name of its type for messages, and the check of a value."""
+"""Key → description of its type for messages, and a function that checks a value."""
 
 _TEXT = ("a string", lambda v: isinstance(v, str))
 _SWITCH = ("true or false", lambda v: isinstance(v, bool))
@@ -296,14 +294,14 @@ functions: dict[str, ScriptFunction] = {}
 
 
 def script(name: str) -> Callable[[F], F]:
-    """Makes the decorated function the model `script/NAME`, replacing an earlier one.
+    """Registers the decorated function as the model `script/NAME`, replacing an earlier one.
 
     The function takes the `Request` and returns text, one or more tool calls (`axe_nb.call`), or a
     whole `Response`; it may be async. A generator streams its reply piece by piece. If the function
     raises `ProviderError`, the request fails with that error.
 
     Raises:
-        ConfigError: the name is not plain: it contains a folder or `.toml`.
+        ConfigError: if the name is blank, contains a folder, or ends with `.toml`.
     """
     if not isinstance(name, str) or not _is_plain(name):
         raise ConfigError(
@@ -319,16 +317,16 @@ def script(name: str) -> Callable[[F], F]:
 
 
 class ScriptNotFound(ConfigError):
-    """No function and no file has this script name."""
+    """Raised if no function and no file has the name of a script."""
 
 
 class Scripts:
-    """Scripts by name; a file is read once, however often it changes (D-53)."""
+    """A collection of scripts, which reads each file only once, even if it changes (D-53)."""
 
     def __init__(
         self, dirs: tuple[Path, ...] = (), sent: Mapping[str, Found] | None = None
     ) -> None:
-        """Creates an empty collection; `dirs` come first, but for `sent`, which came with a job."""
+        """Creates a collection of the scripts `sent` with a job, functions, and files in `dirs`."""
         self._dirs, self._sent = dirs, sent or {}
         self._read: dict[str, Script] = {}
 

@@ -1,8 +1,7 @@
 """Serves scripts over a real socket, in the protocol of a real provider.
 
-For tests and lessons about what lies between axe_nb and a model: connections, statuses, timeouts.
-HTTP is read and written by h11, which httpx depends on.
-Source: B-3, B-4, B-5, D-8.
+Tests and lessons use it for connections, HTTP statuses and timeouts. HTTP is parsed by h11, which
+httpx depends on. Source: B-3, B-4, B-5, D-8.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ STATUS: Mapping[Category, int] = {
     "overloaded": 529,
     "server": 500,
 }
-"""HTTP status for a ProviderError of a function that sets none; `timeout` sends no reply."""
+"""Category of a ProviderError → HTTP status if it sets none; `timeout` gets no response."""
 
 CHUNK = 65536
 
@@ -46,15 +45,15 @@ CHUNK = 65536
 def script_server(protocol: Protocol) -> Iterator[ScriptServer]:
     """Serves all scripts over loopback in the protocol of a real server.
 
-    While it is open, the model `PROTOCOL/NAME` is the script NAME: environment variables hold the
-    server's URL, and a key if none was set. `responses` is OpenAI's Responses API: there, too, the
-    model is `openai/NAME`.
+    In the `with` block, the model `PROTOCOL/NAME` is the script NAME: environment variables hold
+    the server's URL, and a key if none was set. For `responses`, OpenAI's Responses API, the model
+    is `openai/NAME` as well.
 
     Args:
         protocol: `anthropic`, `openai` (Chat Completions), `responses` or `ollama`.
 
     Raises:
-        ConfigError: there is no such protocol.
+        ConfigError: if the protocol is unknown.
     """
     if protocol not in WIRES:
         raise ConfigError(
@@ -84,16 +83,16 @@ def script_server(protocol: Protocol) -> Iterator[ScriptServer]:
 
 
 _Reply: TypeAlias = tuple[h11.Response, bytes | AsyncGenerator[bytes, None]]
-"""An HTTP reply: its head, and its body, or the chunks of it, which may raise `_Refused`."""
+"""HTTP response: its head, and its body or a generator of chunks, which may raise `_Refused`."""
 
 
 class _Refused(Exception):
-    """The connection is to be closed without a whole reply."""
+    """Raised to close the connection without a complete response."""
 
 
 @dataclass
 class ScriptServer:
-    """A running server and the requests it received; made by `script_server`."""
+    """A running server and the requests it received, created by `script_server`."""
 
     protocol: Protocol
     base_url: str = field(default="", init=False)
@@ -114,7 +113,6 @@ class ScriptServer:
         self._connections: set[asyncio.Task[None]] = set()
 
     def run(self) -> None:
-
         def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = self._loop.create_task(self._serve(reader, writer))
             self._connections.add(task)
@@ -176,13 +174,13 @@ class ScriptServer:
                     async for chunk in chunks:
                         send(h11.Data(data=chunk))
         finally:
-            self.open_requests -= 1  # before the client has a whole reply
+            self.open_requests -= 1  # before the client gets the complete response
         if isinstance(body, bytes):
             send(head, h11.Data(data=body))
         send(h11.EndOfMessage())
 
     async def reply_to(self, method: str, path: str, content: bytes) -> _Reply:
-        """Makes the reply to an HTTP request; _Refused closes the connection instead."""
+        """Makes the response to a request. Raises _Refused if the connection must be closed."""
         if (method, path) != ("POST", self._wire.path):
             return self.make_error(404, f"a script server serves only POST {self._wire.path}")
         try:
@@ -226,7 +224,7 @@ class ScriptServer:
     def make_error(
         self, status: int, message: str, retry_after: float | None = None
     ) -> tuple[h11.Response, bytes]:
-        """Makes an error reply of the protocol; without a body if the message is empty."""
+        """Makes an error response of the protocol, without a body if the message is empty."""
         body = dump(self._wire.error(status, message)) if message else b""
         more = [] if retry_after is None else [("retry-after", f"{retry_after:g}")]
         return _make_whole(status, body, more)

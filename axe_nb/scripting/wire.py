@@ -1,7 +1,6 @@
-"""Server side of the four protocols: reads requests, writes replies, whole and streamed.
+"""Server side of the four protocols: parses requests, and formats whole and streamed responses.
 
-The inverse of the providers, as far as clients can tell. Source: A-1.9, A-2.*, A-3.*, A-4.*, B-4,
-B-5, D-24, D-31, D-73.
+Source: A-1.9, A-2.*, A-3.*, A-4.*, B-4, B-5, D-24, D-31, D-73.
 """
 
 from __future__ import annotations
@@ -31,20 +30,20 @@ Protocol = Literal["anthropic", "openai", "responses", "ollama"]
 Json: TypeAlias = dict[str, Any]
 
 SIGNATURE = "c2NyaXB0"
-"""Signature of a thinking block, and encrypted content of reasoning items."""
+"""Dummy signature of a thinking block, and dummy encrypted content of reasoning items."""
 
 LENGTH = "max_tokens"
-"""Anthropic's word for a reply that was cut by the token limit."""
+"""Anthropic's stop reason for a response that was cut off at the token limit."""
 
 TEXTS = ("text", "input_text", "output_text")
 
 
 class Malformed(Exception):
-    """A body that a real server would reject with status 400; the message says why."""
+    """Raised for a body that a real server would reject with status 400; the message says why."""
 
 
 class Wire:
-    """One reply in a protocol: its whole body, or the events of its stream."""
+    """Formats one response in a protocol, as a whole body or as the events of a stream."""
 
     path = ""
     streams = False
@@ -54,12 +53,12 @@ class Wire:
     mark = b""
 
     def __init__(self, request: Request, *, input_tokens: int = 0, wants_usage: bool = False):
-        """Begins a reply, given the tokens of its request and if the stream tells the usage."""
+        """Begins a response; `wants_usage` is true if the client asked for usage in a stream."""
         self.request, self.input_tokens, self.wants_usage = request, input_tokens, wants_usage
         self.calls: list[ToolCall] = []
-        """The calls of a streamed reply so far."""
+        """Tool calls of a streamed response so far."""
         self.items: dict[tuple[str, int], str] = {}
-        """(kind, number of the call) → the text so far, for each item of a streamed reply."""
+        """(kind, number of the call) → text so far, for each item of a streamed response."""
 
     def whole(self, response: Response) -> Json:
         raise NotImplementedError
@@ -76,7 +75,7 @@ class Wire:
         yield from ()
 
     def add(self, delta: Delta) -> Iterator[Json]:
-        """Yields a piece, and before it the start of its item."""
+        """Yields the events for a piece of a stream, preceded by the start of a new item."""
         kind, number = item = (delta.kind, delta.call)
         if item not in self.items:
             self.items[item] = ""
@@ -111,7 +110,7 @@ def _write_arguments(call: ToolCall) -> str:
 
 
 class _Anthropic(Wire):
-    """Server-sent events for numbered blocks."""
+    """Anthropic's Messages API; server-sent events for numbered blocks."""
 
     path, prefix = "/v1/messages", "toolu"
 
@@ -134,7 +133,7 @@ class _Anthropic(Wire):
             "content": content,
             "stop_reason": words.get(response.stop_reason, response.stop_reason),
             "stop_sequence": None,
-            "usage": {  # the input tokens are those that no cache has to do with
+            "usage": {  # `input_tokens` excludes cached tokens
                 "input_tokens": max(
                     0, usage.input_tokens - usage.cached_tokens - usage.cache_write_tokens
                 ),
@@ -193,7 +192,7 @@ class _Anthropic(Wire):
 
 
 class _OpenAI(Wire):
-    """Server-sent events, each with changes to the message; `[DONE]` is the last one."""
+    """OpenAI's Chat Completions API; server-sent events with changes to the message."""
 
     path, mark = "/v1/chat/completions", b"data: [DONE]\n\n"
 
@@ -258,7 +257,7 @@ class _OpenAI(Wire):
 
 
 class _Responses(Wire):
-    """Server-sent events for items; the last event contains the whole reply."""
+    """OpenAI's Responses API; server-sent events for items, the last with the whole response."""
 
     path = "/v1/responses"
 
@@ -342,7 +341,7 @@ class _Responses(Wire):
 
 
 class _Ollama(Wire):
-    """Lines of JSON; a call arrives whole, and the last line has `done: true`."""
+    """Ollama's chat API; lines of JSON, the last of which has `done: true`."""
 
     path, streams, kind = "/api/chat", True, "application/x-ndjson"
 
@@ -390,7 +389,7 @@ class _Ollama(Wire):
     def end(self, response: Response) -> Iterator[Json]:
         yield {**self.whole(response), "message": {"role": "assistant", "content": ""}}
 
-    def encode(self, event: Json) -> bytes:  # in ASCII, as its client splits at any line end
+    def encode(self, event: Json) -> bytes:  # in ASCII, as the client splits at any line end
         return json.dumps(event, separators=(",", ":")).encode() + b"\n"
 
 
@@ -400,9 +399,9 @@ WIRES: Mapping[Protocol, type[Wire]] = {
 
 
 def read_request(body: Json, *, splits_texts: bool = False) -> Request:
-    """Parses a request of any protocol: the protocols' names for parts never clash.
+    """Parses a request of any protocol. Raises Malformed if it is invalid.
 
-    If the client joins messages of the same role, each text is one of its own. Raises Malformed.
+    If `splits_texts` is true, each text of a user message becomes a message of its own.
     """
     key = "input" if "input" in body else "messages"
     entries = body.get(key)
@@ -444,7 +443,7 @@ def read_request(body: Json, *, splits_texts: bool = False) -> Request:
                     messages += [Message("user", said, pictures=pictures) for said in texts or [""]]
     is_offered = choice != "none" and table(choice).get("type") != "none"
     tools = [_read_tool(tool) for tool in _dicts(body.get("tools"))] if is_offered else []
-    tools = [tool for tool in tools if tool.name]  # those of a server may have none
+    tools = [tool for tool in tools if tool.name]  # server tools may have no name
     openai = table(table(body.get("response_format")).get("json_schema"))
     responses = table(table(body.get("text")).get("format"))
     anthropic = table(table(body.get("output_config")).get("format"))
@@ -465,7 +464,7 @@ def _add_result(messages: list[Message], entry: Json, content: Any) -> None:
 
 
 def _add_answer(messages: list[Message], said: str, entries: Iterable[Json]) -> None:
-    """Adds a text and calls to the assistant's turn, or begins a turn."""
+    """Adds text and tool calls to the last assistant message, or to a new one."""
     is_next = bool(messages) and messages[-1].role == "assistant"
     last = messages.pop() if is_next else Message("assistant")
     joined = "\n\n".join(filter(None, (last.content, said)))
@@ -505,7 +504,7 @@ def _read_blocks(content: Any) -> list[Json]:
 
 
 def _read_pictures(blocks: Sequence[Json]) -> tuple[Picture, ...]:
-    """Returns the pictures among blocks, in the form of any protocol. Raises Malformed."""
+    """Returns the pictures in blocks of any protocol. Raises Malformed if one is invalid."""
     found: list[str] = []
     for block in blocks:
         match block:

@@ -90,7 +90,7 @@ class Overrides:
                     value = None
                 case _, os.PathLike():
                     value = os.fspath(value)
-                case "params", Mapping():
+                case "params", Mapping() if value:
                     with suppress(RecursionError):  # told where the request is written
                         value = to_plain(dict(value))
                 case "break_at", str():

@@ -1,8 +1,7 @@
-"""The old contents of files that the tools of a run changed, for undoing the changes.
+"""Storage of the old contents of files that tools change, so that a run can be undone.
 
-Each root run has a folder in the user's state folder: `index` has a line for each write, and beside
-it are the old contents of the files.
-Source: D-84.
+Each root run has a folder in the user's state folder, with the old contents of files and an `index`
+that has a line for each write. Source: D-84.
 """
 
 from __future__ import annotations
@@ -33,41 +32,41 @@ ID = re.compile(r"[0-9a-f]{16}-[0-9a-f]{8}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """One write of a file; the first write to a path has the old content."""
+    """Record of a write to a file; only the first write to a path stores the old content."""
 
     root: str
     path: str
     """Path relative to the root, without links."""
     mode: int | None = None
-    """Permission bits before; None = the file did not exist."""
+    """Permission bits before the write; None = the file did not exist."""
     before: str = ""
     """Digest of the old content; empty if unknown."""
     after: str
     kept: str = ""
-    """Name of the file with the old content; empty if there is none."""
+    """Name of the stored file with the old content; empty = not stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptFile:
     first: Write
     written: frozenset[str]
-    """Digests of the contents that the run wrote."""
+    """Digests of all contents that the run wrote to the file."""
     is_mixed: bool
     """True if something else changed the file between two writes of the run."""
 
 
 @dataclass(slots=True)
 class KeptFiles:
-    """Keeps the files that the tools of one root run change; one call at a time."""
+    """Stores the old contents of files that the tools of a root run change, one call at a time."""
 
     is_quiet: bool = False
-    """True if problems with the state folder cause no warning, as in tests."""
+    """True if problems with the state folder cause no warnings, as in tests."""
     id: str = field(default_factory=lambda: f"{time.time_ns():016x}-{os.urandom(4).hex()}")
     is_used: bool = False
     """True if there is something to undo."""
     _seen: set[str] = field(default_factory=set)
     _lost: dict[str, str] = field(default_factory=dict)
-    """File whose old content was not stored → the reason."""
+    """Path of a file whose old content was not stored → reason."""
     _size: int = 0
 
     def keep(
@@ -77,10 +76,10 @@ class KeptFiles:
         old: tuple[os.stat_result, Callable[[], int]] | None,
         new: bytes,
     ) -> None:
-        """Stores the old content of a file about to be written. A failure is only a warning.
+        """Stores the old content of a file before a write; a failure only adds a warning.
 
-        `root` is the real workdir, `path` relative to it, `old` the status of the file and a
-        function that opens it (None = it does not exist), `new` the content to be written.
+        `root` is the real workdir, and `path` is relative to it. `old` is the status of the file
+        and a function that opens it, or None if it does not exist; `new` is the content to write.
         """
         write = Write(root=str(root), path=path, after=digest(new))
         name = f"{root}/{path}"
@@ -90,9 +89,9 @@ class KeptFiles:
                 folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 size = 0
                 for other in sorted(folder.parent.iterdir(), reverse=True):
-                    with suppress(OSError):  # another process removes it
+                    with suppress(OSError):  # another process may remove it
                         size += sum(path.stat().st_size for path in other.iterdir())
-                    if size > 1_000_000_000:  # of all runs: the oldest are removed
+                    if size > 1_000_000_000:  # total of all runs; the oldest are removed
                         forget_kept(other.name)
                 folder.mkdir(mode=0o700)
                 self.is_used = True
@@ -105,7 +104,7 @@ class KeptFiles:
                 before = "" if data is None else digest(data)
                 write = replace(write, mode=stat.S_IMODE(status.st_mode), before=before)
                 if name in self._seen:
-                    pass  # the first content is the one to go back to
+                    pass  # undo restores the first content
                 elif data is None or self._size + len(data) > MAX_RUN:
                     self._lost[path] = f"one run keeps at most {MAX_RUN // 1_000_000} MB"
                 else:
@@ -113,13 +112,13 @@ class KeptFiles:
                     _append(folder / write.kept, data)
                     self._size += len(data)
             _append(folder / "index", json.dumps(asdict(write)).encode() + b"\n")
-        except (OSError, ValueError) as error:  # the second for half characters in a name
+        except (OSError, ValueError) as error:  # ValueError: a lone surrogate in a name
             if not self.is_quiet:
                 self._lost[path] = reason(error)
         self._seen.add(name)
 
     def describe_lost(self) -> Iterator[str]:
-        """Yields a warning for each reason that files were not stored."""
+        """Yields a warning for each reason why old contents were not stored."""
         for why in dict.fromkeys(self._lost.values()):
             paths = [path for path, its in self._lost.items() if its == why]
             names = list_some([one_line(printable(path), 200) for path in paths], 3)
@@ -132,7 +131,7 @@ def digest(data: bytes) -> str:
 
 
 def read_kept(run: str) -> list[KeptFile] | None:
-    """Returns the files that a run changed, in order; None if none are kept. Raises ConfigError."""
+    """Returns the files that a run changed, or None. Raises ConfigError if the index is damaged."""
     if not ID.fullmatch(run) or not (folder := _home() / run).is_dir():
         return None
     by_file: dict[tuple[str, str], list[Write]] = {}
@@ -158,7 +157,7 @@ def read_kept(run: str) -> list[KeptFile] | None:
 
 
 def read_content(run: str, file: KeptFile) -> bytes | None:
-    """Returns the old content of a kept file; None if it is damaged."""
+    """Returns the stored old content of a file; None if it is missing or damaged."""
     try:
         data = (_home() / run / file.first.kept).read_bytes()
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The form of an answer: a JSON Schema, and the Python value that the answer becomes (D-65)."""
+"""Structured output: the JSON Schema of an answer, and its conversion to a Python value (D-65)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from axe_nb.providers.wire import loads
 from axe_nb.text import MAX_SHOWN, one_line, quote
 
 VALUE = "value"
-"""Key for data that is not an object, as some providers accept only objects at the top."""
+"""Key that wraps data other than an object, as some providers accept only objects at the top."""
 
 Convert: TypeAlias = Callable[[Any, Mistakes], Any]
 
@@ -43,13 +43,13 @@ def uses_pydantic(given: Any, seen: frozenset[Any] = frozenset()) -> bool:
     parts, kind = [*typing.get_args(given)], typing.get_origin(given) or given
     if is_record(given) and kind not in seen:
         seen |= {kind}
-        with suppress(Exception):  # those that cannot be read are told where the type is described
+        with suppress(Exception):  # unreadable hints are reported when the schema is made
             parts += typing.get_type_hints(kind).values()
     return any(uses_pydantic(part, seen) for part in parts)
 
 
 def _read_pydantic(given: Any, where: str) -> tuple[Mapping[str, Any], Convert]:
-    """Returns the JSON Schema of a type, and what converts JSON data to it. Raises ConfigError."""
+    """Returns the JSON Schema of a pydantic type and a function that converts JSON data to it."""
     import pydantic
 
     try:
@@ -66,7 +66,7 @@ def _read_pydantic(given: Any, where: str) -> tuple[Mapping[str, Any], Convert]:
             for mistake in error.errors(include_url=False, include_context=False):
                 steps = (f"[{s}]" if isinstance(s, int) else f".{s}" for s in mistake["loc"])
                 note(mistakes, f"data{''.join(steps)}: {mistake['msg']}")
-        except Exception as error:  # a validator of the user's own
+        except Exception as error:  # from the user's own validator
             note(mistakes, f"data: {one_line(str(error), 200)}")
         return None
 
@@ -74,15 +74,15 @@ def _read_pydantic(given: Any, where: str) -> tuple[Mapping[str, Any], Convert]:
 
 
 class WrongOutput(Exception):
-    """An answer that does not fit; the text lists the mistakes for the model."""
+    """Raised if an answer does not match its schema; the text lists the mistakes for the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     value: Any
-    """The answer as the requested type; JSON data if the request was a schema."""
+    """Answer converted to the requested type; JSON data if a schema was requested."""
     text: str
-    """The data as JSON: the model's own text, unless that contained more than the data."""
+    """Answer as JSON text: the model's own text, if that contains nothing but the data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Output:
             raise WrongOutput(problem) from None
         seconds = MAX_SECONDS + len(bare) * 1e-5
         forms = [data]
-        if self.is_wrapped:  # a model that was only told so may leave the object out
+        if self.is_wrapped:  # a model may omit the wrapper if its provider does not enforce it
             is_whole = isinstance(data, dict) and data.keys() == {VALUE}
             forms = [*forms, {VALUE: data}] if is_whole else [{VALUE: data}]
         found = [(form, find_mistakes(self.sent, form, seconds=seconds)) for form in forms]
@@ -117,7 +117,7 @@ class Output:
         if self.convert is not None:
             try:
                 value = self.convert(data, mistakes)
-            except Exception as error:  # of the user's own class, whatever it raises
+            except Exception as error:  # the user's own class may raise anything
                 said = one_line(f"{type(error).__name__}: {words(error)}", MAX_TOLD)
                 mistakes = [f"data: {said}"]
         if mistakes:
@@ -127,7 +127,7 @@ class Output:
 
 
 def make_output(given: Any, where: str = "output") -> Output:
-    """Makes the form of an answer from a JSON Schema or a type. Raises ConfigError."""
+    """Makes an `Output` from a JSON Schema or a type. Raises ConfigError if it is neither."""
     if isinstance(given, Output):
         return given
     if isinstance(given, Mapping):
@@ -153,7 +153,7 @@ def make_output(given: Any, where: str = "output") -> Output:
 
 
 def _wrap(schema: Mapping[str, Any], convert: Convert | None) -> Output:
-    """Wraps a schema for data other than an object in an object."""
+    """Makes an `Output`, with a wrapper around a schema for anything but an object."""
     if schema.get("type") == "object":
         return Output(schema, convert=convert)
     defined = {key: schema[key] for key in DEFINITIONS if key in schema}
@@ -169,9 +169,9 @@ def _wrap(schema: Mapping[str, Any], convert: Convert | None) -> Output:
 
 
 def _take_out(text: str) -> str:
-    """Returns the content of the only Markdown fence in an answer, else the whole answer.
+    """Returns the content of the only code block in an answer, or the whole answer.
 
-    Thoughts before it, which servers without a parser for them leave in the text, are dropped.
+    Text up to `</think>`, which some servers leave in the answer, is dropped.
     """
     if text.startswith(("{", "[", '"')):
         return text
@@ -185,7 +185,7 @@ def _take_out(text: str) -> str:
 
 
 def find_output(given: Any) -> Output:
-    """Makes the form of an answer from a schema, a type, or the path of a schema file."""
+    """Makes an `Output` from a JSON Schema, a type, or the path of a schema file."""
     if isinstance(given, os.PathLike):
         given = os.fspath(given)
     if not isinstance(given, str):

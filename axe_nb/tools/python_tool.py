@@ -1,8 +1,8 @@
-"""Tools made of Python functions: parameters from the signature, checks, calls.
+"""Tools made from Python functions: parameters from signatures, argument checks and calls.
 
-Printed output of a call goes into its result, so that it appears in no other cell. Printing goes
-through `sys.stdout`, which all threads and tasks share: a reader in front of it tells them apart by
-their context, which threads of `in_thread` and tasks inherit.
+Output that a call prints is added to its result, so that it appears in no other cell. All threads
+and tasks share `sys.stdout`, so a wrapper around it assigns output to calls by a context variable,
+which tasks and threads of `in_thread` inherit.
 Source: A-2.2, D-11, D-19, X-30, X-38.
 """
 
@@ -57,7 +57,7 @@ def tool_of(thing: Tool | Callable[..., Any]) -> Tool:
 
 
 def make_tool(function: Callable[..., Any], effect: Effect, name: str = "") -> Tool:
-    """Creates a tool that checks its arguments and runs the function. Raises ConfigError."""
+    """Makes a tool from a function. Raises ConfigError if a model could not call it."""
     if not callable(function):
         raise ConfigError(
             f"{type(function).__name__} is neither a function nor a tool",
@@ -66,7 +66,7 @@ def make_tool(function: Callable[..., Any], effect: Effect, name: str = "") -> T
     name = name or function_name(function)
     check_tool_name(name)
     has_own = isinstance(function, type | functools.partial) or hasattr(function, "__wrapped__")
-    if not has_own and not inspect.isroutine(function):  # the method of an object has its signature
+    if not has_own and not inspect.isroutine(function):  # `__call__` has the signature
         function = function.__call__  # type: ignore[operator]
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigError(f"{name} yields its results", hint="return a list instead")
@@ -82,7 +82,7 @@ def make_tool(function: Callable[..., Any], effect: Effect, name: str = "") -> T
 
 
 def check(arguments: Mapping[str, Any], wanted: Mapping[str, Parameter]) -> dict[str, Any]:
-    """Converts the arguments to their types; omitted ones stay absent. Raises ToolError."""
+    """Converts arguments to the types of their parameters. Raises ToolError if any do not fit."""
     mistakes: Mistakes = []
     values = fields(arguments, wanted, "", mistakes)
     if mistakes:
@@ -93,11 +93,11 @@ def check(arguments: Mapping[str, Any], wanted: Mapping[str, Parameter]) -> dict
 
 
 class PythonFunction:
-    """A Python function to run as a tool; pickled as the function alone, so that it can be sent."""
+    """Runs a Python function as a tool; pickled as the function and the name of the tool."""
 
     def __init__(self, function: Callable[..., Any], name: str) -> None:
         self._function, self._name = function, name
-        plain, fixed = function, set[str]()  # what partials give by name is no parameter
+        plain, fixed = function, set[str]()  # keyword arguments of a partial are not parameters
         while isinstance(plain, functools.partial):
             fixed |= plain.keywords.keys()
             plain = plain.func
@@ -135,11 +135,11 @@ class PythonFunction:
             values[self.context] = ctx
         bound = inspect.BoundArguments(self.python, values)
 
-        def call_in_thread() -> Any:  # also makes text of a result that need not be awaited
+        def call_in_thread() -> Any:  # also converts the result to text, unless it is awaitable
             try:
                 result = self._function(*bound.args, **bound.kwargs)
                 return result if inspect.isawaitable(result) else output_of(result)
-            except _STOPS as stop:  # which a future or the loop cannot carry
+            except _STOPS as stop:  # futures and event loops cannot carry these
                 raise ToolError(fault_text(stop)) from None
 
         with _capture_output() as captured:
@@ -172,11 +172,11 @@ class PythonFunction:
 
 
 _output: ContextVar[list[str] | None] = ContextVar("axe_nb_output", default=None)
-"""The only text is the output of this call so far; None = outside of calls."""
+"""A list of one string, the output of the current call so far; None outside of calls."""
 
 
 class _Switch:
-    """Keeps the output of a call, and passes all other to the stream; None discards it."""
+    """Captures output of tool calls, and passes other output to a stream (None discards it)."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -201,10 +201,10 @@ class _Switch:
 
 @contextmanager
 def _capture_output() -> Iterator[list[str]]:
-    """Captures output printed in the block, also by threads that start there and outlive it."""
+    """Captures what the block prints, and what threads print that it starts, even afterwards."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
-        if not isinstance(stream, _Switch):  # stays: an abandoned thread may print later
+        if not isinstance(stream, _Switch):  # not restored: an abandoned thread may print later
             setattr(sys, name, _Switch(stream))
     token = _output.set(captured := [""])
     try:

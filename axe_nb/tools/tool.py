@@ -1,4 +1,4 @@
-"""Tools and their sources, the context of one call, and its result as bounded text for the model.
+"""Tools and their registry, the context of a tool call, and its result as text for the model.
 
 Source: A-D1, A-1.1, D-7, D-19, D-20, X-37.
 """
@@ -38,15 +38,15 @@ from axe_nb.text import cut_bytes, nearest, remove_addresses
 from axe_nb.tools.kept_files import KeptFiles
 
 Effect = Literal["read", "user", "network", "write", "delegate"]
-"""`user`: a user's function without a declared effect; `ask` mode runs it without asking (D-19).
-`network`: sends to other machines and changes nothing here (D-50)."""
+"""Effect of a tool. `user` stands for a user's function without a declared effect, which mode ask
+runs without asking (D-19); `network` contacts other machines but changes nothing here (D-50)."""
 
 Verdict = Literal["deny", "ask", "allow"]
 VERDICTS = ("deny", "ask", "allow")
 
 
 class ToolError(Exception):
-    """A failure reported to the model as `Error: <text>` (X-37): the cause and the next step."""
+    """Raised by a tool to report a failure to the model as `Error: <text>` (X-37)."""
 
     def __init__(self, text: str = "", note: str = "") -> None:
         super().__init__(text)
@@ -54,7 +54,7 @@ class ToolError(Exception):
 
 
 class PermissionDenied(ToolError):
-    """A call that was not permitted: by the policy of its run, a guard or the person."""
+    """Raised if the permissions of a run, a guard or the user deny a tool call."""
 
 
 def fault_text(error: BaseException) -> str:
@@ -70,18 +70,18 @@ class ToolOutput:
     content: str
     is_error: bool = False
     note: str = ""
-    """A few words on how the result was obtained, for the row of the call; not for a model."""
+    """Short remark for the user on how the result was obtained; not sent to a model."""
     pictures: tuple[Picture, ...] = ()
-    """The pictures of `content`, in the order of their marks there: `[picture 1: …]`."""
+    """Pictures in the order of their markers in `content`, `[picture 1: …]`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
-    """The conversation before a turn in the forked run."""
+    """Messages that a forked run sends in a turn."""
 
     messages: Sequence[Message]
     said: str = ""
-    """Text of the last message, if a fork added it."""
+    """Text of the last message if a fork added it; otherwise empty."""
 
 
 MAX_TURNS = 50
@@ -95,9 +95,9 @@ class Limits:
     turns: int = MAX_TURNS
     tool_calls: int | None = None
     tokens: int | None = None
-    """Size of its context: input and output tokens of its latest response (D-18)."""
+    """Maximum context size: input plus output tokens of the latest response (D-18)."""
     seconds: float | None = None
-    """Timeout; never more than the parent's remaining time (D-10)."""
+    """Time limit; never more than the parent's remaining time (D-10)."""
 
     def __post_init__(self) -> None:
         for cap, name in (
@@ -110,9 +110,9 @@ class Limits:
                 raise ConfigError(name)
 
     def within(self, above: Limits) -> Limits:
-        """Caps calls and tokens at the limits `above`, which are the parent run's (O-9).
+        """Caps tool calls and tokens at the limits of the parent run, `above` (O-9).
 
-        Turns are counted per run (X-18), up to 50; time is bounded by the parent's deadline.
+        Turns are limited per run (X-18), and time by the parent's deadline.
         """
         pairs = ((self.tool_calls, above.tool_calls), (self.tokens, above.tokens))
         tool_calls, tokens = (min(filter(None, pair), default=None) for pair in pairs)
@@ -121,41 +121,41 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A child's task and its limits; every way to delegate creates one of these (D-1)."""
+    """Task and limits of a child run; every way to delegate creates one of these (D-1)."""
 
     agent: Agent | str
-    """The child, or the name of its file."""
+    """The child agent or its name."""
     task: str
-    """The task as shown to people; a model is sent `prompt`."""
+    """Task as shown to the user; the model gets `prompt`."""
     prompt: str
     limits: Limits = Limits()
     closing: str = ""
-    """A last question without tools, whose answer becomes the run's text (X-21); empty = none."""
+    """Final question, without tools, whose answer becomes the run's text (X-21); empty = none."""
     mode: Mode | None = None
-    """The child's mode, unless it is laxer than the parent's."""
+    """Mode requested for the child, which is never laxer than the parent's; None = no request."""
     is_copy: bool = False
-    """True if the child is a copy of the caller, whose file holds its settings."""
+    """True if the child is a copy of the caller, so that its settings are in the caller's file."""
     notes: Callable[[RunResult], Mapping[str, str]] = lambda _: {}
-    """(result) -> metadata from the delegation tool, for `RunResult.metadata`."""
+    """(result) -> entries that the delegation tool adds to `RunResult.metadata`."""
     pictures: tuple[Picture, ...] = ()
     history: tuple[Message, ...] = ()
     output: Any = None
-    """An `Output`, the form of the answer instead of the agent's `[output]`; None = the agent's."""
+    """`Output` that replaces the agent's `[output]`; None = the agent's own."""
     key: str | int | None = None
-    """Identifies the child among those of one call: a position from 0, or a name of letters, digits
-    and `_`; None = by the order in which they begin (D-59)."""
+    """Identifies the child among those of one call: an index from 0, or a name of letters, digits
+    and `_`; None = its place in the order of their start (D-59)."""
     asked: Illustrated | None = None
-    """The complete prompt in a forked run; None = made of the other fields."""
+    """Complete prompt of a forked run; None = assembled from the other fields."""
     open_turn: Callable[[int], Opening | None] = lambda turn: None
-    """Number of a turn → the conversation before it in a forked run; None = unchanged."""
+    """(turn number) -> messages to send in that turn of a forked run; None = unchanged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallSite:
-    """The caller of a tool, for its guard."""
+    """Caller of a tool, as passed to the tool's guard."""
 
     agents: tuple[Agent, ...]
-    """The calling agent, then every agent above it, up to the root."""
+    """The calling agent, followed by the agents above it, up to the root."""
     workdir: Path
     sources: Collection[Path] = ()
     """Real files and folders that the tree was loaded from (D-83)."""
@@ -163,68 +163,68 @@ class CallSite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
-    """The needs of one call beyond the permission of its tool, which it can only tighten."""
+    """Requirements of one tool call, which can only tighten the permission of its tool."""
 
     floor: Verdict = "allow"
-    """Minimum strictness of the verdict, in every mode, whatever the tool's permission."""
+    """The most permissive verdict that the call can get, in any mode."""
     reason: str = ""
-    """The reason for the floor, as a clause: `setup.pth is protected: Python runs it at start`."""
+    """Reason for `floor`, as a clause: `setup.pth is protected: Python runs it at start`."""
     key: str = ""
-    """A setting of the agent's file that would allow the call, as TOML; empty = none."""
+    """TOML setting in the agent's file that would allow the call; empty = none."""
     covers: str = ""
-    """The later calls that "always" covers, such as `the program git`; empty = none."""
+    """Later calls that the answer "always" covers, such as `the program git`; empty = none."""
     note: str = ""
-    """A line for the approval prompt, such as `in a sandbox, without network`."""
+    """Line for the approval prompt, such as `in a sandbox, without network`."""
     host: str = ""
-    """The host that the call reaches, in ASCII; approval of it lasts for the session (D-50)."""
+    """ASCII name of the host that the call contacts; approval lasts for the session (D-50)."""
     path: str = ""
-    """The only file that an approval is for, relative to the workdir (D-83)."""
+    """File that an approval is limited to, relative to the workdir (D-83); empty = no limit."""
 
 
 @dataclass(slots=True)
 class FileLog:
-    """Files that a run's tools used, in order of first use; paths relative to the workdir."""
+    """Files that the tools of a run used, in order of first use, relative to the workdir."""
 
     files_read: dict[str, None] = field(default_factory=dict)
     files_modified: dict[str, None] = field(default_factory=dict)
     kept: KeptFiles | None = None
     """Stores the old contents of modified files; None = they are not stored."""
     warnings: list[str] = field(default_factory=list)
-    """Warnings about other files, for people."""
+    """Warnings about other files, for the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
     """Context of one tool call, for a tool with a parameter annotated `ToolContext`.
 
-    It identifies the caller (`agent`, `depth`), the folder that tools stay inside (`workdir`,
-    absolute), and starts children with `await ctx.delegate(task)`.
+    It describes the caller (`agent`, `depth`) and the absolute folder that tools must not leave
+    (`workdir`), and starts children with `await ctx.delegate(task)`.
     """
 
     call: ToolCall
     agent: Agent
     depth: int
-    """Depth of the caller; 0 = root."""
+    """Depth of the caller in the tree of runs; 0 = root."""
     max_depth: int
-    """Depth at which no run of this tree may delegate with this tool any more."""
+    """Depth from which runs of this tree may no longer delegate with this tool."""
     workdir: Path
     file_log: FileLog
     start: Callable[[Job], Awaitable[RunResult]]
     """Runs a child to its end. Raises ConfigError if it cannot start, but not if it fails."""
     tools: tuple[str, ...] = ()
-    """Names of the tools that the caller has."""
+    """Names of the caller's tools."""
     ask: Callable[[str], Awaitable[str]] | None = None
-    """Asks the person at the notebook a question; None = no one can be prompted."""
+    """Asks the user a question; None = no one can be asked."""
     nest: Callable[[Any], Awaitable[RunResult]] | None = None
     """Runs a request of `axe_nb.run` as a child, on any event loop (D-57)."""
     limits: Limits = Limits()
-    """Limits of the caller; its children never have laxer ones."""
+    """Limits of the caller, which its children cannot exceed."""
     delegation: Callable[..., Awaitable[RunResult]] | None = None
-    """Implements `delegate`, given this context too; None = it cannot delegate."""
+    """Implements `delegate`, with this context as first argument; None = unavailable."""
     guard: Guard | None = None
-    """The result of the tool's guard with which the call was permitted."""
+    """Result of the tool's guard when the call was permitted."""
     allows_host: Callable[[str], bool] = lambda _: False
-    """(host) -> True if this call may follow a redirect to it without asking (D-50)."""
+    """(host) -> True if the call may follow a redirect to that host without asking (D-50)."""
     sources: Collection[Path] = ()
     """Real files and folders that the tree was loaded from (D-83)."""
     above: tuple[Agent, ...] = ()
@@ -240,9 +240,9 @@ class ToolContext:
         limits: Limits | None = None,
         key: str | int | None = None,
     ) -> RunResult:
-        """Runs a child to its end and returns its result, with any status.
+        """Runs a child agent to its end and returns its result, whatever its status.
 
-        For tools written in Python. A child that still runs when the call ends is cancelled.
+        A child that is still running when the tool call ends is cancelled.
 
         Args:
             task: the child's task.
@@ -251,12 +251,12 @@ class ToolContext:
             scope: folder or file to focus on; advice in the child's prompt, not a limit.
             mode: plan, ask or auto; never laxer than the caller's.
             limits: limits of the child; unset ones come from `[sub_agents_config]`.
-            key: identifies the child among its siblings, for a tool that starts several in its own
-                order: a position from 0, or a name; None = by the order of their start.
+            key: identifies the child among its siblings: an index from 0, or a name; None = its
+                place in the order of their start.
 
         Raises:
-            ToolError: the depth limit is reached, or an argument is invalid.
-            ConfigError: the child cannot start.
+            ToolError: if the depth limit is reached or an argument is invalid.
+            ConfigError: if the child cannot start.
         """
         if self.delegation is None:
             raise ToolError("sub-agents cannot be started from here")
@@ -272,41 +272,41 @@ class Tool:
     description: str
     parameters: Mapping[str, ToolParameter]
     fn: Callable[[ToolContext, Mapping[str, Any]], Awaitable[str | ToolOutput]]
-    """(context, arguments) -> text for the model. Raises ToolError to report a failure to it."""
+    """(context, arguments) -> text for the model. Raises ToolError if the call fails."""
     effect: Effect = "write"
-    """The effect of the tool; plan mode refuses tools not known to be harmless (D-19)."""
+    """Effect of the tool; plan mode denies tools that are not known to be harmless (D-19)."""
     _: KW_ONLY
     guard: Callable[[Mapping[str, Any], CallSite], Guard | None] | None = None
-    """(arguments, caller) -> the needs of one call; None = its tool's permission is enough, and
-    "always" covers the tool. Runs in a thread. Raises ToolError to reject the call."""
+    """(arguments, caller) -> requirements of a call; None = the tool's permission is enough, and
+    "always" covers the tool. Runs in a thread. Raises ToolError if the call is rejected."""
     default_depth: int = 3
     """Default maximum depth of delegation with this tool (D-3)."""
     preview: Callable[[Mapping[str, Any], Path], str] | None = None
     """(arguments, workdir) -> preview of a call's changes, for the approval prompt."""
     shown_whole: str = ""
-    """The argument that the approval prompt shows completely, with its line breaks."""
+    """Name of the argument that the approval prompt shows in full, with its line breaks."""
     adapt: Callable[[Agent, Describe], Tool] | None = None
-    """(agent, descriptions of other agents) -> the tool with a description for that agent."""
+    """(agent, describe other agents) -> the tool with a description for that agent."""
     in_plan: bool = False
     """True if allowed in plan mode though not read-only; its children run in plan mode too."""
     denied_below: str = ""
-    """The reason to deny the tool to children; empty = allowed."""
+    """Reason why children may not use the tool; empty = they may."""
     is_one_child: bool = False
     """True if each call is exactly one child run, so that views show both as one row."""
     copies_caller: bool = False
-    """True if its children are copies of the caller."""
+    """True if the children of the tool are copies of the caller."""
     calls_sub_agents: bool = False
-    """True if its children are those of `sub_agents`: offered only if there are any (D-44)."""
+    """True if the tool calls agents in `sub_agents`; it is offered only if there are any (D-44)."""
     record: bool = False
-    """True if its outputs are recorded in cassettes and replayed instead of running it."""
+    """True if cassettes record the outputs of the tool and replay them instead of running it."""
     is_budgeted: bool = False
-    """True if its children work within `[sub_agents_config.budget]`."""
+    """True if `[sub_agents_config.budget]` limits the children of the tool."""
     schema: Mapping[str, Any] | None = None
-    """JSON Schema as in `ToolSpec.schema`; the tool's author then checks the arguments."""
+    """JSON Schema as in `ToolSpec.schema`; a tool with one checks its arguments itself."""
     server: str = ""
-    """The MCP server of the tool, whose name `[permissions]` may use for all of its tools."""
+    """Name of the tool's MCP server, which `[permissions]` may use for all of its tools."""
     by_server: bool = False
-    """True if the model's server runs it within a reply: permitted before it is offered (D-76)."""
+    """True if the provider runs the tool, so that permission precedes its offer (D-76)."""
 
     @property
     def traits(self) -> CallTraits:
@@ -322,12 +322,12 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class ToolTable:
-    """A source of tools: the built-in ones, a session or one agent (D-20)."""
+    """Tools of one source: the package itself, a session or an agent (D-20)."""
 
     tools: dict[str, Tool | str] = field(default_factory=dict)
-    """Name → tool, or the module with the tool in its `TOOLS`, imported on first use."""
+    """Name → tool, or the module with that tool in its `TOOLS`, imported on first use."""
     sets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Toolset or alias → the tools that it expands to."""
+    """Toolset or alias → names of the tools that it expands to."""
 
     def find(self, name: str) -> Tool | None:
         found = self.tools.get(name)
@@ -370,7 +370,7 @@ class Registry:
     def nearest(self, name: str) -> str:
         """Returns the known name closest to a mistyped one; empty if none is close.
 
-        Short names are often similar by chance, so it must also share a word or the first letter.
+        Short names are often similar by chance, so both must share a word or the first letter.
         """
         words = set(name.split("_"))
         alike = [k for k in self.known if k[:1] == name[:1] or words & set(k.split("_"))]
@@ -392,7 +392,7 @@ MAX_OUTPUT = 65536
 
 
 def output_of(answer: object) -> ToolOutput:
-    """Returns a result as text with pictures; keeps a figure from being shown below the cell."""
+    """Converts a result to text with pictures; closes figures, so that the cell shows none."""
     given = answer if isinstance(answer, ToolOutput) else ToolOutput(answer)  # type: ignore[arg-type]
     content: object = given.content
     try:
@@ -404,19 +404,19 @@ def output_of(answer: object) -> ToolOutput:
             close_figure(value)
         texts = (part if isinstance(part, Picture) else as_text(part) for part in parts)
         text, pictures = join_parts(texts, "\n")
-    else:  # given pictures have their marks in the text
+    else:  # the text already has a marker for each picture
         text, pictures = as_text(content), tuple(given.pictures)
     return ToolOutput(text, bool(given.is_error), as_text(given.note), pictures)
 
 
 def as_text(result: object) -> str:
-    """Converts a result to text: strings unchanged, None to nothing, tables to CSV, else JSON."""
+    """Converts a result to text: strings unchanged, None to "", tables to CSV, others to JSON."""
     if isinstance(result, str):
         return result
     if result is None:
         return ""
     if inspect.iscoroutine(result):
-        result.close()  # else Python warns that it was never awaited
+        result.close()  # otherwise Python warns that it was never awaited
     if inspect.isawaitable(result):
         raise ToolError("the tool returned a coroutine or future: await it and return the result")
     if isinstance(result, Iterator | AsyncIterator):
@@ -429,7 +429,7 @@ def as_text(result: object) -> str:
 
 
 def limit_output(tool: Tool, output: ToolOutput) -> ToolOutput:
-    """Cuts an output that is too long; reports of children have limits of their own (D-6)."""
+    """Truncates a long output, except for delegation tools, which have their own limits (D-6)."""
     if tool.effect == "delegate":
         return output
     return replace(output, content=cut_output(output.content))

@@ -1,7 +1,4 @@
-"""Summary of an agent as text and as a card in a notebook: settings, tools, delegation graph.
-
-Source: A-5.7, A-E2.4, D-3, D-19, D-20, D-44.
-"""
+"""Summary of an agent: settings, tools, graph. Source: A-5.7, A-E2.4, D-3, D-19, D-20, D-44."""
 
 from __future__ import annotations
 
@@ -113,7 +110,7 @@ def _format_tools(tools: Sequence[Tool], policy: PermissionPolicy | None = None)
 
 
 def draw_graph(agent: Agent, find: Callable[[str], Agent]) -> str:
-    """Draws an agent's sub-agents, one per line, and marks missing agents, cycles and limits."""
+    """Draws the tree of sub-agents as text; marks missing agents, cycles and the depth limit."""
     if not agent.sub_agents and "delegate" not in {tool.effect for tool in _list_tools(agent)}:
         return ""
     if not agent.sub_agents_config.enabled:

@@ -37,23 +37,23 @@ CODE = {
     "Name.Variable": "#187", "Generic.Deleted": "#d33", "Generic.Inserted": "#383",
     "Generic.Prompt": "#777",
 }  # fmt: skip
-"""Token type of Pygments → CSS colour. The few colours have as much contrast on white and on black
+"""CSS colours by token type of Pygments. The few colours have as much contrast on white and black
 as one colour can, and stay the same for the finer token types of newer versions."""
 
 LINE, TRACK, SHADE = "#8884", "#8882", "#8881"
 """Colours of indentation lines, tracks of bars, and backgrounds of texts."""
 
 SEGMENTS = {"model": "#27c9", "tool": "#393", "retry": "#d338", "person": "#b70"}
-"""Use of time → colour of that part of a live bar."""
+"""Colours of the parts of a live bar, by use of time."""
 
 PLAYED_TIME = "#8886"
-"""Colour of the part of a bar in which a recorded answer was replayed, not a model asked."""
+"""Colour of the time during which a recorded answer was replayed."""
 
 PALE = "#3936"
 """Colour of the confidence interval in a bar."""
 
 MONO = "font-family:var(--jp-code-font-family,monospace)"
-"""Font of code; in pages of nbconvert, a `pre` in an output would not be monospaced."""
+"""Font of code, as nbconvert does not show a `pre` in an output in a monospaced font."""
 
 GONE, NEW = "#d333", "#3933"
 """Backgrounds of removed and of added text."""
@@ -67,7 +67,7 @@ class Look:
     """Sign and tone of a state."""
 
     sign: str
-    """A character of the fonts DejaVu and Segoe UI Symbol."""
+    """A character that the fonts DejaVu and Segoe UI Symbol contain."""
     tone: Tone
 
     @property
@@ -90,8 +90,6 @@ LOOKS: Mapping[State, Look] = {
 }
 
 GAP = "8px"
-"""Gap between the columns of a row."""
-
 BAR_WIDTH = "9em"
 
 LEVEL_MARGIN, LEVEL_PADDING = ".3em", "1.2em"

@@ -45,17 +45,17 @@ class Change:
 
     place: str | None
     other: str | None
-    """The turns of the first and second tree, such as `0.2/3`; None if a tree has no such turn."""
+    """`place` and `other` are turns in the two trees, such as `0.2/3`, or None."""
     kind: Kind
     agent: str
-    """Name of the agent, or of the model if there is none."""
+    """Name of the agent, or of the model if there is no agent."""
     tool: str = ""
     """Name of the tool if the change is in a call; otherwise empty."""
     call: int | None = None
-    """Number of the call in its run, from 1; in the first tree if both have it."""
+    """Number of the call in its run, starting at 1; in the first tree, if it is in both."""
     before: str | None = None
     after: str | None = None
-    """The texts in the first and second tree; None if a tree has none."""
+    """`before` and `after` are the texts in the two trees; None if a tree has no text."""
 
     def __repr__(self) -> str:
         places = dict.fromkeys(filter(None, (self.place, self.other)))
@@ -120,7 +120,7 @@ def _share(a: Set[str], b: Set[str]) -> float:
 class _Call:
     call: ToolCall
     number: int
-    """Number of the call in its run, from 1."""
+    """Number of the call in its run, starting at 1."""
     result: ToolResult | None
     children: Sequence[RunResult]
 
@@ -173,7 +173,7 @@ class _Turn:
         return frozenset[str]().union(*(call.words for call in self.calls[:32]))
 
     def likeness(self, other: _Turn) -> float:
-        """Returns the similarity, from 0 to 1; a turn with calls is unlike one without."""
+        """Returns the similarity, from 0 to 1; it is 0 for turns of different kinds."""
         kinds = ((t.turn.asked, t.turn.closing, bool(t.calls)) for t in (self, other))
         if len(set(kinds)) > 1:
             return 0.0
@@ -246,7 +246,7 @@ class RunComparison:
         self._a, self._b = a, b
         self._exchanges = [{one.turn: one for one in run.exchanges} for run in (a, b)]
         self._known: dict[Kind, tuple[Any, Any]] = {}
-        """Field that differs between the requests → its latest two values."""
+        """The latest values in both trees of each field that differs between requests."""
 
     def compare(self, *, is_told: bool = False) -> Pair:
         a, b = self._a, self._b
@@ -305,7 +305,7 @@ class RunComparison:
         after: str | None,
         call: _Call | None = None,
     ) -> Iterator[Change]:
-        """Yields the change between two texts if they differ; `call` contains them, if given."""
+        """Yields a change if two texts differ; `call` is the call that they belong to, if any."""
         if before == after or (before and after and redact(before) == redact(after)):
             return
         yield Change(
@@ -433,7 +433,6 @@ def _is_answer(run: RunResult, turn: _Turn) -> bool:
 
 
 def _format_value(value: Any, indent: int | None = None) -> str:
-    """Formats a value as JSON with sorted keys."""
     try:
         return json.dumps(value, ensure_ascii=False, sort_keys=True, indent=indent)
     except (TypeError, ValueError, RecursionError):
@@ -454,7 +453,6 @@ def _format_earlier(run: RunResult) -> str:
 
 
 def _format_changed(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[str, str]:
-    """Formats the differing entries of two objects, one per line."""
     texts = [
         {
             str(k): value if isinstance(value, str) else _format_value(value)

@@ -140,7 +140,7 @@ FORMATS: Mapping[str, Callable[[RunResult], str]] = {
     ".md": write_markdown,
     ".jsonl": write_json_lines,
 }
-"""File name suffix → function that formats a run."""
+"""Functions that format a run, by file name suffix."""
 
 
 def export(result: RunResult, path: str | os.PathLike[str]) -> Path:

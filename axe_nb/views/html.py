@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 from html import escape
-from itertools import groupby
 
 from axe_nb.events import PersonAsked
 from axe_nb.messages import Page
@@ -34,11 +33,15 @@ from axe_nb.views.appearance import (
     TEXT,
     TEXT_MARGIN,
     direction,
+    gradient,
 )
-from axe_nb.views.markdown import render
+from axe_nb.views.markdown import render, render_blocks
 from axe_nb.views.outline import (
     FIRST,
     MAX_LISTED,
+    MAX_OPEN,
+    MAX_ROWS,
+    SHORT,
     THINKS,
     THOUGHT,
     TITLE,
@@ -49,8 +52,9 @@ from axe_nb.views.outline import (
     count_more,
     find_host,
 )
+from axe_nb.views.rows import LINE as WORDS
 from axe_nb.views.rows import LINES, Fact, Row, make_row
-from axe_nb.views.transcript import Node, Transcript
+from axe_nb.views.transcript import Node, State, Transcript
 
 LEVEL = f"margin:0 0 0 {LEVEL_MARGIN};padding:0 0 0 {LEVEL_PADDING};border-left:1px solid {LINE}"
 """Style of a blockquote that indents a level and draws a thin line along it."""
@@ -59,10 +63,16 @@ BAR = f"flex:0 99 {BAR_WIDTH};height:.4em;margin:auto 0"
 """Style of a bar. In a narrow row, the bar shrinks first, then cost and name, and last the task."""
 
 PLAIN = "mathjax_ignore tex2jax_ignore"
-"""Classes of JupyterLab and nbconvert that keep dollar signs from being typeset."""
+"""CSS classes with which JupyterLab and nbconvert do not typeset dollar signs as mathematics."""
 
-ROOM = 16_000
-"""Maximum characters of HTML for the long texts that a saved tree keeps whole, in total."""
+BUDGET = 46_000
+"""Bytes of a saved tree in HTML and plain text, up to which long texts are whole (D-80)."""
+
+MIN_ROWS = 30
+"""Rows that are drawn even where they exceed the budget."""
+
+PROSE = frozenset(("task", "text so far", "said", "error", "warning", "next", "asked"))
+"""Labels of texts that are written for people, not in the type of code."""
 
 
 def twin(result: RunResult, *, name: str = "axe_nb.last()") -> dict[str, str]:
@@ -71,16 +81,19 @@ def twin(result: RunResult, *, name: str = "axe_nb.last()") -> dict[str, str]:
 
 
 def page(root: Node, name: str) -> dict[str, str]:
-    outline = Outline(root, name)
-    text = "\n".join(as_lines(outline))
-    return {"text/html": write_tree(outline), "text/plain": text}
+    rows = MAX_ROWS
+    while True:
+        outline = Outline(root, name, max_rows=rows)
+        text = "\n".join(as_lines(outline))
+        html = write_tree(outline, BUDGET - len(text.encode()))
+        size = len(html.encode()) + len(text.encode())
+        if size <= BUDGET or rows <= MIN_ROWS:
+            return {"text/html": html, "text/plain": text}
+        rows = max(MIN_ROWS, min(rows, outline.count) * BUDGET // size - 1)
 
 
 def waiting(root: Node, name: str, seconds: float) -> dict[str, str]:
-    """Returns the MIME bundle of an unfinished run, for notebooks that are saved in mid-run.
-
-    It shows the state so far, and `name`, the expression for the result once the run has ended.
-    """
+    """Returns the MIME bundle of an unfinished run; `name` is the expression for its result."""
     row = make_row(root)
     known = (*row.facts, Fact(f"{seconds:.0f} s")) if seconds >= 1 else row.facts
     line = f"{format_sign(row)} <b>{safe(row.who)}</b> {_format_facts(known)}"
@@ -108,24 +121,33 @@ def answer(result: RunResult) -> dict[str, str]:
     return {"text/html": _wrap(_format_answer(outline)), "text/plain": text}
 
 
-def write_tree(outline: Outline) -> str:
-    """Returns the HTML of a run's answer and tree."""
+def write_tree(outline: Outline, room: int = BUDGET) -> str:
+    """Returns the HTML of a run's answer and tree, with as many whole texts as have `room`."""
     root = outline.tree
+    line = WORDS if outline.count <= 2 * MAX_OPEN else WORDS // 2
+
+    def draw(whole: Set[int]) -> str:
+        drawing = Drawing(whole, line)
+        tree = (
+            f"<details{' open' * root.row.is_open} style=line-height:{LINE_HEIGHT}>"
+            f"<summary>{format_head(root.row)}</summary>{_format_inside(drawing, root)}</details>"
+        )
+        warnings = "".join(map(drawing.block, outline.warnings(outline.root)))
+        return _wrap(_format_answer(outline) + tree + warnings)
+
+    html = draw(frozenset())
+    room -= len(html.encode())
     cut = [block for block in _list_blocks(root) if block.whole]
     cut.sort(key=lambda b: FIRST.index(b.label) if b.label in FIRST else len(FIRST))
-    whole, room = set[int](), ROOM
+    whole = set[int]()
     for block in cut:
-        if (size := len(safe(block.whole))) <= room:
+        if len(block.whole) > room:
+            continue
+        size = len(Drawing({id(block)}).block(block).encode()) - len(Drawing({0}).block(block))
+        if size <= room:
             whole.add(id(block))
             room -= size
-    drawing = Drawing(whole)
-    tree = (
-        f"<details{' open' * root.row.is_open} style=line-height:{LINE_HEIGHT};white-space:nowrap>"
-        f"<summary>{format_head(outline.root, root.row)}</summary>"
-        f"{_format_inside(outline, drawing, root)}</details>"
-    )
-    warnings = "".join(map(drawing.block, outline.warnings(outline.root)))
-    return _wrap(_format_answer(outline) + tree + warnings)
+    return draw(whole) if whole else html
 
 
 def _wrap(inner: str) -> str:
@@ -150,24 +172,16 @@ def hide(text: str) -> str:
     return safe(clean(redact(text)))
 
 
-def _format_inside(outline: Outline, drawing: Drawing, entry: Entry) -> str:
-    again = ""
-    if entry.place and outline.name.isidentifier():
-        code = f"<code>%%axe --from {outline.name}@{entry.place}</code>"
-        again = (
-            f"<div style=margin-left:{TEXT_MARGIN}>{_format_muted('again from here')}{code}</div>"
-        )
-    if not entry.rows:
-        return "".join(map(drawing.block, (*entry.before, *entry.after))) + again
+def _format_inside(drawing: Drawing, entry: Entry) -> str:
     rows = (
-        f"<details{' open' * inner.row.is_open}><summary>"
-        f"{format_line(inner.row)}</summary>"
-        f"{_format_inside(outline, drawing, inner)}</details>"
+        f"<details{' open' * inner.row.is_open}><summary>{drawing.row(inner.row)}</summary>"
+        f"{_format_inside(drawing, inner)}</details>"
         for inner in entry.rows
     )
     more = f"<div>… {plural(entry.left_out, 'more row')}</div>" if entry.left_out else ""
     parts = (*map(drawing.block, entry.before), *rows, more, *map(drawing.block, entry.after))
-    return f"<blockquote style='{LEVEL}'>{''.join(parts)}{again}</blockquote>"
+    inside = "".join(parts)
+    return f"<blockquote style='{LEVEL}'>{inside}</blockquote>" if entry.rows else inside
 
 
 def _list_blocks(entry: Entry) -> Iterator[Block]:
@@ -177,43 +191,47 @@ def _list_blocks(entry: Entry) -> Iterator[Block]:
     yield from entry.after
 
 
-def format_head(root: Node, row: Row, clock: str = "") -> str:
-    """Formats the root's line: its facts, its clock, and a strip of its sub-agents' states."""
-    calls = [call for turn in root.turns for call in turn.calls]
-    strip, states = "", [child.state for call in calls for child in call.children]
-    if 1 < len(states) <= 60:
-        stops, at = [], 0.0
-        for colour, run in groupby(LOOKS[state].colour for state in states):
-            begin, at = at, at + 0.5 * len(list(run))
-            stops.append(f"{colour} {begin:g}em {at:g}em")
-        stops.append(f"{colour} 0")  # JupyterLab's sanitizer drops gradients with a single stop
-        paint = f"background:linear-gradient(90deg,{','.join(stops)})"
-        # the strip needs no text: the facts in front of it say the same as its colours
-        strip = f" <i style='display:inline-block;height:.7em;width:{at:g}em;{paint}'></i>"
+def format_head(row: Row, clock: str = "") -> str:
+    """Formats the root's line: its facts and its clock."""
     return (
         f"{format_sign(row, is_live=bool(clock))} <b>{safe(row.who)}</b> "
-        f"<span style=opacity:{MUTED};white-space:normal>{_format_facts(row.facts)}{clock}</span>"
-        f"{strip}"
+        f"<span style=opacity:{MUTED}>{_format_facts(row.facts)}{clock}</span>"
     )
 
 
 def format_line(row: Row, bar: str = "", clock: str = "") -> str:
     """Formats the line of a row other than the root's, with a bar and a clock if it is live."""
-    # a task too long for most windows ends in an ellipsis
-    ellipsis = ";text-overflow:ellipsis" if len(row.asked) > 40 else ""
-    who = cost = ""
-    task = f"flex:1;overflow:hidden{ellipsis}"
-    if row.kind != "turn":
-        # names have one width, so that tasks are aligned; 40 characters of a task fit
-        task = f"'flex:1 22em;overflow:hidden{ellipsis}'"
-        who = " style='flex:0 1 9em;overflow:hidden;text-overflow:ellipsis'"
-        cost = " style='flex:0 2 auto;overflow:hidden'"
+    if row.kind == "rest":
+        return f"<span style=opacity:{MUTED}>{safe(row.who)}, {safe(row.asked)}</span>"
+    # a failure is read whole; other words that are too long for a window end in an ellipsis
+    cut = "white-space:normal" if row.is_failed else "overflow:hidden"
+    cut += ";text-overflow:ellipsis" if len(row.asked) > 40 and not row.is_failed else ""
+    ellipsis = ";text-overflow:ellipsis" if len(row.who) > 18 else ""
+    number = f" <small style=font-weight:normal;opacity:{MUTED}>{row.number}</small>"
+    code = f"<code style=white-space:nowrap>{safe(row.retry)}</code>"
+    cost = safe(row.cost) + clock
+    # names have one width, so that tasks are aligned; 40 characters of a task fit
     return (
-        f"<div style=display:inline-flex;width:96%;gap:{GAP}>"
-        f"{format_sign(row, is_live=bool(clock))} <b{who}>{safe(row.who)}</b> "
-        f"<bdi style={task}>{safe(row.asked)}</bdi> "
-        f"<small{cost}>{safe(row.cost)}{clock}</small>{bar}</div>"
+        f"<span style=display:inline-flex;width:96%;gap:{GAP};white-space:nowrap>"
+        f"{format_sign(row, is_live=bool(clock))} "
+        f"<b style='flex:0 1 11em;overflow:hidden{ellipsis}'>"
+        f"{safe(row.who)}{number if row.number else ''}</b> "
+        f"<bdi style='flex:1 22em;{cut}'>{safe(row.asked)}{f' · retry {code}' if row.retry else ''}"
+        f"{_format_states(row.states)}</bdi>"
+        + (f" <small style='flex:0 2 auto;overflow:hidden'>{cost}</small>" if cost else "")
+        + f"{bar}</span>"
     )
+
+
+def _format_states(states: Sequence[State]) -> str:
+    """Draws a small square for each sub-agent; the words beside them count those that are done."""
+    parts = [
+        (colour, f"{at + end:g}em")
+        for at, state in enumerate(states)
+        for colour, end in ((LOOKS[state].colour, 0.8), ("#0000", 1))
+    ]
+    style = f"display:inline-block;font-size:.6em;height:1em;width:{len(states)}em"
+    return f" <i style='{style};background:{gradient(parts)}'></i>" if states else ""
 
 
 def format_sign(row: Row, *, is_live: bool = False) -> str:
@@ -222,7 +240,6 @@ def format_sign(row: Row, *, is_live: bool = False) -> str:
 
 
 def _format_facts(facts: Sequence[Fact]) -> str:
-    """Formats facts in one line; parts that need attention are underlined in colour."""
     shown = []
     for fact in facts:
         marks = ", ".join(
@@ -236,42 +253,57 @@ def _format_facts(facts: Sequence[Fact]) -> str:
 
 
 class Drawing:
-    """Draws the texts of one tree."""
+    """Draws the texts of one tree as HTML."""
 
-    def __init__(self, whole: Set[int] | None = None) -> None:
+    def __init__(self, whole: Set[int] | None = None, line: int = WORDS) -> None:
         """`whole` contains the ids of the blocks to show whole; None means a live tree."""
-        self._is_live, self._whole = whole is None, whole or frozenset()
+        self._is_live, self._whole, self._line = whole is None, whole or frozenset(), line
         self._thumbnails = Thumbnails()
 
+    def row(self, row: Row) -> str:
+        asked = row.asked if row.is_failed else one_line(row.asked, self._line)
+        return format_line(replace(row, asked=asked))
+
     def block(self, block: Block) -> str:
-        """Draws a text with its pictures; a long text or reasoning is folded."""
-        is_whole, is_thought = id(block) in self._whole, block.label in (THOUGHT, THINKS)
-        if is_whole:
+        """Draws a text with its pictures; a long text, or reasoning, is a fold."""
+        is_thought, label = block.label in (THOUGHT, THINKS), safe(block.label)
+        if id(block) in self._whole:
             block = replace(block, text=block.whole, more=0)
+        is_seen = block.in_row and (len(block.text) <= SHORT or block.label == "error")
         is_long = len(block.text) > 300 or block.text.count("\n") >= LINES
-        is_folded = is_thought or (is_whole and is_long)
-        text, way, label = safe(block.text), direction(block.text), safe(block.label)
+        is_folded = is_thought or (is_long and block.label != "answer")
+        first, _, text = block.text.partition("\n")
+        if is_thought or not is_folded or not text or len(first) > 100:
+            text = block.text  # the first line alone is none that says what follows
+        way = direction(block.text)
         rest = f"<small>… {safe(block.rest)}</small>" if block.rest else ""
+        style = f"margin-left:{TEXT_MARGIN}"
         if block.links:
             shown = _format_links(block.links)
+        elif block.label == "answer" and text:
+            blocks = render_blocks(text)  # a single paragraph stands beside its label
+            is_line = len(blocks) == 1 and blocks[0].startswith("<p>")
+            shown = (blocks[0].strip()[3:-4] if is_line else "".join(blocks)) + f" {rest}"
+        elif block.label in PROSE:
+            lines = " style=white-space:pre-wrap" if "\n" in text or "  " in text else ""
+            shown = f"<bdi{lines}>{safe(text)}</bdi> {rest}"
         elif block.is_line and not is_folded:
-            shown = f"<code{way} style=background:{SHADE}>{text}</code> {rest}"
+            shown = f"<code{way} style=background:{SHADE}>{safe(text)}</code> {rest}"
         else:
-            shown = f"<pre{way} style='{TEXT}'>{text}</pre>{rest}"
-        if is_folded:
-            size = f"<small style=opacity:{MUTED}>{plural(len(block.text), 'character')}</small>"
-            title = "" if is_thought else f"{safe(one_line(block.text, 60))} {size}"
-            shown = (
-                f"<details style=margin-left:{TEXT_MARGIN}><summary>{_format_muted(label)}{title}"
-                f"</summary>{shown}</details>"
-            )
-        elif block.text:
-            told = "" if block.label == "result" else _format_muted(label)
+            shown = f"<pre{way} style='{TEXT}'>{safe(text)}</pre>{rest}"
+        told = "" if block.label == "result" else _format_muted(label)
+        if is_seen or not (block.text or block.rest):
+            shown = ""
+        elif is_folded:
+            size = len(block.text) + block.more
+            told = _format_muted(label)
+            size_told = f"<small style=opacity:{MUTED}>{plural(size, 'character')}</small>"
+            title = "" if is_thought else f"{safe(one_line(first, 100))} {size_told}"
+            shown = f"<details style={style}><summary>{told}{title}</summary>{shown}</details>"
+        else:
             if block.label == "warning":
                 told = f"<b style=color:{COLOURS['limit']}>!</b> {told}"
-            shown = f"<div style=margin-left:{TEXT_MARGIN}>{told}{shown}</div>"
-        else:
-            shown = ""
+            shown = f"<div style={style}>{told}{shown}</div>"
         # a saved page shows each picture once, if there is room for it
         new = (p for p in block.pictures if self._is_live or p not in self._thumbnails)
         urls = map(self._thumbnails.find, new)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
@@ -15,18 +16,22 @@ from axe_nb.views.rows import (
     WHO,
     Row,
     asked_of,
+    count_names,
     cut_beginning,
     cut_end,
     cut_line,
-    doing_of,
+    finding_of,
     format_arguments,
     indent_json,
     join_facts,
     make_row,
+    said_of,
+    tell_arguments,
 )
 from axe_nb.views.transcript import (
     CallNode,
     Node,
+    State,
     Transcript,
     TreeNode,
     TurnNode,
@@ -40,8 +45,14 @@ MAX_ROWS = 250
 MAX_WARNINGS, MAX_PICTURES = 5, 8
 """Maximum warnings shown for a run, and pictures shown for a prompt or result."""
 
-MAX_CHARS = 5000
-"""Characters divided among all texts of a tree, so that long runs do not bloat notebooks."""
+MAX_CHARS = 8000
+"""Characters divided among all texts of a tree, as far as its budget has no room for the whole."""
+
+MAX_OPEN = 12
+"""Maximum rows below one that are seen at once if sub-agents are among them (D-80)."""
+
+SHORT = 40
+"""Characters of a text that its row shows in any window."""
 
 ANSWER = 20_000
 """Maximum characters of the answer above the tree."""
@@ -52,10 +63,13 @@ MAX_LISTED, TITLE = 10, 100
 THOUGHT, THINKS = "thought", "thinks"
 """Labels of finished and current reasoning, which HTML folds and plain text omits."""
 
-MINOR = frozenset({"said", "arguments", "result", THOUGHT})
+MINOR = frozenset({"said", "arguments", "result", THOUGHT, "fork"})
 """Labels of texts that HTML replaces by a pointer, and plain text omits, if a run is long."""
 
-FIRST = ("answered", "error", "result")
+UNSAID = frozenset({THOUGHT, "fork"})
+"""Labels of texts that plain text omits."""
+
+FIRST = ("answer", "text so far", "error", "result")
 """Labels of the texts that are kept whole first, while there is room."""
 
 
@@ -72,9 +86,11 @@ class Block:
     pictures: tuple[Picture, ...] = ()
     """Pictures drawn below the text."""
     whole: str = ""
-    """The whole text if `text` is cut but may be unfolded; otherwise empty."""
+    """The whole text, which HTML may show folded, if `text` is cut; otherwise empty."""
     links: tuple[Page, ...] = ()
     """Web pages that HTML draws as links, instead of the text that lists them."""
+    in_row: bool = False
+    """True if the row above says the same, as far as a window has room for it."""
 
     @property
     def is_line(self) -> bool:
@@ -99,8 +115,11 @@ class Entry:
     after: tuple[Block, ...]
     left_out: int = 0
     """Number of rows below this one that are not drawn."""
-    place: str = ""
-    """The place of the row's turn, for forks, such as `0.2/1`; empty in a long run."""
+
+    @property
+    def rows_here(self) -> tuple[Entry, ...]:
+        """The rows that stand for sub-agents or calls: itself, or the members of a group."""
+        return self.rows if self.row.kind == "group" else (self,)
 
 
 @dataclass
@@ -116,6 +135,8 @@ class Outline:
     """Maximum rows; further rows are only counted."""
     is_long: bool = field(init=False)
     """True if there is no room to quote arguments and results of successful calls."""
+    count: int = field(init=False, default=0)
+    """Number of rows drawn."""
 
     def __post_init__(self) -> None:
         self.is_long = False
@@ -127,7 +148,7 @@ class Outline:
             )
             share = min(1000, MAX_CHARS // texts)
             self.is_long = share < 100
-            self.max_chars = 50 if self.is_long else share
+            self.max_chars = max(share, SHORT)
 
     def answer(self) -> Block:
         whole, room = self.root.text, max(ANSWER, self.max_chars)
@@ -157,43 +178,61 @@ class Outline:
 
     @property
     def tree(self) -> Entry:
-        self._rows = 0
+        self.count = 0
         return self._make_entry(self.root)
 
     def _make_entry(self, thing: TreeNode) -> Entry:
-        self._rows += 1
+        self.count += 1
         before, after = self.blocks(thing)
-        rows: list[Entry] = []
-        below = nodes_below(thing)
-        for child in below:
-            if self._rows >= self.max_rows:
+        rows, below = list[Entry](), nodes_below(thing)
+        room = max(self.max_rows - self.count, 0)
+        for child in sorted(below, key=_is_calm)[:room] if len(below) > room else below:
+            if self.count >= self.max_rows:
                 break
             rows.append(self._make_entry(child))
-        turn = thing
-        if isinstance(thing, CallNode) and thing.child and len(thing.child.turns) == 1:
-            turn = thing.child.turns[0]  # it has no row of its own
-        place = ""
-        if isinstance(turn, TurnNode) and not self.is_long:
-            place = f"{turn.run.id}/{turn.number}"
-        return Entry(make_row(thing), before, tuple(rows), after, len(below) - len(rows), place)
+        left = len(below) - len(rows)
+        return Entry(self.make_row(thing), before, _fold(rows), after, left)
+
+    def make_row(self, thing: TreeNode) -> Row:
+        """Makes a row; that of a failed run also has the cell that tries it once more."""
+        row = make_row(thing)
+        node = thing.child if isinstance(thing, CallNode) else thing
+        if row.kind != "run" or not row.is_failed or not isinstance(node, Node) or not node.call:
+            return row
+        place = f"{node.call.turn.run.id}/{node.call.turn.number}"
+        if node.result and node.result.exchanges:
+            place = f"{node.id}/{node.result.exchanges[-1].turn}"
+        return replace(row, retry=self.name_place(place))
+
+    def name_place(self, place: str) -> str:
+        """Returns the first line of a cell that goes on from a place; empty if it has no name."""
+        is_last = self.name == "axe_nb.last()"
+        known = f"{self.name}@" if self.name.isidentifier() else ""
+        return f"%%axe --from {known}{place}" if known or is_last else ""
 
     def blocks(self, thing: TreeNode) -> tuple[tuple[Block, ...], tuple[Block, ...]]:
         """Returns the texts above and below the nested rows of a row."""
-        if isinstance(thing, Node):
-            found = self._collect_run(thing, None)
-        elif isinstance(thing, TurnNode):
-            found = self._collect_turn(thing)
-        elif thing.child:
-            found = self._collect_run(thing.child, thing)
+        node = thing.child if isinstance(thing, CallNode) else thing
+        call = thing if isinstance(thing, CallNode) else None
+        if isinstance(node, Node):
+            found, turn = self._collect_run(node, call), _find_last(node)
+        elif isinstance(node, TurnNode):
+            found, turn = self._collect_turn(node), node
         else:
-            found = self._collect_call(thing, asked_of(thing))
+            assert call
+            found, turn = self._collect_call(call), call.turn
+            turn = turn if turn.is_hidden and call is [*turn.server_calls, *turn.calls][0] else None
+        is_root = node is self.root and any(True for _ in node.below())
+        has_room = not self.is_long and not is_root and self.name.isidentifier()
+        if turn and has_room and not self.make_row(thing).is_failed:
+            found[1].append(Block("fork", self.name_place(f"{turn.run.id}/{turn.number}")))
         before, after = (tuple(b for b in some if b.text or b.more) for some in found)
         return before, after
 
     def _collect_run(self, node: Node, call: CallNode | None) -> tuple[list[Block], list[Block]]:
         result = node.result
         if node.depth:
-            told = self._make_block("was told", node.prompt, node, "prompt")
+            told = self._make_block("task", node.prompt.removeprefix("Task: "), node, "prompt")
         else:  # the pictures of a root's prompt are shown nowhere else in the tree
             names = [picture.shown for picture in node.pictures[:MAX_PICTURES]]
             left = len(node.pictures) - MAX_PICTURES
@@ -215,7 +254,11 @@ class Outline:
         if not node.depth:  # what a reader looks for first
             hint = result.cause.hint if result.cause else ""
             before += [error, self._make_block("next", redact(hint), node, "cause")]
-        elif error.text and (result.error or "") not in answered:
+        elif (
+            error.text
+            and (result.error or "") not in answered
+            and (error.more or "\n" in error.text)
+        ):
             after.append(error)
         noted = (  # other keys are shown elsewhere in the tree, or differ between equal runs
             f"{key} {value}"
@@ -235,11 +278,15 @@ class Outline:
     def _collect_answers(self, node: Node, call: CallNode | None, answered: str) -> list[Block]:
         """Returns the text sent to the caller's model, and the child's own if it says more."""
         own = self._make_block("text so far", node.text, node, "text")
-        if not (call and call.result):
-            return [replace(own, label="answered") if node.state == "completed" else own]
-        where = (node, "text") if answered == node.text else (call, "content")
-        heard = self._make_block("answered", answered, *where)
-        is_new = node.state != "completed" and node.text.strip() not in answered
+        if node.state == "completed":
+            where = (node, "text") if answered == node.text else (call or node, "content")
+            answer = self._make_block("answer", answered, *where)
+            is_said = finding_of(node).startswith(" ".join(answered.split()))
+            return [replace(answer, in_row=is_said)]
+        is_new = node.text.strip() not in answered
+        if not call or not call.result or (node.result and (node.result.error or " ") in answered):
+            return [own]
+        heard = self._make_block("error", answered, call, "content")
         return [own, heard] if is_new else [heard]
 
     def _collect_turn(self, turn: TurnNode) -> tuple[list[Block], list[Block]]:
@@ -248,15 +295,11 @@ class Outline:
             return [], self._collect_draft(turn)
         question = "" if turn.asked == "output" else turn.question
         text = "" if turn.is_last else turn.text_so_far
-        spoken = [
+        return [
             self._make_block("asked", question, turn, "question"),
             self._make_block(THOUGHT, turn.reasoning, turn, "reasoning"),
-            self._make_block("said", text, turn, "text"),
-        ]
-        if not turn.only_call:
-            return spoken, []
-        before, after = self._collect_call(turn.only_call, doing_of(turn))
-        return [*spoken, *before], after
+            replace(self._make_block("said", text, turn, "text"), in_row=said_of(turn) == text),
+        ], []
 
     def _collect_draft(self, turn: TurnNode) -> list[Block]:
         """Returns the end of each part of an unfinished reply; a root's text is shown elsewhere."""
@@ -270,22 +313,20 @@ class Outline:
         size = self.max_chars if turn.run.depth else max(1000, self.max_chars)
         return [Block(label, cut_end(read_end(text, size + 1), size)) for label, text in parts]
 
-    def _collect_call(self, call: CallNode, asked: str) -> tuple[list[Block], list[Block]]:
+    def _collect_call(self, call: CallNode) -> tuple[list[Block], list[Block]]:
+        is_told = tell_arguments(call.call.arguments)[1] and not call.call.raw
+        given = "" if is_told and not call.call.traits.delegates else format_arguments(call.call)
+        key = "edited" if call.is_edited else "arguments"
+        arguments = self._make_block("arguments", given, call, key)
         if call.served:
-            given = format_arguments(call.call)
-            is_told = len(call.call.arguments) <= 1 and "…" not in asked
-            arguments = self._make_block("arguments", given, call, "arguments")
             pages = () if self.is_long else call.served.sources
-            return [] if is_told else [arguments], [_list_pages("found", pages)]
-        written = format_arguments(call.call)
-        shown = "" if asked.endswith(clean(written)) else written
+            return [arguments], [_list_pages("found", pages)]
         content = call.result.content if call.result else ""
         label = "error" if call.state in ("error", "denied") else "result"
-        key = "edited" if call.is_edited else "arguments"
         result = self._make_block(label, content, call, "content")
+        is_said = label == "error" and asked_of(call).endswith(content.strip())
         pictures = call.result.pictures if call.result else ()
-        arguments = self._make_block("arguments", shown, call, key)
-        return [arguments], [self._illustrate(result, pictures)]
+        return [arguments], [self._illustrate(replace(result, in_row=is_said), pictures)]
 
     def _illustrate(self, block: Block, pictures: tuple[Picture, ...]) -> Block:
         return block if self.is_long else replace(block, pictures=pictures[:MAX_PICTURES])
@@ -297,6 +338,46 @@ class Outline:
         whole = clean(text).strip("\n") if more else ""
         pointer = self.name and more and f"{self.name}{thing.find_path(key)}"
         return Block(label, shown, more, pointer or "", whole=whole)
+
+
+def _find_last(node: Node) -> TurnNode | None:
+    """Returns the last turn of a run if the run's own row shows it."""
+    return (
+        node.turns[-1]
+        if node.turns and node.turns[-1].is_hidden and not node.turns[-1].calls
+        else None
+    )
+
+
+def _is_calm(thing: TreeNode) -> bool:
+    return not make_row(thing).is_open
+
+
+def _fold(rows: Sequence[Entry]) -> tuple[Entry, ...]:
+    """Collapses equal failures of sub-agents; folds the least urgent of many rows."""
+    alike = defaultdict[tuple[State, str], list[Entry]](list)
+    for entry in rows:
+        if entry.row.kind == "run" and entry.row.is_failed:
+            alike[entry.row.state, entry.row.asked].append(entry)
+    shown = list[Entry]()
+    for entry in rows:
+        same = alike.get((entry.row.state, entry.row.asked), [entry])
+        if len(same) == 1 or entry.row.kind != "run":
+            shown.append(entry)
+        elif same[0] is entry:
+            names = {one.row.who for one in same}
+            who = f"{len(same)} {count_names(names)}"
+            group = replace(entry.row, kind="group", who=who, cost="", retry="", is_open=False)
+            shown.append(Entry(group, (), tuple(same), ()))
+    if len(shown) <= MAX_OPEN or all(entry.row.kind in ("call", "turn") for entry in shown):
+        return tuple(shown)
+    shown.sort(key=lambda one: (not one.row.is_failed, not one.row.is_open, one.row.kind != "run"))
+    first, rest = shown[:MAX_OPEN], shown[MAX_OPEN:]
+    signs = Counter(one.row.look.sign for entry in rest for one in entry.rows_here)
+    told = ", ".join(f"{n:,} {sign}" for sign, n in signs.items())
+    told = f"all {next(iter(signs))}" if len(signs) == 1 else told
+    row = Row("rest", "completed", f"… {signs.total():,} more", told, "", False)
+    return (*first, Entry(row, (), tuple(rest), ()))
 
 
 def _list_pages(label: str, pages: tuple[Page, ...]) -> Block:
@@ -337,7 +418,7 @@ def as_lines(outline: Outline) -> Iterator[str]:
     if (sources := outline.sources()).text:
         yield from _format_block(sources, "")
         yield ""
-    yield from list_tree(outline, MINOR if outline.is_long else frozenset({THOUGHT}))
+    yield from list_tree(outline, MINOR if outline.is_long else UNSAID)
 
 
 def list_tree(outline: Outline, left_out: frozenset[str] = frozenset()) -> Iterator[str]:
@@ -349,18 +430,25 @@ def list_tree(outline: Outline, left_out: frozenset[str] = frozenset()) -> Itera
 
 
 def _format_inside(entry: Entry, indent: str, left_out: frozenset[str]) -> Iterator[str]:
-    for block in entry.before:
-        if block.label not in left_out:
-            yield from _format_block(block, indent)
+    def tell(blocks: Sequence[Block]) -> Iterator[str]:
+        for block in blocks:
+            if block.label not in left_out and not block.in_row:
+                yield from _format_block(block, indent)
+
+    yield from tell(entry.before)
     for inner in entry.rows:
         row = inner.row
-        yield f"{indent}{row.look.sign} {join_facts(row.who, row.asked, row.cost)}"
+        if row.kind == "rest":
+            yield f"{indent}{row.who}, {row.asked}"
+        else:
+            retry = f"retry {row.retry}" if row.retry else ""
+            who = f"{row.who} {row.asked}".strip() if row.kind == "call" else row.who
+            asked = "" if row.kind == "call" else row.asked
+            yield f"{indent}{row.look.sign} {join_facts(who, asked, retry, row.cost)}"
         yield from _format_inside(inner, indent + "  ", left_out)
     if entry.left_out:
         yield f"{indent}… {plural(entry.left_out, 'more row')}"
-    for block in entry.after:
-        if block.label not in left_out:
-            yield from _format_block(block, indent)
+    yield from tell(entry.after)
 
 
 def _format_block(block: Block, indent: str) -> Iterator[str]:

@@ -42,13 +42,12 @@ MAX_TEXT, MAX_BODY, MAX_CHANGES = 1_000, 20_000, 30
 """Maximum characters shown of one text in a body, and of a body; maximum changes listed."""
 
 COLOURS: Mapping[str, str] = dict(zip(SOURCES, HUES, strict=True))
-"""Source → its colour."""
 
 _PICTURE = re.compile(
     r"(?:data:[\w/.+-]{1,40};base64,)?(?:iVBORw0KGgo|/9j/|R0lGOD|UklGR|JVBERi)"
     r"(?=[A-Za-z0-9+/]{16,}={0,2}\Z)"
 )
-"""Start of a PNG, JPEG, GIF, WebP or PDF in base64."""
+"""Matches the start of a PNG, JPEG, GIF, WebP or PDF in base64."""
 
 MAX_SHOWN = 60
 """Maximum characters of a changed text in the list of changes."""
@@ -137,20 +136,20 @@ class SentRequest:
     place: str
     """Turn in the tree: `0.2/3` is the third turn of run `0.2`."""
     attempt: int = 1
-    """Number of the turn's last attempt, from 1."""
+    """Number of the turn's last attempt, starting at 1."""
     agent: str
     model: str
     """The model, as provider/model."""
     protocol: str
     """Protocol of the body, such as `anthropic`."""
     note: str = ""
-    """The reason that this exact body was not sent; empty if it was."""
+    """The reason why this exact body was not sent; empty if it was."""
     raw: bytes = field(repr=False)
     """The exact bytes of the body."""
     changed: tuple[str, ...]
     """Descriptions of the changes since the previous turn, without secrets."""
     context: ContextTokens
-    """Source → tokens, with `total`."""
+    """Tokens by source, with their `total`."""
 
     @property
     def body(self) -> dict[str, Any]:
@@ -166,11 +165,7 @@ class SentRequest:
         return self.format()
 
     def format(self, *, whole: bool = False) -> str:
-        """Returns the request as text, without secrets.
-
-        Args:
-            whole: if True, long bodies are not cut.
-        """
+        """Formats the request as text, without secrets; cuts long bodies unless `whole`."""
         bars = (
             f"{source:<13}  {count:>9,}  {share:>4}  "
             + ("█" * round(30 * count / self.context.total) or "▏")
@@ -245,18 +240,7 @@ class SentRequest:
 def find_request(
     result: RunResult, place: str | int | None, protocol: str | None = None
 ) -> SentRequest:
-    """Returns the request that a run sent at a place.
-
-    Args:
-        result: the run, or a run above it.
-        place: the turn, as in `find_exchange`.
-        protocol: the protocol to encode the request for: `anthropic`, `openai`, `responses` or
-            `ollama`; None means the one that it was sent over.
-
-    Raises:
-        ConfigError: if there is no such place or protocol.
-        ProviderError: if the request cannot be encoded.
-    """
+    """Returns the request that was sent at a place; for the arguments, see `RunResult.request`."""
     if protocol is not None and protocol not in PROTOCOLS:
         raise ConfigError(
             f"unknown protocol {quote(protocol)}", hint=f"one of {', '.join(PROTOCOLS)}"
@@ -318,7 +302,6 @@ def _make(
 
 
 def _describe_changes(before: Request | None, now: Request) -> Iterator[str]:
-    """Yields descriptions of what is new since the previous request: fields and messages."""
     if before:
         if before.tools and not now.tools:
             yield "tools can no longer be called"

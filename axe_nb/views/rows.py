@@ -1,7 +1,4 @@
-"""The rows of a run's tree, worded alike in every view: name, work (`asked`), cost.
-
-Source: D-6, D-11, D-34.
-"""
+"""The rows of a run's tree, worded alike in every view. Source: D-6, D-11, D-34."""
 
 from __future__ import annotations
 
@@ -28,20 +25,28 @@ from axe_nb.views.transcript import (
     read_end,
 )
 
-LINE, WHO = 72, 32
-"""Maximum characters of a row's task or arguments, and of a name."""
+LINE, WHO = 240, 32
+"""Maximum characters of a row's words, which a window cuts to the room there is, and of a name."""
 
 GIVEN = 40
 """Maximum characters of a failed call's arguments, which precede the cause of the failure."""
 
 POINTER = 60
-"""Characters of a pointer to a whole text; a text is not cut by less than that."""
+"""Characters of a pointer to a whole text; texts are not cut by fewer characters."""
 
 LINES = 12
-"""Maximum lines of a text."""
+"""Maximum lines shown of a text."""
+
+_MARKUP = (
+    (r"^\s*(?:#{1,6}\s+|>\s?|[-*+]\s+|\d{1,3}[.)]\s+)+", ""),
+    (r"!?\[([^\]]*)\]\([^()\s]*\)", r"\1"),
+    (r"(\*\*|__|~~|`+)(?=\S)(.+?)(?<=\S)\1", r"\2"),
+    (r"(?<![\w*])([*_])(?=[^\s*_])([^*_]+)(?<=\S)\1(?![\w*])", r"\2"),
+)
+"""Patterns of Markdown in a line, and what is left of it in a row."""
 
 CUT_SHORT = {"not run": "not run", "cancelled": "interrupted while it ran"}
-"""State of a call without a result → its description."""
+"""Descriptions of calls without a result, by state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +66,8 @@ class Fact:
 class Row:
     """One line of the tree."""
 
-    kind: Literal["run", "turn", "call"]
+    kind: Literal["run", "turn", "call", "group", "rest"]
+    """`group`: equal failures; `rest`: what is folded because it is too much to be read at once."""
     state: State
     who: str
     asked: str
@@ -70,6 +76,16 @@ class Row:
     """True if the row is drawn unfolded, as failures and the rows above them are."""
     facts: tuple[Fact, ...] = ()
     """The parts of `asked` in the root's row; empty in other rows."""
+    number: int = 0
+    """The turn of a call, beside its tool; 0 = not shown."""
+    states: tuple[State, ...] = ()
+    """States of the sub-agents that a running agent waits for."""
+    retry: str = ""
+    """The cell that tries a failed run once more."""
+
+    @property
+    def is_failed(self) -> bool:
+        return _needs_look(self.state)
 
     @property
     def look(self) -> Look:
@@ -77,37 +93,33 @@ class Row:
 
 
 def make_row(thing: TreeNode) -> Row:
-    """Makes the row of a run, turn or call; a call of one sub-agent has the sub-agent's row."""
+    """Makes the row of a run, a turn or a call; a call that is a child has the child's row."""
     if isinstance(thing, CallNode) and thing.child:
         thing = thing.child
     asks, state = find_question(thing), thing.state
     if isinstance(thing, CallNode):
-        who, asked, cost = who_of(thing), asked_of(thing), cost_of_call(thing)
-        return Row("call", "asks" if asks else state, who, asked, cost, _needs_look(state))
+        needs_look = _needs_look(state) or any(map(has_trouble, thing.children))
+        asked, cost, number = asked_of(thing), cost_of_call(thing), thing.turn.number
+        state = "asks" if asks else state
+        return Row("call", state, who_of(thing), asked, cost, needs_look, number=number)
     if isinstance(thing, TurnNode):
-        call, outcome = thing.only_call, ""
-        if call and (call.state in ("error", "denied", *CUT_SHORT) or call.asks):
-            outcome = cost_of_call(call)
-        elif call and call.result:
-            outcome = cut_line(call.result.note)
-        state = "asks" if asks else call.state if call else state
-        state = "error" if is_misfit(thing) else state
-        cost = join_facts(outcome, thing.source, format_tokens(thing.usage))
-        needs_look = any(
-            _needs_look((inner.child or inner).state) or any(map(has_trouble, inner.children))
-            for inner in thing.calls
-        )
-        return Row("turn", state, f"turn {thing.number}", doing_of(thing), cost, needs_look)
+        state = "asks" if asks else "error" if is_misfit(thing) else state
+        cost = join_facts(thing.source, format_tokens(thing.usage))
+        return Row("turn", state, f"turn {thing.number}", said_of(thing), cost, False)
     needs_look = _needs_look(state) or has_trouble(thing)
     if not thing.depth:
         facts = tuple(facts_of(thing))
         told = " · ".join(map(str, facts))
-        return Row("run", state, name_node(thing), told, "", needs_look, facts)
-    ending = "" if state in ("completed", "running") else state
-    turns = plural(len(thing.turns), "turn") if thing.turns else ""
-    cost = join_facts(ending, thing.source, turns, format_tokens(thing.total))
+        # a root's findings are seen without a click (D-80)
+        is_open = needs_look or any(True for _ in thing.below())
+        return Row("run", state, name_node(thing), told, "", is_open, facts)
+    ending = "" if state in ("completed", "running", "error", "timeout") else state
+    cost = join_facts(ending, thing.source, format_tokens(thing.total))
+    below = [child.state for call in find_current(thing) for child in call.children]
+    states = tuple(below) if state == "running" and not asks and 1 < len(below) <= 60 else ()
     state = "asks" if asks else state
-    return Row("run", state, name_node(thing), finding_of(thing), cost, needs_look)
+    asked = finding_of(thing)
+    return Row("run", state, name_node(thing), asked, cost, needs_look, states=states)
 
 
 def _needs_look(state: State) -> bool:
@@ -139,19 +151,45 @@ def cost_of_call(call: CallNode) -> str:
     return join_facts(outcome, note)
 
 
-def finding_of(node: Node) -> str:
-    """Sums up a sub-agent: the first line of its answer, the cause of its failure, or its task.
+def first_line(text: str) -> str:
+    """Returns the first line of a text without its Markdown, and ` …` if there are more lines."""
+    lines = [line for line in text[: 4 * LINE].splitlines() if line.strip(" \t`~=-|:")]
+    line = next((line for line in lines if not line.lstrip().startswith("```")), "")
+    more = " …" if lines and lines[-1] is not line else ""
+    line = line[: 2 * LINE]
+    for pattern, left in _MARKUP:
+        line = re.sub(pattern, left, line)
+    return cut_line(line + more)
 
-    While it runs, these are its latest words, its wait or its calls, and its task before that.
-    """
+
+def failure_of(node: Node) -> str:
+    """Says in one line why a run failed, and after how many attempts."""
+    result = node.result
+    told, last = result.error or "" if result else "", None
+    if result and result.exchanges and (last := result.exchanges[-1].error):
+        kind = f"{last.status or ''} {last.category.replace('_', ' ')}".strip()
+        told = told.replace(f"{last.category}: ", f"{kind}: ", told.startswith(last.category))
+    told = re.sub(r" \((\d+) attempts\)$", r", gave up after \1 attempts", told)
+    told = re.sub(r"^timeout after ([\d.]+)s$", r"timed out after \1 s", told)
+    retries = result.retries if result and "gave up" not in told else 0
+    return join_facts(cut_line(told) or node.state, f"retried {retries}×" if retries else "")
+
+
+def find_current(node: Node) -> list[CallNode]:
+    """Returns the calls of sub-agents in a run's latest turn."""
+    return [call for turn in node.turns[-1:] for call in turn.calls if call.call.traits.delegates]
+
+
+def finding_of(node: Node) -> str:
+    """Sums up a sub-agent by its answer, its failure, its current activity or its task."""
     turn = node.turns[-1] if node.turns else None
     if node.state == "completed":
-        first, _, more = node.text.strip().partition("\n")
-        return f"→ {cut_line(first + ' …' * bool(more))}" if first else "→ no text"
+        notes = [call.result.note for one in node.turns for call in one.calls if call.result]
+        allowed = sum("allowed by the user" in note for note in notes)
+        said = f"you allowed {plural(allowed, 'call')}" if allowed else ""
+        return join_facts(first_line(node.text) or "no text", said)
     if node.state != "running" and node.state != "cancelled":
-        cause = cut_line(node.result.error or "") if node.result else ""
-        retries = node.result.retries if node.result else 0
-        return join_facts(cause or node.state, f"retried {retries}×" if retries else "")
+        return failure_of(node)
     if turn is None or node.state == "cancelled":
         return cut_line(node.task)
     if asked := find_question(node):
@@ -159,7 +197,7 @@ def finding_of(node: Node) -> str:
     if wait := find_wait(node):
         return wait
     if not (turn.draft or turn.calls):
-        return cut_line(node.task)  # more informative than that it waits for the model
+        return cut_line(node.task)  # says more than that it waits for the model
     return draft_line(turn.draft) or doing_of(turn)
 
 
@@ -188,7 +226,7 @@ def question_of(thing: TreeNode) -> PersonAsked | None:
     if isinstance(thing, CallNode) and not thing.child:
         return thing.asks
     if isinstance(thing, TurnNode):
-        return thing.asks or (thing.only_call.asks if thing.only_call else None)
+        return thing.asks
     node = thing.child if isinstance(thing, CallNode) else thing
     hidden = (turn for turn in node.turns if turn.is_hidden) if node else ()
     return next((turn.asks for turn in hidden if turn.asks), None)
@@ -198,15 +236,27 @@ def _format_question(asked: PersonAsked) -> str:
     return f"asks you: {asked.words}" if asked.words else WAITS
 
 
-def main_argument(arguments: Mapping[str, Any]) -> str:
-    """Shortens arguments to the first two strings, or two numbers if there are no strings."""
-    plain = [value for value in arguments.values() if isinstance(value, str | int | float)]
-    texts = [value for value in plain if isinstance(value, str)]
-    words = []
-    for value in (texts or plain)[:2]:
-        is_word = isinstance(value, str) and value and not any(map(str.isspace, value[:GIVEN]))
-        words.append(str(value) if is_word else json.dumps(value, ensure_ascii=False))
-    return " ".join(cut_line(word, GIVEN) for word in words)
+def tell_arguments(arguments: Mapping[str, Any]) -> tuple[str, bool]:
+    """Puts arguments into a few words; also returns True if these say all of them."""
+    words, is_all, left = list[str](), True, dict(arguments)
+    old, new = (left.get(name) for name in ("old_text", "new_text"))
+    if isinstance(old, str) and isinstance(new, str):
+        before, after = (Counter(text.splitlines()) for text in (old, new))
+        counts = (after - before).total(), (before - after).total()
+        left = {"path": left.get("path"), "": f"+{counts[0]} −{counts[1]}"}
+        is_all = False
+    for name, value in left.items():
+        if isinstance(value, bool):
+            words += [name] if value else []
+        elif isinstance(value, int | float):
+            words.append(str(value))
+        elif isinstance(value, str) and (shown := one_line(value, GIVEN)):
+            lines = value.strip("\n").count("\n") + 1
+            is_all &= shown == value
+            quoted = f'"{shown}"' if " " in shown and name else shown
+            words.append(f"({lines} lines)" if lines > 1 else quoted)
+        is_all &= isinstance(value, str | int | float)
+    return " ".join(words), is_all
 
 
 def asked_of(call: CallNode) -> str:
@@ -217,17 +267,17 @@ def asked_of(call: CallNode) -> str:
     if call.served:
         found = plural(len(call.served.sources), "source") if call.served.sources else ""
         outcome = call.served.error or found
-        return cut_line(" → ".join(filter(None, (main_argument(arguments), outcome))))
+        return cut_line(" → ".join(filter(None, (tell_arguments(arguments)[0], outcome))))
     task = ""
     if call.call.traits.is_one_child:
         tasks = (arguments.get(name) for name in ("task", "task_prompt"))
         task = next((value for value in tasks if isinstance(value, str)), "")
     if call.result and call.result.is_error:
-        given = cut_line(task or main_argument(arguments), GIVEN)
+        given = cut_line(task or tell_arguments(arguments)[0], GIVEN)
         cause = call.result.content.strip().partition("\n")[0]
         return cut_line(f"{given} → {cause}" if given else cause)
     edited = "(edited by the user) " if call.is_edited else ""
-    return cut_line(task or f"{edited}{format_arguments(call.call)}")
+    return cut_line(task or edited + (call.call.raw or tell_arguments(arguments)[0]))
 
 
 def name_node(node: Node) -> str:
@@ -245,36 +295,44 @@ def who_of(call: CallNode) -> str:
     return cut_line(call.call.name, WHO)
 
 
+def said_of(turn: TurnNode) -> str:
+    """Describes what a turn with a row of its own said or did."""
+    if asked := find_question(turn):
+        return _format_question(asked)
+    if turn.state == "running" and not turn.calls:
+        return doing_of(turn)
+    doing = {"output": "gives its answer as JSON", "repair": "repairs its answer"}.get(turn.asked)
+    if is_misfit(turn):
+        return f"{doing}, still does not fit" if doing else "answers, does not fit the schema"
+    said = "" if turn.is_last else first_line(turn.text)
+    return doing or said or ("thinks" if turn.reasoning else "answers")
+
+
+def count_names(names: set[str]) -> str:
+    """Returns the plural of the only name, or a word for sub-agents of several names."""
+    name = next(iter(names)) if len(names) == 1 else ""
+    return f"{name}s" if name.isalpha() and name[-1] not in "sxzhy" else "sub-agents"
+
+
 def doing_of(turn: TurnNode) -> str:
     """Describes the current activity of a turn in a few words."""
-    asked = find_question(turn) if turn.only_call or not turn.calls else None
-    if asked and asked.words:
-        return _format_question(asked)
-    if turn.only_call:
-        return cut_line(f"{who_of(turn.only_call)} {asked_of(turn.only_call)}")
+    if delegated := [call for call in turn.calls if call.call.traits.delegates]:
+        done = sum(call.state != "running" for call in delegated)
+        if len(delegated) > 1:
+            names = count_names({who_of(call) for call in delegated})
+            return f"{done} of {len(delegated)} {names} done"
+    if len(turn.calls) == 1:
+        return cut_line(f"{who_of(turn.calls[0])} {asked_of(turn.calls[0])}")
     if turn.calls:
-        agents = [who_of(c) for c in turn.calls if c.call.traits.delegates]
-        tools = [who_of(c) for c in turn.calls if not c.call.traits.delegates]
-        parts = [f"asks {_format_names(agents, 'agent')}"] if agents else []
-        parts += [f"calls {_format_names(tools, 'tool')}"] if tools else []
-        way = "" if len(turn.calls) == 1 else " in parallel" if turn.parallel else " one by one"
-        return ", ".join(parts) + way
-    if turn.state == "running":
-        match turn.draft:
-            case Draft(latest="text"):
-                return "writes"  # the words themselves are shown elsewhere
-            case Draft(latest="arguments") as draft:
-                return _format_calls(draft)
-            case draft:
-                waits = WAITS if turn.asks else turn.waits
-                return draft_line(draft) or waits or "waits for the model"
-    if turn.state != "completed":
-        return "no answer"
-    if turn.asked:
-        doing = "gives its answer as JSON" if turn.asked == "output" else "repairs its answer"
-        return f"{doing}, still does not fit" if is_misfit(turn) else doing
-    doing = "answers" if turn.text.strip() else "answers without text"
-    return f"{doing}, does not fit the schema" if is_misfit(turn) else doing
+        return f"calls {_format_names([who_of(call) for call in turn.calls], 'tool')}"
+    match turn.draft:
+        case Draft(latest="text"):
+            return "writes"  # the words themselves are shown elsewhere
+        case Draft(latest="arguments") as draft:
+            return _format_calls(draft)
+        case draft:
+            waits = WAITS if turn.asks else turn.waits
+            return draft_line(draft) or waits or "waits for the model"
 
 
 def is_misfit(turn: TurnNode) -> bool:
@@ -324,6 +382,8 @@ def facts_of(node: Node) -> list[Fact]:
         facts.append(Fact(node.state))
     elif waiting := next((run for run in (node, *below) if find_wait(run) == WAITS), None):
         facts.append(Fact(WAITS if waiting is node else f"{name_node(waiting)} {WAITS}"))
+    else:
+        facts.append(Fact(find_wait(node)))
     if node.origin:
         kept = sum(turn.source == "recorded" for turn in turns)
         recorded = f" ({plural(kept, 'turn')} recorded)" if kept else ""
@@ -398,7 +458,7 @@ def cut_line(text: str, size: int = LINE) -> str:
 
 
 def cut_beginning(text: str, max_chars: int) -> tuple[str, int]:
-    """Returns the beginning of a text and the number of characters cut, never just a few."""
+    """Returns the beginning of a text, and the number of characters cut, which is never small."""
     text = text.strip("\n")
     end = len(text) if len(text) <= max(max_chars * 5 // 4, max_chars + POINTER) else max_chars
     lines = text[: end + 1].split("\n", LINES)

@@ -57,7 +57,7 @@ SECONDS = "seconds"
 """Name of the only figure that differs between equal runs."""
 
 TAGS = {"gone": ("del", GONE), "new": ("ins", NEW)}
-"""Kind of a piece → its element and colour."""
+"""HTML elements and colours of pieces, by kind."""
 
 MARKS = {"same": "{}", "gone": "[-{}-]", "new": "{{+{}+}}"}
 
@@ -71,7 +71,7 @@ def _format_figure(name: str, number: float | None) -> str:
 
 
 def _measure(run: RunResult) -> dict[str, float | None]:
-    """Returns name → value for each figure of a tree; the cost is in US dollars."""
+    """Returns the figures of a tree by name; the cost is in US dollars."""
     runs, usage = list(run.walk()), run.total_usage
     return {
         "turns": sum(one.turns for one in runs),
@@ -97,24 +97,17 @@ class RunDiff:
     same_path: bool
     """True if the same agents called the same tools in the same order, regardless of texts."""
     figures: Mapping[str, tuple[float | None, float | None]] = field(repr=False)
-    """Name of a figure, such as `turns` or `cost` → its values in both trees; None if unknown."""
+    """Figures of both trees, such as `turns` and `cost`, by name; None if unknown."""
     names: tuple[str, str] = ("a", "b")
     """Names of the two runs, for display."""
 
     @property
     def first(self) -> str | None:
-        """The turn in which the runs first differ, such as `0.2/3`; None if they do not.
-
-        Up to this turn, both trees have the same places.
-        """
+        """The turn in which the runs first differ, such as `0.2/3`; None if they do not."""
         return next((change.place or change.other for change in self.changes), None)
 
     def format(self, *, times: bool = False) -> str:
-        """Returns the difference as text, without secrets.
-
-        Args:
-            times: if True, includes the seconds of both runs, which differ even between equal runs.
-        """
+        """Formats the difference as text, without secrets; `times` includes the seconds."""
         return "\n".join(self._draw(times).lines)
 
     def __str__(self) -> str:
@@ -176,16 +169,7 @@ class RunDiff:
 
 
 def diff_runs(a: RunResult, b: RunResult, names: tuple[str, str] = ("a", "b")) -> RunDiff:
-    """Compares two runs and all runs below them.
-
-    Args:
-        a: one run, however it ended, in memory or loaded.
-        b: the other.
-        names: their names, for display.
-
-    Raises:
-        ConfigError: if `a` or `b` is not a RunResult.
-    """
+    """Compares two runs and all runs below them. Raises ConfigError if one is not a RunResult."""
     for one in (a, b):
         if not isinstance(one, RunResult):
             raise ConfigError(
@@ -293,7 +277,7 @@ class _Drawing:
         return self._count < MAX_BLOCKS or _is_same(part)
 
     def _draw_part(self, part: Part) -> Iterator[_Drawn]:
-        """Draws a change, run or turn; of a turn without changes of its own, only the parts."""
+        """Draws a change, run or turn; for a turn without own changes, draws only its parts."""
         if isinstance(part, Change):
             yield self._draw_change(part)
         elif part.kind == "run":

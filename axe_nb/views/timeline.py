@@ -1,7 +1,4 @@
-"""The timeline of a finished run: a row for each run, turn and call, with its seconds.
-
-Unlike other views of a finished run, it differs each time the same run is repeated.
-"""
+"""The timeline of a finished run: a row for each run, turn and call, with its seconds."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ WORDS: Mapping[LapKind, str] = {
     "model": "model", "replay": "recorded", "tool": "tool", "retry": "waits for a retry",
     "person": "waits for you",
 }  # fmt: skip
-"""Kind of time → its label. In a bar, later kinds are painted over earlier ones."""
+"""Labels of the kinds of time. In a bar, later kinds are painted over earlier ones."""
 
 COLOURS: Mapping[LapKind, str] = {**SEGMENTS, "replay": PLAYED_TIME}  # type: ignore[dict-item]
 
@@ -82,7 +79,7 @@ class _Times:
         self.root = Transcript.of(result).whole
         self._of_run = defaultdict[str, list[Lap]](list)
         self._of_step = defaultdict[tuple[str, int, int], list[Lap]](list)
-        """(run, turn, call) → times; call 0 is the request, and turn 0 is the run itself."""
+        """Times by (run, turn, call); call 0 is the request, and turn 0 is the run itself."""
         for run in result.walk():
             for lap in run.times:
                 if 0 <= lap.began <= lap.ended <= 1e9:
@@ -198,8 +195,7 @@ class _Times:
 
 
 def _walk(thing: TreeNode, depth: int = 0) -> Iterator[tuple[int, TreeNode]]:
-    """Yields (indentation, node) in reading order; the indentation is at most 12."""
-    yield min(depth, 12), thing
+    yield min(depth, 12), thing  # so that deep names stay visible
     for inner in nodes_below(thing):
         yield from _walk(inner, depth + 1)
 

@@ -1,6 +1,6 @@
 """The tree of a run, built from its events: runs, their turns and calls, and child runs.
 
-An unfinished reply is a `Draft`; each piece takes constant time, as views read only the end.
+An unfinished reply is a `Draft`, to which a piece is added in constant time.
 Secrets are removed from a complete text, before it is cut, as half a secret would not be
 recognised. Seconds in the reports of sub-agents are removed, too, so that equal runs look alike.
 Source: D-1, D-6, D-23, D-24, D-34, docs/safety.md.
@@ -15,7 +15,7 @@ from io import SEEK_END, StringIO
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from axe_nb.conversion.jsonable import change_texts
-from axe_nb.delegation.spawn_agent import REPORT, find_reports
+from axe_nb.delegation.spawn_agent import REPORT, REPORTING, find_reports
 from axe_nb.events import (
     DataForm,
     Event,
@@ -64,9 +64,9 @@ class Draft:
     text: StringIO = field(default_factory=StringIO)
     reasoning: StringIO = field(default_factory=StringIO)
     calls: dict[int, StringIO] = field(default_factory=dict)
-    """Number of a call → its arguments so far, in the order of arrival."""
+    """Arguments of each call so far, by its number, in the order of arrival."""
     tools: dict[int, str] = field(default_factory=dict)
-    """Number of a call → name of its tool; empty if it has not arrived."""
+    """Name of each call's tool, by the call's number; empty if it has not arrived."""
     latest: Literal["", "text", "reasoning", "arguments"] = ""
     """Kind of the last piece; empty before the first one."""
 
@@ -113,7 +113,7 @@ class CallNode:
     state: State = "running"
     result: ToolResult | None = None
     is_edited: bool = False
-    """True if the person changed the arguments before it ran."""
+    """True if the person changed the arguments before the call ran."""
     pauses: list[Pause] = field(default_factory=list)
     asks: PersonAsked | None = None
     """The open question to the person, in live trees only; otherwise None."""
@@ -201,21 +201,16 @@ class TurnNode:
 
     @property
     def is_hidden(self) -> bool:
-        """True if the turn has no row, as the only turn of a child run, without calls."""
-        is_only = self.number == 1 and len(self.run.turns) <= 1
-        return is_only and not self.calls and self.run.depth > 0
+        """True if it has no row: it said nothing beside its calls, or is the model's own answer."""
+        if self.asked or self.question or self.source not in ("", "recorded"):
+            return False
+        is_open = not self.calls and (self.is_last or self.state == "running")
+        return is_open or not (self.text or self.reasoning)
 
     @property
     def text_so_far(self) -> str:
         """The turn's text, even an incomplete one; takes time linear in its length."""
         return self.draft.text.getvalue() if self.draft else self.text
-
-    @property
-    def only_call(self) -> CallNode | None:
-        """The turn's only call if it does not delegate; the turn and the call then share a row."""
-        if len(self.calls) != 1 or self.calls[0].children or self.server_calls:
-            return None
-        return None if self.calls[0].call.traits.delegates else self.calls[0]
 
 
 @dataclass(slots=True)
@@ -230,15 +225,15 @@ class Node:
     task: str
     prompt: str
     call: CallNode | None = field(default=None, repr=False)
-    """The call that started it; None for a root."""
+    """The call that started this run; None for a root."""
     state: State = "running"
     turns: list[TurnNode] = field(default_factory=list)
     result: RunResult | None = None
-    """None until the run has ended."""
+    """The result; None until the run has ended."""
     times: Times = field(default_factory=Times)
     pictures: tuple[Picture, ...] = ()
     origin: str = ""
-    """The run and place that this run is a fork of; otherwise empty."""
+    """Place at which a fork begins to differ, as in `RunResult`; empty for other runs."""
 
     @property
     def key(self) -> str:
@@ -293,32 +288,30 @@ TreeNode: TypeAlias = Node | TurnNode | CallNode
 
 
 def row_of(thing: TreeNode) -> TreeNode:
-    """Returns the node whose row shows this node: itself, or the node that it shares a row with."""
-    if isinstance(thing, CallNode):
-        return thing.turn if thing.turn.only_call is thing else thing
+    """The node whose row shows this one: the node itself, or the one that shares its row."""
     if isinstance(thing, TurnNode):
         return row_of(thing.run) if thing.is_hidden else thing
-    return thing.call if thing.call and thing.call.child is thing else thing
+    is_call = isinstance(thing, Node) and thing.call and thing.call.child is thing
+    return thing.call if is_call else thing  # type: ignore[return-value]
 
 
 def parent_row(thing: TreeNode) -> TreeNode | None:
-    """Returns the node whose row is the parent of this node's row; None for the root."""
-    if isinstance(thing, CallNode):
-        return row_of(thing.turn)
-    return row_of(thing.run) if isinstance(thing, TurnNode) else thing.call
+    """The node whose row is this row's parent; None for the root's."""
+    if isinstance(thing, Node):
+        return thing.call
+    return row_of(thing.turn.run if isinstance(thing, CallNode) else thing.run)
 
 
 def nodes_below(thing: TreeNode) -> list[TreeNode]:
-    """Returns the nodes whose rows are directly below this node's row."""
-    if isinstance(thing, TurnNode):
-        return [] if thing.only_call else [*thing.server_calls, *thing.calls]
+    """The nodes whose rows are directly below this row, turns beside their calls."""
     if isinstance(thing, CallNode) and not thing.child:
         return list(thing.children)
     node = thing.child if isinstance(thing, CallNode) else thing
-    assert node is not None
+    if not isinstance(node, Node):
+        return []
     below: list[TreeNode] = []
     for turn in node.turns:
-        below += [*turn.server_calls, *turn.calls] if turn.is_hidden else [turn]
+        below += [*([] if turn.is_hidden else [turn]), *turn.server_calls, *turn.calls]
     return below
 
 
@@ -338,7 +331,7 @@ class Transcript:
     _retries: list[tuple[float, TurnNode, str]] = field(default_factory=list)
     """(time of the next attempt, its turn, the turn's label from then on)."""
     _reports: set[str] = field(default_factory=set)
-    """Reports of sub-agents in this tree, each with the seconds to remove."""
+    """Reports of sub-agents in this tree, which are shown without their seconds."""
 
     @classmethod
     def of(cls, result: RunResult) -> Transcript:
@@ -355,10 +348,7 @@ class Transcript:
         return self.root
 
     def apply(self, event: Event, now: float) -> tuple[TreeNode, ...]:
-        """Applies the next event, in constant time; returns the changed nodes, its subject last.
-
-        `now` is the time in seconds of a monotonic clock, for the bars of a live tree.
-        """
+        """Applies an event at time `now` (monotonic); returns changed nodes, its subject last."""
         if isinstance(event, RunStarted):
             return self._begin(event, now)
         node = self._nodes.get(event.run)
@@ -390,7 +380,8 @@ class Transcript:
                 call.times.started = now
                 return (call,)
             case ToolFinished() if call := self._calls.get((node.id, event.result.call_id)):
-                self._reports.update(find_reports(call.call.name, event.result.content))
+                if call.call.name in REPORTING:
+                    self._reports.update(find_reports(call.call.name, event.result.content))
                 call.take(self._show_result(event.result))
                 call.seconds, call.times.ended = event.seconds, now
                 is_waiting = any(one.result is None for one in call.turn.calls)
@@ -457,7 +448,7 @@ class Transcript:
         return node, turn, *turn.server_calls, *turn.calls
 
     def tick(self, now: float) -> tuple[TreeNode, ...]:
-        """Updates turns whose next attempt begins now, without an event; returns changed nodes."""
+        """Updates turns whose next attempt begins now, which no event tells; returns the changes."""
         changed: list[TreeNode] = []
         for _, turn, words in (retry for retry in self._retries if retry[0] <= now):
             if turn.waits and turn.draft is None:

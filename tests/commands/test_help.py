@@ -76,7 +76,7 @@ def test_no_line_is_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_options_are_in_groups_with_their_defaults() -> None:
     assert {option.group for option in OPTIONS} == set(OPTION_GROUPS)
-    page = parser(RUN, "command").format_help()
+    page = parser(RUN, "cell").format_help()
     headings = ["positional arguments", *OPTION_GROUPS, "Examples"]
     at = [page.index(f"\n{heading}:\n") for heading in headings]
     assert at == sorted(at)

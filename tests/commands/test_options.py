@@ -52,7 +52,9 @@ def test_a_mistake_is_told_with_the_usage_line(line: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_run(line, "cell")
     assert str(caught.value).startswith(MISTAKES[line])
-    assert caught.value.hint.startswith("usage: %%axe [-h] [-m P/M] [-M P/M] [--skill F]")
+    assert caught.value.hint.startswith(
+        "usage: %%axe [-h] [-m P/M] [-o NAME] [-c] [--from R@PLACE]"
+    )
     assert "\n" not in caught.value.hint
     assert caught.value.exit_code == 2
 

@@ -206,6 +206,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--trees", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args(words)
+    os.environ["AXE_NB_HISTORY"] = "0"  # its thread lives as long as the process
     axe_nb.script("inner")(lambda request: "inner end")
     play(asked.seed)
     before, runs, broken = files(), 0, []

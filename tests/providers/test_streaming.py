@@ -275,6 +275,14 @@ def test_openai_calls_are_told_apart(deltas: list[list[dict[str, Any]]], calls: 
         ([{"reasoning_details": [{"type": "reasoning.summary", "summary": "a"}]},
           {"reasoning_details": [{"type": "reasoning.summary", "summary": "b"}]}],
          "ab", {"reasoning_details": [{"type": "reasoning.summary", "summary": "ab"}]}),
+        # a server that changes its mind about the form
+        ([{"reasoning_details": "x", "annotations": "x"},
+          {"reasoning_details": [{"type": "reasoning.text", "text": "a"}], "annotations": [{}]}],
+         "a", {"reasoning_details": [{"type": "reasoning.text", "text": "a"}]}),
+        ([{"reasoning_details": [{"type": "text", "more": ["x"]}]},
+          {"reasoning_details": [{"type": "text", "more": [{"type": "text", "text": "a"}]}]}],
+         "",
+         {"reasoning_details": [{"type": "text", "more": ["x", {"type": "text", "text": "a"}]}]}),
     ],
 )  # fmt: skip
 def test_openai_reasoning_is_shown_once_and_echoed(

@@ -80,7 +80,7 @@ DECISIONS: dict[str, tuple[Callable[[Step], Any], str, str]] = {
     "edited": (
         lambda s: s.edit({"town": "Trondheim"}) if s.number == 1 else None,
         "Trondheim has 9 letters\n(The user changed the arguments of this call to "
-        f'{{"town":"Trondheim"}}); {OSLO}', '(edited by the user) {"town": "Trondheim"}',
+        f'{{"town":"Trondheim"}}); {OSLO}', '(edited by the user) Trondheim',
     ),
     "given": (
         lambda s: s.result({"letters": 7}) if s.number == 2 else None,
@@ -238,11 +238,10 @@ def test_the_tree_says_who_waits_for_the_person_and_no_longer_once_it_is_decided
     made.emit = show
     made.play(step=Decider())
     assert "waits for you · turn 1" in waiting["0", False][0]
-    assert "turn 1 · waits for you" in waiting["0", False][1]
     request, call = waiting["0.1.1", False], waiting["0.1.1", True]
     assert "low waits for you" in request[0]
     assert [row for row in request[1:] if "waits for you" in row]
-    assert any(row.startswith("turn 1 · measure") and "waits for you" in row for row in call)
+    assert any(row.startswith("measure") and "waits for you" in row for row in call)
 
 
 def test_where_no_one_can_be_asked_it_is_an_error_before_anything_is_sent() -> None:

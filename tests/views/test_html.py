@@ -17,7 +17,8 @@ from axe_nb.errors import ProviderError
 from axe_nb.messages import Delta, Request, ToolCall, ToolResult, Usage, call
 from axe_nb.results import Status, Turn
 from axe_nb.views.appearance import COLOURS, LOOKS, css_rules
-from axe_nb.views.html import ROOM, answer, twin
+from axe_nb.views.html import BUDGET, answer, twin
+from axe_nb.views.outline import as_text
 from axe_nb.views.transcript import State
 from tests.views.runs import PAYLOADS, TEXT, ask, done, hostile_run, long_run, saved_size, turn
 
@@ -93,12 +94,12 @@ def test_the_answer_stands_first_and_then_the_folded_tree_that_needs_no_style_sh
     )
     assert page.startswith(start)
     assert "<details open" not in page
-    assert page.count("<summary>") == 2
+    assert page.count("<summary>") == 1
     bundle = twin(long_run())
     assert set(bundle) == {"text/html", "text/plain"}
     long = Page(bundle["text/html"])
     assert set(long.tags) <= TREE | {"p"}
-    assert {name for _, name, _ in long.attributes} == {"style", "class"}
+    assert {name for _, name, _ in long.attributes} == {"style", "class", "open"}
     assert long.values("class") == ["mathjax_ignore tex2jax_ignore"]
     assert long.open == long.unbalanced == []
 
@@ -127,7 +128,7 @@ def test_failures_are_open_and_successes_folded() -> None:
     calls = [ToolCall(name, "read_file", {"path": name}) for name in "ab"]
     results = (ToolResult("a", "text"), ToolResult("b", "Error: gone", is_error=True))
     page = html(log=(Turn(1, "", tuple(calls), results, "", Usage()), turn(2, text="ok")))
-    assert re.findall("<details( open)?", page) == [" open", " open", "", " open", ""]
+    assert re.findall("<details( open)?", page) == [" open", "", " open"]
     assert page.index("Error: gone") > page.index("✗")
 
 
@@ -158,49 +159,49 @@ def test_the_tree_has_the_words_of_the_text_twin() -> None:
         shown = " ".join(Page(bundle["text/html"]).text.split())
         for row in re.findall("^ *[✓✗◷⊘■–] (.*)$", bundle["text/plain"], re.MULTILINE):
             for fact in row.split(" · "):
-                assert " ".join(fact.split()) in shown
+                assert all(word in shown for word in fact[:100].split()[:-1])
 
 
-def test_thirty_turns_of_long_texts_are_saved_in_forty_kilobytes_with_whole_answers() -> None:
+def test_thirty_turns_of_long_texts_are_saved_in_fifty_kilobytes_with_whole_answers() -> None:
     assert len(TEXT) == 1500
-    assert saved_size(long_run()) <= 40_000
+    assert saved_size(long_run()) <= 50_000
     page = twin(long_run())["text/html"]
     assert page.count("1,500 characters</small></summary>") > 3
-    assert page.count(FOLD.format("answered")) == 4
+    assert page.count(f"answer</small> {TEXT}") == 4
 
 
-def test_a_long_text_is_whole_in_a_fold_below_its_beginning() -> None:
-    answer = "\n".join(f"line {n} <b>" for n in range(200))
-    page = html(**looked_up(answer, "short"))
-    assert f"{FOLD.format('answered')}line 0 &lt;b&gt; line 1 &lt;b&gt;" in page
-    assert f"<small style=opacity:.7>{len(answer):,} characters</small></summary>" in page
-    assert answer.replace("<b>", "&lt;b&gt;") in page
+def test_the_first_line_of_a_long_text_is_its_fold_and_the_rest_is_in_it() -> None:
+    result = "\n".join(f"line {n} <b>" for n in range(200))
+    page = html(**looked_up("short", result))
+    assert f"{FOLD.format('result')}line 0 &lt;b&gt; <small" in page
+    assert f"<small style=opacity:.7>{len(result):,} characters</small></summary>" in page
+    assert page.count("line 0 ") == page.count("line 1 ") == page.count("line 199 ") == 1
 
 
 def test_where_room_is_short_answers_come_before_results_and_short_texts_still_fit() -> None:
-    answer, result = "a " * (ROOM // 3), "r " * (ROOM // 3)
+    answer, result = "a " * (BUDGET // 3), "r " * (BUDGET // 3)
     page = html(**looked_up(answer, result))
-    assert page.count(FOLD.format("answered")) == 1
-    assert page.count(FOLD.format("result")) == 0
+    assert result.strip() not in page
     assert answer.strip() in page
     assert ": r.log[0].results[1].content" in page, "the rest has a pointer"
-    page = html(**looked_up("a " * ROOM, "r " * 2000))
+    page = html(**looked_up("a " * BUDGET, "r " * 2000))
     assert "4,000 characters</small></summary>" in page
     assert ": r.children[0].text" in page
 
 
 def test_forty_answers_of_200_characters_are_whole_without_folds_and_in_50_kilobytes() -> None:
     answer = TEXT[:200]
-    page = html(**looked_up(answer, "x", count=40))
-    assert page.count(f"{answer}</pre>") == 40
-    assert FOLD.format("answered") not in page
-    assert len(page) < 50_000
+    run = done(**looked_up(answer, "x", count=40))
+    assert twin(run)["text/plain"].count(answer) == 40
+    assert twin(run)["text/html"].count(f"answer</small> {answer}") == 40
+    assert saved_size(run) < 50_000
 
 
 def test_each_turn_names_the_cell_that_goes_on_from_it_if_the_result_has_a_name() -> None:
     page = html(**looked_up("yes", "no"))
-    places = [f"<code>%%axe --from r@{place}</code>" for place in ("0/1", "0.1/1", "0/2")]
-    assert [page.count(place) for place in places] == [1, 1, 1]
+    assert re.findall("<code [^>]*>%%axe --from r@(.*?)</code>", page) == ["0.1/1"]
+    page = html(log=(turn(1, ToolCall("a", "grep"), results=["x"]), turn(2, text="ok")))
+    assert re.findall("<code [^>]*>%%axe --from r@(.*?)</code>", page) == ["0/1", "0/2"]
     for name in ("axe_nb.last()", "runs[0]"):
         assert "--from" not in twin(done(**looked_up("yes", "no")), name=name)["text/html"]
 
@@ -240,7 +241,7 @@ def test_texts_from_right_to_left_take_their_own_direction() -> None:
     hebrew = "שלום, שמונה פריטים."
     page = html(text=f"# {hebrew}", log=(turn(1, text=hebrew), turn(2)))
     assert f'<h1 dir="auto">{hebrew}</h1>' in page
-    assert f"<code dir=auto style=background:#8881>{hebrew}</code>" in page
+    assert f"<bdi style='flex:1 22em;overflow:hidden'>{hebrew}</bdi>" in page
     assert "dir" not in html(text="plain äöü", log=(turn(1, text="said"), turn(2)))
 
 
@@ -261,24 +262,40 @@ def test_an_answer_that_does_not_fit_is_no_success_in_its_row() -> None:
     assert "✗ turn 2 · repairs its answer, still does not fit · " in text
 
 
-# JupyterLab drops a gradient of one stop from an output that it does not trust
-@pytest.mark.parametrize(
-    ("states", "strips"),
-    [
-        (["completed"] * 3, ["#393 0em 1.5em,#393 0"]),
-        (["completed", "error", "error"], ["#393 0em 0.5em,#d33 0.5em 1.5em,#d33 0"]),
-        (["completed"], []),
-        (["completed"] * 61, []),
-    ],
-)
-def test_the_states_of_sub_agents_are_a_strip(states: list[Any], strips: list[str]) -> None:
-    calls = [ask(f"c{number}", "h", "x") for number in range(len(states))]
+def crowd(states: list[Any], count: int) -> RunResult:
+    """A run with sub-agents, the first of which end in these states."""
+    states = [*states, *["completed"] * (count - len(states))]
+    calls = [ask(f"c{number}", f"w{number}", "x") for number in range(count)]
     children = tuple(
-        done(status=state, id=f"0.{n}", call_id=call.id)
+        done(agent=f"w{n}", status=state, id=f"0.{n}", call_id=call.id, text=f"Finding **{n}**.",
+             error="" if state == "completed" else "timeout after 2s")
         for n, (state, call) in enumerate(zip(states, calls, strict=True), 1)
-    )
-    page = html(log=(turn(1, *calls),), children=children)
-    assert re.findall(r"linear-gradient\(90deg,(.*?)\)", page) == strips
+    )  # fmt: skip
+    return done(log=(turn(1, *calls, results=["x"] * count),), children=children)
+
+
+@pytest.mark.req("D-80")
+def test_up_to_twelve_findings_are_open_failures_first_and_the_rest_is_counted() -> None:
+    text = as_text(crowd(["completed", "timeout", "completed", "error"], 40), name="r")
+    rows = re.findall("^  (\\S.*)$", text, re.MULTILINE)
+    assert [row.split(" ·")[0] for row in rows[:3]] == ["◷ w2", "✗ w4", "✓ w1"]
+    assert rows[0] == "◷ w2 · timed out after 2 s · retry %%axe --from r@0/1"
+    assert rows[2] == "✓ w1 · Finding 1."
+    assert (len(rows), rows[12]) == (13, "… 28 more, all ✓")
+    page = twin(crowd([], 40))["text/html"]
+    assert page.count("<details open") == 1
+    assert "… 28 more, all ✓</span></summary>" in page
+    few = as_text(crowd(["completed"] * 3 + ["timeout"] * 7, 12))
+    rows = re.findall("^  (\\S.*)$", few, re.MULTILINE)
+    assert [row.split(" ·")[0] for row in rows] == [
+        "✓ w1",
+        "✓ w2",
+        "✓ w3",
+        "◷ 7 sub-agents",
+        "✓ w11",
+        "✓ w12",
+    ]
+    assert rows[3] == "◷ 7 sub-agents · timed out after 2 s"
 
 
 def test_the_quiet_bundle_is_the_answer_alone() -> None:

@@ -95,19 +95,19 @@ def test_the_texts_of_a_turn_show_the_end_of_each_part() -> None:
         delta("The answer. "),
         delta('{"a": 1', kind="arguments", name="write_file"),
     )
-    _, after = Outline(transcript.whole, max_chars=30).blocks(transcript.whole.turns[0])
+    _, after = Outline(transcript.whole, max_chars=30).blocks(transcript.whole)
     assert [(block.label, block.text, block.rest) for block in after] == [
         ("thinks", TALE, ""),
         ("arguments", '{"a": 1', ""),
     ]
     transcript.apply(delta(TALE * 4, kind="reasoning"), 0.0)
-    _, after = Outline(transcript.whole, max_chars=30).blocks(transcript.whole.turns[0])
+    _, after = Outline(transcript.whole, max_chars=30).blocks(transcript.whole)
     assert after[0].text.startswith("… ")
     assert TALE in after[0].text
     assert len(after[0].text) < 1005
     child = below(delta("hm", "0.1", kind="reasoning"), delta("So.", "0.1"))
     before, after = Outline(child).blocks(row_of(child))
-    assert [block.label for block in before] == ["was told"]
+    assert [block.label for block in before] == ["task"]
     assert [(block.label, block.text) for block in after] == [("thinks", "hm"), ("writes", "So.")]
 
 
@@ -120,7 +120,7 @@ def test_a_retry_after_half_a_reply_shows_its_text_once() -> None:
     assert transcript.whole.text == "One "
     transcript.apply(delta("two.", attempt=2), 0.0)
     assert transcript.whole.text == "One two."
-    _, after = Outline(transcript.whole).blocks(transcript.whole.turns[0])
+    _, after = Outline(transcript.whole).blocks(transcript.whole)
     assert after == ()
 
 

@@ -39,18 +39,17 @@ def test_the_text_twin_lists_the_cited_pages_and_the_searches() -> None:
         "  2. Page 2 — https://p2.example.org/x?a=1&b=2",
         "",
         "✓ lead · script/x · completed · 1 turn · 12 tokens",
-        "  ✓ turn 1 · answers · 12 tokens",
-        '    ✓ web_search · "tallest tower" → 3 sources · by the server',
-        "      found:",
-        "        1. Page 1 — https://p1.example.org/x?a=1&b=1",
-        "        2. Page 2 — https://p2.example.org/x?a=1&b=2",
-        "        3. Page 3 — https://p3.example.org/x?a=1&b=3",
+        '  ✓ web_search "tallest tower" → 3 sources · by the server',
+        "    found:",
+        "      1. Page 1 — https://p1.example.org/x?a=1&b=1",
+        "      2. Page 2 — https://p2.example.org/x?a=1&b=2",
+        "      3. Page 3 — https://p3.example.org/x?a=1&b=3",
     ])  # fmt: skip
 
 
 def test_a_search_that_failed_has_a_row_and_no_part_in_the_runs_trouble() -> None:
     text = as_text(searched(ServerCall("web_search", {"query": "x"}, error="max_uses_exceeded")))
-    assert "– web_search · x → max_uses_exceeded · by the server" in text
+    assert "– web_search x → max_uses_exceeded · by the server" in text
     assert "tool call" not in text
 
 

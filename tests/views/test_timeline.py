@@ -48,10 +48,8 @@ def test_each_row_has_its_seconds_and_what_they_went_to() -> None:
     assert titles.split() == ["from", "took", "of", "it"]
     assert [re.sub(r".*?(\d+\.\d+ s)", r"\1", row, count=1).split("  ") for row in rows] == [
         ["0.00 s", "10.00 s", f"model 5.00 s, tool 5.00 s, {WAITS}"],
-        ["0.00 s", "8.00 s", " model 3.00 s, tool 5.00 s, " + WAITS],
         ["3.00 s", "2.00 s", " tool 2.00 s, waits for you 1.00 s"],
         ["5.00 s", "3.00 s", " model 3.00 s"],
-        ["8.00 s", "2.00 s", " model 2.00 s"],
     ]
 
 
@@ -60,7 +58,7 @@ def test_each_bar_is_painted_as_the_time_went_and_kept_by_jupyterlab_without_tru
     colours = [stop.split()[0] for stop in lead.split(",")]
     kinds: list[LapKind] = ["model", "retry", "model", "person", "tool", "model"]
     assert colours == [COLOURS[kind] for kind in kinds]
-    assert [stop.split()[-1] for stop in last.split(",")] == ["80%", "100%"]
+    assert [stop.split()[-1] for stop in last.split(",")] == ["50%", "80%", "100%"]
     whole = replace(timed(), times=(Lap("run", 0.0, 10.0), Lap("model", 0.0, 10.0, 1)))
     bars = re.findall(r"linear-gradient\(90deg,([^)]*)\)", html_of(whole))
     assert all("," in stops for stops in bars), "a gradient of one stop is dropped"
@@ -153,7 +151,7 @@ def test_calls_of_one_id_in_several_turns_have_their_own_times(project: Path) ->
     laps = (Lap("tool", float(n), n + 1.0, n, 1) for n in (1, 2, 3))
     timed = Timeline(replace(run, times=(Lap("run", 0.0, 9.0), *laps)))
     rows = [row for row in str(timed).splitlines() if "measure" in row]
-    assert [row.split("}")[1].split()[0] for row in rows] == ["1.00", "2.00", "3.00"]
+    assert [row.split("measure")[1].split()[0] for row in rows] == ["1.00", "2.00", "3.00"]
 
 
 def test_a_replay_says_whose_time_it_is(project: Path) -> None:
