@@ -448,7 +448,7 @@ class Transcript:
         return node, turn, *turn.server_calls, *turn.calls
 
     def tick(self, now: float) -> tuple[TreeNode, ...]:
-        """Updates turns whose next attempt begins now, which no event tells; returns the changes."""
+        """Updates turns whose next attempt begins now, without an event; returns changed nodes."""
         changed: list[TreeNode] = []
         for _, turn, words in (retry for retry in self._retries if retry[0] <= now):
             if turn.waits and turn.draft is None:
