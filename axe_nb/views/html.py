@@ -66,13 +66,13 @@ PLAIN = "mathjax_ignore tex2jax_ignore"
 """CSS classes with which JupyterLab and nbconvert do not typeset dollar signs as mathematics."""
 
 BUDGET = 46_000
-"""Bytes of a saved tree in HTML and plain text, up to which long texts are whole (D-80)."""
+"""Bytes of a saved tree, HTML and plain text, within which long texts are kept whole (D-80)."""
 
 MIN_ROWS = 30
-"""Rows that are drawn even where they exceed the budget."""
+"""Number of rows that are drawn even if they exceed the budget."""
 
 PROSE = frozenset(("task", "text so far", "said", "error", "warning", "next", "asked"))
-"""Labels of texts that are written for people, not in the type of code."""
+"""Labels of texts for people, which are not set in the font of code."""
 
 
 def twin(result: RunResult, *, name: str = "axe_nb.last()") -> dict[str, str]:
@@ -122,7 +122,7 @@ def answer(result: RunResult) -> dict[str, str]:
 
 
 def write_tree(outline: Outline, room: int = BUDGET) -> str:
-    """Returns the HTML of a run's answer and tree, with as many whole texts as have `room`."""
+    """Returns the HTML of a run's answer and tree, with as many whole texts as fit into `room`."""
     root = outline.tree
     line = WORDS if outline.count <= 2 * MAX_OPEN else WORDS // 2
 
@@ -224,7 +224,7 @@ def format_line(row: Row, bar: str = "", clock: str = "") -> str:
 
 
 def _format_states(states: Sequence[State]) -> str:
-    """Draws a small square for each sub-agent; the words beside them count those that are done."""
+    """Draws a small square for each sub-agent; the text next to them counts the finished ones."""
     parts = [
         (colour, f"{at + end:g}em")
         for at, state in enumerate(states)
@@ -265,7 +265,7 @@ class Drawing:
         return format_line(replace(row, asked=asked))
 
     def block(self, block: Block) -> str:
-        """Draws a text with its pictures; a long text, or reasoning, is a fold."""
+        """Draws a text with its pictures; a long text or reasoning is folded."""
         is_thought, label = block.label in (THOUGHT, THINKS), safe(block.label)
         if id(block) in self._whole:
             block = replace(block, text=block.whole, more=0)
@@ -274,14 +274,14 @@ class Drawing:
         is_folded = is_thought or (is_long and block.label != "answer")
         first, _, text = block.text.partition("\n")
         if is_thought or not is_folded or not text or len(first) > 100:
-            text = block.text  # the first line alone is none that says what follows
+            text = block.text  # the first line alone does not say what follows
         way = direction(block.text)
         rest = f"<small>… {safe(block.rest)}</small>" if block.rest else ""
         style = f"margin-left:{TEXT_MARGIN}"
         if block.links:
             shown = _format_links(block.links)
         elif block.label == "answer" and text:
-            blocks = render_blocks(text)  # a single paragraph stands beside its label
+            blocks = render_blocks(text)  # a single paragraph is drawn next to its label
             is_line = len(blocks) == 1 and blocks[0].startswith("<p>")
             shown = (blocks[0].strip()[3:-4] if is_line else "".join(blocks)) + f" {rest}"
         elif block.label in PROSE:

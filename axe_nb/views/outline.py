@@ -46,13 +46,13 @@ MAX_WARNINGS, MAX_PICTURES = 5, 8
 """Maximum warnings shown for a run, and pictures shown for a prompt or result."""
 
 MAX_CHARS = 8000
-"""Characters divided among all texts of a tree, as far as its budget has no room for the whole."""
+"""Characters divided among the texts of a tree that are not kept whole."""
 
 MAX_OPEN = 12
-"""Maximum rows below one that are seen at once if sub-agents are among them (D-80)."""
+"""Maximum rows shown unfolded below a row, if sub-agents are among them (D-80)."""
 
 SHORT = 40
-"""Characters of a text that its row shows in any window."""
+"""Characters of a row's text that are visible even in a narrow window."""
 
 ANSWER = 20_000
 """Maximum characters of the answer above the tree."""
@@ -90,7 +90,7 @@ class Block:
     links: tuple[Page, ...] = ()
     """Web pages that HTML draws as links, instead of the text that lists them."""
     in_row: bool = False
-    """True if the row above says the same, as far as a window has room for it."""
+    """True if the row above already shows the text, in a window that is wide enough."""
 
     @property
     def is_line(self) -> bool:
@@ -118,7 +118,7 @@ class Entry:
 
     @property
     def rows_here(self) -> tuple[Entry, ...]:
-        """The rows that stand for sub-agents or calls: itself, or the members of a group."""
+        """The rows of sub-agents or calls: the row itself, or the members of a group."""
         return self.rows if self.row.kind == "group" else (self,)
 
 
@@ -194,7 +194,7 @@ class Outline:
         return Entry(self.make_row(thing), before, _fold(rows), after, left)
 
     def make_row(self, thing: TreeNode) -> Row:
-        """Makes a row; that of a failed run also has the cell that tries it once more."""
+        """Makes a row; the row of a failed run includes the cell that tries the run again."""
         row = make_row(thing)
         node = thing.child if isinstance(thing, CallNode) else thing
         if row.kind != "run" or not row.is_failed or not isinstance(node, Node) or not node.call:
@@ -205,7 +205,7 @@ class Outline:
         return replace(row, retry=self.name_place(place))
 
     def name_place(self, place: str) -> str:
-        """Returns the first line of a cell that goes on from a place; empty if it has no name."""
+        """Returns the first line of a cell that forks the run at a place; empty if it has no name."""
         is_last = self.name == "axe_nb.last()"
         known = f"{self.name}@" if self.name.isidentifier() else ""
         return f"%%axe --from {known}{place}" if known or is_last else ""
@@ -354,7 +354,7 @@ def _is_calm(thing: TreeNode) -> bool:
 
 
 def _fold(rows: Sequence[Entry]) -> tuple[Entry, ...]:
-    """Collapses equal failures of sub-agents; folds the least urgent of many rows."""
+    """Groups equal failures of sub-agents, and folds the least urgent rows if there are many."""
     alike = defaultdict[tuple[State, str], list[Entry]](list)
     for entry in rows:
         if entry.row.kind == "run" and entry.row.is_failed:

@@ -26,7 +26,7 @@ from axe_nb.views.transcript import (
 )
 
 LINE, WHO = 240, 32
-"""Maximum characters of a row's words, which a window cuts to the room there is, and of a name."""
+"""Maximum characters of a row's text, which narrow windows cut further, and of a name."""
 
 GIVEN = 40
 """Maximum characters of a failed call's arguments, which precede the cause of the failure."""
@@ -43,7 +43,7 @@ _MARKUP = (
     (r"(\*\*|__|~~|`+)(?=\S)(.+?)(?<=\S)\1", r"\2"),
     (r"(?<![\w*])([*_])(?=[^\s*_])([^*_]+)(?<=\S)\1(?![\w*])", r"\2"),
 )
-"""Patterns of Markdown in a line, and what is left of it in a row."""
+"""Patterns of Markdown in a line, and their replacements in a row."""
 
 CUT_SHORT = {"not run": "not run", "cancelled": "interrupted while it ran"}
 """Descriptions of calls without a result, by state."""
@@ -67,7 +67,7 @@ class Row:
     """One line of the tree."""
 
     kind: Literal["run", "turn", "call", "group", "rest"]
-    """`group`: equal failures; `rest`: what is folded because it is too much to be read at once."""
+    """`group` stands for equal failures, `rest` for rows that are folded because of their number."""
     state: State
     who: str
     asked: str
@@ -77,11 +77,11 @@ class Row:
     facts: tuple[Fact, ...] = ()
     """The parts of `asked` in the root's row; empty in other rows."""
     number: int = 0
-    """The turn of a call, beside its tool; 0 = not shown."""
+    """Number of a call's turn, shown next to its tool; 0 if it is not shown."""
     states: tuple[State, ...] = ()
     """States of the sub-agents that a running agent waits for."""
     retry: str = ""
-    """The cell that tries a failed run once more."""
+    """The cell that tries a failed run again; empty for other rows."""
 
     @property
     def is_failed(self) -> bool:
@@ -93,7 +93,7 @@ class Row:
 
 
 def make_row(thing: TreeNode) -> Row:
-    """Makes the row of a run, a turn or a call; a call that is a child has the child's row."""
+    """Makes the row of a run, turn or call; a call of one sub-agent has the sub-agent's row."""
     if isinstance(thing, CallNode) and thing.child:
         thing = thing.child
     asks, state = find_question(thing), thing.state
@@ -110,7 +110,7 @@ def make_row(thing: TreeNode) -> Row:
     if not thing.depth:
         facts = tuple(facts_of(thing))
         told = " · ".join(map(str, facts))
-        # a root's findings are seen without a click (D-80)
+        # a root's findings are visible without a click (D-80)
         is_open = needs_look or any(True for _ in thing.below())
         return Row("run", state, name_node(thing), told, "", is_open, facts)
     ending = "" if state in ("completed", "running", "error", "timeout") else state
@@ -237,7 +237,7 @@ def _format_question(asked: PersonAsked) -> str:
 
 
 def tell_arguments(arguments: Mapping[str, Any]) -> tuple[str, bool]:
-    """Puts arguments into a few words; also returns True if these say all of them."""
+    """Shortens arguments to a few words; also returns True if nothing is left out."""
     words, is_all, left = list[str](), True, dict(arguments)
     old, new = (left.get(name) for name in ("old_text", "new_text"))
     if isinstance(old, str) and isinstance(new, str):
@@ -309,7 +309,7 @@ def said_of(turn: TurnNode) -> str:
 
 
 def count_names(names: set[str]) -> str:
-    """Returns the plural of the only name, or a word for sub-agents of several names."""
+    """Returns the plural of the name if there is only one; otherwise `sub-agents`."""
     name = next(iter(names)) if len(names) == 1 else ""
     return f"{name}s" if name.isalpha() and name[-1] not in "sxzhy" else "sub-agents"
 

@@ -201,7 +201,7 @@ class TurnNode:
 
     @property
     def is_hidden(self) -> bool:
-        """True if it has no row: it said nothing beside its calls, or is the model's own answer."""
+        """True if the turn has no row: it has nothing but calls, or is the model's own answer."""
         if self.asked or self.question or self.source not in ("", "recorded"):
             return False
         is_open = not self.calls and (self.is_last or self.state == "running")
@@ -288,7 +288,7 @@ TreeNode: TypeAlias = Node | TurnNode | CallNode
 
 
 def row_of(thing: TreeNode) -> TreeNode:
-    """The node whose row shows this one: the node itself, or the one that shares its row."""
+    """Returns the node whose row shows this node: itself, or the node that it shares a row with."""
     if isinstance(thing, TurnNode):
         return row_of(thing.run) if thing.is_hidden else thing
     is_call = isinstance(thing, Node) and thing.call and thing.call.child is thing
@@ -296,14 +296,14 @@ def row_of(thing: TreeNode) -> TreeNode:
 
 
 def parent_row(thing: TreeNode) -> TreeNode | None:
-    """The node whose row is this row's parent; None for the root's."""
+    """Returns the node whose row is the parent of this node's row; None for the root."""
     if isinstance(thing, Node):
         return thing.call
     return row_of(thing.turn.run if isinstance(thing, CallNode) else thing.run)
 
 
 def nodes_below(thing: TreeNode) -> list[TreeNode]:
-    """The nodes whose rows are directly below this row, turns beside their calls."""
+    """Returns the nodes whose rows are directly below this node's row: turns, and their calls."""
     if isinstance(thing, CallNode) and not thing.child:
         return list(thing.children)
     node = thing.child if isinstance(thing, CallNode) else thing
@@ -448,7 +448,7 @@ class Transcript:
         return node, turn, *turn.server_calls, *turn.calls
 
     def tick(self, now: float) -> tuple[TreeNode, ...]:
-        """Updates turns whose next attempt begins now, which no event tells; returns the changes."""
+        """Updates turns whose next attempt begins now, without an event; returns changed nodes."""
         changed: list[TreeNode] = []
         for _, turn, words in (retry for retry in self._retries if retry[0] <= now):
             if turn.waits and turn.draft is None:
