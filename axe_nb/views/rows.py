@@ -67,7 +67,7 @@ class Row:
     """One line of the tree."""
 
     kind: Literal["run", "turn", "call", "group", "rest"]
-    """`group` stands for equal failures, `rest` for rows that are folded because of their number."""
+    """`group` stands for equal failures, and `rest` for too many rows to show unfolded."""
     state: State
     who: str
     asked: str
