@@ -17,6 +17,7 @@ import types
 import typing
 from collections import abc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime
 from enum import Enum
@@ -445,6 +446,13 @@ def clean_schema(given: Mapping[str, Any], where: str) -> dict[str, Any]:
     except RecursionError:
         raise _make_schema_error(where, "it is nested too deeply") from None
     return schema
+
+
+def find_wrong_arguments(schema: Mapping[str, Any], arguments: object) -> list[str]:
+    """Returns the mistakes in a tool's arguments; none if its schema is empty or of no use."""
+    with suppress(ConfigError):
+        return find_mistakes(clean_schema(schema, "arguments"), arguments) if schema else []
+    return []
 
 
 def find_mistakes(

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from axe_nb.conversion.json_schema import find_mistakes
+from axe_nb.conversion.json_schema import find_wrong_arguments
 from axe_nb.engine.person import ApprovalRequest, Choice, Decision, Question, Step
 from axe_nb.events import PersonAsked
 from axe_nb.messages import Response, ToolCall
@@ -197,7 +197,7 @@ def parse_reply(typed: str) -> Response:
 
 
 def _check_form(name: str, schema: Mapping[str, Any], value: object, problem: str) -> None:
-    if mistakes := find_mistakes(schema, value) if schema else []:
+    if mistakes := find_wrong_arguments(schema, value):
         told = "; ".join(f"{name}{mistake.removeprefix('data')}" for mistake in mistakes)
         raise WrongInput(f"{problem}: {told}.")
 
