@@ -134,12 +134,9 @@ async def stream(
 def expect(result: RunResult, expectations: str) -> RunResult:
     """Checks that a run met all expectations, and returns its result.
 
-    Raises ConfigError if the expectations are invalid or cannot be decided, and ExpectationError if
-    one is not met; its `place` is the branch of the tree.
-
-    Args:
-        result: the result of a finished run.
-        expectations: separated by semicolons, as in `researcher >= 2, parallel; no write_file`.
+    `expectations` are separated by semicolons, as in `researcher >= 2, parallel; no write_file`.
+    Raises ConfigError if they are invalid or cannot be decided, and ExpectationError if one is not
+    met; its `place` is the branch of the tree.
     """
     if not isinstance(result, RunResult):
         raise ConfigError(f"expect takes a RunResult, not {shown_value(result)}")
@@ -177,7 +174,7 @@ def cassette(path: str | os.PathLike[str], mode: Mode | None = None) -> Iterator
 
 
 def last() -> RunResult | None:
-    """Returns the last finished run of this session, even if its cell failed; None if none has."""
+    """Returns this session's last finished run, even if its cell failed; None if there is none."""
     return session.last
 
 
@@ -216,10 +213,8 @@ def history(
 def load(saved: int | str | os.PathLike[str]) -> Any:
     """Loads a result from the history, or from a file that `save` wrote; executes nothing.
 
-    Raises ConfigError if there is no such file or run, or the file is not a saved result.
-
-    Args:
-        saved: the path of the file, or the id of a run in the history, as a number or text.
+    `saved` is the path of the file, or the id of a run in the history, as a number or text. Raises
+    ConfigError if there is no such file or run, or the file is not a saved result.
     """
     from axe_nb.recording.history import load_run
 
@@ -242,12 +237,8 @@ def load(saved: int | str | os.PathLike[str]) -> Any:
 def mcp_prompt(server: str, prompt: str, **arguments: str) -> str:
     """Returns a prompt that an MCP server offers, as text for a run.
 
-    Raises ConfigError if there is no such server or prompt, or the server did not start.
-
-    Args:
-        server: name of the server under `[mcp_servers]` of `config.toml`.
-        prompt: name of the prompt.
-        arguments: arguments of the prompt.
+    `server` is its name under `[mcp_servers]` of `config.toml`. Raises ConfigError if there is no
+    such server or prompt, or the server did not start.
     """
     refuse_inside_a_tool()
     tables = Config.load().mcp_servers
@@ -261,10 +252,7 @@ def mcp_prompt(server: str, prompt: str, **arguments: str) -> str:
 
 
 def define(agent: Agent) -> None:
-    """Registers an agent in this session, where it takes precedence over a file with its name.
-
-    It replaces an earlier definition with the same name.
-    """
+    """Registers an agent in this session, where it takes precedence over a file with its name."""
     session.define(agent)
 
 
@@ -272,12 +260,8 @@ def replay(result: RunResult, *, speed: float = 1.0) -> None:
     """Plays a finished run again in the live tree, at its recorded times.
 
     Nothing is sent or executed, and nothing changes. Blocks; without a live tree, only the end is
-    shown, at once. Raises ConfigError if `result` is not the result of a run, or `speed` is not a
-    positive number.
-
-    Args:
-        result: the result of the run, which may have been loaded.
-        speed: seconds of the run that pass in one second.
+    shown, at once. `speed` is the number of the run's seconds that pass in one second. Raises
+    ConfigError if `result` is not the result of a run, or `speed` is not a positive number.
     """
     from axe_nb.session.played_run import play
 

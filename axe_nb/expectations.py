@@ -1,9 +1,7 @@
 """The language of expectations, and the check of a finished run against them.
 
 A clause is `no NAME`, or `NAME` or `NAME OPERATOR VALUE`, these optionally with `, parallel`.
-`docs/make_reference.py` holds the documentation of forms and measures.
-
-Source: D-67.
+`docs/make_reference.py` holds the documentation of forms and measures. Source: D-67.
 """
 
 from __future__ import annotations
@@ -43,8 +41,7 @@ class Measure:
     """A property of a run that an expectation compares."""
 
     kind: Kind
-    """Kind of the value; a list is compared by length with a number, and item by item with a
-    text."""
+    """Kind of the value; a list is compared by length with a number, by items with a text."""
     read: Callable[[RunResult], Any]
     """Returns the value of one run; None = unknown."""
     of_tree: bool = True
@@ -52,7 +49,6 @@ class Measure:
 
 
 def _list_failed(run: RunResult, *, denied: bool) -> list[str]:
-    """Returns the tools of the calls that were denied, or that failed for another reason."""
     results = [one for turn in run.log for one in turn.results if not one.is_skipped]
     return [one.name for one in results if one.is_error and one.is_denied == denied]
 
@@ -222,8 +218,7 @@ class Thing:
     def ran_beside(self, later: Thing) -> bool:
         """True if a later run that is not a descendant began before this one ended.
 
-        If times are missing or equal, as on a virtual clock, the calls that started the runs
-        decide.
+        Calls decide if times are missing or equal, as on a virtual clock.
         """
         first, second = sorted((self.pointer, later.pointer), key=len)
         if second.startswith(first) or self.is_forked != later.is_forked:
@@ -452,7 +447,6 @@ def _holds(found: Any, sign: str, value: Any) -> bool:
 
 
 def _describe(found: Any) -> str:
-    """Describes a found value in a few words, on one line."""
     if isinstance(found, str):
         return quote(one_line(found, MAX_SHOWN))
     if isinstance(found, Sequence):

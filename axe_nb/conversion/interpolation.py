@@ -59,8 +59,7 @@ def interpolate(
 ) -> str:
     """Replaces each `{{ expr }}` in a text by its value; values are not expanded again.
 
-    Pictures are appended to `pictures`, with marks in the text; if it is None, they are treated
-    like other values.
+    A list of `pictures` receives those among the values, and the text has marks for them.
     """
     pieces: list[str] = []
     at = 0

@@ -3,9 +3,7 @@
 Used for tool arguments and structured output. A schema may come from an untrusted repository, and
 the data comes from a model: a check loads nothing from the network or from files, and patterns and
 the check as a whole have time limits. `records` reads axe_nb's own files, including recursive
-types, and `toml_tables` reads TOML, with line numbers in errors.
-
-Source: A-1.2, A-2.2, X-38.
+types, and `toml_tables` reads TOML, with line numbers. Source: A-1.2, A-2.2, X-38.
 """
 
 from __future__ import annotations
@@ -96,11 +94,7 @@ class Shape:
         return not mistakes
 
     def take(self, value: Any, at: str, mistakes: Mistakes, kindly: bool = True) -> Any:
-        """Converts a JSON value to this type, strictly or leniently.
-
-        Leniently, a string may also be parsed as JSON, and other values may become JSON text
-        (D-11).
-        """
+        """Converts a JSON value; with `kindly`, also JSON in a string, and vice versa (D-11)."""
         if not kindly or value is None or self.accepts(value):
             return self.read(value, at, mistakes, False)
         try:
@@ -120,7 +114,6 @@ class Parameter:
     description: str = ""
     required: bool = True
     default: object = None
-    """Default value shown to the model; None if there is none."""
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -223,7 +216,6 @@ def is_record(given: Any) -> bool:
 
 
 def _is_typed_dict(kind: Any) -> bool:
-    """True for a TypedDict, including those of typing_extensions."""
     return isinstance(kind, type) and issubclass(kind, dict) and hasattr(kind, "__required_keys__")
 
 
@@ -288,7 +280,7 @@ SCALARS: Mapping[object, Shape] = {
         datetime.fromisoformat,
     ),
 }
-"""Type → its shape."""
+"""Type → shape of its JSON values."""
 
 
 def _make_choice(options: Sequence[tuple[Any, Any]], shown: Sequence[Any]) -> Shape:

@@ -17,10 +17,7 @@ from axe_nb.text import clean
 
 
 def jsonable(value: object) -> Any:
-    """Converts a value to JSON types; a value without a JSON form becomes its text.
-
-    Numbers are kept, including NaN, so that a record loses nothing.
-    """
+    """Converts a value to JSON types, keeping NaN; a value without a JSON form becomes its text."""
     match value:
         case Enum():
             return key_of(value)
@@ -79,10 +76,7 @@ def as_number(value: object) -> object:
 
 
 def make_frame(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Any:
-    """Makes a pandas DataFrame from rows (column → value), with texts as a notebook shows them.
-
-    Raises ConfigError if pandas is not installed.
-    """
+    """Makes a pandas DataFrame of rows. Raises ConfigError if pandas is not installed."""
     try:
         from pandas import DataFrame  # type: ignore[import-untyped]
     except ImportError:

@@ -1,9 +1,7 @@
 r"""Regular expressions from models and scripts, compiled only if the result is small.
 
 `regex` copies repeated parts when it compiles: `((a{1000}){1000}){1000}` would need gigabytes, and
-nothing can interrupt it. The size is therefore estimated before compiling.
-
-Source: D-20.
+nothing can interrupt it. The size is therefore estimated before compiling. Source: D-20.
 """
 
 from __future__ import annotations
@@ -32,10 +30,7 @@ _EMPTY = r"\((?:\?(?:[:=!>|]|<[=!]|P?<\w+>|[A-Za-z01-]*:|\(\w*\)))?{space}\|?{sp
 
 
 def compile_pattern(pattern: str, flags: int = 0) -> regex.Pattern[str]:
-    """Compiles a pattern within a few milliseconds and megabytes.
-
-    Raises ConfigError, without the pattern, if it is invalid, too long or repeats too much.
-    """
+    """Compiles a pattern. Raises ConfigError if it is invalid, too long or repeats too much."""
     import regex
 
     if len(pattern) > MAX_PATTERN:
@@ -90,5 +85,4 @@ def count_copies(pattern: str) -> int:
 
 
 def _copies(counts: str) -> int:
-    """Returns the number of copies that a repeat such as `+` or `{n,m}` makes."""
     return 2 if counts == "+" else 1 + max([0, *map(int, filter(None, counts.split(",")))])

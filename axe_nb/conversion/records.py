@@ -2,9 +2,7 @@
 
 New fields need no change here. Pictures, and values that the exchanges of a run share (system
 prompts, tools), are parts: each is written once and referred to by its digest. Secrets are removed
-when data is written.
-
-Source: D-60, D-61.
+when data is written. Source: D-60, D-61.
 """
 
 from __future__ import annotations
@@ -65,7 +63,6 @@ class Parts:
         """Digest and type → the object that was read."""
 
     def write(self, value: Any, make: Callable[[], Any]) -> Any:
-        """Returns a reference to a value or, if it is short, the JSON data that `make` returns."""
         known = self._written.get(id(value))
         if known is None:
             made = make()
@@ -274,7 +271,6 @@ def _read(hint: Any, value: Any, at: str, parts: Parts) -> Any:
 
 
 def _read_record(kind: Any, value: Mapping[str, Any], at: str, parts: Parts) -> Any:
-    """Rebuilds a dataclass or exception from JSON data. Raises ConfigError if a value is wrong."""
     if issubclass(kind, AxeError):
         known = tuple(name for name, error in ERRORS.items() if issubclass(error, kind))
         place = f"{at}.type" if at else "type"

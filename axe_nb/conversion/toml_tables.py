@@ -1,8 +1,6 @@
 """Conversion of TOML tables to dataclasses and back, and edits of values in a TOML text.
 
-Errors contain the key, the line and a hint.
-
-Source: D-27, D-36, D-41, D-70, B-1.
+Errors contain the key, the line and a hint. Source: D-27, D-36, D-41, D-70, B-1.
 """
 
 from __future__ import annotations
@@ -46,8 +44,7 @@ def line_of(text: str, path: tuple[str, ...], entry: str = "", number: int = 0) 
     """Returns the line (from 1) where the key `path` first occurs; None if not found.
 
     With `entry`, returns the line of that entry in the key's list. If `path` begins with an array
-    of tables, `number` is the number of the table, from 1; 0 = any. Each statement is parsed
-    separately, in the context of its table header.
+    of tables, `number` is the number of the table, from 1; 0 = any.
     """
     table: tuple[str, ...] = ()
     tables = 0
@@ -117,10 +114,7 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def update_text(text: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """Returns the TOML text of the table `old` with the values changed that differ in `new`.
-
-    Everything else is kept; the text may spell keys of `old` in another form.
-    """
+    """Returns the TOML text of table `old`, changed only where the values of `new` differ."""
     import tomlkit
 
     document = tomlkit.parse(text.replace("\r\n", "\n"))
@@ -234,10 +228,7 @@ def check_keys(cls: type, table: Any, source: Source, at: tuple[str, ...], root:
 
 
 def check_types(value: Any) -> None:
-    """Converts tables and lists in the fields of a dataclass; called in its `__post_init__`.
-
-    Raises WrongValue if a value has the wrong type.
-    """
+    """Converts tables and lists in a dataclass's fields. Raises WrongValue if a type is wrong."""
     for field in toml_fields(type(value)):
         own = getattr(value, field.name)
         if own is field.default:

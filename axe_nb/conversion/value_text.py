@@ -368,9 +368,8 @@ def _make_name(key: Any, others: dict[str, Any]) -> str:
 def write_text(value: object, limit: int = LONGEST_DATA, indent: int | None = None) -> str:
     """Writes a value for a prompt: a single value as text, a table as CSV, other data as JSON.
 
-    Text is not cut; data is cut to `limit` bytes. Raises NoText if the value is bytes, a picture or
-    an object without data (within other data, its type or size is written), and any exception of
-    the value's own methods.
+    Data is cut to `limit` bytes, text is not. Raises NoText if the value is bytes, a picture or an
+    object without data, and any exception of the value's own methods.
     """
     _refuse_bytes(value)
     opened = Leaf(describe(value)) if issubclass(type(value), _NO_DATA) else open_value(value)
@@ -383,10 +382,7 @@ def write_text(value: object, limit: int = LONGEST_DATA, indent: int | None = No
 
 
 def write_json(value: object, limit: int = LONGEST_DATA) -> str:
-    """Writes a tool's result: a table as CSV, a run as its answer, other data as one line of JSON.
-
-    Raises NoText if it is bytes or a picture, and any exception of the value's own methods.
-    """
+    """Writes a tool's result: tables as CSV, a run as its answer, other data as one-line JSON."""
     _refuse_bytes(value)
     opened = open_value(value)
     if not isinstance(opened, Leaf):

@@ -232,10 +232,7 @@ class RemoteRuns(Runs):
     async def _send(
         self, executor: Executor, tasks: Sequence[Task]
     ) -> list[RunResult | None] | ConfigError:
-        """Sends a job; returns its results (None = a run did not begin), or the error of the job.
-
-        Raises _Gone if there will be no reply.
-        """
+        """Returns a job's results (None = not begun) or its error. Raises _Gone if it is lost."""
 
         def submit(job: bytes) -> Future[Any]:
             try:
@@ -301,7 +298,6 @@ class _Gone(Exception):
 
 
 def _is_death(error: BaseException | None) -> bool:
-    """True if a job was lost because its worker died."""
     deaths = {
         "BrokenExecutor", "KilledWorker", "EngineError", "CommClosedError", "FutureCancelledError",
     }  # fmt: skip
@@ -312,11 +308,8 @@ def _is_death(error: BaseException | None) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class SharedPart:
-    """Everything that the runs of a map share, as sent to the workers."""
-
     askings: tuple[tuple[str | Agent | None, Overrides], ...]
     defined: Mapping[str, Agent]
-    """Agents of the session that the tree can reach."""
     read: Read
     config: Config
     lacks: Mapping[str, tuple[str, ...]]

@@ -110,7 +110,6 @@ class Grid:
     """
 
     def __init__(self, rows: Sequence[Row], variants: Sequence[Variant], repeats: int = 1) -> None:
-        """Creates a grid without runs."""
         planned = len(rows) * len(variants) * repeats
         if planned > MAX_RUNS:
             raise ConfigError(f"a grid has at most {MAX_RUNS:,} runs, not {planned:,}")
@@ -119,11 +118,8 @@ class Grid:
         self.rows = tuple(rows)
         """Inputs: name in the template → value."""
         self.inputs = label_inputs(self.rows)
-        """Labels of the inputs."""
         self.choices = tuple(variants)
-        """Variants, as requested."""
         self.variants = tuple(variant.label for variant in self.choices)
-        """Labels of the variants."""
         self.repeats = repeats
         """Number of runs in each square."""
         self.note = ""
@@ -181,12 +177,7 @@ class Grid:
         return show_grid(self, find_variable(self) or NAME), {}
 
     def diff(self, first: int | str, second: int | str) -> Comparison:
-        """Compares two variants on the inputs for which both have runs.
-
-        Args:
-            first: number or label of the variant to compare with.
-            second: number or label of the other variant.
-        """
+        """Compares variant `second` to `first`, by number or label, on the inputs they share."""
         pairs = list(zip(self.column(first), self.column(second), strict=True))
         changes, scores = dict[str, float](), list[float]()
         for one, other in pairs:
@@ -240,10 +231,7 @@ class Grid:
         return frame
 
     def plot(self) -> Figure:
-        """Plots the variants by quality and cost, and a heat map of the squares.
-
-        Raises ConfigError if matplotlib is not installed.
-        """
+        """Plots quality by cost, and a heat map. Raises ConfigError if matplotlib is missing."""
         try:
             from matplotlib.figure import Figure
             from numpy import array
@@ -313,10 +301,7 @@ class Grid:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Grid:
-        """Loads a grid from a file written by `save`; executes nothing.
-
-        Raises ConfigError if the file cannot be read or is not a grid.
-        """
+        """Loads a grid from a file written by `save`. Raises ConfigError if it is not one."""
         return read_data(Path(path), "grid", _read, parse=lambda text: text.split("\n"))
 
 
@@ -384,10 +369,7 @@ def _find(given: int | str, labels: Sequence[str], what: str) -> int:
 
 
 def show_grid(grid: Grid, name: str = NAME, *, note: str = "") -> dict[str, str]:
-    """Returns the display bundle of a grid; `name` is the Python expression for it.
-
-    `note` describes a grid that is still running, whose squares cannot be opened yet.
-    """
+    """Returns the display bundle of a grid; `name` is its expression, `note` its progress."""
     inner = "".join(Page(grid, name, note).list_parts())
     html = f"<div class='{PLAIN}' style='line-height:{LINE_HEIGHT}'>{inner}</div>"
     return {"text/html": html, "text/plain": format_grid(grid, note)}
@@ -407,10 +389,7 @@ def format_grid(grid: Grid, note: str = "") -> str:
 
 
 def write_verdicts(grid: Grid) -> list[str]:
-    """Returns a sentence that compares the variants by passed runs, and one by scores.
-
-    The list is empty for one variant, or before any input has runs of all variants.
-    """
+    """Returns sentences on which variant passed more often and scored better, if comparable."""
     columns = [grid.column(number) for number in range(len(grid.variants))]
     shares = _find_common(columns, lambda square: square.share)
     if len(columns) < 2 or not shares[0]:
@@ -433,7 +412,6 @@ def _find_common(
 
 
 def _tabulate(grid: Grid) -> list[tuple[str, ...]]:
-    """Returns the variants' statistics as a table with headings, without empty columns."""
     rows = []
     for number, one in enumerate(grid.summary):
         low, high = one.interval
@@ -463,7 +441,6 @@ def _describe(grid: Grid) -> str:
 
 
 def _list_problems(grid: Grid) -> Iterator[str]:
-    """Yields lines about runs that could not be judged."""
     for who in ("score", "the judge"):
         found = [run for run in grid.runs if run.problem.startswith(who)]
         if found:
@@ -503,8 +480,7 @@ class Page:
         """True if some inputs cannot be opened, because the page would be too large."""
 
     def list_parts(self) -> list[str]:
-        """Returns the HTML parts: head, table, one per input, and the rest; their number is
-        fixed."""
+        """Returns HTML parts: head, table, one per input, and the rest; their number is fixed."""
         grid = self._grid
         head = f"<div>{_safe(self._note)}</div>"
         if not self._note:

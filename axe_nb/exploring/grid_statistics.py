@@ -37,10 +37,7 @@ def find_mean(values: Sequence[float]) -> float:
 
 
 def find_share_interval(passed: float, count: int) -> Interval:
-    """Returns the Wilson interval of a share, which is also valid for few values.
-
-    `passed` is the sum of the values, each between 0 and 1, and `count` their number.
-    """
+    """Returns the Wilson interval of a share: of the sum `passed` of `count` values from 0 to 1."""
     if not count:
         return Interval(0.0, 1.0)
     share, spread = passed / count, Z * Z / count
@@ -61,10 +58,10 @@ def find_sign_chance(better: int, worse: int) -> float:
 def compare_columns(names: Sequence[str], columns: Sequence[Sequence[float]], same: str) -> str:
     """Returns a sentence on which variant is better, and how certain that is.
 
-    The variant with the highest mean counts as better than another only if it did better on more
-    inputs than worse, and if the exact sign test over the inputs, not the repeats, is significant,
-    with a Bonferroni correction for the number of pairs. `columns` holds the values of each variant
-    on the inputs for which all of them have runs; `same` says what equal variants did.
+    The variant with the highest mean is better than another if it did better on more inputs than
+    worse, and the exact sign test over the inputs (not the repeats) is significant, with a
+    Bonferroni correction for the pairs. `columns` holds each variant's values on the inputs that
+    all of them have runs of; `same` says what equal variants did.
     """
     means = list(map(find_mean, columns))
     best = means.index(max(means))
@@ -104,11 +101,9 @@ class GridRun:
     input: str
     variant: str
     repeat: int = 1
-    """Number of the repeat, from 1."""
     result: RunResult
     passed: bool | None
-    """True if the run completed, met the expectations, and no score was False; None = unknown,
-    because `score=` failed or the grid was stopped during the run."""
+    """True if the run completed as expected and no score was False; None = not known."""
     score: float | None = None
     """Score from `score=` or the judge; a bool counts as 0 or 1. None = no score."""
     reason: str = ""
@@ -193,7 +188,6 @@ class Summary:
     score: float | None
     """Mean score over the inputs; None if no run has one."""
     tokens: int
-    """Tokens of all runs, including sub-agents."""
     cost: float | None
     """Cost of all runs in US dollars; None if the price of any is unknown."""
     seconds: float | None

@@ -1,12 +1,10 @@
 """Maps: runs of many prompts, several at a time, whose results are passed on as they end.
 
-`Batch` holds what all runs of a map or grid share: agents and options, budget, resume file, counts.
+`Batch` holds what the runs of a map or grid share: agents and options, budget, resume file, counts.
 `Runs` runs tasks in this process, each with a handle, as `axe_nb.arun` does; a subclass runs them
-on an executor. One coroutine, `Driver.run`, takes prompts and keeps a number of runs in progress.
-It runs on the event loop of a caller that awaits, and on the portal's loop for a caller that
-blocks; the latter takes prompts from an iterator in its own thread.
-
-Source: D-2, D-8, D-58, D-64.
+on an executor. One coroutine, `Driver.run`, takes prompts and keeps a number of runs in progress,
+on the caller's event loop or, for a caller that blocks, on the portal's. Source: D-2, D-8, D-58,
+D-64.
 """
 
 from __future__ import annotations
@@ -342,7 +340,6 @@ class Batch:
             self.held[task.index] = task
 
     def make_failed(self, task: Task, error: AxeError, status: Status = "error") -> RunResult:
-        """Returns the result of a run that could not begin, or was lost."""
         agent = self.askings[task.asking].plan.agent
         why = "; ".join(filter(None, (words(error), error.hint)))
         return RunResult(
@@ -421,15 +418,13 @@ class Runs:
     """The runs in progress in this process; a subclass runs them on an executor."""
 
     chunk = 1
-    """Number of tasks per call of `work`."""
 
     def __init__(self, batch: Batch, concurrency: int) -> None:
         self._batch = batch
         self.workers = concurrency
         """Maximum number of concurrent calls of `work`."""
         self._begun = [defaultdict[int, asyncio.Event](asyncio.Event) for _ in range(2)]
-        """Position → event set once the run has begun or never will; for the runs, and for the
-        judges."""
+        """Position → event set once the run has begun or never will; for runs, and for judges."""
         self._handles: dict[Task, RunHandle] = {}
 
     async def prepare(self) -> None:
@@ -481,7 +476,6 @@ class Runs:
             self._handles.pop(task, None)
 
     def _put(self, task: Task, result: RunResult) -> None:
-        """Passes the result of a run to the batch, once, whichever thread has ended the run."""
         if self._handles.pop(task, None) is not None:
             self._batch.finish(task, result)
 
@@ -510,11 +504,7 @@ class Runs:
 
 
 class Driver:
-    """A map in progress.
-
-    A task is taken when it can begin, and counts until its result is received: a caller that is
-    slow to receive results slows the runs down.
-    """
+    """A map in progress; a slow caller slows the runs down, as unread results count as running."""
 
     def __init__(self, batch: Batch, prompts: Source, runs: Runs) -> None:
         """Starts to iterate over the prompts, without taking one."""
@@ -539,7 +529,6 @@ class Driver:
         self._most = runs.workers * runs.chunk
         self._main: asyncio.Task[Any] | None = None
         self._changed = asyncio.Event()
-        """Set when runs have ended or a result was received."""
         self._taken = self._running = self._received = 0
         self._is_full = False
         self.ended: queue.SimpleQueue[Any] = queue.SimpleQueue()

@@ -5,11 +5,9 @@ Several processes and threads may append at once, as each writes whole lines. Li
 unfinished or cannot be read are ignored. Results are read one by one, when they are needed.
 
 The key is a hash of everything that a run sends to the model: the agent with its options, skill and
-context files, the descriptions of its tools, its sub-agents, and the prompt. It excludes options
-that only limit or display a run (`timeout`, `stream`, `concurrency`, budgets, expectations), and
-the code of tools and scripts.
-
-Source: D-60, D-61, D-75.
+context files, the descriptions of its tools, its sub-agents, and the prompt. It excludes the code
+of tools and scripts, and options that only limit or display a run (`timeout`, `stream`,
+`concurrency`, budgets, expectations). Source: D-60, D-61, D-75.
 """
 
 from __future__ import annotations
@@ -128,8 +126,7 @@ def _explain(error: Exception) -> str:
 def is_final(result: RunResult) -> bool:
     """True if the run completed or would fail again; otherwise it is repeated (D-75).
 
-    A run would fail again if the server rejects a request for its content, or if the run reached
-    one of its limits.
+    It would fail again if a request was rejected for its content, or a limit was reached.
     """
     cause: Any = result.cause
     if result.status in NOT_FINISHED or (
@@ -144,7 +141,6 @@ def is_final(result: RunResult) -> bool:
 
 
 async def compute_digest(plan: Plan, overrides: Overrides) -> bytes:
-    """Returns the hash of the settings that all runs of a map share."""
     env, output = plan.scope.env, plan.output
     below: dict[str, Any] = {}
     for agent, *_ in env.walk_below((plan.agent,)):

@@ -82,20 +82,18 @@ def grid(
 ) -> Grid:
     """Runs every variant on every input, and returns a grid of the results.
 
-    Variants are all combinations of agents, models, parameters and prompts. The call blocks until
-    all runs have ended; a failed run counts as not passed. Raises ConfigError if the configuration
-    is invalid, before anything is sent.
+    Variants are all combinations of agents, models, parameters and prompts; where several of these
+    are given, they may be a dict with labels as keys. Blocks until all runs have ended; a failed
+    run counts as not passed. Raises ConfigError if the configuration is invalid, before anything is
+    sent.
 
     Args:
-        agents: an agent or its name, several of them, or a dict with labels as keys; None = the
-            prompts go directly to the models.
-        prompt: a template, in which `{{ name }}` is a column of the inputs; several of them, or a
-            dict with labels as keys.
+        agents: one or several agents, or their names; None = the prompts go directly to the models.
+        prompt: one or several templates, in which `{{ name }}` is a column of the inputs.
         inputs: a list, a DataFrame, or the path of a CSV or JSONL file; plain values are called
             `input`.
-        models: provider/model, several of them, or a dict with labels as keys; None = each agent's
-            own.
-        params: model parameters, several of them, or a dict with labels as keys.
+        models: one or several, as provider/model; None = each agent's own.
+        params: one or several dicts of model parameters.
         repeats: number of runs per square.
         expect: expectations that a run must meet to pass.
         score: `score(result, row) -> float | bool`; False = the run did not pass.
@@ -141,8 +139,7 @@ class GridRunner:
     ) -> None:
         """Prepares the runs of `grid`, or with `is_dry` only checks them; blocks.
 
-        `names` are additional names for the templates, which begin at line `first_line` of the
-        cell.
+        `names` are more names for the templates, which begin at line `first_line` of the cell.
         """
         refuse_in_tool("grid")
         repeats, width = read_count("repeats", repeats), read_count("concurrency", concurrency)
@@ -404,7 +401,6 @@ def _read_file(path: Path) -> list[Any]:
 
 
 def _compute(score: Score, result: RunResult, row: Row) -> float | bool | str:
-    """Returns the value of `score=`, or the reason that there is none."""
     try:
         given: Any = score(result, row)
         if given is None:

@@ -106,7 +106,6 @@ class RunMap:
     """
 
     def __init__(self, driver: Driver, display: bool) -> None:
-        """Creates the map; nothing is sent yet."""
         self._driver, self._batch = driver, driver.batch
         self._display = display
         self._has_begun = self._is_over = False
@@ -180,8 +179,6 @@ class RunMap:
                     yield one.result
 
     def __await__(self) -> Generator[Any, None, list[RunResult]]:
-        """Returns the results in the order of the prompts."""
-
         async def gather() -> list[RunResult]:
             async with aclosing(aiter(self)) as results:  # type: ignore[type-var]
                 async for _ in results:

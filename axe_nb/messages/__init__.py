@@ -158,7 +158,6 @@ class Usage:
     cache_write_tokens: int = field(default=0, kw_only=True)
     """Input tokens written to the prompt cache, for which some providers charge more."""
     reasoning_tokens: int = field(default=0, kw_only=True)
-    """Output tokens that are reasoning."""
     searches: int = field(default=0, kw_only=True)
     """Web searches by the model's server, which charges for each of them."""
     priced_tokens: int = field(default=0, kw_only=True, compare=False)
@@ -182,13 +181,11 @@ class Usage:
         return self.dollars if self.total and self.priced_tokens == self.total else None
 
     def counts(self) -> dict[str, int]:
-        """Returns the token counts by name."""
         names = [one.name for one in fields(self) if one.name.endswith("_tokens")]
         return {name: getattr(self, name) for name in names if name != "priced_tokens"}
 
     @property
     def total(self) -> int:
-        """Input and output tokens together."""
         return self.input_tokens + self.output_tokens
 
 
@@ -215,7 +212,6 @@ class ServerCall:
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
     sources: tuple[Page, ...] = ()
-    """Pages that the call has found."""
     error: str = ""
     """Error message of the server; empty if the call succeeded."""
 
@@ -257,13 +253,11 @@ class Request:
     system: str = ""
     """System prompt; empty = not sent."""
     system_ends: tuple[int, ...] = field(default=(), kw_only=True, repr=False)
-    """Positions in `system` where the agent's own prompt and its skill end, before the context
-    files; empty = `system` is all prompt. Not sent."""
+    """Ends of the agent's prompt and of its skill in `system`, before context files. Not sent."""
     tools: Sequence[ToolSpec] = ()
     """Tools offered to the model; empty = not sent."""
     past_tools: Sequence[ToolSpec] = field(default=(), kw_only=True)
-    """Tools of earlier turns, if none is offered now. Sent, but not to be called, to servers that
-    reject past calls without them (D-17)."""
+    """Tools of earlier turns, sent if the server rejects their calls without tools (D-17)."""
     output: Mapping[str, Any] | None = field(default=None, kw_only=True)
     """JSON Schema of a reply without tool calls; None = the reply is text."""
     must_call: str = field(default="", kw_only=True)
@@ -302,7 +296,6 @@ class Request:
 
     @property
     def pictures(self) -> tuple[Picture, ...]:
-        """Pictures of all messages."""
         return tuple(one for message in self.messages for one in message.all_pictures())
 
     @property

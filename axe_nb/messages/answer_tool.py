@@ -1,7 +1,7 @@
 """Structured output for servers that support only tools: a tool whose arguments are the answer.
 
-If the model has other tools, this tool is offered, not forced. The rest of the package does not see
-it, because its arguments become the text of the answer.
+It is only offered, not forced, if the model has other tools. Its arguments become the answer's
+text.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ OUTPUT = "output"
 """Part of a request that a server may refuse: the answer's schema; a tool then replaces it."""
 
 FORCED = "tool_choice"
-"""Part of a request that a server may refuse: forcing a tool call; the tool is then only
-offered."""
+"""Part of a request that a server may refuse: forcing the tool, which is then only offered."""
 
 
 def leave_out(request: Request, refused: Iterable[str]) -> Request:
@@ -44,7 +43,6 @@ def with_answer_tool(request: Request) -> Request:
 
 
 def has_answer_tool_alone(request: Request) -> bool:
-    """True if the only tool of a request is the answer tool."""
     return [tool.description for tool in request.tools] == [DESCRIPTION]
 
 

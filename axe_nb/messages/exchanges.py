@@ -1,7 +1,4 @@
-"""Records of a run: exchanges with the model (requests and their outcomes), turns, and times.
-
-A run keeps one exchange per request; replays, cassettes and forks are built from them.
-"""
+"""Records of a run: exchanges with the model (requests and their outcomes), turns, and times."""
 
 from __future__ import annotations
 
@@ -25,12 +22,10 @@ from axe_nb.messages import (
 from axe_nb.messages.answer_tool import leave_out
 
 Cut = Literal["", "timeout", "cancelled", "abandoned"]
-"""Why an exchange was cut off; empty = it was not. `abandoned`: a tool stopped waiting for its
-child run, while the other runs went on."""
+"""Why an exchange was cut off; empty = it was not. `abandoned` = the caller stopped waiting."""
 
 Source = Literal["", "recorded", "given", "edited", "skipped"]
-"""Source of an answer: the model, the run that this one forks (`recorded`), or a person, who gave
-the answer, edited the model's answer, or skipped the request."""
+"""Source of an answer: the run's model, the forked run (`recorded`), or a person."""
 
 FinalRequest = Literal["", "output", "repair"]
 """Kind of a final request of a run: for the answer as data, or for its repair; empty = neither."""
@@ -44,10 +39,7 @@ UNASKED: tuple[Source, ...] = ("given", "skipped")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """One request of a run and its outcome.
-
-    The messages are not copied: the request had the first `sent` messages of the run.
-    """
+    """One request of a run and its outcome; it had the first `sent` messages of the run."""
 
     turn: int
     """Number of the turn, from 1."""
@@ -58,7 +50,6 @@ class Exchange:
     protocol: str = ""
     """Protocol of the model's server; `script` for a model without a server."""
     sent: int = 0
-    """Number of messages in the request."""
     system: str = field(default="", repr=False, metadata={"is_part": True})
     system_ends: tuple[int, ...] = field(default=(), repr=False)
     """As in the field of the same name of `Request`."""
@@ -119,7 +110,6 @@ class Turn:
     stop_reason: str
     usage: Usage
     parallel: bool = True
-    """True if the calls ran in parallel."""
     closing: bool = False
     """True for the final summary that is requested from a sub-agent (D-17)."""
     asked: FinalRequest = ""

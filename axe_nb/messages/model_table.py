@@ -33,10 +33,8 @@ class ModelFacts:
     api: Literal["", "responses", "chat"] = ""
     """API to use at the vendor's own address; empty = the protocol has only one."""
     thinks: Literal["never", "asked", "default"] = "never"
-    """When the model thinks: `asked` = only if `[params]` requests it, `default` = always unless
-    off."""
+    """When the model thinks: never, if `[params]` asks for it, or by default, unless turned off."""
     thinking: Literal["", "adaptive", "budget", "effort"] = ""
-    """Form in which thinking is requested."""
     levels: tuple[str, ...] = LEVELS
     """Levels of `[params] thinking` that the model accepts."""
     off: str = "disabled"
@@ -54,7 +52,6 @@ class ModelFacts:
 
     @property
     def is_known(self) -> bool:
-        """True if the model is in the table."""
         return self is not UNKNOWN
 
 

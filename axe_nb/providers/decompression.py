@@ -1,7 +1,4 @@
-"""Decompression of reply bodies in pieces of bounded size.
-
-httpx's own decoders expand a decompression bomb all at once, and accept a body that was cut off.
-"""
+"""Decompression of bodies in bounded pieces; httpx's decoders accept bombs and cut bodies."""
 
 from __future__ import annotations
 
@@ -19,10 +16,7 @@ class DecompressionError(ValueError):
 
 
 async def decompress(pieces: AsyncIterator[bytes], coding: str) -> AsyncIterator[bytes]:
-    """Yields a body with the Content-Encoding `coding` in pieces of at most `MAX_PIECE` bytes.
-
-    Raises DecompressionError if the body cannot be decompressed or was cut off.
-    """
+    """Yields a body with the Content-Encoding `coding` in pieces of at most `MAX_PIECE` bytes."""
     coding = coding.strip().lower()
     if coding in ("", "identity"):
         async for data in pieces:

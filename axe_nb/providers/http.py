@@ -29,12 +29,10 @@ if TYPE_CHECKING:
     import httpx
 
 INCLUDE, SUMMARY = "include", "reasoning.summary"
-"""Parts of a request that a server may refuse: encrypted reasoning, and a summary of thinking,
-which OpenAI refuses to unverified organizations."""
+"""Parts of a request that a server may refuse: encrypted reasoning, and a summary of thinking."""
 
 SERVER, PREFIX = "server", "prefix"
-"""Keys of `Message.echo`: digests of the server that replied, and of everything before the
-reply."""
+"""Keys of `Message.echo`: digests of the server, and of everything before the reply."""
 
 _FIELDS = {
     "stream_options": r"stream_options|include_usage",
@@ -158,10 +156,9 @@ async def ask_server(
     """Sends a POST, or a GET if there is no body, and returns the JSON object of the reply.
 
     Errors refer to `request`, which `body` encodes. With a `stream`, a successful reply is read
-    through it, even if the server does not stream. Cancelling closes the connection.
-
-    Raises ProviderError, with the text so far, if the server is unreachable, refuses the request,
-    fails or sends an invalid reply, or if its stream is cut off or reports an error.
+    through it, even if the server does not stream. Cancelling closes the connection. Raises
+    ProviderError, with the text so far, if the server is unreachable or fails, refuses the request,
+    or sends an invalid reply or a stream that is cut off or reports an error.
     """
     keyed = server
     try:
@@ -263,9 +260,8 @@ def encode_messages(
 ) -> tuple[list[dict[str, Any]], str]:
     """Encodes a request's messages; returns them and the digest of `before` and all of them.
 
-    A server receives its echoed parts back unchanged, with a `before` only after the same start of
-    the conversation (D-78); without it, the digest is empty. The encoded messages are cached for
-    the next request and must not be changed.
+    A server gets its echoed parts back unchanged, with a `before` only after the same start of the
+    conversation (D-78). Encoded messages are cached for the next request: do not change them.
     """
     objects: list[dict[str, Any]] = []
     digest = None if before is None else hashlib.sha256(b"\n".join(map(dump, before)))
@@ -303,8 +299,7 @@ class _Loop:
         self.clients: dict[object, httpx.AsyncClient] = {}
         """Settings that a client depends on → the client."""
         self.addresses: dict[object, tuple[httpx.URL, dict[str, str]]] = {}
-        """Base URL and path → parsed URL and login header; parsing takes a tenth of a turn's
-        time."""
+        """Base URL and path → parsed URL and login header, as parsing takes a tenth of a turn."""
         self.until_the_end = self._close_at_the_end()
 
     async def _close_at_the_end(self) -> AsyncGenerator[None]:

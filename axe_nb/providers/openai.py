@@ -157,7 +157,6 @@ def parse(data: Mapping[str, Any]) -> Response:
 
 
 def _parse_usage(usage: object) -> Usage:
-    """Parses token counts; servers report cached tokens in different places."""
     asked, said = wire.tokens(usage, "prompt_tokens"), wire.tokens(usage, "completion_tokens")
     reasoning = wire.tokens(usage, "completion_tokens_details", "reasoning_tokens")
     if reasoning and asked + said + reasoning == wire.tokens(usage, "total_tokens"):
@@ -188,7 +187,6 @@ def _read_thought(part: Mapping[str, Any]) -> str:
 @dataclass
 class _Call:
     number: int
-    """Position of the call in the reply."""
     entry: dict[str, Any] = field(default_factory=dict)
     function: dict[str, Any] = field(default_factory=dict)
     last: str = ""
@@ -267,9 +265,8 @@ class OpenAIAssembly(Assembly):
     def end(self) -> None:
         """Handles the end mark `[DONE]`, which completes an answer even without a finish reason.
 
-        Gateways also send it after an answer that broke off before it reached them, so an answer
-        that is empty or has an unfinished call is not complete. Unfinished text cannot be
-        recognized.
+        Gateways also send it after an answer that broke off before it reached them: an empty
+        answer, or an unfinished call, is not complete. Unfinished text cannot be recognized.
         """
         self.has_ended = True
         says = any(streaming.settle(self._message.get(key)) for key in ("content", "refusal"))

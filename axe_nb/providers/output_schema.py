@@ -1,7 +1,4 @@
-"""JSON Schemas for structured output, reduced to the subset that each API accepts.
-
-Answers are always checked against the complete schema.
-"""
+"""JSON Schemas for structured output, reduced to the subset that each API can enforce."""
 
 from __future__ import annotations
 
@@ -81,7 +78,6 @@ def _is_joined(schema: Mapping[str, Any]) -> bool:
 
 
 def _is_open(schema: Mapping[str, Any]) -> bool:
-    """True if an object may have keys that the schema does not define."""
     return isinstance(schema.get("additionalProperties"), Mapping) or (
         schema.get("additionalProperties") is True or not schema.get("properties")
     )

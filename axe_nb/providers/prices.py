@@ -1,7 +1,6 @@
 """Prices of replies, from the user's settings or from the price table of the extra `prices`.
 
-The table is an installed package and is never downloaded. The cost of a model without a price is
-unknown, never zero.
+The table is an installed package, never downloaded. A cost without a price is unknown, never zero.
 """
 
 from __future__ import annotations
@@ -89,7 +88,6 @@ class Prices:
 
 
 def _load_table() -> Any:
-    """Returns the package with the price table; None if it cannot be imported."""
     try:
         import genai_prices.data  # takes most of the time
     except Exception:

@@ -51,10 +51,7 @@ class Provider(Protocol):
 
 
 def find_secrets(server: Server) -> tuple[str, ...]:
-    """Returns the secrets of a server that its replies must not repeat, longest first.
-
-    Also registers them, and those too short to be returned, for masking in all output.
-    """
+    """Returns a server's secrets that replies must not repeat, longest first; masks all of them."""
     found = {server.key}
     if server.info.query:
         queried = list_keys(server.info.query)

@@ -1,8 +1,7 @@
 """Interpretation of a model server's reply: its JSON object, or an error in one line.
 
-If the codes and types of an error are not specific, its message is searched for known phrases:
-tables of phrases map regular expressions to the servers that use them. Script models simulate
-failures with the same functions.
+If codes and types are not specific, the message is searched for known phrases: tables map regular
+expressions to the servers that use them. Script models simulate failures with the same functions.
 """
 
 from __future__ import annotations
@@ -312,10 +311,9 @@ def _parse_retry_after(value: str, unit: float = 1.0) -> float | None:
 
 
 def _classify(status: int | None, data: Any) -> tuple[Category, bool | None, str]:
-    """Returns the category of an error, whether a retry may help, and a hint.
+    """Returns the category of an error, whether a retry may help, and a hint, which may be empty.
 
-    `status` is None if the reply has a success status. The second value is None if the category
-    decides about retries, and the hint is empty if the body suggests none.
+    `status` is None if the reply reports success. If retry is None, the category decides.
     """
     errors, message = _list_errors(data), find_message(data)
     values = (error.get(key) for error in errors for key in ("type", "code", "status"))
@@ -398,7 +396,6 @@ def _find_wait(data: Any) -> float | None:
 
 
 def _list_errors(data: Any) -> list[dict[str, Any]]:
-    """Lists the objects of an error body that may have a type or code."""
     if isinstance(data, list):
         data = data[0] if data else None
     outer = table(data)

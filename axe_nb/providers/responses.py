@@ -252,8 +252,7 @@ class ResponsesAssembly(Assembly):
         self._calls: dict[object, int] = {}
         """Key in `_items` of a call → its position among the calls."""
         self._last: dict[str, object] = {}
-        """Kind of delta → key of the item that the last one belongs to; None after the end of a
-        part."""
+        """Kind of delta → key of the item that the last one belongs to; None after a part's end."""
 
     def end(self) -> None:
         """Handles `[DONE]`, the end mark of another protocol, which completes nothing here."""
@@ -314,10 +313,7 @@ class ResponsesAssembly(Assembly):
         self.show(piece, kind)
 
     def reply(self) -> dict[str, Any]:
-        """Returns the equivalent unstreamed reply; adds the items if the last event omits them.
-
-        Raises ProviderError if an added item is incomplete, as a call could lack arguments.
-        """
+        """Returns the unstreamed equivalent. Raises ProviderError if an item is not finished."""
         if self._response.get("output") or not self._items:
             return self._response
         if not self._items.keys() <= self._whole:

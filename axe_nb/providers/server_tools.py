@@ -124,10 +124,7 @@ def read_responses(
 
 
 def read_chat(message: Mapping[str, Any], searches: int) -> Found:
-    """Returns the calls and cited pages in a Chat Completions message.
-
-    Groq lists its calls; OpenRouter reports only how often it has searched.
-    """
+    """Returns the calls and cited pages in a Chat Completions message."""
     annotations = _tables(message.get("annotations"))
     cited = _list_pages(wire.table(one.get("url_citation")) for one in annotations)
     # in a stream, the entry of a call is sent again with its result
@@ -155,5 +152,4 @@ def _list_pages(found: Iterable[Mapping[str, Any]]) -> tuple[Page, ...]:
 
 
 def _tables(value: object) -> Iterator[Mapping[str, Any]]:
-    """Yields the JSON objects in a list, and ignores other values."""
     return (one for one in value if isinstance(one, dict)) if isinstance(value, list) else iter(())

@@ -30,7 +30,6 @@ class SSEDecoder:
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
-        """Pieces of the unfinished line."""
         self._after_return = False
         self._is_object = False
         self._name = b""
@@ -67,7 +66,6 @@ class SSEDecoder:
         return lines
 
     def _join(self) -> bytes:
-        """Returns the unfinished line so far, without a byte order mark."""
         line = b"".join(self._parts)
         return line.removeprefix(b"\xef\xbb\xbf") if self.is_stream is None else line
 
@@ -117,8 +115,7 @@ class Assembly:
 
     def __init__(self, on_delta: OnDelta | None) -> None:
         self.is_complete = False
-        """True once the model has finished: the reply is complete even if the stream then
-        breaks."""
+        """True once the model has finished: a stream that breaks later is still complete."""
         self.has_ended = False
         """True once the last event has arrived; anything after it is ignored."""
         self._on_delta = on_delta or (lambda delta: None)
@@ -221,10 +218,7 @@ class StreamedReply:
         """The last JSON object that was received."""
 
     async def read(self, pieces: AsyncIterator[bytes]) -> bytes:
-        """Reads the reply and returns its body; for a stream, the equivalent unstreamed body.
-
-        Raises ProviderError, with the text so far, if the reply is cut off, malformed or an error.
-        """
+        """Reads the reply and returns its body; for a stream, the equivalent unstreamed body."""
         try:
             return await self._read(pieces)
         except ProviderError as error:

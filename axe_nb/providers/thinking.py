@@ -14,7 +14,6 @@ from axe_nb.providers.wire import table
 from axe_nb.text import quote
 
 THINKING = "thinking"
-"""Key in `[params]`."""
 
 LONG = 21_333
 """Maximum tokens above which an answer is always streamed, as in the vendors' SDKs."""

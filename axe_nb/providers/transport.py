@@ -2,8 +2,7 @@
 
 httpx's own pool scans all its connections for each request (1000 concurrent requests take 9 s), and
 does not report whether a connection was closed before any byte of the reply. Here each httpx
-transport has a single connection, and a list keeps the idle ones. Imported on first use, like
-httpx.
+transport has one connection, and a list keeps the idle ones. Imported on first use, like httpx.
 """
 
 from __future__ import annotations
@@ -62,8 +61,6 @@ class SetupError(httpx.TransportError):
 
 
 class _Connection:
-    """An httpx transport with at most one connection."""
-
     def __init__(self, transport: httpx.AsyncHTTPTransport) -> None:
         self.transport = transport
         self.until = 0.0
@@ -226,10 +223,7 @@ def make_client(url: httpx.URL, certificates: tuple[str, str], most: int) -> htt
 
 
 def find_proxy(url: httpx.URL) -> httpx.Proxy | None:
-    """Returns the proxy that the environment or the system sets for a URL; None if there is none.
-
-    Raises SetupError if the proxy cannot be used; the message does not show its login.
-    """
+    """Returns the proxy that is set for a URL, if any. Raises SetupError if it cannot be used."""
     proxies = getproxies()
     given = proxies.get(url.scheme) or proxies.get("all")
     host, port = url.raw_host.decode(), url.port or {"http": 80, "https": 443}[url.scheme]
@@ -305,8 +299,6 @@ def make_connection_error(server: Server, error: Exception) -> ProviderError:
 def _describe(
     server: Server, error: Exception, causes: list[BaseException], where: str
 ) -> tuple[str, str]:
-    """Returns the message and the hint for a failed connection."""
-
     def is_due_to(*kinds: type[BaseException]) -> bool:
         return any(isinstance(cause, kinds) for cause in causes)
 

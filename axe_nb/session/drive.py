@@ -1,7 +1,6 @@
 """Runs a handle with a view, which receives every event, regular ticks and the result.
 
 Events are shown and questions answered in the caller's thread, so that only it touches a display.
-
 Source: D-19, D-48, D-58.
 """
 
@@ -124,8 +123,7 @@ class Approver:
 class _Inbox:
     """Queue of a run's events and its end, shown by one thread at a time.
 
-    None in the queue wakes a `get` that a signal has interrupted as it timed out; otherwise it
-    would wait forever (CPython 3.11).
+    None wakes a `get` that a signal interrupted and that would wait forever (CPython 3.11).
     """
 
     def __init__(self, show: Callable[[Event], None]) -> None:
@@ -149,9 +147,8 @@ def drive(handle: RunHandle, view: View, approver: Approver | None = None) -> Ru
     """Runs a handle in the portal's thread, shows it in this thread, and returns the result.
 
     An interrupt cancels the run, and is raised once its last events have arrived; `handle.finished`
-    is then the result so far. A second interrupt is raised at once. `approver` answers the run's
-    questions in this thread; None = no one can be prompted. Raises
-    concurrent.futures.CancelledError if the run was cancelled before it started.
+    is then the result so far. A second interrupt is raised at once. Questions of the run are
+    answered by the `approver`. Raises concurrent.futures.CancelledError if the run never started.
     """
     try:
         return _run_and_show(handle, view, approver)

@@ -1,6 +1,4 @@
-"""Options that change an agent for one run.
-
-All interfaces make their `Overrides` here: from keywords, an option line or a command line.
+"""Options that change an agent for one run: from keywords, an option line or a command line.
 
 Source: B-9, D-10.
 """

@@ -1,7 +1,4 @@
-"""Replay of a finished run in a view: its events at their recorded times, or faster.
-
-Nothing is sent, run or saved; see `axe_nb.replay`.
-"""
+"""Replay of a finished run in a view: its events at their recorded times, or faster."""
 
 from __future__ import annotations
 
@@ -30,10 +27,7 @@ LATEST = 1e6
 
 
 def play(view: View, result: RunResult, speed: float) -> None:
-    """Plays a run in a live view; any other view shows only its end.
-
-    `speed` is the number of the run's seconds that pass in one second. An interrupt stops it.
-    """
+    """Plays a run in a live view, `speed` times as fast; any other view shows only its end."""
     began = time.monotonic()
     try:
         for seconds, event in time_events(result) if view.is_live else ():

@@ -2,9 +2,7 @@
 
 A person decides on the basis of a prompt, so nothing in it may be invisible, look like part of the
 prompt itself, or be omitted without being counted. The letters of answers are constants: a model
-cannot add or rename one.
-
-Source: D-48, D-50, D-56.
+cannot add or rename one. Source: D-48, D-50, D-56.
 """
 
 from __future__ import annotations
@@ -139,7 +137,6 @@ def _show_most(text: str, limit: int) -> tuple[str, int]:
 
 
 def format_caller(request: ApprovalRequest | Step) -> str:
-    """Returns the agent's name and, for a child, the run's place in the tree."""
     where = f" ({request.run})" if request.run != "0" else ""
     return show(printable(one_line(request.agent, 100))) + where
 
@@ -243,8 +240,7 @@ def prompt_person(request: Question) -> Decision:
 
 
 STEP_CHOICES = "[g]o on [e]dit [r]esult s[k]ip run to the e[n]d [s]top"
-"""Choices at the end of each step prompt, before `: `. Programs that answer in place of a person
-recognize the prompt by them, and type one of the letters."""
+"""Choices at the end of each step prompt, by which programs that answer it recognize it."""
 
 WORDS: Mapping[str, Choice | None] = {
     "g": "go", "go": "go", "go on": "go", "e": "edit", "edit": "edit", "r": "result",

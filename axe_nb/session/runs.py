@@ -1,7 +1,6 @@
 """Run requests, and run handles with events, result and cancellation.
 
 Every front end makes a `RunRequest`, passes it to `Session.start`, and shows the run with `drive`.
-
 Source: D-2, D-8, D-58.
 """
 
@@ -64,10 +63,7 @@ class RunRequest:
 
 
 class Outlet:
-    """Passes on a run's events to its view until the root ends.
-
-    The run refers to this object and not to the handle, so that ended runs are freed at once.
-    """
+    """Passes on a run's events until the root ends; the run refers to it and not to its handle."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -122,7 +118,6 @@ class RunHandle:
 
     @property
     def done(self) -> bool:
-        """True if the run has ended, with any status."""
         return self._outcome.done()
 
     @property

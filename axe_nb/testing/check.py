@@ -66,8 +66,8 @@ class HeadlessRun:
     begun: int = 0
     """Number of cells that were started, if it did not run to its end."""
     cassette: tuple[str, int, int, int] | None = None
-    """Path of the cassette, and numbers of exchanges replayed, recorded and removed; None = no
-    cassette."""
+    """Path of the cassette, and numbers of exchanges replayed, recorded and removed; None if
+    unused."""
     missed: Sequence[str] = ()
     """Descriptions of requests that are not recorded, which outputs need not show."""
 
@@ -167,8 +167,7 @@ def _advise(path: Path) -> str:
 def find_problems(saved: Book, ran: Book) -> Iterator[Problem]:
     """Yields cells that failed, or whose outputs differ from the saved ones.
 
-    After a failed cell, which may cause other failures, only cells that lack a model's answer are
-    yielded.
+    After a failed cell, which may cause others, only cells that lack a model's answer count.
     """
     has_failed = False
     for before, now in zip(saved.cells, ran.cells, strict=True):
@@ -303,7 +302,6 @@ def find_failure(cell: Any) -> Any:
 
 
 def write_notebook(path: Path, book: Book) -> None:
-    """Writes a notebook, completely or not at all."""
     write_whole(path, load("nbformat").writes(book).rstrip("\n") + "\n")
 
 
@@ -332,10 +330,9 @@ def run_headless(
 ) -> HeadlessRun:
     """Runs a notebook in a new kernel of this Python, in the notebook's folder.
 
-    In the mode `replay`, the kernel cannot reach other machines. `timeout` applies to each cell; 0
-    = no limit. With `goes_on`, cells after a failed one run too; with `prunes`, exchanges that this
-    run has not used are removed from its cassette. `environ` replaces the variables that mark a
-    test.
+    With the mode `replay`, the kernel cannot reach other machines. `timeout` applies to each cell,
+    and zero means no limit. With `goes_on`, cells after a failed one run too; with `prunes`, unused
+    exchanges are removed from its cassette. `environ` replaces the variables that mark a test.
     """
     timeout = 600.0 if timeout is None else timeout
     environment = {**os.environ, **(environ or make_environment(path, mode))}
@@ -410,8 +407,8 @@ def make_environment(path: Path, mode: Mode) -> Mapping[str, str]:
 def end_cassette(own: str) -> tuple[tuple[str, int, int, int] | None, list[str]]:
     """Returns `cassette` and `missed` for the `HeadlessRun` of this kernel.
 
-    A cassette named `own`, which no other notebook uses, is pruned. If the notebook itself sets the
-    mode of the cassette, no misses are returned, as it may show them.
+    A cassette named `own`, which no other notebook uses, is pruned. If the notebook sets the mode
+    of the cassette, it may show misses itself, and none are returned.
     """
     home = sys.modules.get("axe_nb.session.session")
     used = home.session.cassette if home else None

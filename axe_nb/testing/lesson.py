@@ -2,9 +2,7 @@
 
 Solutions are marked as in nbgrader (`### BEGIN SOLUTION`, `### END SOLUTION`), so that its lessons
 can be used unchanged. A submission is an untrusted program: everything it reports is limited in
-size, and checked before it is used. docs/teaching.md says what is promised about its marks.
-
-Source: D-82.
+size, and checked before it is used. docs/teaching.md says what its marks promise. Source: D-82.
 """
 
 from __future__ import annotations
@@ -129,7 +127,6 @@ def id_of(cell: Any) -> str:
 
 
 def find_exercises(book: Book, name: str) -> dict[str, Any]:
-    """Returns the exercises of a lesson (name → check cell), in the order of the lesson."""
     found: dict[str, Any] = {}
     for number, cell in enumerate(book.cells, 1):
         exercise = exercise_of(cell)
@@ -234,9 +231,9 @@ def copy_folder(lesson: Path, target: Path, without: Path) -> None:
 
 
 def merge(submitted: Book, exercises: Mapping[str, Any], end: str) -> Book:
-    """Returns a submission with the lesson's check cells, which print `end` if they pass.
+    """Returns a submission in which the lesson's checks replace the cells with the same ids.
 
-    A check replaces the submission's cell with the same id; missing checks are appended.
+    Missing checks are appended. A check prints `end` if it passes.
     """
     merged = deepcopy(submitted)
     left = {cell.id: deepcopy(cell) for cell in exercises.values()}

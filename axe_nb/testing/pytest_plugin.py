@@ -1,9 +1,6 @@
 """pytest plug-in that replays agents in tests from cassettes, without keys and network.
 
-It imports nothing of the core until a fixture is used, so that pytest starts as quickly as without
-it.
-
-Source: D-68.
+It imports the core only when a fixture is used, so that pytest starts quickly. Source: D-68.
 """
 
 from __future__ import annotations
@@ -101,8 +98,7 @@ def _describe_misses(cassette: Cassette) -> str:
 def axe_cassette(request: pytest.FixtureRequest) -> Iterator[Cassette]:
     """The cassette in use during this test: `cassettes/<module>/<test>.axe` beside its module.
 
-    A request that is not recorded fails the test, and no model is called; `--axe-mode auto` records
-    it.
+    A request that is not recorded fails the test, unless `--axe-mode auto` records it.
     """
     import axe_nb
 
@@ -129,10 +125,9 @@ def axe_cassette(request: pytest.FixtureRequest) -> Iterator[Cassette]:
 
 @pytest.fixture
 def axe_script(monkeypatch: pytest.MonkeyPatch) -> AxeScript:
-    """Registers a script model for this test: `axe_script(name, function_or_rules)`.
+    """Registers a script model for this test, and returns its name: `axe_script(name, model)`.
 
-    Rules are TOML with `[[rule]]` tables, or a list of such tables. Returns the name of the model,
-    `script/<name>`.
+    The model is a function, TOML with `[[rule]]` tables, or a list of such tables.
     """
     from axe_nb.scripting import rules
 
