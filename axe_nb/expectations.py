@@ -1,6 +1,6 @@
 """The language of expectations, and the check of a finished run against them.
 
-A clause is `no NAME`, or `NAME` or `NAME OPERATOR VALUE`, these optionally with `, parallel`.
+A clause is `no NAME`, `NAME` or `NAME OPERATOR VALUE`; the last two may end in `, parallel`.
 `docs/make_reference.py` holds the documentation of forms and measures. Source: D-67.
 """
 
@@ -293,7 +293,7 @@ class _KnownNames:
         self.tools |= {call.name for run in runs for turn in run.log for call in turn.calls}
 
     def is_agent(self, clause: Clause) -> bool:
-        """True if a clause is about an agent. Raises ConfigError if its name is not clear."""
+        """True if a clause concerns an agent. Raises ConfigError if it is unknown or ambiguous."""
         name, kind = clause.name, clause.kind
         if not kind and name in self.agents & self.tools:
             shown = _shorten(name)

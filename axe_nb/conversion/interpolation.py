@@ -59,7 +59,7 @@ def interpolate(
 ) -> str:
     """Replaces each `{{ expr }}` in a text by its value; values are not expanded again.
 
-    A list of `pictures` receives those among the values, and the text has marks for them.
+    If `pictures` is a list, values that are pictures are added to it and marked in the text.
     """
     pieces: list[str] = []
     at = 0

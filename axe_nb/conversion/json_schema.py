@@ -94,7 +94,7 @@ class Shape:
         return not mistakes
 
     def take(self, value: Any, at: str, mistakes: Mistakes, kindly: bool = True) -> Any:
-        """Converts a JSON value; with `kindly`, also JSON in a string, and vice versa (D-11)."""
+        """Converts a JSON value to this type; with `kindly`, also by way of JSON text (D-11)."""
         if not kindly or value is None or self.accepts(value):
             return self.read(value, at, mistakes, False)
         try:
@@ -173,7 +173,7 @@ def fields(
 def shape(hint: Any, where: str, inside: tuple[Any, ...] = ()) -> Shape:
     """Returns the JSON form of a type. Raises ConfigError if it has none.
 
-    `where` says in the error what has this type; `inside` holds the types around it.
+    `where` describes the holder of the type in errors; `inside` holds the enclosing types.
     """
     while typing.get_origin(hint) is Annotated:
         hint = typing.get_args(hint)[0]

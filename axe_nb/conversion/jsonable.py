@@ -52,7 +52,7 @@ def change_texts(value: Any, change: Callable[[str], str], *, also_keys: bool = 
 
 
 def to_plain(value: Any) -> Any:
-    """Converts numbers and arrays of libraries in nested data to JSON types; keeps other values."""
+    """Converts numbers and arrays of numpy and similar libraries in nested data to JSON types."""
     if isinstance(value, dict):
         return {key: to_plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

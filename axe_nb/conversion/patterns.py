@@ -18,7 +18,7 @@ MAX_PATTERN = 1000
 """Maximum characters of a pattern."""
 
 MAX_SIZE = 50_000
-"""Maximum characters times copies of the most repeated part: a few megabytes when compiled."""
+"""Maximum product of a pattern's length and the copies of its most repeated part."""
 
 _SPACE = r"(?:\s|\#[^\n]*\n|\(\?\#[^)]*\))*"
 

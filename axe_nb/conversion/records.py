@@ -90,7 +90,7 @@ class Parts:
         return self._made[digest, hint]
 
     def take(self) -> dict[str, Any]:
-        """Returns the parts that the current value is the first to use."""
+        """Returns the parts that the value being written has added, and marks them as written."""
         new, self._new = self._new, {}
         self.values.update(new)
         return new
@@ -102,7 +102,7 @@ class Parts:
 
 
 class Writer(NamedTuple):
-    """The secrets filter and the parts with which values are written."""
+    """Context of a conversion: the secrets filter, the parts of the file, and filtered texts."""
 
     clean: Filter | None
     parts: Parts
@@ -138,7 +138,7 @@ MISSING = dataclasses.MISSING
 def to_json(value: Any, clean: Filter | None = None, parts: Parts | None = None) -> dict[str, Any]:
     """Converts a dataclass to JSON data with the fields that differ from their defaults.
 
-    Other values without a JSON form, which only the user's own code can add, become text. `parts`
+    Values without a JSON form, which only the user's own code can add, become text. `parts`
     holds the parts that are already in the file. Raises ConfigError if it is nested too deeply.
     """
     parts = Parts() if parts is None else parts
@@ -295,7 +295,7 @@ def _read_record(kind: Any, value: Mapping[str, Any], at: str, parts: Parts) -> 
 
 @cache
 def _list_fields(kind: Any) -> tuple[Field, ...]:
-    """Lists the constructor's arguments of a dataclass or exception, and its `place`."""
+    """Lists the constructor arguments of a dataclass, or of an exception with its `place`."""
     if issubclass(kind, AxeError):
         defaults = kind.__init__.__kwdefaults__ or {}
         hints = typing.get_type_hints(kind.__init__)

@@ -118,7 +118,7 @@ Opened: TypeAlias = Leaf | Items | Entries | Table
 
 
 def find_picture(value: object) -> str:
-    """Returns a value's kind of picture, such as `PNG` or `Figure`; empty if it is none."""
+    """Returns the picture type of a value, such as `PNG` or `Figure`; empty for other values."""
     if isinstance(value, bytes | bytearray | memoryview):
         return find_format(bytes(value[:16]))
     kind = type(value)
@@ -275,7 +275,7 @@ def encode(data: object, indent: int | None = None) -> str:
 
 
 def to_data(value: object, limit: int) -> Any:
-    """Converts any value to JSON data, cut to `limit` (at least 1000) bytes of one-line UTF-8."""
+    """Converts any value to JSON data whose text on one line has at most `limit` (≥ 1000) bytes."""
     room = limit
     while True:
         data = _Conversion(room).convert(value, ())

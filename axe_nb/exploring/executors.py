@@ -378,7 +378,7 @@ def _remove_secrets(config: Config) -> tuple[dict[str, dict[str, Any]], dict[str
 
 
 def _dump_by_value(thing: Any) -> bytes:
-    """Pickles an object, including what a notebook defines by value if possible."""
+    """Pickles an object; functions and types from a notebook are included by value if possible."""
     import cloudpickle
 
     try:

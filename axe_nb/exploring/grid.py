@@ -1,6 +1,7 @@
 """The grid returned to users: its runs by variant and input, as a page, figure, frame and file.
 
-The page shows no durations, so that it is the same for the same runs; `to_frame` and `summary` do.
+The page shows no durations, so that equal runs make equal pages; `to_frame` and `summary` have
+them.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ class Variant:
     """One combination of agent, model, parameters and prompt."""
 
     label: str
-    """Differences from the other variants; a single variant has its agent's name."""
+    """Name that shows the differences between variants; a single one has its agent's name."""
     agent: str | Agent | None = field(repr=False)
     model: str | None = None
     params: Mapping[str, Any] | None = None
@@ -137,7 +138,7 @@ class Grid:
 
     @property
     def failures(self) -> tuple[GridRun, ...]:
-        """Runs that did not pass; `reason` says why."""
+        """Runs that did not pass; their `reason` says why."""
         return tuple(run for run in self.runs if not run.passed)
 
     @property
@@ -177,7 +178,7 @@ class Grid:
         return show_grid(self, find_variable(self) or NAME), {}
 
     def diff(self, first: int | str, second: int | str) -> Comparison:
-        """Compares variant `second` to `first`, by number or label, on the inputs they share."""
+        """Compares two variants, given by number or label, on the inputs they have in common."""
         pairs = list(zip(self.column(first), self.column(second), strict=True))
         changes, scores = dict[str, float](), list[float]()
         for one, other in pairs:
@@ -231,7 +232,7 @@ class Grid:
         return frame
 
     def plot(self) -> Figure:
-        """Plots quality by cost, and a heat map. Raises ConfigError if matplotlib is missing."""
+        """Plots quality over cost, and a heat map. Raises ConfigError if matplotlib is missing."""
         try:
             from matplotlib.figure import Figure
             from numpy import array
@@ -301,7 +302,7 @@ class Grid:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Grid:
-        """Loads a grid from a file written by `save`. Raises ConfigError if it is not one."""
+        """Loads a grid from a file written by `save`. Raises ConfigError if it is not a grid."""
         return read_data(Path(path), "grid", _read, parse=lambda text: text.split("\n"))
 
 
@@ -389,7 +390,7 @@ def format_grid(grid: Grid, note: str = "") -> str:
 
 
 def write_verdicts(grid: Grid) -> list[str]:
-    """Returns sentences on which variant passed more often and scored better, if comparable."""
+    """Returns sentences that compare the variants by passed runs and by score, if possible."""
     columns = [grid.column(number) for number in range(len(grid.variants))]
     shares = _find_common(columns, lambda square: square.share)
     if len(columns) < 2 or not shares[0]:
@@ -480,7 +481,7 @@ class Page:
         """True if some inputs cannot be opened, because the page would be too large."""
 
     def list_parts(self) -> list[str]:
-        """Returns HTML parts: head, table, one per input, and the rest; their number is fixed."""
+        """Returns the HTML in a fixed number of parts: head, table, one per input, and the rest."""
         grid = self._grid
         head = f"<div>{_safe(self._note)}</div>"
         if not self._note:
@@ -549,7 +550,7 @@ class Page:
 
 
 def _format_figures(grid: Grid) -> str:
-    """Formats the variants as a table: names, which may wrap, and bars left, numbers right."""
+    """Formats the variants as a table of names, which may wrap, bars and numbers."""
 
     def align(at: int) -> str:
         if at == LABEL:

@@ -37,7 +37,7 @@ def find_mean(values: Sequence[float]) -> float:
 
 
 def find_share_interval(passed: float, count: int) -> Interval:
-    """Returns the Wilson interval of a share: of the sum `passed` of `count` values from 0 to 1."""
+    """Returns the Wilson interval of `passed / count`, where `passed` sums values from 0 to 1."""
     if not count:
         return Interval(0.0, 1.0)
     share, spread = passed / count, Z * Z / count
@@ -158,7 +158,7 @@ class Square:
 
     @property
     def share(self) -> float | None:
-        """Share of the judged runs that passed; None if there are none."""
+        """Share of the judged runs that passed; None if no run was judged."""
         return self.passed / self.judged if self.judged else None
 
     @property
@@ -191,13 +191,13 @@ class Summary:
     cost: float | None
     """Cost of all runs in US dollars; None if the price of any is unknown."""
     seconds: float | None
-    """Mean duration of a run in seconds; None if there are none."""
+    """Mean duration of a run in seconds; None without runs."""
     judge_tokens: int
     """Tokens of the judge, which are not included in any other number."""
 
     @property
     def share(self) -> float | None:
-        """Share of the judged runs that passed; None if there are none."""
+        """Share of the judged runs that passed; None if no run was judged."""
         return self.passed / self.judged if self.judged else None
 
 

@@ -89,7 +89,7 @@ class Task:
     key: str = ""
     """Key of the run in the resume file; empty = there is no file."""
     judged: Task | None = None
-    """Task whose answer this task judges, if it completed; None = this is no task of a judge."""
+    """Task whose answer this task judges, if it completed; None for tasks other than a judge's."""
     result: RunResult | None = None
     is_from_file: bool = False
     judgement: RunResult | None = None
@@ -121,7 +121,7 @@ class Tally:
         self.cost = add_costs((self.cost, result.total_cost))
 
     def tick(self) -> None:
-        """Updates the line, at most ten times a second; must be called in one thread only."""
+        """Updates the line, at most ten times a second; must be called from one thread only."""
         now = time.monotonic()
         if now >= self.shown_at + 0.1:
             self.shown_at = now
@@ -302,7 +302,7 @@ class Batch:
         return task
 
     def make_case(self, task: Task) -> Task:
-        """Makes the judge's task for a task; it needs no run if the task did not complete."""
+        """Makes the task that judges another task; it needs no run if that did not complete."""
         assert self.judge is not None
         case = Task(asking=self.judge, index=task.index, judged=task)
         if task.result and task.result.ok:
@@ -382,7 +382,7 @@ class Batch:
             self.tally.notes.extend(filter(None, [self.file.problem]))
 
     def release(self, task: Task) -> None:
-        """Passes on the result of a task, with the judge's result; does so only once."""
+        """Passes on a task's result and its judge's result, at most once."""
         result = task.result
         if self.held.pop(task.index, None) is None or result is None:
             return
@@ -480,17 +480,17 @@ class Runs:
             self._batch.finish(task, result)
 
     def halt(self) -> None:
-        """Stops the runs from sending requests; callable in any thread and in a signal handler."""
+        """Stops the runs from sending requests; may be called from any thread or signal handler."""
         for handle in list(self._handles.values()):
             handle.halt()
 
     def overdue(self) -> float:
-        """Returns the seconds by which the latest run is past its deadline; 0.0 if none is."""
+        """Returns the seconds that the most overdue run is past its deadline; 0.0 if none is."""
         handles = list(self._handles.values())
         return max((handle.overdue() for handle in handles), default=0.0)
 
     def abandon(self, *, timed_out: bool = False) -> None:
-        """Ends the runs of an event loop that does not respond; called in another thread."""
+        """Ends the runs of an event loop that does not respond; called from another thread."""
         for task, handle in list(self._handles.items()):
             is_late = timed_out and handle.overdue() > 0.0
             result = handle.abandon(discard, timed_out=is_late)
@@ -507,7 +507,7 @@ class Driver:
     """A map in progress; a slow caller slows the runs down, as unread results count as running."""
 
     def __init__(self, batch: Batch, prompts: Source, runs: Runs) -> None:
-        """Starts to iterate over the prompts, without taking one."""
+        """Creates an iterator over the prompts, without taking one yet."""
         is_table = isinstance(prompts, Mapping) or hasattr(prompts, "columns")  # a data frame
         is_known = isinstance(prompts, Iterable | AsyncIterable)
         if is_table or isinstance(prompts, str | bytes) or not is_known:
@@ -611,7 +611,7 @@ class Driver:
             raise
 
     def _wait(self, loop: asyncio.AbstractEventLoop) -> Any:
-        """Returns the next item of `ended`; `END` if the event loop does not respond any more."""
+        """Returns the next item of `ended`, or `END` if the event loop no longer responds."""
         one = None
         # the signal is only recorded: an item that has just arrived must not be lost
         with record_interrupts(lambda: None) as interrupt:
@@ -632,14 +632,14 @@ class Driver:
         raise KeyboardInterrupt
 
     def receive(self) -> None:
-        """Records that the caller has received a result; called in the caller's thread."""
+        """Records that the caller has received a result; called from the caller's thread."""
         self._received += 1
         if self._is_full and self._main is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._main.get_loop().call_soon_threadsafe(self._changed.set)
 
     def cancel(self) -> None:
-        """Cancels the runs in progress; callable in any thread."""
+        """Cancels the runs in progress; may be called from any thread."""
         self.runs.halt()
         if self._main is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed
@@ -657,7 +657,7 @@ class Driver:
             self._changed.set()
 
     def _find_room(self) -> int:
-        """Returns the number of tasks that may start now; fewer while results are not received."""
+        """Returns how many tasks may start now; unread results reduce the number."""
         return min(self._most - self._running, 4 * self._most - (self._taken - self._received))
 
     async def _take_tasks(self) -> list[Task]:

@@ -92,7 +92,7 @@ def grid(
         prompt: one or several templates, in which `{{ name }}` is a column of the inputs.
         inputs: a list, a DataFrame, or the path of a CSV or JSONL file; plain values are called
             `input`.
-        models: one or several, as provider/model; None = each agent's own.
+        models: one or several models, as provider/model; None = each agent's own.
         params: one or several dicts of model parameters.
         repeats: number of runs per square.
         expect: expectations that a run must meet to pass.
@@ -139,7 +139,7 @@ class GridRunner:
     ) -> None:
         """Prepares the runs of `grid`, or with `is_dry` only checks them; blocks.
 
-        `names` are more names for the templates, which begin at line `first_line` of the cell.
+        `names` are further names for the templates, which begin at line `first_line` of the cell.
         """
         refuse_in_tool("grid")
         repeats, width = read_count("repeats", repeats), read_count("concurrency", concurrency)
@@ -214,7 +214,7 @@ class GridRunner:
         self._runs.close()
 
     def run(self, display: bool, name: str) -> None:
-        """Runs the grid and shows it as it fills; finished runs stay in it, however it ends."""
+        """Runs the grid and shows it as it fills; however it ends, finished runs stay in it."""
 
         def draw(progress: str) -> dict[str, str]:
             return show_grid(self.grid, name, note=progress)

@@ -144,7 +144,7 @@ class RunMap:
             self._close()
 
     def __iter__(self) -> Iterator[RunResult]:
-        """Yields the results in the order of the prompts; once the map is over, the kept ones."""
+        """Yields results in the order of the prompts; a finished map yields its stored results."""
         if self._is_over:
             yield from self.results
             return
@@ -168,7 +168,7 @@ class RunMap:
             yield from (result for _, result in sorted(waiting.items()))
 
     async def __aiter__(self) -> AsyncIterator[RunResult]:
-        """Yields the results as the runs end; once the map is over, the kept ones."""
+        """Yields results as the runs end; a finished map yields its stored results."""
         if self._is_over:
             for result in self.results:
                 yield result

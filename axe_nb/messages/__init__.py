@@ -18,7 +18,7 @@ DeltaKind = Literal["text", "reasoning", "arguments"]
 """Kind of a streamed piece: reply text, reasoning, or the JSON arguments of a tool call."""
 
 INTERRUPTED = "Error: interrupted before this call had a result."
-"""Content of the result for calls that have none when their conversation continues."""
+"""Content of results for calls that were interrupted before they had a result."""
 
 
 def dump(value: object) -> bytes:
@@ -181,11 +181,13 @@ class Usage:
         return self.dollars if self.total and self.priced_tokens == self.total else None
 
     def counts(self) -> dict[str, int]:
+        """Returns the token counts by name."""
         names = [one.name for one in fields(self) if one.name.endswith("_tokens")]
         return {name: getattr(self, name) for name in names if name != "priced_tokens"}
 
     @property
     def total(self) -> int:
+        """Sum of input and output tokens."""
         return self.input_tokens + self.output_tokens
 
 
@@ -253,7 +255,7 @@ class Request:
     system: str = ""
     """System prompt; empty = not sent."""
     system_ends: tuple[int, ...] = field(default=(), kw_only=True, repr=False)
-    """Ends of the agent's prompt and of its skill in `system`, before context files. Not sent."""
+    """Offsets in `system` at which the agent's prompt and its skill end; not sent."""
     tools: Sequence[ToolSpec] = ()
     """Tools offered to the model; empty = not sent."""
     past_tools: Sequence[ToolSpec] = field(default=(), kw_only=True)
@@ -271,7 +273,7 @@ class Request:
     attempt: int = 1
     """Number of the attempt, from 1; later ones are retries, as set in the agent's `[retry]`."""
     server: str = field(default="", kw_only=True, repr=False, compare=False)
-    """Digest of the server it is sent to, as in `Message.echo`; empty = unknown."""
+    """Digest of the target server, as in `Message.echo`; empty = unknown."""
     refused: frozenset[str] = field(default=frozenset(), kw_only=True, repr=False, compare=False)
     """Parts that the server refuses, which are not sent."""
     encoded: dict[object, Any] = field(
@@ -296,6 +298,7 @@ class Request:
 
     @property
     def pictures(self) -> tuple[Picture, ...]:
+        """Pictures of all messages, in order."""
         return tuple(one for message in self.messages for one in message.all_pictures())
 
     @property
@@ -320,7 +323,7 @@ class Delta:
 class Response:
     """A complete response of a model (A-1.6), independent of any provider's format.
 
-    Script models return one to set the usage or the stop reason; otherwise, text or calls suffice.
+    Script models return one to set usage or stop reason; otherwise they can return text or calls.
     """
 
     content: str = ""
@@ -332,7 +335,7 @@ class Response:
     echo: Mapping[str, Any] = field(default_factory=dict)
     """Parts to send back to the provider unchanged, as in `Message.echo`."""
     seconds: float = 0.0
-    """Duration in seconds of virtual time, for script models (D-36); otherwise 0."""
+    """Virtual duration in seconds, for script models (D-36); otherwise 0."""
     reasoning: str = field(default="", kw_only=True)
     """Text or summary of the model's thinking, if the server sends it; for display only."""
     server_calls: tuple[ServerCall, ...] = field(default=(), kw_only=True)
@@ -355,7 +358,7 @@ class Response:
         return Message("assistant", self.content, self.tool_calls if calls else (), echo=self.echo)
 
     def describe_cut(self, when: str = "") -> str:
-        """Returns why the reply is incomplete, with the next step; empty if it is complete."""
+        """Describes why the reply is incomplete, with a hint; empty if it is complete."""
         reason = self.stop_reason
         if reason == "model_context_window_exceeded":
             step = "start a new conversation, or shorten the prompt, files and results of tools"

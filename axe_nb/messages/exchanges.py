@@ -28,7 +28,7 @@ Source = Literal["", "recorded", "given", "edited", "skipped"]
 """Source of an answer: the run's model, the forked run (`recorded`), or a person."""
 
 FinalRequest = Literal["", "output", "repair"]
-"""Kind of a final request of a run: for the answer as data, or for its repair; empty = neither."""
+"""Purpose of a final request of a run: the answer as data, or its repair; empty = neither."""
 
 ASKED_NOW: tuple[Source, ...] = ("", "edited")
 """Sources of answers by the run's own model, given now or recorded in a cassette."""
@@ -52,11 +52,11 @@ class Exchange:
     sent: int = 0
     system: str = field(default="", repr=False, metadata={"is_part": True})
     system_ends: tuple[int, ...] = field(default=(), repr=False)
-    """As in the field of the same name of `Request`."""
+    """Offsets in `system`, as in `Request.system_ends`."""
     tools: Sequence[ToolSpec] = field(default=(), repr=False, metadata={"is_part": True})
     past_tools: Sequence[ToolSpec] = field(default=(), repr=False, metadata={"is_part": True})
     output: Mapping[str, Any] | None = field(default=None, repr=False)
-    """As in the field of the same name of `Request`."""
+    """JSON Schema of the answer, as in `Request.output`; None = text."""
     refused: tuple[str, ...] = field(default=(), repr=False)
     """Parts that the server refused, as in `Request.refused`, in alphabetical order."""
     server: str = field(default="", repr=False)
@@ -106,7 +106,7 @@ class Turn:
     text: str
     calls: tuple[ToolCall, ...]
     results: tuple[ToolResult, ...]
-    """One per call, in call order; fewer only if the run was stopped in this turn."""
+    """Results, one per call in call order; fewer only if the run was stopped in this turn."""
     stop_reason: str
     usage: Usage
     parallel: bool = True

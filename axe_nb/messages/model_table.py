@@ -105,7 +105,7 @@ def suggest_small() -> str:
 
 
 def tell_end(model: str, today: date) -> tuple[str, str]:
-    """Returns a warning and a hint if a model is retired soon; otherwise empty strings."""
+    """Returns a warning and a hint if a model is or soon will be retired; otherwise empty texts."""
     provider, _, name = model.partition("/")
     vendor = provider if provider in ("anthropic", "openai") else ""
     end = find_facts(vendor, name).retires

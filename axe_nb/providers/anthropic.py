@@ -1,4 +1,4 @@
-"""Anthropic's Messages API, and compatible servers."""
+"""Provider for Anthropic's Messages API and compatible servers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _AT_LIMIT = {
 
 
 def encode(message: Message) -> list[dict[str, Any]]:
-    """Encodes a message as one wire message; returns an empty list for an empty message."""
+    """Encodes a message as a list of one wire message, empty if the message has no content."""
     content: list[dict[str, Any]] = []
     kept = message.echo.get("anthropic") if message.role == "assistant" else None
     if kept and not message.tool_results and not message.pictures:
@@ -120,7 +120,7 @@ def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
 
 
 def _begin(request: Request) -> tuple[Request, list[dict[str, Any]], str, Sequence[object] | None]:
-    """Returns the request as sent, its tools, its system prompt, and what thinking is bound to."""
+    """Returns the prepared request, its tools, system prompt, and prefix for echoed thinking."""
     if request.output is None or make_closed(request.output) is None:
         request = with_answer_tool(request)
     tools = []
@@ -239,7 +239,7 @@ class AnthropicAssembly(Assembly):
         self._blocks: list[dict[str, Any]] = []
         self._by_index: dict[object, dict[str, Any]] = {}
         self._calls: dict[int, int] = {}
-        """`id()` of a block that is a call → position among the calls."""
+        """`id()` of the block of a tool call → position among the calls."""
 
     def add(self, name: str, data: dict[str, Any]) -> None:
         match data.get("type", name):

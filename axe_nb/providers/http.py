@@ -45,10 +45,10 @@ _FIELDS = {
     r"|param\w*\W+include\b",
     SUMMARY: r"reasoning[. ]summar(y|ies)\b",
 }
-"""Request field → pattern of errors that refuse it; must not match parts of model names."""
+"""Request field → pattern of error messages that refuse it, but not of parts of model names."""
 
 _MASKED = re.compile(rf'"([^"]*(encrypted|signature)[^"]*|data)":"[^"]*{re.escape(MASK)}'.encode())
-"""Matches encrypted or signed text of a server in which a recording masked an apparent key."""
+"""Matches encrypted or signed text from a server in which a recording masked an apparent key."""
 
 MAX_REPLY = 64 * 1024 * 1024
 """Maximum size of a reply in bytes; a stream consists mostly of envelopes around its pieces."""
@@ -83,7 +83,8 @@ class HttpProvider(Server):
 
     name: ClassVar[str]
     stream_fields: ClassVar[Sequence[Mapping[str, Any]]] = ({"stream": True},)
-    """Sets of fields that request a stream; later sets have fewer, for servers that refuse some."""
+    """Sets of fields that request a stream; later sets are smaller, for servers that refuse
+    some."""
     assembly: ClassVar[type[Assembly]]
 
     @staticmethod
@@ -103,7 +104,7 @@ class HttpProvider(Server):
 
     @staticmethod
     def find_prefix(request: Request) -> str:
-        """Returns the digest of the request's start that the reply is bound to, if any (D-78)."""
+        """Returns the digest of the request prefix that the reply depends on, if any (D-78)."""
         return ""
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
@@ -155,7 +156,7 @@ async def ask_server(
 ) -> dict[str, Any]:
     """Sends a POST, or a GET if there is no body, and returns the JSON object of the reply.
 
-    Errors refer to `request`, which `body` encodes. With a `stream`, a successful reply is read
+    `request`, which `body` encodes, is used for errors. With a `stream`, a successful reply is read
     through it, even if the server does not stream. Cancelling closes the connection. Raises
     ProviderError, with the text so far, if the server is unreachable or fails, refuses the request,
     or sends an invalid reply or a stream that is cut off or reports an error.
@@ -202,7 +203,7 @@ async def _ask(
                     reply = b"".join([piece async for piece in pieces])
         finally:
             await response.aclose()
-            del response.stream  # it refers to the response: without it, both are freed now
+            del response.stream  # breaks a reference cycle, so that both are freed now
     return read_reply(server.info, status, headers, reply, secrets, request)
 
 
@@ -258,10 +259,10 @@ def encode_messages(
     encode: Callable[[Message], list[dict[str, Any]]],
     before: Iterable[object] | None = None,
 ) -> tuple[list[dict[str, Any]], str]:
-    """Encodes a request's messages; returns them and the digest of `before` and all of them.
+    """Encodes a request's messages; returns them with a digest of `before` and the messages.
 
-    A server gets its echoed parts back unchanged, with a `before` only after the same start of the
-    conversation (D-78). Encoded messages are cached for the next request: do not change them.
+    A server gets its echoed parts back unchanged and, with a `before`, only after the same start of
+    the conversation (D-78). Encoded messages are cached for the next request: do not change them.
     """
     objects: list[dict[str, Any]] = []
     digest = None if before is None else hashlib.sha256(b"\n".join(map(dump, before)))
@@ -303,7 +304,7 @@ class _Loop:
         self.until_the_end = self._close_at_the_end()
 
     async def _close_at_the_end(self) -> AsyncGenerator[None]:
-        """Closes the clients at the loop's end, as no run knows that it is the last one."""
+        """Closes the clients when the event loop ends, as no run knows that it is the last one."""
         try:
             yield
         finally:
@@ -312,7 +313,7 @@ class _Loop:
                 await client.aclose()
 
     async def send(self, server: Server, path: str, body: bytes) -> httpx.Response:
-        """Sends a request and returns the reply, to be closed, once its headers have arrived."""
+        """Sends a request; returns the reply, to be closed by the caller, once it has headers."""
         import httpx
 
         from axe_nb.providers import transport

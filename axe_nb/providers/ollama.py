@@ -1,4 +1,4 @@
-"""Ollama's own API."""
+"""Provider for Ollama's own API."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOP_LEVEL = frozenset(
 
 
 def encode(message: Message) -> list[dict[str, Any]]:
-    """Encodes a message as wire messages, one per tool result; an empty message has none."""
+    """Encodes a message for the API: one wire message per tool result, none if it is empty."""
     if message.tool_results:
         results: list[dict[str, Any]] = []
         for result in message.tool_results:
@@ -138,10 +138,10 @@ class Ollama(HttpProvider):
     assembly = OllamaAssembly
     body, parse = staticmethod(body), staticmethod(parse)
     answers_without_tools = True
-    """Whether a model that must answer in a schema cannot call tools in that turn (D-65)."""
+    """True if a model that must answer in a schema cannot call tools in that turn (D-65)."""
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
-        """Sends a request like `Provider.send`; the first answer must not be empty (D-37)."""
+        """Sends a request. Raises ProviderError if a conversation's first reply is empty (D-37)."""
         response = await super().send(request, on_delta)
         says_something = response.content.strip() or response.tool_calls or response.is_cut
         if not says_something and request.turn == 1:

@@ -1,4 +1,4 @@
-"""OpenAI's Chat Completions API, and compatible servers."""
+"""Provider for OpenAI's Chat Completions API and compatible servers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SIGNED = "extra_content"
 
 
 def encode(message: Message) -> list[dict[str, Any]]:
-    """Encodes a message as wire messages, one per tool result; an empty message has none."""
+    """Encodes a message for the API: one wire message per tool result, none if it is empty."""
     if message.tool_results:
         results: list[dict[str, Any]] = [
             {"role": "tool", "tool_call_id": result.call_id, "content": result.content}
@@ -204,7 +204,7 @@ class _Call:
         return self.last.endswith("}") and starts
 
     def add(self, piece: dict[str, Any], function: dict[str, Any]) -> str:
-        """Adds a piece of the call and returns the arguments in it."""
+        """Adds a piece of the call; returns the arguments that the piece contains."""
         own = self.entry.get("id")
         self.entry.update((key, value) for key, value in piece.items() if value is not None)
         if own:

@@ -53,7 +53,7 @@ def name_form(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def make_closed(schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Converts a schema for Anthropic, with bounds moved to descriptions; None if not possible."""
+    """Converts a schema for Anthropic, with bounds in descriptions; returns None if impossible."""
     if isinstance(schema.get("oneOf"), list) and "anyOf" not in schema:
         schema = {**schema, "anyOf": schema["oneOf"]}
         del schema["oneOf"]

@@ -1,6 +1,6 @@
 """Prices of replies, from the user's settings or from the price table of the extra `prices`.
 
-The table is an installed package, never downloaded. A cost without a price is unknown, never zero.
+The table is an installed package, never downloaded. Without a price, a cost is unknown, not zero.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Prices:
             await in_thread(_load_table)
 
     def cost_of(self, model: str, usage: Usage) -> float | None:
-        """Returns the cost of one reply in dollars, after `load`; None if unknown."""
+        """Returns the cost of one reply in dollars; None if unknown. Needs `load` first."""
         if not usage.total:
             return None
         if own := self.config.prices.get(model):
@@ -67,7 +67,7 @@ class Prices:
         return float(found.total_price)
 
     def knows(self, model: str, tool: str = "") -> bool:
-        """True if the model, or a call of its server-side tool, has a price; needs `load` first."""
+        """True if the model, or a call of its server-side tool, has a price. Needs `load` first."""
         usage = Usage(1, 1, searches=1 if tool == SEARCH else 0)
         return (not tool or tool in COUNTED) and self.cost_of(model, usage) is not None
 

@@ -51,7 +51,7 @@ class Provider(Protocol):
 
 
 def find_secrets(server: Server) -> tuple[str, ...]:
-    """Returns a server's secrets that replies must not repeat, longest first; masks all of them."""
+    """Returns the secrets to mask in a server's replies, longest first; output masks them, too."""
     found = {server.key}
     if server.info.query:
         queried = list_keys(server.info.query)

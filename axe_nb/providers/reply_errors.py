@@ -183,7 +183,7 @@ def read_reply(
 def _explain(
     error: ProviderError, provider: ProviderInfo, data: Any, request: Request | None
 ) -> ProviderError:
-    """Adds to an error which part of the request the model or server refuses."""
+    """Returns an error that says which part of the request the model or server refuses."""
     other = r"\bv1/responses\b|\bresponses (api|endpoint)\b"
     if provider.speaks_responses:
         other = r"\bchat[/ ]completions?\b"
@@ -313,7 +313,8 @@ def _parse_retry_after(value: str, unit: float = 1.0) -> float | None:
 def _classify(status: int | None, data: Any) -> tuple[Category, bool | None, str]:
     """Returns the category of an error, whether a retry may help, and a hint, which may be empty.
 
-    `status` is None if the reply reports success. If retry is None, the category decides.
+    `status` is None if the reply reports success. If the second value is None, the category
+    decides.
     """
     errors, message = _list_errors(data), find_message(data)
     values = (error.get(key) for error in errors for key in ("type", "code", "status"))

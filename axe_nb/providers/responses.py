@@ -1,4 +1,4 @@
-"""OpenAI's Responses API, used without state: each request contains the whole conversation."""
+"""Provider for OpenAI's Responses API; each request contains the whole conversation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BETWEEN = "\n\n"
 
 
 def encode(message: Message) -> list[dict[str, Any]]:
-    """Encodes a message as input items, one per text, call or result; an empty message has none."""
+    """Encodes a message as input items: one per text, call or result, none if it is empty."""
     results: list[dict[str, Any]] = []
     for result in message.tool_results:
         parts = [*_encode_parts(result.content, result.pictures)] if result.pictures else None
@@ -255,7 +255,7 @@ class ResponsesAssembly(Assembly):
         """Kind of delta → key of the item that the last one belongs to; None after a part's end."""
 
     def end(self) -> None:
-        """Handles `[DONE]`, the end mark of another protocol, which completes nothing here."""
+        """Handles `[DONE]`, another protocol's end mark, which does not complete this reply."""
         self.has_ended = True
 
     def add(self, name: str, data: dict[str, Any]) -> None:
@@ -313,7 +313,7 @@ class ResponsesAssembly(Assembly):
         self.show(piece, kind)
 
     def reply(self) -> dict[str, Any]:
-        """Returns the unstreamed equivalent. Raises ProviderError if an item is not finished."""
+        """Returns the equivalent unstreamed reply. Raises ProviderError if an item is cut off."""
         if self._response.get("output") or not self._items:
             return self._response
         if not self._items.keys() <= self._whole:

@@ -35,7 +35,7 @@ RESPONSES = (
     "web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call",
     "mcp_call",
 )  # fmt: skip
-"""Types of items in the Responses API for calls of server-side tools."""
+"""Types of Responses API items for calls of server-side tools."""
 
 
 def make_entry(

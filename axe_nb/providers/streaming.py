@@ -26,7 +26,7 @@ class SSEDecoder:
     """
 
     is_stream: bool | None = None
-    """Whether the first line of the reply belongs to a stream; None before that line."""
+    """True if the first line of the reply belongs to a stream; None before that line."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -115,7 +115,7 @@ class Assembly:
 
     def __init__(self, on_delta: OnDelta | None) -> None:
         self.is_complete = False
-        """True once the model has finished: a stream that breaks later is still complete."""
+        """True once the model has finished; a reply is then complete even if its stream breaks."""
         self.has_ended = False
         """True once the last event has arrived; anything after it is ignored."""
         self._on_delta = on_delta or (lambda delta: None)
@@ -159,7 +159,7 @@ class Assembly:
             self._on_delta(Delta("", "arguments", call, _join_halves(name)))
 
     def flush(self) -> None:
-        """Passes on a half character that no further piece completes."""
+        """Passes on a pending half character, which nothing can complete any more."""
         self._pass_on(self._half)
         self._half = ""
 
@@ -194,7 +194,7 @@ def append_text(entry: dict[str, Any], key: str, piece: str) -> None:
 
 
 def settle(value: Any) -> Any:
-    """Returns the value with strings in place of the texts that `append_text` made."""
+    """Converts the texts that `append_text` has collected in a value to strings."""
     if isinstance(value, StringIO):
         return value.getvalue()
     if isinstance(value, list):

@@ -16,7 +16,7 @@ from axe_nb.text import quote
 THINKING = "thinking"
 
 LONG = 21_333
-"""Maximum tokens above which an answer is always streamed, as in the vendors' SDKs."""
+"""Largest `max_tokens` for which an answer need not be streamed, as in the vendors' SDKs."""
 
 LEAST_BUDGET = 1024
 """Smallest thinking budget in tokens that Anthropic accepts."""
@@ -86,7 +86,7 @@ def for_anthropic(model: str, params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def asks_for_summary(params: Mapping[str, Any]) -> bool:
-    """True if `thinking` is set and the Responses API's own form does not set its summary."""
+    """True if `thinking` is set, and `reasoning` of the Responses API does not set a summary."""
     asked, others = split(params)
     return asked not in (None, "off") and "summary" not in table(others.get("reasoning"))
 

@@ -50,7 +50,7 @@ IDLE_SECONDS = 60.0
 
 
 class QuietURL(httpx.URL):
-    """A URL whose text has no keys in its query, as httpx logs the URL of each request."""
+    """A URL that masks keys in its query when printed, because httpx logs each request's URL."""
 
     def __str__(self) -> str:
         return redact(super().__str__())
@@ -73,7 +73,7 @@ class _Connection:
         """The socket below TLS; None before it is connected."""
 
     def watch(self, stream: Any) -> None:
-        """Wraps `stream.read` so that `has_received` tells whether a byte has arrived."""
+        """Wraps `stream.read` to set `has_received` once a byte arrives."""
         if stream is self.stream:
             return
         self.stream, read = stream, stream.read
@@ -95,7 +95,7 @@ class _Connection:
         return True
 
     async def note_socket(self, name: str, info: Mapping[str, Any]) -> None:
-        """Keeps the socket that httpcore opens; a callback for its `trace` extension."""
+        """Stores the socket that httpcore opens; a callback for its `trace` extension."""
         if name == "connection.connect_tcp.complete":
             self._socket = info["return_value"]
 

@@ -24,7 +24,7 @@ MAX_NESTING = 100
 """Maximum nesting depth of lists and objects; far more than any API sends."""
 
 WHOLE: Mapping[str, Any] = MappingProxyType({})
-"""Stream fields of a request for an unstreamed reply: none."""
+"""Empty set of stream fields, for requests without a stream."""
 
 
 def _parse_float(digits: str) -> float | None:
@@ -52,7 +52,7 @@ def loads(text: str, *, strict: bool = False) -> Any:
 
 
 def loads_part(text: str) -> Any:
-    """Decodes a stream event like `loads`; keeps surrogates, to be joined with later ones."""
+    """Decodes a streamed event; keeps lone surrogates, which later events may complete."""
     return _decode(text.strip(), _LENIENT)
 
 
@@ -137,7 +137,7 @@ def function_calls(provider: str, value: object) -> tuple[ToolCall, ...]:
 
 
 def list_past_tools(request: Request) -> Sequence[ToolSpec]:
-    """Lists the tools called earlier; servers reject such calls without any tools (D-17)."""
+    """Lists the tools of earlier calls, which servers reject in requests without tools (D-17)."""
     names = {tool_name(call.name): 0 for m in request.messages for call in m.tool_calls}
     if not names and not any(tool.entry for tool in request.past_tools):
         return ()
@@ -182,7 +182,7 @@ def write_body(
     messages: Sequence[Mapping[str, Any]],
     key: str = "messages",
 ) -> bytes:
-    """Writes the body of a request, without `tools` if there are none (A-2.3)."""
+    """Encodes the body of a request; omits `tools` if there are none (A-2.3)."""
     try:
         return dump({**fields, **({"tools": tools} if tools else {}), key: messages})
     except (TypeError, ValueError, RecursionError) as error:

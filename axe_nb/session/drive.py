@@ -63,7 +63,7 @@ class NullView:
 
 
 class Line(Protocol):
-    """Interface of displays of one line, which each update replaces."""
+    """Interface of one-line displays; each update replaces the line."""
 
     def show(self, text: str) -> None: ...
 

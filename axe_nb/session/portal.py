@@ -174,7 +174,7 @@ def record_interrupts(wake: Callable[[], None]) -> Iterator[Interrupt]:
 
 
 def watch_cell() -> tuple[threading.Event, Callable[[], None]]:
-    """Returns an event that is set if the current cell is interrupted, and a function to stop.
+    """Returns an event set when the current cell is interrupted, and a function to stop watching.
 
     A kernel cancels the task of an interrupted cell. In that task alone a KeyboardInterrupt does no
     harm: IPython shows it, while in any other it would end the event loop.

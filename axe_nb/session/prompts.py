@@ -319,7 +319,7 @@ STEP_NAMES = (
 )  # fmt: skip
 
 MOST = 8000
-"""Maximum characters of each text for a view; longer text is cut, a longer prompt omitted."""
+"""Maximum characters of a text for a view; longer text is cut, longer prompts are omitted."""
 
 SUBJECT = 60
 

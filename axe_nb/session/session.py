@@ -265,7 +265,7 @@ class Session:
     keeps_history: bool = True
     """False if runs are not recorded in the history; written by `%config AxeMagics`."""
     above: MapRecorder | None = None
-    """Recorder of the map that this session's runs are part of; None = they are part of no map."""
+    """Recorder of the map that this session's runs are part of; None = no map."""
     cassette: Cassette | None = None
     """Records and replays the exchanges of the session's runs; None = no cassette."""
     cassette_problem: ConfigError | None = None

@@ -35,7 +35,7 @@ def find_script_dirs(agents_dir: str | None) -> tuple[Path, ...]:
 
 
 def find_source_dirs(agents_dir: str | None) -> set[Path]:
-    """Returns a given agents folder and its script folders, which tools may change if approved."""
+    """Returns a given agents folder and its script folders, which tools change only if approved."""
     folders = (Path(agents_dir).expanduser(), *find_script_dirs(agents_dir)) if agents_dir else ()
     return {Path(os.path.realpath(folder)) for folder in folders}
 

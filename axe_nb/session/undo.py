@@ -56,7 +56,7 @@ class UndoneFiles:
         lines = [f"{would}{verb} {_list(paths)}" for verb, paths in pairs if paths]
         if self.conflicts:
             left = "to be left" if self.is_dry else "left"
-            lines.append(f"{left}, because something else changed them: {_list(self.conflicts)}")
+            lines.append(f"{left}, as something else has changed them: {_list(self.conflicts)}")
         return "\n".join([*(lines or ["nothing to undo"]), *self.notes])
 
     def __repr__(self) -> str:

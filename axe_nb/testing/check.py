@@ -347,9 +347,7 @@ def run_headless(
     )  # fmt: skip
     load("ipykernel")
     command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-    client.create_kernel_manager().kernel_spec.argv = (
-        command  # not a kernel that the user has installed
-    )
+    client.create_kernel_manager().kernel_spec.argv = command  # not one that the user installed
     errors = load("nbclient.exceptions")
     try:
         with client.setup_kernel(env=environment):
@@ -381,7 +379,7 @@ def run_headless(
 
 
 def prepare(book: Book) -> Book:
-    """Returns a copy without the outputs of a run, in which cells to skip have the tag for it."""
+    """Returns a copy of a notebook without outputs, in which cells to skip are tagged."""
     prepared = deepcopy(book)
     for cell in prepared.cells:
         if cell.cell_type == "code":
