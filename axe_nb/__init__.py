@@ -109,7 +109,7 @@ def _show_grid(grid: Grid) -> None:
 
 
 def _tell_ipython() -> None:
-    """Registers the display of results and grids; the first magic of ours loads the extension."""
+    """Registers the display of results and grids, and the magics, which load the extension."""
     ipython = sys.modules.get("IPython")
     shell: Any = ipython.get_ipython() if ipython else None
     if shell is not None:

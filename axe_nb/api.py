@@ -31,13 +31,13 @@ from axe_nb.session.session import session
 from axe_nb.text import quote, shown_value, suggestion
 from axe_nb.tools.tool import ToolContext
 
-if TYPE_CHECKING:  # what not every run needs is imported on first use
+if TYPE_CHECKING:  # not every run needs these: imported on first use
     from axe_nb.recording.cassette import Cassette
     from axe_nb.recording.history import History
     from axe_nb.recording.modes import Mode
 
 Prompt: TypeAlias = "str | Sequence[object]"
-"""Text, or a list of texts and pictures: bytes, paths, figures, images."""
+"""Prompt of a run: text, or a list of texts and pictures (bytes, paths, figures, images)."""
 
 
 @with_options_shown
@@ -51,7 +51,9 @@ def run(
 ) -> RunResult:
     """Runs an agent and returns the result, whatever its status.
 
-    Blocks, even inside a running event loop.
+    Blocks, even inside a running event loop. Raises ConfigError if the configuration is invalid,
+    before anything is sent; `hint` has the next step. Raises ExpectationError if the run did not
+    meet `expect`; `last()` is then its result.
 
     Args:
         agent: the agent or its name; None = the prompt goes directly to `model`.
@@ -64,9 +66,9 @@ def run(
         skill: skill file to use instead of the agent's.
         workdir: folder for files and tools.
         timeout: time limit of the whole run in seconds (default 120); 0 or None = no limit.
-        retries: repetitions of a request that fails for now (default 2); 0 = none.
+        retries: repetitions of a request that fails temporarily (default 2); 0 = none.
         params: model parameters, merged into those of the agent.
-        vars: values of `{{ name }}` in system prompts; agents below get those that they define.
+        vars: values of `{{ name }}` in system prompts; sub-agents get those that they define.
         agents_dir: folder to search for agents first.
         tools: tools to use instead of the agent's: names, or functions.
         mode: permission for tools that write: plan, ask or auto.
@@ -76,10 +78,6 @@ def run(
         expect: expectations of the run, as in `researcher >= 2, parallel; no write_file`.
         step: pause before each request and call: True asks you, a function decides on each `Step`.
         break_at: pause only at these places: `tool:NAME`, `agent:NAME`, `depth:N`, `turn`.
-
-    Raises:
-        ConfigError: invalid configuration, before anything is sent; `hint` has the next step.
-        ExpectationError: the run did not meet `expect`; `last()` is its result.
     """
     request = _make_request(agent, prompt, continue_from, options)
     refuse_inside_a_tool()
@@ -97,7 +95,7 @@ async def arun(
     display: bool = True,
     **options: Unpack[RunOptions],
 ) -> RunResult:
-    """Like `run`, but on the caller's own event loop; in an async tool, the run is a child.
+    """Runs an agent like `run`, but on the caller's event loop; in an async tool, as a child.
 
     Takes the same arguments, returns the same result and raises the same errors as `run`.
     Cancelling the task stops the run.
@@ -121,10 +119,8 @@ async def stream(
     Nothing is displayed. Closing the generator stops the run. Leaving the loop early does not close
     it at once; to close it, use `async with contextlib.aclosing(axe_nb.stream(…)) as events:`.
 
-    Raises:
-        ConfigError: invalid configuration, before anything is sent.
-        AxeError: called inside a tool.
-        ExpectationError: the run did not meet `expect`; raised after the last event.
+    Raises ConfigError if the configuration is invalid, before anything is sent; AxeError if called
+    inside a tool; and ExpectationError, after the last event, if the run did not meet `expect`.
     """
     request = _make_request(agent, prompt, continue_from, options)
     refuse_in_tool("stream")
@@ -138,13 +134,9 @@ async def stream(
 def expect(result: RunResult, expectations: str) -> RunResult:
     """Checks that a run met all expectations, and returns its result.
 
-    Args:
-        result: the result of a finished run.
-        expectations: separated by semicolons, as in `researcher >= 2, parallel; no write_file`.
-
-    Raises:
-        ConfigError: the expectations are invalid, or cannot be decided.
-        ExpectationError: an expectation is not met; `place` is the branch of the tree.
+    `expectations` are separated by semicolons, as in `researcher >= 2, parallel; no write_file`.
+    Raises ConfigError if they are invalid or cannot be decided, and ExpectationError if one is not
+    met; its `place` is the branch of the tree.
     """
     if not isinstance(result, RunResult):
         raise ConfigError(f"expect takes a RunResult, not {shown_value(result)}")
@@ -155,26 +147,25 @@ def expect(result: RunResult, expectations: str) -> RunResult:
 def cassette(path: str | os.PathLike[str], mode: Mode | None = None) -> Iterator[Cassette]:
     """Records the exchanges of all runs in the `with` block, and replays those in the file.
 
+    Raises ConfigError if the file is not a cassette, or cannot be read or written.
+
     Args:
         path: the file; created if there is something to record.
         mode: `record`: call the models and replace what is recorded; `replay`: never call them;
             `auto`: call them only for what is missing; `live`: do not use the file. None = `auto`
-            if someone can be prompted, else `replay`.
-
-    Raises:
-        ConfigError: the file is not a cassette, or cannot be read or written.
+            if someone can be prompted, otherwise `replay`.
     """
     from axe_nb.recording.cassette import Cassette
 
     if not isinstance(path, str | os.PathLike):
         raise ConfigError(f"cassette takes the path of a file, not {shown_value(path)}")
     if before := session.cassette:
-        before.save_quietly()  # it may be the same file
+        before.save_quietly()  # both may use the same file
     session.cassette = used = Cassette(path, mode)
     try:
         yield used
     except BaseException:
-        used.save_quietly()  # an error of the block counts more
+        used.save_quietly()  # the error of the block is more important
         raise
     else:
         used.save()
@@ -183,7 +174,7 @@ def cassette(path: str | os.PathLike[str], mode: Mode | None = None) -> Iterator
 
 
 def last() -> RunResult | None:
-    """Returns the last finished run of this session, even if its cell failed; None = none yet."""
+    """Returns this session's last finished run, even if its cell failed; None if there is none."""
     return session.last
 
 
@@ -196,17 +187,15 @@ def history(
 ) -> History:
     """Returns the latest runs of the history, newest first; `load` returns the result of one.
 
-    A map or grid is one row, unless words or a status are given.
+    A map or grid is one row, unless words or a status are given. Raises ConfigError if the limit is
+    invalid or the history cannot be read.
 
     Args:
-        words: words that agent, model or first line of the prompt contain, in any case; the id of
-            a map or grid lists its runs.
+        words: words to find in agent, model or first line of the prompt, ignoring case; the id of a
+            map or grid lists its runs.
         status: how the runs have ended, or `running`.
-        since: a date, as text too (`2026-11-26`), `today` or `yesterday`.
+        since: a date or its text (`2026-11-26`), `today` or `yesterday`.
         limit: maximum number of rows.
-
-    Raises:
-        ConfigError: an invalid limit, or the history cannot be read.
     """
     from axe_nb.recording.history import list_history
 
@@ -224,19 +213,15 @@ def history(
 def load(saved: int | str | os.PathLike[str]) -> Any:
     """Loads a result from the history, or from a file that `save` wrote; executes nothing.
 
-    Args:
-        saved: the path of the file, or the id of a run in the history: a number, or a text without
-            dots and separators.
-
-    Raises:
-        ConfigError: there is no such file or run, or the file is not a saved result.
+    `saved` is the path of the file, or the id of a run in the history, as a number or text. Raises
+    ConfigError if there is no such file or run, or the file is not a saved result.
     """
     from axe_nb.recording.history import load_run
 
     if not isinstance(saved, int | str | os.PathLike):
         raise ConfigError(f"load takes a path or the id of a run, not {shown_value(saved)}")
     if isinstance(saved, int) or (isinstance(saved, str) and saved.isdecimal()):
-        return load_run(min(int(saved), 2**63 - 1))  # SQLite takes no larger id
+        return load_run(min(int(saved), 2**63 - 1))  # SQLite's largest id
     if isinstance(saved, str) and not set(saved) & set("./\\"):
         raise ConfigError(
             f"{quote(saved)} is not a run id of the history",
@@ -252,13 +237,8 @@ def load(saved: int | str | os.PathLike[str]) -> Any:
 def mcp_prompt(server: str, prompt: str, **arguments: str) -> str:
     """Returns a prompt that an MCP server offers, as text for a run.
 
-    Args:
-        server: its name under `[mcp_servers]` of `config.toml`.
-        prompt: name of the prompt.
-        arguments: arguments of the prompt.
-
-    Raises:
-        ConfigError: there is no such server or prompt, or the server did not start.
+    `server` is its name under `[mcp_servers]` of `config.toml`. Raises ConfigError if there is no
+    such server or prompt, or the server did not start.
     """
     refuse_inside_a_tool()
     tables = Config.load().mcp_servers
@@ -272,26 +252,16 @@ def mcp_prompt(server: str, prompt: str, **arguments: str) -> str:
 
 
 def define(agent: Agent) -> None:
-    """Registers an agent in this session, where it takes precedence over a file with its name.
-
-    Args:
-        agent: the agent; replaces an earlier definition with the same name.
-    """
+    """Registers an agent in this session, where it takes precedence over a file with its name."""
     session.define(agent)
 
 
 def replay(result: RunResult, *, speed: float = 1.0) -> None:
-    """Plays a finished run once more in the live tree, in its recorded times.
+    """Plays a finished run again in the live tree, at its recorded times.
 
-    Nothing is asked or run, and nothing changes. Blocks; where there is no live tree, only the end
-    is shown, at once.
-
-    Args:
-        result: the run, also one that was loaded.
-        speed: seconds of the run that pass in one second.
-
-    Raises:
-        ConfigError: it is not the result of a run, or the speed not a positive number.
+    Nothing is sent or executed, and nothing changes. Blocks; without a live tree, only the end is
+    shown, at once. `speed` is the number of the run's seconds that pass in one second. Raises
+    ConfigError if `result` is not the result of a run, or `speed` is not a positive number.
     """
     from axe_nb.session.played_run import play
 
@@ -328,7 +298,7 @@ def _make_fork(
 ) -> tuple[RunRequest, bool]:
     from axe_nb.recording.fork import CHANGES, make_point
 
-    if is_inside():  # the fork would be no part of the tool's tree
+    if is_inside():  # the fork would not be part of the tool's tree
         raise AxeError(
             "runs cannot be forked inside a tool",
             hint="fork it in a cell or a script; tools start agents with ctx.delegate",
@@ -373,12 +343,12 @@ async def _run_below(ctx: ToolContext, request: RunRequest) -> RunResult:
             f"maximum sub-agent depth ({ctx.max_depth}) reached",
             hint="raise sub_agents_config.max_depth of the root agent",
         )
-    assert ctx.nest is not None, "each tool of a user's has it"
+    assert ctx.nest is not None, "every tool of a user has it"
     return await ctx.nest(request)
 
 
 def refuse_inside_a_tool() -> None:
-    """Raises if a blocking run would block the event loop of an async tool."""
+    """Raises AxeError if a blocking run would block the event loop of an async tool."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

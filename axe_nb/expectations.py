@@ -1,8 +1,7 @@
-"""Expectations: their language, and the check of a finished run against them.
+"""The language of expectations, and the check of a finished run against them.
 
-A clause is `NAME`, `no NAME`, or `NAME OPERATOR VALUE`, the last also with `, parallel`.
-`docs/make_reference.py` has the words about forms and measures.
-Source: D-67.
+A clause is `no NAME`, `NAME` or `NAME OPERATOR VALUE`; the last two may end in `, parallel`.
+`docs/make_reference.py` holds the documentation of forms and measures. Source: D-67.
 """
 
 from __future__ import annotations
@@ -42,15 +41,14 @@ class Measure:
     """A property of a run that an expectation compares."""
 
     kind: Kind
-    """A list is compared by its length with a number, and item by item with a text."""
+    """Kind of the value; a list is compared by length with a number, by items with a text."""
     read: Callable[[RunResult], Any]
-    """The value of one run; None = unknown."""
+    """Returns the value of one run; None = unknown."""
     of_tree: bool = True
-    """If true, the sum over the tree; if false, the value of the root."""
+    """True = the sum over the tree counts; False = the value of the root."""
 
 
 def _list_failed(run: RunResult, *, denied: bool) -> list[str]:
-    """The tools of the calls that were denied, or that failed for another reason."""
     results = [one for turn in run.log for one in turn.results if not one.is_skipped]
     return [one.name for one in results if one.is_error and one.is_denied == denied]
 
@@ -76,13 +74,13 @@ def count_levels(run: RunResult) -> int:
 
 
 MAX_SHOWN = 80
-"""Characters of an expectation, a name or a text in messages."""
+"""Maximum characters of an expectation, a name or a text in messages."""
 
 MAX_SECONDS = 1.0
 """Time limit in seconds for matching a pattern, as the texts come from models."""
 
 MISSING = object()
-"""Stands for a part of `data` that does not exist."""
+"""Placeholder for a part of `data` that does not exist."""
 
 _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
@@ -90,7 +88,7 @@ _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
 _PATTERN = r"/(?:\\.|[^/\\])*/"
 _STRING = r""""(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'"""
 _PIECE = re.compile(rf"(?:~\s*{_PATTERN}|{_STRING}|[^;])+", re.DOTALL)
-"""The text of one clause: semicolons in patterns and strings belong to it."""
+"""Matches the text of one clause, including semicolons in its patterns and strings."""
 
 _CLAUSE = re.compile(
     rf"""
@@ -113,15 +111,15 @@ class Clause:
     is_negated: bool
     name: str
     kind: str
-    """`agent` or `tool`, if the clause says so; else empty."""
+    """`agent` or `tool` if the clause specifies it; otherwise empty."""
     measure: Measure | None
-    """None = it is about an agent or a tool."""
+    """Measure that the clause is about; None = it is about an agent or a tool."""
     path: tuple[str | int, ...]
-    """For `data`: the keys and indices of the part."""
+    """Keys and indices of a part of `data`; empty for the whole, and for other measures."""
     operator: str
-    """Empty = the value has to exist, or to be neither zero nor empty."""
+    """Comparison operator; empty = the value must exist, or be neither zero nor empty."""
     value: Any
-    """For `~` and `!~` a compiled pattern."""
+    """Value to compare with; a compiled pattern for `~` and `!~`."""
     is_parallel: bool
 
 
@@ -170,7 +168,7 @@ def _parse_clause(text: str) -> Clause:
 
 
 def _read_value(sign: str, written: str, kind: Kind) -> Any:
-    """Reads the value on the right of an operator, which has to take such a value."""
+    """Parses the right side of an operator. Raises ConfigError if the operator does not take it."""
     if not sign:
         return None
     if sign not in OPERATORS[kind]:
@@ -200,27 +198,27 @@ def _unquote(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Thing:
-    """One run, or one permitted call of a tool, with its place in the tree."""
+    """A run, or a permitted call of a tool, with its place in the tree."""
 
     run: RunResult
     """The run itself, or the run that made the call."""
     name: str
     is_run: bool
     place: str
-    """For people: `in agent lead › writer (0.3), turn 1, call of write_file`."""
+    """Place in words: `in agent lead › writer (0.3), turn 1, call of write_file`."""
     pointer: str
     """Path below the root's RunResult: `.children[0].log[0].calls[1]`."""
     group: Hashable = None
-    """Equal for all runs that one call, or parallel calls, have started."""
+    """Key that is equal for all runs that one call, or parallel calls, have started."""
     lap: Lap | None = None
     """The time span of a run; None if none was recorded."""
     is_forked: bool = False
     """True if a fork copied the run; its times are those of the original."""
 
     def ran_beside(self, later: Thing) -> bool:
-        """True if a later run, not a descendant, began before this one ended.
+        """True if a later run that is not a descendant began before this one ended.
 
-        If times are missing or equal, as on a virtual clock, their calls decide.
+        Calls decide if times are missing or equal, as on a virtual clock.
         """
         first, second = sorted((self.pointer, later.pointer), key=len)
         if second.startswith(first) or self.is_forked != later.is_forked:
@@ -231,15 +229,16 @@ class Thing:
 
 
 Verdict: TypeAlias = tuple[bool, str, Thing]
-"""(true if an expectation is met, the state found in a few words, the run or call that decided)."""
+"""(whether an expectation is met, the value found in words, the run or call that decided)."""
 
 
 def check(
     result: RunResult, expectations: str, *, name: str = "", agents_dir: str | None = None
 ) -> int:
-    """Checks a run and returns the number of expectations, all of which it met.
+    """Checks that a run meets all expectations, and returns their number.
 
-    `name` is the Python expression for the result, which the error names as the next step.
+    `name` is the Python expression for the result, used in the hint. Raises ExpectationError if an
+    expectation is not met, and ConfigError if one is invalid or cannot be decided.
     """
     clauses = parse(expectations)
     tree = list(_walk(result, (), "", None))
@@ -265,10 +264,10 @@ def check(
 
 
 def check_spelling(expectations: str, agents: Iterable[Agent], agents_dir: str | None) -> None:
-    """Rejects a misspelt name before a run whose cost would be wasted.
+    """Raises ConfigError if a name is misspelt, before a run whose cost would be wasted.
 
-    `agents` are those that the run can reach. Other unknown names may belong to agents that a tool
-    starts, which only the finished run shows.
+    `agents` are the agents that the run can reach. Other unknown names may belong to agents that a
+    tool starts, which only the finished run shows.
     """
     names = _KnownNames((), agents_dir, agents)
     known = {*names.agents, *names.tools, *MEASURES}
@@ -281,10 +280,7 @@ def check_spelling(expectations: str, agents: Iterable[Agent], agents_dir: str |
 
 
 class _KnownNames:
-    """The agents and tools of a tree, of this session and of files.
-
-    A misspelt name must not make `no writ_file` true.
-    """
+    """Known names of agents and tools, so that a misspelt `no writ_file` is an error."""
 
     def __init__(
         self, tree: Sequence[Thing], agents_dir: str | None, agents: Iterable[Agent] = ()
@@ -297,7 +293,7 @@ class _KnownNames:
         self.tools |= {call.name for run in runs for turn in run.log for call in turn.calls}
 
     def is_agent(self, clause: Clause) -> bool:
-        """True if a clause is about an agent, False if about a tool; an error if about either."""
+        """True if a clause concerns an agent. Raises ConfigError if it is unknown or ambiguous."""
         name, kind = clause.name, clause.kind
         if not kind and name in self.agents & self.tools:
             shown = _shorten(name)
@@ -324,7 +320,7 @@ class _KnownNames:
 
 
 def _shorten(name: str) -> str:
-    """A name for an error message; a model may have chosen it."""
+    """Shortens a name for an error message; a model may have chosen it."""
     return printable(one_line(name, MAX_SHOWN))
 
 
@@ -451,7 +447,6 @@ def _holds(found: Any, sign: str, value: Any) -> bool:
 
 
 def _describe(found: Any) -> str:
-    """A found value in a few words, on one line."""
     if isinstance(found, str):
         return quote(one_line(found, MAX_SHOWN))
     if isinstance(found, Sequence):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests import benchmarks
 from tests.benchmarks.peers.model import model, take_counts
 from tests.benchmarks.peers.run import Failed, compare
 from tests.benchmarks.peers.table import CONTENDERS, TASKS, Task
@@ -50,3 +52,10 @@ def test_a_wrong_answer_and_a_process_that_ends_are_failures() -> None:
         assert comparison.warm(OURS, TASKS[1])["requests"] == 12  # a new process
     with model() as url:
         assert take_counts(url).requests == 0
+
+
+def test_every_benchmark_can_be_imported() -> None:
+    names = [path.stem for path in Path(benchmarks.__file__).parent.glob("[a-z]*.py")]
+    assert "goals" in names
+    for name in names:
+        importlib.import_module(f"{benchmarks.__name__}.{name}")

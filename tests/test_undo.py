@@ -79,7 +79,7 @@ def test_a_file_changed_since_is_left(do: Do, folder: Path) -> None:
     (folder / "b.txt").write_text("mine too")
     undone = result.undo()
     assert undone.conflicts == ("a.txt", "b.txt")
-    assert "changed since the run" in repr(undone)
+    assert "something else has changed them" in repr(undone)
     assert (folder / "a.txt").read_text() == "mine"
     assert (folder / "b.txt").read_text() == "mine too"
     assert result.undo(force=True).conflicts == ()

@@ -26,7 +26,7 @@ _shown: list[object] = []
 """Objects that this cell has displayed, which are not displayed again as its value."""
 
 _brief: list[RunResult] = []
-"""Results of which a cell shows only the answer if they are its value."""
+"""Results that are not displayed; a cell whose value is such a result shows only its answer."""
 
 _static: list[RunView] = []
 """Runs of this cell that are displayed only after they end, in the order in which they started."""
@@ -56,7 +56,7 @@ def display_mode() -> Literal["live", "static", "off"]:
 
 
 def notebook_view(name: str = "", *, quiet: bool = False, speed: float = 1.0) -> View:
-    """Creates the view of a run in this cell, in the mode of `display_mode`.
+    """Creates the view of a run in this cell, as `display_mode` says.
 
     `name` is the variable that holds the result, for references to long texts; `quiet` shows only
     the answer; `speed` is the number of seconds of the run that are shown in one second.

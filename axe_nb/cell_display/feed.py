@@ -87,7 +87,7 @@ class Feed:
                 self._widget.send({"number": self._number, **news})
 
     def redraw(self, bundle: Bundle) -> None:
-        """Replaces the static output, for notebooks saved and pages loaded in mid-run."""
+        """Replaces the static output, for notebooks that are saved or loaded in mid-run."""
         if self.mark:
             with contextlib.suppress(Exception):
                 self._place.update(self._add_mark(bundle), raw=True)  # type: ignore[no-untyped-call]

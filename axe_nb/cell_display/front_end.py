@@ -25,7 +25,7 @@ def find_approver() -> Approver | None:
 
 
 def make_line(display: bool) -> Line:
-    """Returns the line that shows a map's progress; code inside a run shows none."""
+    """Returns the line that shows a map's progress; code inside a run gets an invisible one."""
     if not display or is_inside():
         return NoLine()
     if is_notebook():

@@ -1,6 +1,6 @@
 """The live tree of a run in a notebook cell, drawn as fragments of HTML for `static/live.js`.
 
-A row is that of the saved tree with a clock and a bar, which has segments for the model, tools,
+Its rows are those of the saved tree with a clock and a bar. Bars have segments for models, tools,
 and waits for retries or the person. A growing bar ends at the CSS variable `--now` of its row.
 """
 
@@ -138,7 +138,7 @@ class LiveTree:
         return {**self._describe(()), "rows": rows}
 
     def _describe(self, blocks: Iterable[str]) -> News:
-        """Returns the update without rows; `blocks` are the answer's blocks in the last update."""
+        """Returns an update of everything but rows; `blocks` are the answer's blocks sent last."""
         now = self._now
         news = {
             "now": round(now, 2),
@@ -218,7 +218,7 @@ def _draw_text(block: Block, drawing: html.Drawing) -> str:
 
 
 def draw_progress(root: Node) -> str:
-    """Draws the bar below the root's line: the sub-agents, by the tones of their states."""
+    """Draws the bar below the root's line, with a segment for each kind of state of sub-agents."""
     counts = Counter(LOOKS[child.state].tone for child in root.below())
     order: tuple[Tone, ...] = ("good", "bad", "limit", "off", "running")
     shares = ((tone, counts[tone]) for tone in order if counts[tone])

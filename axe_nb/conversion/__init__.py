@@ -1,1 +1,1 @@
-"""Python values and types as text, JSON and TOML, and back."""
+"""Conversion of Python values and types to text, JSON and TOML, and back."""

@@ -1,4 +1,4 @@
-"""Turns a cell into a prompt: removes lines for nbval and graders, evaluates `{{ expr }}`. Pure.
+"""Turns a cell's text into a prompt: removes lines for nbval and graders, evaluates `{{ expr }}`.
 
 Source: D-40.
 """
@@ -20,7 +20,7 @@ from axe_nb.text import nearest, one_line, quote, remove_addresses
 LEFT_OUT = re.compile(
     r"^[ \t]*#+[ \t]*(?:NBVAL_\w+.*|(?:BEGIN|END) SOLUTION[ \t]*)(?:\n|\Z)", re.MULTILINE
 )
-"""A comment line of nbval, or one around a solution (`testing/lesson.py`)."""
+"""Matches a comment line for nbval, or one that delimits a solution (`testing/lesson.py`)."""
 
 LONGEST_EXPRESSION = 1000
 """Maximum characters between the braces; longer text is not an expression."""
@@ -36,10 +36,10 @@ def prompt_of(
 ) -> str:
     """Makes the prompt from a cell's body; `raw` leaves `{{ … }}` unchanged.
 
-    `first_line` is the line of the body in its editor, for messages; the magic is line 1 (D-41).
-    Raises ConfigError: an expression uses an unknown name or fails; the message has its line.
+    `first_line` is the number of the body's first line, for messages; the magic is line 1 (D-41).
+    Raises ConfigError, with the line, if an expression uses an unknown name or fails.
     """
-    body = body.removesuffix("\n")  # some front ends add one, some do not
+    body = body.removesuffix("\n")  # some front ends add a line end
     if raw:
         return LEFT_OUT.sub("", body)
     pieces: list[str] = []
@@ -57,10 +57,9 @@ def interpolate(
     first_line: int = 1,
     pictures: list[Picture] | None = None,
 ) -> str:
-    """The text with every `{{ expr }}` replaced by its value; values are not expanded again.
+    """Replaces each `{{ expr }}` in a text by its value; values are not expanded again.
 
-    `pictures` receives those that are pictures, whose marks are in the text; None = they are like
-    any other value.
+    If `pictures` is a list, values that are pictures are added to it and marked in the text.
     """
     pieces: list[str] = []
     at = 0
@@ -71,7 +70,7 @@ def interpolate(
             continue
         found = _find_expression(text, start + 2)
         if found is None:
-            # one brace on: in `{{{ x }}}` the inner pair may still be an expression
+            # skips one brace: in `{{{ x }}}` the inner pair may still be an expression
             pieces.append(text[at : start + 1])
             at = start + 1
             continue
@@ -85,9 +84,9 @@ def interpolate(
 
 
 def _find_expression(text: str, start: int) -> tuple[str, int] | None:
-    """The Python expression that starts here and the end of its braces; None if there is none.
+    """Returns the Python expression at `start` and the end of its braces; None if there is none.
 
-    Bare literals are left alone: `{{2}}` is a regex, `{{ [1, 2] }}` belongs to a template.
+    Literals do not count: `{{2}}` is a regex, `{{ [1, 2] }}` belongs to a template.
     """
     stop = min(len(text), start + LONGEST_EXPRESSION)
     end = start - 1
@@ -117,7 +116,7 @@ def _evaluate(
         with warnings.catch_warnings(action="ignore"):
             code = compile(source, "<prompt>", "eval", dont_inherit=True)
         if hasattr(builtins, source) and source not in namespace:
-            raise NameError(name=source)  # a forgotten name, such as `input`, not Python's function
+            raise NameError(name=source)  # an undefined name such as `input`, not the built-in
         value = eval(code, dict(namespace))
         parts = find_parts(value) if pictures is not None else []
         if pictures is None or not parts:

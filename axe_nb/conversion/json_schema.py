@@ -1,10 +1,9 @@
-"""JSON Schemas of Python types and of files, and data checked by them: all mistakes at once.
+"""JSON Schemas of Python types and from files, and checks of data that report all mistakes at once.
 
-For arguments of tools and structured output. A schema of a file may come with a repository, and the
-data is a model's: nothing is loaded over the network or from files, patterns have a time limit, and
-so has each check as a whole. Files of our own are read by `records`, which knows
-types that contain themselves, and TOML by `toml_tables`, which names lines.
-Source: A-1.2, A-2.2, X-38.
+Used for tool arguments and structured output. A schema may come from an untrusted repository, and
+the data comes from a model: a check loads nothing from the network or from files, and patterns and
+the check as a whole have time limits. `records` reads axe_nb's own files, including recursive
+types, and `toml_tables` reads TOML, with line numbers. Source: A-1.2, A-2.2, X-38.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ import types
 import typing
 from collections import abc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime
 from enum import Enum
@@ -37,19 +37,19 @@ LISTS: Mapping[object, Callable[[list[Any]], Any]] = {
     **dict.fromkeys((list, abc.Sequence, abc.Collection, abc.Iterable), list),
     tuple: tuple,
 }
-"""Type that is a JSON array → function that makes one from a list."""
+"""Type represented by a JSON array → function that makes one from a list."""
 
 MAX_MISTAKES = 8
 """Maximum number of mistakes reported for one answer."""
 
 MAX_TOLD = 400
-"""Maximum characters of one mistake."""
+"""Maximum characters of one reported mistake."""
 
 MAX_SCHEMA, MAX_NESTING = 100_000, 60
-"""Maximum bytes of a schema as JSON, and its levels."""
+"""Maximum size of a schema in bytes of JSON, and its maximum nesting depth."""
 
 MAX_SECONDS = 1.0
-"""Maximum seconds for checking one answer, as a schema can make a check endless."""
+"""Maximum seconds for checking one answer, as some schemas make a check endless."""
 
 DEFINITIONS = ("$defs", "definitions")
 """Top-level keys whose schemas `$ref` may refer to."""
@@ -64,27 +64,27 @@ MANY = ("allOf", "anyOf", "oneOf", "prefixItems")
 """Keywords whose value is a list of schemas."""
 
 UNBOUNDED = ("$dynamicRef", "$recursiveRef", "unevaluatedItems", "unevaluatedProperties")
-"""Keywords whose time cannot be limited from outside."""
+"""Unsupported keywords: the time of their checks cannot be limited."""
 
 TABLES = (*DEFINITIONS, "dependentSchemas", "patternProperties", "properties")
-"""Keywords whose value has a schema for each name."""
+"""Keywords whose value maps names to schemas."""
 
 Keyword: TypeAlias = Callable[[Any, Any, Any, Any], Iterable[Any]]
-"""(validator, the keyword's value, data, its schema) → mistakes."""
+"""Check of one keyword: (validator, value of the keyword, data, schema) → mistakes."""
 
 Mistakes: TypeAlias = list[str]
 Read: TypeAlias = Callable[[Any, str, Mistakes, bool], Any]
-"""(JSON value, its place, mistakes so far, true to read nested values leniently) -> value."""
+"""(JSON value, its place, mistakes so far, whether nested values are read leniently) → value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A Python type as JSON."""
+    """The JSON form of a Python type."""
 
     schema: Mapping[str, Any]
     """JSON Schema of its values."""
     wanted: str
-    """The expected kind of value in words: `an integer`."""
+    """The expected value in words, such as `an integer`."""
     read: Read
 
     def accepts(self, value: object) -> bool:
@@ -94,11 +94,7 @@ class Shape:
         return not mistakes
 
     def take(self, value: Any, at: str, mistakes: Mistakes, kindly: bool = True) -> Any:
-        """Converts a value to this type, strictly or leniently.
-
-        If lenient, a string may also be parsed as JSON, and any other value becomes its JSON
-        text (D-11).
-        """
+        """Converts a JSON value to this type; with `kindly`, also by way of JSON text (D-11)."""
         if not kindly or value is None or self.accepts(value):
             return self.read(value, at, mistakes, False)
         try:
@@ -118,7 +114,6 @@ class Parameter:
     description: str = ""
     required: bool = True
     default: object = None
-    """Default value shown to the model; None if there is none."""
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -131,7 +126,7 @@ class Parameter:
 
     @property
     def spec(self) -> ToolParameter:
-        """The parameter as described to the model; without null if omitting it means null."""
+        """The parameter as described to the model; without null if it may be omitted instead."""
         schema = self.schema
         schema.pop("description", None)
         if not self.required and self.default is None and "anyOf" in schema:
@@ -157,7 +152,7 @@ def fields(
     mistakes: Mistakes,
     kindly: bool = True,
 ) -> dict[str, Any]:
-    """Returns an object's values by name; null counts as absent if it is not a valid value."""
+    """Reads an object's values by name; null counts as absent where it is not valid."""
     for name in given:
         if name not in wanted:
             names = ", ".join(map(quote, wanted)) or "nothing"
@@ -176,10 +171,9 @@ def fields(
 
 
 def shape(hint: Any, where: str, inside: tuple[Any, ...] = ()) -> Shape:
-    """Describes a type as JSON.
+    """Returns the JSON form of a type. Raises ConfigError if it has none.
 
-    `where` says what has this type, for the ConfigError if JSON has no such type; `inside` are the
-    types that are being described already.
+    `where` describes the holder of the type in errors; `inside` holds the enclosing types.
     """
     while typing.get_origin(hint) is Annotated:
         hint = typing.get_args(hint)[0]
@@ -222,7 +216,6 @@ def is_record(given: Any) -> bool:
 
 
 def _is_typed_dict(kind: Any) -> bool:
-    """Like `typing.is_typeddict`, but also true for those of typing_extensions."""
     return isinstance(kind, type) and issubclass(kind, dict) and hasattr(kind, "__required_keys__")
 
 
@@ -236,7 +229,7 @@ def _make_type_error(hint: Any, where: str, problem: str) -> ConfigError:
 
 
 def _make_scalar(schema: Mapping[str, Any], wanted: str, make: Callable[[Any], Any]) -> Shape:
-    """Makes the shape of a single value; `make` raises an exception for values that do not fit."""
+    """Makes the shape of a single value; `make` raises an exception if a value does not fit."""
 
     def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
         try:
@@ -287,11 +280,11 @@ SCALARS: Mapping[object, Shape] = {
         datetime.fromisoformat,
     ),
 }
-"""Type → its shape."""
+"""Type → shape of its JSON values."""
 
 
 def _make_choice(options: Sequence[tuple[Any, Any]], shown: Sequence[Any]) -> Shape:
-    """Makes the shape of a choice of (accepted value, its meaning), some of them shown."""
+    """Makes the shape of a choice of (JSON value, Python value); the schema lists `shown`."""
     by_text = {dump(key): value for key, value in options}
     kinds = {LITERALS[type(key)] for key in shown}
     wanted = "one of " + ", ".join(dump(key).decode() for key in shown)
@@ -322,7 +315,7 @@ def _make_union(members: Sequence[Shape]) -> Shape:
 
 
 def _make_list(items: list[Shape], make: Callable[[list[Any]], Any], size: int = 0) -> Shape:
-    """Makes the shape of a list of one type; with a size, of a tuple with a type for each value."""
+    """Makes the shape of a list or, with a `size`, of a tuple with a type for each value."""
     wanted = f"a list of {plural(size, 'value')}" if size else "a list"
 
     def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
@@ -347,7 +340,7 @@ def _make_record(kind: Any, inside: tuple[Any, ...]) -> Shape:
     if _is_typed_dict(kind):
         marked = typing.get_type_hints(kind, include_extras=True)
         for name in hints:
-            mark = typing.get_origin(marked[name])  # what `__required_keys__` misses in a text
+            mark = typing.get_origin(marked[name])  # `__required_keys__` misses it in a string
             is_usual = name in kind.__required_keys__ and mark is not typing.NotRequired
             found.append((name, is_usual or mark is typing.Required, None))
     else:
@@ -389,8 +382,8 @@ def type_hints(thing: Any, where: str) -> dict[str, Any]:
 
 
 def parse_docstring(thing: object) -> tuple[str, dict[str, str]]:
-    """Returns (first paragraph, name → description) of a docstring in any of the usual styles."""
-    import docstring_parser  # on first use: most processes make no tool
+    """Returns the first paragraph and the parameter descriptions of a docstring of any style."""
+    import docstring_parser  # late, as most processes make no tool
 
     text = inspect.getdoc(thing) or ""
     try:
@@ -412,10 +405,10 @@ class TooSlow(Exception):
 
 
 def clean_schema(given: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Returns a schema that can be used, without the keywords that say where it comes from.
+    """Returns a checked schema, without `$schema` and `$id`.
 
-    Raises ConfigError: it is not a JSON Schema (2020-12), too large, or refers to another place;
-    `where` says in the message what it is: `[output]`.
+    Raises ConfigError if it is not a JSON Schema (2020-12), is too large, or refers to another
+    document; `where` is its place in the message, such as `[output]`.
     """
     schema = {key: value for key, value in given.items() if key not in ("$schema", "$id")}
     if not all(isinstance(key, str) for key in schema):
@@ -432,12 +425,12 @@ def clean_schema(given: Mapping[str, Any], where: str) -> dict[str, Any]:
     from jsonschema.exceptions import SchemaError
 
     try:
-        # without formats: patterns have been checked, and \p{L} is none of Python's `re`
+        # without formats: patterns have been checked, and Python's `re` rejects \p{L}
         Draft202012Validator.check_schema(schema, format_checker=None)
     except SchemaError as error:
         path = list(error.absolute_path)
         said = error.message
-        if error.validator == "anyOf" and path[-1:] == ["type"]:  # whose words would name no type
+        if error.validator == "anyOf" and path[-1:] == ["type"]:  # its message has no types
             types = "object, array, string, number, integer, boolean, null"
             said = f"{error.instance!r} is not one of {types}"
         place = _format_path(path).lstrip(".") or "at its top"
@@ -447,13 +440,19 @@ def clean_schema(given: Mapping[str, Any], where: str) -> dict[str, Any]:
     return schema
 
 
+def find_wrong_arguments(schema: Mapping[str, Any], arguments: object) -> list[str]:
+    """Returns the mistakes in a tool's arguments; none if its schema is empty or of no use."""
+    with suppress(ConfigError):
+        return find_mistakes(clean_schema(schema, "arguments"), arguments) if schema else []
+    return []
+
+
 def find_mistakes(
     schema: Mapping[str, Any], data: object, *, seconds: float = MAX_SECONDS
 ) -> list[str]:
-    """Returns the mistakes in the data, each with its place; none if it is valid.
+    """Returns the mistakes in the data, each with its place; empty if the data is valid.
 
-    The schema is one that `clean_schema` has returned; the time is that of this thread on a
-    processor.
+    `schema` must come from `clean_schema`; `seconds` limits the CPU time of this thread.
     """
     from jsonschema.exceptions import best_match
 
@@ -491,7 +490,7 @@ def _list_problems(schema: Mapping[str, Any]) -> Iterator[str]:
         for name in defined
     }
     if schema.get("type") == "object":
-        targets.add(("#",))  # other schemas become a part of one, where # would lead elsewhere
+        targets.add(("#",))  # others are wrapped in an object, which # would refer to
     rest: list[tuple[Any, int]] = [(schema, 0)]
     while rest:
         part, level = rest.pop()
@@ -502,7 +501,7 @@ def _list_problems(schema: Mapping[str, Any]) -> Iterator[str]:
             if isinstance(part.get("$id"), str):
                 yield "$id is supported only at the top"
             if isinstance(reference := part.get("$ref"), str):
-                steps = unquote(reference).split("/")  # as the validator: #/$defs/a~1b → a/b
+                steps = unquote(reference).split("/")  # as in the validator: #/$defs/a~1b → a/b
                 if tuple(s.replace("~1", "/").replace("~0", "~") for s in steps) not in targets:
                     shown = quote(one_line(reference, MAX_SHOWN))
                     yield f"$ref {shown} is not a schema under $defs; nothing else is loaded"
@@ -514,7 +513,7 @@ def _list_problems(schema: Mapping[str, Any]) -> Iterator[str]:
                 except ConfigError as error:
                     shown = quote(one_line(pattern, MAX_SHOWN))
                     yield f"pattern {shown} cannot be used: {error.message}"
-            for key, value in part.items():  # what is data or a name there is no schema
+            for key, value in part.items():  # other values are data or names
                 below: Iterable[Any] = ()
                 if key in SCHEMAS:
                     below = (value,)
@@ -533,8 +532,8 @@ def _format_path(path: Iterable[str | int]) -> str:
 def _make_validator(schema: Mapping[str, Any], deadline: float) -> Any:
     """Makes a validator that loads nothing and checks the deadline at each keyword.
 
-    It descends into data by way of keywords only, so that no check goes on for long after that. The
-    library would check four of them with patterns without a limit, or in quadratic time.
+    Data is reached only through keywords, so no check goes on long after the deadline. Four
+    keywords are replaced, because the library's versions have no limit or take quadratic time.
     """
     import referencing
     from jsonschema import Draft202012Validator, ValidationError

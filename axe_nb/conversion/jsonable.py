@@ -1,6 +1,6 @@
-"""Python values, and those of numpy and pandas, as JSON data without a size limit.
+"""Conversion of Python, numpy and pandas values to JSON data, without a size limit.
 
-`value_text` makes the text of a value for a model. Source: D-61.
+`value_text` converts values to text for a model. Source: D-61.
 """
 
 from __future__ import annotations
@@ -17,10 +17,7 @@ from axe_nb.text import clean
 
 
 def jsonable(value: object) -> Any:
-    """Converts a value to JSON types; values without a JSON form become their text.
-
-    Numbers stay as they are, also NaN: a record loses nothing.
-    """
+    """Converts a value to JSON types, keeping NaN; a value without a JSON form becomes its text."""
     match value:
         case Enum():
             return key_of(value)
@@ -36,7 +33,7 @@ def jsonable(value: object) -> Any:
             return single
         case Items(values, _, is_set):
             made = [jsonable(item) for item in values]
-            return sorted(made, key=dump) if is_set else made  # the same order in every process
+            return sorted(made, key=dump) if is_set else made  # as the order differs by process
         case Entries(pairs, _):
             return {str(jsonable(key)): jsonable(item) for key, item in pairs}
 
@@ -55,7 +52,7 @@ def change_texts(value: Any, change: Callable[[str], str], *, also_keys: bool = 
 
 
 def to_plain(value: Any) -> Any:
-    """Converts numbers and arrays of libraries in nested data to JSON types, and nothing else."""
+    """Converts numbers and arrays of numpy and similar libraries in nested data to JSON types."""
     if isinstance(value, dict):
         return {key: to_plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -65,12 +62,12 @@ def to_plain(value: Any) -> Any:
     if getattr(value, "ndim", 0):
         return [to_plain(item) for item in value]
     if isinstance(value, Real) and not isinstance(value, Integral):
-        return float(str(value))  # 32 bits have fewer digits than they seem to have in 64
+        return float(str(value))  # 32 bits have fewer digits than shown as 64
     return value.tolist()
 
 
 def as_number(value: object) -> object:
-    """Converts a number of any library to int or float; leaves other values, bools too, alone."""
+    """Converts a number of any library to int or float; returns other values, and bools, as is."""
     if isinstance(value, bool | int | float):
         return value
     if isinstance(value, Integral):
@@ -79,16 +76,13 @@ def as_number(value: object) -> object:
 
 
 def make_frame(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Any:
-    """Returns rows (column → value) as a pandas DataFrame, with texts as a notebook shows them.
-
-    Raises ConfigError: pandas is not installed.
-    """
+    """Makes a pandas DataFrame of rows. Raises ConfigError if pandas is not installed."""
     try:
         from pandas import DataFrame  # type: ignore[import-untyped]
     except ImportError:
         hint = "install it: pip install pandas"
         raise ConfigError("to_frame needs pandas", hint=hint) from None
-    # pandas refuses halves of characters
+    # pandas refuses lone surrogates
     shown = [
         {name: clean(value) if isinstance(value, str) else value for name, value in row.items()}
         for row in rows

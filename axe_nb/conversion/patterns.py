@@ -1,8 +1,7 @@
-r"""Regular expressions of models and scripts, compiled only if the result is small.
+r"""Regular expressions from models and scripts, compiled only if the result is small.
 
 `regex` copies repeated parts when it compiles: `((a{1000}){1000}){1000}` would need gigabytes, and
-nothing can interrupt it. The size is therefore estimated before compiling.
-Source: D-20.
+nothing can interrupt it. The size is therefore estimated before compiling. Source: D-20.
 """
 
 from __future__ import annotations
@@ -16,25 +15,22 @@ if TYPE_CHECKING:
     import regex
 
 MAX_PATTERN = 1000
-"""Characters of a pattern."""
+"""Maximum characters of a pattern."""
 
 MAX_SIZE = 50_000
-"""Characters of a pattern times the copies of its most repeated part: a few megabytes."""
+"""Maximum product of a pattern's length and the copies of its most repeated part."""
 
 _SPACE = r"(?:\s|\#[^\n]*\n|\(\?\#[^)]*\))*"
 
 _NO_GROUP = re.compile(r"\(\?\#[^)]*\)|\(\?[A-Za-z01-]*\)")
-"""A comment or flags: both look like groups."""
+"""Matches a comment or flags in a pattern, which look like groups."""
 
 _EMPTY = r"\((?:\?(?:[:=!>|]|<[=!]|P?<\w+>|[A-Za-z01-]*:|\(\w*\)))?{space}\|?{space}\)"
-"""A group without contents, which takes quadratic time to compile if it is repeated."""
+"""Pattern of an empty group, which takes quadratic time to compile if it is repeated."""
 
 
 def compile_pattern(pattern: str, flags: int = 0) -> regex.Pattern[str]:
-    """Compiles a pattern, within a few milliseconds and megabytes.
-
-    Raises ConfigError: it is invalid, too long, or repeats too much; does not name the pattern.
-    """
+    """Compiles a pattern. Raises ConfigError if it is invalid, too long or repeats too much."""
     import regex
 
     if len(pattern) > MAX_PATTERN:
@@ -45,7 +41,7 @@ def compile_pattern(pattern: str, flags: int = 0) -> regex.Pattern[str]:
             "its repeats make it too large",
             hint="use * instead of large counts and of nested + or {n}",
         )
-    # a call of a group, whose matching takes memory without bound
+    # a group that is called again takes unbounded memory to match
     calls = rf"\(\?(?:[R&\d]|P{_SPACE}[>&]|[+-]{_SPACE}\d)"
     if re.search(calls, re.sub(r"\\.", "", pattern, flags=re.DOTALL)):
         raise ConfigError("it calls a group again", hint="write the part out instead")
@@ -60,15 +56,14 @@ def compile_pattern(pattern: str, flags: int = 0) -> regex.Pattern[str]:
 
 
 def count_copies(pattern: str) -> int:
-    """Upper bound for the number of copies of any part of the pattern in the compiled form.
+    """Returns an upper bound for the copies of any part of the pattern in its compiled form.
 
-    Only nested repeats multiply; if the syntax leaves room for doubt, all of them are taken as
-    nested.
+    Only nested repeats multiply; if the syntax is ambiguous, all repeats count as nested.
     """
     bare = re.sub(r"\\.", "a", pattern, flags=re.DOTALL)
     bare = re.sub(r"\s", "", _NO_GROUP.sub("", re.sub(r"\[\^?[^][]+\]", "a", bare)))
     groups = [1]  # the largest product so far in each open group
-    last = 1  # that of the latest element, which a repeat multiplies
+    last = 1  # the product of the latest element, which a repeat multiplies
     for token in re.finditer(r"\{([\d,]+)\}|.", bare):
         if token[0] in "[#" or (token[0] == ")" and len(groups) == 1):
             break
@@ -82,7 +77,7 @@ def count_copies(pattern: str) -> int:
     else:
         return max(groups)
     product = 1
-    # in verbose patterns also with blanks and comments; or an escape
+    # escapes, and repeats with the blanks and comments of verbose patterns
     counts = rf"\\.|\{{((?:[\d\s,]|#[^\n]*\n)*)\}}|\){_SPACE}(\+)"
     for match in re.finditer(counts, pattern, re.DOTALL):
         product *= _copies(re.sub(r"#[^\n]*\n|\s", "", match[1] or match[2] or ""))
@@ -90,5 +85,4 @@ def count_copies(pattern: str) -> int:
 
 
 def _copies(counts: str) -> int:
-    """Returns the number of copies that a repeat such as `+` or `{n,m}` makes."""
     return 2 if counts == "+" else 1 + max([0, *map(int, filter(None, counts.split(",")))])

@@ -1,9 +1,8 @@
-"""Dataclasses as JSON data and back, by their own type hints, without loss: the form of all files.
+"""Lossless conversion of dataclasses to JSON data and back by type hints, for all saved files.
 
-A new field is kept without a change here. What the exchanges of a run share (system prompts, tools)
-and pictures are parts: each is written once, and referred to by its digest. Secrets are removed on
-the way.
-Source: D-60, D-61.
+New fields need no change here. Pictures, and values that the exchanges of a run share (system
+prompts, tools), are parts: each is written once and referred to by its digest. Secrets are removed
+when data is written. Source: D-60, D-61.
 """
 
 from __future__ import annotations
@@ -35,37 +34,35 @@ from axe_nb.text import cut_chars, quote, shown_value
 T = TypeVar("T")
 
 PARTS = "by_digest"
-"""Key of the parts, digest → value, next to the data that refers to them."""
+"""Key of the parts (digest → value) in the data that refers to them."""
 
 PART = "digest"
-"""Only key of a reference to a part."""
+"""The only key of an object that refers to a part."""
 
 DIGITS = 20
-"""Hexadecimal digits of a digest."""
+"""Number of hexadecimal digits in a digest."""
 
 ERRORS: Mapping[str, type[AxeError]] = {
     kind.__name__: kind
     for kind in (AxeError, CassetteMiss, ConfigError, ExpectationError, ProviderError, RunError)
 }
-"""Exceptions that can be saved; a subclass is saved as the nearest of them."""
+"""Name → exception that can be saved; a subclass is saved as its nearest base class here."""
 
 
 class Parts:
-    """Shared values of one file: each is written once, and referred to by its digest."""
+    """Shared values of one file; each is written once and referred to by its digest."""
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
         """Digest → value of every part that was written or read."""
         self._new: dict[str, Any] = {}
-        """Parts that were added by the value being written."""
+        """Parts added by the value that is being written."""
         self._written: dict[int, tuple[Any, str, Any]] = {}
-        """Identity of an object → the object, its digest and value: most objects are written
-        repeatedly."""
+        """`id()` of an object → object, digest, JSON value; most objects are written repeatedly."""
         self._made: dict[tuple[str, Any], Any] = {}
         """Digest and type → the object that was read."""
 
     def write(self, value: Any, make: Callable[[], Any]) -> Any:
-        """Returns a reference to a value; if it is short, its JSON data, which `make` returns."""
         known = self._written.get(id(value))
         if known is None:
             made = make()
@@ -82,7 +79,7 @@ class Parts:
         return {PART: digest}
 
     def read(self, value: Any, at: str, hint: Any) -> Any:
-        """Reads a value, or the part that it refers to. Raises ConfigError."""
+        """Reads a value or the part it refers to. Raises ConfigError if one is missing or wrong."""
         if not (isinstance(value, dict) and value.keys() == {PART}):
             return _read(hint, value, at, self)
         digest = value[PART]
@@ -93,7 +90,7 @@ class Parts:
         return self._made[digest, hint]
 
     def take(self) -> dict[str, Any]:
-        """Returns the parts that the current value is the first to use."""
+        """Returns the parts that the value being written has added, and marks them as written."""
         new, self._new = self._new, {}
         self.values.update(new)
         return new
@@ -105,12 +102,12 @@ class Parts:
 
 
 class Writer(NamedTuple):
-    """The filter and the parts that values are written with."""
+    """Context of a conversion: the secrets filter, the parts of the file, and filtered texts."""
 
     clean: Filter | None
     parts: Parts
     cleaned: dict[str, str]
-    """Text → without secrets: a result has most of its texts three times."""
+    """Text → text without secrets; a result contains most texts three times."""
 
     def text(self, value: Any) -> str:
         text = value if type(value) is str else str(jsonable(value))
@@ -125,25 +122,24 @@ class Writer(NamedTuple):
 
 
 class Field(NamedTuple):
-    """One field of a dataclass, or argument of an exception."""
+    """One field of a dataclass or one argument of an exception."""
 
     name: str
     hint: Any
     default: Any
     """`MISSING` if the field is required."""
     is_part: bool = False
-    """True if a long value is a part."""
+    """True if a long value is written as a part."""
 
 
 MISSING = dataclasses.MISSING
 
 
 def to_json(value: Any, clean: Filter | None = None, parts: Parts | None = None) -> dict[str, Any]:
-    """Returns a dataclass as JSON data: the fields that differ from their defaults.
+    """Converts a dataclass to JSON data with the fields that differ from their defaults.
 
-    What JSON cannot hold, which only the user's own code can put into a conversation, becomes a
-    list if it is a tuple, else a text. Bytes become text, those that are not UTF-8 half characters.
-    `parts` are those that the file has already. Raises ConfigError: it is nested too deeply.
+    Values without a JSON form, which only the user's own code can add, become text. `parts`
+    holds the parts that are already in the file. Raises ConfigError if it is nested too deeply.
     """
     parts = Parts() if parts is None else parts
     try:
@@ -157,8 +153,8 @@ def to_json(value: Any, clean: Filter | None = None, parts: Parts | None = None)
 def from_json(kind: type[T], data: object, parts: Parts | None = None) -> T:
     """Rebuilds a dataclass from its JSON data; unknown keys are ignored.
 
-    `parts` holds the parts read so far from the file, and receives those of the data. Raises
-    ConfigError: a value is missing or wrong, or nested too deeply; names its place.
+    `parts` holds the parts read so far from the file; those in the data are added. Raises
+    ConfigError, with the place, if a value is missing, wrong or nested too deeply.
     """
     parts = Parts() if parts is None else parts
     try:
@@ -179,7 +175,7 @@ def make_error(at: str, wanted: str, value: object) -> ConfigError:
 
 
 def _is_integer(value: object) -> bool:
-    # far above any count; larger ones could not even be shown
+    # far above any count; much larger integers cannot be printed
     return type(value) is int and abs(value) < 2**63
 
 
@@ -189,7 +185,7 @@ SCALARS: Mapping[object, tuple[str, Callable[[Any], bool]]] = {
     int: ("an integer", _is_integer),
     float: ("a number", lambda value: type(value) is float or _is_integer(value)),
 }
-"""Type → its name in messages, and the check of its JSON data."""
+"""Type → its name in messages, and a check of its JSON data."""
 
 ANY = (Any, object)
 LISTS = (tuple, abc.Sequence)
@@ -198,7 +194,7 @@ UNIONS = (Union, types.UnionType)
 
 
 def _split(hint: Any) -> tuple[Any, Any]:
-    if isinstance(hint, type):  # most are, and the functions of `typing` take long
+    if isinstance(hint, type):  # most are, and the functions of `typing` are slow
         return hint, ()
     return typing.get_origin(hint) or hint, typing.get_args(hint)
 
@@ -226,7 +222,7 @@ def _write(hint: Any, value: Any, to: Writer) -> Any:
         hint = next(kind for kind in type(value).__mro__ if kind in ERRORS.values())
         data["type"] = hint.__name__
     for name, form, default, is_part in _list_fields(hint):
-        # without the category, which the constructor puts before it
+        # without the category, which the constructor adds to the message
         is_detail = name == "message" and isinstance(value, ProviderError)
         own = value.detail if is_detail else getattr(value, name)
         if own is default or (type(own) is type(default) and own == default):
@@ -275,7 +271,6 @@ def _read(hint: Any, value: Any, at: str, parts: Parts) -> Any:
 
 
 def _read_record(kind: Any, value: Mapping[str, Any], at: str, parts: Parts) -> Any:
-    """Returns the dataclass or exception that JSON data represents. Raises ConfigError."""
     if issubclass(kind, AxeError):
         known = tuple(name for name, error in ERRORS.items() if issubclass(error, kind))
         place = f"{at}.type" if at else "type"
@@ -300,7 +295,7 @@ def _read_record(kind: Any, value: Mapping[str, Any], at: str, parts: Parts) -> 
 
 @cache
 def _list_fields(kind: Any) -> tuple[Field, ...]:
-    """Lists the fields of a dataclass that its constructor accepts, or what an exception has."""
+    """Lists the constructor arguments of a dataclass, or of an exception with its `place`."""
     if issubclass(kind, AxeError):
         defaults = kind.__init__.__kwdefaults__ or {}
         hints = typing.get_type_hints(kind.__init__)

@@ -1,7 +1,6 @@
-"""TOML: tables as dataclasses and back, and changes of values in a text.
+"""Conversion of TOML tables to dataclasses and back, and edits of values in a TOML text.
 
-Errors name the key, the line and the next step.
-Source: D-27, D-36, D-41, D-70, B-1.
+Errors contain the key, the line and a hint. Source: D-27, D-36, D-41, D-70, B-1.
 """
 
 from __future__ import annotations
@@ -32,21 +31,20 @@ _TOKEN = re.compile(
     r"|[\[\]{}\n]",
     re.DOTALL,
 )
-"""Tokens that can contain a line end or that affect where a statement ends."""
+"""Matches tokens that can contain a line end or that affect where a statement ends."""
 
 TOML_HINT = (
     'a line is key = value: strings in quotes, of several lines in """, backslashes in single '
     "quotes; true and false in lower case"
 )
-"""The next step after an error of `tomllib`."""
+"""Hint for a syntax error of `tomllib`."""
 
 
 def line_of(text: str, path: tuple[str, ...], entry: str = "", number: int = 0) -> int | None:
-    """Returns the line (from 1) of the first occurrence of the key `path`; None if not found.
+    """Returns the line (from 1) where the key `path` first occurs; None if not found.
 
-    With `entry`, the line of that entry of the key's list. `number` is that of the table which
-    `path` begins with, from 1, if it is a list of tables; 0 = any. Each statement is parsed on its
-    own, in the context of its table header.
+    With `entry`, returns the line of that entry in the key's list. If `path` begins with an array
+    of tables, `number` is the number of the table, from 1; 0 = any.
     """
     table: tuple[str, ...] = ()
     tables = 0
@@ -79,7 +77,7 @@ def line_of(text: str, path: tuple[str, ...], entry: str = "", number: int = 0) 
 
 
 def _split_statements(text: str) -> Iterator[tuple[int, str]]:
-    """Yields (line, text) of each key with its value, table header, comment and blank line."""
+    """Yields the line number and text of each statement, comment and blank line."""
     line, start, depth = 1, 0, 0
     for token in _TOKEN.finditer(text):
         match token[0]:
@@ -95,7 +93,7 @@ def _split_statements(text: str) -> Iterator[tuple[int, str]]:
 
 
 MAX_PARTS = 32
-"""Parts of a dotted key: `tomllib` takes memory that grows with their square."""
+"""Maximum parts of a dotted key; the memory that `tomllib` needs grows with their square."""
 
 _LONG_KEY = re.compile(
     r"""(?:^|[\[{,])[ \t]*+(?:(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+)"""
@@ -105,10 +103,7 @@ _LONG_KEY = re.compile(
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Returns the tables of a TOML text.
-
-    Raises ValueError if it is not TOML, or nested too deeply.
-    """
+    """Parses a TOML text. Raises ValueError if it is not valid or is nested too deeply."""
     if found := _LONG_KEY.search(text):
         line = text.count("\n", 0, found.end()) + 1
         raise ValueError(f"a key with more than {MAX_PARTS} parts (at line {line}, column 1)")
@@ -119,10 +114,7 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def update_text(text: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """Returns the text of the table `old` with changed values where `new` differs from it.
-
-    The rest is unchanged; `old` may have keys that the text writes otherwise.
-    """
+    """Returns the TOML text of table `old`, changed only where the values of `new` differ."""
     import tomlkit
 
     document = tomlkit.parse(text.replace("\r\n", "\n"))
@@ -149,13 +141,13 @@ def _update(
         import tomli_w
         import tomlkit
 
-        # written as in a new file
+        # in the same form as in a new file
         item = tomlkit.parse(tomli_w.dumps({key: value}, multiline_strings=True))
         table[key] = item[key]
 
 
 class WrongValue(ConfigError):
-    """A key has an invalid value, from a file or from code."""
+    """A key has an invalid value, in a file or in code."""
 
     def __init__(self, key: tuple[str, ...], problem: str, *, hint: str = "") -> None:
         super().__init__(f"{'.'.join(key)} {problem}", hint=hint)
@@ -174,10 +166,10 @@ class Source:
 
     text: str
     file: str = ""
-    """Name of its file in messages; empty if there is none."""
+    """Name of the file in messages; empty if the text is not from a file."""
 
     def line(self, key: tuple[str, ...], entry: str = "") -> int | None:
-        """Returns the line of the key, or of an entry of its list, from 1; None if not found."""
+        """Returns the line, from 1, of a key or of an entry in its list; None if not found."""
         return line_of(self.text, key, entry) if key else None
 
     def place(self, key: tuple[str, ...] = (), entry: str = "") -> str:
@@ -187,10 +179,7 @@ class Source:
 
 
 def advise_key(key: str, cls: type, root: type) -> str:
-    """Returns the next step for a key that the table of `cls` does not have.
-
-    `root` is the class of the whole file, where the key may have its place.
-    """
+    """Returns a hint for a key that the table of `cls` lacks; `root` is the class of the file."""
     known = [field.name for field in toml_fields(cls)]
     if near := suggestion(key, known):
         return near
@@ -201,7 +190,7 @@ def advise_key(key: str, cls: type, root: type) -> str:
 
 
 def _list_homes(cls: type, at: tuple[str, ...] = ()) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yields (key, its table) of a file, from the root."""
+    """Yields each key of a file with the path of its table, from the root."""
     yield from ((field.name, at) for field in toml_fields(cls))
     for field in toml_fields(cls):
         home = (*at, field.name)
@@ -211,10 +200,10 @@ def _list_homes(cls: type, at: tuple[str, ...] = ()) -> Iterator[tuple[str, tupl
 
 
 def build(cls: type[T], table: Any, source: Source, at: tuple[str, ...] = (), **others: Any) -> T:
-    """Returns the dataclass of a table, `at` its key; `others` are fields that no table has.
+    """Builds the dataclass of the table with key `at`; `others` are fields that TOML cannot set.
 
-    Raises ConfigError for a key that the dataclass does not have, WrongValue for a value that is no
-    table or that the dataclass rejects.
+    Raises ConfigError if a key is unknown, and WrongValue if a value is not a table or the
+    dataclass rejects it.
     """
     check_keys(cls, table, source, at, cls)
     try:
@@ -239,10 +228,7 @@ def check_keys(cls: type, table: Any, source: Source, at: tuple[str, ...], root:
 
 
 def check_types(value: Any) -> None:
-    """Rejects a dataclass with a value of another type; makes nested tables, and tuples of lists.
-
-    For the `__post_init__` of the dataclass.
-    """
+    """Converts tables and lists in a dataclass's fields. Raises WrongValue if a type is wrong."""
     for field in toml_fields(type(value)):
         own = getattr(value, field.name)
         if own is field.default:
@@ -263,7 +249,7 @@ def check_types(value: Any) -> None:
 
 
 def make_table(value: Any) -> dict[str, Any]:
-    """Returns the TOML table of a dataclass: the fields that differ from their default."""
+    """Converts a dataclass to a TOML table of the fields that differ from their defaults."""
     table: dict[str, Any] = {}
     for field in toml_fields(type(value)):
         own = getattr(value, field.name)
@@ -280,12 +266,12 @@ def make_table(value: Any) -> dict[str, Any]:
 
 
 def toml_fields(cls: type) -> list[dataclasses.Field[Any]]:
-    """Returns the fields that are keys of the TOML table, in the order of the class."""
+    """Returns the fields of a dataclass that are keys of its TOML table, in order."""
     return [field for field in dataclasses.fields(cls) if field.metadata.get("toml", True)]
 
 
 def nested_table(field: dataclasses.Field[Any]) -> type[Any] | None:
-    """Returns the dataclass of a field that is a nested table; None for all others."""
+    """Returns the dataclass of a field that holds a nested table; None for other fields."""
     return type(field.default) if dataclasses.is_dataclass(field.default) else None
 
 
@@ -330,4 +316,4 @@ _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "Mapping[str, Any]": ("a table", _is_table),
     "Mapping[str, str]": ("a table of strings", lambda v: _is_table(v) and _are_texts(v.values())),
 }
-"""Annotation of a field → name of its type for messages, and the check of a value."""
+"""Annotation of a field → name of its type in messages, and a check of values."""

@@ -1,8 +1,8 @@
-"""A value as text for a model: text unchanged, tables as CSV, all other data as JSON.
+"""Conversion of values to text for a model: text unchanged, tables as CSV, other data as JSON.
 
-CSV is read well by models, loses nothing and takes the fewest tokens: a missing value is an empty
-cell, an empty text `""`, and data within a cell is JSON. What does not fit is cut, and says so.
-No library is imported: a value of one exists only if the user has imported it.
+Models read CSV well; it loses nothing and takes the fewest tokens. A missing value is an empty
+cell, an empty text is `""`, and data within a cell is JSON. Data that does not fit is cut, with a
+note. No library is imported: its values exist only if the user has imported it.
 """
 
 from __future__ import annotations
@@ -43,14 +43,13 @@ LONGEST_DATA = 100_000
 """Maximum size of a value in a prompt, in bytes of UTF-8; text has a limit of its own."""
 
 LONGEST_VALUE = 200_000
-"""Maximum characters of a text in a prompt; longer ones are cut, with the number left out."""
+"""Maximum characters of a text in a prompt; longer text is cut, with a note."""
 
 LONGEST_CELL = 1000
-"""Maximum bytes of a cell in a table that is cut, of a key, and of the text by which members of
-a set are sorted."""
+"""Maximum bytes of a cell in a table that is cut, of a key, and of a set member's sort key."""
 
 MAX_DEPTH = 100
-"""Maximum nesting; deeper values are left out."""
+"""Maximum nesting depth; deeper values are left out."""
 
 NOTE = 300
 """Bytes reserved for the note about omitted data."""
@@ -60,7 +59,7 @@ _SPECIAL = re.compile(r'[",\n\r]|^\s|\s$|^$')
 _NO_DATA = (
     type, ModuleType, FunctionType, BuiltinFunctionType, MethodType, Iterator, AsyncIterator
 )  # fmt: skip
-"""Types of which only the name could be written."""
+"""Types that hold no data: only the type's name could be written."""
 
 _END = object()
 
@@ -75,7 +74,7 @@ class Leaf(NamedTuple):
 
 
 class Items(NamedTuple):
-    """A list, read lazily: only as much as fits."""
+    """A list that is read lazily, only as far as it fits."""
 
     values: Iterator[Any]
     size: int
@@ -84,29 +83,29 @@ class Items(NamedTuple):
 
 
 class Entries(NamedTuple):
-    """An object with keys of any type, read lazily: only as much as fits."""
+    """An object with keys of any type that is read lazily, only as far as it fits."""
 
     pairs: Iterator[tuple[Any, Any]]
     size: int
 
 
 class Table(NamedTuple):
-    """Rows and columns, read lazily: only as much as fits."""
+    """A table that is read lazily, only as far as it fits."""
 
     labels: Sequence[str]
     height: int
     read: Callable[[int, int, int], Iterable[Sequence[Any]]]
-    """(first row, row after the last, number of columns) -> each column's values."""
+    """(first row, row after the last, number of columns) → values of each column."""
 
     def rows(self, width: int) -> Iterator[tuple[Any, ...]]:
-        """The rows, with their first `width` columns; read in blocks."""
+        """Yields the rows with their first `width` columns, read in blocks."""
         block = max(1, BLOCK // max(1, width))
         for start in range(0, self.height, block):
             stop = min(start + block, self.height)
             yield from zip(*self.read(start, stop, width), strict=True)
 
     def as_data(self) -> Items | Entries:
-        """The only column as a list; several as an object with `columns` and `rows`."""
+        """Returns a single column as a list, and several as an object with `columns` and `rows`."""
         width = len(self.labels)
         if width == 1:
             return Items((row[0] for row in self.rows(1)), self.height)
@@ -119,7 +118,7 @@ Opened: TypeAlias = Leaf | Items | Entries | Table
 
 
 def find_picture(value: object) -> str:
-    """Returns the kind of picture that a value is, as in `PNG` or `Figure`; empty for all else."""
+    """Returns the picture type of a value, such as `PNG` or `Figure`; empty for other values."""
     if isinstance(value, bytes | bytearray | memoryview):
         return find_format(bytes(value[:16]))
     kind = type(value)
@@ -128,13 +127,13 @@ def find_picture(value: object) -> str:
 
 
 def key_of(member: Enum) -> str:
-    """Returns the key of an enum member: its value if all values are strings, else its name."""
+    """Returns an enum member's value if all values of the enum are strings, otherwise its name."""
     by_value = all(isinstance(other.value, str) for other in type(member))
     return str(member.value if by_value else member.name)
 
 
 def open_value(value: Any) -> Opened:
-    """Returns the parts of a value. Raises whatever the value's own methods raise."""
+    """Opens a value to read its parts. Raises any exception that the value's own methods raise."""
     kind = type(value)
     if kind is dict:
         return Entries(iter(value.items()), len(value))
@@ -179,12 +178,12 @@ def open_value(value: Any) -> Opened:
             return Entries(iter(value.items()), len(value))
         case Sequence() | Set() | ValuesView():
             return Items(iter(value), len(value), is_set=isinstance(value, set | frozenset))
-    if hasattr(kind, "__axe_text__"):  # one of ours that stands for a text
+    if hasattr(kind, "__axe_text__"):  # an object of axe_nb that stands for a text
         return Leaf(value.__axe_text__())
     if dataclasses.is_dataclass(kind):
         names = [field.name for field in dataclasses.fields(kind)]
         return Entries(((name, getattr(value, name)) for name in names), len(names))
-    if hasattr(kind, "is_nan") and value.is_nan():  # of a Decimal
+    if hasattr(kind, "is_nan") and value.is_nan():  # a Decimal
         return Leaf(None)
     return Leaf(own_text(value))
 
@@ -215,7 +214,7 @@ def _open_of_library(value: Any) -> Opened | None:
     if (serializer := getattr(type(value), "__pydantic_serializer__", None)) is not None:
         try:
             return open_value(serializer.to_python(value, by_alias=True, warnings=False))
-        except Exception:  # a model within itself, or a serializer of the user's
+        except Exception:  # a model that contains itself, or a faulty serializer
             return open_value(dict(vars(value)))
     if "numpy.ndarray" in kinds:
         if value.ndim == 0:
@@ -235,7 +234,7 @@ def _open_of_library(value: Any) -> Opened | None:
     match value.dtype.kind:
         case "m" | "M":
             return Leaf(None if str(value) == "NaT" else str(value))
-        case "f":  # without the digits that a number of 32 bits only seems to have in 64
+        case "f":  # without digits that a 32-bit number does not have
             return open_value(float(str(value)))
         case "V" if names := value.dtype.names:
             return Entries(((name, value[name]) for name in names), len(names))
@@ -243,7 +242,7 @@ def _open_of_library(value: Any) -> Opened | None:
 
 
 def _open_frame(frame: Any, columns: Iterable[Any]) -> Table:
-    """Opens a pandas frame; an index that only counts the rows is left out."""
+    """Opens a pandas frame, without an index that only counts the rows."""
     index = frame.index
     counts = type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1
     levels = 0 if counts and index.name is None else index.nlevels
@@ -268,7 +267,7 @@ def _label(label: Any) -> str:
 
 
 class NoText(Exception):
-    """A value cannot stand alone in a text; the message says why: `is a generator, which …`."""
+    """A value cannot be written as text; the message says why: `is a generator, which …`."""
 
 
 def encode(data: object, indent: int | None = None) -> str:
@@ -276,10 +275,7 @@ def encode(data: object, indent: int | None = None) -> str:
 
 
 def to_data(value: object, limit: int) -> Any:
-    """Converts any value to JSON data, whole if its text on one line fits, else cut.
-
-    The limit is in bytes of UTF-8, at least 1000.
-    """
+    """Converts any value to JSON data whose text on one line has at most `limit` (≥ 1000) bytes."""
     room = limit
     while True:
         data = _Conversion(room).convert(value, ())
@@ -290,16 +286,16 @@ def to_data(value: object, limit: int) -> Any:
 
 
 class _Conversion:
-    """One conversion, and the characters that are left for it."""
+    """One conversion to JSON data, with the number of characters left for it."""
 
     def __init__(self, room: int) -> None:
         self._left = room
 
     def convert(self, value: Any, around: tuple[int, ...]) -> Any:
-        """`around` has the ids of the lists and objects around the value."""
+        """Converts a value; `around` holds the ids of the lists and objects around it."""
         try:
             opened = open_value(value)
-        except Exception:  # of the value's own methods
+        except Exception:  # raised by the value's own methods
             opened = Leaf(describe(value))
         if isinstance(opened, Leaf):
             return self._convert_leaf(opened.value)
@@ -314,7 +310,7 @@ class _Conversion:
         if isinstance(opened, Entries):
             return self._convert_entries(opened, inner)
         values = opened.values
-        if opened.is_set:  # in the order of its values, which is the same in every process
+        if opened.is_set:  # sorted by value, as the order differs by process
             members = list(values)
             kinds = {type(member) for member in members}
             is_plain = kinds <= {str} or kinds <= {int, bool}
@@ -353,7 +349,7 @@ class _Conversion:
 def _take(values: Iterator[Any]) -> Any:
     try:
         return next(values, _END)
-    except Exception:  # an iterator of the user's
+    except Exception:  # a faulty iterator of the user
         return _END
 
 
@@ -365,16 +361,15 @@ def _make_name(key: Any, others: dict[str, Any]) -> str:
     data = key if isinstance(key, str) else to_data(key, LONGEST_CELL)
     name = data if isinstance(data, str) else encode(data)
     while name in others:
-        name += f" ({type_name(key)})"  # of different keys with the same text
+        name += f" ({type_name(key)})"  # different keys may have the same text
     return name
 
 
 def write_text(value: object, limit: int = LONGEST_DATA, indent: int | None = None) -> str:
-    """Writes a value for a prompt: a single one as its text, a table as CSV, all else as JSON.
+    """Writes a value for a prompt: a single value as text, a table as CSV, other data as JSON.
 
-    Text is not cut; data has at most `limit` bytes. Raises NoText if it is bytes, a picture, or has
-    nothing but a type (within other data its type or size is written), and whatever the value's own
-    methods raise.
+    Data is cut to `limit` bytes, text is not. Raises NoText if the value is bytes, a picture or an
+    object without data, and any exception of the value's own methods.
     """
     _refuse_bytes(value)
     opened = Leaf(describe(value)) if issubclass(type(value), _NO_DATA) else open_value(value)
@@ -387,10 +382,7 @@ def write_text(value: object, limit: int = LONGEST_DATA, indent: int | None = No
 
 
 def write_json(value: object, limit: int = LONGEST_DATA) -> str:
-    """Writes a tool's result: a table as CSV, a run as its answer, all else as JSON on one line.
-
-    Raises NoText if it is bytes or a picture, and whatever the value's own methods raise.
-    """
+    """Writes a tool's result: tables as CSV, a run as its answer, other data as one-line JSON."""
     _refuse_bytes(value)
     opened = open_value(value)
     if not isinstance(opened, Leaf):
@@ -423,11 +415,11 @@ def _write_data(
 
 
 def _write_table(table: Table, limit: int) -> str:
-    """Writes a table as CSV: whole if it fits into `limit` bytes, else cut, with a note."""
+    """Writes a table as CSV; cuts it to `limit` bytes, with a note, if it is longer."""
     width = len(table.labels)
     if not width:
         return f"(an empty table: {plural(table.height, 'row')}, no columns)"
-    lines, is_whole = _write_lines(table, width, limit, 2 * limit)  # a cell that is cut is too long
+    lines, is_whole = _write_lines(table, width, limit, 2 * limit)  # a longer cell does not fit
     if is_whole:
         return "\n".join(lines)
     first = zip(table.labels, next(table.rows(width), table.labels), strict=True)
@@ -445,7 +437,7 @@ def _write_table(table: Table, limit: int) -> str:
 
 
 def _write_lines(table: Table, width: int, limit: int, cell: int) -> tuple[list[str], bool]:
-    """Returns the CSV lines that fit into `limit` bytes, and True if all do; a cell has `cell`."""
+    """Returns the CSV lines that fit into `limit` bytes, and whether all do; `cell` limits each."""
     lines: list[str] = []
     for row in chain([tuple(table.labels[:width])], table.rows(width)):
         line = ",".join(_write_cell(value, cell) for value in row)
@@ -467,7 +459,7 @@ def _write_cell(value: Any, limit: int) -> str:
 class Written(NamedTuple):
     text: str
     is_block: bool
-    """True for data of several lines, which is set off on lines of its own."""
+    """True for data of several lines, which is placed on lines of its own."""
 
 
 def write_value(value: object) -> Written:
@@ -478,14 +470,14 @@ def write_value(value: object) -> Written:
 
 
 def format_value(value: object) -> str:
-    """Formats a value for a model, cut if it is a long text. Raises as `write_text`."""
+    """Formats a value for a model; cuts a long text. Raises the same errors as `write_text`."""
     text = value if isinstance(value, str) else write_text(value, indent=2)
     return cut_chars(text, LONGEST_VALUE, "\n[{more} more characters left out]")
 
 
 def append_value(pieces: list[str], before: str, value: Written, text: str, end: int) -> None:
-    """Appends a value, and the text before it; the template `text` goes on at `end`."""
-    if value.is_block:  # which begins a line, unless the last line has no words
+    """Appends a value and the text before it; the template `text` continues at `end`."""
+    if value.is_block:  # begins a line, unless the last line is blank
         before = before.rstrip(" \t")
         last = before or next((piece for piece in reversed(pieces) if piece), "\n")
         before += "" if last.endswith("\n") else "\n"

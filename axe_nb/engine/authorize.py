@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from axe_nb.conversion.json_schema import clean_schema
 from axe_nb.engine.call import RunCall
 from axe_nb.engine.person import ApprovalRequest
 from axe_nb.engine.replay import PendingCall
 from axe_nb.engine.scope import RunScope
-from axe_nb.errors import ConfigError
 from axe_nb.messages import ToolCall
 from axe_nb.threads import in_thread
 from axe_nb.tools.tool import CallSite, Guard, PermissionDenied, Tool, ToolOutput
@@ -121,7 +118,7 @@ class Authorizer:
             scope.id, scope.name, tool.name, call.arguments, detail,
             whole=tool.shown_whole, always=guard.covers, reason="\n".join(filter(None, told)),
             host=guard.host, workdir=str(self._workdir), call_id=call.call.id,
-            schema=find_schema(tool),
+            schema=tool.spec.input_schema(),
         )  # fmt: skip
         answer = await scope.ask(request, lambda: self._is_covered(call), call)
         if answer.choice == "edit":
@@ -144,13 +141,6 @@ class Authorizer:
             scope.env.hosts[guard.host] = None
         if answer.choice == "always" and guard.covers:
             self._covered.add((tool.name, guard.covers))
-
-
-def find_schema(tool: Tool) -> Mapping[str, Any]:
-    """Returns the JSON Schema of a tool's arguments; empty if they cannot be checked by it."""
-    with suppress(ConfigError):
-        return clean_schema(tool.spec.input_schema(), tool.name)
-    return {}
 
 
 def _make_denial(tool: Tool, reason: str) -> PermissionDenied:

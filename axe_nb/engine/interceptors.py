@@ -12,9 +12,8 @@ from copy import copy
 from dataclasses import replace
 from functools import partial
 
-from axe_nb.conversion.json_schema import find_mistakes
+from axe_nb.conversion.json_schema import find_wrong_arguments
 from axe_nb.engine.attempts import Attempts, Send, compute_wait, give_up, tell_retry
-from axe_nb.engine.authorize import find_schema
 from axe_nb.engine.call import RunCall
 from axe_nb.engine.dispatch import Dispatch, describe_failure
 from axe_nb.engine.person import Decision, Step, Stepper, make_decided
@@ -246,7 +245,7 @@ async def step_call(
     step = Step(
         kind="call", agent=scope.name, run=scope.id, turn=call.turn, model=scope.agent.model,
         tool=tool.name, given=call.arguments, number=call.number, call_id=call.call.id,
-        whole=tool.shown_whole, schema=find_schema(tool),
+        whole=tool.shown_whole, schema=tool.spec.input_schema(),
     )  # fmt: skip
     if not stepper.pauses_at(step):
         return await next(call)
@@ -260,7 +259,7 @@ async def step_call(
         return ToolOutput(decision.text, note="given by the user")
     if decision.choice == "edit":
         given = dict(decision.arguments)
-        mistakes = await in_thread(find_mistakes, step.schema, given) if step.schema else []
+        mistakes = await in_thread(find_wrong_arguments, step.schema, given)
         if mistakes:
             told = f"the edited arguments of {tool.name} do not match its schema: "
             raise _end(scope, told + "; ".join(mistakes))

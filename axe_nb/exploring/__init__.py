@@ -1,1 +1,1 @@
-"""Many runs: maps (one agent, many prompts) and grids (variants × inputs × repeats)."""
+"""Many runs at once: maps (one agent, many prompts) and grids (variants × inputs × repeats)."""

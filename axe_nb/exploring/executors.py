@@ -1,14 +1,13 @@
-"""Runs the tasks of a map on the workers of an executor, several in one job.
+"""Runs the tasks of a map on the workers of an executor, several tasks per job.
 
-An executor is what jobs are submitted to: one of `concurrent.futures`, a Dask client, an
-ipyparallel client or view. All that goes in and out is bytes, so that every executor carries it
-alike, and `run_job` is the function that runs there; no exception of ours leaves a worker, as some
-executors lose its message, or die of it. Agents, skills and context files travel as they were read
-here, with the functions and rule files that are models, the functions that are tools, and the
-settings. Keys do not: a worker uses those of its own environment and `config.toml`.
+An executor is one of `concurrent.futures`, a Dask client, or an ipyparallel client or view. A job
+calls `run_job`, whose argument and result are bytes, which every executor can transport. No
+exception of axe_nb leaves a worker, because some executors lose its message or crash. Agents,
+skills and context files are sent as read here, with script models, tools and settings. Keys are not
+sent: a worker uses the keys in its own environment and `config.toml`.
 
-If a worker dies, each of its jobs is tried once more, alone, so that the one that kills its worker
-costs no other. If it dies again, the reason is the result. Source: D-53, D-59.
+If a worker dies, each task of its job is tried once more, alone, so that a task that kills its
+worker does not affect the others. If the worker dies again, the task fails. Source: D-53, D-59.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ from axe_nb.tools.tool import Tool
 VERSION = str(vars(sys.modules["axe_nb"])["__version__"])
 
 LOOK = 3.0
-"""Seconds without an outcome after which the executor is checked for being alive."""
+"""Seconds without a reply after which the executor is checked."""
 
 CLOSED = "the executor was closed, or no longer responds"
 
@@ -63,7 +62,7 @@ def make_runs(batch: Batch, executor: object, concurrency: int) -> Runs:
     found, slots, ping = _find_workers(executor)
     cassette = batch.session.cassette
     if cassette is not None and find_mode(cassette.mode, can_ask=False) != "live":
-        # equal prompts have their answers in the order in which they come, which one place knows
+        # a cassette answers equal prompts in the order in which they come: in one process only
         batch.tally.notes.append("in this process, because a cassette is in use")
         return Runs(batch, concurrency)
     chunk = math.ceil(concurrency / max(1, min(slots, concurrency)))
@@ -71,16 +70,16 @@ def make_runs(batch: Batch, executor: object, concurrency: int) -> Runs:
 
 
 def _find_workers(given: Any) -> tuple[Executor, int, Callable[[], object]]:
-    """Returns an executor, its number of workers, and a function that checks it.
+    """Returns an executor, its number of workers, and a function that checks whether it is alive.
 
     The function raises, or never returns, if the executor is gone, which its jobs do not report.
     """
-    # the first package of the object's classes that is not Python's own
+    # the first package of the object's classes that is not part of Python
     homes = (kind.__module__.partition(".")[0] for kind in type(given).__mro__)
     home = next((home for home in homes if home not in ("concurrent", "builtins")), "")
     try:
         if home == "distributed":
-            dask = getattr(given, "_client", given)  # of its own executor
+            dask = getattr(given, "_client", given)  # Dask's own executor
 
             def check_open() -> None:
                 if dask.status in ("closing", "closed"):
@@ -90,14 +89,14 @@ def _find_workers(given: Any) -> tuple[Executor, int, Callable[[], object]]:
             slots = sum(dask.nthreads().values())
             return dask.get_executor(pure=False), slots, check_open
         if home == "ipyparallel":
-            view = getattr(given, "view", given)  # of its own executor
+            view = getattr(given, "view", given)  # ipyparallel's own executor
             client, targets = getattr(view, "client", view), getattr(view, "targets", None)
             chosen = [targets] if isinstance(targets, int) else targets
             if chosen is None or chosen == "all" or set(chosen) == set(client.ids):
-                chosen = None  # with engines named, one that died is an error for all later jobs
+                chosen = None  # with a list of engines, a dead one would make all later jobs fail
             slots = len(client.ids if chosen is None else chosen)
             return client.load_balanced_view(chosen).executor, slots, client.queue_status
-    except Exception as error:  # of whichever kind of executor
+    except Exception as error:  # executors have error classes of their own
         raise ConfigError(
             f"the executor does not respond: {words(error)}", hint="create a new one"
         ) from None
@@ -124,10 +123,10 @@ class RemoteRuns(Runs):
         self._is_halted = self._is_gone = False
         self._pinged_at = 0.0
         self._refused = ""
-        """The reason that the executor accepts no more jobs; empty = it accepts them."""
+        """Why the executor accepts no more jobs; empty = it accepts them."""
 
     async def prepare(self) -> None:
-        """Packs the common part, and has a worker check that it can run it."""
+        """Packs the shared part, and lets a worker check that it can run the map."""
         await super().prepare()
         for asking in self._batch.askings:
             workdir = str(asking.plan.briefing.workdir)
@@ -155,7 +154,7 @@ class RemoteRuns(Runs):
             raise ConfigError(CLOSED, hint="create a new one")
         try:
             reply = await self._send(self._executor, [])
-        except Exception as error:  # of whichever kind of executor
+        except Exception as error:  # executors have error classes of their own
             raise ConfigError(
                 f"the workers cannot run axe_nb: {words(error)}",
                 hint="install axe_nb where they run, or create a new executor if this one is shut "
@@ -165,7 +164,7 @@ class RemoteRuns(Runs):
             raise reply
 
     async def work(self, tasks: Sequence[Task]) -> None:
-        """Runs tasks in one job; if the map is stopped, the job is left running."""
+        """Runs tasks in one job; if the map is stopped, the job keeps running."""
         tasks = [task for task in tasks if not self._batch.settle(task)]
         if not tasks or self._batch.is_spent():
             return
@@ -179,7 +178,7 @@ class RemoteRuns(Runs):
             self._fail(tasks, AxeError(why), "cancelled")
 
     async def _try(self, tasks: Sequence[Task], *, is_last: bool = False) -> bool:
-        """Runs tasks; False = their worker died."""
+        """Runs tasks in one job; returns False if their worker died and they can be tried again."""
         if self._refused:
             return True
         executor = (is_last and self._renew()) or self._executor
@@ -220,7 +219,7 @@ class RemoteRuns(Runs):
                 self._batch.finish(task, self._batch.make_failed(task, why, status))
 
     def _renew(self) -> Executor | None:
-        """Returns a one-worker pool in place of a broken process pool; None for others."""
+        """Returns a one-worker pool in place of a broken process pool; None for other executors."""
         pool = self._executor
         if self._spare is None and type(pool) is ProcessPoolExecutor:
             self._spare = ProcessPoolExecutor(
@@ -233,10 +232,7 @@ class RemoteRuns(Runs):
     async def _send(
         self, executor: Executor, tasks: Sequence[Task]
     ) -> list[RunResult | None] | ConfigError:
-        """Returns the results of a job (None = the run did not begin), or why none could begin.
-
-        Raises _Gone if there will be no reply.
-        """
+        """Returns a job's results (None = not begun) or its error. Raises _Gone if it is lost."""
 
         def submit(job: bytes) -> Future[Any]:
             try:
@@ -251,12 +247,12 @@ class RemoteRuns(Runs):
 
         prompts = [(task.asking, task.text, task.pictures) for task in tasks]
         reply: list[RunResult | None] | ConfigError | None = None
-        # of more than 16 kB, it is only sent to a worker that lacks it, whose reply is None
+        # if larger than 16 kB, it is only sent to workers that lack it, which reply with None
         with_shared = len(self._shared) <= 16_000 or not tasks
         while reply is None:
             job = pickle.dumps((self._digest, self._shared if with_shared else None, prompts))
             with_shared = True
-            future = await in_thread(submit, job)  # some executors run it there and then
+            future = await in_thread(submit, job)  # some executors run it at once
             waiting = asyncio.wrap_future(future)
             try:
                 while not (await asyncio.wait([waiting], timeout=LOOK))[0]:
@@ -271,13 +267,13 @@ class RemoteRuns(Runs):
         return reply
 
     async def _has_left(self) -> bool:
-        """True if the executor was closed, or does not respond; checked now and then."""
+        """True if the executor was closed or does not respond; checked once per `LOOK` seconds."""
         now = time.monotonic()
         if now - self._pinged_at >= LOOK and not self._is_gone:
             self._pinged_at = now
             try:
                 await asyncio.wait_for(in_thread(self._ping), 20.0)
-            except Exception:  # of whichever kind of executor
+            except Exception:  # executors have error classes of their own
                 self._is_gone = True
         return self._is_gone
 
@@ -298,30 +294,26 @@ class RemoteRuns(Runs):
 
 
 class _Gone(Exception):
-    """The executor accepts no more jobs, or drops those that it has."""
+    """The executor accepts no more jobs, or has dropped those that it had."""
 
 
 def _is_death(error: BaseException | None) -> bool:
-    """True if a job was lost because its worker died."""
     deaths = {
         "BrokenExecutor", "KilledWorker", "EngineError", "CommClosedError", "FutureCancelledError",
     }  # fmt: skip
     names = [kind.__name__ for kind in type(error).__mro__]
-    names.append(getattr(error, "ename", ""))  # of an engine of ipyparallel
+    names.append(getattr(error, "ename", ""))  # from an engine of ipyparallel
     return not deaths.isdisjoint(names)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SharedPart:
-    """All that the runs of a map have in common."""
-
     askings: tuple[tuple[str | Agent | None, Overrides], ...]
     defined: Mapping[str, Agent]
-    """The agents of the session that the tree can reach."""
     read: Read
     config: Config
     lacks: Mapping[str, tuple[str, ...]]
-    """Provider → secret settings that a worker needs of its own: `base_url`, names of headers."""
+    """Provider → secret settings that a worker must have itself: `base_url`, names of headers."""
     tools: tuple[Tool, ...]
     scripts: Mapping[str, ScriptFunction | Script]
     version: str
@@ -386,26 +378,26 @@ def _remove_secrets(config: Config) -> tuple[dict[str, dict[str, Any]], dict[str
 
 
 def _dump_by_value(thing: Any) -> bytes:
-    """Pickles an object; what a notebook defines is included by value, where possible."""
+    """Pickles an object; functions and types from a notebook are included by value if possible."""
     import cloudpickle
 
     try:
         return bytes(cloudpickle.dumps(thing))
-    except Exception:  # of whatever its functions refer to
+    except Exception:  # raised by values that its functions refer to
         return pickle.dumps(thing)
 
 
-# in the worker
+# everything below runs in a worker
 
 _batches: OrderedDict[str, Batch] = OrderedDict()
-"""Digest → map, of the eight most recently used."""
+"""Digest of the shared part → map; the eight most recently used ones."""
 _lock = threading.Lock()
 
 
 def run_job(packed: bytes) -> bytes:
-    """Runs a job, and returns its reply; without prompts, it checks that the map can run here.
+    """Runs a job in a worker and returns its reply; without prompts, checks that the map can run.
 
-    A job is (digest of the common part, that part or None, (asking, text, pictures) of each task).
+    A job is (digest of the shared part, that part or None, (asking, text, pictures) of each task).
     """
     try:
         digest, shared, prompts = pickle.loads(packed)
@@ -431,11 +423,11 @@ def run_job(packed: bytes) -> bytes:
         problem = f"on a worker: the job cannot be loaded there: {why}"
         hint = "define it in a module that the workers can import"
         return pickle.dumps(ConfigError(problem, hint=hint))
-    return _dump_by_value(results)  # also types of a notebook
+    return _dump_by_value(results)  # results may have types of a notebook
 
 
 def _make_batch(shared: SharedPart) -> Batch:
-    """Returns the map as a worker runs it, in a session of its own: with keys of this machine."""
+    """Builds the map in a worker, in a session of its own, with the keys of this machine."""
     if shared.version != VERSION:
         raise ConfigError(
             f"it has axe_nb {VERSION}, not {shared.version}",

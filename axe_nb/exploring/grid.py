@@ -1,6 +1,7 @@
-"""The grid returned to users: its runs by variant and input, its page, figure, frame and file.
+"""The grid returned to users: its runs by variant and input, as a page, figure, frame and file.
 
-The page is the same for the same runs, so it holds no seconds; `to_frame` and `summary` do.
+The page shows no durations, so that equal runs make equal pages; `to_frame` and `summary` have
+them.
 """
 
 from __future__ import annotations
@@ -56,13 +57,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Row: TypeAlias = Mapping[str, Any]
-"""Name in `{{ }}` → value."""
+"""One input: name in `{{ }}` → value."""
 
 MAX_RUNS = 1_000_000
 """Maximum number of runs of a grid, so that an endless iterator is an error."""
 
 NAME = "g"
-"""Name for a grid in pointers, if its variable is not known."""
+"""Name of a grid in hints such as `g[0, 1]`, if its variable is not known."""
 
 COLUMNS = (
     "agent", "model", "params", "repeat", "status", "text", "passed", "score", "reason", "tokens",
@@ -75,11 +76,10 @@ HEADS = (
 )  # fmt: skip
 
 LABEL, SHARE = 1, 2
-"""Columns of the name of a variant, and of its share."""
+"""Columns with the name of a variant, and with its share of passed runs."""
 
 MAX_PAGE = 300_000
-"""Maximum bytes of HTML of a page: half for run trees, half for names and answers; what exceeds it
-is shown in short form."""
+"""Maximum bytes of a page's HTML, half of it for run trees; the rest is shown in short form."""
 
 MAX_INPUTS = 200
 
@@ -91,12 +91,11 @@ class Variant:
     """One combination of agent, model, parameters and prompt."""
 
     label: str
-    """Name made of its differences from the other variants; a single variant has its agent's
-    name."""
+    """Name that shows the differences between variants; a single one has its agent's name."""
     agent: str | Agent | None = field(repr=False)
     model: str | None = None
     params: Mapping[str, Any] | None = None
-    """Model parameters; None = those of the agent."""
+    """Model parameters; None = the agent's own."""
     prompt: str = field(repr=False)
 
 
@@ -105,54 +104,51 @@ def name_agent(agent: str | Agent | None) -> str:
 
 
 class Grid:
-    """The runs of a grid: a square for each variant and input, empty if the grid stopped before it.
+    """The runs of a grid, in one square for each variant and input.
 
-    `grid[input, variant]` takes numbers from 0 or labels, which `inputs` and `variants` list.
+    `grid[input, variant]` takes numbers from 0, or labels from `inputs` and `variants`. A square is
+    empty if the grid stopped before it.
     """
 
     def __init__(self, rows: Sequence[Row], variants: Sequence[Variant], repeats: int = 1) -> None:
-        """Creates a grid without runs."""
         planned = len(rows) * len(variants) * repeats
         if planned > MAX_RUNS:
             raise ConfigError(f"a grid has at most {MAX_RUNS:,} runs, not {planned:,}")
         self.planned = planned
-        """Number of runs of the whole grid."""
+        """Number of runs in the complete grid."""
         self.rows = tuple(rows)
-        """The inputs: name in the template → value."""
+        """Inputs: name in the template → value."""
         self.inputs = label_inputs(self.rows)
-        """Labels of the inputs."""
         self.choices = tuple(variants)
-        """The variants, as requested."""
         self.variants = tuple(variant.label for variant in self.choices)
-        """Labels of the variants."""
         self.repeats = repeats
-        """Runs of each square."""
+        """Number of runs in each square."""
         self.note = ""
-        """Facts that a reader has to know, such as why it ended early; empty = there are none."""
+        """Remark for the reader, such as why the grid ended early; empty = none."""
         self._runs: dict[tuple[int, int, int], GridRun] = {}
 
     def add(self, input: int, variant: int, run: GridRun) -> None:
-        """Puts a run into its square."""
+        """Adds a run to its square."""
         self._runs[input, variant, run.repeat] = run
 
     @property
     def runs(self) -> tuple[GridRun, ...]:
-        """The runs so far, by input, then variant, then repeat."""
+        """Runs so far, by input, then variant, then repeat."""
         return tuple(run for _, run in self.list_places())
 
     @property
     def failures(self) -> tuple[GridRun, ...]:
-        """The runs that did not pass; `reason` says why."""
+        """Runs that did not pass; their `reason` says why."""
         return tuple(run for run in self.runs if not run.passed)
 
     @property
     def has_grades(self) -> bool:
-        """True if scores add to the information on which runs passed."""
+        """True if scores say more than which runs passed."""
         return any(run.score is not None and run.score != run.passed for run in self.runs)
 
     @property
     def summary(self) -> tuple[Summary, ...]:
-        """The figures of each variant."""
+        """Statistics of each variant."""
         return tuple(
             summarize(label, self.column(number)) for number, label in enumerate(self.variants)
         )
@@ -182,12 +178,7 @@ class Grid:
         return show_grid(self, find_variable(self) or NAME), {}
 
     def diff(self, first: int | str, second: int | str) -> Comparison:
-        """Compares two variants on the inputs that both have runs of.
-
-        Args:
-            first: number or label of the variant to compare with.
-            second: number or label of the other one.
-        """
+        """Compares two variants, given by number or label, on the inputs they have in common."""
         pairs = list(zip(self.column(first), self.column(second), strict=True))
         changes, scores = dict[str, float](), list[float]()
         for one, other in pairs:
@@ -209,25 +200,18 @@ class Grid:
         )
 
     def column(self, variant: int | str) -> list[Square]:
-        """Returns the squares of a variant, one per input.
-
-        Args:
-            variant: its number or label.
-        """
+        """Returns the squares of a variant, given by number or label: one per input."""
         return [self[number, variant] for number in range(len(self.rows))]
 
     def list_places(self) -> Iterator[tuple[tuple[int, int, int], GridRun]]:
-        """Yields (input, variant, repeat) with its run, in the order of `runs`."""
+        """Yields each run with its (input, variant, repeat), in the order of `runs`."""
         yield from sorted(self._runs.items(), key=lambda item: item[0])
 
     def to_frame(self) -> Any:
         """Returns the runs as a pandas DataFrame: columns of the inputs, then of the runs.
 
         The index holds the labels of the variants. An input column with the same name as a run
-        column, such as `text`, becomes `input_text`.
-
-        Raises:
-            ConfigError: pandas is not installed.
+        column, such as `text`, becomes `input_text`. Raises ConfigError if pandas is not installed.
         """
         names = dict.fromkeys(name for row in self.rows for name in row)
         own = {name: f"input_{name}" if name in COLUMNS else name for name in names}
@@ -248,11 +232,7 @@ class Grid:
         return frame
 
     def plot(self) -> Figure:
-        """Returns a figure: the variants by quality and cost, and a heat map of the squares.
-
-        Raises:
-            ConfigError: matplotlib is not installed.
-        """
+        """Plots quality over cost, and a heat map. Raises ConfigError if matplotlib is missing."""
         try:
             from matplotlib.figure import Figure
             from numpy import array
@@ -269,9 +249,9 @@ class Grid:
         figure = Drawing(figsize=(11, max(3.5, 1.5 + 0.32 * shown)), layout="constrained")
         drawn: Any = figure.subplots(1, 2)
         axes, right = drawn
-        plain: Any = {"parse_math": False}  # a dollar is a dollar
+        plain: Any = {"parse_math": False}  # a dollar sign is not markup
         names = [clean(name) for name in self.variants]
-        # the scores, if all runs passed and have grades
+        # draws scores if all runs passed
         is_scored = self.has_grades and not self.failures
         summaries = [summary for summary in self.summary if summary.runs]
         has_costs = all(summary.cost is not None for summary in summaries)
@@ -286,7 +266,7 @@ class Grid:
             bars.append(axes.errorbar(spent, quality, yerr=around, fmt="o", capsize=3))
         axes.set_xlabel("US dollars per run" if has_costs else "tokens per run")
         axes.set_ylabel("mean score" if is_scored else "share passed, with 95% interval")
-        axes.set_xlim(left=0)  # so that a small difference looks small
+        axes.set_xlim(left=0)  # small differences must look small
         if not is_scored:
             axes.set_ylim(-0.05, 1.05)
             axes.yaxis.set_major_formatter("{x:.0%}")
@@ -309,10 +289,7 @@ class Grid:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the grid, without secrets, to a file for `axe_nb.load` (D-60, D-61).
 
-        Input values without a JSON form become text.
-
-        Raises:
-            ConfigError: the file cannot be written.
+        Input values without a JSON form become text. Raises ConfigError if it cannot be written.
         """
         clean = find_filter()
         variants = [asdict(replace(one, agent=name_agent(one.agent))) for one in self.choices]
@@ -325,11 +302,7 @@ class Grid:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Grid:
-        """Loads a grid from a file that `save` wrote; executes nothing.
-
-        Raises:
-            ConfigError: it cannot be read, or is not a grid.
-        """
+        """Loads a grid from a file written by `save`. Raises ConfigError if it is not a grid."""
         return read_data(Path(path), "grid", _read, parse=lambda text: text.split("\n"))
 
 
@@ -373,11 +346,11 @@ def is_grid(path: str | os.PathLike[str]) -> bool:
 
 
 def label_inputs(rows: Sequence[Row]) -> tuple[str, ...]:
-    """Returns a short label for each input: its first column that tells them apart, or a number."""
+    """Returns a short label for each input: the first column with distinct values, or a number."""
     for column in rows[0]:
         try:
             labels = tuple(one_line(str(row.get(column, "")), 40) for row in rows)
-        except Exception:  # of the user's own class
+        except Exception:  # raised by the user's own class
             continue
         if len(set(labels)) == len(labels) and all(labels):
             return labels
@@ -397,10 +370,7 @@ def _find(given: int | str, labels: Sequence[str], what: str) -> int:
 
 
 def show_grid(grid: Grid, name: str = NAME, *, note: str = "") -> dict[str, str]:
-    """Returns the display bundle of a grid; `name` is its Python expression.
-
-    `note` describes a grid that is still running, whose squares do not open yet.
-    """
+    """Returns the display bundle of a grid; `name` is its expression, `note` its progress."""
     inner = "".join(Page(grid, name, note).list_parts())
     html = f"<div class='{PLAIN}' style='line-height:{LINE_HEIGHT}'>{inner}</div>"
     return {"text/html": html, "text/plain": format_grid(grid, note)}
@@ -420,10 +390,7 @@ def format_grid(grid: Grid, note: str = "") -> str:
 
 
 def write_verdicts(grid: Grid) -> list[str]:
-    """Returns a sentence on what passed, and one on scores between 0 and 1.
-
-    Nothing is returned for one variant, or before an input has runs of all variants.
-    """
+    """Returns sentences that compare the variants by passed runs and by score, if possible."""
     columns = [grid.column(number) for number in range(len(grid.variants))]
     shares = _find_common(columns, lambda square: square.share)
     if len(columns) < 2 or not shares[0]:
@@ -446,7 +413,6 @@ def _find_common(
 
 
 def _tabulate(grid: Grid) -> list[tuple[str, ...]]:
-    """The figures of the variants below their heads, without columns that are empty."""
     rows = []
     for number, one in enumerate(grid.summary):
         low, high = one.interval
@@ -476,7 +442,6 @@ def _describe(grid: Grid) -> str:
 
 
 def _list_problems(grid: Grid) -> Iterator[str]:
-    """Lines about runs that could not be judged, which no other figure shows."""
     for who in ("score", "the judge"):
         found = [run for run in grid.runs if run.problem.startswith(who)]
         if found:
@@ -486,7 +451,7 @@ def _list_problems(grid: Grid) -> Iterator[str]:
 
 
 def _list_hidden(grid: Grid) -> Iterator[str]:
-    """Lines about what the table omits: runs that did not complete, inputs that are not shown."""
+    """Yields lines about what the table omits: runs that did not complete, inputs not shown."""
     failed = [run for run in grid.failures if not run.result.ok]
     if failed:
         first = f"{failed[0].input} × {failed[0].variant}: {failed[0].reason}"
@@ -496,7 +461,7 @@ def _list_hidden(grid: Grid) -> Iterator[str]:
 
 
 def _describe_square(square: Square, is_graded: bool) -> tuple[str, str]:
-    """The sign of a square and its colour; its score, if that adds to the sign."""
+    """Returns the sign of a square, or its score if that says more, and the colour."""
     if not square:
         return "–", COLOURS["off"]
     if square.passed == len(square) and is_graded and square.score is not None:
@@ -513,10 +478,10 @@ class Page:
         self._is_graded = grid.has_grades
         self._room = MAX_PAGE
         self._is_cut = False
-        """True if some inputs do not open, as the page would be too large."""
+        """True if some inputs cannot be opened, because the page would be too large."""
 
     def list_parts(self) -> list[str]:
-        """HTML of the head, the figures, each input and the rest; the number of parts is fixed."""
+        """Returns the HTML in a fixed number of parts: head, table, one per input, and the rest."""
         grid = self._grid
         head = f"<div>{_safe(self._note)}</div>"
         if not self._note:
@@ -585,7 +550,7 @@ class Page:
 
 
 def _format_figures(grid: Grid) -> str:
-    """The table of the variants: names, which may wrap, and bars on the left, figures right."""
+    """Formats the variants as a table of names, which may wrap, bars and numbers."""
 
     def align(at: int) -> str:
         if at == LABEL:

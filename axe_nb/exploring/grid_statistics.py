@@ -1,7 +1,4 @@
-"""The runs of a square, the figures of a variant, and how certain these are. Pure.
-
-Intervals, the sign test, which variant is better.
-"""
+"""Runs of a grid square, statistics of a variant, and tests of which variant is better."""
 
 from __future__ import annotations
 
@@ -18,13 +15,13 @@ from axe_nb.text import clean, list_some, one_line, plural
 from axe_nb.views.appearance import LOOKS, Look
 
 Z = 1.959964
-"""Standard deviations on both sides of the mean that hold 95% of a normal distribution."""
+"""Standard deviations on each side of the mean that contain 95% of a normal distribution."""
 
 SURE = 0.05
-"""Chance below which a difference counts as real."""
+"""Largest p-value at which a difference counts as real."""
 
 MAX_NAMED = 5
-"""Maximum number of labels that a sentence lists."""
+"""Maximum number of labels listed in a sentence."""
 
 
 class Interval(NamedTuple):
@@ -35,15 +32,12 @@ class Interval(NamedTuple):
 
 
 def find_mean(values: Sequence[float]) -> float:
-    """Returns the mean to 12 digits: means that are equal in decimal numbers are equal."""
+    """Returns the mean, rounded to 12 digits so that equal decimal means compare as equal."""
     return float(f"{fmean(values):.12g}")
 
 
 def find_share_interval(passed: float, count: int) -> Interval:
-    """Returns the Wilson interval of a share, which also holds for few values.
-
-    `passed` is the sum of the values, each between 0 and 1, and `count` their number.
-    """
+    """Returns the Wilson interval of `passed / count`, where `passed` sums values from 0 to 1."""
     if not count:
         return Interval(0.0, 1.0)
     share, spread = passed / count, Z * Z / count
@@ -55,23 +49,19 @@ def find_share_interval(passed: float, count: int) -> Interval:
 
 
 def find_sign_chance(better: int, worse: int) -> float:
-    """Returns the chance of a difference at least so clear if both variants were equally good.
-
-    The exact two-sided sign test: inputs on which both did the same say nothing.
-    """
+    """Returns the p-value of the exact two-sided sign test, which ignores equal results."""
     count = better + worse
     tail = sum(math.comb(count, k) for k in range(min(better, worse) + 1))
     return float(min(1.0, 2 * tail / 2**count))
 
 
 def compare_columns(names: Sequence[str], columns: Sequence[Sequence[float]], same: str) -> str:
-    """Returns a sentence on which variant is better, and how sure that is.
+    """Returns a sentence on which variant is better, and how certain that is.
 
-    The one with the highest mean is called better than another only if it did better on more inputs
-    than worse, and if chance alone would rarely make such a difference. Inputs are what counts, not
-    their repeats: the exact sign test, corrected for the number of pairs that the best could have
-    been chosen from (Bonferroni). `columns` has the value of each variant on each input that all of
-    them have runs of; `same` says what they did if they did the same.
+    The variant with the highest mean is better than another if it did better on more inputs than
+    worse, and the exact sign test over the inputs (not the repeats) is significant, with a
+    Bonferroni correction for the pairs. `columns` holds each variant's values on the inputs that
+    all of them have runs of; `same` says what equal variants did.
     """
     means = list(map(find_mean, columns))
     best = means.index(max(means))
@@ -106,28 +96,26 @@ def compare_columns(names: Sequence[str], columns: Sequence[Sequence[float]], sa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridRun:
-    """One run of a grid, and its verdict."""
+    """One run of a grid with its verdict."""
 
     input: str
     variant: str
     repeat: int = 1
-    """Number of the repeat, from 1."""
     result: RunResult
     passed: bool | None
-    """True if it completed, met the expectations, and no score was False; None = it is not known,
-    as `score=` failed, or the grid ended in mid-run."""
+    """True if the run completed as expected and no score was False; None = not known."""
     score: float | None = None
-    """The score of `score=` or the judge; a bool counts as 0 or 1. None = no score."""
+    """Score from `score=` or the judge; a bool counts as 0 or 1. None = no score."""
     reason: str = ""
-    """The reason that it did not pass, the reason for the score, and `problem`."""
+    """Why the run did not pass, the reason for the score, and `problem`."""
     problem: str = ""
-    """The failure of `score=` or of the judge, which does not count against the run."""
+    """Error of `score=` or of the judge, which does not count against the run."""
     judgement: RunResult | None = field(default=None, repr=False)
-    """The run of the judge; its tokens do not count for the variant."""
+    """Run of the judge, whose tokens do not count for the variant; None if no judge ran."""
 
     @property
     def look(self) -> Look:
-        """The sign and the colour of its verdict."""
+        """Sign and colour of the verdict."""
         if self.result.status == "cancelled":
             return LOOKS["cancelled"]
         return LOOKS["asks" if self.passed is None else "completed" if self.passed else "error"]
@@ -165,12 +153,12 @@ class Square:
 
     @property
     def judged(self) -> int:
-        """Number of runs of which it is known whether they passed."""
+        """Number of runs with a known verdict."""
         return sum(run.passed is not None for run in self.runs)
 
     @property
     def share(self) -> float | None:
-        """Share of its judged runs that passed; None if there are none."""
+        """Share of the judged runs that passed; None if no run was judged."""
         return self.passed / self.judged if self.judged else None
 
     @property
@@ -182,35 +170,34 @@ class Square:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """The figures of a variant over all of its runs."""
+    """Statistics of a variant over all its runs."""
 
     variant: str
     runs: int
     judged: int
-    """Runs of which it is known whether they passed."""
+    """Number of runs with a known verdict."""
     passed: int
     interval: Interval
     """Interval of the pass rate over the inputs, or over the repeats if there is one input."""
     failed: int
-    """Runs that did not complete."""
+    """Number of runs that did not complete."""
     unjudged: int
-    """Runs for which `score=` or the judge failed; no share includes those without a verdict."""
+    """Number of runs for which `score=` or the judge failed."""
     disagree: float | None
-    """Share of the inputs of which some repeats passed and some did not; None without repeats."""
+    """Share of the inputs with both passed and failed repeats; None without repeats."""
     score: float | None
-    """Mean over the inputs of the scores; None if no run has one."""
+    """Mean score over the inputs; None if no run has one."""
     tokens: int
-    """Tokens of all runs with their sub-agents."""
     cost: float | None
-    """US dollars of all runs; None if the price of any is unknown."""
+    """Cost of all runs in US dollars; None if the price of any is unknown."""
     seconds: float | None
-    """Mean duration of a run; None if there are none."""
+    """Mean duration of a run in seconds; None without runs."""
     judge_tokens: int
-    """Tokens of the judge, which no other figure includes."""
+    """Tokens of the judge, which are not included in any other number."""
 
     @property
     def share(self) -> float | None:
-        """Share of the judged runs that passed; None if there are none."""
+        """Share of the judged runs that passed; None if no run was judged."""
         return self.passed / self.judged if self.judged else None
 
 
@@ -241,7 +228,7 @@ def summarize(variant: str, squares: Sequence[Square]) -> Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Two variants compared on the inputs for which both have runs."""
+    """Comparison of two variants on the inputs for which both have runs."""
 
     first: str
     second: str
@@ -251,7 +238,7 @@ class Comparison:
     same: int
     """Number of inputs with equal shares."""
     chance: float
-    """The chance of a difference this clear between equal variants: the exact sign test."""
+    """p-value of the exact sign test: chance of a difference this clear between equal variants."""
     difference: float | None
     """Mean difference of the shares; None without common inputs."""
     score: float | None
@@ -266,7 +253,7 @@ class Comparison:
         lines.append(f"  same on {self.same}")
         if self.difference is not None:
             lines.append(f"  passed {self.difference:+.0%}")
-        if self.score not in (None, self.difference):  # else it is what passed, in numbers
+        if self.score not in (None, self.difference):  # otherwise it repeats what passed
             lines.append(f"  score {self.score:+.3g}")
         lines.append(f"  p = {self.chance:.2g} (sign test over the inputs that differ)")
         return "\n".join(lines)

@@ -1,11 +1,10 @@
-"""Maps: the runs of many prompts, kept in progress and passed on as they end.
+"""Maps: runs of many prompts, several at a time, whose results are passed on as they end.
 
-`Batch` is what all runs of a map or grid have in common: agents and options, budget, resume file,
-counts. `Runs` has tasks run here, each with the handle that `axe_nb.arun` uses too; a subclass has
-an executor run them. One coroutine, `Driver.run`, takes prompts and keeps a number of runs in
-progress. A caller that awaits has it on its own event loop; for one that blocks it runs on the loop
-of the portal, and the prompts of an iterator are taken in the caller's own thread.
-Source: D-2, D-8, D-58, D-64.
+`Batch` holds what the runs of a map or grid share: agents and options, budget, resume file, counts.
+`Runs` runs tasks in this process, each with a handle, as `axe_nb.arun` does; a subclass runs them
+on an executor. One coroutine, `Driver.run`, takes prompts and keeps a number of runs in progress,
+on the caller's event loop or, for a caller that blocks, on the portal's. Source: D-2, D-8, D-58,
+D-64.
 """
 
 from __future__ import annotations
@@ -61,14 +60,14 @@ from axe_nb.threads import rare_full_collections
 from axe_nb.tools.output_form import WrongOutput
 
 Source: TypeAlias = "Iterable[object] | AsyncIterable[object]"
-"""Prompts: texts, or lists of texts and pictures."""
+"""Prompts of a map: texts, or lists of texts and pictures."""
 
 Keep = Literal["results", "nothing"]
 
 Resume: TypeAlias = "str | os.PathLike[str] | None"
 
 BudgetOption: TypeAlias = "float | Mapping[str, float] | None"
-"""US dollars, or keys of `[limits]`; None = no budget."""
+"""Budget in US dollars, or as keys of `[limits]`; None = no budget."""
 
 KEYS = ("max_requests", "max_total_tokens", "max_cost", "max_calls_per_reply", "max_in_flight")
 """Keys of `[limits]` that can apply to several runs together."""
@@ -78,19 +77,19 @@ _MARKS = re.compile(r"<(?=\s*/?\s*(?:task|answer)\b)", re.IGNORECASE)
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Task:
-    """One run of a map: what is asked, and how it ended."""
+    """One run of a map: its prompt, and how it ended."""
 
     text: str = ""
     pictures: tuple[Picture, ...] = ()
     problem: ConfigError | None = None
-    """The error that left the task without a prompt; it becomes the result of the run."""
+    """Error while reading the prompt, which becomes the result of the run; None = no error."""
     asking: int = 0
-    """Position of its agent and options among those of the map."""
+    """Position of its agent and options in `Batch.askings`."""
     index: int = 0
     key: str = ""
-    """Key in the resume file, a hash of all that is asked; empty = there is no file."""
+    """Key of the run in the resume file; empty = there is no file."""
     judged: Task | None = None
-    """The task whose answer this one judges, if it completed."""
+    """Task whose answer this task judges, if it completed; None for tasks other than a judge's."""
     result: RunResult | None = None
     is_from_file: bool = False
     judgement: RunResult | None = None
@@ -98,7 +97,7 @@ class Task:
 
 @dataclass
 class Tally:
-    """Counts of the runs of a map, as one line; the last one has neither times nor rates."""
+    """Counts of a map's runs, shown as one line; the final line has no times and rates."""
 
     name: str
     total: int | None = None
@@ -110,7 +109,7 @@ class Tally:
     cost: float | None = 0.0
     forecast: str = ""
     notes: list[str] = field(default_factory=list)
-    """Facts that a reader has to know, such as a budget that was reached."""
+    """Remarks for the reader, such as that a budget was reached."""
     began: float = field(default_factory=time.monotonic)
     shown_at: float = field(default_factory=time.monotonic)
 
@@ -122,7 +121,7 @@ class Tally:
         self.cost = add_costs((self.cost, result.total_cost))
 
     def tick(self) -> None:
-        """Updates the line, at most ten times a second; called by one thread."""
+        """Updates the line, at most ten times a second; must be called from one thread only."""
         now = time.monotonic()
         if now >= self.shown_at + 0.1:
             self.shown_at = now
@@ -158,14 +157,14 @@ class Tally:
 
 @dataclass(slots=True)
 class MapMeter(UsageMeter):
-    """The usage of all runs of a map. A run that its budget ends is cancelled, not failed."""
+    """Usage of all runs of a map. A run that is stopped by its budget is cancelled, not failed."""
 
     def _make_stop(self, key: str, unit: str) -> RunStopped:
         why = f"the budget of {self.agent} was reached: {key} = {self._show_cap(key)}"
         return RunStopped("cancelled", why)
 
     def add(self, result: RunResult) -> None:
-        """Counts a run that another process has counted alone."""
+        """Adds the usage of a run that another process executed."""
         for one in result.walk():
             self.total.requests += one.turns + one.retries
             self.total.tokens += one.usage.total
@@ -197,7 +196,7 @@ def make_meter(budget: BudgetOption, what: str) -> MapMeter | None:
 
 @dataclass
 class MapSession(Session):
-    """A session whose runs read the agents and settings once, when the map begins."""
+    """A session for a map, in which agents and settings are read once, when the map begins."""
 
     is_dry: bool = False
     settings: tuple[Config, Snapshot] | None = None
@@ -211,9 +210,9 @@ class MapSession(Session):
 
 
 def open_session(kind: str, meter: MapMeter | None, *, is_dry: bool = False) -> MapSession:
-    """Returns a session for a map: with the current agents; usage, budget and tools are shared."""
+    """Makes a session for a map, with the current agents; shares usage, budget and tools."""
     most = meter.limits.max_in_flight if meter else 0
-    session.open_cassette()  # which the environment may name, for both
+    session.open_cassette()  # of the environment, if it sets one, for both sessions
     own = ("agents", "conversations", "last", "meter", "in_flight", "above")
     names = [one.name for one in fields(Session) if one.init and one.name not in own]
     shared = {name: getattr(session, name) for name in names}
@@ -232,16 +231,16 @@ class Ended:
 
 @dataclass
 class Asking:
-    """An agent and the options of its runs; a map has one, a grid one for each variant."""
+    """An agent with the options of its runs; a map has one, a grid one for each variant."""
 
     agent: str | Agent | None
     overrides: Overrides
     output: Mapping[str, Any] | None = None
-    """Form of the answer of an agent that has none of its own; None = text."""
+    """Schema of the answer for an agent without one of its own; None = text."""
     plan: Plan = field(init=False, repr=False)
-    """Plan of a run with a blank prompt, which has shown that the configuration is valid."""
+    """Plan of a run with an empty prompt, made to check the configuration."""
     common: bytes = field(default=b"", repr=False)
-    """Hash of the settings that its runs have in common, for the resume file."""
+    """Hash of the settings that its runs share, for the resume file."""
 
     async def prepare(self, session: MapSession) -> Plan:
         overrides = replace(self.overrides, timeout=None)
@@ -261,24 +260,24 @@ class Batch:
     tally: Tally
     keep: Keep = "results"
     checks: bool = True
-    """True if a run that misses its expectations becomes an error here."""
+    """True if a run that does not meet its expectations becomes an error."""
     meter: MapMeter | None = None
     resume: Resume = None
-    """The file that keeps the results and has those of earlier runs."""
+    """Path of the resume file, which holds results of earlier runs; None = no file."""
     judge: int | None = None
-    """Position of the asking that judges each completed run; None = none does."""
+    """Position in `askings` of the judge of completed runs; None = there is no judge."""
     receive: Callable[[Ended], None] = lambda ended: None
-    """Takes each run that has ended; called on the event loop."""
+    """Callback that receives each run that has ended; called on the event loop."""
     stopped: str = ""
-    """The reason that further runs did not begin; empty = nothing prevented them."""
+    """Why no further runs begin; empty = they may begin."""
     results: dict[int, RunResult] = field(default_factory=dict)
     """Position → result; empty if results are not kept."""
     file: ResumeFile | None = None
     held: dict[int, Task] = field(default_factory=dict, repr=False)
-    """Position → task that has ended, but whose result was not passed on yet."""
+    """Position → ended task whose result has not been passed on yet."""
 
     async def prepare(self) -> None:
-        """Checks the configuration that runs share, and opens the resume file."""
+        """Checks the configuration shared by the runs, and opens the resume file."""
         for asking in self.askings:
             plan = await asking.prepare(self.session)
             self.tally.name = self.tally.name or name_run(plan.agent.name, plan.agent.model)
@@ -288,14 +287,14 @@ class Batch:
             self.file = ResumeFile(self.resume)
 
     def make_task(self, index: int, prompt: object) -> Task:
-        """Returns the task of a prompt (a text, or a list of texts and pictures) or of a task."""
+        """Makes a task from a prompt (text, or a list of texts and pictures), or completes one."""
         task = prompt if isinstance(prompt, Task) else Task()
         try:
             if task is not prompt:
                 task.text, task.pictures = split_prompt(prompt)
         except ConfigError as error:
             task.problem = error
-        except Exception as error:  # of the user's own class
+        except Exception as error:  # raised by the user's own class
             task.problem = ConfigError(f"the prompt cannot be read: {words(error)}")
         task.index = index
         if self.file is not None and task.problem is None:
@@ -303,7 +302,7 @@ class Batch:
         return task
 
     def make_case(self, task: Task) -> Task:
-        """Returns the task of the judge; it needs no run if the judged one did not complete."""
+        """Makes the task that judges another task; it needs no run if that did not complete."""
         assert self.judge is not None
         case = Task(asking=self.judge, index=task.index, judged=task)
         if task.result and task.result.ok:
@@ -312,7 +311,7 @@ class Batch:
         return case
 
     def settle(self, task: Task) -> bool:
-        """Ends a task that needs no run: it has no prompt, or its result was kept."""
+        """Ends a task that needs no run: it has no prompt, or its result is in the resume file."""
         if task.problem is not None:
             self.finish(task, self.make_failed(task, task.problem))
             return True
@@ -341,7 +340,6 @@ class Batch:
             self.held[task.index] = task
 
     def make_failed(self, task: Task, error: AxeError, status: Status = "error") -> RunResult:
-        """Returns the result of a run that could not begin, or was lost."""
         agent = self.askings[task.asking].plan.agent
         why = "; ".join(filter(None, (words(error), error.hint)))
         return RunResult(
@@ -350,7 +348,7 @@ class Batch:
         )  # fmt: skip
 
     def is_spent(self) -> bool:
-        """Prevents further runs if the budget was reached; returns True then."""
+        """Returns whether the budget was reached, and prevents further runs if so."""
         try:
             if self.meter is not None:
                 self.meter.check()
@@ -366,7 +364,7 @@ class Batch:
             self.tally.notes.append(why)
 
     def interrupt(self, what: str) -> KeyboardInterrupt:
-        """Prevents further runs; returns the interrupt with its one line."""
+        """Prevents further runs; returns a KeyboardInterrupt with a message of one line."""
         self.stop_for("interrupted")
         again = "with resume=PATH, the same call would continue"
         if self.resume is not None:
@@ -374,7 +372,7 @@ class Batch:
         return interrupted(f"{what}; {again}")
 
     def close(self) -> None:
-        """Closes the file, and adds notes about it and the budget to the tally."""
+        """Closes the resume file, and adds notes about it and the budget to the tally."""
         if self.meter and not self.stopped:
             self.tally.notes.extend(self.meter.describe_overshoots())
         if self.session.above is not None:
@@ -384,7 +382,7 @@ class Batch:
             self.tally.notes.extend(filter(None, [self.file.problem]))
 
     def release(self, task: Task) -> None:
-        """Passes on the result of a task, once, with that of its judge."""
+        """Passes on a task's result and its judge's result, at most once."""
         result = task.result
         if self.held.pop(task.index, None) is None or result is None:
             return
@@ -417,27 +415,26 @@ KEPT = "stopped; `.results` of the map has the finished runs"
 
 
 class Runs:
-    """The runs in progress; those of an executor are a subclass."""
+    """The runs in progress in this process; a subclass runs them on an executor."""
 
     chunk = 1
-    """Number of tasks for one call of `work`."""
 
     def __init__(self, batch: Batch, concurrency: int) -> None:
         self._batch = batch
         self.workers = concurrency
-        """Calls of `work` at once."""
+        """Maximum number of concurrent calls of `work`."""
         self._begun = [defaultdict[int, asyncio.Event](asyncio.Event) for _ in range(2)]
-        """Position → set when its run has begun or never will; of the runs, and of their judges."""
+        """Position → event set once the run has begun or never will; for runs, and for judges."""
         self._handles: dict[Task, RunHandle] = {}
 
     async def prepare(self) -> None:
         await self._batch.prepare()
 
     async def work(self, tasks: Sequence[Task]) -> None:
-        """Runs tasks, and passes each result to the batch as it ends, also if it is cancelled.
+        """Runs tasks, and passes each result to the batch as it ends, even if it is cancelled.
 
         With a cassette, runs begin in the order of their positions: it answers equal requests in
-        the order in which they come, which must not depend on timing (D-59).
+        the order in which they are sent, which must not depend on timing (D-59).
         """
         for task in tasks:
             if self._batch.session.cassette is None:
@@ -479,22 +476,21 @@ class Runs:
             self._handles.pop(task, None)
 
     def _put(self, task: Task, result: RunResult) -> None:
-        """Keeps the result of a run once, whichever thread has ended it."""
         if self._handles.pop(task, None) is not None:
             self._batch.finish(task, result)
 
     def halt(self) -> None:
-        """Keeps the runs from sending requests; from any thread, also in a signal handler."""
+        """Stops the runs from sending requests; may be called from any thread or signal handler."""
         for handle in list(self._handles.values()):
             handle.halt()
 
     def overdue(self) -> float:
-        """Seconds that a run is past its deadline, the longest of all; 0.0 = none is."""
+        """Returns the seconds that the most overdue run is past its deadline; 0.0 if none is."""
         handles = list(self._handles.values())
         return max((handle.overdue() for handle in handles), default=0.0)
 
     def abandon(self, *, timed_out: bool = False) -> None:
-        """Ends the runs of a loop that does not respond; called by another thread."""
+        """Ends the runs of an event loop that does not respond; called from another thread."""
         for task, handle in list(self._handles.items()):
             is_late = timed_out and handle.overdue() > 0.0
             result = handle.abandon(discard, timed_out=is_late)
@@ -508,14 +504,10 @@ class Runs:
 
 
 class Driver:
-    """One map in progress.
-
-    A task is taken when it can begin. It takes room until its result was received: a caller that
-    receives slowly holds the runs back.
-    """
+    """A map in progress; a slow caller slows the runs down, as unread results count as running."""
 
     def __init__(self, batch: Batch, prompts: Source, runs: Runs) -> None:
-        """Begins to iterate over the prompts, without taking one."""
+        """Creates an iterator over the prompts, without taking one yet."""
         is_table = isinstance(prompts, Mapping) or hasattr(prompts, "columns")  # a data frame
         is_known = isinstance(prompts, Iterable | AsyncIterable)
         if is_table or isinstance(prompts, str | bytes) or not is_known:
@@ -532,16 +524,15 @@ class Driver:
         self._now: Iterator[object] = iter(prompts) if isinstance(prompts, Iterable) else iter(())
         self._is_plain = isinstance(prompts, list | tuple | AsyncIterable)
         self._takes_here = False
-        """True if prompts are taken in the thread of a blocking caller, and put into `_given`."""
+        """True if the thread of a blocking caller takes the prompts and puts them into `_given`."""
         self._given = asyncio.Queue[object]()
         self._most = runs.workers * runs.chunk
         self._main: asyncio.Task[Any] | None = None
         self._changed = asyncio.Event()
-        """Set when runs have ended, or a result was received."""
         self._taken = self._running = self._received = 0
         self._is_full = False
         self.ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        """Queue of a blocking caller: runs that have ended, numbers of prompts to take, `END`."""
+        """Queue for a blocking caller: runs that have ended, numbers of prompts to take, `END`."""
 
     async def run(self) -> None:
         """Takes prompts and runs them; the batch passes on each run as it ends."""
@@ -552,12 +543,12 @@ class Driver:
                     while tasks := await self._take_tasks():
                         self._running += len(tasks)
                         group.create_task(self._work(tasks))
-                        await asyncio.sleep(0)  # else all begin, and later end, at the same time
-        except BaseExceptionGroup as errors:  # one of the caller's own iterable, or worse
+                        await asyncio.sleep(0)  # otherwise all begin, and later end, at once
+        except BaseExceptionGroup as errors:  # raised by the caller's iterable, or fatal
             raise errors.exceptions[0] from None
 
     async def iterate_later(self) -> AsyncGenerator[Ended, None]:
-        """Yields the runs as they end, on the caller's event loop; closing it stops the others."""
+        """Yields runs as they end, on the caller's event loop; closing it stops the other runs."""
         ended: asyncio.Queue[Any] = asyncio.Queue()
         self.batch.receive = ended.put_nowait
         interrupted_cell, unwatch = watch_cell()
@@ -594,9 +585,9 @@ class Driver:
                 await asyncio.wait([work], timeout=DRAIN)
 
     def iterate(self) -> Generator[Ended, None, None]:
-        """Yields the runs as they end, and blocks; closing it or an interrupt stops the others."""
+        """Yields runs as they end, and blocks; closing it or an interrupt stops the other runs."""
         self.batch.receive = self.ended.put
-        # taking one may run the user's code, which belongs in the caller's thread
+        # taking a prompt may run the user's code, which must run in the caller's thread
         self._takes_here = not self._is_plain
         future, loop = portal.begin(self.run())
         future.add_done_callback(lambda _: self.ended.put(END))
@@ -620,9 +611,9 @@ class Driver:
             raise
 
     def _wait(self, loop: asyncio.AbstractEventLoop) -> Any:
-        """Returns what arrives next; `END` also if the loop does not respond any more."""
+        """Returns the next item of `ended`, or `END` if the event loop no longer responds."""
         one = None
-        # the signal only leaves a note: what has arrived just then must not be lost
+        # the signal is only recorded: an item that has just arrived must not be lost
         with record_interrupts(lambda: None) as interrupt:
             while one is None and interrupt.at is None:
                 try:
@@ -632,7 +623,7 @@ class Driver:
                     if self.runs.overdue() > STUCK and not answers(loop):
                         self.batch.stop_for("a tool blocked the event loop")
                         self.runs.abandon(timed_out=True)
-                        self.cancel()  # the others, should it respond again
+                        self.cancel()  # the other runs, if it responds again
                         self.ended.put(END)
         if interrupt.at is None:
             return one
@@ -641,14 +632,14 @@ class Driver:
         raise KeyboardInterrupt
 
     def receive(self) -> None:
-        """Notes that the caller has received a result; from its thread."""
+        """Records that the caller has received a result; called from the caller's thread."""
         self._received += 1
         if self._is_full and self._main is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._main.get_loop().call_soon_threadsafe(self._changed.set)
 
     def cancel(self) -> None:
-        """Cancels the runs in progress; from any thread."""
+        """Cancels the runs in progress; may be called from any thread."""
         self.runs.halt()
         if self._main is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed
@@ -666,16 +657,16 @@ class Driver:
             self._changed.set()
 
     def _find_room(self) -> int:
-        """Returns the number of tasks that may start now; fewer while results are left unread."""
+        """Returns how many tasks may start now; unread results reduce the number."""
         return min(self._most - self._running, 4 * self._most - (self._taken - self._received))
 
     async def _take_tasks(self) -> list[Task]:
-        """Takes the tasks of the next call of `work`, once there is room; empty = none is left."""
+        """Takes the tasks of the next call of `work` once there is room; empty if none is left."""
         chunk = self.runs.chunk
         while self._find_room() < chunk and not self.batch.stopped:
             self._is_full = True
             self._changed.clear()
-            if self._find_room() < chunk:  # once more, as the caller may have received one
+            if self._find_room() < chunk:  # again, as the caller may have received a result
                 await self._changed.wait()
             self._is_full = False
         tasks: list[Task] = []

@@ -1,15 +1,13 @@
-"""A resume file: the results of runs, one a line, each appended as its run ends.
+"""A resume file: the results of runs, one per line, each appended as its run ends.
 
-The first line is a header (D-61), each other one JSON: the key of the run, its status, its result.
-Several processes and threads may append at once, as each writes whole lines. A line that a killed
-process left half-written, or that cannot be read, is ignored. Results are read one by one, when
-they are needed.
+After a header (D-61), each line is a JSON object with the key, the status and the result of a run.
+Several processes and threads may append at once, as each writes whole lines. Lines that are
+unfinished or cannot be read are ignored. Results are read one by one, when they are needed.
 
-The key is a hash of all that a run is asked: the agent with its options, its skill and context
-files, what it tells the model of its tools, the agents below it, and the prompt. It leaves out what
-only bounds or shows a run (`timeout`, `stream`, `concurrency`, budgets, expectations), and the code
-of tools and scripts.
-Source: D-60, D-61, D-75.
+The key is a hash of everything that a run sends to the model: the agent with its options, skill and
+context files, the descriptions of its tools, its sub-agents, and the prompt. It excludes the code
+of tools and scripts, and options that only limit or display a run (`timeout`, `stream`,
+`concurrency`, budgets, expectations). Source: D-60, D-61, D-75.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ from axe_nb.session.overrides import Overrides
 from axe_nb.text import one_line, shown_value
 
 SIZE = 16
-"""Bytes of a hash: two of a million runs agree with a chance of less than 1 in 10^26."""
+"""Bytes of a hash; two of a million runs have equal hashes with a chance below 1 in 10^26."""
 
 NOT_FINISHED = ("timeout", "cancelled")
 
@@ -58,10 +56,10 @@ class ResumeFile:
         self._shown = one_line(display_path(self._path), 300)
         self._lock = threading.Lock()
         self._found: dict[bytes, list[int]] = {}
-        """Key → where the lines with its results begin, the last one first."""
+        """Key → offsets of the lines with its results, the last one first."""
         self._is_torn = False
         self.problem = ""
-        """The reason that a result could not be appended; empty = all were."""
+        """Why a result could not be appended; empty = all were."""
         try:
             if self._path.exists() and not self._path.is_file():
                 raise OSError(errno.EINVAL, "it is not a file")
@@ -70,7 +68,7 @@ class ResumeFile:
             self._file = self._files.enter_context(self._path.open("rb"))
             kind = format_header("runs").encode()
             first = self._file.readline(1000)
-            if first != kind[: len(first)]:  # else it is ours, or the rest was never written
+            if first != kind[: len(first)]:  # otherwise it is right, or was not finished
                 check_header("runs", first.decode("utf-8", "replace"))
             else:
                 self._out.write(kind[len(first) :])
@@ -89,14 +87,14 @@ class ResumeFile:
             raise ConfigError(problem) from None
 
     def __del__(self) -> None:
-        self.close()  # of a map that was never begun
+        self.close()  # for a map that was never begun
 
     def take(self, key: str) -> RunResult | None:
-        """Takes the result of a finished run; None = the file has none left."""
+        """Removes and returns the result of a finished run; None if the file has none left."""
         with self._lock:
             places = self._found.get(bytes.fromhex(key), [])
             while places:
-                with contextlib.suppress(*UNREADABLE):  # a damaged line: its run begins anew
+                with contextlib.suppress(*UNREADABLE):  # a damaged line: its run is repeated
                     self._file.seek(places.pop())
                     result = RunResult.from_dict(json.loads(self._file.readline())["result"])
                     if is_final(result):
@@ -104,7 +102,7 @@ class ResumeFile:
         return None
 
     def append(self, key: str, result: RunResult) -> None:
-        """Appends a result without its secrets; `problem` keeps a failure, and the run goes on."""
+        """Appends a result without its secrets; stores an error in `problem` and does not raise."""
         try:
             text = json.dumps(to_json(result, find_filter()), separators=(",", ":"))
             line = f'{{"key":"{key}","status":"{result.status}","result":{text}}}\n'
@@ -126,25 +124,23 @@ def _explain(error: Exception) -> str:
 
 
 def is_final(result: RunResult) -> bool:
-    """True if the run completed, or would fail again; False = it is repeated (D-75).
+    """True if the run completed or would fail again; otherwise it is repeated (D-75).
 
-    Runs fail again if a request is one that the server rejects for its content, or if they reached
-    one of their limits.
+    It would fail again if a request was rejected for its content, or a limit was reached.
     """
     cause: Any = result.cause
     if result.status in NOT_FINISHED or (
         cause is not None and not isinstance(cause, ProviderError)
     ):
-        return False  # the latter has not begun, or was lost
+        return False  # a run with such a cause did not begin, or was lost
     if cause is None or cause.category == "refusal":
         return True
-    # an error of another status, such as 404, may lie in the settings
+    # other statuses, such as 404, may be due to the settings
     is_of_request = cause.category == "bad_request" and cause.status in (None, 400, 413, 422)
     return is_of_request and not cause.retryable and not is_used_up(cause.detail)
 
 
 async def compute_digest(plan: Plan, overrides: Overrides) -> bytes:
-    """Returns the hash of the settings that all runs of a map have in common."""
     env, output = plan.scope.env, plan.output
     below: dict[str, Any] = {}
     for agent, *_ in env.walk_below((plan.agent,)):

@@ -49,7 +49,7 @@ from axe_nb.session.session import session
 from axe_nb.text import list_some, one_line, plural, quote, shown_value
 
 Score: TypeAlias = Callable[[RunResult, Row], "float | bool"]
-"""(result, row of the input) → how good it is."""
+"""Scoring function: (result, row of the input) → score."""
 
 SUFFIXES = (".csv", ".jsonl")
 
@@ -59,7 +59,7 @@ VERDICT = {
     "required": ["score", "reason"],
     "additionalProperties": False,
 }
-"""Form of a judge's answer, if its agent sets none."""
+"""Schema of a judge's answer, if its agent sets none."""
 
 
 def grid(
@@ -82,32 +82,29 @@ def grid(
 ) -> Grid:
     """Runs every variant on every input, and returns a grid of the results.
 
-    Variants are all combinations of agents, models, parameters and prompts. Blocks; a failed run
-    is a square that did not pass.
+    Variants are all combinations of agents, models, parameters and prompts; where several of these
+    are given, they may be a dict with labels as keys. Blocks until all runs have ended; a failed
+    run counts as not passed. Raises ConfigError if the configuration is invalid, before anything is
+    sent.
 
     Args:
-        agents: an agent or its name, or several, or a dict of them by label; None = prompts go
-            directly to the models.
-        prompt: a template, in which `{{ name }}` is a column of the inputs; or several, or a dict
-            of them by label.
+        agents: one or several agents, or their names; None = the prompts go directly to the models.
+        prompt: one or several templates, in which `{{ name }}` is a column of the inputs.
         inputs: a list, a DataFrame, or the path of a CSV or JSONL file; plain values are called
             `input`.
-        models: provider/model, or several, or a dict of them by label; None = each agent's own.
-        params: model parameters, or several, or a dict of them by label.
-        repeats: runs per square.
+        models: one or several models, as provider/model; None = each agent's own.
+        params: one or several dicts of model parameters.
+        repeats: number of runs per square.
         expect: expectations that a run must meet to pass.
         score: `score(result, row) -> float | bool`; False = the run did not pass.
         judge: an agent that answers with a number and a reason, or its name.
         concurrency: maximum number of runs at once.
-        executor: where the runs take place, as in `axe_nb.map`; scores are computed here.
-        budget: for all runs together: US dollars, or a dict with keys of `[limits]`.
-        resume: a file that keeps each result as its run ends. Runs kept there are not repeated: the
-            same call continues a grid where it was interrupted.
+        executor: where runs take place, as in `axe_nb.map`; scores are computed in this process.
+        budget: limit for all runs together: US dollars, or a dict with keys of `[limits]`.
+        resume: path of a file that keeps each result as its run ends. Runs kept there are not
+            repeated: the same call continues a grid where it was interrupted.
         display: if True, a notebook shows the table as it fills.
-        options: those of `axe_nb.run`, for all runs.
-
-    Raises:
-        ConfigError: invalid configuration, before anything is sent.
+        options: options of `axe_nb.run`, for all runs.
     """
     runner = GridRunner(
         agents, prompt, inputs=inputs, models=models, params=params, repeats=repeats,
@@ -142,7 +139,7 @@ class GridRunner:
     ) -> None:
         """Prepares the runs of `grid`, or with `is_dry` only checks them; blocks.
 
-        `names` are further names of the templates, whose first line is `first_line` in the editor.
+        `names` are further names for the templates, which begin at line `first_line` of the cell.
         """
         refuse_in_tool("grid")
         repeats, width = read_count("repeats", repeats), read_count("concurrency", concurrency)
@@ -156,10 +153,10 @@ class GridRunner:
         common = {**common, "expect": expect}
         variants = make_variants(agents, models, params, prompt)
         self.grid = Grid(read_inputs(inputs), variants, repeats)
-        # all variants of an input come together, and all inputs before a repeat: a grid that is
-        # stopped has compared them on the same inputs
+        # by repeat, then input, then variant: a grid that is stopped has compared the variants on
+        # the same inputs
         self._jobs = list(product(range(repeats), range(len(self.grid.rows)), range(len(variants))))
-        if is_dry and isinstance(resume, str | os.PathLike):  # it makes no file
+        if is_dry and isinstance(resume, str | os.PathLike):  # a dry run makes no file
             resume = resume if Path(expand_home(os.fspath(resume))).exists() else None
         askings = []
         for variant in variants:
@@ -186,7 +183,7 @@ class GridRunner:
             task = Task(asking=variant)
             row, pictures = self.grid.rows[input], list[Picture]()
             known, template = {**names, **row}, self.grid.choices[variant].prompt
-            try:  # may run code of the user's
+            try:  # may run the user's code
                 task.text = interpolate(template, known, first_line, pictures)
                 task.pictures = tuple(pictures)
             except ConfigError as error:
@@ -201,7 +198,7 @@ class GridRunner:
 
     @property
     def forecast(self) -> str:
-        """The number of requests that the grid needs, in words, with the assumptions."""
+        """Number of requests that the grid needs, in words; `at least …` if tools may add some."""
         plans = [asking.plan for asking in self._batch.askings]
         is_exact = not any(plan.toolset.offered or plan.asks_at_end for plan in plans)
         fewest = plural(len(self._jobs) * (1 if self._batch.judge is None else 2), "request")
@@ -217,7 +214,7 @@ class GridRunner:
         self._runs.close()
 
     def run(self, display: bool, name: str) -> None:
-        """Runs the grid and shows it as it fills; finished runs stay in it, whatever ends it."""
+        """Runs the grid and shows it as it fills; however it ends, finished runs stay in it."""
 
         def draw(progress: str) -> dict[str, str]:
             return show_grid(self.grid, name, note=progress)
@@ -249,7 +246,7 @@ class GridRunner:
             line.finish(tally.format())
 
     def _take(self, ended: Ended) -> None:
-        """Puts a run into its square with its verdict; an error in a check never fails the grid."""
+        """Adds a run with its verdict to the grid; an error in a check never fails the grid."""
         grid, (repeat, input, variant) = self.grid, self._jobs[ended.index]
         result, row = ended.result, grid.rows[input]
         run = GridRun(
@@ -257,7 +254,7 @@ class GridRunner:
             result=result, passed=result.ok, judgement=ended.judgement,
         )  # fmt: skip
         if not result.ok:
-            # one that was cut because the grid ended says nothing of its variant
+            # a run that was cut off with the grid says nothing about its variant
             passed = None if result.status == "cancelled" else False
             run = replace(run, passed=passed, reason=result.error or result.status)
             grid.add(input, variant, run)
@@ -299,7 +296,7 @@ class GridRunner:
 
 
 def make_variants(agents: Any, models: Any, params: Any, prompts: Any) -> tuple[Variant, ...]:
-    """Makes all combinations, in order. The arguments are those of `grid`."""
+    """Makes the variants: all combinations of the arguments of `grid`, in order."""
     if params is None or (
         isinstance(params, Mapping) and not all(isinstance(v, Mapping) for v in params.values())
     ):
@@ -344,7 +341,7 @@ def _name(what: str, given: Any, describe: Any) -> Sequence[tuple[str, Any]]:
 
 
 def read_inputs(given: Any) -> list[Row]:
-    """Returns values, a frame, or a CSV or JSONL file as rows; None = one row without names."""
+    """Reads values, a DataFrame, or a CSV or JSONL file as rows; None = one row without names."""
     if given is None:
         return [{}]
     if isinstance(given, str | os.PathLike):
@@ -404,7 +401,6 @@ def _read_file(path: Path) -> list[Any]:
 
 
 def _compute(score: Score, result: RunResult, row: Row) -> float | bool | str:
-    """Computes the value of `score=`; returns a text with the reason if there is none."""
     try:
         given: Any = score(result, row)
         if given is None:
@@ -412,7 +408,7 @@ def _compute(score: Score, result: RunResult, row: Row) -> float | bool | str:
         value = float(given)
     except Exception as error:
         return f"score failed: {type(error).__name__}: {words(error)}"
-    if not math.isfinite(value):  # no mean could be told any more
+    if not math.isfinite(value):  # it has no mean
         return f"score returned {value}, not a finite number"
     is_bool = type(given).__name__ in ("bool", "bool_")  # also numpy's
     return bool(given) if is_bool else value

@@ -55,11 +55,12 @@ def map(
     display: bool = True,
     **options: Unpack[RunOptions],
 ) -> RunMap:
-    """Returns a map: runs of an agent on many prompts, which start when it is iterated over.
+    """Returns a map: runs of an agent on many prompts, which start when the map is iterated over.
 
     `for` yields results in the order of the prompts, `async for` as the runs end, and `await`
     returns them all. A failed run is a result too. `last()` and conversations stay unchanged, and
-    no one is prompted for approval.
+    no one is prompted for approval. Raises ConfigError if the configuration is invalid, before
+    anything is sent.
 
     Args:
         agent: the agent or its name; None = the prompts go directly to `model`.
@@ -67,17 +68,14 @@ def map(
             taken only when its run can start.
         concurrency: maximum number of runs at once.
         executor: where the runs take place: a `concurrent.futures.Executor`, a Dask client, an
-            ipyparallel client or view; None = here.
-        resume: a file that keeps each result as its run ends. Runs kept there are not repeated,
-            unless they timed out, were cancelled, or failed for a reason that may pass.
-        budget: for all runs together: US dollars, or a dict with keys of `[limits]`; when it is
-            reached, runs in progress are cancelled at their next request.
-        keep: `results`, or `nothing`: they are only yielded, once.
+            ipyparallel client or view; None = in this process.
+        resume: path of a file that keeps each result as its run ends. Runs kept there are not
+            repeated, unless they timed out, were cancelled, or failed for a temporary reason.
+        budget: limit for all runs together: US dollars, or a dict with keys of `[limits]`; when it
+            is reached, runs in progress are cancelled at their next request.
+        keep: `results`, or `nothing`: results are only yielded, once.
         display: if True, a line shows the progress.
-        options: those of `axe_nb.run`; `timeout` applies to each run.
-
-    Raises:
-        ConfigError: invalid configuration, before anything is sent.
+        options: options of `axe_nb.run`; `timeout` applies to each run.
     """
     refuse_in_tool("map")
     width = read_count("concurrency", concurrency)
@@ -96,19 +94,18 @@ def map(
 
 
 amap = map
-"""Another name of `map`, whose result can be awaited too."""
+"""Alias of `map`, whose result can be awaited too."""
 
 
 class RunMap:
-    """Many runs of one agent, which start when it is iterated over or awaited.
+    """Many runs of one agent, which start when the map is iterated over or awaited.
 
     `for` yields the results in the order of the prompts, and blocks; `async for` yields them as the
     runs end; `await` returns all of them, in the order of the prompts. Leaving a loop early cancels
-    the runs in progress. `results` has the finished runs, however the map ended.
+    the runs in progress. `results` holds those of the finished runs, however the map ended.
     """
 
     def __init__(self, driver: Driver, display: bool) -> None:
-        """Creates the map; nothing is sent yet."""
         self._driver, self._batch = driver, driver.batch
         self._display = display
         self._has_begun = self._is_over = False
@@ -130,7 +127,7 @@ class RunMap:
 
     @property
     def stopped(self) -> str:
-        """The reason why not all prompts were run; empty = they were, or will be."""
+        """Why not all prompts were run; empty = they were, or will be."""
         return self._batch.stopped
 
     def __repr__(self) -> str:
@@ -147,12 +144,12 @@ class RunMap:
             self._close()
 
     def __iter__(self) -> Iterator[RunResult]:
-        """Yields the results in the order of the prompts; after the end, those that are kept."""
+        """Yields results in the order of the prompts; a finished map yields its stored results."""
         if self._is_over:
             yield from self.results
             return
-        # those that wait for an earlier one count as received, so that the runs go on meanwhile,
-        # until there are 10,000 of them: so memory is bounded
+        # results that wait for an earlier one count as received, so that runs go on meanwhile; at
+        # most 10,000 of them, to limit memory
         waiting: dict[int, RunResult] = {}
         position = early = 0
         with self._run() as driver, closing(driver.iterate()) as ended:
@@ -171,7 +168,7 @@ class RunMap:
             yield from (result for _, result in sorted(waiting.items()))
 
     async def __aiter__(self) -> AsyncIterator[RunResult]:
-        """Yields the results as the runs end; after the end, those that are kept."""
+        """Yields results as the runs end; a finished map yields its stored results."""
         if self._is_over:
             for result in self.results:
                 yield result
@@ -182,8 +179,6 @@ class RunMap:
                     yield one.result
 
     def __await__(self) -> Generator[Any, None, list[RunResult]]:
-        """Returns the results in the order of the prompts."""
-
         async def gather() -> list[RunResult]:
             async with aclosing(aiter(self)) as results:  # type: ignore[type-var]
                 async for _ in results:

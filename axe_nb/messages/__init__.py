@@ -15,21 +15,21 @@ from axe_nb.pictures.picture import Picture
 Role = Literal["user", "assistant", "tool"]
 
 DeltaKind = Literal["text", "reasoning", "arguments"]
-"""Kind of a piece: of the reply, of the reasoning before it, or of a call's arguments as JSON."""
+"""Kind of a streamed piece: reply text, reasoning, or the JSON arguments of a tool call."""
 
 INTERRUPTED = "Error: interrupted before this call had a result."
-"""Result of calls that have none when their conversation continues."""
+"""Content of results for calls that were interrupted before they had a result."""
 
 
 def dump(value: object) -> bytes:
-    """Compact JSON in UTF-8; lone surrogates, which servers reject, are replaced."""
-    import orjson  # a fifth of json's time: a long conversation is written anew for each turn
+    """Encodes a value as compact JSON in UTF-8; replaces lone surrogates, which servers reject."""
+    import orjson  # five times as fast as json; each turn encodes the whole conversation
 
     try:
         options = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
-        # a copy, as orjson's own bytes keep the 4 kB that were reserved for them
+        # copied, as orjson's own bytes keep the 4 kB that were reserved for them
         return bytes(memoryview(orjson.dumps(value, option=options)))
-    except TypeError:  # half characters, long numbers, keys that are no texts
+    except TypeError:  # lone surrogates, long integers, keys that are not strings
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
 
@@ -43,7 +43,7 @@ class ToolParameter:
     description: str = ""
     required: bool = False
     schema: Mapping[str, Any] = field(default_factory=dict)
-    """Further JSON Schema keywords: enum, items, minimum."""
+    """Other JSON Schema keywords, such as enum, items and minimum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +54,12 @@ class ToolSpec:
     description: str
     parameters: Mapping[str, ToolParameter]
     schema: Mapping[str, Any] | None = field(default=None, kw_only=True)
-    """The JSON Schema of the arguments as another system wrote it, sent unchanged ($defs, anyOf);
-    None = made of `parameters`."""
+    """JSON Schema of the arguments, sent unchanged; None = it is built from `parameters`."""
     entry: Mapping[str, Any] | None = field(default=None, kw_only=True)
-    """The tool as its protocol writes it, sent unchanged, if the model's server runs it (D-76)."""
+    """Entry of a server-side tool in its protocol's form, sent unchanged (D-76)."""
 
     def input_schema(self) -> dict[str, Any]:
-        """JSON Schema of the arguments; `required` lists the required parameters (A-2.2)."""
+        """Returns the JSON Schema of the arguments; `required` lists required ones (A-2.2)."""
         if self.schema is not None:
             return dict(self.schema)
         properties = {
@@ -73,7 +72,7 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallTraits:
-    """Traits of the tool of a call, by which views display the call."""
+    """Traits of the called tool, which decide how views display the call."""
 
     delegates: bool = False
     is_one_child: bool = False
@@ -85,14 +84,14 @@ class ToolCall:
     """A tool call requested by a model (A-1.3): its id, the tool's name and the arguments."""
 
     id: str
-    """The API's id if it sent one, else an id unique in the conversation (D-28)."""
+    """The API's id, or an id unique in the conversation if the API sent none (D-28)."""
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """The JSON object as sent by the model (D-11); empty if it was not a JSON object."""
     raw: str = ""
-    """The text sent instead of a JSON object, for display only; empty if there is none."""
+    """Text that the model sent instead of a JSON object, for display only; empty if none."""
     traits: CallTraits = field(default=CallTraits(), kw_only=True, repr=False, compare=False)
-    """Set by the run, for display only."""
+    """Traits of the tool, set by the run for display only."""
 
 
 def call(name: str, /, **arguments: Any) -> ToolCall:
@@ -110,15 +109,15 @@ class ToolResult:
     name: str = ""
     """The tool's name, which Ollama requires with the result (D-29)."""
     note: str = ""
-    """A few words on how it was obtained, for people; never sent to a model."""
+    """Short note for people on how the result was obtained; never sent to a model."""
     is_denied: bool = field(default=False, kw_only=True)
-    """True if the call was not permitted, and so did not run."""
+    """True if the call was not permitted and did not run."""
     pictures: tuple[Picture, ...] = field(default=(), kw_only=True)
-    """As in `Message.pictures`."""
+    """Pictures of the content, as in `Message.pictures`."""
     edited: Mapping[str, Any] | None = field(default=None, kw_only=True)
-    """The arguments that the person gave instead of the model's; None = the call ran as it was."""
+    """Arguments that a person substituted for the model's; None = the call ran unchanged."""
     is_skipped: bool = field(default=False, kw_only=True)
-    """True if the person skipped the call, so that it did not run."""
+    """True if a person skipped the call, so that it did not run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,14 +130,14 @@ class Message:
     tool_calls: tuple[ToolCall, ...] = ()
     tool_results: tuple[ToolResult, ...] = ()
     echo: Mapping[str, Any] = field(default_factory=dict)
-    """Protocol → parts to return to the provider unchanged, such as thinking (D-32); `server` →
-    the only server that they are returned to; `prefix` → the digest of all that preceded them,
-    if they are bound to that (D-78)."""
+    """Protocol → parts to send back to the provider unchanged, such as thinking (D-32); `server` →
+    digest of the only server to send them to; `prefix` → digest of everything before them, if they
+    depend on it (D-78)."""
     pictures: tuple[Picture, ...] = field(default=(), kw_only=True)
-    """The pictures of its text, in the order of their marks there: `[picture 1: …]`."""
+    """Pictures of the text, in the order of their marks in it: `[picture 1: …]`."""
 
     def all_pictures(self) -> Iterator[Picture]:
-        """Yields its pictures, then those of its tool results."""
+        """Yields the pictures of the message, then those of its tool results."""
         yield from self.pictures
         for result in self.tool_results:
             yield from result.pictures
@@ -146,7 +145,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens as reported by the API; 0 if it reports none.
+    """Token counts as reported by the API; 0 if it reports none.
 
     `total` is input plus output. Cached tokens are part of the input, reasoning tokens are part of
     the output. Usages can be added.
@@ -155,31 +154,30 @@ class Usage:
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = field(default=0, kw_only=True)
-    """Input tokens that were read from the provider's prompt cache, at a lower price."""
+    """Input tokens read from the provider's prompt cache, at a lower price."""
     cache_write_tokens: int = field(default=0, kw_only=True)
-    """Input tokens that were written to the cache, for which some providers charge more."""
+    """Input tokens written to the prompt cache, for which some providers charge more."""
     reasoning_tokens: int = field(default=0, kw_only=True)
-    """Output tokens that are reasoning."""
     searches: int = field(default=0, kw_only=True)
-    """Searches of the web by the model's server, which it charges for one by one."""
+    """Web searches by the model's server, which charges for each of them."""
     priced_tokens: int = field(default=0, kw_only=True, compare=False)
     """Tokens whose price was known when they were used."""
     dollars: float = field(default=0.0, kw_only=True, compare=False)
-    """The price of those tokens, in US dollars."""
+    """Cost of `priced_tokens` in US dollars."""
 
     def __add__(self, other: Usage) -> Usage:
         names = [one.name for one in fields(self)]
         return Usage(**{name: getattr(self, name) + getattr(other, name) for name in names})
 
     def at_cost(self, dollars: float | None) -> Usage:
-        """Returns the usage of one reply with its price; None = the price is unknown."""
+        """Returns the usage of one reply with its cost in US dollars; None = unknown."""
         if dollars is None:
             return self
         return replace(self, priced_tokens=self.total, dollars=dollars)
 
     @property
     def cost(self) -> float | None:
-        """The price in US dollars; None if any token has an unknown price, or none was counted."""
+        """Cost in US dollars; None if the price of a token is unknown, or no token was counted."""
         return self.dollars if self.total and self.priced_tokens == self.total else None
 
     def counts(self) -> dict[str, int]:
@@ -189,40 +187,39 @@ class Usage:
 
     @property
     def total(self) -> int:
-        """Input and output tokens together."""
+        """Sum of input and output tokens."""
         return self.input_tokens + self.output_tokens
 
 
 def add_costs(costs: Iterable[float | None]) -> float | None:
-    """Returns the sum of prices; None if any is unknown."""
+    """Returns the sum of costs; None if any is unknown."""
     known = list(costs)
     return None if None in known else math.fsum(filter(None, known))
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of the web that the model's server has found, or that an answer cites."""
+    """A web page that the model's server has found, or that an answer cites."""
 
     title: str
-    """As the server sent it; empty if it sent none."""
+    """Title as sent by the server; empty if it sent none."""
     url: str
-    """Begins with http:// or https://."""
+    """Address that begins with http:// or https://."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerCall:
-    """A call of a tool that the model's server has run within a reply (D-76)."""
+    """A call of a server-side tool within a reply (D-76)."""
 
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
     sources: tuple[Page, ...] = ()
-    """The pages that it has found."""
     error: str = ""
-    """The failure in the server's own words; empty if there was none."""
+    """Error message of the server; empty if the call succeeded."""
 
 
 def is_link(url: str) -> bool:
-    """True for an address of the web that can be shown and opened as it is."""
+    """True for a web address that can be displayed and opened unchanged."""
     if len(url) > 2000 or not url.isprintable() or set(url) & set(' <>"'):
         return False
     try:
@@ -234,60 +231,57 @@ def is_link(url: str) -> bool:
 
 @dataclass(slots=True)
 class SentLog:
-    """The form in which the provider sent a request; of several for one answer, the last one's."""
+    """Record of how the provider sent a request; of the last attempt if there were several."""
 
     streaming: Mapping[str, Any] = field(default_factory=dict)
-    """The fields of its body that asked for a stream."""
+    """Fields of the body that requested a stream; empty if none was requested."""
     refused: frozenset[str] = frozenset()
-    """As in `Request`."""
+    """Parts that the server refused, as in `Request.refused`."""
     server: str = ""
-    """As in `Exchange`."""
+    """Digest of the server, as in `Exchange.server`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """A complete request to a model (A-1.5), independent of any provider's format.
 
-    Script models receive it: `last` is the text of the last message, `results` are the results of
-    the calls of the previous turn, and `turn` counts from 1.
+    Script models receive it: `last` is the text of the last message, `results` holds the results of
+    the previous turn's calls, and `turn` counts from 1.
     """
 
     model: str
-    """The model's name, without the provider."""
+    """Name of the model, without the provider."""
     messages: Sequence[Message]
     system: str = ""
     """System prompt; empty = not sent."""
     system_ends: tuple[int, ...] = field(default=(), kw_only=True, repr=False)
-    """The ends of the agent's own prompt and of its skill in `system`; the rest are context files.
-    Empty = it is all prompt. Not sent."""
+    """Offsets in `system` at which the agent's prompt and its skill end; not sent."""
     tools: Sequence[ToolSpec] = ()
-    """Tools offered; empty = not sent."""
+    """Tools offered to the model; empty = not sent."""
     past_tools: Sequence[ToolSpec] = field(default=(), kw_only=True)
-    """Tools of earlier turns, if none is offered now; sent, but not to be called, if a server
-    rejects the calls in history without them (D-17)."""
+    """Tools of earlier turns, sent if the server rejects their calls without tools (D-17)."""
     output: Mapping[str, Any] | None = field(default=None, kw_only=True)
-    """JSON Schema of the object that the reply must be, unless it calls tools; None = text."""
+    """JSON Schema of a reply without tool calls; None = the reply is text."""
     must_call: str = field(default="", kw_only=True)
-    """The tool that the model must call; empty = the model chooses."""
+    """Name of the tool that the model must call; empty = the model chooses."""
     params: Mapping[str, Any] = field(default_factory=dict)
     """`[params]` of the agent: temperature, max_tokens, and provider-specific parameters."""
     agent: str = ""
     """Name of the agent, for script models; not sent."""
     place: str = ""
-    """Turn in the tree: `0.2/3` is the third turn of run `0.2` (D-59); not sent."""
+    """Turn in the run tree: `0.2/3` is the third turn of run `0.2` (D-59); not sent."""
     attempt: int = 1
-    """1 = the first; more = a retry, as set in the agent's `[retry]`."""
+    """Number of the attempt, from 1; later ones are retries, as set in the agent's `[retry]`."""
     server: str = field(default="", kw_only=True, repr=False, compare=False)
-    """The server that it is sent to, as in `Message.echo`; empty = that of all its messages."""
+    """Digest of the target server, as in `Message.echo`; empty = unknown."""
     refused: frozenset[str] = field(default=frozenset(), kw_only=True, repr=False, compare=False)
-    """The parts that its server refuses; they are not sent."""
+    """Parts that the server refuses, which are not sent."""
     encoded: dict[object, Any] = field(
         default_factory=dict, kw_only=True, repr=False, compare=False
     )
-    """Protocol → messages and their objects on the wire, which the requests of one conversation
-    share: turn 1000 is written in half the time."""
+    """Cache of encoded messages, shared by the requests of a conversation."""
     log: SentLog | None = field(default=None, kw_only=True, repr=False, compare=False)
-    """Filled in by the provider; None = no one reads it."""
+    """Log that the provider fills in; None = it is not needed."""
 
     @property
     def turn(self) -> int:
@@ -304,7 +298,7 @@ class Request:
 
     @property
     def pictures(self) -> tuple[Picture, ...]:
-        """All pictures of its messages."""
+        """Pictures of all messages, in order."""
         return tuple(one for message in self.messages for one in message.all_pictures())
 
     @property
@@ -320,35 +314,34 @@ class Delta:
     text: str
     kind: DeltaKind = "text"
     call: int = 0
-    """For `arguments`: position of their call in the reply, from 0."""
+    """Position of the tool call in the reply, from 0, if the piece is part of its arguments."""
     name: str = ""
-    """For `arguments`: name of the tool, at least with the first piece; empty = as before."""
+    """Name of the called tool, at least in the first piece of its arguments; empty = as before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
     """A complete response of a model (A-1.6), independent of any provider's format.
 
-    Script models return one to set the usage or the stop reason; otherwise they can return the text
-    or the calls themselves.
+    Script models return one to set usage or stop reason; otherwise they can return text or calls.
     """
 
     content: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
     """If not empty, the conversation continues, whatever `stop_reason` says (A-1.9)."""
     stop_reason: str = ""
-    """As reported by the provider; for information."""
+    """Stop reason as reported by the provider; for information only."""
     usage: Usage = Usage()
     echo: Mapping[str, Any] = field(default_factory=dict)
-    """As in `Message.echo`."""
+    """Parts to send back to the provider unchanged, as in `Message.echo`."""
     seconds: float = 0.0
-    """Virtual duration, for script models on the virtual clock (D-36); else 0."""
+    """Virtual duration in seconds, for script models (D-36); otherwise 0."""
     reasoning: str = field(default="", kw_only=True)
-    """The text of its thinking, or a summary of it, as far as the server sends it; for people."""
+    """Text or summary of the model's thinking, if the server sends it; for display only."""
     server_calls: tuple[ServerCall, ...] = field(default=(), kw_only=True)
-    """Calls that the model's server made itself; none of them runs here."""
+    """Calls of server-side tools, which the model's server ran."""
     sources: tuple[Page, ...] = field(default=(), kw_only=True)
-    """The pages that the text cites, each once."""
+    """Pages that the text cites, each once."""
 
     @property
     def is_cut(self) -> bool:
@@ -361,11 +354,11 @@ class Response:
         return self.stop_reason == "pause_turn"
 
     def message(self, *, calls: bool = True) -> Message:
-        """The response as a message of the conversation, with or without its calls."""
+        """Returns the response as a message of the conversation, with or without its calls."""
         return Message("assistant", self.content, self.tool_calls if calls else (), echo=self.echo)
 
     def describe_cut(self, when: str = "") -> str:
-        """Returns why the reply is incomplete, with the next step; empty if it is complete."""
+        """Describes why the reply is incomplete, with a hint; empty if it is complete."""
         reason = self.stop_reason
         if reason == "model_context_window_exceeded":
             step = "start a new conversation, or shorten the prompt, files and results of tools"
@@ -391,9 +384,9 @@ class CallIds:
         self._next = 0
 
     def settle(self, prefix: str, calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
-        """Returns the calls in order; a blank or repeated id becomes `<prefix>_<n>`.
+        """Returns the calls with unique ids: a blank or repeated id becomes `<prefix>_<n>`.
 
-        n is the call's position if that id is free (A-4.3), else the next free number.
+        `n` is the call's position or, if that id is taken, the next free number (A-4.3).
         """
         settled = []
         for index, call in enumerate(calls):

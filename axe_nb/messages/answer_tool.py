@@ -1,7 +1,7 @@
 """Structured output for servers that support only tools: a tool whose arguments are the answer.
 
-Offered, not forced, while the model has other tools to use. The rest of the program does not see
-it: its arguments become the text of the answer.
+It is only offered, not forced, if the model has other tools. Its arguments become the answer's
+text.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ NAME = "give_answer"
 DESCRIPTION = "Gives your final answer. Call it once, when you have everything; then you are done."
 
 OUTPUT = "output"
-"""Refusable part of a request: the schema of its answer; a tool then takes its place."""
+"""Part of a request that a server may refuse: the answer's schema; a tool then replaces it."""
 
 FORCED = "tool_choice"
-"""Refusable part of a request: the demand to call a tool; the tool is then only offered."""
+"""Part of a request that a server may refuse: forcing the tool, which is then only offered."""
 
 
 def leave_out(request: Request, refused: Iterable[str]) -> Request:
@@ -29,10 +29,10 @@ def leave_out(request: Request, refused: Iterable[str]) -> Request:
 
 
 def with_answer_tool(request: Request) -> Request:
-    """Returns the request with the tool in place of the form of its answer.
+    """Returns the request with the answer tool in place of the answer's schema.
 
-    It is only offered where there are other tools, and to a model that thinks: servers refuse to
-    force one on it.
+    The tool is only offered, not forced, if there are other tools, or if the model thinks, because
+    servers refuse to force a tool on it.
     """
     if request.output is None:
         return request
@@ -43,15 +43,14 @@ def with_answer_tool(request: Request) -> Request:
 
 
 def has_answer_tool_alone(request: Request) -> bool:
-    """True if the only tool of a request is the one for its answer."""
     return [tool.description for tool in request.tools] == [DESCRIPTION]
 
 
 def take_answer(request: Request, response: Response) -> Response:
-    """Returns the response with the arguments of the tool, if it was called, as its text.
+    """Returns the response with the arguments of the answer tool, if it was called, as its text.
 
-    If other tools are called in the same reply, they come first: the answer was too early.
-    `request` is the one before the tool took the place of `output`.
+    If the reply also calls other tools, the answer came too early and is dropped. `request` is the
+    original request, in which `output` is set.
     """
     if request.output is None or not response.tool_calls:
         return response

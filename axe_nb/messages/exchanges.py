@@ -1,7 +1,4 @@
-"""Exchanges with a model as data: each request with its outcome; turns and their times.
-
-A run keeps one for each request that it sent; replays, cassettes and forks are made of them.
-"""
+"""Records of a run: exchanges with the model (requests and their outcomes), turns, and times."""
 
 from __future__ import annotations
 
@@ -25,19 +22,16 @@ from axe_nb.messages import (
 from axe_nb.messages.answer_tool import leave_out
 
 Cut = Literal["", "timeout", "cancelled", "abandoned"]
-"""The reason why an exchange did not end by itself; empty = it did.
-
-`abandoned`: a tool stopped waiting for its child, while the tree went on."""
+"""Why an exchange was cut off; empty = it was not. `abandoned` = the caller stopped waiting."""
 
 Source = Literal["", "recorded", "given", "edited", "skipped"]
-"""The source of an answer: its model, the run that this one forks, or the person, who gave it,
-edited that of the model, or had the request skipped."""
+"""Source of an answer: the run's model, the forked run (`recorded`), or a person."""
 
 FinalRequest = Literal["", "output", "repair"]
-"""Request of a turn at the end of a run: the answer as data, or its repair."""
+"""Purpose of a final request of a run: the answer as data, or its repair; empty = neither."""
 
 ASKED_NOW: tuple[Source, ...] = ("", "edited")
-"""Sources of answers that the model of the run gave, now or when a cassette recorded them."""
+"""Sources of answers by the run's own model, given now or recorded in a cassette."""
 
 UNASKED: tuple[Source, ...] = ("given", "skipped")
 """Sources of answers for which no model was ever asked."""
@@ -45,10 +39,7 @@ UNASKED: tuple[Source, ...] = ("given", "skipped")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """One request of a run and its outcome.
-
-    The messages are not copied: the request had the first `sent` messages of the run.
-    """
+    """One request of a run and its outcome; it had the first `sent` messages of the run."""
 
     turn: int
     """Number of the turn, from 1."""
@@ -57,39 +48,38 @@ class Exchange:
     model: str = ""
     """Name of the model, without the provider."""
     protocol: str = ""
-    """Protocol of its server; `script` for a model without one."""
+    """Protocol of the model's server; `script` for a model without a server."""
     sent: int = 0
-    """Number of messages in the request."""
     system: str = field(default="", repr=False, metadata={"is_part": True})
     system_ends: tuple[int, ...] = field(default=(), repr=False)
-    """As in `Request`."""
+    """Offsets in `system`, as in `Request.system_ends`."""
     tools: Sequence[ToolSpec] = field(default=(), repr=False, metadata={"is_part": True})
     past_tools: Sequence[ToolSpec] = field(default=(), repr=False, metadata={"is_part": True})
     output: Mapping[str, Any] | None = field(default=None, repr=False)
-    """As in `Request`."""
+    """JSON Schema of the answer, as in `Request.output`; None = text."""
     refused: tuple[str, ...] = field(default=(), repr=False)
-    """As in `Request`, in alphabetical order."""
+    """Parts that the server refused, as in `Request.refused`, in alphabetical order."""
     server: str = field(default="", repr=False)
-    """The server, as in `Message.echo`; empty if no message has parts for a server."""
+    """Digest of the server, as in `Message.echo`; empty if no message has parts for a server."""
     params: Mapping[str, Any] = field(default_factory=dict, repr=False)
     streaming: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """The fields of its body that asked for a stream."""
+    """Fields of the body that requested a stream; empty if none was requested."""
     response: Response | None = field(default=None, repr=False)
-    """The answer as the run received it; None if there was none."""
+    """The response as the run received it; None if there was none."""
     deltas: tuple[Delta, ...] = field(default=(), repr=False)
-    """The pieces of a streamed reply; only with a cassette."""
+    """Pieces of a streamed reply; kept only for a cassette."""
     error: ProviderError | None = None
-    """The failure of the request."""
+    """Error of the request; None if there was none."""
     was_last: bool = False
-    """True if the failure was temporary, but no further attempt was allowed."""
+    """True if the error was temporary, but no further attempt was allowed."""
     cut: Cut = ""
     cost: float | None = None
-    """The price of the reply in US dollars at the time; None if unknown."""
+    """Cost of the reply in US dollars at the time; None if unknown."""
     source: Source = ""
 
     @classmethod
     def of(cls, request: Request, **more: Any) -> Exchange:
-        """Makes the exchange of a request; the rest are its other fields."""
+        """Makes the exchange of a request; `more` holds its other fields."""
         return cls(
             turn=int(request.place.rpartition("/")[2]), attempt=request.attempt,
             model=request.model, sent=len(request.messages), system=request.system,
@@ -116,34 +106,33 @@ class Turn:
     text: str
     calls: tuple[ToolCall, ...]
     results: tuple[ToolResult, ...]
-    """One per call, in call order; fewer only if the run was stopped in this turn."""
+    """Results, one per call in call order; fewer only if the run was stopped in this turn."""
     stop_reason: str
     usage: Usage
     parallel: bool = True
-    """True if the calls ran in parallel."""
     closing: bool = False
-    """True for the final summary that a subagent is asked for (D-17)."""
+    """True for the final summary that is requested from a sub-agent (D-17)."""
     asked: FinalRequest = ""
     question: str = ""
-    """The prompt added at this turn: a request for a summary or a repair, or a fork's prompt."""
+    """Prompt added in this turn: a request for a summary or a repair, or a fork's prompt."""
     source: Source = ""
     server_calls: tuple[ServerCall, ...] = ()
-    """Calls of server tools that the model's server made itself."""
+    """Calls of server-side tools, which the model's server ran."""
     sources: tuple[Page, ...] = ()
-    """The pages that the text cites, each once."""
+    """Pages that the text cites, each once."""
 
 
 LapKind = Literal["run", "model", "replay", "tool", "retry", "person"]
-"""`run` is the whole run, `replay` a request whose answer was recorded or given by a person."""
+"""Kind of a lap; `replay` is a request whose answer was recorded or given by a person."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lap:
-    """A part of the time of a run: of the whole, a request, a call or a wait."""
+    """A timed part of a run: the whole run, a request, a call or a wait."""
 
     kind: LapKind
     began: float
-    """Seconds since the root began."""
+    """Start, in seconds since the root run began."""
     ended: float
     turn: int = 0
     """Number of the turn; 0 for the whole run, and for a wait that belongs to a request."""

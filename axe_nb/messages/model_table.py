@@ -1,4 +1,4 @@
-"""Facts about the models of vendors, from the data file `models.toml`."""
+"""Facts about vendors' models, from the data file `models.toml`."""
 
 from __future__ import annotations
 
@@ -11,56 +11,54 @@ from pathlib import Path
 from typing import Any, Literal
 
 SOON = timedelta(days=180)
-"""Time before the end of a model in which `doctor` warns about it."""
+"""Time before a model's retirement from which `doctor` warns about it."""
 
 ASKING = ("thinking", "reasoning", "reasoning_effort", "enable_thinking", "think")
 """Keys of `[params]` that turn on thinking."""
 
 OFF = (False, "none", "off", "disabled")
-"""Values of those keys that turn thinking off; in a table, of a key in `DECIDING`."""
+"""Values that turn thinking off: of keys in `ASKING` or, in a table, of keys in `DECIDING`."""
 
 DECIDING = ("type", "effort", "enabled")
-"""Keys of a table that say whether the model thinks at all."""
+"""Keys of a table that decide whether the model thinks at all."""
 
 LEVELS = ("off", "low", "medium", "high")
-"""Words of `[params] thinking`."""
+"""Levels to which `[params] thinking` can be set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFacts:
-    """Facts about one model; unknown ones have neutral defaults."""
+    """Facts about one model; unknown facts have neutral defaults."""
 
     api: Literal["", "responses", "chat"] = ""
-    """API of the vendor's own address; empty = the protocol has only one."""
+    """API to use at the vendor's own address; empty = the protocol has only one."""
     thinks: Literal["never", "asked", "default"] = "never"
-    """`asked` = only if `[params]` asks for it, `default` = also if nothing does."""
+    """When the model thinks: never, if `[params]` asks for it, or by default, unless turned off."""
     thinking: Literal["", "adaptive", "budget", "effort"] = ""
-    """Form in which thinking is requested."""
     levels: tuple[str, ...] = LEVELS
-    """Words of `[params] thinking` that the model accepts."""
+    """Levels of `[params] thinking` that the model accepts."""
     off: str = "disabled"
-    """Anthropic's type of thinking for `off`."""
+    """Anthropic's type of thinking for the level `off`."""
     summarized: bool = False
-    """True if the text of its thinking is left out unless a summary is asked for."""
+    """True if the text of the thinking is omitted unless a summary is requested."""
     output: int | None = None
-    """Largest answer in tokens, with thinking."""
+    """Maximum tokens of an answer, including thinking; None = unknown."""
     context: int | None = None
-    """Largest conversation in tokens."""
+    """Maximum tokens of a conversation; None = unknown."""
     pictures: bool | None = None
-    """True if it reads pictures; None = unknown."""
+    """True if the model reads pictures; None = unknown."""
     retires: date | None = None
-    """Day on which the vendor retires it, if announced."""
+    """Date on which the vendor retires the model; None = not announced."""
 
     @property
     def is_known(self) -> bool:
-        """True if the model is in the table."""
         return self is not UNKNOWN
 
 
 UNKNOWN = ModelFacts()
 
 _CLAUDE = re.compile(r"(?:[\w.-]*\banthropic\.)?(claude-[\w.@-]+?)(?:-v\d+(?::\d+)?)?")
-"""Matches the name of a Claude model, as cloud platforms write it too."""
+"""Matches names of Claude models, including the forms used by cloud platforms."""
 
 
 @cache
@@ -68,8 +66,8 @@ def find_facts(vendor: str, model: str) -> ModelFacts:
     """Returns the facts about a model, or `UNKNOWN`.
 
     Args:
-        vendor: the vendor whose model it is, not the endpoint's name; empty = any.
-        model: the name without the provider, also as gateways and clouds write it:
+        vendor: the vendor of the model, not the name of the endpoint; empty = any.
+        model: the name without the provider, also in the form of gateways and clouds:
             `anthropic/claude-…`, `us.anthropic.claude-…-v1:0`, `claude-…@20260928`.
     """
     name = model.rpartition("/")[2].lower()
@@ -89,7 +87,7 @@ def suggest_model(provider: str) -> str:
 
 
 def thinks(model: str, params: Mapping[str, Any]) -> bool:
-    """True if a model thinks before it answers: by `[params]`, or by default."""
+    """True if a model thinks before it answers, because of `[params]` or by default."""
     facts = find_facts("", model)
     nested = params.get("chat_template_kwargs")
     tables = (params, nested) if isinstance(nested, Mapping) else (params,)
@@ -107,7 +105,7 @@ def suggest_small() -> str:
 
 
 def tell_end(model: str, today: date) -> tuple[str, str]:
-    """Returns the warning that a model will be retired soon, and the next step; else empty."""
+    """Returns a warning and a hint if a model is or soon will be retired; otherwise empty texts."""
     provider, _, name = model.partition("/")
     vendor = provider if provider in ("anthropic", "openai") else ""
     end = find_facts(vendor, name).retires
@@ -120,6 +118,6 @@ def tell_end(model: str, today: date) -> tuple[str, str]:
 
 @cache
 def _load_table() -> dict[str, Any]:
-    import tomllib  # on first use: many processes never ask
+    import tomllib  # late, as many processes do not need it
 
     return tomllib.loads(Path(__file__).with_name("models.toml").read_text("utf-8"))

@@ -54,10 +54,7 @@ def run_prompt(
 
 
 def run_cell(
-    shell: InteractiveShell,
-    options: Options,
-    prompt: Callable[[], Illustrated],
-    write: Write,
+    shell: InteractiveShell, options: Options, prompt: Callable[[], Illustrated], write: Write
 ) -> RunResult | RunHandle | None:
     """Runs a cell and returns its value; `prompt` makes the prompt with its pictures.
 

@@ -322,7 +322,7 @@ ROOM = 250_000
 
 
 def fit(picture: Picture, limit: int) -> Picture:
-    """Scales a picture down to MAX_SIDE and `limit` bytes (0 = any). Raises NoPicture."""
+    """Scales a picture down to `limit` bytes and MAX_SIDE. Raises NoPicture if that fails."""
     longest = max(picture.width, picture.height)
     if longest <= MAX_SIDE and not 0 < limit < picture.size:
         return picture

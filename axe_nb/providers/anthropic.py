@@ -1,4 +1,4 @@
-"""Anthropic's Messages API, and servers that speak it."""
+"""Provider for Anthropic's Messages API and compatible servers."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from axe_nb.providers.thinking import for_anthropic
 EPHEMERAL = {"type": "ephemeral"}
 
 GAP = "\n\n"
-"""Separator between two texts if the server has worked in between."""
+"""Separator between two texts with a server-side tool call between them."""
 
 _AT_LIMIT = {
     "max_tokens": "raise params.max_tokens of the agent",
     "model_context_window_exceeded": TOO_LONG,
 }
-"""Stop reason of a limit that left no room for content → next step."""
+"""Stop reason for a limit that left no room for content → hint."""
 
 
 def encode(message: Message) -> list[dict[str, Any]]:
-    """Encodes a message as a wire message; none if it is empty."""
+    """Encodes a message as a list of one wire message, empty if the message has no content."""
     content: list[dict[str, Any]] = []
     kept = message.echo.get("anthropic") if message.role == "assistant" else None
     if kept and not message.tool_results and not message.pictures:
@@ -43,7 +43,7 @@ def encode(message: Message) -> list[dict[str, Any]]:
         content += _encode_parts(message.content, message.pictures)
         content += map(_encode_call, message.tool_calls)
     for result in message.tool_results:
-        text: object = result.content or ("failed" if result.is_error else "")  # an error needs it
+        text: object = result.content or ("failed" if result.is_error else "")  # errors need text
         if result.pictures:
             text = [*_encode_parts(result.content, result.pictures)]
         told = {"type": "tool_result", "tool_use_id": _encode_id(result.call_id), "content": text}
@@ -55,7 +55,7 @@ def encode(message: Message) -> list[dict[str, Any]]:
 def _restore_blocks(
     kept: Sequence[Mapping[str, Any]], calls: Sequence[ToolCall]
 ) -> list[dict[str, Any]]:
-    """Restores thinking, text and calls in their original order; thinking may not come last."""
+    """Restores thinking, text and calls in their original order; thinking must not come last."""
     left = iter(calls)
     blocks: list[dict[str, Any]] = []
     for block in kept:
@@ -120,7 +120,7 @@ def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
 
 
 def _begin(request: Request) -> tuple[Request, list[dict[str, Any]], str, Sequence[object] | None]:
-    """Returns the request as sent, its tools, its system prompt, and both if they bind thinking."""
+    """Returns the prepared request, its tools, system prompt, and prefix for echoed thinking."""
     if request.output is None or make_closed(request.output) is None:
         request = with_answer_tool(request)
     tools = []
@@ -138,9 +138,9 @@ def _mark_for_cache(
 ) -> None:
     """Marks up to four places for the prompt cache, if the request is long enough.
 
-    The ends of the tools, the system prompt, the latest message, which the next request finds
-    again, and the user's before it, as the API looks no more than 20 blocks back. Reading from the
-    cache costs a tenth, writing a quarter more.
+    They are the ends of the tools, of the system prompt and of the last two user messages: the next
+    request finds the last one again, but the API looks back only 20 blocks. Reading from the cache
+    costs a tenth of the price of input tokens, writing to it a quarter more.
     """
     system = fields.get("system", "")
     sizes = (len(dump(part)) for part in (*tools, system, *turns))
@@ -157,7 +157,7 @@ def _mark_for_cache(
 
 
 def parse(data: Mapping[str, Any]) -> Response:
-    """Parses the answer; raises ProviderError for missing or malformed content, or a refusal."""
+    """Parses a whole reply. Raises ProviderError if it is empty, malformed or a refusal."""
     stop_reason = wire.text(data.get("stop_reason"))
     blocks = wire.tables(data.get("content"), "content")
     content = before = ""
@@ -171,11 +171,11 @@ def parse(data: Mapping[str, Any]) -> Response:
             details = wire.table(data.get("stop_details"))
             reasons = (wire.text(details.get(key)) for key in ("category", "explanation"))
             raise refusal(": ".join(filter(None, reasons)))
-        blocks = [block for block in blocks if block.get("type") == "text"]  # calls are not whole
+        blocks = [block for block in blocks if block.get("type") == "text"]  # calls may be cut off
     if not blocks and (stop_reason != "end_turn" or not isinstance(data.get("content"), list)):
         why = f" (stop_reason {stop_reason})" if stop_reason else ""
         error = missing_part(f"content{why}", data)
-        if hint := _AT_LIMIT.get(stop_reason):  # it would be cut again
+        if hint := _AT_LIMIT.get(stop_reason):  # a retry would be cut off again
             error.hint, error.retryable = hint, False
         raise error
     uses = (block for block in blocks if block.get("type") == "tool_use")
@@ -183,7 +183,7 @@ def parse(data: Mapping[str, Any]) -> Response:
         wire.call("anthropic", index, use.get("id"), use.get("name"), use.get("input"))
         for index, use in enumerate(uses)
     )
-    counts = data.get("usage")  # its input tokens exclude those of the cache
+    counts = data.get("usage")  # `input_tokens` excludes cached ones
     cached = wire.tokens(counts, "cache_read_input_tokens")
     written = wire.tokens(counts, "cache_creation_input_tokens")
     usage = Usage(
@@ -206,11 +206,11 @@ def parse(data: Mapping[str, Any]) -> Response:
 def _select_blocks_to_echo(
     blocks: Sequence[Mapping[str, Any]], *, is_cut: bool
 ) -> list[Mapping[str, Any]]:
-    """Selects the blocks to send back for a reply with special ones; calls are placeholders.
+    """Selects the blocks of a reply to send back in the next request; empty if none is needed.
 
-    Special are thinking, tools that the server runs, texts that cite their results, and whatever
-    the API adds: they keep their meaning only unchanged. The API rejects its own calls that a limit
-    cut off from their results.
+    Thinking, server-side tools, texts with citations, and unknown blocks keep their meaning only if
+    sent back unchanged; calls become placeholders. Server-side calls whose results were cut off by
+    a limit are left out, because the API rejects them.
     """
     answered = {block.get("tool_use_id") for block in blocks}
     kept: list[Mapping[str, Any]] = []
@@ -230,7 +230,7 @@ def _select_blocks_to_echo(
 
 
 class AnthropicAssembly(Assembly):
-    """The blocks of a streamed message."""
+    """Collects the blocks of a streamed message."""
 
     def __init__(self, on_delta: OnDelta | None) -> None:
         super().__init__(on_delta)
@@ -239,7 +239,7 @@ class AnthropicAssembly(Assembly):
         self._blocks: list[dict[str, Any]] = []
         self._by_index: dict[object, dict[str, Any]] = {}
         self._calls: dict[int, int] = {}
-        """`id` of a block that is a call → its position among the calls."""
+        """`id()` of the block of a tool call → position among the calls."""
 
     def add(self, name: str, data: dict[str, Any]) -> None:
         match data.get("type", name):
@@ -260,7 +260,7 @@ class AnthropicAssembly(Assembly):
                 self.is_complete = self.has_ended = True
 
     def _change(self, changes: dict[str, Any], usage: object) -> None:
-        """Replaces fields of the message; counts of tokens are totals, not additions."""
+        """Replaces fields of the message; token counts are totals, not increments."""
         for held, new in ((self._message, changes), (self._usage, wire.table(usage))):
             held.update({key: value for key, value in new.items() if value is not None})
 
@@ -284,7 +284,7 @@ class AnthropicAssembly(Assembly):
         return block
 
     def _add_delta(self, index: object, delta: dict[str, Any]) -> None:
-        """Adds a piece to its block: the last one if it has no index."""
+        """Adds a piece to the block with its index, or to the last block if it has no index."""
         if isinstance(index, int) and index in self._by_index:
             block = self._by_index[index]
         elif self._blocks and not isinstance(index, int):
@@ -326,7 +326,7 @@ class AnthropicAssembly(Assembly):
 
 
 class Anthropic(HttpProvider):
-    """A server of the Messages API."""
+    """A model server that speaks Anthropic's Messages API."""
 
     name = "anthropic"
     assembly = AnthropicAssembly

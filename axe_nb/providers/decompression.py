@@ -1,8 +1,4 @@
-"""Compressed bodies of replies, decompressed a bounded piece at a time.
-
-httpx's own decoders hand out as much at once as a bomb contains, and take a body that was cut for a
-whole one.
-"""
+"""Decompression of bodies in bounded pieces; httpx's decoders accept bombs and cut bodies."""
 
 from __future__ import annotations
 
@@ -16,28 +12,25 @@ MAX_PIECE = 1024 * 1024
 
 
 class DecompressionError(ValueError):
-    """Compressed data is corrupt, cut off, or compressed in a way that is not supported."""
+    """Compressed data is corrupt, cut off, or in an unsupported format."""
 
 
 async def decompress(pieces: AsyncIterator[bytes], coding: str) -> AsyncIterator[bytes]:
-    """Yields the parts of a body, whose Content-Encoding is `coding`, none longer than `MAX_PIECE`.
-
-    Raises DecompressionError if it cannot be decompressed or was cut off.
-    """
+    """Yields a body with the Content-Encoding `coding` in pieces of at most `MAX_PIECE` bytes."""
     coding = coding.strip().lower()
     if coding in ("", "identity"):
         async for data in pieces:
             yield data
         return
     if coding not in ("gzip", "x-gzip", "deflate"):
-        raise DecompressionError(f"it is compressed as {one_line(coding, 40)}, which is not known")
+        raise DecompressionError(f"unsupported compression {one_line(coding, 40)}")
     decompressor: zlib._Decompress | None = None
     async for data in pieces:
         while data:
             if decompressor is None or decompressor.eof:
-                if decompressor and data[0] != 0x1F:  # as each member of a gzip file begins
+                if decompressor and data[0] != 0x1F:  # not another member of a gzip file
                     break
-                decompressor = zlib.decompressobj(zlib.MAX_WBITS | 32)  # either format
+                decompressor = zlib.decompressobj(zlib.MAX_WBITS | 32)  # gzip or zlib
             try:
                 part = decompressor.decompress(data, MAX_PIECE)
             except zlib.error as error:

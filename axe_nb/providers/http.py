@@ -1,4 +1,4 @@
-"""One request to a model's server and its reply, over httpx's clients of an event loop."""
+"""HTTP requests to model servers, over httpx clients that are kept per event loop."""
 
 from __future__ import annotations
 
@@ -29,11 +29,10 @@ if TYPE_CHECKING:
     import httpx
 
 INCLUDE, SUMMARY = "include", "reasoning.summary"
-"""Refusable parts of a request: encrypted reasoning, and a summary of thinking, which OpenAI
-refuses to unverified organizations."""
+"""Parts of a request that a server may refuse: encrypted reasoning, and a summary of thinking."""
 
 SERVER, PREFIX = "server", "prefix"
-"""Keys of `Message.echo`: the server of the reply; the digest of all that preceded it."""
+"""Keys of `Message.echo`: digests of the server, and of everything before the reply."""
 
 _FIELDS = {
     "stream_options": r"stream_options|include_usage",
@@ -46,32 +45,31 @@ _FIELDS = {
     r"|param\w*\W+include\b",
     SUMMARY: r"reasoning[. ]summar(y|ies)\b",
 }
-"""Field of a request → words of a server that refuses it, but not as a part of a model's name."""
+"""Request field → pattern of error messages that refuse it, but not of parts of model names."""
 
 _MASKED = re.compile(rf'"([^"]*(encrypted|signature)[^"]*|data)":"[^"]*{re.escape(MASK)}'.encode())
-"""Matches text that a server has encrypted or signed, and in which a recording has masked
-something that looks like a key."""
+"""Matches encrypted or signed text from a server in which a recording masked an apparent key."""
 
 MAX_REPLY = 64 * 1024 * 1024
-"""Bytes of a reply; those of a stream are mostly the envelopes of its pieces."""
+"""Maximum size of a reply in bytes; a stream consists mostly of envelopes around its pieces."""
 
 MOST_IN_FLIGHT = 4096
-"""Upper limit of concurrent requests per event loop, regardless of the limit of open files."""
+"""Maximum number of concurrent requests per event loop, whatever the limit on open files."""
 
 _make_own: Callable[[], httpx.AsyncClient] | None = None
-"""Factory of the user's own clients; None = axe_nb's clients are used."""
+"""The user's factory of HTTP clients; None = axe_nb makes its own."""
 
 
 def use_http_client(make: Callable[[], httpx.AsyncClient] | None) -> None:
-    """Sends all requests to models over clients of your own from now on.
+    """Sends all later requests to models over HTTP clients of your own.
 
-    They keep their proxies, certificates, headers and hooks; axe_nb sets the timeouts, and follows
-    no redirects. `ca_file` and `client_cert` of config.toml, and the proxy variables, are for
-    axe_nb's own clients only.
+    The clients keep their proxies, certificates, headers and hooks; axe_nb sets the timeouts and
+    follows no redirects. The proxy variables, and `ca_file` and `client_cert` in config.toml, apply
+    only to axe_nb's own clients.
 
     Args:
-        make: returns a new `httpx.AsyncClient`; called once for each event loop, at whose end the
-            client is closed. None = axe_nb's own clients again.
+        make: a function that returns a new `httpx.AsyncClient`, called once per event loop. When
+            the loop ends, the client is closed. None = use axe_nb's own clients again.
     """
     global _make_own
     if make is not None and not callable(make):
@@ -81,42 +79,42 @@ def use_http_client(make: Callable[[], httpx.AsyncClient] | None) -> None:
 
 @dataclass(frozen=True, repr=False)
 class HttpProvider(Server):
-    """A server of the protocol of its class."""
+    """Base class of providers that speak to their model server over HTTP."""
 
     name: ClassVar[str]
     stream_fields: ClassVar[Sequence[Mapping[str, Any]]] = ({"stream": True},)
-    """Fields that ask for a stream; later entries have fewer, for servers that refuse some."""
+    """Sets of fields that request a stream; later sets are smaller, for servers that refuse
+    some."""
     assembly: ClassVar[type[Assembly]]
 
     @staticmethod
     def body(request: Request, stream: Mapping[str, Any] = WHOLE) -> bytes:
-        """Encodes the request as JSON, with the fields that ask for a stream, if any."""
+        """Encodes the request as JSON, with the `stream` fields, if any."""
         raise NotImplementedError
 
     @staticmethod
     def parse(data: Mapping[str, Any]) -> Response:
-        """Parses a whole reply; raises ProviderError for a malformed one, or a refusal."""
+        """Parses a whole reply. Raises ProviderError if it is malformed or a refusal."""
         raise NotImplementedError
 
     @staticmethod
     def takes_form(schema: Mapping[str, Any]) -> bool:
-        """True if an answer of this schema can be requested without a tool."""
+        """True if the API accepts this schema as the format of an answer."""
         return True
 
     @staticmethod
     def find_prefix(request: Request) -> str:
-        """Returns the digest of the prefix that parts of the reply are bound to, if any (D-78)."""
+        """Returns the digest of the request prefix that the reply depends on, if any (D-78)."""
         return ""
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
-        """See `Provider.send`.
+        """Sends a request and returns the response, as described for `Provider.send`.
 
-        A server that refuses a field is asked again without: for a whole reply in place of a
-        stream, for a call of a tool in place of a form of answers. The caps count all as one
-        request.
+        If the server refuses a field, the request is repeated without it: unstreamed, or with a
+        tool call in place of an answer schema. The caps count these attempts as one request.
         """
         log = request.log or SentLog()
-        # no variable holds the URL, whose password a traceback with variables would show
+        # no variable holds the URL: a traceback with variables would show its password
         digest = hashlib.sha256(dump([self.info.name, self.base_url, request.model]))
         request = replace(request, server=digest.hexdigest()[:16])
         if any(message.echo for message in request.messages):
@@ -130,7 +128,7 @@ class HttpProvider(Server):
             fields = next((form for form in forms if not refused & form.keys()), WHOLE)
             asked = leave_out(request, refused)
             log.streaming, log.refused = dict(fields), asked.refused
-            # a server may also stream what was asked for whole
+            # a server may stream a reply even if no stream was requested
             stream = StreamedReply(self.assembly(on_delta if fields else None))
             try:
                 body = self.body(asked, fields)
@@ -158,11 +156,10 @@ async def ask_server(
 ) -> dict[str, Any]:
     """Sends a POST, or a GET if there is no body, and returns the JSON object of the reply.
 
-    `request` is the one that `body` encodes, for errors. A successful reply is read as a `stream`,
-    if there is one, and that may turn out to be whole all the same.
-
-    Cancelling closes the connection. Raises ProviderError, with the text so far, if the server is
-    unreachable, refuses, fails or sends an invalid reply, or its stream is cut or reports an error.
+    `request`, which `body` encodes, is used for errors. With a `stream`, a successful reply is read
+    through it, even if the server does not stream. Cancelling closes the connection. Raises
+    ProviderError, with the text so far, if the server is unreachable or fails, refuses the request,
+    or sends an invalid reply or a stream that is cut off or reports an error.
     """
     keyed = server
     try:
@@ -179,7 +176,7 @@ async def ask_server(
                 raise
         return await _ask(keyed, path, body, request, stream)
     except ProviderError as error:
-        # its frames and the errors of httpx hold the key, and URLs with passwords
+        # its frames and httpx's errors hold the key, and URLs with passwords
         keyed = refused = server
         error.__cause__ = error.__context__ = None
         raise error.with_traceback(None) from None
@@ -206,24 +203,21 @@ async def _ask(
                     reply = b"".join([piece async for piece in pieces])
         finally:
             await response.aclose()
-            del response.stream  # which refers to the response: the memory of both is freed now
+            del response.stream  # breaks a reference cycle, so that both are freed now
     return read_reply(server.info, status, headers, reply, secrets, request)
 
 
 async def _receive(server: Server, response: httpx.Response) -> AsyncGenerator[bytes]:
-    """Yields the pieces of a body, decompressed.
-
-    Raises ProviderError if the connection breaks, or the reply is damaged or too large.
-    """
+    """Yields the decompressed body; raises ProviderError if it breaks off or is too large."""
     size = number = 0
     try:
         pieces = decompress(response.aiter_raw(), response.headers.get("content-encoding", ""))
-        if response.is_stream_consumed:  # as some mocks make it, decompressed
+        if response.is_stream_consumed:  # some mocks have read and decompressed it
             pieces = response.aiter_bytes()
         async for piece in pieces:
             size += len(piece)
             number += 1
-            if number % 50 == 0:  # many may have arrived at once
+            if number % 50 == 0:  # lets other tasks run, as many may have arrived at once
                 await asyncio.sleep(0)
             if size > MAX_REPLY:
                 raise ProviderError("server", f"the reply exceeds {MAX_REPLY >> 20} MiB")
@@ -245,7 +239,7 @@ def _find_refused(error: ProviderError, asked: Request, fields: Mapping[str, Any
     words_of = {"stream": unstreamed}
     if error.status in (400, 404, 405, 406, 415, 422, 501):
         words_of = _FIELDS
-    elif error.status == 500:  # some crash on a schema instead of refusing it
+    elif error.status == 500:  # some servers crash on a schema instead of refusing it
         words_of[OUTPUT] = _FIELDS[OUTPUT]
     sent = {
         **dict.fromkeys(fields, True),
@@ -265,11 +259,10 @@ def encode_messages(
     encode: Callable[[Message], list[dict[str, Any]]],
     before: Iterable[object] | None = None,
 ) -> tuple[list[dict[str, Any]], str]:
-    """Returns the messages of a request, encoded, and the digest of `before` and all of them.
+    """Encodes a request's messages; returns them with a digest of `before` and the messages.
 
-    A server gets its own complete parts back, after the same beginning only (D-78); without a
-    `before`, they are bound to none, and the digest is empty. What is encoded must not be changed:
-    the next request has it too.
+    A server gets its echoed parts back unchanged and, with a `before`, only after the same start of
+    the conversation (D-78). Encoded messages are cached for the next request: do not change them.
     """
     objects: list[dict[str, Any]] = []
     digest = None if before is None else hashlib.sha256(b"\n".join(map(dump, before)))
@@ -291,7 +284,7 @@ def encode_messages(
 
 
 class _Loop:
-    """The clients of one event loop, closed when it ends."""
+    """The HTTP clients of one event loop, closed when the loop ends."""
 
     def __init__(self) -> None:
         self.most = MOST_IN_FLIGHT
@@ -299,20 +292,19 @@ class _Loop:
             import resource
 
             files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-            if files != resource.RLIM_INFINITY:  # the others are for kernels and tools
+            if files != resource.RLIM_INFINITY:  # the other half is for kernels and tools
                 self.most = max(1, min(files // 2, MOST_IN_FLIGHT))
         self.slots = asyncio.Semaphore(self.most)
         self.key_lock = asyncio.Lock()
-        """Held while a command prints a key."""
+        """Held while a key command runs."""
         self.clients: dict[object, httpx.AsyncClient] = {}
         """Settings that a client depends on → the client."""
         self.addresses: dict[object, tuple[httpx.URL, dict[str, str]]] = {}
-        """Base URL and path → the URL, and the header of its login; parsing them takes a tenth of a
-        turn's time."""
+        """Base URL and path → parsed URL and login header, as parsing takes a tenth of a turn."""
         self.until_the_end = self._close_at_the_end()
 
     async def _close_at_the_end(self) -> AsyncGenerator[None]:
-        """Waits until the loop closes its generators: no run knows that it is the last one."""
+        """Closes the clients when the event loop ends, as no run knows that it is the last one."""
         try:
             yield
         finally:
@@ -321,7 +313,7 @@ class _Loop:
                 await client.aclose()
 
     async def send(self, server: Server, path: str, body: bytes) -> httpx.Response:
-        """Sends a request; returns its reply, to be closed, once the headers have arrived."""
+        """Sends a request; returns the reply, to be closed by the caller, once it has headers."""
         import httpx
 
         from axe_nb.providers import transport
@@ -352,7 +344,7 @@ class _Loop:
                 except Exception as error:
                     raise ConfigError(f"{given} failed: {error!r}") from error
                 if not isinstance(made, httpx.AsyncClient):
-                    raise ConfigError(f"{given} made no AsyncClient, but {type(made).__name__}")
+                    raise ConfigError(f"{given} returned {type(made).__name__}, not an AsyncClient")
             self.clients[key] = made
         limits = httpx.Timeout(
             None, connect=transport.CONNECT_SECONDS, read=server.info.read_timeout
@@ -370,7 +362,7 @@ _loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Loop] = WeakKeyDictionary(
 async def find_loop() -> _Loop:
     running = asyncio.get_running_loop()
     if running not in _loops:
-        for loop in list(_loops):  # one that was closed without its generators lives by its clients
+        for loop in list(_loops):  # the clients keep a closed loop alive
             if loop.is_closed():
                 _loops.pop(loop, None)
         made = _loops[running] = _Loop()

@@ -1,4 +1,4 @@
-"""Keys that a command prints: run without a shell, shared by all requests, never shown or kept."""
+"""API keys printed by a command, which runs without a shell; the keys are never shown or saved."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from axe_nb.text import format_seconds, quote
 from axe_nb.threads import in_thread
 
 SECONDS = 30.0
-"""Time limit of a command."""
+"""Time limit of a key command in seconds."""
 
 FRESH_SECONDS = 600.0
-"""Time after which a command is run again; the tokens of most services last an hour."""
+"""Age in seconds at which a key is replaced; the tokens of most services last an hour."""
 
 PAUSE = 10.0
-"""Age in seconds up to which a key that is refused is not replaced: the next one would be too."""
+"""Age in seconds up to which a refused key is not replaced: a new one would be refused too."""
 
 MAX_OUTPUT = 32_768
-"""Bytes that a command may print, many times the length of a key."""
+"""Maximum output of a command in bytes, many times the length of a key."""
 
 ServerT = TypeVar("ServerT", bound=Server)
 
 _keys: dict[tuple[str, ...], tuple[str, float]] = {}
-"""Command → the key that it printed last, and the time at which it ended."""
+"""Command → the last key that it printed, and the monotonic time at which it ended."""
 
 
 async def fill_in_key(server: ServerT, lock: asyncio.Lock | None = None) -> ServerT:
     """Returns the server with the key that its command prints; unchanged if it has no command.
 
-    Raises ProviderError if the command fails. Parallel requests share one run by the `lock`.
+    Raises ProviderError if the command fails. Concurrent requests with one `lock` share one run.
     """
     command = server.info.key_command
     if not command or server.key:
@@ -61,7 +61,7 @@ async def fill_in_key(server: ServerT, lock: asyncio.Lock | None = None) -> Serv
 
 
 def forget_key(server: ServerT) -> ServerT:
-    """Returns the server without the key that it refused, unless that was printed just now."""
+    """Returns the server without its refused key, unless the key was printed just now."""
     command = server.info.key_command
     if not command:
         return server
@@ -74,10 +74,10 @@ def forget_key(server: ServerT) -> ServerT:
 
 
 def _read_key(command: Sequence[str]) -> str:
-    """Returns the first line that a command prints; ends one that takes or prints too much.
+    """Runs a command and returns the first line that it prints; kills it if it exceeds a limit.
 
-    It runs in the folder of `config.toml`, never in a project's. Raises ValueError if there is no
-    key; the message does not quote what was printed.
+    It runs in the folder of `config.toml`, never in a project's. Raises ValueError if it prints no
+    key; the message does not quote the output.
     """
     from axe_nb.sandbox.process import kill_group
 

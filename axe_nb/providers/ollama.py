@@ -1,4 +1,4 @@
-"""Ollama's own API."""
+"""Provider for Ollama's own API."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOP_LEVEL = frozenset(
 
 
 def encode(message: Message) -> list[dict[str, Any]]:
-    """Encodes a message: one object per tool result, whose pictures follow; none if it is empty."""
+    """Encodes a message for the API: one wire message per tool result, none if it is empty."""
     if message.tool_results:
         results: list[dict[str, Any]] = []
         for result in message.tool_results:
@@ -52,7 +52,7 @@ def encode(message: Message) -> list[dict[str, Any]]:
 
 
 def _encode_id(key: str, id: str) -> dict[str, str]:
-    """Returns the id under `key`, unless it was generated here, unknown to the server (D-29)."""
+    """Returns the id under `key`, or an empty dict if axe_nb generated the id (D-29)."""
     return {} if re.fullmatch(r"ollama_\d+", id) else {key: id}
 
 
@@ -75,7 +75,7 @@ def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
 
 
 def parse(data: Mapping[str, Any]) -> Response:
-    """Parses the answer; raises ProviderError if there is no message, or it is not complete."""
+    """Parses a whole reply. Raises ProviderError if its message is missing or incomplete."""
     message = data.get("message")
     if not isinstance(message, dict):
         raise missing_part("message", data)
@@ -92,7 +92,7 @@ def parse(data: Mapping[str, Any]) -> Response:
 
 
 class OllamaAssembly(Assembly):
-    """The lines of one reply; the last one has `done: true`."""
+    """Collects the lines of one reply; the last one has `done: true`."""
 
     decoder = streaming.NDJSONDecoder
 
@@ -132,16 +132,16 @@ class OllamaAssembly(Assembly):
 
 
 class Ollama(HttpProvider):
-    """A server of Ollama's API; only a proxy before it needs a key."""
+    """A model server that speaks Ollama's own API; only a proxy in front of it needs a key."""
 
     name = "ollama"
     assembly = OllamaAssembly
     body, parse = staticmethod(body), staticmethod(parse)
     answers_without_tools = True
-    """A model that must answer in a schema cannot call tools in that turn (D-65)."""
+    """True if a model that must answer in a schema cannot call tools in that turn (D-65)."""
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
-        """See `Provider.send`; the first answer of a conversation must not be empty (D-37)."""
+        """Sends a request. Raises ProviderError if a conversation's first reply is empty (D-37)."""
         response = await super().send(request, on_delta)
         says_something = response.content.strip() or response.tool_calls or response.is_cut
         if not says_something and request.turn == 1:

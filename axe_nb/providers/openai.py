@@ -1,4 +1,4 @@
-"""OpenAI's Chat Completions API, and compatible servers."""
+"""Provider for OpenAI's Chat Completions API and compatible servers."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from axe_nb.providers.streaming import Assembly
 from axe_nb.providers.thinking import may_think, split
 
 REASONING_TEXTS = ("reasoning_content", "reasoning")
-"""Keys of a message with reasoning as text; some servers send it under both."""
+"""Message keys for reasoning as text; some servers send both."""
 
 REASONING = (*REASONING_TEXTS, "reasoning_details")
-"""Keys of a message with reasoning that servers expect to be sent back."""
+"""Message keys for reasoning that servers expect to be sent back."""
 
 SIGNED = "extra_content"
-"""Key with Gemini's signature of a call; the server rejects the call without it."""
+"""Key of Gemini's signature of a call; the server rejects the call without it."""
 
 
 def encode(message: Message) -> list[dict[str, Any]]:
-    """Encodes a message: one object per tool result, whose pictures follow; none if it is empty."""
+    """Encodes a message for the API: one wire message per tool result, none if it is empty."""
     if message.tool_results:
         results: list[dict[str, Any]] = [
             {"role": "tool", "tool_call_id": result.call_id, "content": result.content}
@@ -74,10 +74,10 @@ def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
     asked, params = split(wire.own_params(request))
     if asked is not None and may_think(request.model):
         params.setdefault("reasoning_effort", "none" if asked == "off" else asked)
-    # OpenAI's models that think refuse the older name
+    # OpenAI's reasoning models refuse the older name
     if "max_tokens" in params and find_facts("openai", request.model).thinks != "never":
         params.setdefault("max_completion_tokens", params.pop("max_tokens"))
-    own = params.pop("stream_options", None)  # refused in requests for whole replies
+    own = params.pop("stream_options", None)  # refused in requests without a stream
     fields = {"model": request.model, **params, **stream}
     if "stream_options" in stream:
         fields["stream_options"] = {**stream["stream_options"], **wire.table(own)}
@@ -94,7 +94,7 @@ def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
         messages.append({"role": "system", "content": request.system})
     for message in encode_messages(request, encode)[0]:
         if messages and message["role"] == "user" == messages[-1]["role"]:
-            # after an empty answer, or pictures of results: many models' templates refuse it
+            # many chat templates refuse two user messages in a row
             before, after = messages[-1]["content"], message["content"]
             content: Any = [*_list_parts(before), *_list_parts(after)]
             if isinstance(before, str) and isinstance(after, str):
@@ -111,7 +111,7 @@ def _list_parts(content: Any) -> Any:
 
 
 def parse(data: Mapping[str, Any]) -> Response:
-    """Parses the first choice; raises ProviderError for a malformed one, or a refusal."""
+    """Parses the first choice of a reply. Raises ProviderError if it is malformed or a refusal."""
     choices = wire.tables(data.get("choices"), "choices")
     if not choices:
         raise missing_part("choices", data)
@@ -121,7 +121,7 @@ def parse(data: Mapping[str, Any]) -> Response:
     message = choice.get("message")
     if not isinstance(message, dict):
         raise missing_part("message", choice)
-    parts = wire.tables(_list_parts(message.get("content")), "content")  # as some servers send it
+    parts = wire.tables(_list_parts(message.get("content")), "content")  # some servers send a list
     content = "".join(wire.text(part.get("text")) for part in parts)
     calls = wire.function_calls("openai", message.get("tool_calls"))
     stop_reason = wire.text(choice.get("finish_reason"))
@@ -131,7 +131,7 @@ def parse(data: Mapping[str, Any]) -> Response:
         raise refusal(f"a content filter has removed the answer ({stop_reason})")
     if not says and not calls and declined:
         raise refusal(declined)
-    # Gemini could not read a call
+    # Gemini could not parse a call
     is_malformed = not says and not calls and stop_reason.startswith("function_call_filter")
     if stop_reason == "error" or is_malformed:
         lacks = "contains only part of an answer" if says else "contains no answer"
@@ -157,11 +157,10 @@ def parse(data: Mapping[str, Any]) -> Response:
 
 
 def _parse_usage(usage: object) -> Usage:
-    """Parses the counts; servers report cached tokens in different places."""
     asked, said = wire.tokens(usage, "prompt_tokens"), wire.tokens(usage, "completion_tokens")
     reasoning = wire.tokens(usage, "completion_tokens_details", "reasoning_tokens")
     if reasoning and asked + said + reasoning == wire.tokens(usage, "total_tokens"):
-        said += reasoning  # as xAI and Gemini count
+        said += reasoning  # xAI and Gemini count it separately
     prompt = "prompt_tokens_details"
     cached = (
         (prompt, "cached_tokens"), ("prompt_cache_hit_tokens",), ("cached_tokens",),
@@ -188,14 +187,13 @@ def _read_thought(part: Mapping[str, Any]) -> str:
 @dataclass
 class _Call:
     number: int
-    """Position of the call in the reply."""
     entry: dict[str, Any] = field(default_factory=dict)
     function: dict[str, Any] = field(default_factory=dict)
     last: str = ""
-    """The last piece of the arguments that is not blank."""
+    """The last non-blank piece of the arguments."""
 
     def is_another(self, id: object, name: str, arguments: object) -> bool:
-        """True if a piece begins another call: some servers number all calls 0."""
+        """True if a piece begins another call, as some servers give all calls the index 0."""
         if not name or (id and id == self.entry.get("id")):
             return False
         if id and self.entry.get("id"):
@@ -206,14 +204,14 @@ class _Call:
         return self.last.endswith("}") and starts
 
     def add(self, piece: dict[str, Any], function: dict[str, Any]) -> str:
-        """Adds a piece; returns its part of the arguments."""
+        """Adds a piece of the call; returns the arguments that the piece contains."""
         own = self.entry.get("id")
         self.entry.update((key, value) for key, value in piece.items() if value is not None)
         if own:
             self.entry["id"] = own
         name, known = wire.text(function.get("name")), wire.text(self.function.get("name"))
         if name and name != known:
-            # in pieces, or each time with what has arrived before
+            # the name comes in pieces, or each piece repeats the earlier ones
             self.function["name"] = name if name.startswith(known) else known + name
         arguments = function.get("arguments")
         if arguments is None or arguments == "":
@@ -226,11 +224,11 @@ class _Call:
 
 
 TEXTUAL = ("text", "thinking", "reasoning.text", "reasoning.summary")
-"""Types of parts that may arrive in pieces."""
+"""Types of content parts that may arrive in pieces."""
 
 
 def _add_part(parts: list[Any], part: dict[str, Any]) -> None:
-    """Adds a part to a list of typed parts, or to the last one if it continues that."""
+    """Appends a content part, or extends the last part if the new one continues it."""
     last = parts[-1] if parts else None
     if (
         not isinstance(last, dict)
@@ -251,7 +249,7 @@ def _add_part(parts: list[Any], part: dict[str, Any]) -> None:
 
 
 class OpenAIAssembly(Assembly):
-    """The first choice of a streamed reply."""
+    """Collects the first choice of a streamed reply."""
 
     def __init__(self, on_delta: OnDelta | None) -> None:
         super().__init__(on_delta)
@@ -265,10 +263,10 @@ class OpenAIAssembly(Assembly):
         self._by_id: dict[str, _Call] = {}
 
     def end(self) -> None:
-        """Notes the end mark `[DONE]`, which completes an answer without a finish reason too.
+        """Handles the end mark `[DONE]`, which completes an answer even without a finish reason.
 
-        But gateways also send it after an answer that broke off on its way to them: an empty one,
-        or one with half a call, is not complete. Half a text cannot be told from a whole one.
+        Gateways also send it after an answer that broke off before it reached them: an empty
+        answer, or an unfinished call, is not complete. Unfinished text cannot be recognized.
         """
         self.has_ended = True
         says = any(streaming.settle(self._message.get(key)) for key in ("content", "refusal"))
@@ -278,7 +276,7 @@ class OpenAIAssembly(Assembly):
             self.is_complete |= are_whole and (says or bool(self._calls))
 
     def add(self, name: str, data: dict[str, Any]) -> None:
-        """Adds a chunk; some servers put the usage into the choice, or under `x_groq`."""
+        """Adds a chunk; some servers put `usage` into the choice, or under `x_groq`."""
         self._top.update(data)
         choices = wire.tables(data.get("choices"), "choices")
         for entry in (data, *choices):
@@ -301,7 +299,7 @@ class OpenAIAssembly(Assembly):
                 self.is_complete = True
 
     def _add_value(self, key: str, value: object, *, is_shown: bool) -> None:
-        """Adds a value of the message; `is_shown` is true for the reasoning that is passed on."""
+        """Adds a value to the message; `is_shown` says whether to pass it on as reasoning."""
         message, held = self._message, self._message.get(key)
         if key == "tool_calls":
             self._add_calls(value)
@@ -334,7 +332,7 @@ class OpenAIAssembly(Assembly):
             message[key] = value
 
     def _add_calls(self, value: object) -> None:
-        """Adds pieces, each to the call of its index or id, or else to the last one."""
+        """Adds pieces of calls, each to the call with its index or id, or to the last call."""
         for piece in wire.tables(value, "tool_calls"):
             function = wire.table(piece.get("function"))
             index, id, name = piece.get("index"), piece.get("id"), wire.text(function.get("name"))
@@ -375,7 +373,7 @@ class OpenAIAssembly(Assembly):
 
 
 class OpenAI(HttpProvider):
-    """A server of Chat Completions."""
+    """A model server that speaks Chat Completions."""
 
     name = "openai"
     assembly = OpenAIAssembly

@@ -1,7 +1,4 @@
-"""JSON Schemas of structured output, in the part of JSON Schema that each API accepts.
-
-The answer is checked against the whole schema in any case.
-"""
+"""JSON Schemas for structured output, reduced to the subset that each API can enforce."""
 
 from __future__ import annotations
 
@@ -13,26 +10,26 @@ STRICT = {
     "exclusiveMaximum", "exclusiveMinimum", "format", "items", "maxItems", "maximum", "minItems",
     "minimum", "multipleOf", "pattern", "properties", "required", "title", "type",
 }  # fmt: skip
-"""Keywords that OpenAI accepts in strict mode."""
+"""JSON Schema keywords that OpenAI accepts in strict mode."""
 
 ANTHROPIC = {
     "$defs", "$ref", "additionalProperties", "allOf", "anyOf", "const", "definitions",
     "description", "enum", "items", "properties", "required", "title", "type",
 }  # fmt: skip
-"""Keywords that Anthropic accepts with any value."""
+"""JSON Schema keywords that Anthropic accepts with any value."""
 
 FORMATS = {
     "", "date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uuid",
 }  # fmt: skip
-"""Formats of texts that OpenAI knows in strict mode."""
+"""Values of `format` that OpenAI accepts in strict mode."""
 
 TABLE_KEYS = ("$defs", "definitions")
-"""Keywords that only hold schemas to refer to."""
+"""Keywords that hold schemas for `$ref` to refer to."""
 
 
 def make_strict(schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Returns the schema for OpenAI's strict mode; None if it cannot be expressed there."""
-    if "$ref" in schema:  # which stands alone there
+    """Converts a schema for OpenAI's strict mode; returns None if it cannot be expressed there."""
+    if "$ref" in schema:  # may have no other keywords beside it in strict mode
         notes = ("default", "deprecated", "description", "examples", "title")
         schema = {key: value for key, value in schema.items() if key not in notes}
         if len(schema.keys() - TABLE_KEYS) > 1:
@@ -50,13 +47,13 @@ def make_strict(schema: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def name_form(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the form of an answer for OpenAI's APIs, in strict mode if they can enforce it."""
+    """Returns the `json_schema` object for OpenAI's APIs, strict if they can enforce the schema."""
     strict = make_strict(schema)
     return {"name": "answer", "strict": strict is not None, "schema": strict or dict(schema)}
 
 
 def make_closed(schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Returns the schema for Anthropic, bounds as words; None if it cannot be expressed."""
+    """Converts a schema for Anthropic, with bounds in descriptions; returns None if impossible."""
     if isinstance(schema.get("oneOf"), list) and "anyOf" not in schema:
         schema = {**schema, "anyOf": schema["oneOf"]}
         del schema["oneOf"]
@@ -75,13 +72,12 @@ def make_closed(schema: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _is_joined(schema: Mapping[str, Any]) -> bool:
-    """True if an object has to fit several schemas, each of which would forbid the others' keys."""
+    """True if an object must match several schemas, each of which would forbid the others' keys."""
     parts = [key for key in ("$ref", "allOf", "anyOf", "properties") if key in schema]
     return len(parts) > 1 or len(schema.get("allOf", ())) > 1
 
 
 def _is_open(schema: Mapping[str, Any]) -> bool:
-    """True if an object may have keys besides those of the schema, with values of some type."""
     return isinstance(schema.get("additionalProperties"), Mapping) or (
         schema.get("additionalProperties") is True or not schema.get("properties")
     )
@@ -90,7 +86,7 @@ def _is_open(schema: Mapping[str, Any]) -> bool:
 def _rebuild(
     schema: Mapping[str, Any], make: Callable[[Mapping[str, Any]], dict[str, Any] | None]
 ) -> dict[str, Any] | None:
-    """Returns the schema with `make` applied to all below it; None if one cannot be expressed."""
+    """Applies `make` to all direct subschemas; returns None if one of them cannot be expressed."""
     made = dict(schema)
     parts: list[Any] = []
 

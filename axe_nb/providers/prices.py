@@ -1,7 +1,6 @@
-"""The price of a reply: the user's own prices, else those of the table in the extra `prices`.
+"""Prices of replies, from the user's settings or from the price table of the extra `prices`.
 
-The table is a package, read as it was installed: it is never fetched. What no one has a price for
-is unknown, never free.
+The table is an installed package, never downloaded. Without a price, a cost is unknown, not zero.
 """
 
 from __future__ import annotations
@@ -21,27 +20,27 @@ from axe_nb.text import quote
 from axe_nb.threads import in_thread
 
 COUNTED = frozenset({SEARCH, "web_fetch", "tool_search_tool_bm25", "tool_search_tool_regex"})
-"""Tools of a model's server that cost nothing but tokens, or are counted in `Usage`."""
+"""Server-side tools that cost only tokens, or whose calls are counted in `Usage`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """The prices of models, by the settings at the start of the root of a tree."""
+    """Prices of models, with the settings in effect when the root agent started."""
 
     config: Config = field(default_factory=Config, repr=False)
 
     async def find_cost(self, model: str, usage: Usage) -> float | None:
-        """Returns the price of one reply in dollars; None if unknown."""
+        """Returns the cost of one reply in dollars; None if unknown."""
         await self.load(model)
         return self.cost_of(model, usage)
 
     async def load(self, model: str) -> None:
-        """Imports the table, without blocking the event loop, if it has the price of the model."""
+        """Imports the price table, without blocking the event loop, if the model may need it."""
         if "genai_prices" not in sys.modules and self._find_address(model):
             await in_thread(_load_table)
 
     def cost_of(self, model: str, usage: Usage) -> float | None:
-        """As `find_cost`, after `load`; without a count of tokens it is unknown."""
+        """Returns the cost of one reply in dollars; None if unknown. Needs `load` first."""
         if not usage.total:
             return None
         if own := self.config.prices.get(model):
@@ -62,18 +61,18 @@ class Prices:
                 tokens, counts.web_searches = found.total_price, usage.searches
                 found = table.calc_price(counts, name, provider_api_url=address)
                 if found.total_price == tokens:
-                    return None  # the table leaves out what it has no price for
-        except Exception:  # no fault of the table ends a run that was paid for
+                    return None  # the table has no price for searches
+        except Exception:  # an error in the table must not end a paid run
             return None
         return float(found.total_price)
 
     def knows(self, model: str, tool: str = "") -> bool:
-        """True if the model, or a call of a tool of its server, has a price, after `load`."""
+        """True if the model, or a call of its server-side tool, has a price. Needs `load` first."""
         usage = Usage(1, 1, searches=1 if tool == SEARCH else 0)
         return (not tool or tool in COUNTED) and self.cost_of(model, usage) is not None
 
     def _find_address(self, model: str) -> str:
-        """Returns the address of the server that sells a model; empty if none sets a price."""
+        """Returns the server URL for looking up a price; empty if the table cannot have one."""
         if model in self.config.prices:
             return ""
         try:
@@ -89,7 +88,6 @@ class Prices:
 
 
 def _load_table() -> Any:
-    """Returns the package with the table; None if it is not installed, or cannot be imported."""
     try:
         import genai_prices.data  # takes most of the time
     except Exception:
@@ -98,7 +96,7 @@ def _load_table() -> Any:
 
 
 def make_price_error(model: str, problem: str) -> ConfigError:
-    """Returns the error for a model whose price has to be known and is not."""
+    """Returns the error for a model whose price is required but unknown."""
     hint = f'add [prices."{model}"] with input and output to config.toml'
     if find_spec("genai_prices") is None:
         hint += ", or install a price table: pip install 'axe-nb[prices]'"

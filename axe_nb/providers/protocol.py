@@ -1,4 +1,4 @@
-"""The provider interface, and the server behind a provider: its address and its secrets."""
+"""The interface of providers, and the address and secrets of a model server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from axe_nb.messages import Delta, Request, Response
 from axe_nb.secrets import is_secret_name, redact, remember
 
 OnDelta: TypeAlias = Callable[[Delta], None]
-"""Receives a piece of the reply as it arrives; must not block or raise."""
+"""Callback that receives each piece of a reply as it arrives; must not block or raise."""
 
 PUBLIC_HEADERS = frozenset({
     "accept", "accept-language", "anthropic-beta", "anthropic-version", "content-type",
@@ -26,7 +26,7 @@ PUBLIC_HEADERS = frozenset({
 
 @dataclass(frozen=True, repr=False)
 class Server:
-    """A server of models: its root, without a slash at the end (D-33), and its key, if any."""
+    """A model server: its base URL, without a trailing slash (D-33), and its API key, if any."""
 
     base_url: str
     key: str = ""
@@ -37,24 +37,21 @@ class Server:
 
 
 class Provider(Protocol):
-    """A model's server. Cancelling the task that awaits `send` aborts the request."""
+    """Interface to a model server; cancelling the task that awaits `send` aborts the request."""
 
     name: str
-    """Name of the protocol; prefix of the call ids that it generates (D-28)."""
+    """Name of the protocol, also the prefix of generated call ids (D-28)."""
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
-        """Returns the whole answer; a streaming provider first passes the pieces to `on_delta`.
+        """Sends a request and returns the whole response; `on_delta` receives streamed pieces.
 
-        Raises ProviderError if the server failed, refused the request or sent an invalid reply.
+        Raises ProviderError if the server fails, refuses the request or sends an invalid reply.
         """
         ...
 
 
 def find_secrets(server: Server) -> tuple[str, ...]:
-    """Returns the secrets of a server that an answer must not repeat, longest first.
-
-    The filter of all that is shown or kept removes them and the shorter ones from now on.
-    """
+    """Returns the secrets to mask in a server's replies, longest first; output masks them, too."""
     found = {server.key}
     if server.info.query:
         queried = list_keys(server.info.query)
@@ -69,17 +66,17 @@ def find_secrets(server: Server) -> tuple[str, ...]:
             found |= {value.strip(), value.strip().partition(" ")[2]}  # also without `Bearer`
     for secret in found:
         remember(secret)
-    # shorter ones may be words (`lm-studio`)
+    # short ones may be ordinary words (`lm-studio`)
     return tuple(sorted((s for s in found if len(s) >= 16), key=len, reverse=True))
 
 
 def list_keys(query: str) -> list[str]:
-    """Returns the values in the query of a URL that may be keys."""
+    """Returns the values in a URL's query that may be API keys."""
     keys = []
     for name, _, value in (one.partition("=") for one in query.split("&")):
         is_named = name.lower() in ("code", "sig", "signature")
         is_named = is_named or is_secret_name(unquote_plus(name))
-        # versions and dates are shorter
+        # versions and dates have fewer characters
         if value and (is_named or len(value) >= 24 or redact(value) != value):
             keys.append(value)
     return keys

@@ -1,7 +1,7 @@
-"""Interpretation of a server's reply: its JSON object, or an error in one line.
+"""Interpretation of a model server's reply: its JSON object, or an error in one line.
 
-Where codes and types of an error do not tell, words of its message do: each table of words maps
-regular expressions to the servers that use them. Script models simulate failures by it too.
+If codes and types are not specific, the message is searched for known phrases: tables map regular
+expressions to the servers that use them. Script models simulate failures with the same functions.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _TOO_LONG: Mapping[str, str] = {
     r"range of input length should be": "Alibaba",
     r"tokens.? \+ .max_new_tokens. must be": "TGI",
 }
-"""Words for a conversation that exceeds the model's context → the servers that use them."""
+"""Phrases for a conversation that exceeds the model's context → the servers that use them."""
 
 _USED_UP: Mapping[str, str] = {
     r"exceeded your (current|monthly|daily) quota": "OpenAI, Gemini",
@@ -57,7 +57,7 @@ _USED_UP: Mapping[str, str] = {
     r"spend(ing)? limit": "xAI, Groq",
     r"billing (hard )?limit|account (is )?(not active|in arrears|overdue)": "OpenAI, Alibaba",
 }
-"""Words for an account that has used up its quota or credit → the servers that use them."""
+"""Phrases for an account that has used up its quota or credit → the servers that use them."""
 
 _REFUSED_PICTURES: Mapping[str, str] = {
     r"image_url is only supported by certain models": "OpenAI",
@@ -74,15 +74,14 @@ _REFUSED_PICTURES: Mapping[str, str] = {
     r"unsupported (content|media|input) type\W+(image|file|pdf)": "gateways",
     r"(image|file|pdf) (input )?(content )?(type )?not supported": "Cerebras, Together",
 }
-"""Words for a picture or document sent to a model or server that reads text only → the servers
-that use them."""
+"""Phrases for a picture or document sent to a text-only model → the servers that use them."""
 
 _CATEGORIES: Mapping[int, Category] = {
     401: "auth", 403: "auth", 408: "timeout", 429: "rate_limit",
     498: "rate_limit",  # no capacity left in Groq's flex tier
     529: "overloaded",
 }  # fmt: skip
-"""HTTP status → category, where the class of the status does not decide it (B-5, D-37)."""
+"""HTTP status → error category, where the class of the status does not decide it (B-5, D-37)."""
 
 _KINDS: Mapping[str, Category] = {
     "overloaded_error": "overloaded", "rate_limit_error": "rate_limit",
@@ -94,24 +93,24 @@ _KINDS: Mapping[str, Category] = {
     "not_found_error": "bad_request", "request_too_large": "bad_request",
     "data_residency_mismatch": "bad_request",
 }  # fmt: skip
-"""Type, code or status in an error body → category, if there is no HTTP status."""
+"""Type, code or status in an error body → error category, if there is no error status."""
 
 _QUOTA_CODES = {
     "insufficient_quota", "insufficient_user_quota", "exceeded_current_quota_error",
     "insufficient_balance", "billing_error", "billing_hard_limit_reached", "billing_not_active",
     "credit_balance_too_low", "spend_limit_reached",
 }  # fmt: skip
-"""Codes of an account that has used up its quota or credit."""
+"""Error codes for an account that has used up its quota or credit."""
 
 _REFUSAL_CODES = {
     "content_filter", "content_policy_violation", "responsibleaipolicyviolation",
     "data_inspection_failed", "moderation_blocked", "invalid_prompt", "bio_policy",
     "misalignment_policy_violation", "image_content_policy_violation",
 }  # fmt: skip
-"""Codes of requests whose content the provider rejects."""
+"""Error codes for requests whose content the provider rejects."""
 
 _FINAL_STATUSES = (501, 505, 510, 511)
-"""Statuses of permanent server errors."""
+"""HTTP statuses of permanent server errors."""
 
 TOO_LONG = (
     "the conversation exceeds the model's context: start a new one, shorten it, or lower "
@@ -131,7 +130,7 @@ _NO_TOOLS = re.compile(
     r"|enable-auto-tool-choice",
     re.IGNORECASE,
 )
-"""Words of a server about a model that cannot use tools."""
+"""Phrases for a model that cannot use tools."""
 
 
 def read_reply(
@@ -142,10 +141,10 @@ def read_reply(
     secrets: Sequence[str] = (),
     request: Request | None = None,
 ) -> dict[str, Any]:
-    """Returns the JSON object of a reply, without the `secrets` that it may repeat.
+    """Returns the JSON object of a reply, with any of the `secrets` in it masked.
 
-    Raises ProviderError for an error status, a body that is not a JSON object, or a reported error;
-    of a `request` for an answer, it names the part that the model or the server refuses.
+    Raises ProviderError if the status is an error, or the body reports an error or is not a JSON
+    object. With a `request`, the error says which part of it the model or server refuses.
     """
     content = body.decode("utf-8", "replace").removeprefix("\ufeff")
     try:
@@ -170,7 +169,7 @@ def read_reply(
             f"the reply is not a JSON object but {kind}" + (f": {words}" if words else ""),
             hint=f"check {provider.url_setting}" if is_page else "",
             status=status,
-            retryable=False if is_page else None,  # a web page does not pass
+            retryable=False if is_page else None,  # a retry would fetch the same page
         )
 
     def mask(text: str) -> str:
@@ -184,7 +183,7 @@ def read_reply(
 def _explain(
     error: ProviderError, provider: ProviderInfo, data: Any, request: Request | None
 ) -> ProviderError:
-    """Returns the error with the part of the request that the model or the server refuses."""
+    """Returns an error that says which part of the request the model or server refuses."""
     other = r"\bv1/responses\b|\bresponses (api|endpoint)\b"
     if provider.speaks_responses:
         other = r"\bchat[/ ]completions?\b"
@@ -228,7 +227,7 @@ def error_in_reply(data: Mapping[str, Any]) -> ProviderError:
 
 
 def missing_part(what: str, data: Mapping[str, Any]) -> ProviderError:
-    """Returns the error for a reply without its essential part, with the server's reason if any."""
+    """Returns the error for a reply without an essential part, with the server's reason if any."""
     reason = masked_line(find_message(data))
     return ProviderError("server", f"response contains no {what}" + (reason and f": {reason}"))
 
@@ -242,7 +241,7 @@ def refusal(explanation: str) -> ProviderError:
 def masked_line(message: str, limit: int = 300) -> str:
     """Returns a server's message as one line of at most `limit` characters, without secrets."""
     cleaned = redact(message[: 10 * limit])
-    # servers repeat keys with asterisks in them
+    # servers repeat keys with asterisks in place of some characters
     return one_line(re.sub(r"(?<!\S)[^\s*]*\*{3,}\S*", MASK, cleaned), limit)
 
 
@@ -299,7 +298,7 @@ def _find_hint(provider: ProviderInfo, error: ProviderError) -> str:
 
 
 def _parse_retry_after(value: str, unit: float = 1.0) -> float | None:
-    """Parses a number or an HTTP date, which is in UTC, into seconds; None if it is neither."""
+    """Parses a number or an HTTP date, in UTC, into seconds from now; None if it is neither."""
     try:
         seconds = float(value) * unit
     except ValueError:
@@ -312,10 +311,10 @@ def _parse_retry_after(value: str, unit: float = 1.0) -> float | None:
 
 
 def _classify(status: int | None, data: Any) -> tuple[Category, bool | None, str]:
-    """Returns the category of an error, whether a retry may help, and the next step.
+    """Returns the category of an error, whether a retry may help, and a hint, which may be empty.
 
-    The second is None where the category says it, the third empty where the body does not tell. The
-    status is None if the reply reports success.
+    `status` is None if the reply reports success. If the second value is None, the category
+    decides.
     """
     errors, message = _list_errors(data), find_message(data)
     values = (error.get(key) for error in errors for key in ("type", "code", "status"))
@@ -329,17 +328,17 @@ def _classify(status: int | None, data: Any) -> tuple[Category, bool | None, str
     elif any("image" in code for code in codes):
         found = "bad_request"
     wrong_key = r"invalid api key|api key (is )?(not valid|not found|invalid|expired)"
-    if found == "bad_request" and re.match(wrong_key, message, re.IGNORECASE):  # Gemini's
+    if found == "bad_request" and re.match(wrong_key, message, re.IGNORECASE):  # Gemini
         return "auth", False, ""
     is_flagged = any("flagged_input" in table(one.get("metadata")) for one in errors)  # OpenRouter
     if codes.keys() & _REFUSAL_CODES or is_flagged:
         return "refusal", False, _REPHRASE
-    if codes.keys() & {"tool_use_failed", "json_validate_failed"}:  # Groq's, of a model's mistake
+    if codes.keys() & {"tool_use_failed", "json_validate_failed"}:  # Groq: the model's mistake
         return found, True, f"try again, {_RETRIES}, or use another model"
     if found in ("server", "bad_request") and _find(_TOO_LONG, message):
         return found if status else "bad_request", False, TOO_LONG
     is_retryable: bool | None = None
-    if status in (409, 425):  # a lock, a repeated early request
+    if status in (409, 425):  # a conflict, or sent too early
         is_retryable = True
     elif status in _FINAL_STATUSES or (status and 300 <= status < 400):
         is_retryable = False
@@ -349,7 +348,7 @@ def _classify(status: int | None, data: Any) -> tuple[Category, bool | None, str
 
 
 def find_message(data: Any) -> str:
-    """Finds the API's own message, in any of the known formats; empty if there is none."""
+    """Returns the message in an error body of any known format; empty if there is none."""
     if isinstance(data, str):
         return data.strip()
     if isinstance(data, list):
@@ -360,7 +359,7 @@ def find_message(data: Any) -> str:
     message = next(filter(None, (find_message(data.get(key)) for key in keys)), "")
     if isinstance(place := data.get("loc"), list):  # FastAPI: body.messages.0.role
         message = f"{'.'.join(map(str, place[:10]))}: {message}"
-    metadata = table(data.get("metadata"))  # OpenRouter, of the server behind it
+    metadata = table(data.get("metadata"))  # OpenRouter: the error of the server behind it
     inner = raw = find_message(metadata.get("raw"))
     with suppress(ValueError):
         inner = find_message(loads(raw)) or raw
@@ -372,11 +371,11 @@ def find_message(data: Any) -> str:
 
 
 def _describe(data: Any) -> str:
-    """Returns the server's message, and its code if that adds something; empty = no message."""
+    """Returns the server's message, with the error code if that adds information."""
     message = masked_line(find_message(data))
     values = (error.get(key) for key in ("code", "type") for error in _list_errors(data))
     named = (str(value) for value in values if type(value) in (str, int))
-    # one that can be looked up; an HTTP status is shorter
+    # a code that can be looked up; an HTTP status is shorter
     code = next(filter(re.compile("[A-Za-z0-9][A-Za-z0-9_.-]{3,59}").fullmatch, named), "")
     kind = code.lower()
     is_category = _KINDS.get(kind, "bad_request") != "bad_request" and kind not in _QUOTA_CODES
@@ -387,7 +386,7 @@ def _describe(data: Any) -> str:
 
 
 def _find_wait(data: Any) -> float | None:
-    """Returns the seconds to wait that Google's servers write into the body; None if absent."""
+    """Returns the retry delay in seconds from an error body of Google's servers; None if absent."""
     for error in _list_errors(data):
         details = error.get("details")
         for detail in details if isinstance(details, list) else ():
@@ -398,12 +397,11 @@ def _find_wait(data: Any) -> float | None:
 
 
 def _list_errors(data: Any) -> list[dict[str, Any]]:
-    """Lists the objects of an error body that may have a type or code."""
     if isinstance(data, list):
         data = data[0] if data else None
     outer = table(data)
     errors = [table(outer.get("error")), outer]
-    return [*errors, *(table(error.get("innererror")) for error in errors)]  # the last are Azure's
+    return [*errors, *(table(error.get("innererror")) for error in errors)]  # innererror: Azure
 
 
 def is_used_up(message: str) -> bool:
@@ -412,5 +410,5 @@ def is_used_up(message: str) -> bool:
 
 
 def _find(words: Mapping[str, str], message: str) -> bool:
-    # `re` keeps the pattern, which few processes need and which takes a while to be made
+    # compiled on first use and cached by `re`: compiling is slow, and few processes need it
     return bool(re.search("|".join(words), message[:2000], re.IGNORECASE))

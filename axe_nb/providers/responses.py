@@ -1,4 +1,4 @@
-"""OpenAI's Responses API, without state: each request has the whole conversation."""
+"""Provider for OpenAI's Responses API; each request contains the whole conversation."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from axe_nb.providers.streaming import Assembly
 from axe_nb.providers.thinking import asks_for_summary, may_think, split
 
 BETWEEN = "\n\n"
-"""Separates the texts of several messages in one reply, and parts of a summary."""
+"""Separator between message texts in one reply, and between parts of a reasoning summary."""
 
 
 def encode(message: Message) -> list[dict[str, Any]]:
-    """Encodes a message as input items: one per text, call and result, none if it is empty."""
+    """Encodes a message as input items: one per text, call or result, none if it is empty."""
     results: list[dict[str, Any]] = []
     for result in message.tool_results:
         parts = [*_encode_parts(result.content, result.pictures)] if result.pictures else None
@@ -42,7 +42,6 @@ def encode(message: Message) -> list[dict[str, Any]]:
 
 
 def _make_message(role: str, content: object) -> dict[str, Any]:
-    """Makes a message item without an id, but with its type, which some servers require."""
     return {"type": "message", "role": role, "content": content}
 
 
@@ -58,7 +57,7 @@ def _encode_parts(text: str, pictures: Sequence[Picture]) -> Iterator[dict[str, 
 
 
 def _encode_call(call: ToolCall, kept: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Encodes a call; `kept` has the fields that the server added, such as its own id."""
+    """Encodes a tool call; `kept` holds the fields that the server added, such as its own id."""
     name, arguments = wire.tool_name(call.name), dump(dict(call.arguments)).decode()
     given = {"call_id": call.id, "name": name, "arguments": arguments}
     return {**(kept or {"type": "function_call"}), **given}
@@ -67,9 +66,9 @@ def _encode_call(call: ToolCall, kept: Mapping[str, Any] | None = None) -> dict[
 def _restore_items(
     kept: Sequence[Mapping[str, Any]], calls: Sequence[ToolCall]
 ) -> list[dict[str, Any]]:
-    """Restores the items of a reply in their original order; calls that have none follow.
+    """Restores the items of a reply in their original order, followed by calls without an item.
 
-    Reasoning stays out with the call that it led to: the API refuses it without the next item.
+    Reasoning is left out if the item after it is, because the API refuses reasoning alone.
     """
     own = [item for item in kept if item.get("type") == "function_call"]
     ids = [wire.text(item.get("call_id")) for item in own]
@@ -106,13 +105,13 @@ def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
         if key in params:
             params.setdefault("max_output_tokens", params.pop(key))
     in_tables = (("reasoning_effort", "reasoning", "effort"), ("verbosity", "text", "verbosity"))
-    for key, table, name in in_tables:  # where this API has a parameter of Chat Completions
+    for key, table, name in in_tables:  # parameters of Chat Completions that this API nests
         if key in params:
             given = wire.table(request.params.get(table))
             params[table] = {**wire.table(params.get(table)), name: params.pop(key), **given}
     wanted = []
     if may_think(request.model):
-        wanted.append("reasoning.encrypted_content")  # without it, it cannot be sent back
+        wanted.append("reasoning.encrypted_content")  # without it, reasoning cannot be sent back
     if any(tool.entry and tool.entry.get("type") == SEARCH for tool in request.tools):
         wanted.append("web_search_call.action.sources")
     if INCLUDE in request.refused:
@@ -142,7 +141,7 @@ def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
 
 
 def parse(data: Mapping[str, Any]) -> Response:
-    """Parses messages and calls; raises ProviderError for a malformed reply, or a refusal."""
+    """Parses a whole reply. Raises ProviderError if it is malformed or a refusal."""
     items = wire.tables(data.get("output"), "output")
     if not isinstance(data.get("output"), list):
         raise missing_part("output", data)
@@ -166,9 +165,9 @@ def parse(data: Mapping[str, Any]) -> Response:
         if stop_reason == "content_filter" and not content.strip():
             declined = f"a content filter has removed the answer ({stop_reason})"
         if stop_reason == "max_output_tokens":
-            stop_reason = "length"  # as Chat Completions has it
+            stop_reason = "length"  # as in Chat Completions
         else:
-            calls = ()  # one of them may be cut
+            calls = ()  # one of them may be cut off
     if declined and not content.strip() and not calls:
         raise refusal(declined)
     if declined and content.strip():
@@ -192,10 +191,10 @@ def parse(data: Mapping[str, Any]) -> Response:
 
 
 def _select_items_to_echo(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Selects the items to send back for a reply with special ones; calls lack their arguments.
+    """Selects the items of a reply to send back in the next request; empty if none is needed.
 
-    Special are whole reasoning, tools that the server runs, messages that cite or have a phase, and
-    whatever the API adds: they keep their meaning only unchanged.
+    Complete reasoning, server-side tools, messages with citations or a phase, and unknown items
+    keep their meaning only if sent back unchanged. Calls are kept without their arguments.
     """
     kept: list[dict[str, Any]] = []
     has_special = False
@@ -219,7 +218,7 @@ def _select_items_to_echo(items: Sequence[Mapping[str, Any]]) -> list[dict[str, 
 
 
 def read_message(item: Mapping[str, Any]) -> tuple[str, str]:
-    """Returns the text of a message, and the model's reason for declining; each may be empty."""
+    """Returns the text of a message item and the reason for a refusal; either may be empty."""
     content = item.get("content")
     if isinstance(content, str):
         return content, ""
@@ -230,7 +229,7 @@ def read_message(item: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def read_thought(item: Mapping[str, Any]) -> str:
-    """Returns the summary or the text of an item of reasoning; empty for others."""
+    """Returns the summary or text of a reasoning item; empty for other items."""
     if item.get("type") != "reasoning":
         return ""
     parts = wire.tables(item.get("summary"), "summary")
@@ -239,28 +238,28 @@ def read_thought(item: Mapping[str, Any]) -> str:
 
 
 class ResponsesAssembly(Assembly):
-    """The items of a streamed reply: from the last event if complete there, else their own."""
+    """Collects the events of a streamed reply of the Responses API."""
 
     def __init__(self, on_delta: OnDelta | None) -> None:
         super().__init__(on_delta)
         self._response: dict[str, Any] = {}
         self._items: dict[object, dict[str, Any]] = {}
-        """Position in the reply, or id → item."""
+        """Output index, or id if there is none → item."""
         self._whole: set[object] = set()
-        """Keys of the items that have ended."""
+        """Keys in `_items` of finished items."""
         self._shown: set[object] = set()
-        """Keys of the items of which a piece has been passed on."""
+        """Keys in `_items` of items whose pieces have been passed on."""
         self._calls: dict[object, int] = {}
-        """Key of an item that is a call → its position among the calls."""
+        """Key in `_items` of a call → its position among the calls."""
         self._last: dict[str, object] = {}
-        """Kind of pieces → the item that the last one belongs to; None if its part has ended."""
+        """Kind of delta → key of the item that the last one belongs to; None after a part's end."""
 
     def end(self) -> None:
-        """Notes the end mark of another protocol: an answer without its last event is not whole."""
+        """Handles `[DONE]`, another protocol's end mark, which does not complete this reply."""
         self.has_ended = True
 
     def add(self, name: str, data: dict[str, Any]) -> None:
-        """Adds an event; unknown ones are ignored. A server may send no pieces of an item."""
+        """Adds an event, and ignores unknown ones; an item may arrive without any deltas."""
         key: object = data.get("output_index")
         item = wire.table(data.get("item"))
         if not isinstance(key, int):
@@ -314,10 +313,7 @@ class ResponsesAssembly(Assembly):
         self.show(piece, kind)
 
     def reply(self) -> dict[str, Any]:
-        """Returns the object of the equivalent unstreamed reply; some servers omit its items.
-
-        Raises ProviderError if an item is not whole then: a call could lack arguments.
-        """
+        """Returns the equivalent unstreamed reply. Raises ProviderError if an item is cut off."""
         if self._response.get("output") or not self._items:
             return self._response
         if not self._items.keys() <= self._whole:
@@ -326,7 +322,7 @@ class ResponsesAssembly(Assembly):
 
 
 class Responses(HttpProvider):
-    """A server of the Responses API."""
+    """A model server that speaks OpenAI's Responses API."""
 
     name = "responses"
     assembly = ResponsesAssembly

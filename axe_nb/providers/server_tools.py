@@ -1,4 +1,4 @@
-"""Tools that the model's server runs: entries in a request, traces in a reply (D-76)."""
+"""Server-side tools: their entries in requests, and their calls and sources in replies (D-76)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from axe_nb.messages import Page, ServerCall, is_link
 from axe_nb.providers import wire
 
 Found: TypeAlias = tuple[tuple[ServerCall, ...], tuple[Page, ...]]
-"""Calls of the server's tools, and cited pages."""
+"""Calls of server-side tools, and cited pages."""
 
 ANTHROPIC: Mapping[str, str] = {
     SEARCH: "web_search_20260318",
@@ -23,28 +23,28 @@ ANTHROPIC: Mapping[str, str] = {
     "tool_search_tool_bm25": "tool_search_tool_bm25_20251119",
     "tool_search_tool_regex": "tool_search_tool_regex_20251119",
 }
-"""Name of a tool that Anthropic runs → its newest type."""
+"""Name of a server-side tool of Anthropic → its newest type."""
 
 CHAT: Mapping[str, str] = {
     "openrouter.ai": "openrouter:web_search",
     "api.groq.com": "browser_search",
 }
-"""Host of a server of Chat Completions → the type of its tool that searches the web."""
+"""Host of a Chat Completions server → type of its web search tool."""
 
 RESPONSES = (
     "web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call",
     "mcp_call",
 )  # fmt: skip
-"""Types of the items of OpenAI's Responses for tools that its server has run."""
+"""Types of Responses API items for calls of server-side tools."""
 
 
 def make_entry(
     protocol: str, base_url: str, name: str, options: Mapping[str, Any], domains: Sequence[str] = ()
 ) -> dict[str, Any] | None:
-    """Returns the entry of a tool among the tools of a request; None if the server lacks it.
+    """Returns a tool's entry in the `tools` of a request; None if the server lacks the tool.
 
-    The name is `web_search`, or the vendor's own of another tool. `domains` are the only hosts to
-    search, and all below them; empty = all.
+    `name` is `web_search`, or the vendor's own name for another tool. `domains` restricts searches
+    to these hosts and their subdomains; empty = no restriction.
     """
     filters = options if protocol == "anthropic" else wire.table(options.get("filters"))
     own = () if filters.get("blocked_domains") else filters.get("allowed_domains") or domains
@@ -54,7 +54,7 @@ def make_entry(
     limited = {**filters, "allowed_domains": limit}
     if protocol == "anthropic":
         kind = ANTHROPIC.get(name, name)
-        # searches of the model's own, not of a program that it writes: the reply has all results
+        # not called from code that the model writes: the reply then has all results
         direct = {"allowed_callers": ["direct"]} if name == SEARCH else {}
         entry = {"type": kind, "name": re.sub(r"_\d{8}$", "", kind), **direct, **options}
         return {**entry, **limited} if domains else entry
@@ -63,19 +63,19 @@ def make_entry(
     if protocol == "openai" and name == SEARCH:
         kind = CHAT.get(urlsplit(base_url).hostname or "", "")
         return {"type": kind, **options} if kind and not domains else None
-    # a script only plays a server, and of an unknown endpoint there are only recorded replies
+    # a script model has no server, and an unknown endpoint only recorded replies
     takes_any = protocol in ("openai", "responses", "script", "unknown")
     return {"type": name, **options} if takes_any else None
 
 
 def _list_below(these: Sequence[Any], those: Sequence[Any]) -> list[str]:
-    """Returns those of some domains that lie below others, or are among them."""
+    """Returns the domains in `these` that are equal to, or subdomains of, one in `those`."""
     ends = tuple(f".{one}" for one in those)
     return [one for one in these if isinstance(one, str) and f".{one}".endswith(ends)]
 
 
 def read_anthropic(blocks: Iterable[Mapping[str, Any]]) -> Found:
-    """Returns the calls and cited pages in the blocks of a reply of Anthropic's protocol."""
+    """Returns the calls and cited pages in the blocks of an Anthropic reply."""
     calls: dict[object, ServerCall] = {}
     cited: list[Mapping[str, Any]] = []
     for number, block in enumerate(blocks):
@@ -88,7 +88,7 @@ def read_anthropic(blocks: Iterable[Mapping[str, Any]]) -> Found:
             call = calls.get(id) or ServerCall(kind.removesuffix("_tool_result"))
             one = wire.table(block.get("content"))
             pages = [one] if one else _tables(block.get("content"))
-            # the title of a fetched page is that of its document
+            # the title of a fetched page is in its document
             found = _list_pages({**wire.table(page.get("content")), **page} for page in pages)
             calls[id] = replace(call, sources=found, error=wire.text(one.get("error_code")))
         elif kind == "text":
@@ -99,7 +99,7 @@ def read_anthropic(blocks: Iterable[Mapping[str, Any]]) -> Found:
 def read_responses(
     items: Iterable[Mapping[str, Any]],
 ) -> tuple[tuple[ServerCall, ...], tuple[Page, ...], int]:
-    """Returns calls, cited pages and the count of searches in the items of Responses."""
+    """Returns the calls, the cited pages and the number of searches in a Responses API reply."""
     calls: list[ServerCall] = []
     cited: list[Mapping[str, Any]] = []
     searches = 0
@@ -115,7 +115,7 @@ def read_responses(
         keys = ("query", "queries", "url", "pattern", "code", "name", "arguments")
         given = {key: value for key in keys if (value := action.get(key) or item.get(key))}
         if "query" in given:
-            given.pop("queries", None)  # which begin with it
+            given.pop("queries", None)  # they begin with `query`
         error = wire.text(told.get("message")) or wire.text(told.get("type"))
         error = error or ("failed" if item.get("status") == "failed" else "")
         found = _list_pages(_tables(action.get("sources")))
@@ -124,10 +124,7 @@ def read_responses(
 
 
 def read_chat(message: Mapping[str, Any], searches: int) -> Found:
-    """Returns the calls and cited pages in a message of Chat Completions.
-
-    Groq lists what it has executed; OpenRouter tells only how often it has searched.
-    """
+    """Returns the calls and cited pages in a Chat Completions message."""
     annotations = _tables(message.get("annotations"))
     cited = _list_pages(wire.table(one.get("url_citation")) for one in annotations)
     # in a stream, the entry of a call is sent again with its result
@@ -145,7 +142,7 @@ def read_chat(message: Mapping[str, Any], searches: int) -> Found:
 
 
 def _list_pages(found: Iterable[Mapping[str, Any]]) -> tuple[Page, ...]:
-    """Returns the pages of results or citations that have an address to open, each once."""
+    """Returns the pages in results or citations that have a link to open, each once."""
     pages: dict[str, Page] = {}
     for one in found:
         url = wire.text(one.get("url"))
@@ -155,5 +152,4 @@ def _list_pages(found: Iterable[Mapping[str, Any]]) -> tuple[Page, ...]:
 
 
 def _tables(value: object) -> Iterator[Mapping[str, Any]]:
-    """Yields the objects of a list, and ignores anything else in it."""
     return (one for one in value if isinstance(one, dict)) if isinstance(value, list) else iter(())

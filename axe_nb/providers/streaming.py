@@ -1,4 +1,4 @@
-"""Streamed replies: from bytes in any pieces to the object of the unstreamed reply."""
+"""Decoding of streamed replies into the JSON objects of equivalent unstreamed replies."""
 
 from __future__ import annotations
 
@@ -15,22 +15,21 @@ from axe_nb.providers.protocol import OnDelta
 from axe_nb.providers.reply_errors import error_in_reply, find_message, masked_line
 
 Event: TypeAlias = tuple[str, str]
-"""(name, data); the name is empty if the server gives none."""
+"""Name and data of an event; the name is empty if the server sends none."""
 
 
 class SSEDecoder:
-    """Decodes server-sent events, of which the last may lack its blank line.
+    """Decodes server-sent events; the last one may lack its blank line.
 
-    More than the standard has: a JSON object that begins a line within a stream is an event, as
-    some servers report errors so; a field `error` is an event of that name (llama.cpp).
+    Two additions to the standard: a JSON object at the start of a line is an event, as some servers
+    report errors that way, and a field `error` is an event with that name (llama.cpp).
     """
 
     is_stream: bool | None = None
-    """False if the first line shows that the reply was not streamed; None before it."""
+    """True if the first line of the reply belongs to a stream; None before that line."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
-        """Pieces of the unfinished line."""
         self._after_return = False
         self._is_object = False
         self._name = b""
@@ -51,13 +50,13 @@ class SSEDecoder:
                 yield event
 
     def rest(self) -> Event | None:
-        """Returns the unfinished last event, once the reply has ended."""
+        """Returns the event that is unfinished when the reply ends, if any."""
         if last := self._join():
             self._read(last)
         return self._finish()
 
     def _split(self, piece: bytes) -> list[bytes]:
-        """Returns the lines that end in this piece, however small the pieces are."""
+        """Returns the lines that end in this piece, and keeps the unfinished one."""
         first, *others = piece.split(b"\n")
         self._parts.append(first)
         if not others:
@@ -67,7 +66,6 @@ class SSEDecoder:
         return lines
 
     def _join(self) -> bytes:
-        """Returns the unfinished line at the end."""
         line = b"".join(self._parts)
         return line.removeprefix(b"\xef\xbb\xbf") if self.is_stream is None else line
 
@@ -95,7 +93,7 @@ class SSEDecoder:
 
 
 class NDJSONDecoder(SSEDecoder):
-    r"""Decodes lines of JSON, which end with \n; blank ones are skipped. Events have no names."""
+    r"""Decodes newline-delimited JSON; its events have no names."""
 
     def feed(self, piece: bytes) -> Iterator[Event]:
         """Yields the lines that end in this piece."""
@@ -106,36 +104,36 @@ class NDJSONDecoder(SSEDecoder):
                 yield "", line.decode("utf-8", "replace")
 
     def rest(self) -> Event | None:
-        """Returns the unfinished last line, unless it is all: a whole reply."""
+        """Returns the unfinished last line; None if it is the whole reply (not a stream)."""
         return next(self.feed(b"\n"), None) if self.is_stream else None
 
 
 class Assembly:
-    """The parts of one streamed reply; each event adds to them, and passes its deltas on."""
+    """Base class that collects the events of one streamed reply and passes its deltas on."""
 
     decoder: ClassVar[type[SSEDecoder]] = SSEDecoder
 
     def __init__(self, on_delta: OnDelta | None) -> None:
         self.is_complete = False
-        """True once the model has finished: the reply is whole even if the stream then breaks."""
+        """True once the model has finished; a reply is then complete even if its stream breaks."""
         self.has_ended = False
         """True once the last event has arrived; anything after it is ignored."""
         self._on_delta = on_delta or (lambda delta: None)
         self._text = StringIO()
         self._half = ""
-        """Half a character at the end of the last piece."""
+        """First half of a surrogate pair at the end of the last piece; empty if there is none."""
         self._kind: DeltaKind = "text"
         self._call = 0
 
     def add(self, name: str, data: dict[str, Any]) -> None:
-        """Adds an event, unless it is unknown; raises ProviderError for an error."""
+        """Adds an event, or ignores an unknown one. Raises ProviderError if it is an error."""
         raise NotImplementedError
 
     def end(self) -> None:
         """Handles the end mark `[DONE]`, which has no meaning in most protocols."""
 
     def reply(self) -> dict[str, Any]:
-        """Returns the object of the equivalent unstreamed reply."""
+        """Returns the JSON object of the equivalent unstreamed reply."""
         raise NotImplementedError
 
     @property
@@ -144,7 +142,7 @@ class Assembly:
         return self._text.getvalue()
 
     def show(self, piece: str, kind: DeltaKind = "text", call: int = 0) -> None:
-        """Passes on a piece, in whole characters; `call` is the position of its call."""
+        """Passes on a piece in whole characters; `call` is the position of its tool call."""
         if not piece:
             return
         if kind != self._kind or call != self._call:
@@ -155,13 +153,13 @@ class Assembly:
         self._pass_on(piece.removesuffix(self._half))
 
     def show_call(self, call: int, name: object) -> None:
-        """Passes on the name of a call's tool, before its arguments."""
+        """Passes on the tool name of a call, before its arguments."""
         self.flush()
         if isinstance(name, str) and name:
             self._on_delta(Delta("", "arguments", call, _join_halves(name)))
 
     def flush(self) -> None:
-        """Passes on half a character, as nothing continues it."""
+        """Passes on a pending half character, which nothing can complete any more."""
         self._pass_on(self._half)
         self._half = ""
 
@@ -175,7 +173,7 @@ class Assembly:
 
 
 def _join_halves(text: str) -> str:
-    """Returns the text with surrogates joined to characters; lone ones are replaced."""
+    """Joins surrogate pairs into characters and replaces lone surrogates."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -186,7 +184,7 @@ def check_parts(count: int) -> None:
 
 
 def append_text(entry: dict[str, Any], key: str, piece: str) -> None:
-    """Appends a piece to the text under a key, in constant time; `settle` makes strings of them."""
+    """Appends a piece to the text under a key in constant time; `settle` makes it a string."""
     held = entry.get(key)
     if not isinstance(held, StringIO):
         entry[key], first = StringIO(), held
@@ -196,7 +194,7 @@ def append_text(entry: dict[str, Any], key: str, piece: str) -> None:
 
 
 def settle(value: Any) -> Any:
-    """Returns the value with strings in place of growing texts."""
+    """Converts the texts that `append_text` has collected in a value to strings."""
     if isinstance(value, StringIO):
         return value.getvalue()
     if isinstance(value, list):
@@ -207,23 +205,20 @@ def settle(value: Any) -> Any:
 
 
 class StreamedReply:
-    """One reply while it arrives, which may turn out to be unstreamed."""
+    """A reply that is being received, streamed or not."""
 
     def __init__(self, assembly: Assembly) -> None:
         self._assembly = assembly
         self._decoder = assembly.decoder()
         self._raw: list[bytes] = []
-        """Everything that has arrived, until it proves to be a stream."""
+        """All pieces so far; no longer kept once the reply proves to be a stream."""
         self._ignored = ""
-        """The last event that is not JSON."""
+        """The last event that was not JSON; empty if there was none."""
         self._last: dict[str, Any] = {}
-        """The last object that has arrived."""
+        """The last JSON object that was received."""
 
     async def read(self, pieces: AsyncIterator[bytes]) -> bytes:
-        """Reads the reply; returns its body, or that of the equivalent unstreamed reply.
-
-        Raises ProviderError, with the text so far, if it is cut, malformed or reports an error.
-        """
+        """Reads the reply and returns its body; for a stream, the equivalent unstreamed body."""
         try:
             return await self._read(pieces)
         except ProviderError as error:
@@ -237,7 +232,7 @@ class StreamedReply:
                 piece = await anext(pieces)
             except StopAsyncIteration:
                 return self._finish()
-            except Exception:  # what happens to the connection after the answer does not matter
+            except Exception:  # a connection that breaks after the answer does not matter
                 if not self._assembly.is_complete:
                     raise
                 return self._finish()
@@ -250,7 +245,7 @@ class StreamedReply:
                 if self._assembly.has_ended:
                     break
         with suppress(Exception):
-            async with asyncio.timeout(0.5):  # else its connection is closed
+            async with asyncio.timeout(0.5):  # a reply read to its end frees its connection
                 async for _ in pieces:
                     pass
         return self._finish()

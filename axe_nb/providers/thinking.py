@@ -1,7 +1,6 @@
-"""`[params] thinking`, and the room for it, in the form of each protocol.
+"""The parameter `thinking` and the token budget for it, in the form of each protocol.
 
-A key in the vendor's own form (`thinking = {…}`, `reasoning_effort`, `think`) is passed on as it
-is.
+Keys in a vendor's own form (`thinking = {…}`, `reasoning_effort`, `think`) are passed on unchanged.
 """
 
 from __future__ import annotations
@@ -15,18 +14,16 @@ from axe_nb.providers.wire import table
 from axe_nb.text import quote
 
 THINKING = "thinking"
-"""Key of `[params]`."""
 
 LONG = 21_333
-"""Tokens of an answer from which it is streamed in any case, as it takes long; the SDKs do the
-same."""
+"""Largest `max_tokens` for which an answer need not be streamed, as in the vendors' SDKs."""
 
 LEAST_BUDGET = 1024
-"""Minimum tokens for thinking that Anthropic accepts."""
+"""Smallest thinking budget in tokens that Anthropic accepts."""
 
 
 def find_room(model: str, params: Mapping[str, Any]) -> int:
-    """Returns the maximum tokens of an answer: as set, else as in the table, else a default."""
+    """Returns the maximum tokens of an answer, from `params`, the model table or a default."""
     given = params.get("max_tokens")
     if isinstance(given, int):
         return given
@@ -34,7 +31,7 @@ def find_room(model: str, params: Mapping[str, Any]) -> int:
 
 
 def takes_long(protocol: str, model: str, params: Mapping[str, Any]) -> bool:
-    """True for a reply that takes so long that a proxy would give up on a silent connection."""
+    """True if a reply may take so long that a proxy would give up on a silent connection."""
     if thinks(model, params):
         return True
     if protocol == "anthropic":
@@ -44,7 +41,7 @@ def takes_long(protocol: str, model: str, params: Mapping[str, Any]) -> bool:
 
 
 def check_thinking(protocol: str, model: str, params: Mapping[str, Any]) -> None:
-    """Raises ConfigError for a `[params] thinking` that a model does not take or have room for."""
+    """Raises ConfigError if the model does not support its `thinking` or has no room for it."""
     asked, _ = split(params)
     if protocol == "script" or asked is None:
         return
@@ -65,7 +62,7 @@ def check_thinking(protocol: str, model: str, params: Mapping[str, Any]) -> None
 
 
 def for_anthropic(model: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the parameters for Anthropic's Messages API, which needs `max_tokens`."""
+    """Converts the parameters for Anthropic's Messages API, which requires `max_tokens`."""
     asked, sent = split(params)
     sent.setdefault("max_tokens", find_room(model, params))
     facts = find_facts("", model)
@@ -89,13 +86,13 @@ def for_anthropic(model: str, params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def asks_for_summary(params: Mapping[str, Any]) -> bool:
-    """True if a summary is requested over the Responses API, but not in the API's own form."""
+    """True if `thinking` is set, and `reasoning` of the Responses API does not set a summary."""
     asked, others = split(params)
     return asked not in (None, "off") and "summary" not in table(others.get("reasoning"))
 
 
 def split(params: Mapping[str, Any]) -> tuple[str | int | None, dict[str, Any]]:
-    """Returns the value of `thinking`, unless it has the vendor's own form, and the rest."""
+    """Separates `thinking`, unless it is in a vendor's own form, from the other parameters."""
     asked = params.get(THINKING)
     if not isinstance(asked, (str, int)):
         return None, dict(params)
@@ -103,6 +100,6 @@ def split(params: Mapping[str, Any]) -> tuple[str | int | None, dict[str, Any]]:
 
 
 def may_think(model: str) -> bool:
-    """True unless the model is known not to think; such models refuse to be told not to."""
+    """True unless the model is known not to think; such models refuse the setting `off`."""
     facts = find_facts("", model)
     return facts.thinks != "never" or not facts.is_known

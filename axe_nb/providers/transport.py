@@ -1,9 +1,8 @@
-"""Transport of httpx for models' servers: connections, proxies, certificates, and their errors.
+"""An httpx transport for model servers: connections, proxies, certificates, and their errors.
 
-httpx's own pool looks at all its connections for each request (1000 at once take 9 s), and does not
-tell if a connection was closed before any byte of the reply. So each transport of httpx has one
-connection here, and a list keeps those that are idle.
-Imported on first use, as httpx is.
+httpx's own pool scans all its connections for each request (1000 concurrent requests take 9 s), and
+does not report whether a connection was closed before any byte of the reply. Here each httpx
+transport has one connection, and a list keeps the idle ones. Imported on first use, like httpx.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from axe_nb.secrets import redact
 from axe_nb.text import format_seconds
 
 CONNECT_SECONDS = 10.0
-"""Connect timeout; the time for an answer is limited by the run."""
+"""Connect timeout in seconds; the run limits the time for an answer."""
 
 NO_TLS = "the server responded, but not over TLS"
 
@@ -44,14 +43,14 @@ TLS_FAULTS = {
     "HTTP_REQUEST": NO_TLS,
     "UNKNOWN_PROTOCOL": NO_TLS,
 }
-"""Part of OpenSSL's reason → the fault; another try fails likewise."""
+"""Part of OpenSSL's reason → description of the fault, which a retry does not fix."""
 
 IDLE_SECONDS = 60.0
 """Seconds after which an idle connection is no longer used."""
 
 
 class QuietURL(httpx.URL):
-    """A URL whose text omits keys in the query, as httpx logs the URL of each request."""
+    """A URL that masks keys in its query when printed, because httpx logs each request's URL."""
 
     def __str__(self) -> str:
         return redact(super().__str__())
@@ -62,21 +61,19 @@ class SetupError(httpx.TransportError):
 
 
 class _Connection:
-    """One of httpx's transports, which has at most one connection."""
-
     def __init__(self, transport: httpx.AsyncHTTPTransport) -> None:
         self.transport = transport
         self.until = 0.0
-        """Time at which the idle connection expires."""
+        """Monotonic time in seconds at which the idle connection expires."""
         self.has_received = False
-        """True once a byte of the reply to its latest request has arrived."""
+        """True once a byte of the reply to the latest request has arrived."""
         self.stream: Any = None
-        """The byte stream of httpcore; None until there is a reply."""
+        """httpcore's byte stream; None before the first reply."""
         self._socket: Any = None
-        """The socket below TLS, once it is connected."""
+        """The socket below TLS; None before it is connected."""
 
     def watch(self, stream: Any) -> None:
-        """Watches a stream, to note whether a byte has arrived."""
+        """Wraps `stream.read` to set `has_received` once a byte arrives."""
         if stream is self.stream:
             return
         self.stream, read = stream, stream.read
@@ -89,28 +86,28 @@ class _Connection:
         stream.read = read_and_note
 
     def has_leftover(self) -> bool:
-        """True if more than a reply has arrived, which httpcore would take for the next reply."""
+        """True if bytes follow the reply, which httpcore would take for the next reply."""
         for connection in self.transport._pool.connections:
-            while hasattr(connection, "_connection"):  # proxies
+            while hasattr(connection, "_connection"):  # unwraps a proxy's connection
                 connection = connection._connection
             state = getattr(connection, "_h11_state", None)
             return state is None or bool(state.trailing_data[0])
         return True
 
     async def note_socket(self, name: str, info: Mapping[str, Any]) -> None:
-        """Notes the socket that httpcore opens; a callback of its trace."""
+        """Stores the socket that httpcore opens; a callback for its `trace` extension."""
         if name == "connection.connect_tcp.complete":
             self._socket = info["return_value"]
 
     async def aclose(self) -> None:
-        """Closes the connection, even in mid-handshake: httpcore forgets a cancelled one."""
+        """Closes the connection, even during a handshake: httpcore leaves a cancelled one open."""
         await self.transport.aclose()
         if self._socket is not None:
             await self._socket.aclose()
 
 
 class FreeList(httpx.AsyncBaseTransport):
-    """The connections to one server, of which the `most` idle ones are kept for later requests."""
+    """The connections to one server; up to `most` idle ones are kept for later requests."""
 
     def __init__(self, make: Callable[[], httpx.AsyncHTTPTransport], most: int) -> None:
         self._make, self._most = make, most
@@ -118,17 +115,17 @@ class FreeList(httpx.AsyncBaseTransport):
         """Idle connections, the most recently used last."""
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Sends a request; returns its reply once the headers have arrived.
+        """Sends a request and returns its reply once the headers have arrived.
 
-        The request is sent once more if a connection that was used before turns out to be closed
-        before any byte of the reply: the server closed it for having been idle (D-23).
+        The request is sent once more if a reused connection is closed before any byte of the reply:
+        the server had closed it because it was idle (D-23).
         """
         now = time.monotonic()
         while self.idle and self.idle[0].until < now:
             await self.idle.popleft().aclose()
         while self.idle:
             used = self.idle.pop()
-            if used.stream.get_extra_info("is_readable"):  # closed by the server, or it sent more
+            if used.stream.get_extra_info("is_readable"):  # closed, or more was sent
                 await used.aclose()
                 continue
             try:
@@ -148,7 +145,7 @@ class FreeList(httpx.AsyncBaseTransport):
         except BaseException:
             await connection.aclose()
             raise
-        if "network_stream" not in response.extensions:  # a mock's
+        if "network_stream" not in response.extensions:  # the response of a mock
             await connection.aclose()
             return response
         connection.watch(response.extensions["network_stream"])
@@ -157,7 +154,7 @@ class FreeList(httpx.AsyncBaseTransport):
         return response
 
     async def release(self, connection: _Connection, *, is_whole: bool) -> None:
-        """Keeps a connection, unless its reply was not read to the end."""
+        """Keeps a connection for later requests; closes it if its reply was not read to the end."""
         if is_whole and len(self.idle) < self._most and not connection.has_leftover():
             connection.until = time.monotonic() + IDLE_SECONDS
             self.idle.append(connection)
@@ -170,7 +167,7 @@ class FreeList(httpx.AsyncBaseTransport):
 
 
 class _Body(httpx.AsyncByteStream):
-    """The body of a reply; frees its connection at the end."""
+    """The body of a reply; releases its connection when closed."""
 
     def __init__(
         self, stream: httpx.AsyncByteStream, owner: FreeList, connection: _Connection
@@ -184,7 +181,7 @@ class _Body(httpx.AsyncByteStream):
         self._is_whole = True
 
     async def aclose(self) -> None:
-        is_whole = False  # also if this is cancelled: httpcore would count its request for ever
+        is_whole = False  # also if this is cancelled: httpcore would count the request as open
         try:
             await self._stream.aclose()
             is_whole = self._is_whole
@@ -193,17 +190,17 @@ class _Body(httpx.AsyncByteStream):
 
 
 def read_variables() -> tuple[str | None, ...]:
-    """Returns the current values of the variables that a client depends on."""
+    """Returns the current values of the environment variables that a client depends on."""
     proxies = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
-    # under CGI, HTTP_PROXY is a header of the request
+    # under CGI (REQUEST_METHOD), HTTP_PROXY is a request header
     names = (*proxies, *map(str.lower, proxies), "REQUEST_METHOD", "SSL_CERT_FILE", "SSL_CERT_DIR")
     return tuple(map(os.environ.get, names))
 
 
 def make_client(url: httpx.URL, certificates: tuple[str, str], most: int) -> httpx.AsyncClient:
-    """Returns a client for one server, with the proxy that the environment sets now.
+    """Makes an HTTP client for one server, with the proxy that the environment currently sets.
 
-    `most` is the number of idle connections that are kept. Raises SetupError if the proxy or the
+    `most` is the maximum number of idle connections. Raises SetupError if the proxy or the
     certificates (`ca_file`, `client_cert`) cannot be used.
     """
     proxy = find_proxy(url)
@@ -211,7 +208,7 @@ def make_client(url: httpx.URL, certificates: tuple[str, str], most: int) -> htt
         proxy.ssl_context = _make_context()
     if url.scheme == "https":
         context = _make_context(*certificates)
-    else:  # none is used, but without one httpx would read certificates
+    else:  # unused, but without a context httpx would load certificates
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
     def make() -> httpx.AsyncHTTPTransport:
@@ -219,17 +216,14 @@ def make_client(url: httpx.URL, certificates: tuple[str, str], most: int) -> htt
         return httpx.AsyncHTTPTransport(context, limits=limits, proxy=proxy)
 
     return httpx.AsyncClient(
-        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # none is kept
+        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # stores none
         headers={"user-agent": "axe-nb"},
         transport=FreeList(make, most),
     )
 
 
 def find_proxy(url: httpx.URL) -> httpx.Proxy | None:
-    """Returns the proxy that the environment or the system sets for a server.
-
-    Raises SetupError if it cannot be used; the message does not show its login.
-    """
+    """Returns the proxy that is set for a URL, if any. Raises SetupError if it cannot be used."""
     proxies = getproxies()
     given = proxies.get(url.scheme) or proxies.get("all")
     host, port = url.raw_host.decode(), url.port or {"http": 80, "https": 443}[url.scheme]
@@ -237,7 +231,7 @@ def find_proxy(url: httpx.URL) -> httpx.Proxy | None:
     if not given or any(proxy_bypass(name) for name in names):
         return None
     address = given if "://" in given else f"http://{given}"
-    # what follows a `/` of a password would be taken for the path, and the rest for host and port
+    # a password with an unescaped `/` would end there, and its start be taken for host and port
     if "@" in "".join(re.split(r"[/?#]", address.partition("://")[2])[1:]):
         raise SetupError("the login in the proxy URL of the environment is not percent-encoded")
     try:
@@ -253,7 +247,6 @@ def find_proxy(url: httpx.URL) -> httpx.Proxy | None:
 
 
 def _make_context(ca_file: str = "", client_cert: str = "") -> ssl.SSLContext:
-    """Returns an SSL context; raises SetupError if a file of certificates cannot be read."""
     try:
         if ca_file:
             context = ssl.create_default_context(cafile=ca_file)
@@ -264,14 +257,14 @@ def _make_context(ca_file: str = "", client_cert: str = "") -> ssl.SSLContext:
         raise SetupError(f"cannot read the certificates to trust{of}: {error}") from error
     try:
         if client_cert:
-            context.load_cert_chain(client_cert, password="")  # it never asks for one
+            context.load_cert_chain(client_cert, password="")  # OpenSSL never prompts for one
     except (OSError, ValueError) as error:
         raise SetupError(f"cannot read client_cert {client_cert}: {error}") from error
     return context
 
 
 def make_connection_error(server: Server, error: Exception) -> ProviderError:
-    """Describes why no complete reply arrived, with the next step."""
+    """Makes the error for a missing or incomplete reply, with a hint."""
     where, table = without_login(server.base_url), f"[providers.{server.info.name}] in config.toml"
     if isinstance(error, (SetupError, httpx.InvalidURL)):
         told = f"cannot set up a connection to {where}: {masked_line(str(error))}"
@@ -285,8 +278,8 @@ def make_connection_error(server: Server, error: Exception) -> ProviderError:
         message = f"no data from {where} within {silence}s"
         return ProviderError("timeout", message, hint=f"raise read_timeout under {table}")
     causes = list(_list_causes(error))
-    # httpx-aiohttp calls each failure to connect a timeout; the context of a real one holds other
-    # errors too, such as OpenSSL's that it waits for data
+    # httpx-aiohttp raises a timeout for every failure to connect; a real timeout also has other
+    # errors in its context, such as OpenSSL's for missing data
     fault = next((cause for cause in causes if isinstance(cause, OSError)), TimeoutError())
     if isinstance(error, httpx.TimeoutException) and isinstance(fault, TimeoutError):
         message = f"no connection to {where} within {format_seconds(CONNECT_SECONDS)}s"
@@ -294,7 +287,7 @@ def make_connection_error(server: Server, error: Exception) -> ProviderError:
     message, hint = _describe(server, error, causes, where)
     final = (ssl.SSLCertVerificationError, UnicodeError, httpx.LocalProtocolError, AssertionError)
     is_final = any(
-        isinstance(cause, final)  # the last: a mock has no answer
+        isinstance(cause, final)  # AssertionError: a mock without an answer
         or (isinstance(cause, socket.gaierror) and cause.errno != socket.EAI_AGAIN)
         or (isinstance(cause, ssl.SSLError) and _find_tls_fault(cause))
         or (400 <= _find_status(cause) < 500 and _find_status(cause) not in (408, 429))
@@ -306,8 +299,6 @@ def make_connection_error(server: Server, error: Exception) -> ProviderError:
 def _describe(
     server: Server, error: Exception, causes: list[BaseException], where: str
 ) -> tuple[str, str]:
-    """Returns the message of a failed connection, and the next step."""
-
     def is_due_to(*kinds: type[BaseException]) -> bool:
         return any(isinstance(cause, kinds) for cause in causes)
 
@@ -363,7 +354,7 @@ def _find_tls_fault(cause: BaseException) -> str:
 
 
 def _list_causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yields the error and its causes, each once: respx makes circles of them."""
+    """Yields the error and its causes, each once, as respx creates cycles of causes."""
     waiting, seen = [error], set[int]()
     while waiting:
         one = waiting.pop()
@@ -372,5 +363,5 @@ def _list_causes(error: BaseException | None) -> Iterator[BaseException]:
         seen.add(id(one))
         yield one
         waiting.append(one.__cause__ or one.__context__)
-        if isinstance(one, BaseExceptionGroup):  # those of several addresses of a host
+        if isinstance(one, BaseExceptionGroup):  # one for each address of a host
             waiting += reversed(one.exceptions)

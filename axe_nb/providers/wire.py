@@ -1,4 +1,4 @@
-"""Safe decoding of JSON from servers, and the bodies of requests.
+"""Safe decoding of JSON from model servers, and encoding of request bodies.
 
 Whatever a server sends, decoded values have the declared types, can be encoded as JSON again, and
 have a limited nesting depth.
@@ -24,7 +24,7 @@ MAX_NESTING = 100
 """Maximum nesting depth of lists and objects; far more than any API sends."""
 
 WHOLE: Mapping[str, Any] = MappingProxyType({})
-"""Fields of a request for a whole reply, instead of those for a stream."""
+"""Empty set of stream fields, for requests without a stream."""
 
 
 def _parse_float(digits: str) -> float | None:
@@ -33,13 +33,13 @@ def _parse_float(digits: str) -> float | None:
 
 
 _LENIENT = json.JSONDecoder(parse_float=_parse_float, parse_constant=lambda _: None)
-_STRICT = json.JSONDecoder(parse_float=_parse_float, parse_constant=int)  # which refuses NaN
+_STRICT = json.JSONDecoder(parse_float=_parse_float, parse_constant=int)  # int() refuses NaN
 
 
 def loads(text: str, *, strict: bool = False) -> Any:
-    """Decodes JSON text; lone surrogates are replaced, and NaN becomes null unless `strict`.
+    """Decodes JSON text; lone surrogates are replaced, and NaN becomes None unless `strict`.
 
-    Raises ValueError if it is invalid, or nested deeper than `MAX_NESTING`.
+    Raises ValueError if the text is not JSON or is nested more deeply than `MAX_NESTING`.
     """
     value = _decode(text, _STRICT if strict else _LENIENT)
     if "\\u" not in text:
@@ -52,7 +52,7 @@ def loads(text: str, *, strict: bool = False) -> Any:
 
 
 def loads_part(text: str) -> Any:
-    """Decodes a part of a reply as `loads` does; surrogates stay, to be joined with others."""
+    """Decodes a streamed event; keeps lone surrogates, which later events may complete."""
     return _decode(text.strip(), _LENIENT)
 
 
@@ -78,17 +78,17 @@ def check_nesting(value: object, room: int = MAX_NESTING) -> None:
 
 
 def text(value: object) -> str:
-    """Returns the value if it is text, else ""."""
+    """Returns the value if it is a string, otherwise an empty string."""
     return value if isinstance(value, str) else ""
 
 
 def table(value: object) -> dict[str, Any]:
-    """Returns the value if it is an object, else an empty one."""
+    """Returns the value if it is a JSON object, otherwise an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def tables(value: object, what: str) -> list[dict[str, Any]]:
-    """Returns a list of objects, empty if it is missing; raises ProviderError for others."""
+    """Returns a list of objects, empty if missing. Raises ProviderError if it is anything else."""
     if not value:
         return []
     if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
@@ -97,7 +97,7 @@ def tables(value: object, what: str) -> list[dict[str, Any]]:
 
 
 def tokens(value: object, *path: str) -> int:
-    """Returns the count below the keys of a path; 0 if there is no plausible one."""
+    """Returns the token count at a path of keys; 0 if it is missing or implausible."""
     for key in path:
         value = table(value).get(key)
     if isinstance(value, (int, float)) and value is not True and 0 < value < 2**53:
@@ -111,7 +111,7 @@ def call(provider: str, index: int, id: object, name: object, arguments: object)
     own = own if own.strip() else f"{provider}_{index}"
     parsed, raw = arguments, ""
     if isinstance(arguments, str):
-        parsed, raw = None, arguments.strip() and arguments  # many servers write "none" as ""
+        parsed, raw = None, arguments.strip() and arguments  # many servers send "" for no arguments
         with suppress(ValueError):
             parsed = loads(arguments, strict=True)
     elif not isinstance(arguments, dict) and arguments is not None:
@@ -122,12 +122,12 @@ def call(provider: str, index: int, id: object, name: object, arguments: object)
 
 
 def tool_name(name: str) -> str:
-    """Returns the name of a called tool in a form that every API accepts."""
+    """Returns a tool name in a form that every API accepts."""
     return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unnamed"
 
 
 def function_calls(provider: str, value: object) -> tuple[ToolCall, ...]:
-    """Parses a `tool_calls` list, as OpenAI and Ollama write it (A-3.3, A-4.3)."""
+    """Parses a `tool_calls` list in the form of OpenAI and Ollama (A-3.3, A-4.3)."""
     calls = []
     for index, entry in enumerate(tables(value, "tool_calls")):
         function = table(entry.get("function"))
@@ -137,7 +137,7 @@ def function_calls(provider: str, value: object) -> tuple[ToolCall, ...]:
 
 
 def list_past_tools(request: Request) -> Sequence[ToolSpec]:
-    """Lists the tools of calls in the history, which servers reject without any (D-17)."""
+    """Lists the tools of earlier calls, which servers reject in requests without tools (D-17)."""
     names = {tool_name(call.name): 0 for m in request.messages for call in m.tool_calls}
     if not names and not any(tool.entry for tool in request.past_tools):
         return ()
@@ -145,7 +145,7 @@ def list_past_tools(request: Request) -> Sequence[ToolSpec]:
 
 
 def encode_function(spec: ToolSpec) -> dict[str, Any]:
-    """Encodes a tool for OpenAI and Ollama (A-3.1, A-4.1)."""
+    """Encodes a tool in the form of OpenAI and Ollama (A-3.1, A-4.1)."""
     if spec.entry is not None:
         return dict(spec.entry)
     schema = spec.input_schema()
@@ -154,7 +154,7 @@ def encode_function(spec: ToolSpec) -> dict[str, Any]:
 
 
 def own_params(request: Request) -> dict[str, Any]:
-    """Returns the params that are set, without those that axe_nb sets itself."""
+    """Returns the user's params, without the keys that axe_nb sets itself."""
     left_out = {*NOT_PARAMS, SERVER_TOOLS}
     if not request.tools:  # servers reject both without
         left_out |= {"tool_choice", "parallel_tool_calls"}
@@ -162,7 +162,7 @@ def own_params(request: Request) -> dict[str, Any]:
 
 
 def collect_pictures(results: Iterable[ToolResult]) -> Message | None:
-    """Returns the pictures of results as a user message; None if there are none."""
+    """Collects the pictures in tool results into a user message; None if there are none."""
     parts: list[str | Picture] = []
     for result in results:
         if result.pictures:
@@ -182,7 +182,7 @@ def write_body(
     messages: Sequence[Mapping[str, Any]],
     key: str = "messages",
 ) -> bytes:
-    """Writes the body of a request, without `tools` if there are none (A-2.3)."""
+    """Encodes the body of a request; omits `tools` if there are none (A-2.3)."""
     try:
         return dump({**fields, **({"tools": tools} if tools else {}), key: messages})
     except (TypeError, ValueError, RecursionError) as error:

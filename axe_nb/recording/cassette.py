@@ -51,7 +51,7 @@ AT_TURN: tuple[Kind, ...] = ("model", "cap")
 NUMBER: Mapping[Kind, str] = {
     "model": "attempt", "cap": "attempt", "person": "question", "tool": "call", "end": "number",
 }  # fmt: skip
-"""Names of the numbers of records in the file, by kind."""
+"""The key of a record's number in the file, by kind of record."""
 
 FOLDER, HOME = "⟨folder⟩", "⟨home⟩"
 """Marks that replace the paths of the notebook's folder and the user's home."""
@@ -71,7 +71,7 @@ class Record:
     number: int = 1
     agent: str = ""
     asked: Any = None
-    """The request, question or call as JSON types; None if the previous attempt has the same."""
+    """The request, question or call as JSON types; None if it is that of the previous attempt."""
     outcome: Mapping[str, Any] = field(default_factory=dict)
     is_used: bool = field(default=False, compare=False)
 
@@ -141,7 +141,7 @@ def from_data(data: Any) -> list[Root]:
 
 
 def _read_record(value: Any) -> tuple[int, Record]:
-    """Returns the number of a root and its record. Raises ConfigError or ValueError."""
+    """Parses a root's number and a record. Raises ConfigError or ValueError if they are invalid."""
     if not isinstance(value, dict):
         raise ValueError("a record must be a JSON object")
     value = dict(value)

@@ -1,4 +1,4 @@
-"""Forks, which run a recorded tree again from a place with changes, and replay everything else.
+"""Forks: a recorded tree is run again with changes at a place, and everything else is replayed.
 
 The runs on the way to the place are replayed up to it. Any other run is replayed as long as its
 requests equal the recorded ones; a different request, and everything that follows from it, is live.
@@ -138,7 +138,7 @@ def make_point(
     reply: Any = None,
     results: Mapping[int | str, Any] | None = None,
 ) -> ForkPoint:
-    """Creates the point of a fork from arguments of `RunResult.fork`. Raises ConfigError."""
+    """Checks the arguments of `RunResult.fork`. Raises ConfigError if they are invalid."""
     if root.id != "0":
         hint = f'fork the root run with the whole place: .fork("{root.id}/{place or 1}")'
         raise ConfigError(f"run {root.id} is part of a tree", hint=hint)

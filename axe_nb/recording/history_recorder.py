@@ -116,7 +116,7 @@ class RunSoFar:
 
 
 def read_result(rows: Iterable[bytes], why: str) -> RunResult:
-    """Builds a root's result from parts; `why` is its error if unfinished. Raises ConfigError."""
+    """Builds a root's result, with error `why` if unfinished. Raises ConfigError if damaged."""
     runs: dict[str, RunSoFar] = {}
     shared = Parts()
     try:

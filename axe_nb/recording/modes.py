@@ -35,7 +35,7 @@ def check_sending() -> None:
 
 
 def check_mode(mode: str) -> Mode:
-    """Returns a valid mode unchanged. Raises ConfigError for any other."""
+    """Returns the mode unchanged. Raises ConfigError if there is no such mode."""
     if mode not in MODES:
         hint = f"use one of {', '.join(MODES)}"
         raise ConfigError(f"unknown cassette mode {quote(str(mode))}", hint=hint)

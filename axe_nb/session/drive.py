@@ -32,7 +32,7 @@ END = object()
 
 
 class View(Protocol):
-    """Shows a run in a notebook display, on a terminal line, or not at all."""
+    """Interface of views, which show a run in a notebook, on a terminal line, or not at all."""
 
     @property
     def streams(self) -> bool:
@@ -40,16 +40,16 @@ class View(Protocol):
 
     @property
     def is_live(self) -> bool:
-        """True if another thread may update the view while this one waits for the person."""
+        """True if another thread may update the view while this one waits for a person's answer."""
 
     def event(self, event: Event) -> None:
         """Receives each event, in order; neither blocks nor raises."""
 
     def tick(self) -> None:
-        """Called often; redraws if an update is due."""
+        """Redraws if an update is due; called often."""
 
     def finish(self, result: RunResult | None) -> None:
-        """Called once, at the end; None = the run never started."""
+        """Shows the result; called once, at the end, with None if the run never started."""
 
 
 class NullView:
@@ -63,7 +63,7 @@ class NullView:
 
 
 class Line(Protocol):
-    """Shows one line, and replaces it."""
+    """Interface of one-line displays; each update replaces the line."""
 
     def show(self, text: str) -> None: ...
 
@@ -77,7 +77,7 @@ class NoLine:
 
 
 class Approver:
-    """Queues questions from the event loop's thread; `serve` answers them in the caller's."""
+    """Queues questions of the event loop's thread; `serve` answers them in the caller's thread."""
 
     def __init__(self, answer: Callable[[Question], Decision]) -> None:
         self._answer = answer
@@ -92,24 +92,24 @@ class Approver:
         return await asyncio.wrap_future(future)
 
     async def ask_person_here(self, question: Question) -> Decision:
-        """As `ask_person`, where the event loop shares a thread with the user; blocks it."""
+        """Answers a question in the thread of the event loop, which it blocks."""
         await asyncio.sleep(PAUSE)
         return self._prompt(question)
 
     def serve(self, meanwhile: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
-        """Answers the next question within `meanwhile`, once the view had time to show its call."""
+        """Answers the next question within `meanwhile`, once the view had time to show the call."""
         if time.monotonic() < self._asked_at + PAUSE:
             return
         with suppress(queue.Empty):
             question, future = self._questions.get_nowait()
-            if future.set_running_or_notify_cancel():  # else its run was cancelled
+            if future.set_running_or_notify_cancel():  # otherwise its run was cancelled
                 with meanwhile():
                     future.set_result(self._prompt(question))
 
     def _prompt(self, question: Question) -> Decision:
         """Prompts the user; an interrupt or end of input means stop (D-48)."""
         is_main = threading.current_thread() is threading.main_thread()
-        # a SIGINT has to end the `input()`
+        # SIGINT must end the `input()`
         before = signal.signal(signal.SIGINT, signal.default_int_handler) if is_main else None
         try:
             return self._answer(question)
@@ -121,10 +121,9 @@ class Approver:
 
 
 class _Inbox:
-    """The events of a run and its end, shown by one thread at a time.
+    """Queue of a run's events and its end, shown by one thread at a time.
 
-    None wakes a `get` that a signal has interrupted as it timed out, as it would wait forever
-    (CPython 3.11).
+    None wakes a `get` that a signal interrupted and that would wait forever (CPython 3.11).
     """
 
     def __init__(self, show: Callable[[Event], None]) -> None:
@@ -135,7 +134,7 @@ class _Inbox:
     def show_more(self) -> None:
         wait = PUMP
         with suppress(queue.Empty):
-            for _ in range(256):  # then the display ticks
+            for _ in range(256):  # after which the display ticks
                 event = self.events.get(timeout=wait)
                 self.has_ended = self.has_ended or event is END
                 if event is None or event is END:
@@ -145,15 +144,11 @@ class _Inbox:
 
 
 def drive(handle: RunHandle, view: View, approver: Approver | None = None) -> RunResult:
-    """Runs a handle in the portal's thread and shows it in this one; returns the result.
+    """Runs a handle in the portal's thread, shows it in this thread, and returns the result.
 
-    An interrupt cancels the run, lets its last events arrive, and is then raised, when
-    `handle.finished` is the result so far; a second one is raised at once. Raises
-    concurrent.futures.CancelledError if the run was cancelled before it started.
-
-    Args:
-        approver: takes the run's questions, which are answered in this thread; None = no one can be
-            prompted.
+    An interrupt cancels the run, and is raised once its last events have arrived; `handle.finished`
+    is then the result so far. A second interrupt is raised at once. Questions of the run are
+    answered by the `approver`. Raises concurrent.futures.CancelledError if the run never started.
     """
     try:
         return _run_and_show(handle, view, approver)
@@ -164,7 +159,7 @@ def drive(handle: RunHandle, view: View, approver: Approver | None = None) -> Ru
         if handle.finished is None:
             raise
         return handle.finished
-    except BaseException:  # of the view or the approver: no one watches the run any more
+    except BaseException:  # raised by the view or the approver: nothing shows the run any more
         handle.abandon(discard)
         raise
     finally:
@@ -247,7 +242,7 @@ def _keep_showing(view: View, show_more: Callable[[], None]) -> Iterator[None]:
 
 
 async def drive_here(handle: RunHandle, view: View, approver: Approver | None = None) -> RunResult:
-    """Like `drive`, on the caller's own event loop."""
+    """Runs a handle like `drive`, but on the caller's own event loop."""
     ask_person = approver.ask_person_here if approver else None
 
     async def tick() -> None:

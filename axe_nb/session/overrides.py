@@ -1,6 +1,5 @@
-"""Options that change an agent for one run.
+"""Options that change an agent for one run: from keywords, an option line or a command line.
 
-All interfaces make their `Overrides` here: from keywords, an option line or a command line.
 Source: B-9, D-10.
 """
 
@@ -26,7 +25,7 @@ Tools: TypeAlias = str | Tool | Callable[..., Any]
 """A tool name, a Tool, or a function marked with `@axe_nb.tool`."""
 
 DEFAULT_TIMEOUT = 120.0
-"""Seconds for a run and everything below it (B-9)."""
+"""Default time limit in seconds for a run and everything below it (B-9)."""
 
 StepOption: TypeAlias = bool | StepFunction
 
@@ -76,7 +75,7 @@ class Overrides:
     expect: str | None = None
     step: StepOption | None = None
     break_at: tuple[str, ...] | None = None
-    """The places of the pauses; None or empty = each request and call, if `step` is set."""
+    """Places to pause at; None or empty = each request and call, if `step` is set."""
 
     def __post_init__(self) -> None:
         if self.output is not None:
@@ -91,7 +90,7 @@ class Overrides:
                 case _, os.PathLike():
                     value = os.fspath(value)
                 case "params", Mapping() if value:
-                    with suppress(RecursionError):  # told where the request is written
+                    with suppress(RecursionError):  # reported when the request is encoded
                         value = to_plain(dict(value))
                 case "break_at", str():
                     value = tuple(place.strip() for place in value.split(",") if place.strip())
@@ -112,7 +111,7 @@ class Overrides:
         self.make_stepper()
 
     def make_stepper(self) -> Stepper | None:
-        """Makes the stepper of a tree; None = it runs without pauses. Raises ConfigError."""
+        """Makes a tree's stepper; None = no pauses. Raises ConfigError if a place is not valid."""
         if not self.step and not self.break_at:
             return None
         places = tuple(map(Breakpoint.parse, self.break_at or ()))
@@ -125,7 +124,7 @@ class Overrides:
         defaults: Mapping[str, Any] | None = None,
         others: Sequence[str] = (),
     ) -> Overrides:
-        """Makes overrides from keywords; errors list the `others` as options, too."""
+        """Makes overrides from keywords; errors list the `others` as known options, too."""
         for name in given:
             if name not in _CHECKS:
                 known = (*others, *_CHECKS)
@@ -139,13 +138,13 @@ class Overrides:
 
 
 def merge_options(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns keywords on top of defaults; None counts as omitted, except for `timeout`."""
+    """Merges keywords into defaults; None counts as omitted, except for `timeout`."""
     chosen = {k: v for k, v in given.items() if v is not None or k == "timeout"}
     return {**defaults, **chosen}
 
 
 def refuse_steps(given: dict[str, Any], many: str) -> dict[str, Any]:
-    """Returns the keywords for many runs at once; raises an error if they ask for steps."""
+    """Returns the options of many runs. Raises ConfigError if they include `step` or `break_at`."""
     for name in ("step", "break_at"):
         if given.get(name):
             raise ConfigError(
@@ -156,7 +155,7 @@ def refuse_steps(given: dict[str, Any], many: str) -> dict[str, Any]:
 
 
 def keep_for_tree(defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the defaults that apply to a fork: those that change none of its agents."""
+    """Returns the defaults that apply to a fork, which change none of its agents."""
     of_tree = ("timeout", "retries", "stream", "agents_dir", "expect", "step", "break_at")
     return {name: value for name, value in defaults.items() if name in of_tree}
 
@@ -198,6 +197,6 @@ _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "Any": ("a JSON Schema or a type", lambda v: True),
     "tuple[str, ...] | None": ("a list of strings", _is_tuple_of(str)),
 }
-"""Annotation of a field of `Overrides` → name of its type for messages, and the check."""
+"""Annotation of a field of `Overrides` → name of its type in messages, and a check of values."""
 
 _CHECKS = {field.name: _KINDS[str(field.type)] for field in fields(Overrides)}

@@ -1,7 +1,4 @@
-"""A finished run played once more in a view: its events at their recorded times, faster if wanted.
-
-Nothing is asked, run or kept; see `axe_nb.replay`.
-"""
+"""Replay of a finished run in a view: its events at their recorded times, or faster."""
 
 from __future__ import annotations
 
@@ -26,14 +23,11 @@ from axe_nb.session.drive import View
 from axe_nb.session.portal import PUMP
 
 LATEST = 1e6
-"""Seconds within which a run has ended; a file may hold any number."""
+"""Latest time of an event in seconds, as a file may contain any number."""
 
 
 def play(view: View, result: RunResult, speed: float) -> None:
-    """Plays a run in a live view, and shows its end; in any other view only the end.
-
-    `speed` is the number of its seconds that pass in one. An interrupt ends the playing.
-    """
+    """Plays a run in a live view, `speed` times as fast; any other view shows only its end."""
     began = time.monotonic()
     try:
         for seconds, event in time_events(result) if view.is_live else ():
@@ -49,18 +43,18 @@ def play(view: View, result: RunResult, speed: float) -> None:
 def time_events(result: RunResult) -> list[tuple[float, Event]]:
     """Returns the events of a finished run, each with the seconds since its start, in order.
 
-    An event without a recorded time gets the time of the one before it.
+    An event without a recorded time gets the time of the previous event.
     """
     runs = {run.id: run for run in result.walk()}
     laps = defaultdict[tuple[str, int, int], list[Lap]](list)
-    """(run, turn, call) → its times; call 0 = the request, turn 0 too = the whole run."""
+    """(run, turn, call) → times; call 0 is the request; turn and call 0 are the whole run."""
     for run in runs.values():
         for lap in run.times:
             if 0 <= lap.began <= lap.ended <= LATEST and lap.kind != "person":
                 laps[run.id, lap.turn, lap.call].append(lap)
     timed: list[tuple[float, Event]] = []
     latest = defaultdict[str, float](float)
-    """Run → when something happened in it last."""
+    """Run → time of its latest event."""
     turns: dict[str, int] = {}
     calls: dict[tuple[str, str], int] = {}
     called: dict[tuple[str, str], float] = {}

@@ -23,10 +23,10 @@ PUMP = 0.05
 """Polling interval in seconds; on Windows, an interrupt does not wake a bare `get()`."""
 
 DRAIN = 0.4
-"""Seconds that a cancelled run has to close its requests and report its partial result."""
+"""Seconds for a cancelled run to close its requests and report its partial result."""
 
 ANSWER = 0.25
-"""Seconds that the loop has to respond before it is replaced for later runs."""
+"""Seconds for the loop to respond before it is replaced for later runs."""
 
 STUCK = 0.7
 """Seconds past its deadline after which a run on an unresponsive loop is abandoned (D-58)."""
@@ -42,17 +42,17 @@ class Portal:
 
     def __init__(self) -> None:
         self._works: weakref.WeakSet[Coroutine[Any, Any, Any]] = weakref.WeakSet()
-        """Coroutines started here, to tell their tasks from those that tools started."""
+        """Coroutines started here, to distinguish their tasks from those that tools started."""
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ending: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
-        """Loops that are to stop; any other loop that a tool stops is run again."""
+        """Loops that must stop; any other loop that a tool stops is run again."""
 
     def begin(
         self, work: Coroutine[Any, Any, T]
     ) -> tuple[concurrent.futures.Future[T], asyncio.AbstractEventLoop]:
-        """Starts a coroutine; returns its future and its loop, new if a tool blocks the old one."""
+        """Starts a coroutine; returns its future and loop, a new one if a tool blocks the old."""
         with self._lock:  # held until the work is scheduled, so that the loop is not retired before
             if self._loop is not None and not self.is_here() and not answers(self._loop):
                 if not self._loop.is_closed():
@@ -121,7 +121,7 @@ async def _shut_down() -> None:
     closing = asyncio.create_task(asyncio.get_running_loop().shutdown_asyncgens())
     await asyncio.wait({closing}, timeout=DRAIN)
     for task in {closing, *left}:
-        task._log_destroy_pending = False  # type: ignore[attr-defined]  # it was given its chance
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # it had time to end
 
 
 portal = Portal()
@@ -159,7 +159,7 @@ class Interrupt:
 
 @contextlib.contextmanager
 def record_interrupts(wake: Callable[[], None]) -> Iterator[Interrupt]:
-    """Records interrupts within the block; outside the main thread there are none."""
+    """Records interrupts within the block; outside the main thread, there are none to record."""
     interrupt = Interrupt(wake)
     before = signal.getsignal(signal.SIGINT)
     is_mine = threading.current_thread() is threading.main_thread()
@@ -174,10 +174,10 @@ def record_interrupts(wake: Callable[[], None]) -> Iterator[Interrupt]:
 
 
 def watch_cell() -> tuple[threading.Event, Callable[[], None]]:
-    """Returns the event set when the current cell is interrupted, and a function to stop watching.
+    """Returns an event set when the current cell is interrupted, and a function to stop watching.
 
-    A kernel cancels the task of an interrupted cell. In that task alone a KeyboardInterrupt does
-    no harm: IPython shows it, while in any other it would end the event loop.
+    A kernel cancels the task of an interrupted cell. In that task alone a KeyboardInterrupt does no
+    harm: IPython shows it, while in any other it would end the event loop.
     """
     seen = threading.Event()
     before = signal.getsignal(signal.SIGINT)
@@ -192,7 +192,7 @@ def watch_cell() -> tuple[threading.Event, Callable[[], None]]:
         before(number, frame)
 
     def stop() -> None:
-        if signal.getsignal(signal.SIGINT) is note:  # else the kernel has put its own back
+        if signal.getsignal(signal.SIGINT) is note:  # otherwise the kernel has restored its own
             signal.signal(signal.SIGINT, before)
 
     signal.signal(signal.SIGINT, note)

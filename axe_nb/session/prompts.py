@@ -1,9 +1,8 @@
-"""The prompts for the person: their texts, the parsing of answers, and their events for views.
+"""Prompts for a person: their texts, the parsing of answers, and their events for views.
 
-A person decides by them, so nothing in them may be invisible, look like part of the prompt, or be
-left out without being counted. The letters of answers come from constants: nothing of a model can
-add one or rename it.
-Source: D-48, D-50, D-56.
+A person decides on the basis of a prompt, so nothing in it may be invisible, look like part of the
+prompt itself, or be omitted without being counted. The letters of answers are constants: a model
+cannot add or rename one. Source: D-48, D-50, D-56.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from axe_nb.conversion.json_schema import find_mistakes
+from axe_nb.conversion.json_schema import find_wrong_arguments
 from axe_nb.engine.person import ApprovalRequest, Choice, Decision, Question, Step
 from axe_nb.events import PersonAsked
 from axe_nb.messages import Response, ToolCall
@@ -34,14 +33,13 @@ from axe_nb.text import (
 )
 
 MAX_SHOWN = 4000
-"""Maximum characters shown of arguments or a preview; of longer ones, the start and end are
-shown."""
+"""Maximum characters shown of arguments or a preview; longer text is cut in the middle."""
 
 MAX_WHOLE = 100_000
 """Maximum characters shown of an argument that is shown in full, such as a command."""
 
 BAR = "  | "
-"""Begins each line of an argument that is shown with its line breaks."""
+"""Start of each line of an argument that is shown with its line breaks."""
 
 GOES_ON = "  : "
 """Start of a continuation line, so that no text can stand where the prompt's own words do."""
@@ -51,7 +49,7 @@ WIDTH = 78
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A possible answer, given by its first letter or the whole word."""
+    """A possible answer, typed as its first letter or the whole word."""
 
     choice: Choice
     about: str = ""
@@ -67,7 +65,7 @@ class Prompt:
     text: str
     answers: Sequence[Answer]
     caution: str = ""
-    """The reason that approval needs the whole word; empty if its letter is enough."""
+    """Why approval needs the whole word; empty = its letter is enough."""
 
     @property
     def choices(self) -> str:
@@ -119,7 +117,7 @@ def format_model_question(request: ApprovalRequest) -> str:
 
 
 def show(text: str) -> str:
-    """The text with every character visible, and gaps and blank lines replaced by their number."""
+    """Makes every character visible, and replaces wide gaps and blank lines by their number."""
 
     def show_gap(gap: re.Match[str]) -> str:
         # so wide that the rest of the line could be out of sight
@@ -139,7 +137,6 @@ def _show_most(text: str, limit: int) -> tuple[str, int]:
 
 
 def format_caller(request: ApprovalRequest | Step) -> str:
-    """The agent and, for a child, its place in the tree."""
     where = f" ({request.run})" if request.run != "0" else ""
     return show(printable(one_line(request.agent, 100))) + where
 
@@ -168,7 +165,7 @@ REPLY = {"properties": {"text": {"type": "string"}, "calls": {"type": "array", "
 
 
 class WrongInput(Exception):
-    """Typed text that cannot be used; the message is a sentence with the position."""
+    """Typed text cannot be used; the message is a sentence with the position."""
 
 
 def read_arguments(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -197,7 +194,7 @@ def parse_reply(typed: str) -> Response:
 
 
 def _check_form(name: str, schema: Mapping[str, Any], value: object, problem: str) -> None:
-    if mistakes := find_mistakes(schema, value) if schema else []:
+    if mistakes := find_wrong_arguments(schema, value):
         told = "; ".join(f"{name}{mistake.removeprefix('data')}" for mistake in mistakes)
         raise WrongInput(f"{problem}: {told}.")
 
@@ -221,7 +218,7 @@ def prompt_person(request: Question) -> Decision:
         mark = f"answer to {format_caller(request)}> " if "\n" in request.detail else "> "
         return Decision("text", input(f"\n{format_model_question(request)}\n{mark}"))
     question = format_question(request)
-    prompt = f"\n{question.text}"  # apart from the last answer
+    prompt = f"\n{question.text}"  # separate from the last answer
     while True:
         word, _, more = input(f"{prompt}\n{question.choices}: ").strip().partition(" ")
         word, reason = word.lower().rstrip(",.:;!"), more.strip()
@@ -231,7 +228,7 @@ def prompt_person(request: Question) -> Decision:
             prompt = "Please answer with one of these letters, or the whole word."
         elif answer.needs_word and word != answer.choice:
             prompt = f"Type the whole word, because {question.caution}."
-        elif reason and answer.choice not in ("no", "stop"):  # "yes, but not in sub" is no yes
+        elif reason and answer.choice not in ("no", "stop"):  # "yes, but not in sub" is not a yes
             prompt = "Only a no can be followed by a reason. Nothing has been run."
         elif answer.choice != "edit":
             return Decision(answer.choice, reason)
@@ -243,8 +240,7 @@ def prompt_person(request: Question) -> Decision:
 
 
 STEP_CHOICES = "[g]o on [e]dit [r]esult s[k]ip run to the e[n]d [s]top"
-"""The choices at the end of each prompt, before `: `. Programs that answer in place of the person
-recognise the prompt by them, and type one of the letters."""
+"""Choices at the end of each step prompt, by which programs that answer it recognize it."""
 
 WORDS: Mapping[str, Choice | None] = {
     "g": "go", "go": "go", "go on": "go", "e": "edit", "edit": "edit", "r": "result",
@@ -254,7 +250,7 @@ WORDS: Mapping[str, Choice | None] = {
 
 
 def prompt_step(step: Step) -> Decision:
-    prompt = f"\n{format_step(step)}"  # apart from the last answer
+    prompt = f"\n{format_step(step)}"  # separate from the last answer
     while step.kind == "reply":
         typed = input(f"{prompt}\nnew reply, as text or JSON; empty = unchanged: ")
         if not typed.strip():
@@ -285,7 +281,7 @@ def prompt_step(step: Step) -> Decision:
 
 
 def format_step(step: Step) -> str:
-    """The text of the prompt, without secrets."""
+    """Formats the prompt for a step, without secrets."""
     caller = format_caller(step)
     if step.kind == "call":
         arguments = step.arguments
@@ -315,7 +311,7 @@ def _dump(value: object, indent: int | None = None) -> str:
 
 
 NAMES = {"yes": "Allow", "always": "Always", "edit": "Edit…", "no": "Deny", "stop": "Stop"}
-"""Answer to an approval → name of its button, in this order."""
+"""Answer to an approval → name of its button, in the order of the buttons."""
 
 STEP_NAMES = (
     ("g", "Go on"), ("e", "Edit…"), ("r", "Result…"), ("k", "Skip"), ("n", "Run to the end"),
@@ -323,18 +319,17 @@ STEP_NAMES = (
 )  # fmt: skip
 
 MOST = 8000
-"""Maximum characters of each text: longer ones are cut in the middle; a longer prompt or
-arguments are omitted."""
+"""Maximum characters of a text for a view; longer text is cut, longer prompts are omitted."""
 
 SUBJECT = 60
 
 
 def describe(question: Question) -> PersonAsked:
-    """Returns the event of a question, without secrets and bounded."""
+    """Returns the event of a question, without secrets, with texts of limited length."""
     if isinstance(question, Step):
         text = format_step(question)
         about = PersonAsked("", question.call_id, "", _bound(text))
-        if question.kind == "reply":  # it is typed
+        if question.kind == "reply":  # the answer is typed
             return about
         arguments = _dump_given(question.given) if question.kind == "call" else ""
         about = replace(about, choices=STEP_NAMES, arguments=arguments)
@@ -361,14 +356,14 @@ def describe(question: Question) -> PersonAsked:
 
 
 def _with_prompt(asked: PersonAsked, prompt: str) -> PersonAsked:
-    """Adds the prompt, unless it cannot be sent whole to views: then only typed text answers."""
+    """Adds the prompt if views can show it whole; otherwise only typed text can answer."""
     if len(prompt) > MOST or redact(prompt) != prompt:
         return replace(asked, choices=(), arguments="")
     return replace(asked, prompt=prompt)
 
 
 def _dump_given(arguments: Mapping[str, Any]) -> str:
-    """The arguments in one line, if they can be sent back unchanged."""
+    """Returns the arguments as one line of JSON; empty if they cannot be sent back unchanged."""
     given = dict(arguments)
     if find_filter().json(given) != given:
         return ""

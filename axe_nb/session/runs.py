@@ -1,4 +1,4 @@
-"""Run requests, and handles of runs with their events, result and cancellation.
+"""Run requests, and run handles with events, result and cancellation.
 
 Every front end makes a `RunRequest`, passes it to `Session.start`, and shows the run with `drive`.
 Source: D-2, D-8, D-58.
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
     agent: str | Agent | None
-    """The agent or its name; None = the model is asked without an agent."""
+    """Agent or its name; None = the model is called without an agent."""
     prompt: str = ""
     pictures: tuple[Picture, ...] = ()
     """Pictures of the prompt, in the order of their marks."""
     overrides: Overrides = Overrides()
     continue_from: RunResult | None = None
     fork: ForkPoint | None = None
-    """The place of an earlier run that this one forks; `agent` None = the one that was there."""
+    """Place of an earlier run to fork; if `agent` is None, the agent at that place is used."""
 
     @property
     def history(self) -> Sequence[Message]:
@@ -63,15 +63,12 @@ class RunRequest:
 
 
 class Outlet:
-    """Passes on a run's events to its view, up to the end of the root.
-
-    The run refers to it and not to the handle, so that what has ended is freed at once.
-    """
+    """Passes on a run's events until the root ends; the run refers to it and not to its handle."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.emit: Emit = discard
-        """Receives the events; `discard` from the end of the root on, and once it is closed."""
+        """Receiver of the events; `discard` once the root has ended or the outlet is closed."""
         self.open: set[str] = set()
 
     def pass_on(self, event: Event) -> None:
@@ -83,12 +80,12 @@ class Outlet:
                 self.open.add(event.run)
             elif isinstance(event, RunFinished):
                 self.open.discard(event.run)
-                self.emit = discard if event.run == "0" else emit  # it is the last (D-57)
+                self.emit = discard if event.run == "0" else emit  # the last event (D-57)
             emit(event)
 
 
 class RunHandle:
-    """A requested run. One front end runs it; any thread may cancel it or wait for its result."""
+    """A requested run; one front end executes it, any thread may cancel it or wait for it."""
 
     def __init__(
         self,
@@ -96,7 +93,7 @@ class RunHandle:
         make_plan: Callable[[RunRequest, Emit, AskPerson | None, bool], Awaitable[Plan]],
         remember: Callable[[RunResult], None],
     ) -> None:
-        """`make_plan` takes the request, `emit`, `ask_person` and `streams`."""
+        """Creates the handle; `make_plan` takes the request, `emit`, `ask_person` and `streams`."""
         self.request = request
         self._make_plan = make_plan
         self._remember = remember
@@ -121,17 +118,16 @@ class RunHandle:
 
     @property
     def done(self) -> bool:
-        """True if the run has ended, with any status."""
         return self._outcome.done()
 
     @property
     def plan(self) -> Plan | None:
-        """The plan, from the first event on; None = the run has not started."""
+        """Plan of the run; None before its first event."""
         return self._run.plan if self._run else None
 
     @property
     def finished(self) -> RunResult | None:
-        """The result; None until the run ends, or if it never starts."""
+        """Result of the run; None until it ends, or if it never starts."""
         has_result = self.done and self._outcome.exception() is None
         return self._outcome.result() if has_result else None
 
@@ -147,21 +143,15 @@ class RunHandle:
                 loop.call_soon_threadsafe(task.cancel)
 
     def halt(self) -> None:
-        """Keeps the run and its descendants from sending requests; they still have to end."""
+        """Stops the run and its descendants from sending requests; they still have to end."""
         if self.plan is not None:
             self.plan.scope.env.halt.end_tree(RunStopped("cancelled", "cancelled"))
 
     def result(self, timeout: float | None = None) -> RunResult:
         """Waits for the end and returns the result, even of a failed or cancelled run.
 
-        An interrupt ends the waiting, not the run.
-
-        Args:
-            timeout: maximum seconds to wait; None = no maximum.
-
-        Raises:
-            TimeoutError: the run has not ended yet.
-            ConfigError: the run could not start.
+        An interrupt ends the waiting, not the run. Raises TimeoutError if the run has not ended
+        after `timeout` seconds (None = no limit), and ConfigError if it could not start.
         """
         until = math.inf if timeout is None else time.monotonic() + timeout
         while not wait([self._outcome], max(0.0, min(until - time.monotonic(), PUMP))).done:
@@ -170,11 +160,11 @@ class RunHandle:
         return self._outcome.result()
 
     def __await__(self) -> Generator[Any, None, RunResult]:
-        """Like `result`, for the caller's event loop."""
+        """Waits for the result on the caller's event loop."""
         return (yield from asyncio.wrap_future(self._outcome))
 
     async def events(self) -> AsyncGenerator[Event, None]:
-        """Runs here and yields the events, the result in the last; closing it stops the run."""
+        """Executes the run and yields its events, the last with the result; closing stops it."""
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
 
         async def run() -> None:
@@ -195,7 +185,7 @@ class RunHandle:
     async def execute(
         self, emit: Emit, ask_person: AskPerson | None = None, *, streams: bool = False
     ) -> RunResult:
-        """Runs here and returns the result; with `streams`, `emit` shows replies as they come."""
+        """Executes the run and returns the result; with `streams`, replies arrive in pieces."""
         task = asyncio.current_task()
         assert task is not None
         with self._lock:
@@ -241,7 +231,7 @@ class RunHandle:
             self._outcome.set_result(outcome)
 
     def overdue(self) -> float:
-        """Seconds since the unfinished run's deadline or cancellation; 0.0 before both."""
+        """Returns the seconds since an unfinished run's deadline or cancellation; 0.0 before."""
         if self._run is None or self.done:
             return 0.0
         now = time.monotonic()
@@ -267,7 +257,7 @@ class RunHandle:
             ends: list[Event] = []
             status: Status = "timeout" if timed_out else "cancelled"
             self._settle(run.break_off(status, why, ends.append))
-            for event in ends:  # after the result is settled: a view that fails costs none
+            for event in ends:  # after the result is set: a view that fails does not lose it
                 if event.run in self._outlet.open:
                     emit(event)
         return self.finished

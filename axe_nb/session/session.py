@@ -1,4 +1,4 @@
-"""Sessions: build runs from requests, agents and settings, and remember their results.
+"""Sessions, which build runs from requests, agents and settings, and remember their results.
 
 Source: A-7.3-9, A-7.3-10, D-25, D-27, D-53, D-66.
 """
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 
 def find_agent(request: RunRequest, env: Env) -> Agent:
-    """Returns the agent of a request, or the stand-in for a request without one."""
+    """Returns the agent of a request, or a stand-in for a request without an agent."""
     if isinstance(request.agent, Agent):
         return request.agent
     options, earlier = request.overrides, request.continue_from
@@ -77,14 +77,14 @@ def find_agent(request: RunRequest, env: Env) -> Agent:
         return env.agents.load(request.agent)
     except ConfigError as error:
         is_there = request.agent in env.defined or request.agent in list_agents(options.agents_dir)
-        if model and not is_there:  # its name may be the prompt
+        if model and not is_there:  # the name may be the prompt
             alone = "to ask the model without an agent: -p TEXT, a cell's body, or run(None, …)"
             error.hint = "; ".join(filter(None, [error.hint, alone]))
         raise
 
 
 def check_names(request: RunRequest, agent: Agent, env: Env) -> None:
-    """Rejects names in the options that do not occur in the tree: they would do nothing."""
+    """Raises ConfigError if a name in the options does not occur in the tree."""
     if given := request.overrides.vars:
         root = find_agent(request, env)
         known = {*find_names(root.system_prompt), *root.vars}
@@ -103,12 +103,12 @@ def check_names(request: RunRequest, agent: Agent, env: Env) -> None:
     from axe_nb.expectations import check_spelling
 
     agents = [agent, *(below[0] for below in env.walk_below((agent,)))]
-    if not any(one.mcp_servers for one in agents):  # their tools are not known yet
+    if not any(one.mcp_servers for one in agents):  # tools of MCP servers are not known yet
         check_spelling(expectations, agents, request.overrides.agents_dir)
 
 
 def adapt(env: Env, overrides: Overrides) -> Env:
-    """The dependencies of a run with these overrides, and of its descendants."""
+    """Returns the environment of a run and its descendants, with these overrides."""
     as_child = env.as_child
 
     def adapt_child(agent: Agent) -> Agent:
@@ -144,7 +144,7 @@ def apply_overrides(agent: Agent, overrides: Overrides) -> Agent:
     if overrides.model is None and overrides.model_all is not None:
         changes["model"] = overrides.model_all
     if overrides.tools is not None:
-        changes["tools"] = overrides.tools  # tools that are objects travel with the agent
+        changes["tools"] = overrides.tools  # tool objects stay with the agent
     for table in ("params", "vars"):
         if given := getattr(overrides, table):
             changes[table] = {**getattr(agent, table), **given}
@@ -152,7 +152,7 @@ def apply_overrides(agent: Agent, overrides: Overrides) -> Agent:
 
 
 class BeginningFork:
-    """A fork whose tree is about to start; its snapshot gets the agents of the forked run."""
+    """A fork whose tree is about to start; the snapshot receives the forked run's agents."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class BeginningFork:
         self.fork = Fork(point, self._adapt, self.restored.changed)
 
     def adapt_env(self, env: Env) -> Env:
-        """The dependencies of the tree, with the options of the recorded run that still apply."""
+        """Returns the tree's environment, with the recorded run's options that still apply."""
         fork, kept = self.fork, self.point.root.definitions
         agents = describe_agents(self.snapshot, self.request.overrides, kept, fork.changed)
         env = replace(env, agents=agents, fork=fork)
@@ -195,7 +195,7 @@ class BeginningFork:
         return agent, self.fork.open(root.id, replace(job, agent=agent))
 
     async def check_place(self, scope: RunScope) -> None:
-        """Checks that the sub-agent at the place can start with its changes."""
+        """Checks that the sub-agent at the fork's place can start with the changes."""
         run = self.point.run
         if run.id == self.point.root.id:
             return
@@ -225,7 +225,7 @@ class BeginningFork:
         if point.prompt is not None and point.turn == 1:
             text, pictures = point.prompt
             prompt = text
-            for prefix in ("Task: ", ""):  # the text that a tool put around the task stays
+            for prefix in ("Task: ", ""):  # keeps the text that a tool put around the task
                 if job.prompt.startswith(prefix + job.task):
                     text = text.removeprefix(prefix)
                     after = job.prompt.removeprefix(prefix + job.task)
@@ -254,43 +254,42 @@ class Session:
     agents: dict[str, Agent] = field(default_factory=dict)
     """Agents defined in this session; they take precedence over files."""
     conversations: dict[str, RunResult] = field(default_factory=dict)
-    """Agent → its last root run here, which `--continue` continues."""
+    """Agent → its last root run in this session, which `--continue` continues."""
     last: RunResult | None = None
     spent: dict[tuple[str, str], Spent] = field(default_factory=dict)
     """(agent, model) → usage of its runs, in order of first use."""
     texts: dict[str, str] = field(default_factory=dict)
-    """Agent defined here → its TOML source, if any."""
+    """Agent defined in this session → its TOML source; empty if it has none."""
     defaults: dict[str, Any] = field(default_factory=dict)
     """Option → default value for runs that do not set it; written by `%config AxeMagics`."""
     keeps_history: bool = True
     """False if runs are not recorded in the history; written by `%config AxeMagics`."""
     above: MapRecorder | None = None
-    """The row of the history that the runs of a map are part of."""
+    """Recorder of the map that this session's runs are part of; None = no map."""
     cassette: Cassette | None = None
     """Records and replays the exchanges of the session's runs; None = no cassette."""
     cassette_problem: ConfigError | None = None
-    """The reason that a requested cassette is not in use; no run starts, as it might cost money."""
+    """Why a requested cassette is not in use; no run starts then, as it might cost money."""
     budget: Budget = field(default_factory=Budget)
-    """The dollars that the session's runs have spent, and the limit."""
+    """Dollars that the session's runs have spent, and their limit."""
     hosts: dict[str, None] = field(default_factory=dict)
-    """Hosts that the person allowed the agents to reach, until the session ends (D-50)."""
+    """Hosts that a person has allowed the agents to reach until the session ends (D-50)."""
     tools: ToolTable = field(default_factory=lambda: SESSION)
-    """Tools made by `@axe_nb.tool`, shared by the whole process, as decorators belong to no
-    session."""
+    """Tools made by `@axe_nb.tool`, shared by all sessions of the process."""
     scripts: dict[str, ScriptFunction] = field(default_factory=lambda: functions)
-    """Name → model made by `@axe_nb.script`; shared like the tools."""
+    """Name → model made by `@axe_nb.script`, shared by all sessions of the process."""
     servers: Servers = field(default_factory=Servers, repr=False)
-    """The MCP servers that were started; they end with the process."""
+    """MCP servers that were started; they end with the process."""
     meter: UsageMeter | None = None
-    """Counts the requests of all runs of this session, within its caps; None = no caps."""
+    """Meter of all runs of this session, with its caps; None = no caps."""
     in_flight: InFlight | None = None
     """Slots that all runs of this session share; None = each tree has its own."""
     handed: tuple[Tool, ...] = ()
-    """Tools that came with a job from another process; they take precedence by name."""
+    """Tools received with a job from another process; they take precedence by name."""
     _remembering: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def define(self, agent: Agent, text: str = "") -> Agent:
-        """Registers an agent, and its TOML source, for `%%axe`, `run` and others' `sub_agents`."""
+        """Registers an agent, with its TOML source, for `%%axe`, `run` and `sub_agents`."""
         if not isinstance(agent, Agent):
             raise ConfigError(f"define takes an Agent, not {shown_value(agent)}")
         check_name(agent.name)
@@ -315,7 +314,7 @@ class Session:
             atexit.register(cassette.save_quietly)
 
     def open_cassette(self) -> Cassette | None:
-        """Returns the cassette in use, possibly set by the environment; None = there is none."""
+        """Returns the cassette in use; opens one that the environment sets. None if none is set."""
         if self.cassette_problem is not None:
             raise ConfigError(self.cassette_problem.message, hint=self.cassette_problem.hint)
         if self.cassette is None and (path := os.environ.get("AXE_CASSETTE")):
@@ -327,7 +326,7 @@ class Session:
     def start(self, request: RunRequest, on_claim: Callable[[], None] | None = None) -> RunHandle:
         """Creates the handle of a run; `on_claim` is called once the cassette knows the run."""
         traced_in = None
-        if "opentelemetry.trace" in sys.modules:  # a program that traces has imported it
+        if "opentelemetry.trace" in sys.modules:  # imported if the program traces
             from opentelemetry import context
 
             traced_in = context.get_current()
@@ -345,7 +344,7 @@ class Session:
         is_dry: bool = False,
         on_claim: Callable[[], None] | None = None,
     ) -> Plan:
-        """Resolves a run without sending anything; a dry run, shown to the user, needs no key."""
+        """Plans a run without sending anything; a dry run, which is only shown, needs no key."""
         options = request.overrides
         agents_dir = options.agents_dir
         clock = Clock(options.timeout)
@@ -400,12 +399,12 @@ class Session:
             for one in result.walk():
                 key, own = (one.agent, one.model), Spent(1, one.turns, one.usage)
                 asked = [turn.usage for turn in one.log if turn.source in ASKED_NOW]
-                if len(asked) != len(one.log):  # what no model was asked for does not count
+                if len(asked) != len(one.log):  # turns without a request to a model do not count
                     own = Spent(int(bool(asked)), len(asked), sum(asked, Usage()))
                 self.spent[key] = self.spent.get(key, Spent()) + own
 
     def conversation(self, agent: str | None, agents_dir: str | None = None) -> RunResult:
-        """The agent's last run in this session; None = the last run without an agent."""
+        """Returns the agent's last run in this session; None = the last run without an agent."""
         if agent is None:
             if "" in self.conversations:
                 return self.conversations[""]
@@ -450,12 +449,12 @@ class Session:
         return config, Snapshot(self.agents, agents_dir, provider, Prices(config))
 
     def _nest(self, request: RunRequest, env: Env) -> tuple[Job, Env]:
-        """The job of a child that `axe_nb.run` starts in a tool, and its dependencies (D-57)."""
+        """Returns the job and environment of a child that `axe_nb.run` starts in a tool (D-57)."""
         folder = request.overrides.agents_dir
         if folder is not None:
             env.sources.update(find_source_dirs(folder))
             _, snapshot = self._read_settings(folder, "nothing" if env.cassette else "key")
-            snapshot.defined = dict(env.defined)  # those of the start, not of now
+            snapshot.defined = dict(env.defined)  # the agents of the start, not the current ones
             env = replace(env, agents=snapshot.source)
         below = adapt(env, request.overrides)
         stepper = request.overrides.make_stepper()

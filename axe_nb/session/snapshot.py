@@ -1,7 +1,7 @@
-"""The agents of one tree of runs, read once, when its root starts, and saved for later forks.
+"""The agents of one run tree, read once, when its root starts, and saved for later forks.
 
-A tool may change files during the run: this does not affect the agents, skills, context files and
-scripts of the run. Source: D-53, D-66, docs/threat-model.md.
+A tool may change files during the run, but this does not affect the run's agents, skills, context
+files and scripts. Source: D-53, D-66, docs/threat-model.md.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from axe_nb.tools.output_form import Output, make_output
 
 
 def find_script_dirs(agents_dir: str | None) -> tuple[Path, ...]:
-    """Script folders that belong to a given agents folder."""
+    """Returns the script folders that belong to a given agents folder."""
     return (Path(agents_dir).expanduser().parent / "scripts",) if agents_dir else ()
 
 
 def find_source_dirs(agents_dir: str | None) -> set[Path]:
-    """The given agents folder and its script folders, which tools change only after approval."""
+    """Returns a given agents folder and its script folders, which tools change only if approved."""
     folders = (Path(agents_dir).expanduser(), *find_script_dirs(agents_dir)) if agents_dir else ()
     return {Path(os.path.realpath(folder)) for folder in folders}
 
@@ -46,13 +46,13 @@ MAX_TEXT = 64 * 1024 * 1024
 """Maximum characters of all agents, skills and context files that one tree can reach."""
 
 Key: TypeAlias = "tuple[str | tuple[str, ...], ...]"
-"""The fields of an agent that its context depends on."""
+"""Fields of an agent that its context depends on."""
 
 Read: TypeAlias = "tuple[dict[str, Agent | ConfigError], dict[Key, Context | ConfigError]]"
 
 
 class Snapshot:
-    """The agents that one tree of runs can reach, with the texts that they refer to."""
+    """The agents that one run tree can reach, with the texts that they refer to."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Snapshot:
         prices: Prices,
         read: Read | None = None,
     ) -> None:
-        """With `read`, by another process, nothing is read here any more."""
+        """Creates a snapshot; with `read`, from another process, nothing is read here."""
         self.prices = prices
         self.defined = dict(defined)
         """Name → agent that the session had when the root started."""
@@ -74,9 +74,9 @@ class Snapshot:
         self.loaded: dict[str, Agent] = {}
         self._is_taken = self._is_sent = read is not None
         self._roots: set[tuple[Key, bool]] = set()
-        """(root, true if it can start any agent) for roots whose sub-agents have been read."""
+        """(root, whether it can start any agent) for roots whose sub-agents have been read."""
         self._check: Callable[[], None] = lambda: None
-        """Raises TimeIsUp if the time of the root is up."""
+        """Function that raises TimeIsUp if the root's time is up."""
 
     @property
     def source(self) -> AgentSource:
@@ -85,7 +85,7 @@ class Snapshot:
         )
 
     def share(self) -> Snapshot:
-        """Returns the same agents and texts for another tree, whose root may not be read yet."""
+        """Returns a snapshot with the same agents for another tree, whose root may be unread."""
         shared = copy(self)
         shared._is_taken = self._is_sent
         return shared
@@ -102,7 +102,7 @@ class Snapshot:
         return agent
 
     def knows(self, name: str) -> bool:
-        """False if there was no such agent when the root started; does not say why."""
+        """Returns whether there was such an agent when the root started."""
         return name in self.defined or name in self._agents or not self._is_taken
 
     def restore(
@@ -144,10 +144,10 @@ class Snapshot:
         names, seen = [*root.agent.sub_agents], set[str]()
         while names and root.clock.overdue(time.monotonic()) == 0.0:
             name = names.pop()
-            if name in seen or name not in known:  # without the search for similar names
+            if name in seen or name not in known:  # skips the search for similar names
                 continue
             seen.add(name)
-            with contextlib.suppress(ConfigError):  # raised if it is started
+            with contextlib.suppress(ConfigError):  # raised when the agent is started
                 agent = root.env.as_child(self.load(name))
                 names += agent.sub_agents
                 has_own = has_own or _has_own_tools(agent)
@@ -200,7 +200,7 @@ def _unwrap(found: T | ConfigError) -> T:
 
 
 def find_output(kept: Definitions | None) -> Output | None:
-    """Returns the form of the answer saved with agents; None = it was text."""
+    """Returns the answer's form that was saved with the agents; None = the answer was text."""
     if kept is None or kept.output is None:
         return None
     found: Output | None = kept.memory.get("output")
@@ -213,10 +213,10 @@ def describe_agents(
     forked: Definitions | None = None,
     changed: Mapping[str, Agent] | None = None,
 ) -> AgentSource:
-    """The agents of a snapshot, as a source that can describe them for later forks.
+    """Returns the agents of a snapshot as a source that can describe them for later forks.
 
-    Of a fork, `forked` are the agents of the run that is forked, and `changed` maps the id of a run
-    to its agent as the fork changes it; it grows while the tree runs.
+    For a fork, `forked` holds the agents of the forked run, and `changed` maps run ids to the
+    agents as the fork changes them; it grows while the tree runs.
     """
     output = options.output or find_output(forked)
 
@@ -230,7 +230,7 @@ def describe_agents(
             vars={**(forked.vars if forked else {}), **options.vars},
             output=output.sent if output else None,
         )
-        made.memory["output"] = output  # with the type that it becomes
+        made.memory["output"] = output  # with its Python type
         return made
 
     return replace(snapshot.source, describe=describe)

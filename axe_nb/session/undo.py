@@ -1,4 +1,4 @@
-"""`result.undo()` and `%axe undo`: puts back the files that the tools of a run changed.
+"""`result.undo()` and `%axe undo`, which restore the files that the tools of a run changed.
 
 Source: D-84.
 """
@@ -25,38 +25,38 @@ from axe_nb.tools.tool import ToolError
 MAX_DIFF, MAX_FILE_DIFF = 20_000, 4096
 
 MAX_NAMES = 20
-"""Maximum number of names, of files or other things, in one line of a report."""
+"""Maximum number of names in one line of a report."""
 
 Outcome = Literal["restored", "removed", "conflicts", "same"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndoneFiles:
-    """The files that an undo has put back, or would put back; a notebook shows the difference."""
+    """Files that an undo has restored, or would restore; a notebook shows the difference."""
 
     restored: tuple[str, ...] = ()
-    """Files that have their old content again, relative to the workdir."""
+    """Files restored to their old content, relative to the workdir."""
     removed: tuple[str, ...] = ()
-    """Files that the run had created."""
+    """Files removed because the run had created them."""
     conflicts: tuple[str, ...] = ()
-    """Files that were left alone because something else changed them since, or during the run."""
+    """Files left as they are, because something else changed them during or after the run."""
     notes: tuple[str, ...] = ()
-    """A line for each thing that cannot be undone, with the reason."""
+    """One line for each change that cannot be undone, with the reason."""
     diff: str = field(default="", repr=False)
-    """The changes as a unified diff, cut if it is long, without secrets."""
+    """Unified diff of the changes, without secrets; cut if it is long."""
     is_dry: bool = False
-    """True if nothing was changed."""
+    """True if the undo was only simulated."""
 
     @property
     def report(self) -> str:
-        """The report as lines: files that were restored, and the rest."""
+        """Report in lines: restored, removed and conflicting files, then notes."""
         would = "would " if self.is_dry else ""
         verbs = ("restore", "remove") if self.is_dry else ("restored", "removed")
         pairs = zip(verbs, (self.restored, self.removed), strict=True)
         lines = [f"{would}{verb} {_list(paths)}" for verb, paths in pairs if paths]
         if self.conflicts:
             left = "to be left" if self.is_dry else "left"
-            lines.append(f"{left}, as changed since the run or beside it: {_list(self.conflicts)}")
+            lines.append(f"{left}, as something else has changed them: {_list(self.conflicts)}")
         return "\n".join([*(lines or ["nothing to undo"]), *self.notes])
 
     def __repr__(self) -> str:
@@ -64,7 +64,7 @@ class UndoneFiles:
 
 
 def undo(result: RunResult, *, force: bool = False, dry: bool = False) -> UndoneFiles:
-    """Puts back the files that the tools of a run changed; see `RunResult.undo`."""
+    """Restores the files that the tools of a run changed; see `RunResult.undo`."""
     if result.id != "0":
         raise ConfigError(f"{result.id} is a part of a run", hint="undo the whole run")
     kept = read_kept(result.undo_id)
@@ -120,7 +120,7 @@ def _undo_file(
     with edit_lock, hold_place(names.folder, first.path, create=old is not None) as spot:
         if spot.path != first.path:
             raise ToolError("a link has taken its place")
-        now = None  # of a very long file, the beginning
+        now = None  # for a very long file, its beginning
         if kind(spot) is not None:
             with os.fdopen(open_file(spot), "rb") as opened:
                 now = opened.read(MAX_RUN + 1)

@@ -1,7 +1,7 @@
 """`axe-nb check` and `axe-nb freeze`: notebooks as tests.
 
-A notebook runs from top to bottom in a kernel of its own, without a person, and is compared as
-strict nbval does. Source: D-68.
+A notebook runs from top to bottom in a kernel of its own, without a person, and its outputs are
+compared with the saved ones, as strict nbval does. Source: D-68.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ MARKS: dict[str, Mark] = {
     "nbval-skip": "skip",
     "skip-execution": "skip",
 }
-"""Tag → its meaning; `# NBVAL_SKIP` is the tag `nbval-skip`."""
+"""Tag of a cell → its meaning; the comment `# NBVAL_SKIP` counts as the tag `nbval-skip`."""
 
 COMMENT = re.compile(r"^[ \t]*#[ \t#]*(NBVAL_\w+)[ \t]*$", re.MULTILINE)
 
 IN_KERNEL = "__import__('axe_nb.testing.check').testing.check"
 
 NOT_COMPARED = {"image/png", "image/jpeg", "application/vnd.jupyter.widget-view+json"}
-"""Types of data that differ from machine to machine, or from run to run."""
+"""Types of output data that differ between machines or runs, and are not compared."""
 
 NAMES = {"text/plain": "output", "text/html": "output as HTML", "stdout": "printed text"}
-"""Part of an output → its name for people."""
+"""Part of an output → its name in messages."""
 
 TIMES = ("execution", "ExecuteTime")
-"""Metadata of a cell with the times of its run."""
+"""Keys of a cell's metadata that hold the times of its run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,13 +62,14 @@ class HeadlessRun:
     book: Book
     """A copy of the notebook with the outputs of this run; cells that did not run have none."""
     stopped: str = ""
-    """The reason that it did not run to its end, other than an error in a cell."""
+    """Why the notebook did not run to its end, other than an error in a cell; empty = it did."""
     begun: int = 0
     """Number of cells that were started, if it did not run to its end."""
     cassette: tuple[str, int, int, int] | None = None
-    """Path, and numbers of exchanges replayed, recorded and removed; None if none was used."""
+    """Path of the cassette, and numbers of exchanges replayed, recorded and removed; None if
+    unused."""
     missed: Sequence[str] = ()
-    """Unrecorded requests, in words, which outputs need not show."""
+    """Descriptions of requests that are not recorded, which outputs need not show."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +80,7 @@ class Problem:
     """The number shown at the cell, from 1."""
     what: str
     is_miss: bool = False
-    """True if its cassette lacks a model's answer."""
+    """True if the cassette lacks an answer that the cell needs."""
 
 
 def check(targets: Iterable[str], timeout: float | None, write: Callable[[str], None]) -> bool:
@@ -106,7 +107,7 @@ def freeze(targets: Iterable[str], timeout: float | None, write: Callable[[str],
 
 
 def freeze_notebook(path: Path, timeout: float | None, write: Callable[[str], None]) -> bool:
-    """Records missing exchanges; writes the notebook, and returns True, if two replays agree."""
+    """Records missing exchanges; if two replays agree, writes the notebook and returns True."""
     book = read_notebook(path)
     runs: list[HeadlessRun] = []
     modes: tuple[Mode, ...] = ("auto", "replay", "replay")
@@ -148,7 +149,7 @@ def freeze_notebook(path: Path, timeout: float | None, write: Callable[[str], No
 
 
 def describe_problems(path: Path, run: HeadlessRun, problems: Sequence[Problem]) -> list[str]:
-    """Returns a line for each problem: notebook, cell, change, next step."""
+    """Returns a line for each problem, with notebook, cell, change and hint."""
     name = display_path(path)
     last = run.begun if run.stopped else None
     lines = [
@@ -166,7 +167,7 @@ def _advise(path: Path) -> str:
 def find_problems(saved: Book, ran: Book) -> Iterator[Problem]:
     """Yields cells that failed, or whose outputs differ from the saved ones.
 
-    After a failed cell, whose failure may cause others, only those that lack an answer are listed.
+    After a failed cell, which may cause others, only cells that lack a model's answer count.
     """
     has_failed = False
     for before, now in zip(saved.cells, ran.cells, strict=True):
@@ -184,10 +185,10 @@ def find_problems(saved: Book, ran: Book) -> Iterator[Problem]:
 
 
 def describe_failure(error: Any) -> str:
-    """Returns an error output in one line; ours with its place and the next step."""
+    """Formats an error output as one line; errors of axe_nb include their place and hint."""
     first = f"{error.ename}: {error.evalue}".partition("\n")[0].removesuffix(": ")
     lines = "\n".join(error.traceback).split("\n")
-    is_own = lines[0] == first and len(lines) <= 3  # the cause, the place, the next step
+    is_own = lines[0] == first and len(lines) <= 3  # the cause, the place, the hint
     return "; ".join(lines) if is_own else first
 
 
@@ -206,7 +207,7 @@ def describe_difference(saved: Any, ran: Any) -> str:
 
 
 def _list_parts(outputs: Any) -> list[tuple[str, str]]:
-    """The parts of a cell's outputs that are compared: (type, text)."""
+    """Returns the parts of a cell's outputs that are compared, as (type, text)."""
     parts: list[tuple[str, str]] = []
     printed: dict[str, str] = {}
     for output in outputs:
@@ -235,7 +236,7 @@ def normalize(book: Book, first: Book, second: Book) -> Book:
             cell.execution_count = one.execution_count
             cell.outputs = one.outputs
             for output, twin in zip(one.outputs, other.outputs, strict=False):
-                # times and ids in what is not compared: metadata, and the trace of an error
+                # removes times and ids in parts that are not compared: metadata, tracebacks
                 metadata, others = output.get("metadata", {}), twin.get("metadata", {})
                 for key in [key for key in metadata if metadata[key] != others.get(key)]:
                     del metadata[key]
@@ -263,16 +264,16 @@ def find_notebooks(targets: Iterable[str]) -> list[Path]:
 
 
 def read_notebook(path: Path) -> Book:
-    """Returns a notebook in the current format."""
+    """Reads a notebook in the current format. Raises ConfigError if it cannot be read."""
     nbformat = load("nbformat")
     try:
-        with warnings.catch_warnings(action="ignore"):  # of cells without ids, which get them
+        with warnings.catch_warnings(action="ignore"):  # about cells without ids, which get them
             book = nbformat.read(path, as_version=4)
             check_valid(book)
             return book
     except OSError as error:
         raise ConfigError(f"cannot read {display_path(path)}: {reason(error)}") from None
-    except Exception as error:  # of nbformat, which has no class for all of them
+    except Exception as error:  # nbformat's errors have no common class
         fault = one_line(getattr(error, "message", "") or str(error), 200)
         raise ConfigError(
             f"{display_path(path)} is not a notebook: {fault}",
@@ -281,8 +282,8 @@ def read_notebook(path: Path) -> Book:
 
 
 def check_valid(part: Any, ref: str | None = None) -> None:
-    """Checks a notebook, or a part of one, such as an `output`; nbformat only logs a fault."""
-    json.dumps(part, ensure_ascii=False).encode()  # no half characters
+    """Raises an exception if a notebook, or a part of one such as an `output`, is not valid."""
+    json.dumps(part, ensure_ascii=False).encode()  # refuses lone surrogates
     version = {"version": 4, "version_minor": 5} if ref else {}
     load("nbformat").validate(part, ref=ref, relax_add_props=True, **version)
 
@@ -294,19 +295,18 @@ def marks_of(cell: Any) -> set[Mark]:
 
 
 def find_failure(cell: Any) -> Any:
-    """Returns the error output of a cell that should have none; None if there is none."""
+    """Returns the error output of a cell that should not fail; None if it has none."""
     if cell.cell_type != "code" or "raises exception" in marks_of(cell):
         return None
     return next((one for one in cell.outputs if one.output_type == "error"), None)
 
 
 def write_notebook(path: Path, book: Book) -> None:
-    """Writes a notebook as a whole or not at all."""
     write_whole(path, load("nbformat").writes(book).rstrip("\n") + "\n")
 
 
 def load(name: str) -> Any:
-    """Imports a library that only the extra `lab` installs. Raises ConfigError: it is missing."""
+    """Imports a library that only the extra `lab` installs. Raises ConfigError if it is missing."""
     from importlib import import_module
 
     try:
@@ -330,9 +330,9 @@ def run_headless(
 ) -> HeadlessRun:
     """Runs a notebook in a new kernel of this Python, in the notebook's folder.
 
-    To replay its cassettes, the kernel cannot reach other machines. `timeout` is for each cell; 0 =
-    no limit. With `goes_on`, cells after one that fails run too; with `prunes`, what this run has
-    not used is removed from its cassette. `environ` replaces the variables that mark a test.
+    With the mode `replay`, the kernel cannot reach other machines. `timeout` applies to each cell,
+    and zero means no limit. With `goes_on`, cells after a failed one run too; with `prunes`, unused
+    exchanges are removed from its cassette. `environ` replaces the variables that mark a test.
     """
     timeout = 600.0 if timeout is None else timeout
     environment = {**os.environ, **(environ or make_environment(path, mode))}
@@ -347,11 +347,11 @@ def run_headless(
     )  # fmt: skip
     load("ipykernel")
     command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-    client.create_kernel_manager().kernel_spec.argv = command  # not one that the user has installed
+    client.create_kernel_manager().kernel_spec.argv = command  # not one that the user installed
     errors = load("nbclient.exceptions")
     try:
         with client.setup_kernel(env=environment):
-            # not the client's own `timeout`, which takes whole seconds
+            # the client's own `timeout` takes whole seconds only
             client.timeout_func = lambda _: timeout
             for index, cell in enumerate(list(client.nb.cells)):
                 client.execute_cell(cell, index)
@@ -371,7 +371,7 @@ def run_headless(
         stopped = f"it did not finish within {timeout:g} s"
     except errors.DeadKernelError:
         stopped = "the kernel died"
-    except RuntimeError as error:  # of jupyter_client, which has no other class
+    except RuntimeError as error:  # from jupyter_client, which has no other class
         if client.code_cells_executed:
             raise
         raise ConfigError(f"the kernel for {display_path(path)} does not start: {error}") from None
@@ -379,7 +379,7 @@ def run_headless(
 
 
 def prepare(book: Book) -> Book:
-    """Returns a copy without the outputs that a run produces, and without cells to skip."""
+    """Returns a copy of a notebook without outputs, in which cells to skip are tagged."""
     prepared = deepcopy(book)
     for cell in prepared.cells:
         if cell.cell_type == "code":
@@ -393,7 +393,7 @@ def make_environment(path: Path, mode: Mode) -> Mapping[str, str]:
     """Returns the variables that mark a process as running a test of a notebook (D-68)."""
     cassette = path.with_suffix(".axe")
     return {
-        # without one there is nothing to replay: models that are scripts are run
+        # without one there is nothing to replay, but script models run
         "AXE_CASSETTE": cassette.name if mode != "replay" or cassette.exists() else "",
         MODE: mode,
         "AXE_NB_TEST": "1",
@@ -403,10 +403,10 @@ def make_environment(path: Path, mode: Mode) -> Mapping[str, str]:
 
 
 def end_cassette(own: str) -> tuple[tuple[str, int, int, int] | None, list[str]]:
-    """Ends the cassette of this kernel; returns `cassette` and `missed` of its `HeadlessRun`.
+    """Returns `cassette` and `missed` for the `HeadlessRun` of this kernel.
 
-    A file named `own`, which no other notebook uses, is pruned. A cassette that the notebook itself
-    replays misses nothing, as it may show that.
+    A cassette named `own`, which no other notebook uses, is pruned. If the notebook sets the mode
+    of the cassette, it may show misses itself, and none are returned.
     """
     home = sys.modules.get("axe_nb.session.session")
     used = home.session.cassette if home else None
@@ -418,7 +418,7 @@ def end_cassette(own: str) -> tuple[tuple[str, int, int, int] | None, list[str]]
 
 
 def refuse_network(event: str, arguments: tuple[Any, ...]) -> None:
-    """Raises ConnectionRefusedError for an audit event of a connection to another machine."""
+    """Audit hook that raises ConnectionRefusedError if another machine is contacted."""
     match event, arguments:
         case "socket.connect" | "socket.sendto", (_, (str(host), *_)):
             pass

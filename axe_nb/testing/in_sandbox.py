@@ -1,10 +1,10 @@
-"""The program that runs the cells of a submission, inside its sandbox.
+"""The program that runs the cells of a submission inside its sandbox.
 
     in_sandbox.py TASK FOLDER LEVEL
 
-TASK is a file with the sources of the cells as JSON, FOLDER that of the lesson, LEVEL that of the
-sandbox. For each cell that has run it writes a line of JSON: what the cell printed, and its error.
-The cells share this process, and can write such lines too.
+TASK is a JSON file with the sources of the cells, FOLDER the folder of the lesson, and LEVEL the
+level of the sandbox. After each cell, the program writes a line of JSON with what the cell printed
+and its error. The cells share this process, and can write such lines too.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def main(task: str, folder: str, level: str) -> None:
     sys.path.insert(0, "")
     shell = import_module("IPython.core.interactiveshell").InteractiveShell.instance()
     shell.enable_gui = lambda gui=None: None
-    shell.system = shell.system_raw  # the other way needs a terminal
-    # from its own folder, as the folder around it may be hidden
+    shell.system = shell.system_raw  # the default needs a terminal
+    # loaded by its path, as the sandbox may hide the folder around it
     spec = util.spec_from_file_location("axe_nb", Path(__file__).parents[1] / "__init__.py")
     assert spec is not None
     assert spec.loader is not None
@@ -77,7 +77,7 @@ async def _run_cells(shell: Any, cells: list[str], report: IO[bytes]) -> None:
         outputs = [{"output_type": "stream", "name": "stdout", "text": text}, *errors[-1:]]
         report.write(json.dumps(outputs).encode() + b"\n")
         report.flush()
-    os._exit(0)  # whatever the cells have started
+    os._exit(0)  # even if threads of the cells still run
 
 
 if __name__ == "__main__":

@@ -1,11 +1,8 @@
 """`axe-nb lesson`: student copies of a lesson, and running and marking of submissions.
 
-The marks of solutions are those of nbgrader (`### BEGIN SOLUTION`, `### END SOLUTION`), so that
-lessons made for it can be used as they are.
-
-A submission is an untrusted program, and all that it reports is data of a stranger: bounded, and
-checked before it is used. docs/teaching.md says what is promised about its marks, and what is not.
-Source: D-82.
+Solutions are marked as in nbgrader (`### BEGIN SOLUTION`, `### END SOLUTION`), so that its lessons
+can be used unchanged. A submission is an untrusted program: everything it reports is limited in
+size, and checked before it is used. docs/teaching.md says what its marks promise. Source: D-82.
 """
 
 from __future__ import annotations
@@ -51,7 +48,7 @@ from axe_nb.testing.in_sandbox import READY
 from axe_nb.text import align_columns, one_line, plural, quote
 
 EXERCISE = "exercise:"
-"""Prefix of the tag of a check cell; the name of its exercise follows."""
+"""Prefix of the tag of a check cell, followed by the name of its exercise."""
 
 TAG_CHECKS = "give each check cell a tag like exercise:NAME"
 
@@ -63,7 +60,7 @@ _SOLUTION = re.compile(
 
 
 def write_student_copy(path: Path, folder: str | None, write: Callable[[str], None]) -> None:
-    """Writes the student copy of a lesson to a folder, and copies the cassette beside it."""
+    """Writes the student copy of a lesson to a folder, with a copy of the cassette."""
     name = display_path(path)
     target = (expand_home(folder) if folder is not None else path.parent / "student") / path.name
     if target.resolve() == path.resolve():
@@ -84,9 +81,9 @@ def write_student_copy(path: Path, folder: str | None, write: Callable[[str], No
 
 
 def make_student_copy(book: Book, name: str) -> Book:
-    """Returns a lesson without solutions and outputs. Pure.
+    """Returns a copy of a lesson without solutions and outputs.
 
-    *Run All* continues past its exercises: solutions and checks have the tag `raises-exception`.
+    Solutions and checks get the tag `raises-exception`, so that *Run All* continues past them.
     """
     copy = deepcopy(book)
     copy.metadata.pop("widgets", None)
@@ -124,13 +121,12 @@ def exercise_of(cell: Any) -> str | None:
 
 
 def id_of(cell: Any) -> str:
-    """Returns the id of a cell; empty if it has none, as is possible in a stranger's notebook."""
+    """Returns the id of a cell; empty if it has none, as in an untrusted notebook."""
     found = cell.get("id")
     return found if isinstance(found, str) else ""
 
 
 def find_exercises(book: Book, name: str) -> dict[str, Any]:
-    """Returns the exercises of a lesson: name → check cell, in the order of the lesson."""
     found: dict[str, Any] = {}
     for number, cell in enumerate(book.cells, 1):
         exercise = exercise_of(cell)
@@ -146,7 +142,7 @@ def find_exercises(book: Book, name: str) -> dict[str, Any]:
 
 
 Marks = Mapping[str, str]
-"""Name of an exercise → `passed`, `failed: HINT` or `not reached: REASON`, in one line."""
+"""Name of an exercise → its mark on one line: `passed`, `failed: HINT` or `not reached: REASON`."""
 
 
 def mark_submissions(
@@ -159,8 +155,8 @@ def mark_submissions(
 ) -> None:
     """Runs the notebooks below a folder, one after another, and writes a table of their marks.
 
-    `lesson` has the check cells, and the files that it uses beside it; `table` is a CSV file for
-    the table too.
+    `lesson` contains the check cells, and the files beside it are copied for each submission;
+    `table` is the path of a CSV file that receives the table, too.
     """
     place, name = expand_home(folder), display_path(lesson)
     exercises = find_exercises(read_notebook(lesson), name)
@@ -196,7 +192,7 @@ def mark_submission(
     timeout: float,
     sandbox: Sandbox,
 ) -> Marks:
-    """Returns the marks of a submission; raises ValueError if it cannot be marked."""
+    """Returns the marks of a submission. Raises ValueError if it cannot be marked."""
     try:
         if path.stat().st_size > 32 << 20:
             raise ValueError("it is larger than 32 MiB")
@@ -210,7 +206,7 @@ def mark_submission(
         copy = Path(home).resolve() / "lesson" / lesson.name
         copy_folder(lesson, copy.parent, others)
         return read_marks(run_submission(merged, copy, sandbox, timeout), exercises, end)
-    finally:  # a stranger has filled the folder, to any depth; links are not followed
+    finally:  # untrusted code has filled the folder, to any depth; links are not followed
         if os.name == "nt":
             shutil.rmtree(home, ignore_errors=True)
         else:
@@ -235,9 +231,9 @@ def copy_folder(lesson: Path, target: Path, without: Path) -> None:
 
 
 def merge(submitted: Book, exercises: Mapping[str, Any], end: str) -> Book:
-    """Returns a submission with the check cells of the lesson, which print `end` on passing. Pure.
+    """Returns a submission in which the lesson's checks replace the cells with the same ids.
 
-    A check stands where the submission has a cell of its id; one that is not there, at the end.
+    Missing checks are appended. A check prints `end` if it passes.
     """
     merged = deepcopy(submitted)
     left = {cell.id: deepcopy(cell) for cell in exercises.values()}
@@ -249,7 +245,7 @@ def merge(submitted: Book, exercises: Mapping[str, Any], end: str) -> Book:
     for cell in merged.cells:
         if id_of(cell) not in ids:
             placed.append(cell)
-        elif id_of(cell) in left:  # once; a second one is left out
+        elif id_of(cell) in left:  # only once: further ones are left out
             placed.append(left.pop(id_of(cell)))
     merged.cells = [*placed, *left.values()]
     return merged
@@ -264,7 +260,7 @@ def read_marks(run: HeadlessRun, exercises: Mapping[str, Any], end: str) -> Mark
         error = next((one for one in outputs if one.output_type == "error"), None)
         if end in printed:
             marks[name] = "passed"
-        elif error is not None:  # of `AssertionError: make two calls`, the teacher's words alone
+        elif error is not None:  # only the teacher's words of an AssertionError
             hint = describe_failure(error).removeprefix("AssertionError: ")
             marks[name] = f"failed: {one_line(hint, 300)}"
         else:
@@ -288,7 +284,7 @@ def format_table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def choose_sandbox(*, is_off: bool, ask: Callable[[str], str] | None) -> Sandbox:
-    """Returns the sandbox of submissions, tried in an empty folder; `ask` prompts the person."""
+    """Returns the sandbox for submissions, tested in an empty folder; `ask` prompts the user."""
     is_required = Config.load().requires_sandbox
     if is_off and is_required:
         message = "a sandbox is required, so --no-sandbox is not allowed"
@@ -307,7 +303,7 @@ def choose_sandbox(*, is_off: bool, ask: Callable[[str], str] | None) -> Sandbox
 
 
 def run_submission(book: Book, path: Path, sandbox: Sandbox, timeout: float) -> HeadlessRun:
-    """Runs a notebook past failing cells; the folder around that of its `path` is the workdir."""
+    """Runs a notebook, even past failing cells; the workdir is the parent of its folder."""
     book = prepare(book)
     cells = [
         cell
@@ -351,7 +347,7 @@ def run_submission(book: Book, path: Path, sandbox: Sandbox, timeout: float) -> 
             for output in outputs:
                 check_valid(output, "output")
             cell.outputs = load("nbformat").from_dict(outputs)
-    except Exception:  # of a stranger's data, or of nbformat, which has many classes
+    except Exception:  # from untrusted data; nbformat has many error classes
         raise ValueError("it sent outputs that cannot be read") from None
     if len(found) > len(cells) or not all(isinstance(one, list) for one in found):
         raise ValueError("it sent outputs that cannot be read")

@@ -1,7 +1,6 @@
-"""The pytest plug-in: agents in tests are replayed from cassettes, without key and network.
+"""pytest plug-in that replays agents in tests from cassettes, without keys and network.
 
-Imports nothing of the core until a fixture is used, so that pytest starts as quickly as without it.
-Source: D-68.
+It imports the core only when a fixture is used, so that pytest starts quickly. Source: D-68.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from axe_nb.scripting.rules import ScriptFunction
 
     Rules: TypeAlias = str | Sequence[Mapping[str, Any]]
-    """TOML with `[[rule]]` tables, or these tables."""
+    """TOML text with `[[rule]]` tables, or a list of such tables."""
 
     AxeScript: TypeAlias = Callable[[str, ScriptFunction | Rules], str]
 
@@ -97,10 +96,9 @@ def _describe_misses(cassette: Cassette) -> str:
 
 @pytest.fixture
 def axe_cassette(request: pytest.FixtureRequest) -> Iterator[Cassette]:
-    """The cassette of this test, in use while it runs: `cassettes/<module>/<test>.axe` beside it.
+    """The cassette in use during this test: `cassettes/<module>/<test>.axe` beside its module.
 
-    A request that is not recorded fails the test, and no model is called; `--axe-mode auto`
-    records it.
+    A request that is not recorded fails the test, unless `--axe-mode auto` records it.
     """
     import axe_nb
 
@@ -116,7 +114,7 @@ def axe_cassette(request: pytest.FixtureRequest) -> Iterator[Cassette]:
         path.parent.mkdir(parents=True, exist_ok=True)
     with axe_nb.cassette(path, mode) as cassette:
         cassette.shown = os.path.relpath(path, request.config.rootpath)
-        if "tmp_path" in request.fixturenames:  # another one in each run
+        if "tmp_path" in request.fixturenames:  # differs in each run
             cassette.folders[request.getfixturevalue("tmp_path")] = "⟨tmp_path⟩"
         test = shlex.quote(request.node.nodeid)
         cassette.how_to_record = f"record it with: pytest --axe-mode auto {test}"
@@ -127,10 +125,9 @@ def axe_cassette(request: pytest.FixtureRequest) -> Iterator[Cassette]:
 
 @pytest.fixture
 def axe_script(monkeypatch: pytest.MonkeyPatch) -> AxeScript:
-    """Registers a script model for this test: `axe_script(name, function_or_rules)`.
+    """Registers a script model for this test, and returns its name: `axe_script(name, model)`.
 
-    Rules are TOML with `[[rule]]` tables, or a list of such tables. Returns the name of the model,
-    `script/<name>`.
+    The model is a function, TOML with `[[rule]]` tables, or a list of such tables.
     """
     from axe_nb.scripting import rules
 

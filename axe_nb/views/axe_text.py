@@ -100,7 +100,7 @@ def _format_tools(plan: Plan) -> str:
 
 
 def list_caps(limits: TreeLimits) -> dict[str, str]:
-    """Returns texts, by label, for the caps on requests, tokens and cost that are not defaults."""
+    """Describes, by label, the caps on requests, tokens and cost that are not the defaults."""
     caps = {}
     if limits.max_requests not in (0, DEFAULT_LIMITS.max_requests):
         caps["Requests"] = f"at most {limits.max_requests}"

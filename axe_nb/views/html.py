@@ -110,7 +110,7 @@ def waiting(root: Node, name: str, seconds: float) -> dict[str, str]:
 
 
 def answer(result: RunResult) -> dict[str, str]:
-    """Returns the MIME bundle of the answer alone, or of a line that says why there is none."""
+    """Returns the MIME bundle of the answer, or of a line that says why there is no answer."""
     root = Transcript.of(result).whole
     outline = Outline(root, "axe_nb.last()")
     block, sources = outline.answer(), outline.sources()

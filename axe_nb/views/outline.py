@@ -205,7 +205,7 @@ class Outline:
         return replace(row, retry=self.name_place(place))
 
     def name_place(self, place: str) -> str:
-        """Returns the first line of a cell that forks the run at a place; empty if it has no name."""
+        """Returns the first line of a cell that forks the run at a place; empty without a name."""
         is_last = self.name == "axe_nb.last()"
         known = f"{self.name}@" if self.name.isidentifier() else ""
         return f"%%axe --from {known}{place}" if known or is_last else ""

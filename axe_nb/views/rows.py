@@ -67,7 +67,7 @@ class Row:
     """One line of the tree."""
 
     kind: Literal["run", "turn", "call", "group", "rest"]
-    """`group` stands for equal failures, `rest` for rows that are folded because of their number."""
+    """`group` stands for equal failures, and `rest` for too many rows to show unfolded."""
     state: State
     who: str
     asked: str
@@ -420,7 +420,7 @@ def facts_of(node: Node) -> list[Fact]:
 
 
 def format_tokens(usage: Usage) -> str:
-    """Formats the tokens, those read from a cache, and the price; empty if there are no tokens."""
+    """Formats the tokens, the cached tokens and the price; empty if there are no tokens."""
     if not usage.total:
         return ""
     cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
@@ -438,7 +438,7 @@ def has_trouble(node: Node) -> bool:
 
 
 def format_cost(usage: Usage) -> str:
-    """Formats the price, as `≥ $0.012` if some tokens have no price; empty if none have one."""
+    """Formats the price: `≥ $0.012` if some tokens have no price, empty if no token has one."""
     if not usage.priced_tokens:
         return ""
     is_whole = usage.priced_tokens == usage.total

@@ -1,6 +1,6 @@
 """The tree of a run, built from its events: runs, their turns and calls, and child runs.
 
-An unfinished reply is a `Draft`, to which a piece is added in constant time.
+The pieces of an unfinished reply are collected in a `Draft`, each in constant time.
 Secrets are removed from a complete text, before it is cut, as half a secret would not be
 recognised. Seconds in the reports of sub-agents are removed, too, so that equal runs look alike.
 Source: D-1, D-6, D-23, D-24, D-34, docs/safety.md.

@@ -18,7 +18,7 @@ import axe_nb
 from axe_nb import script_server
 from tests.benchmarks.goals import row
 from tests.recording.runs import without_times
-from tests.recording.test_replay import define_scripts, define_tree
+from tests.recording.test_replay import define_tree
 
 
 def run(path: Path, mode: Any) -> Any:
@@ -46,7 +46,6 @@ def measure(protocol: Any, replays: int, folder: Path) -> None:
 
 if __name__ == "__main__":
     os.environ["AXE_NB_HISTORY"] = "0"
-    define_scripts()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         for protocol in ("anthropic", "openai", "ollama"):

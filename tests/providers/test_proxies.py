@@ -186,7 +186,10 @@ def fail() -> httpx.AsyncClient:
 
 @pytest.mark.parametrize(
     ("make", "told"),
-    [(fail, "failed: RuntimeError('my own mistake')"), (lambda: 3, "made no AsyncClient, but int")],
+    [
+        (fail, "failed: RuntimeError('my own mistake')"),
+        (lambda: 3, "returned int, not an AsyncClient"),
+    ],
 )
 def test_a_function_that_makes_no_client_is_told_as_such_and_not_as_the_server(
     own_client: None, make: Any, told: str

@@ -1,15 +1,15 @@
-// The live tree of a run, or a table that fills: fragments of HTML arrive by row and are put in place.
-// live_tree.py and exploring/grid.py draw them and escape every text; feed.py sends them, and says why
-// some come twice. Nothing is sent back but the word that stops a run.
+// The live tree of a run, or a growing table: puts fragments of HTML, which arrive by row, in place.
+// live_tree.py and exploring/grid.py draw them and escape every text; feed.py sends them and explains
+// why some come twice. The only message sent back is the one that stops a run.
 
-const TICK = 250; // milliseconds between two looks at the clock
-const AT_FIRST = 30; // milliseconds between two looks for the place of the tree, until it is there
-const LOOK = 100; // milliseconds between two looks for the input of a question
+const TICK = 250; // milliseconds between two updates of the clocks
+const AT_FIRST = 30; // milliseconds between two searches for the tree's place, until it is found
+const LOOK = 100; // milliseconds between two searches for the input of a question
 const SAY = 4000; // milliseconds between two announcements to a screen reader
-const TOLD = 2000; // milliseconds for which the copy of a text is told of
-const QUIET = 10; // seconds without news after which the clock stops; there are some every 2 s
-const PATIENCE = 3; // seconds from the word that stops until the button says what it waits for
-const MANY = 20; // rows above which there are chips and a search box
+const TOLD = 2000; // milliseconds for which a button says that a text was copied
+const QUIET = 10; // seconds without updates after which clocks stop; updates come every 2 s
+const PATIENCE = 3; // seconds after a click on Stop until the button says what it waits for
+const MANY = 20; // number of rows above which chips and a search box are shown
 const LOST = new Set(["restarting", "autorestarting", "terminating", "dead", "unknown"]);
 const ARGUMENTS = "arguments, as JSON: "; // the prompt of session/typed_json.py
 const TROUBLES = {
@@ -38,8 +38,8 @@ function parse(html) {
   return template.content.firstElementChild;
 }
 
-// Puts fragments of one element each into a box. Those that stay the same are not touched, so that
-// what a reader has selected there stays selected; what is unfolded stays unfolded.
+// Puts fragments, one element each, into a box. Unchanged ones are not touched, so that
+// text stays selected and unfolded texts stay unfolded.
 function put(box, parts) {
   const shown = (box.shown ??= []);
   for (; shown.length > parts.length; shown.pop()) box.lastElementChild.remove();
@@ -66,20 +66,20 @@ function follow(box, isFree = () => true) {
   return () => follows && isFree() && requestAnimationFrame(() => box.scrollTo(0, 1e9));
 }
 
-// What is known of one tree or table; every view of the widget draws from it.
+// The state of one tree or table, from which every view of the widget is drawn.
 class Store {
   constructor(model) {
     this.tell = (words) => model.send(words);
     this.canStop = model.get("can_stop");
-    this.rows = new Map(); // key → its fields
+    this.rows = new Map(); // fields of rows by key
     this.parts = []; // HTML of the answer or the table
     this.head = { number: -1 };
-    this.stoppedAt = this.heardAt = 0; // this machine's clock; 0 = not yet
-    this.isLost = false; // the kernel is gone, unless there is news after all
+    this.stoppedAt = this.heardAt = 0; // by the browser's clock; 0 = never
+    this.isLost = false; // the kernel seems to be gone
     this.views = new Set();
   }
 
-  // Seconds since the run began; where nothing more is heard, the clock stands still.
+  // Seconds since the run began; the clock stands still while there are no updates.
   get now() {
     return this.head.now + (this.trouble ? 0 : clock() - this.heardAt);
   }
@@ -90,7 +90,7 @@ class Store {
   }
 
   take({ rows = [], parts = {}, ...head }) {
-    if (head.number < this.head.number) return; // later news came first: the next snapshot has all
+    if (head.number < this.head.number) return; // a later update came first; the next snapshot has everything
     this.head = { ...this.head, ...head };
     this.heardAt = clock();
     this.lastAt = new Date().toLocaleTimeString();
@@ -100,7 +100,7 @@ class Store {
     this.parts.length = this.head.size;
     for (const { key, ...fields } of rows) {
       const known = this.rows.get(key);
-      // where its beginning was lost, or the row above, the snapshot has it
+      // if its first update or the row above was lost, the next snapshot has it
       if (!known && (fields.above === undefined || (fields.above && !this.rows.has(fields.above)))) continue;
       this.rows.set(key, { ...known, ...fields, words: null });
       fresh.add(key);
@@ -123,7 +123,7 @@ class Store {
 class Table {
   constructor(store, element) {
     this.store = store;
-    // as JupyterLab's own HTML output, so that nothing moves when the saved table takes the place
+    // like JupyterLab's own HTML output, so that nothing moves when the saved table replaces it
     element.append((this.root = parse('<div class="axe-nb-table jp-RenderedHTMLCommon"></div>')));
     this.draw();
   }
@@ -147,8 +147,8 @@ class Tree {
     [this.note, this.written, this.scroll, this.said] = this.root.children;
     [this.progress, this.ruled] = this.head.children;
     [this.stop, this.tools, this.axis] = this.ruled.children;
-    this.rows = new Map(); // key → its elements
-    this.running = new Set(); // those whose clock goes on
+    this.rows = new Map(); // elements of rows by key
+    this.running = new Set(); // rows whose clocks run
     this.only = "all";
     this.spoke = 0;
     this.keys = new Keys(this);
@@ -162,7 +162,7 @@ class Tree {
 
   listen() {
     this.root.addEventListener("mousedown", (event) => {
-      if (event.target.closest(".axe-nb-copy")) event.preventDefault(); // the focus stays
+      if (event.target.closest(".axe-nb-copy")) event.preventDefault(); // keeps the focus
     });
     this.root.addEventListener("click", ({ target, isTrusted }) => {
       if (target.matches(".axe-nb-copy")) this.copy(target.parentElement, target.parentElement);
@@ -171,14 +171,14 @@ class Tree {
     });
     this.search = this.tools.querySelector("input");
     this.search.addEventListener("input", () => this.filter());
-    // JupyterLab would take the letters for its own shortcuts
+    // JupyterLab would treat the letters as its own shortcuts
     this.search.addEventListener("keydown", (event) => event.stopPropagation());
   }
 
   draw(fresh) {
     const { head, parts, rows } = this.store;
     const box = this.written.firstElementChild;
-    // one text takes another's place: what stands below stays where it is
+    // the new text replaces the old one, so that nothing below moves
     if (box.shown?.length && box.shown[0] !== parts[0] && !parts[1]) {
       this.written.style.minHeight = `${this.written.offsetHeight}px`;
     }
@@ -226,14 +226,14 @@ class Tree {
     return row;
   }
 
-  // Texts are made when a reader can see them: most rows are never opened.
+  // Texts are created when they become visible, as most rows are never opened.
   fill({ element, data, before, after }, isWanted = element.open) {
     if (!isWanted || !data) return;
     put(before, data.before);
     put(after, data.after);
   }
 
-  // Writes the seconds of a row; those of one that runs go on.
+  // Writes the seconds of a row, which go on while it runs.
   time(row) {
     const { line, data } = row;
     const [time, now] = [line.querySelector("time"), this.store.now];
@@ -249,7 +249,7 @@ class Tree {
     if (!to) line.style.setProperty("--now", now.toFixed(2));
   }
 
-  // Marks the newest row; where it is folded away, the row that it is folded into.
+  // Marks the newest row, or the row that it is folded into.
   mark() {
     let shown = this.rows.get(this.store.head.newest)?.element;
     for (let at = shown; at; at = at.parentElement.closest("details")) if (!at.open) shown = at;
@@ -273,7 +273,7 @@ class Tree {
     return this.only !== "failed" || (!runs && /-(bad|limit)$/.test(data.look));
   }
 
-  // Shows and sorts rows, in the browser alone.
+  // Filters and sorts rows, in the browser only.
   filter() {
     const escapes = { "&": "&amp;", "<": "&lt;", ">": "&gt;" };
     const words = this.search.value.trim().toLowerCase().replace(/[&<>]/g, (char) => escapes[char]);
@@ -300,7 +300,7 @@ class Tree {
   }
 
   tick() {
-    // a question that waits for its answer holds the news back
+    // an unanswered question holds back updates
     const cell = this.root.closest(".jp-Cell");
     if (cell?.querySelector(".jp-Stdin-input")) this.store.heardAt = clock();
     const { trouble, lastAt, head } = this.store;
@@ -312,19 +312,19 @@ class Tree {
     this.root.classList.toggle("axe-nb-lost", isLost);
     const top = this.rows.values().next().value;
     if (!top) return;
-    const height = top.line.offsetHeight; // in small windows it wraps; before it is laid out, it is 0
+    const height = top.line.offsetHeight; // it wraps in small windows; 0 before layout
     if (height) this.head.style.top = `${height - 8}px`;
     this.drawStop(top.line.querySelector("b + b").textContent, !head.newest || isLost);
     if (!isLost && performance.now() - this.spoke < SAY) return;
     this.spoke = performance.now();
     const name = top.data.name.slice(top.data.name.indexOf(" ") + 1);
-    say(this.said, isLost ? "" : `${name}: ${top.data.about}`); // the note says it
+    say(this.said, isLost ? "" : `${name}: ${top.data.about}`); // the note says it already
   }
 
-  // Where the kernel is gone, what ran until then runs no more.
+  // Ends a running row, as its kernel is gone.
   end(row) {
     const { element, line, data } = row;
-    row.html = null; // drawn anew, should it be heard of again
+    row.html = null; // to be drawn again if there is another update
     for (const each of [element, line.querySelector("b")]) {
       each.ariaLabel = each.ariaLabel.replace(/^running/, "was running");
     }
@@ -343,7 +343,7 @@ class Tree {
     this.stop.ariaLabel = `${this.stop.textContent} (run of ${who})`;
   }
 
-  // Copies a text, all of it as far as it came here, and says so if that is not all.
+  // Copies a text, as much of it as was received, and says so if it is incomplete.
   async copy(text, place) {
     if (!text) return;
     const { whole } = text.querySelector(".axe-nb-copy").dataset;
@@ -366,7 +366,7 @@ class Tree {
   }
 }
 
-// Pages that are not secure have no clipboard, and others may be refused it.
+// Insecure pages have no clipboard, and access may be denied to others.
 async function write(text) {
   try {
     await navigator.clipboard.writeText(text);
@@ -384,8 +384,8 @@ async function write(text) {
   }
 }
 
-// The keys of ARIA's tree: one tab stop, arrows between the rows that are not folded away. The focus
-// is on the row itself: browsers let no summary be anything but a button that folds its details.
+// The keys of an ARIA tree: one tab stop, and arrows between visible rows. The focus
+// is on the row itself, as browsers treat every summary as a button that folds its details.
 class Keys {
   constructor(view) {
     this.view = view;
@@ -399,7 +399,7 @@ class Keys {
     this.tree.addEventListener("focusout", () => this.close());
   }
 
-  // Whether a reader goes through the rows, whom the newest text must not scroll away.
+  // Whether a reader is going through the rows, which new text must not scroll away.
   get isInUse() {
     const at = document.activeElement;
     return this.tree.contains(at) && at.matches("details:focus-visible");
@@ -411,7 +411,7 @@ class Keys {
     if (!this.at) this.stop(row.element);
   }
 
-  // Rows other than the stop have no tabindex: Tab passes over all that is in a row with -1.
+  // Rows other than the tab stop have no tabindex, as Tab skips everything in a row with -1.
   stop(row) {
     if (this.at !== row) this.at?.removeAttribute("tabindex");
     row.tabIndex = 0;
@@ -423,7 +423,7 @@ class Keys {
     row.focus(options);
   }
 
-  // A row that is folded away cannot be reached by Tab; the one that it is folded into can.
+  // Tab cannot reach a row that is folded away, but the row that it is folded into.
   fold(row) {
     this.view.fill(row.row);
     row.ariaExpanded = row.open;
@@ -435,7 +435,7 @@ class Keys {
     return all.filter((row) => !row.closest("[hidden]") && !row.parentElement.closest("details:not([open])"));
   }
 
-  // On the window: JupyterLab takes keys at the document already, to go to another cell or edit it.
+  // On the window, as JupyterLab handles keys on the document, to move to or edit a cell.
   press = (event) => {
     if (event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
     const row = event.target;
@@ -474,9 +474,9 @@ class Keys {
   }
 }
 
-// The question that a row waits for, with buttons that answer it. They type their letter into the
-// cell's own open input, as a person would: nothing else answers a cell that runs. Which input is
-// its own is decided by the text of the prompt.
+// The open question of a row, with buttons that answer it. They type their letter into the
+// cell's own open input, as a person would, as nothing else can answer a running cell. The text of
+// the prompt identifies that input.
 class Question {
   constructor(row, box) {
     this.row = row;
@@ -492,7 +492,7 @@ class Question {
     });
   }
 
-  // An empty one has its answer.
+  // An empty question has been answered.
   draw(html) {
     if (html === (this.html ?? "")) return;
     this.html = html;
@@ -505,7 +505,7 @@ class Question {
     this.look();
   }
 
-  // The open input of this cell, with its prompt; an answered one stays for half a second.
+  // The open input of this cell, with its prompt; it stays for half a second after the answer.
   get open() {
     const inputs = this.row.closest(".jp-Cell")?.querySelectorAll("input.jp-Stdin-input") ?? [];
     const input = [...inputs].findLast((each) => !each.closest(".jp-OutputArea-stdin-hiding"));
@@ -513,13 +513,13 @@ class Question {
     return [input, input.closest(".jp-Stdin")?.querySelector(".jp-Stdin-prompt")?.textContent ?? ""];
   }
 
-  // The input that this question's letters belong into; null = there is none.
+  // The input for this question's letters; null if there is none.
   find() {
     const [input, text] = this.open;
     const prompt = this.box.firstElementChild?.dataset.prompt;
     if (!input || !prompt) return null;
     const choices = prompt.slice(prompt.lastIndexOf("\n"));
-    // a wrong answer is asked again, in other words; the first prompt of a question begins a line
+    // after a wrong answer the prompt has other words; the first prompt of a question begins a line
     const isAgain = this.wasOurs && !text.startsWith("\n") && text.endsWith(choices);
     if (text !== prompt && !isAgain) return null;
     this.wasOurs = true;
@@ -547,16 +547,16 @@ function show(store, element) {
   return view;
 }
 
-// Covers the places of one widget in JupyterLab's page: outputs with the mark, as long as they have
-// it. The end of the run puts the static twin there, without a mark. Returns what ends that; a tree
-// stays where nothing took its place: in a page that was loaded in mid-run.
+// Covers the outputs with a widget's mark in JupyterLab's page, as long as they have the mark. At
+// the end of the run, the static tree, which has no mark, replaces them. Returns a function that ends
+// this; in a page that was loaded in mid-run, the live tree stays.
 function cover(store, mark) {
-  const taken = new Map(); // output → what ends its cover
+  const taken = new Map(); // functions that uncover outputs, by output
   let timer;
   function take(output) {
     const element = parse('<div class="axe-nb-place jp-OutputArea-output"></div>');
     const view = show(store, element);
-    // at once, so that neither both nor nothing is ever seen
+    // at once, so that never both or neither are visible
     const observer = new MutationObserver(() => {
       if (!output.firstElementChild || output.querySelector(`.${mark}`)) return;
       taken.get(output)();
@@ -573,7 +573,7 @@ function cover(store, mark) {
     output.after(element);
   }
   function look() {
-    // a kernel that is gone has nothing to say in a notebook that is opened again
+    // in a notebook that is opened again, a lost kernel must not cover the saved output
     const isGone = store.isLost && store.head.newest !== "";
     for (const marked of isGone ? [] : document.getElementsByClassName(mark)) {
       const output = marked.closest(".jp-OutputArea-output");
@@ -588,8 +588,8 @@ function cover(store, mark) {
   };
 }
 
-// Calls `lose` when the kernel is gone, as far as this front end says so; returns what ends that.
-// Cleanups of widgets are not called then.
+// Calls `lose` when the front end reports that the kernel is gone; returns a function that ends this.
+// Widgets are not cleaned up in that case.
 function watch(model, lose) {
   const status = model.widget_manager?.kernel?.statusChanged;
   const heard = (_, state) => LOST.has(state) && lose();
