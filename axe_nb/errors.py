@@ -17,7 +17,7 @@ Category = Literal[
 
 
 class AxeError(Exception):
-    """Base class of the errors reported by axe_nb: one line with the cause, and a next step."""
+    """Base class of the errors that axe_nb reports, each with its cause and a next step."""
 
     exit_code: int = 1
     """Exit code of the command line."""

@@ -122,7 +122,7 @@ class ToolStarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolFinished:
-    """A tool call has its result."""
+    """A tool call has returned its result."""
 
     run: str
     result: ToolResult

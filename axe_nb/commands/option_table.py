@@ -79,7 +79,7 @@ class Command:
     words: Mapping[Face, str]
     """The command's words in each interface, without the start of the usage line."""
     options: tuple[Option, ...] = ()
-    """Options in any interface; `Option.faces` limits each option."""
+    """Options of all interfaces; `Option.faces` lists the interfaces that have an option."""
     is_verbatim: bool = False
     """True if everything after the words is the only argument, exactly as typed."""
 
@@ -225,7 +225,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("--bg", "run in the background and return a handle at once", "", IN_NOTEBOOKS,
            keyword="background", group=ANSWER),
 )  # fmt: skip
-"""Every option of a run, the ten that are used most first."""
+"""All options of a run; the ten most used come first."""
 
 NAME = Option("agent", "name of the agent", "NAME", offers="agents")
 ANY_NAME = Option("agent", "name of an agent", "NAME", required=False, offers="agents")
@@ -249,7 +249,7 @@ OF_GRIDS = (
     "model_all", "skill", "workdir", "timeout", "retries", "params", "vars", "agents_dir", "tools",
     "mode", "output", "expect", "out", "dry_run",
 )  # fmt: skip
-"""Keywords of the options of a run that a grid accepts as well."""
+"""Keywords of the run options that a grid also accepts."""
 
 GRID = Command("grid", "run variants of agents on the same inputs", {"cell": "axe_grid"}, (
     Option("agents", "agents, comma-separated; without any, prompts go directly to the models",
@@ -392,7 +392,7 @@ COMMANDS: tuple[Command, ...] = (
 
 
 def commands_of(face: Face) -> Mapping[str, Command]:
-    """Returns the commands of an interface by their words."""
+    """Returns the commands of an interface, by the words that call them."""
     return {command.words[face]: command for command in COMMANDS if face in command.words}
 
 

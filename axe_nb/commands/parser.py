@@ -33,7 +33,7 @@ from axe_nb.session.session import session
 from axe_nb.text import nearest, quote
 
 DATA = "\0"
-"""Prefix of a word that is a variable's value, and never an option, whatever it looks like."""
+"""Prefix that marks a word as the value of a variable, which is never parsed as an option."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,7 +246,7 @@ def parse_run(
     defaults: Mapping[str, Any] | None = None,
     names: Mapping[str, Any] = MappingProxyType({}),
 ) -> Options:
-    """Parses a run's options; `defaults` replace omitted ones, `--output` may be one of `names`."""
+    """Parses the options of a run; `defaults` replace omitted ones, `names` serve `--output`."""
     given = {k: v for k, v in vars(parse(RUN, face, line)).items() if v is not None}
     if BARE_PROMPT.keyword in given:
         if "prompt" in given:

@@ -299,7 +299,7 @@ class Fork:
                     self._use_children(self._recorded[id], turn)
 
     def adapt(self, run: str, agent: Agent, job: Job) -> tuple[Agent, Job]:
-        """Returns the agent and job of a child about to start, with changes of all forks."""
+        """Returns the agent and job of a child about to start, with the changes made by forks."""
         if run in self._way:
             had = run
         else:
@@ -391,7 +391,7 @@ class Fork:
         return KeptTurn(recorded.list_attempts(turn))
 
     def _claim(self, id: str, asked: Description, agent: str) -> RecordedRun | None:
-        """Returns an unused recorded run that began alike, preferably at the same place."""
+        """Returns an unused recorded run with an equal first request, preferably at its place."""
         if id in self._way:
             return self._recorded[id]
         if not self._first:

@@ -1,4 +1,4 @@
-"""Records root runs in the history; a thread writes their events in batches, as one part each.
+"""Records root runs in the history; a thread writes each event as a part, in batches.
 
 A part is compressed text: a header with the version, then JSON. When the root ends, a single part
 with its result replaces all others. Source: D-59, D-60, D-61, D-68.

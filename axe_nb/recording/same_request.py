@@ -1,7 +1,7 @@
 """Descriptions of requests, for recording and comparison, independent of provider and call ids.
 
 The request of each turn is described by its new messages and by the fields that changed since the
-previous turn. Two runs sent the same requests if all descriptions are equal. Source: D-59, D-60.
+previous turn. Two runs with equal descriptions sent the same requests. Source: D-59, D-60.
 """
 
 from __future__ import annotations

@@ -13,7 +13,6 @@ import nbformat
 import pytest
 
 from axe_nb.testing.check import find_failure, find_problems, make_environment, run_headless
-from axe_nb.testing.lesson import exercise_of
 from tests.lessons import FOLDER, SOLVED
 from tests.nb.kernels import UNLOAD
 
@@ -75,13 +74,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("path", SOLVED, ids=lambda path: path.stem)
-def test_a_lesson_says_its_time_what_is_simulated_and_what_comes_next(path: Path) -> None:
+def test_a_lesson_is_short_and_says_its_time_what_is_simulated_and_what_comes_next(
+    path: Path,
+) -> None:
     cells = nbformat.read(FOLDER / path.name, 4).cells
     number = int(path.stem[:2])
     assert cells[0].source.startswith(f"# {number}. ")
-    assert re.search(
-        r"^\*(\d+ minutes, and \d+ for the exercises|25 minutes)[;.]", cells[0].source, re.M
-    )
+    assert re.search(r"^\*\d+ minutes(, and \d+ for the exercises)?[;.]", cells[0].source, re.M)
     assert "**What is simulated.**" in cells[0].source
     assert cells[1].source == "%load_ext axe_nb\n%run course.ipy"
     headings = re.findall(
@@ -89,6 +88,10 @@ def test_a_lesson_says_its_time_what_is_simulated_and_what_comes_next(path: Path
     )
     assert headings[-2:] == ["Summary", "Next step"]
     assert number > 9 or f"({number + 1:02}_" in cells[-1].source
+    code = "\n".join(c.source for c in cells if c.cell_type == "code" and c.source[:6] != "%%axe ")
+    code = re.sub(r'^system_prompt = (""".*?"""|.*?$)', "", code, flags=re.M | re.S)
+    assert len(cells) <= 20
+    assert len(re.findall(r"^.*\S", code, re.M)) <= 40
 
 
 def run_all(folder: Path, environ: Mapping[str, str], first: str = "") -> Iterator[tuple[Any, Any]]:
@@ -127,10 +130,6 @@ def test_every_solution_passes_with_the_outputs_that_are_saved(folder: Path) -> 
         run_all(folder, make_environment(path, "replay")), SOLVED, strict=True
     ):
         assert list(find_problems(saved, ran)) == [], name.stem
-        checks = [cell for cell in ran.cells if exercise_of(cell)]
-        assert len(checks) >= 2
-        errors = [out for cell in checks for out in cell.outputs if out.output_type == "error"]
-        assert errors == [], name.stem
 
 
 def test_one_line_has_a_model_behind_a_server_answer_the_whole_course(folder: Path) -> None:
