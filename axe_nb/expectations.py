@@ -229,7 +229,8 @@ class Thing:
 
 
 Verdict: TypeAlias = tuple[bool, str, Thing]
-"""(whether an expectation is met, the value found in words, the run or call that decided)."""
+"""Outcome of a clause: whether it is met, the value found in words, the run or call that
+decided."""
 
 
 def check(

@@ -129,7 +129,7 @@ def test_what_cannot_be_undone_is_said(do: Do, folder: Path) -> None:
     (folder / "a.txt").write_text("old")
     result = do(*calls, call("run_command", command="true"), write("a.txt", "n"), tools=tools)
     shown = repr(result.undo())
-    assert "not undone: what other tools may have changed: stir (2 calls)" in shown
+    assert "not undone: possible changes by other tools: stir (2 calls)" in shown
     assert "look" not in shown
     assert "read_file" not in shown
 
@@ -180,7 +180,7 @@ def test_a_fork_undoes_what_it_changed_itself(do: Do, folder: Path) -> None:
     fork = first.fork("0/2", reply=write("b.txt", "b"))
     undone = fork.undo()
     assert (undone.restored, undone.removed) == ((), ("b.txt",))
-    assert "what the forked run had changed before; undo that run as well" in repr(undone)
+    assert "changes by the forked run; undo that run as well" in repr(undone)
     assert first.undo().restored == ("a.txt",)
 
 

@@ -45,7 +45,7 @@ def test_the_prompt_is_all_that_is_sent(protocol: Protocol) -> None:
 
 
 def test_neither_agent_nor_model_is_an_error_with_the_next_step() -> None:
-    with pytest.raises(ConfigError, match="neither an agent nor a model is named") as caught:
+    with pytest.raises(ConfigError, match="neither an agent nor a model is given") as caught:
         axe_nb.run(None, "hello")
     assert "model=" in caught.value.hint
     lead = axe_nb.run(Agent(name="lead", model="script/echo"), "x")

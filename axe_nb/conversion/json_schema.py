@@ -74,7 +74,8 @@ Keyword: TypeAlias = Callable[[Any, Any, Any, Any], Iterable[Any]]
 
 Mistakes: TypeAlias = list[str]
 Read: TypeAlias = Callable[[Any, str, Mistakes, bool], Any]
-"""(JSON value, its place, mistakes so far, whether nested values are read leniently) → value."""
+"""Conversion of (JSON value, its place, mistakes so far, whether to be lenient below) to a
+value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ class Shape:
         return not mistakes
 
     def take(self, value: Any, at: str, mistakes: Mistakes, kindly: bool = True) -> Any:
-        """Converts a JSON value to this type; with `kindly`, also by way of JSON text (D-11)."""
+        """Converts a JSON value to this type; `kindly` also parses strings as JSON (D-11)."""
         if not kindly or value is None or self.accepts(value):
             return self.read(value, at, mistakes, False)
         try:
@@ -284,7 +285,7 @@ SCALARS: Mapping[object, Shape] = {
 
 
 def _make_choice(options: Sequence[tuple[Any, Any]], shown: Sequence[Any]) -> Shape:
-    """Makes the shape of a choice of (JSON value, Python value); the schema lists `shown`."""
+    """Makes the shape of a choice among `options`, of which the schema lists those in `shown`."""
     by_text = {dump(key): value for key, value in options}
     kinds = {LITERALS[type(key)] for key in shown}
     wanted = "one of " + ", ".join(dump(key).decode() for key in shown)

@@ -67,7 +67,7 @@ def to_plain(value: Any) -> Any:
 
 
 def as_number(value: object) -> object:
-    """Converts a number of any library to int or float; returns other values, and bools, as is."""
+    """Converts numbers of any library to int or float; returns bools and other values unchanged."""
     if isinstance(value, bool | int | float):
         return value
     if isinstance(value, Integral):

@@ -39,7 +39,7 @@ def compile_pattern(pattern: str, flags: int = 0) -> regex.Pattern[str]:
     if len(pattern) * copies > MAX_SIZE:
         raise ConfigError(
             "its repeats make it too large",
-            hint="use * instead of large counts and of nested + or {n}",
+            hint="use * instead of large counts and nested + or {n}",
         )
     # a group that is called again takes unbounded memory to match
     calls = rf"\(\?(?:[R&\d]|P{_SPACE}[>&]|[+-]{_SPACE}\d)"

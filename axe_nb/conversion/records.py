@@ -138,8 +138,8 @@ MISSING = dataclasses.MISSING
 def to_json(value: Any, clean: Filter | None = None, parts: Parts | None = None) -> dict[str, Any]:
     """Converts a dataclass to JSON data with the fields that differ from their defaults.
 
-    Values without a JSON form, which only the user's own code can add, become text. `parts`
-    holds the parts that are already in the file. Raises ConfigError if it is nested too deeply.
+    Values without a JSON form, which only the user's own code can add, become lists or text.
+    `parts` holds those already in the file. Raises ConfigError if the value is nested too deeply.
     """
     parts = Parts() if parts is None else parts
     try:

@@ -95,7 +95,7 @@ class Table(NamedTuple):
     labels: Sequence[str]
     height: int
     read: Callable[[int, int, int], Iterable[Sequence[Any]]]
-    """(first row, row after the last, number of columns) → values of each column."""
+    """Reads (first row, row after the last, number of columns) → values of each column."""
 
     def rows(self, width: int) -> Iterator[tuple[Any, ...]]:
         """Yields the rows with their first `width` columns, read in blocks."""

@@ -4,10 +4,10 @@ After a header (D-61), each line is a JSON object with the key, the status and t
 Several processes and threads may append at once, as each writes whole lines. Lines that are
 unfinished or cannot be read are ignored. Results are read one by one, when they are needed.
 
-The key is a hash of everything that a run sends to the model: the agent with its options, skill and
-context files, the descriptions of its tools, its sub-agents, and the prompt. It excludes the code
-of tools and scripts, and options that only limit or display a run (`timeout`, `stream`,
-`concurrency`, budgets, expectations). Source: D-60, D-61, D-75.
+The key is a hash of the whole task: the agent with its options, skill and context files, the
+descriptions of its tools, its sub-agents, and the prompt. It excludes the code of tools and
+scripts, and options that only limit or display a run (`timeout`, `stream`, `concurrency`, budgets,
+expectations). Source: D-60, D-61, D-75.
 """
 
 from __future__ import annotations

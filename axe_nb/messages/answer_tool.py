@@ -1,7 +1,6 @@
 """Structured output for servers that support only tools: a tool whose arguments are the answer.
 
-It is only offered, not forced, if the model has other tools. Its arguments become the answer's
-text.
+It is only offered, not forced, if there are other tools. Its arguments become the answer's text.
 """
 
 from __future__ import annotations

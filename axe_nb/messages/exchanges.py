@@ -39,7 +39,7 @@ UNASKED: tuple[Source, ...] = ("given", "skipped")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """One request of a run and its outcome; it had the first `sent` messages of the run."""
+    """One request of a run with its outcome; the request had the run's first `sent` messages."""
 
     turn: int
     """Number of the turn, from 1."""

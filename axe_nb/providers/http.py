@@ -83,8 +83,7 @@ class HttpProvider(Server):
 
     name: ClassVar[str]
     stream_fields: ClassVar[Sequence[Mapping[str, Any]]] = ({"stream": True},)
-    """Sets of fields that request a stream; later sets are smaller, for servers that refuse
-    some."""
+    """Sets of fields that request a stream; later ones are smaller, as servers may refuse some."""
     assembly: ClassVar[type[Assembly]]
 
     @staticmethod

@@ -102,7 +102,7 @@ def _read_key(command: Sequence[str]) -> str:
     if time.monotonic() - began >= SECONDS:
         raise ValueError(f"it did not end within {format_seconds(SECONDS)}s")
     if len(output) == MAX_OUTPUT:
-        raise ValueError("it prints more than a key")
+        raise ValueError("it printed more than a key")
     if process.returncode:
         raise ValueError(f"it failed with exit status {process.returncode}")
     key = output.decode("utf-8", "replace").strip().split("\n", 1)[0].strip()

@@ -24,7 +24,7 @@ FORMATS = {
 """Values of `format` that OpenAI accepts in strict mode."""
 
 TABLE_KEYS = ("$defs", "definitions")
-"""Keywords that hold schemas for `$ref` to refer to."""
+"""Keywords that hold named schemas, to which `$ref` refers."""
 
 
 def make_strict(schema: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -211,7 +211,7 @@ class StreamedReply:
         self._assembly = assembly
         self._decoder = assembly.decoder()
         self._raw: list[bytes] = []
-        """All pieces so far; no longer kept once the reply proves to be a stream."""
+        """Pieces that were received before the reply proved to be a stream."""
         self._ignored = ""
         """The last event that was not JSON; empty if there was none."""
         self._last: dict[str, Any] = {}

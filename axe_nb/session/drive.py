@@ -147,8 +147,8 @@ def drive(handle: RunHandle, view: View, approver: Approver | None = None) -> Ru
     """Runs a handle in the portal's thread, shows it in this thread, and returns the result.
 
     An interrupt cancels the run, and is raised once its last events have arrived; `handle.finished`
-    is then the result so far. A second interrupt is raised at once. Questions of the run are
-    answered by the `approver`. Raises concurrent.futures.CancelledError if the run never started.
+    is then the result so far. A second interrupt is raised at once. `approver` answers the run's
+    questions. Raises concurrent.futures.CancelledError if the run is cancelled before it starts.
     """
     try:
         return _run_and_show(handle, view, approver)

@@ -187,7 +187,7 @@ def parse_reply(typed: str) -> Response:
     assert isinstance(said, dict)
     if not said or not said.keys() <= {"text", "calls"}:
         return Response(typed, (), stop_reason(()))  # an answer that is data
-    _check_form("reply", REPLY, said, f"The reply is not as in {EXAMPLE}")
+    _check_form("reply", REPLY, said, f"The reply does not match {EXAMPLE}")
     listed = said.get("calls", [])
     calls = tuple(ToolCall("", one["tool"], one.get("arguments", {})) for one in listed)
     return Response(said.get("text", ""), calls, stop_reason(calls))
@@ -262,7 +262,7 @@ def prompt_step(step: Step) -> Decision:
     while True:
         word = input(f"{prompt}\n{STEP_CHOICES}: ").strip().lower().rstrip(",.:;!")
         if word not in WORDS:
-            prompt = "Please answer with one of these letters, or l to look at all of it."
+            prompt = "Please answer with one of these letters, or l to see all of it."
             continue
         choice = WORDS[word]
         try:

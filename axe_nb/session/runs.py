@@ -63,7 +63,7 @@ class RunRequest:
 
 
 class Outlet:
-    """Passes on a run's events until the root ends; the run refers to it and not to its handle."""
+    """Passes on a run's events until the root ends; keeps the run from referring to its handle."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()

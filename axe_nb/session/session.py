@@ -69,7 +69,7 @@ def find_agent(request: RunRequest, env: Env) -> Agent:
             model = model or earlier.model
         if not model:
             raise ConfigError(
-                "neither an agent nor a model is named",
+                "neither an agent nor a model is given",
                 hint=f'for example axe_nb.run(None, prompt, model="{suggest_model("anthropic")}")',
             )
         return NoAgent(name="", model=model)

@@ -74,7 +74,7 @@ class Snapshot:
         self.loaded: dict[str, Agent] = {}
         self._is_taken = self._is_sent = read is not None
         self._roots: set[tuple[Key, bool]] = set()
-        """(root, whether it can start any agent) for roots whose sub-agents have been read."""
+        """Roots whose sub-agents have been read, each with whether it can start any agent."""
         self._check: Callable[[], None] = lambda: None
         """Function that raises TimeIsUp if the root's time is up."""
 

@@ -148,9 +148,9 @@ def _list(paths: Collection[str]) -> str:
 
 def _describe_rest(result: RunResult, *, is_kept: bool) -> Iterator[str]:
     if result.origin:
-        yield "not undone: what the forked run had changed before; undo that run as well"
+        yield "not undone: changes by the forked run; undo that run as well"
     elif not is_kept and any(run.files_modified for run in result.walk()):
-        yield "the old contents of the files that this run changed were not kept, or no longer are"
+        yield "the old contents of the files that this run changed are no longer available"
     calls = Counter(
         call.name
         for run in result.walk()
@@ -166,4 +166,4 @@ def _describe_rest(result: RunResult, *, is_kept: bool) -> Iterator[str]:
         and not ((tool := REGISTRY.find(name)) and tool.effect in ("read", "network", "delegate"))
     ]
     if others:
-        yield f"not undone: what other tools may have changed: {list_some(others, MAX_NAMES)}"
+        yield f"not undone: possible changes by other tools: {list_some(others, MAX_NAMES)}"

@@ -66,8 +66,7 @@ class HeadlessRun:
     begun: int = 0
     """Number of cells that were started, if it did not run to its end."""
     cassette: tuple[str, int, int, int] | None = None
-    """Path of the cassette, and numbers of exchanges replayed, recorded and removed; None if
-    unused."""
+    """Cassette path, and numbers of exchanges replayed, recorded and removed; None if unused."""
     missed: Sequence[str] = ()
     """Descriptions of requests that are not recorded, which outputs need not show."""
 

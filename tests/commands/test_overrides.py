@@ -47,7 +47,7 @@ FACES: dict[str, Callable[..., RunResult]] = {
 WRONG: tuple[tuple[tuple[Any, ...], dict[str, Any], str], ...] = (
     (("echo", [["a"]]), {}, "part 1 of the prompt is neither text nor a picture: list"),
     (("echo", None), {}, "prompt must be text or a list, not NoneType"),
-    ((None, "a"), {}, "neither an agent nor a model is named"),
+    ((None, "a"), {}, "neither an agent nor a model is given"),
     ((3, "a"), {}, "agent takes a name or an Agent, not 3"),
     (("echo", "a"), {"continue_from": "x"}, "continue_from takes a RunResult, not 'x'"),
     (("echo", "a"), {"params": [1]}, 'params takes a dict, as in {"temperature": 0.2}, not [1]'),

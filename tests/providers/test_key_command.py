@@ -140,7 +140,7 @@ def test_many_requests_whose_key_is_refused_do_not_ask_again_at_once(
         ("print('  ')", "it printed no key"),
         ("print('ya29-\\x1b[1m')", "it printed no key"),
         ("print('ya29-schlüssel')", "it printed no key"),
-        ("\nwhile True: print('kkkkkkkk')", "it prints more than a key"),
+        ("\nwhile True: print('kkkkkkkk')", "it printed more than a key"),
     ],
 )
 def test_a_command_without_a_key_is_one_line_with_its_place(
