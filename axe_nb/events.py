@@ -169,17 +169,9 @@ class RunFinished:
 
 
 Event: TypeAlias = (
-    RunStarted
-    | TurnStarted
-    | TextDelta
-    | RetryScheduled
-    | TurnFinished
-    | ToolStarted
-    | ToolFinished
-    | PersonAsked
-    | PersonAnswered
-    | RunFinished
-)
+    RunStarted | TurnStarted | TextDelta | RetryScheduled | TurnFinished | ToolStarted
+    | ToolFinished | PersonAsked | PersonAnswered | RunFinished
+)  # fmt: skip
 
 Emit: TypeAlias = Callable[[Event], None]
 """Function that receives events; it must neither block nor raise."""

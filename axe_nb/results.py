@@ -345,14 +345,11 @@ class RunResult:
     def to_json(self) -> str:
         """Returns the line that `--json` prints: seven keys, sorted (B-9, A-8.6)."""
         line = {
-            "content": self.text,
-            "duration_ms": self.duration_ms,
-            "input_tokens": self.usage.input_tokens,
-            "model": self.model,
-            "output_tokens": self.usage.output_tokens,
-            "stop_reason": self.stop_reason,
+            "content": self.text, "duration_ms": self.duration_ms,
+            "input_tokens": self.usage.input_tokens, "model": self.model,
+            "output_tokens": self.usage.output_tokens, "stop_reason": self.stop_reason,
             "tool_calls": self.tool_calls,
-        }
+        }  # fmt: skip
         return json.dumps(line, ensure_ascii=False)
 
 

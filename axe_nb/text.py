@@ -180,8 +180,7 @@ def cut_bytes(text: str, limit: int, note: str = "") -> str:
     end = limit
     while end and data[end] & 0xC0 == 0x80:
         end -= 1
-    kept = data[:end].decode("utf-8", "surrogatepass")
-    return kept + note.format(limit=limit, size=len(data))
+    return data[:end].decode("utf-8", "surrogatepass") + note.format(limit=limit, size=len(data))
 
 
 def plural(count: int, noun: str) -> str:

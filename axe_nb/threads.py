@@ -38,8 +38,7 @@ async def in_thread(function: Callable[..., T], /, *args: Any) -> T:
             )
         except (StopIteration, GeneratorExit) as error:
             # a future cannot hold StopIteration, and GeneratorExit would close awaiting coroutines
-            fault = RuntimeError(f"{type(error).__name__}: {error}")
-            done = (future.set_exception, fault)
+            done = (future.set_exception, RuntimeError(f"{type(error).__name__}: {error}"))
         except BaseException as error:
             done = (future.set_exception, error)
         with contextlib.suppress(RuntimeError):  # the loop is closed, so no one awaits the outcome

@@ -106,8 +106,7 @@ class Parser(argparse.ArgumentParser):
 
 def parser(command: Command, face: Face) -> Parser:
     """Builds the parser of a command for one interface; its errors are UsageErrors."""
-    about = f"{command.help[:1].upper()}{command.help[1:]}."
-    made = Parser(command.program(face), about)
+    made = Parser(command.program(face), f"{command.help[:1].upper()}{command.help[1:]}.")
     options = command.options_of(face)
     groups = {option.group for option in options}
     known = {name: made.add_argument_group(name) for name in OPTION_GROUPS if name in groups}
@@ -246,7 +245,7 @@ def parse_run(
     defaults: Mapping[str, Any] | None = None,
     names: Mapping[str, Any] = MappingProxyType({}),
 ) -> Options:
-    """Parses the options of a run; `defaults` replace omitted ones, `names` serve `--output`."""
+    """Parses the options of a run, with `defaults` for omitted ones and `names` for `--output`."""
     given = {k: v for k, v in vars(parse(RUN, face, line)).items() if v is not None}
     if BARE_PROMPT.keyword in given:
         if "prompt" in given:

@@ -82,8 +82,7 @@ def show_demo(write: Callable[[str], object]) -> None:
         session.define(Agent(name=name, model="script/demo-reader", files=(file,), workdir=here))
     lead = Agent(name="lead", model="script/demo-lead", sub_agents=tuple(READERS))
     request = RunRequest(agent=lead, prompt="What is this package made of?")
-    result = drive(session.start(request), NullView())
-    write(as_text(result))
+    write(as_text(drive(session.start(request), NullView())))
     write("\nNo language model was used: Python functions read three files.")
     write("`axe-nb start` writes a notebook with a first agent of your own, and opens it.")
 

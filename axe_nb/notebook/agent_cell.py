@@ -70,8 +70,7 @@ def define(shell: InteractiveShell, line: str, cell: str, names: Mapping[str, An
     facts = (agent.model, f"mode {agent.mode}", *(["answers as JSON"] if agent.output else []))
     graph = draw_graph(agent, find)
     warnings = (*all_warnings(agent), *notes)
-    told = list_abilities(agent)
-    card = draw_card(name, facts, told, graph=graph, notes=warnings, saved=saved)
+    card = draw_card(name, facts, list_abilities(agent), graph=graph, notes=warnings, saved=saved)
     display(card, raw=True)  # type: ignore[no-untyped-call]  # IPython's own gap
 
 
@@ -128,5 +127,4 @@ def _save(path: Path, name: str, body: str) -> list[str]:
     if before is None:
         return [f"written to {called}"]
     lines = (before.splitlines(), text.splitlines())
-    changes = difflib.unified_diff(*lines, "before", "now", lineterm="")
-    return [f"written to {called}:", *changes]
+    return [f"written to {called}:", *difflib.unified_diff(*lines, "before", "now", lineterm="")]

@@ -61,13 +61,11 @@ def run_grid(
     if found.dry_run:
         runner.close()
         warnings = [f"warning: {warning}" for warning in runner.warnings]
-        forecast = f"{runner.forecast}, nothing was sent"
-        write("\n".join([repr(runner.grid), forecast, *warnings]))
+        write("\n".join([repr(runner.grid), f"{runner.forecast}, nothing was sent", *warnings]))
         return None
     try:
         runner.run(True, found.out or NAME)
     finally:
         if found.out:
             shell.user_ns[found.out] = runner.grid
-    is_captured = isinstance(shell.display_pub, CapturingDisplayPublisher)
-    return None if is_captured else runner.grid
+    return None if isinstance(shell.display_pub, CapturingDisplayPublisher) else runner.grid

@@ -50,8 +50,7 @@ def run_command(shell: InteractiveShell, line: str, names: Mapping[str, Any], wr
     """Runs a command line, passes its text to `write`, and returns the value of the line."""
     verb, _, rest = line.strip().removesuffix(";").strip().partition(" ")
     if verb == "run":
-        words = read_words(RUN, "line", rest, names)
-        options = parse_run(words, "line", session.defaults, names)
+        options = parse_run(read_words(RUN, "line", rest, names), "line", session.defaults, names)
         return run_cell(shell, options, lambda: Illustrated(options.prompt or ""), write)
     command = find_command(verb or "help")
     if command.is_verbatim:

@@ -181,8 +181,7 @@ def _check_goes_on(recorded: RecordedRun) -> None:
     may_go_on = made.results or (made.calls and run.status in ("cancelled", "timeout"))
     if run.status.startswith("max_") or not may_go_on:
         why = f"the calls of {who} were not run" if made.calls else f"{who} has no answer"
-        hint = f"fork at {run.id}/{last}"
-        raise ConfigError(f"{why}: {run.error or run.status}", hint=hint)
+        raise ConfigError(f"{why}: {run.error or run.status}", hint=f"fork at {run.id}/{last}")
 
 
 def _read_results(
@@ -329,8 +328,7 @@ class Fork:
             if turn == 1:
                 return None  # the new text replaces the prompt
             message = Message("user", said.text, pictures=said.pictures)
-            before = recorded.open_turn(turn).messages
-            return Opening(messages=(*before, message), said=said.text)
+            return Opening(messages=(*recorded.open_turn(turn).messages, message), said=said.text)
 
         had = Illustrated(recorded.result.prompt, recorded.result.pictures)
         is_changed = self._is_place(run, 1) and said

@@ -121,8 +121,7 @@ def read_result(rows: Iterable[bytes], why: str) -> RunResult:
     shared = Parts()
     try:
         for row in rows:
-            text = zlib.decompress(row).decode("utf-8", "surrogatepass")
-            header, _, data = text.partition("\n")
+            header, _, data = zlib.decompress(row).decode("utf-8", "surrogatepass").partition("\n")
             check_header("history", header)
             part = from_json(Part, json.loads(data), shared)
             order_of(part.run)

@@ -137,8 +137,7 @@ class RootTape:
     def answers(self, kind: Literal["step", "question"]) -> bool:
         if kind == "question":
             return any(key[0] == "person" for key in self._records)
-        records = self.cassette.list_records()
-        return self._plays and any(_is_step(one) for _, one in records)
+        return self._plays and any(_is_step(one) for _, one in self.cassette.list_records())
 
     def _find_turn(self, asked: AskedTurn) -> KeptTurn | None:
         request = asked.request
@@ -221,8 +220,7 @@ class RootTape:
     def _keep_refusal(self, place: str, attempt: int, stop: RunStopped) -> None:
         key: Key = ("cap", place, attempt)
         if stop.cap and key not in self._played:
-            error = self._clean.text(str(stop))
-            kept = {"cap": stop.cap, "status": stop.status, "error": error}
+            kept = {"cap": stop.cap, "status": stop.status, "error": self._clean.text(str(stop))}
             self._add(key, "", None, {"refused": kept})
 
     def _keep_turn(self, asked: AskedTurn, turn: KeptTurn) -> None:
@@ -337,8 +335,7 @@ class RootTape:
             added = [one for one in added if one.kind != "end"]
             shown = self.cassette.shown
             kept = f"{shown} keeps its earlier recording of this run, which failed now"
-            problem = self.cassette.commit(self._target, added, ())
-            return [problem or ("" if self._plays else kept)]
+            return [self.cassette.commit(self._target, added, ()) or ("" if self._plays else kept)]
         stale = []
         for record in old.values():
             at = self._changed_at.get(run_of(record.place))

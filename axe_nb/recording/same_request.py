@@ -135,8 +135,7 @@ def list_changes(recorded: Description, asked: Description) -> Iterator[str]:
         if before != now:
             shown = "system prompt" if name == "system" else name
             yield f"its {shown} changed{describe_change(before, now)}"
-    pairs = zip_longest(recorded.get("messages", ()), asked.get("messages", ()))
-    for before, now in pairs:
+    for before, now in zip_longest(recorded.get("messages", ()), asked.get("messages", ())):
         if before == now:
             continue
         if not isinstance(before, dict) or not isinstance(now, dict):

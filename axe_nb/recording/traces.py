@@ -146,8 +146,7 @@ class Spans:
         while first and (size := size + len(said[first - 1])) <= MAX_MESSAGES:
             first -= 1
         if said:
-            asked = f"[{','.join(said[first:])}]"
-            self._open[key].set_attribute("gen_ai.input.messages", asked)
+            self._open[key].set_attribute("gen_ai.input.messages", f"[{','.join(said[first:])}]")
 
     def _end_turn(self, event: TurnFinished) -> None:
         key, usage = f"{event.run}/{event.turn}", event.usage
@@ -174,8 +173,7 @@ class Spans:
             parts = [_make_text(event.text)] if event.text else []
             for one in event.calls:
                 named = {"id": _write_name(one.id), "name": _write_name(one.name)}
-                arguments = _bound(one.arguments)
-                parts.append({"type": "tool_call", **named, "arguments": arguments})
+                parts.append({"type": "tool_call", **named, "arguments": _bound(one.arguments)})
             self._say(event.run, "assistant", *parts, finish_reason=event.stop_reason)
             span.set_attribute("gen_ai.output.messages", f"[{said[-1]}]")
         self._open.pop(key).end()
@@ -199,8 +197,7 @@ class Spans:
             **_describe_cost(result.usage),
         })  # fmt: skip
         if run in self._messages:
-            text = _make_text(result.text)
-            self._say(run, "assistant", text, finish_reason=result.stop_reason)
+            self._say(run, "assistant", _make_text(result.text), finish_reason=result.stop_reason)
             span.set_attribute("gen_ai.output.messages", f"[{self._messages.pop(run)[-1]}]")
         if not result.ok:
             _fail(span, reason, result.error or "")

@@ -17,12 +17,8 @@ Tone: TypeAlias = Literal["running", "good", "bad", "limit", "off"]
 """Class of a state, which determines its colour."""
 
 COLOURS: Mapping[Tone, str] = {
-    "running": "#27c",
-    "good": "#393",
-    "bad": "#d33",
-    "limit": "#b70",
-    "off": "#888",
-}
+    "running": "#27c", "good": "#393", "bad": "#d33", "limit": "#b70", "off": "#888",
+}  # fmt: skip
 
 HUES = ("#27c", "#85c", "#098", "#b70", "#888", "#393", "#c49")
 """Colours of the parts of a bar, in order."""

@@ -61,8 +61,7 @@ th, td {{ padding: .2em .6em }}
 
 
 def write_html(result: RunResult) -> str:
-    root = Transcript.of(result).whole
-    outline = Outline(root, "", max_chars=MAX_CHARS, max_rows=MAX_ROWS)
+    outline = Outline(Transcript.of(result).whole, "", max_chars=MAX_CHARS, max_rows=MAX_ROWS)
     who = result.agent or result.model
     prompt = escape(clean(result.prompt[:MAX_CHARS]))
     return PAGE.format(

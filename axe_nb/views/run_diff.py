@@ -315,8 +315,7 @@ class _Drawing:
             shown = safe(text)
             html += f"<{name} style=background:{colour}>{shown}</{name}>" if name else shown
         plain = "".join(MARKS[piece.kind].format(piece.text) for piece in pieces)
-        size = sum(len(piece.text) for piece in pieces)
-        if size <= 90 and "\n" not in plain:
+        if sum(len(piece.text) for piece in pieces) <= 90 and "\n" not in plain:
             html = f" <code style=background:{SHADE};white-space:pre-wrap>{html}</code> "
             lines = [f"{label}: {plain}"]
         else:
