@@ -92,10 +92,7 @@ class ExpectationError(AxeError):
 
 
 class CassetteMiss(AxeError):
-    """A replayed run made a request that is not in the cassette and must not be sent to a model.
-
-    The message says what changed, and `hint` how to record the request.
-    """
+    """A replayed run made a request that is not in the cassette; `hint` says how to record it."""
 
 
 _SAID_AGAIN: dict[Category, str] = {

@@ -143,7 +143,7 @@ class PersonAsked:
     diff: str = ""
     """Unified diff of the change that the call would make; empty if there is none."""
     choices: tuple[tuple[str, str], ...] = ()
-    """(letter, name) of each one-letter answer; empty if the answer is free text."""
+    """Letter and name of each one-letter answer; empty if the answer is free text."""
     prompt: str = ""
     """The text of the prompt, by which a view finds the input; empty without `choices`."""
     arguments: str = ""

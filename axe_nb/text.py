@@ -137,11 +137,8 @@ def cut_middle(text: str, limit: int) -> tuple[str, int]:
 
 
 def fold(text: str, width: int, indent: str) -> str:
-    """Breaks lines wider than `width` columns, and begins each continuation with `indent`.
-
-    A terminal would continue at the left edge, where a text could imitate a prompt. Lines are
-    broken after a space if one is near; no character is removed.
-    """
+    """Breaks lines wider than `width` columns, and begins each continuation with `indent`."""
+    # a terminal would continue at the left edge, where a text could imitate a prompt
     lines = []
     for line in text.split("\n"):
         parts, start, column, room = [], 0, 0, width

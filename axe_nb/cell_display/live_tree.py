@@ -46,7 +46,7 @@ END = 500
 """Characters shown of the end of an unfinished answer that is too long to show in full."""
 
 Segment: TypeAlias = tuple[str, float, float | None]
-"""(kind of work, start, end) in seconds; the end is None while the work goes on."""
+"""Kind of work, and its start and end in seconds; the end is None while it goes on."""
 
 
 class LiveTree:

@@ -288,7 +288,7 @@ class Problem:
 def problems(
     agent: Agent, find: Callable[[str], Agent], config: Config, scripts: tuple[Path, ...] = ()
 ) -> list[Problem]:
-    """Returns an agent's problems, mistakes in its TOML first; `scripts` has script models."""
+    """Returns an agent's problems, mistakes in its TOML first; `scripts` are folders of scripts."""
     found: list[Problem] = []
 
     def check(

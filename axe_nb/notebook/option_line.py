@@ -60,17 +60,13 @@ class _MarkingFormatter(DollarFormatter):
 
 
 def read_words(command: Command, face: Face, line: str, names: Mapping[str, Any]) -> list[str]:
-    """Returns the words of an option line, with values in place of `{expr}` and `$name`.
-
-    As in IPython, nothing is replaced if any expression fails. Raises UsageError if a quotation
-    mark is missing.
-    """
+    """Returns the words of an option line, with values. Raises UsageError if a quote is missing."""
     # a private-use character that the line does not contain
     mark = next(chr(code) for code in range(0xE000, 0xF8FF) if chr(code) not in line)
     formatter = _MarkingFormatter(mark)
     try:
         marked = formatter.vformat(line.strip().removesuffix(";"), [], names)
-    except Exception:  # an expression is the user's code
+    except Exception:  # as in IPython, nothing is replaced if an expression fails
         return split_line(command, face, line)
     values = iter(formatter.values)
     words = []

@@ -56,11 +56,7 @@ def run_prompt(
 def run_cell(
     shell: InteractiveShell, options: Options, prompt: Callable[[], Illustrated], write: Write
 ) -> RunResult | RunHandle | None:
-    """Runs a cell and returns its value; `prompt` makes the prompt with its pictures.
-
-    Binds the result to `-o` even if the run fails or is stopped. Raises AxeError if the run cannot
-    begin or does not end as expected.
-    """
+    """Runs a cell, binds the result to `-o` even if the run fails, and returns the cell's value."""
     install(shell)
     is_text = options.json or options.verbose
     try:

@@ -278,10 +278,7 @@ def read_picture(path: str | os.PathLike[str]) -> Picture:
 
 
 def split_prompt(prompt: object) -> Illustrated:
-    """Converts a prompt, a text or a list of texts and pictures, to a text with marks.
-
-    Entries of a list are separated by blank lines. Raises ConfigError for any other prompt.
-    """
+    """Converts a prompt to a text with marks. Raises ConfigError if it is not a text or a list."""
     if isinstance(prompt, str):
         return Illustrated(prompt)
     if not isinstance(prompt, Sequence) or isinstance(prompt, bytes | bytearray | memoryview):

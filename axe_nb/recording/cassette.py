@@ -37,7 +37,7 @@ from axe_nb.tools.tool import ToolOutput
 Kind = Literal["model", "cap", "person", "tool", "end"]
 
 Key: TypeAlias = "tuple[Kind, str, int]"
-"""(kind, place, number), where the number is that of the attempt, question or call."""
+"""Kind, place and number of a record; the number counts attempts, questions or calls."""
 
 BEGINNING: Key = ("model", "0/1", 1)
 """Key of the first request of a root run, by which its records are found."""

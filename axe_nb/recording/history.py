@@ -67,7 +67,7 @@ MOST_RUNS = 2**63 - 1
 """The largest possible id of a run, and so the maximum number of runs."""
 
 SHOWN = NAMES[:-1]
-"""Columns of the list, without `kind`, as the prompt of a map or grid begins with it."""
+"""Columns of the list; `kind` is left out, as the prompt of a map or grid begins with it."""
 
 TEXTS = frozenset({"when", "agent", "model", "prompt", "status"})
 """Left-aligned columns; numbers are right-aligned."""

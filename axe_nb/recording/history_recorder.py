@@ -332,7 +332,7 @@ class Recorder:
 
 
 Work: TypeAlias = "tuple[Recorder | MapRecorder, float, Event | None]"
-"""(recorder, seconds since the run began, event); the event is None at the end of a map."""
+"""A recorder, the seconds since its run began, and an event, or None at the end of a map."""
 
 
 class Writer:

@@ -49,7 +49,7 @@ PALE = "#3936"
 """Colour of the confidence interval in a bar."""
 
 MONO = "font-family:var(--jp-code-font-family,monospace)"
-"""Font of code, as nbconvert does not show a `pre` in an output in a monospaced font."""
+"""Font of code; without it, nbconvert shows a `pre` in an output in a proportional font."""
 
 GONE, NEW = "#d333", "#3933"
 """Backgrounds of removed and of added text."""

@@ -52,7 +52,7 @@ class Change:
     tool: str = ""
     """Name of the tool if the change is in a call; otherwise empty."""
     call: int | None = None
-    """Number of the call in its run, starting at 1; in the first tree, if it is in both."""
+    """Number of the call in its run, starting at 1; for a call in both trees, in the first."""
     before: str | None = None
     after: str | None = None
     """`before` and `after` are the texts in the two trees; None if a tree has no text."""

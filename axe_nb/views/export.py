@@ -143,7 +143,7 @@ FORMATS: Mapping[str, Callable[[RunResult], str]] = {
 
 
 def export(result: RunResult, path: str | os.PathLike[str]) -> Path:
-    """Exports a finished run, without secrets, to a file that can be read without axe_nb.
+    """Exports a finished run, without secrets, to a file readable without axe_nb; returns its path.
 
     `.html` is a self-contained page that opens offline and has no scripts, `.md` is the same in
     Markdown, and `.jsonl` has one line of JSON for each run, turn and call of the tree.
@@ -151,9 +151,6 @@ def export(result: RunResult, path: str | os.PathLike[str]) -> Path:
     Args:
         result: the run, however it ended.
         path: the file to write; its suffix selects the format, and an existing file is replaced.
-
-    Returns:
-        The path.
 
     Raises:
         ConfigError: if the suffix is unknown or the file cannot be written.

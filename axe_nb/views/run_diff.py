@@ -277,7 +277,7 @@ class _Drawing:
         return self._count < MAX_BLOCKS or _is_same(part)
 
     def _draw_part(self, part: Part) -> Iterator[_Drawn]:
-        """Draws a change, run or turn; for a turn without own changes, draws only its parts."""
+        """Draws a change, run or turn; if a turn itself has no changes, draws only its parts."""
         if isinstance(part, Change):
             yield self._draw_change(part)
         elif part.kind == "run":

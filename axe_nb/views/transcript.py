@@ -129,7 +129,7 @@ class CallNode:
         return f"{self.turn.key}/{'server/' if self.served else ''}{self.index}"
 
     def find_path(self, name: str) -> str:
-        """Returns the path to one of its texts in the root's RunResult: `.log[0].text`."""
+        """Returns the path to a text of this node in the root's RunResult: `.log[0].text`."""
         index, kind = self.index, "server_calls" if self.served else "calls"
         if name in ("content", "edited"):
             kind = "results"
@@ -189,7 +189,7 @@ class TurnNode:
         return f"{self.run.key}/{self.number}"
 
     def find_path(self, name: str) -> str:
-        """Returns the path to one of its texts in the root's RunResult: `.log[0].text`."""
+        """Returns the path to a text of this node in the root's RunResult: `.log[0].text`."""
         if name == "reasoning":  # only exchanges keep it
             return self.run.find_path(f"exchanges[{self.exchanges - 1}].response.reasoning")
         position = next(at for at, turn in enumerate(self.run.turns) if turn is self)
@@ -240,7 +240,7 @@ class Node:
         return self.id
 
     def find_path(self, name: str) -> str:
-        """Returns the path to one of its texts in the root's RunResult: `.children[0].text`."""
+        """Returns the path to a text of this node in the root's RunResult: `.children[0].text`."""
         if self.call is None:
             return f".{name}"
         parent = self.call.turn.run
@@ -329,7 +329,7 @@ class Transcript:
     _nodes: dict[str, Node] = field(default_factory=dict)
     _calls: dict[tuple[str, str], CallNode] = field(default_factory=dict)
     _retries: list[tuple[float, TurnNode, str]] = field(default_factory=list)
-    """(time of the next attempt, its turn, the turn's label from then on)."""
+    """The time of each next attempt, its turn, and the turn's label from then on."""
     _reports: set[str] = field(default_factory=set)
     """Reports of sub-agents in this tree, which are shown without their seconds."""
 
