@@ -229,8 +229,7 @@ class Thing:
 
 
 Verdict: TypeAlias = tuple[bool, str, Thing]
-"""Outcome of a clause: whether it is met, the value found in words, the run or call that
-decided."""
+"""Outcome of a clause: (is met, value found in words, run or call that decided it)."""
 
 
 def check(

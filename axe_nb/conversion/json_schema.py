@@ -74,8 +74,7 @@ Keyword: TypeAlias = Callable[[Any, Any, Any, Any], Iterable[Any]]
 
 Mistakes: TypeAlias = list[str]
 Read: TypeAlias = Callable[[Any, str, Mistakes, bool], Any]
-"""Conversion of (JSON value, its place, mistakes so far, whether to be lenient below) to a
-value."""
+"""Reads a value: (JSON value, its place, mistakes so far, whether to be lenient) → Python value."""
 
 
 @dataclass(frozen=True, slots=True)
