@@ -45,7 +45,7 @@ def test_converted_every_row_is_in_the_page_and_the_answer_comes_first(
     assert "Which sections does the handbook have?" in pages["html"]
     assert not any("<script" in tree for tree in trees)
     text = pages["markdown"]
-    assert text.index("has 962 characters") < text.index("asks 5 agents in parallel")
+    assert text.index("has 962 characters") < text.index("5 sub-agents")
 
 
 @pytest.mark.parametrize("path", SAVED, ids=lambda path: path.relative_to(NOTEBOOKS).as_posix())
