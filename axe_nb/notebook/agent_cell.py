@@ -95,7 +95,7 @@ def _parse_agent(name: str, body: str, magic_line: int) -> tuple[Agent, Source]:
     if agent.name != name:
         own = f"name is {quote(agent.name)} (line {source.line(('name',))})"
         hint = "use the same name in both, or omit `name`"
-        raise ConfigError(f"{own}, but the magic names {quote(name)}", hint=hint)
+        raise ConfigError(f"{own}, but the magic says {quote(name)}", hint=hint)
     return agent, source
 
 

@@ -34,7 +34,7 @@ def run_grid(
     of_runs = {one.name for one in fields(Overrides)} - {"model", "expect"}
     given = {key: value for key, value in chosen.items() if key in of_runs and value is not None}
     if found.agents is None and not (found.models or given.get("model_all")):
-        fail("no agent: name one, or name models with -m")
+        fail("no agent: give one, or give models with -m")
     if "output" in given:
         given["output"] = names.get(given["output"], given["output"])
     values: dict[str, Any] = {}

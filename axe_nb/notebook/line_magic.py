@@ -40,7 +40,7 @@ from axe_nb.views.timeline import Timeline
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
-REFUSED = "to set a refused one yourself, use %env NAME=VALUE, or set it before the kernel starts"
+REFUSED = "to set a refused variable, use %env NAME=VALUE, or set it before the kernel starts"
 
 RESULT = re.compile(r"\s*(?!(?:agent|tool):\S)([^\W\d]\w*)\s*:(.*)", re.DOTALL)
 """Matches a result's variable before expectations, but not `agent:NAME` or `tool:NAME`."""
@@ -207,11 +207,11 @@ def _undo(result: RunResult) -> str:
     if not (plan.restored or plan.removed or plan.conflicts):
         return plan.report
     if not can_ask():
-        hint = "no one can be prompted here: result.undo() puts the files back without a question"
+        hint = "no one can be prompted here: result.undo() puts the files back without asking"
         return f"{plan!r}\n{hint}"
     display(plan)  # type: ignore[no-untyped-call]  # IPython's own gap
     if not (plan.restored or plan.removed):
-        return "result.undo(force=True) puts these back too, and loses what changed since"
+        return "result.undo(force=True) puts these back, too; their later changes are lost"
     if _ask("Put these files back? [y]es [n]o: ").strip().lower() not in ("y", "yes"):
         return "nothing was changed"
     return undo(result).report

@@ -179,5 +179,5 @@ def find_result(shell: InteractiveShell, name: str) -> RunResult:
     results = [key for key, one in shell.user_ns.items() if isinstance(one, RunResult | RunHandle)]
     raise ConfigError(
         f"no variable {quote(cut_chars(name, MAX_SHOWN, '…'))}",
-        hint=suggestion(name, results) or "bind a result with -o NAME, or leave the name out",
+        hint=suggestion(name, results) or "bind a result with -o NAME, or omit the name",
     )

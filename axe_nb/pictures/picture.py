@@ -110,7 +110,7 @@ class Picture:
     def __post_init__(self) -> None:
         name = find_format(self.data)
         if not name:
-            message = "not a supported picture: its bytes are of another format"
+            message = "not a supported picture: its bytes have another format"
             raise NoPicture(message, hint=SUPPORTED)
         width, height, is_whole = _read_header(self.data, name)
         if not is_whole or (name != "PDF" and not (width and height)):
@@ -336,7 +336,7 @@ def fit(picture: Picture, limit: int) -> Picture:
     while side >= THUMBNAIL:
         data = _resize(picture, (side, side), "JPEG" if picture.format == "JPEG" else "PNG")
         if data is None:
-            raise NoPicture(f"{what}; it cannot be unpacked", hint="convert it to PNG or JPEG")
+            raise NoPicture(f"{what}; it cannot be decoded", hint="convert it to PNG or JPEG")
         picture = Picture(data)  # the next copy is made from this one, which is faster
         if not limit or picture.size <= limit:
             return picture

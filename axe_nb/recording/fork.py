@@ -152,8 +152,8 @@ def make_point(
         _check_goes_on(recorded)
     if results is not None and (reply is not None or prompt is not None):
         raise ConfigError(
-            "results= keeps the reply of its turn: fork takes no reply= or prompt= beside it",
-            hint="for a prompt, fork this fork one turn later",
+            "results= keeps the reply of the turn, so fork takes no reply= or prompt= with it",
+            hint="to add a prompt, fork the new run one turn later",
         )
     if not isinstance(system_prompt, str | None):
         raise ConfigError(f"system_prompt takes a string, not {shown_value(system_prompt)}")
@@ -176,7 +176,7 @@ def _check_goes_on(recorded: RecordedRun) -> None:
     if not made.calls and recorded.find(last) is not None:
         raise ConfigError(
             f"{who} was the final answer: no turn follows it",
-            hint="continue after it with -c, in Python with continue_from=",
+            hint="continue after it with -c, or in Python with continue_from=",
         )
     may_go_on = made.results or (made.calls and run.status in ("cancelled", "timeout"))
     if run.status.startswith("max_") or not may_go_on:
@@ -191,7 +191,7 @@ def _read_results(
     if turn not in recorded.sent or not calls or recorded.find(turn) is None:
         raise ConfigError(f"turn {run.id}/{turn} of {name_run(run.agent, run.model)} made no calls")
     if not isinstance(given, Mapping):
-        raise ConfigError(f"results takes a dict from call to result, not {shown_value(given)}")
+        raise ConfigError(f"results takes a dict of results by call, not {shown_value(given)}")
     first = 1
     for before in (number for number in recorded.sent if number < turn):
         made = recorded.get_turn(before)

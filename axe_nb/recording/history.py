@@ -170,18 +170,18 @@ def load_run(number: int) -> RunResult:
     row, is_running = _find_run(number)
     if row.kind:
         raise ConfigError(
-            f"{number} is a {row.kind} of the history, not a run",
+            f"{number} is a {row.kind} in the history, not a run",
             hint=f'list its runs: %axe history {number}, or axe_nb.history("{number}")',
         )
     parts = _use(lambda store: store.list_parts(number))
-    why = "the process ended during this run; what was answered by then is kept"
+    why = "the process ended during this run; answers received by then are kept"
     if is_running:
-        why = "the run has not ended yet; what was answered so far is kept"
+        why = "the run has not ended yet; answers received so far are kept"
     try:
         result = read_result(parts or (), why)
     except ConfigError as error:
         raise ConfigError(
-            f"run {number} of the history cannot be read: {error.message}", hint=error.hint
+            f"run {number} in the history cannot be read: {error.message}", hint=error.hint
         ) from None
     if result.definitions is not None:
         result.definitions.memory[TRUSTED] = True  # the file is the user's own
@@ -192,7 +192,7 @@ def delete_run(number: int) -> None:
     """Deletes a run and its kept files. Raises ConfigError if it does not exist or is running."""
     row, is_running = _find_run(number)
     if is_running:
-        raise ConfigError(f"run {number} of the history has not ended", hint="interrupt it first")
+        raise ConfigError(f"run {number} in the history has not ended", hint="interrupt it first")
     runs = list_history(within=number, limit=MOST_RUNS) if row.kind else [row]
     for one in [run.id for run in runs]:
         with contextlib.suppress(ConfigError):  # a damaged run can be deleted, too

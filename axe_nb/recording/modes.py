@@ -28,7 +28,7 @@ def check_sending() -> None:
     """Raises ConfigError, as no cassette is in use, if the mode in the environment is `replay`."""
     if (mode := os.environ.get(MODE, "")) and check_mode(mode) == "replay":
         raise ConfigError(
-            f"no cassette is in use, and {MODE}=replay lets no model be asked",
+            f"no cassette is in use, and {MODE}=replay allows no requests to models",
             hint='open one with %axe cassette PATH or axe_nb.cassette("PATH"), or name it in '
             "AXE_CASSETTE",
         )

@@ -334,7 +334,7 @@ class RootTape:
             added = [one for one in new.values() if self._plays and one.place not in places]
             added = [one for one in added if one.kind != "end"]
             shown = self.cassette.shown
-            kept = f"{shown} keeps its earlier recording of this run, which failed now"
+            kept = f"{shown} keeps the earlier recording of this run, as it failed this time"
             return [self.cassette.commit(self._target, added, ()) or ("" if self._plays else kept)]
         stale = []
         for record in old.values():

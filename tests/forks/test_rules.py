@@ -48,7 +48,7 @@ MISTAKES: dict[str, tuple[Any, dict[str, Any], str]] = {
     ),
     "a call of another turn": ("0/1", {"results": {4: "x"}}, 'no call "4" in turn 0/1'),
     "no calls": ("0/3", {"results": {1: "x"}}, "turn 0/3 of lead made no calls"),
-    "no dict": ("0/1", {"results": ["x"]}, "results takes a dict from call to result, not ['x']"),
+    "no dict": ("0/1", {"results": ["x"]}, "results takes a dict of results by call, not ['x']"),
     "no result": (
         "0/1", {"results": {1: b"x"}}, "the result of note: the tool's result is of type bytes",
     ),

@@ -81,7 +81,7 @@ MISTAKES = {
         'unknown tool "grap" in agent "x"', "line 5", 'did you mean "grep"?',
     ),
     'model = "script/echo"\nname = "y"': (
-        'name is "y" (line 3), but the magic names "x"',
+        'name is "y" (line 3), but the magic says "x"',
         "use the same name in both, or omit `name`",
     ),
     'model = "script/echo"\nsystem_prompt = """\nnever closed\n': ("line 4",),

@@ -82,7 +82,7 @@ def test_a_mistake_or_a_budget_that_is_reached_is_told(cells: Kernel) -> None:
         "hasty --inputs cities --executor pol": '--executor: no variable "pol"',
         "hasty --inputs citys": 'no variable "citys"\ndid you mean "cities"?',
         "hasty --inputs cities --score wrong": '--score: no variable "wrong"',
-        "--inputs cities": "no agent: name one, or name models with -m",
+        "--inputs cities": "no agent: give one, or give models with -m",
         "hasty --inputs words": "not a .csv or .jsonl file",
     }.items():
         assert told in text(cells.run(f"%%axe_grid {line}\nOf {{{{ city }}}}"))

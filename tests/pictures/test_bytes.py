@@ -63,7 +63,7 @@ def test_any_bytes_are_a_picture_or_refused() -> None:
     [
         (claimed_png(50_000, 50_000), "50,000×50,000 pixels; at most 80,000,000"),
         (png(1, 70_000), "1×70,000 pixels; at most 80,000,000 are supported, 65,535 on a"),
-        *((data, "its bytes are of another format") for data in (b"<svg/>", b"PK\3\4" + PNG, b"")),
+        *((data, "its bytes have another format") for data in (b"<svg/>", b"PK\3\4" + PNG, b"")),
     ],
     ids=["huge", "many rows", "svg", "zip", "nothing"],
 )

@@ -158,7 +158,7 @@ def test_a_result_with_too_many_pictures_is_an_error_for_the_model(project: Path
         assert told in "".join(one.content for one in results if one.is_error)
     script("x")(lambda request: [call("draw")] if request.turn == 1 else request.last)
     result = axe_nb.run(Agent("a", "script/x", tools=(draw,)), "go")
-    assert result.text.startswith("Error: not a supported picture: its bytes are of another format")
+    assert result.text.startswith("Error: not a supported picture: its bytes have another format")
 
 
 @pytest.mark.parametrize(

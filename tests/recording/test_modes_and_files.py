@@ -73,7 +73,7 @@ def test_replay_mode_sends_nothing(project: Path, monkeypatch: pytest.MonkeyPatc
             with pytest.raises(ConfigError) as raised:
                 refused()
             assert raised.value.lines() == [
-                "no cassette is in use, and AXE_CASSETTE_MODE=replay lets no model be asked",
+                "no cassette is in use, and AXE_CASSETTE_MODE=replay allows no requests to models",
                 'open one with %axe cassette PATH or axe_nb.cassette("PATH"), or name it in '
                 "AXE_CASSETTE",
             ]

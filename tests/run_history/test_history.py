@@ -126,7 +126,7 @@ def test_a_map_or_grid_is_one_row_that_opens(kept: Path) -> None:
     assert html.count("<details>") == 2
     assert "&lt;b&gt;Oslo" in html
     assert "<b>" not in html
-    with pytest.raises(ConfigError, match=f"^{batch.id} is a map of the history") as refused:
+    with pytest.raises(ConfigError, match=f"^{batch.id} is a map in the history") as refused:
         axe_nb.load(batch.id)
     assert refused.value.hint == (
         f'list its runs: %axe history {batch.id}, or axe_nb.history("{batch.id}")'
@@ -224,7 +224,7 @@ def test_a_run_that_goes_on_is_neither_deleted_nor_removed(kept: Path) -> None:
     @script("echo")
     def echo(request: Request) -> str:
         (row,) = axe_nb.history()
-        with pytest.raises(ConfigError, match=r"^run 1 of the history has not ended"):
+        with pytest.raises(ConfigError, match=r"^run 1 in the history has not ended"):
             delete_run(row.id)
         with closing(Store(kept)) as store:
             store.prune(max_age=-10)
@@ -418,13 +418,13 @@ def test_a_killed_process_loses_nothing_that_was_answered(kept: Path) -> None:
         (row,) = axe_nb.history()
         assert row.status == "running"
         assert axe_nb.load(1).error == (
-            "the run has not ended yet; what was answered so far is kept"
+            "the run has not ended yet; answers received so far are kept"
         )
     (row,) = axe_nb.history()
     assert (row.status, row.runs, row.turns) == ("cancelled", 3, 4)
     result = axe_nb.load(1)
     assert result.status == "cancelled"
-    assert result.error == "the process ended during this run; what was answered by then is kept"
+    assert result.error == "the process ended during this run; answers received by then are kept"
     assert [(m.role, m.content) for m in result.messages] == [
         ("user", "Go"), ("assistant", "First."), ("tool", ""), ("assistant", "Second."),
     ]  # fmt: skip
@@ -553,7 +553,7 @@ def test_a_damaged_run_is_an_error_that_names_it(change: str, why: str, kept: Pa
     run_echo()
     axe_nb.history()
     change_file(kept, change)
-    with pytest.raises(ConfigError, match=f"run 1 of the history cannot be read: .*{why}") as error:
+    with pytest.raises(ConfigError, match=f"run 1 in the history cannot be read: .*{why}") as error:
         axe_nb.load(1)
     assert "\n" not in error.value.message
     assert [row.id for row in axe_nb.history()] == [1]
