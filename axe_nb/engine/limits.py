@@ -273,9 +273,11 @@ class UsageMeter:
         return RunStopped(status, f"{cap}: {', '.join(who)}{named}{self._format_file()}", cap)
 
     def _format_cap(self, key: str, what: str = "reached") -> str:
+        return f"limits.{key} ({self._show_cap(key)}) of {self.agent} {what}"
+
+    def _show_cap(self, key: str) -> str:
         most = getattr(self.limits, key)
-        cap = format_dollars(most) if key == "max_cost" else str(most)
-        return f"limits.{key} ({cap}) of {self.agent} {what}"
+        return format_dollars(most) if key == "max_cost" else str(most)
 
     def _format_file(self) -> str:
         return f"; change it in {format_path_or_name(Path(self.path))}" if self.path else ""
