@@ -95,7 +95,7 @@ def trust(
         files = sorted((below if below.is_dir() else folder).glob("*.toml"))
     if not files:
         where = "found here" if target is None else f"in {quote(target)}"
-        raise ConfigError(f"no agents of a project {where}", hint="give the project's folder")
+        raise ConfigError(f"no project agents {where}", hint="give the project's folder")
     project = find_project(files[0])
     shown = quote(display_path(project))
     if all(map(is_trusted, files)):

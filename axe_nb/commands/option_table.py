@@ -316,10 +316,10 @@ COMMANDS: tuple[Command, ...] = (
         Option("run", "variable of a run (default: the last); R@0.2 is run 0.2 of its tree", "R",
                required=False, offers="variables"),
     )),
-    Command("replay", "play a finished run once more in the live tree, in its recorded times",
+    Command("replay", "play a finished run again in the live tree, at its recorded speed",
             {"line": "replay"}, (
         ANY_RUN,
-        Option("--speed", "seconds of the run that pass in one (default: 1)", "N", read=seconds),
+        Option("--speed", "seconds of the run to play in one second (default 1)", "N", read=seconds),
     )),
     Command("expect", "check that a run met expectations, separated by ;", {"line": "expect"},
             (Option("expectations", "R is a variable (default: the last run)", "[R:] EXPRS"),),
@@ -355,7 +355,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("lesson", "write the student copy of a lesson, or mark a folder of submissions",
             {"command": "lesson"}, (
         Option("notebook", "the lesson, with its check cells", "NB"),
-        Option("--to", "folder of the student copy (default: student beside NB)", "DIR"),
+        Option("--to", "folder of the student copy (default: student, next to NB)", "DIR"),
         Option("--check", "run and mark the notebooks in this folder", "DIR",
                keyword="submissions"),
         Option("--timeout", "time limit of a submission in seconds, 0 = no limit (default 120)",
@@ -420,7 +420,7 @@ ABOUT: Mapping[str, str] = {
     "axe-nb check": "A cell differs if it fails, if its output is not the saved one, or if its "
     "saved answer no longer belongs to the agents, prompts and cassettes on disk. The exit code is "
     "then 1.",
-    "axe-nb freeze": "The exchanges go to a cassette beside the notebook. Two more runs, without "
+    "axe-nb freeze": "The exchanges go to a cassette next to the notebook. Two more runs, without "
     "network, must give the same outputs; if not, the notebook is left unchanged and the exit code "
     "is 1.",
 }
