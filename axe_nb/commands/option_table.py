@@ -319,7 +319,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("replay", "play a finished run again in the live tree, at its recorded speed",
             {"line": "replay"}, (
         ANY_RUN,
-        Option("--speed", "seconds of the run to play in one second (default 1)", "N", read=seconds),
+        Option("--speed", "seconds of the run to play per second (default 1)", "N", read=seconds),
     )),
     Command("expect", "check that a run met expectations, separated by ;", {"line": "expect"},
             (Option("expectations", "R is a variable (default: the last run)", "[R:] EXPRS"),),
