@@ -1,6 +1,6 @@
-"""Between a run and its provider: retries after temporary failures, and each attempt.
+"""Requests of a run to its provider: attempts, and retries after temporary failures.
 
-`interceptors.py` has the links above it, for a run with a fork, a cassette or pauses.
+`interceptors.py` adds links before it for a run with a fork, a cassette or pauses.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from axe_nb.results import turn_of
 from axe_nb.text import format_seconds
 
 EVERY = 0.03
-"""Minimum seconds between two deltas of the same kind; the first one is passed on at once."""
+"""Minimum seconds between two text events of the same kind; the first is emitted at once."""
 
 Send: TypeAlias = Callable[[Request], Awaitable[Response]]
-"""One concern of a request: (request) → the complete response; asks the next link.
+"""Link in the chain of a request: (request) → complete response, as a rule from the next link.
 
-Raises ProviderError if the request failed and is not retried any more; RunStopped if a cap of the
-tree has been reached, or the person stopped it; TimeoutError if the time is up.
+Raises ProviderError if the request fails and is not retried, RunStopped if a cap of the tree is
+reached or the user stops the tree, and TimeoutError if the time is up.
 """
 
 
 class Partial:
-    """A reply as it arrives; its pieces are passed on as events, merged if they come fast."""
+    """A response as it arrives; its pieces are emitted as events, merged if they arrive fast."""
 
     def __init__(self, emit: Emit, run: str, turn: int, attempt: int) -> None:
         self.deltas: list[Delta] = []
-        """Its pieces, whether passed on or not; none once the reply is complete."""
+        """All pieces received so far; empty once the response is complete."""
         self._emit, self._place = emit, (run, turn, attempt)
         self._passed_on, self._next_at = 0, 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -53,7 +53,7 @@ class Partial:
         return "".join(delta.text for delta in self.deltas if delta.kind == "text")
 
     def add(self, delta: Delta) -> None:
-        """Takes a delta; neither blocks nor raises."""
+        """Adds a piece; neither blocks nor raises."""
         if len(self.deltas) > self._passed_on:
             last = self.deltas[-1]
             if (last.kind, last.call) != (delta.kind, delta.call):
@@ -61,7 +61,7 @@ class Partial:
         self.deltas.append(delta)
         if time.monotonic() >= self._next_at:
             self.flush()
-        elif self._timer is None:  # the next delta may be long in coming
+        elif self._timer is None:  # the next piece may take long
             self._timer = asyncio.get_running_loop().call_later(EVERY, self.flush)
 
     def flush(self) -> None:
@@ -75,18 +75,18 @@ class Partial:
 
 
 class Attempts:
-    """The requests of a run to its provider, each sent again after failures that may pass."""
+    """Sends the requests of a run to its provider, with retries after temporary failures."""
 
     def __init__(self, plan: Plan) -> None:
         self.scope, self.provider = plan.scope, plan.provider
         self._is_streamed = plan.is_streamed
         self._emit = plan.scope.env.emit if plan.streams else discard
         self.partial = Partial(discard, plan.scope.id, 0, 0)
-        """The latest reply, or what has arrived of it."""
+        """The latest response, as far as it has arrived."""
         self.exchanges: list[Exchange] = []
         find_virtual = getattr(plan.provider, "is_virtual", None)
         self.is_virtual = bool(find_virtual and find_virtual(parse_model(plan.agent.model)[1]))
-        """True if the model's delays pass on the virtual clock only (D-36)."""
+        """True if delays of the model advance only the virtual clock (D-36)."""
 
     async def send(self, request: Request) -> Response:
         """Sends a request, with up to `[retry] max_retries` retries; see `Send`."""
@@ -111,7 +111,7 @@ class Attempts:
         seconds, left = compute_wait(error, attempt), math.inf if clock.left is None else clock.left
         if seconds >= left:
             raise give_up(error)
-        # a little longer, so that requests that failed together do not all return together
+        # a random delay, so that requests that failed together are not retried together
         seconds += min(seconds / 4, 3.0, (left - seconds) / 2) * random.random()
         tell_retry(scope, error, turn, attempt, seconds)
         try:
@@ -123,7 +123,7 @@ class Attempts:
             scope.note("retry", began, turn)
 
     async def _attempt(self, request: Request) -> Response:
-        """Sends a request once, within the slots, the caps and the budget of the session."""
+        """Sends a request once, subject to slots, caps and the budget of the session."""
         scope, budget, usage = self.scope, self.scope.env.budget, None
         async with scope.in_flight.requests.take():
             scope.env.halt.check()
@@ -139,7 +139,7 @@ class Attempts:
         return response
 
     async def _estimate_cost(self, request: Request) -> float:
-        """Returns the least that a request costs: like the previous reply, or else its prompt."""
+        """Estimates the minimum cost of a request, from an earlier response or else the prompt."""
         for earlier in reversed(self.exchanges):
             if earlier.cost:
                 return earlier.cost
@@ -147,12 +147,12 @@ class Attempts:
         return await self.scope.env.prices.find_cost(self.scope.agent.model, usage) or 0.0
 
     def begin(self, request: Request) -> OnDelta | None:
-        """Begins a reply; returns the receiver of its pieces, None if it is not streamed."""
+        """Begins a response; returns the callback for its pieces, or None without streaming."""
         self.partial = Partial(self._emit, self.scope.id, turn_of(request.place), request.attempt)
         return self.partial.add if self._is_streamed else None
 
     async def _ask(self, request: Request) -> Response:
-        """Asks the provider; keeps the exchange in any case."""
+        """Sends a request to the provider and stores the exchange, whatever its outcome."""
         scope, log, on_delta = self.scope, SentLog(), self.begin(request)
         response: Response | None = None
         error: ProviderError | None = None
@@ -193,7 +193,7 @@ class Attempts:
 
 
 def compute_wait(error: ProviderError, attempt: int) -> float:
-    """Returns the seconds before an attempt, from 2: as the server requests, else 0.5, 1, … 30."""
+    """Returns the seconds before attempt 2, 3, …: as the server requests, or 0.5, 1, 2, … 30."""
     return error.retry_after or min(0.5 * 2 ** min(attempt - 2, 10), 30.0)
 
 
@@ -207,7 +207,7 @@ def tell_retry(
 
 
 def give_up(error: ProviderError, attempts: int = 0) -> ProviderError:
-    """Returns the final error after so many attempts; 0 = no time is left for a retry."""
+    """Returns the final error after a number of attempts; 0 = no time is left for a retry."""
     final = copy(error)
     if attempts:
         final.message += f" ({attempts} attempts)" if attempts > 1 else ""

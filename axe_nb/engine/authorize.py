@@ -1,4 +1,4 @@
-"""The authorization of calls: policy, guard, and the person."""
+"""Authorization of tool calls by permissions, guards and the user."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from axe_nb.tools.tool import CallSite, Guard, PermissionDenied, Tool, ToolOutpu
 
 ALLOWED = {"yes": "allowed by the user", "always": "always allowed by the user"}
 DENIED = "denied by the user"
-"""Notes on calls that the person was asked to approve."""
+"""Notes on calls that the user was asked to approve."""
 
 
 class Authorizer:
-    """Authorizes the calls of a run, and asks the person one question at a time."""
+    """Authorizes the calls of a run, and asks the user one question at a time."""
 
     def __init__(self, scope: RunScope, workdir: Path, next: RunCall) -> None:
         self.next, self._scope, self._workdir = next, scope, workdir
         self._covered: set[tuple[str, str]] = set()
-        """(tool, later calls) that the person always allows."""
+        """(tool, later calls) pairs that the user always allows."""
         self.unasked: dict[str, str] = {}
-        """Tool → the reason its calls were denied, if a person could have allowed them."""
+        """Tool → reason why its calls were denied, if the user could have allowed them."""
         self._guard_lock = asyncio.Lock()
         self._prompt_lock = asyncio.Lock()
 
     async def run(self, call: PendingCall) -> ToolOutput:
-        call.arguments = _copy(call.arguments)  # history keeps its own
+        call.arguments = _copy(call.arguments)  # the conversation keeps the original
         await self.authorize(call)
         return await self.next(call)
 
     async def authorize(self, call: PendingCall) -> None:
-        """Permits a call, whose arguments the person may change.
+        """Checks that a call is permitted, and asks the user if necessary.
 
-        Raises PermissionDenied if it is denied, ToolError if its guard rejects the arguments, and
-        RunStopped if the person stopped the run.
+        Raises PermissionDenied if it is not, ToolError if its guard rejects the arguments, and
+        RunStopped if the user stops the run.
         """
         verdict, reason = self._scope.policy.decide(call.tool)
         if verdict == "deny" and call.tool.effect != "network":  # no host is known yet
@@ -50,11 +50,11 @@ class Authorizer:
             call.guard = await self._find_needs(call)
         if self._needs_approval(call):
             async with self._prompt_lock:
-                if self._needs_approval(call):  # else: covered by the previous answer
+                if self._needs_approval(call):  # the previous answer may cover it
                     await self._ask_approval(call)
 
     async def find_refused(self, tools: Iterable[Tool]) -> dict[str, str]:
-        """Returns the tools of the model's server not to be offered, each with the reason."""
+        """Returns tool → reason for tools of the model's server that must not be offered."""
         refused = {}
         for tool in tools:
             call = PendingCall(ToolCall("", tool.name, {}))
@@ -67,7 +67,7 @@ class Authorizer:
         return refused
 
     def allows_host(self, tool: Tool, host: str) -> bool:
-        """True if a call may reach a host without asking (D-50)."""
+        """True if a call may contact a host without asking (D-50)."""
         verdict, _ = self._scope.policy.decide(tool, Guard(host=host))
         return verdict == "allow" or (verdict == "ask" and self._is_allowed(host))
 
@@ -75,14 +75,14 @@ class Authorizer:
         return host in {*self._scope.env.hosts, *self._scope.env.recorded_hosts}
 
     async def ask_question(self, call: PendingCall, question: str) -> str:
-        """Returns the person's answer to a question that the model asked by a call."""
+        """Asks the user a question from the model, and returns the answer."""
         scope = self._scope
         request = ApprovalRequest(scope.id, scope.name, "", {}, question, call_id=call.call.id)
         return (await scope.ask(request, call=call)).text
 
     async def _find_needs(self, call: PendingCall) -> Guard:
         scope, find, guard = self._scope, call.tool.guard, None
-        if find is not None:  # it reads files
+        if find is not None:  # a guard reads files
             sources = frozenset(scope.env.sources)
             site = CallSite(agents=scope.policy.agents, workdir=self._workdir, sources=sources)
             guard = await in_thread(find, call.arguments, site)
@@ -109,7 +109,7 @@ class Authorizer:
         return bool(is_known_host) or (call.tool.name, guard.covers) in self._covered
 
     async def _ask_approval(self, call: PendingCall) -> None:
-        """Asks the person for approval; they may edit the arguments."""
+        """Asks the user for approval of a call, whose arguments the user may edit."""
         scope, tool, guard, preview = self._scope, call.tool, call.guard, call.tool.preview
         # a preview reads files
         detail = await in_thread(preview, call.arguments, self._workdir) if preview else ""
@@ -148,7 +148,7 @@ def _make_denial(tool: Tool, reason: str) -> PermissionDenied:
 
 
 def _copy(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Copies JSON values deeply without recursion, as a model may nest them without end."""
+    """Copies JSON values deeply without recursion, as a model may nest them too deeply."""
     copied = dict(arguments)
     left: list[Any] = [copied]
     while left:

@@ -1,6 +1,6 @@
-"""One tool call: its function, in a task of its own, and the children that it starts.
+"""Execution of a tool call in its own task, with the children that it starts.
 
-A tool cannot block its run: when cancelled, it gets a short grace period and is then abandoned. No
+A tool cannot block its run: if it is cancelled, it is abandoned after a short grace period. No
 child outlives the call that started it.
 """
 
@@ -23,29 +23,28 @@ from axe_nb.tools.tool import Job, Tool, ToolContext, ToolError, ToolOutput
 TASK = "axe_nb: "
 
 _left_behind: set[asyncio.Task[Any]] = set()
-"""Tools that ignored cancellation; the event loop itself holds only weak references to tasks."""
+"""Tasks of tools that ignored cancellation, as event loops hold only weak references to tasks."""
 
 RunCall: TypeAlias = Callable[[PendingCall], Awaitable[ToolOutput]]
-"""One concern of a call: (call) → its output; asks the next link.
+"""Link in the chain of a tool call: (call) → output, as a rule from the next link.
 
-Raises whatever the tool raises, as a failure is an error result for the model; RunStopped if the
-tree has been stopped.
+Raises the tool's own exceptions, which become error results, and RunStopped if the tree is stopped.
 """
 
 StartChild: TypeAlias = Callable[..., Coroutine[Any, Any, RunResult]]
-"""(call, job, env=None) → the result of a child, whose dependencies are its caller's or `env`.
+"""(call, job, env=None) → result of a child, which uses `env` or else that of its caller.
 
-Raises ConfigError if the child cannot be started; ToolError if its key is invalid or used already,
-or the tree may not send another request.
+Raises ConfigError if the child cannot be started, and ToolError if its key is invalid or taken, or
+if the tree may not send another request.
 """
 
 
 def take_key(call: PendingCall, given: str | int | None) -> str:
-    """Returns the key of a child among those of its call (D-59), by default the next number."""
+    """Reserves and returns the key of a child in its call (D-59), by default the next number."""
     if given is None:
         given = next(free for free in count(len(call.keys)) if f"{free}" not in call.keys)
     key = f"{given}"
-    if not re.fullmatch(r"[A-Za-z0-9_]{1,40}", key):  # ids have dots, dashes and slashes
+    if not re.fullmatch(r"[A-Za-z0-9_]{1,40}", key):  # ids use dots, dashes and slashes
         raise ToolError(f"{quote(key)} is not a valid key: use letters, digits and _")
     if key in call.keys:
         raise ToolError(f"this call already has a sub-agent with the key {quote(key)}")
@@ -57,7 +56,7 @@ ENDED = "this call has ended and can no longer start a sub-agent"
 
 
 class CallChildren:
-    """The children that a tool starts; also from other threads, and never after its call."""
+    """The children of a tool call, which any thread may start, but not after the call."""
 
     def __init__(self, call: PendingCall, start_child: StartChild) -> None:
         self._call, self._start_child = call, start_child
@@ -76,14 +75,14 @@ class CallChildren:
         await self._call.slot.aclose()
         task = asyncio.create_task(self._start_child(self._call, job, env))
         self._tasks.add(task)
-        # retrieved, in case no one awaits it any more
+        # retrieves the exception, in case no one awaits the task
         task.add_done_callback(lambda task: task.cancelled() or task.exception())
         return await task
 
     async def _start_from_elsewhere(self, job: Job, env: Env | None) -> RunResult:
-        """Like `start`, on the event loop of another thread.
+        """Starts a child from the event loop of another thread.
 
-        The caller may close the loop of the call meanwhile, with all that was to run on it.
+        The loop of the call may be closed meanwhile, with everything that should run on it.
         """
         work = self.start(job, env)
         try:
@@ -117,36 +116,33 @@ class CallChildren:
 
 
 def blocking_call(loop: asyncio.AbstractEventLoop) -> str:
-    """The tool call that blocks an event loop, for display; empty if it is not a tool call."""
+    """Returns the tool call that blocks an event loop, for display; empty if none does."""
     task = asyncio.current_task(loop)
     name = task.get_name() if task else ""
     return name.removeprefix(TASK) if name.startswith(TASK) else ""
 
 
 async def run_call(tool: Tool, context: ToolContext, children: CallChildren) -> object:
-    """Runs a tool and returns its answer; its exceptions are passed on.
-
-    If the call is cancelled, a tool that ignores this is abandoned.
-    """
+    """Runs a tool and returns its answer; abandons a tool that ignores cancellation."""
 
     async def work() -> tuple[object, BaseException | None]:
         try:
             with inside_run(context):
                 return await tool.fn(context, context.call.arguments), None
-        except BaseException as error:  # which could otherwise stop the event loop
+        except BaseException as error:  # could otherwise stop the event loop
             return None, error
 
     name = f"{TASK}tool {quote(context.call.name)} of agent {quote(context.agent.name)}"
     task = asyncio.create_task(work(), name=name)
     try:
-        await asyncio.wait({task})  # the task itself would be cancelled, and waited for
+        await asyncio.wait({task})  # awaiting the task itself would cancel it
     except asyncio.CancelledError:
         task.cancel()
         try:
             await children.end()
             await asyncio.wait({task}, timeout=0.1)  # to finish on its own
         finally:
-            if not task.done():  # it ignores the cancellation, and goes on alone
+            if not task.done():  # it ignores the cancellation
                 _left_behind.add(task)
                 task.add_done_callback(_left_behind.discard)
         raise

@@ -1,6 +1,6 @@
-"""The tool call that the current code belongs to: `axe_nb.run` in a tool starts a child (D-57).
+"""The tool call that the current code belongs to, as `axe_nb.run` in a tool starts a child (D-57).
 
-A context variable holds it, so it is also known in threads that inherit the tool's context.
+A context variable holds the call, so threads that inherit the context of the tool know it, too.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from axe_nb.errors import AxeError
 from axe_nb.tools.tool import ToolContext
 
 _caller: ContextVar[ToolContext | None] = ContextVar("axe_nb_caller")
-"""The current call; unset = outside of runs, None = code of a run that is not in a tool."""
+"""The current call; unset = outside of runs, None = in a run, but outside of tools."""
 
 
 def _leave_run() -> None:
@@ -22,7 +22,7 @@ def _leave_run() -> None:
     _caller = ContextVar("axe_nb_caller")
 
 
-if hasattr(os, "register_at_fork"):  # in a forked process, nothing carries out the run any more
+if hasattr(os, "register_at_fork"):  # a forked process does not continue the run
     os.register_at_fork(after_in_child=_leave_run)
 
 
@@ -32,12 +32,12 @@ def is_inside() -> bool:
 
 
 def calling() -> ToolContext | None:
-    """The tool call that the current code belongs to; None outside of tools."""
+    """Returns the tool call that the current code belongs to; None outside of tools."""
     return _caller.get(None)
 
 
 def refuse_in_tool(name: str) -> None:
-    """Raises AxeError in a tool: a run of that function would be no part of the tool's tree."""
+    """Raises AxeError in a tool, as runs of the named function would not belong to its tree."""
     if calling() is not None:
         step = "use `await ctx.delegate(…)` or `await axe_nb.arun(…)`, which the run's views show"
         raise AxeError(f"axe_nb.{name} was called inside a tool", hint=step)

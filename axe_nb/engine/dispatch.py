@@ -1,7 +1,7 @@
-"""Tool calls: the calls of a reply run concurrently, each with exactly one result.
+"""Dispatch of the tool calls of a response, which run concurrently and have one result each.
 
-A call passes through links, each with one concern (`RunCall`): `Authorizer` asks policy, guard and
-person, `Dispatch.run_tool` runs the tool; `interceptors.py` has those that may answer first.
+A call passes through a chain of links (`RunCall`): `Authorizer` checks permissions and asks the
+user, `Dispatch.run_tool` runs the tool, and those of `interceptors.py` may answer first.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from axe_nb.tools.tool import (
 USED_UP = "the budget of tool calls is used up"
 
 LATER = "make the other calls in later replies"
-"""End of the reason that a call of a reply was not made."""
+"""Ending of the reason why a call was not made."""
 
 
 def is_refused(result: ToolResult) -> bool:
-    """True if a call exceeded the limit: it was not made, and has no number."""
+    """True if a call was not made because of a limit; such a call has no number."""
     return result.is_error and result.content.endswith((USED_UP, LATER))
 
 
@@ -57,22 +57,22 @@ class Dispatch:
         self.count = 0
         self.authorizer = Authorizer(plan.scope, self.workdir, self.run_tool)
         self.answer: RunCall = self.authorizer.run
-        """The first link of a call."""
+        """First link in the chain of a call."""
         self.make: Callable[[PendingCall], Awaitable[ToolResult]] = self.run
-        """Makes a call, or takes its result from elsewhere."""
+        """Function that makes a call, or takes its result from a forked run."""
         self._toolset = plan.toolset
         self._start_child = start_child
 
     def close(self) -> None:
-        """Drops the links; as they refer to each other, only the garbage collector would."""
+        """Drops the links, as their circular references would wait for the garbage collector."""
         del self.answer, self.make, self._start_child, self.authorizer.next
 
     async def run_all(
         self, turn: int, calls: Sequence[ToolCall], results: list[ToolResult | None]
     ) -> None:
-        """Runs the calls and stores each result in `results`, also when cancelled midway.
+        """Runs the calls and stores each result in `results`, even if it is cancelled midway.
 
-        Raises RunStopped if there were more than the run may make; the others are answered.
+        Raises RunStopped, after the calls that are allowed, if the run may not make all of them.
         """
         scope, clock, limit = self.scope, self.scope.clock, self.scope.limits.tool_calls
         most, (cap, reached), why = len(calls), scope.meter.cap_reply(), ""
@@ -105,7 +105,7 @@ class Dispatch:
             raise RunStopped("max_tool_calls", f"agent exceeded its budget of {limit} tool calls")
 
     async def run(self, call: PendingCall) -> ToolResult:
-        """Returns the result of a call, or an error result if it fails (A-13.1); emits events."""
+        """Makes a call and emits its events; returns its result or an error result (A-13.1)."""
         scope, asked = self.scope, call.call
         scope.clock.check()  # the timer does not fire before all calls have begun
         scope.env.halt.check()
@@ -118,12 +118,12 @@ class Dispatch:
                 result = await self._find_result(call)
                 has_ended = True
             finally:
-                if has_ended or call.has_begun:  # else it was cut while it was asked for
+                if has_ended or call.has_begun:  # otherwise it was stopped during approval
                     scope.note("tool", began, call=call)
         else:
             result = _make_error(asked, f"Unknown tool: {quote(asked.name)}")
         scope.env.emit(ToolFinished(scope.id, result, time.monotonic() - started))
-        scope.env.halt.check()  # what stopped below this call is the end of all
+        scope.env.halt.check()  # a child of this call may have stopped the tree
         return result
 
     async def _find_result(self, call: PendingCall) -> ToolResult:
@@ -152,10 +152,10 @@ class Dispatch:
         )  # fmt: skip
 
     async def run_tool(self, call: PendingCall) -> ToolOutput:
-        """Runs the tool of a call, and the children that it starts: the last link."""
+        """Runs the tool of a call and the children that it starts; last link in the chain."""
         scope, tool = self.scope, call.tool
         call.has_begun = True
-        if tool.effect == "delegate":  # one of ours, which ends when it is cancelled
+        if tool.effect == "delegate":  # a built-in tool, which ends when it is cancelled
             context = self._make_context(call, partial(self._start_child, call))
             return output_of(await tool.fn(context, call.arguments))
         async with AsyncExitStack() as call.slot:
@@ -191,7 +191,7 @@ def _make_error(call: ToolCall, text: str) -> ToolResult:
 
 
 def describe_failure(error: BaseException) -> ToolOutput:
-    """Returns the exception of a tool, which is the user's code, as a result for the model."""
+    """Converts an exception of a tool to a result for the model."""
     if isinstance(error, ToolError):
         return ToolOutput(f"Error: {words(error)}", is_error=True, note=error.note)
     return ToolOutput(f"Error: {fault_text(error)}", is_error=True)

@@ -1,7 +1,7 @@
-"""The links that may answer before a model or tool: a fork, the person at a pause, a cassette.
+"""Links that may answer instead of a model or tool: forks, pauses and cassettes.
 
-A fork stands above the pauses of a run: its turns are not stepped through. A cassette stands below
-them: it has the decisions of the person, too.
+A fork precedes the pauses of a run, as its turns are not stepped through. A cassette follows them,
+as it also records the user's decisions.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ SKIPPED = "skipped by the user"
 
 
 def connect(attempts: Attempts, calls: Dispatch, adopt: Callable[[RunResult], None]) -> Send:
-    """Connects the links of a run above its model and its tools; returns the first for a request.
+    """Puts the links of a run before its model and tools; returns the first link for a request.
 
-    `adopt` takes over the children of a fork.
+    `adopt` takes over finished children of the forked run.
     """
     env = attempts.scope.env
     send: Send = attempts.send
@@ -53,7 +53,7 @@ def connect(attempts: Attempts, calls: Dispatch, adopt: Callable[[RunResult], No
 async def replay_fork_turn(
     attempts: Attempts, fork: Replay, next: Send, request: Request
 ) -> Response:
-    """Replays the answers of the forked run: nothing is sent, counted or paid."""
+    """Replays a turn of the forked run, without sending, counting or paying anything."""
     scope = attempts.scope
     asked = AskedTurn(request, scope.agent.model)
     found = await fork.find(asked)
@@ -76,7 +76,7 @@ async def replay_fork_turn(
 async def replay_cassette_turn(
     attempts: Attempts, cassette: Replay, next: Send, request: Request
 ) -> Response:
-    """Plays a recorded turn at its old price, or records a new one."""
+    """Replays a recorded turn at its old price, or records a new one."""
     scope = attempts.scope
     asked = AskedTurn(request, scope.agent.model)
     found = await cassette.find(asked)
@@ -120,14 +120,14 @@ async def _answer(
 
 
 async def _cut(attempts: Attempts, cut: Cut, turn: KeptTurn) -> None:
-    """Ends an attempt the way it was ended: by the run's timeout, or by a person."""
+    """Ends an attempt as recorded: by a timeout or by cancellation."""
     scope, clock, wait = attempts.scope, attempts.scope.clock, turn.wait_until_quiet
     if cut == "timeout":
         if clock.deadline is None:
             raise RunStopped("timeout", "timeout, as recorded")
         if attempts.is_virtual or clock.deadline.run == scope.id:
             clock.forward(clock.ahead + (clock.left or 0.0))
-        else:  # the time of a run above ends all that is below it at once
+        else:  # the deadline of a run above ends all runs below it at once
             if wait is not None:
                 await wait(clock.deadline.run)
             clock.deadline.expire()
@@ -135,7 +135,7 @@ async def _cut(attempts: Attempts, cut: Cut, turn: KeptTurn) -> None:
         if wait is not None:
             await wait("0")
         scope.env.halt.cancel()
-    await asyncio.Event().wait()  # until the tool stops waiting for it
+    await asyncio.Event().wait()  # until the task is cancelled
 
 
 async def _play(
@@ -144,7 +144,7 @@ async def _play(
     turn: KeptTurn,
     answer: Callable[[Exchange], Awaitable[Response]],
 ) -> Response:
-    """Plays the attempts of a turn, without waits between them."""
+    """Replays the attempts of a turn, without waiting between them."""
     began, number = scope.seconds, turn_of(request.place)
     refusal = turn.refusal if turn.refusal and scope.meter.has_cap(turn.refusal.cap) else None
     try:
@@ -171,7 +171,7 @@ async def _play(
 async def replay_fork_call(
     calls: Dispatch, fork: Replay, adopt: Callable[[RunResult], None], call: PendingCall
 ) -> ToolResult:
-    """Takes the result of a call from the forked run, with its children."""
+    """Takes the result of a call, with its children, from the forked run, or makes the call."""
     scope = calls.scope
     kept = await fork.find(call)
     if not isinstance(kept, KeptCall):
@@ -188,7 +188,7 @@ async def replay_fork_call(
 
 
 async def replay_cassette_call(cassette: Replay, next: RunCall, call: PendingCall) -> ToolOutput:
-    """Plays or records the output of a tool with `record=True`."""
+    """Replays or records the output of a tool with `record=True`."""
     if not call.tool.record:
         return await next(call)
     found = await cassette.find(call)
@@ -206,7 +206,7 @@ async def replay_cassette_call(cassette: Replay, next: RunCall, call: PendingCal
 
 
 async def step_turn(attempts: Attempts, stepper: Stepper, next: Send, request: Request) -> Response:
-    """Pauses before a request, and about its reply if that is to be edited."""
+    """Pauses before a request, and again after its response if the user wants to edit that."""
     scope, made = attempts.scope, attempts.exchanges
     step = Step(
         kind="request", agent=scope.name, run=scope.id, turn=turn_of(request.place),
@@ -268,7 +268,7 @@ async def step_call(
 
 
 def _check(scope: RunScope, decision: Decision, fitting: tuple[str, ...]) -> None:
-    """Checks that a decision, which may be a function's or a recorded one, fits its step."""
+    """Raises RunStopped if a decision, of a function or a recording, does not fit its step."""
     if decision.choice not in fitting:
         raise _end(scope, f"{quote(decision.choice)} is not possible at this step")
 

@@ -1,7 +1,6 @@
-"""Limits on a tree of runs: deadlines, the caps of `[limits]`, a session's budget, and slots.
+"""Limits of a tree of runs: deadlines, the caps of `[limits]`, the session's budget, and slots.
 
-The time of a run includes the virtual time of script models; it stands still while the person is
-asked.
+The time of a run includes the virtual time of script models, and excludes questions to the user.
 """
 
 from __future__ import annotations
@@ -22,53 +21,53 @@ from axe_nb.results import RunStopped, Status
 from axe_nb.text import count_bytes, format_dollars, format_seconds
 
 MAX_NAMED = 5
-"""Maximum agents named when a cap of a tree is reached; those with the highest usage."""
+"""Maximum number of agents in the message about a reached cap, in order of usage."""
 
 
 class TimeIsUp(TimeoutError):
-    """Raised by a run's clock."""
+    """Raised by the clock of a run after its deadline."""
 
 
 class Clock:
-    """The time of a run, and its deadline, which holds for all runs below it too."""
+    """The time of a run, and its deadline, which also applies to all runs below it."""
 
     def __init__(
         self, seconds: float | None, above: Clock | None = None, ahead: float = 0.0, run: str = "0"
     ) -> None:
-        """Starts the clock, in the task that runs the run.
+        """Starts the clock, in the task of the run.
 
-        `seconds` is the run's own timeout, None = it only has the deadline of the run `above`,
-        which caps it; `ahead` are virtual seconds already elapsed for that one.
+        `seconds` is the run's own timeout (None = no own one), which the deadline of the clock
+        `above` caps; `ahead` is the virtual time in seconds that the parent run has used.
         """
         self._loop = asyncio.get_running_loop()
         self.run, self.ahead = run, ahead
-        """`ahead`: virtual seconds taken so far by script models on the virtual clock."""
+        """Id of the run, and virtual seconds that script models have taken so far."""
         self.started = self.now()
         self._above = above.deadline if above else None
-        """The clock whose deadline caps this one."""
+        """Clock whose deadline caps this one; None = there is none."""
         self.at, self.setting = math.inf, 0.0
-        """The time of its own deadline, virtual time included, and the `timeout` that set it."""
+        """Time of the own deadline, with virtual time, and the timeout in seconds that set it."""
         self._timer: asyncio.Timeout | None = None
         self._timer_ahead = ahead
         """Virtual seconds that the timer accounts for."""
         self.pauses, self._paused_at = 0, 0.0
-        """Number of questions to the user in progress; no time passes while there are any."""
+        """Number of open questions to the user; the clock stands still while there are any."""
         if seconds is not None and (not self._above or self.started + seconds <= self._above.at):
             self.at, self.setting = self.started + seconds, seconds
             self._timer = asyncio.timeout_at(self.at - ahead)
 
     @property
     def timeout(self) -> AbstractAsyncContextManager[object]:
-        """Timeout context for the run; raises TimeoutError when its own time is up."""
+        """Context that raises TimeoutError when the run's own time is up."""
         return self._timer or nullcontext()
 
     @property
     def deadline(self) -> Clock | None:
-        """The clock with the deadline of the run: this one, or one above; None = it has none."""
+        """The clock that sets the run's deadline, this one or one above; None = no deadline."""
         return self if self._timer else self._above
 
     def tell_timeout(self) -> str:
-        """The message of a run that timed out, with the `timeout` setting (D-10)."""
+        """Returns the message for a run that timed out, with the timeout that was set (D-10)."""
         return f"timeout after {format_seconds(self.deadline.setting)}s" if self.deadline else ""
 
     def now(self) -> float:
@@ -92,7 +91,7 @@ class Clock:
         return max(0.0, self.deadline.at - self.now())
 
     def overdue(self, now: float) -> float:
-        """Seconds past the deadline, 0.0 if it has not passed; may be called from any thread.
+        """Returns the seconds since the deadline, or 0.0; may be called from any thread.
 
         `now` is `time.monotonic()`, the time base of event loops.
         """
@@ -102,16 +101,16 @@ class Clock:
         return max(0.0, now + self.ahead - deadline.at)
 
     def check(self) -> None:
-        """Raises TimeIsUp, for work that never awaits."""
+        """Raises TimeIsUp if the deadline has passed, for work that never awaits."""
         if self.is_late:
             raise TimeIsUp
 
     def limit(self) -> asyncio.Timeout:
-        """Timeout context for work before the run, which itself ends at its first `check`."""
+        """Returns a timeout context for work before the run's first `check`."""
         return asyncio.timeout(self.left)
 
     def forward(self, ahead: float) -> None:
-        """Advances the virtual clock, never back; raises TimeIsUp if the deadline comes first."""
+        """Advances the virtual clock. Raises TimeIsUp if the deadline comes first."""
         before, deadline = self.ahead, self.deadline
         self.ahead = max(before, ahead)
         if deadline is None:
@@ -124,13 +123,13 @@ class Clock:
             self._set_timer()
 
     def expire(self) -> None:
-        """Ends the run of this deadline now."""
+        """Makes the run time out now."""
         if self._timer and not self._timer.expired():
             self._timer.reschedule(self._loop.time())
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Stops the time, here and above, within the block, while the user is prompted."""
+        """Stops this clock and those above during the block, while the user is asked."""
         stopped, now = list[Clock](), self._loop.time
         clock = self.deadline
         while clock is not None:
@@ -163,7 +162,7 @@ class Spent:
 
 
 CAPS = {"max_requests": "requests", "max_total_tokens": "tokens", "max_cost": "dollars"}
-"""Key of `[limits]` → the field of `Spent` that it caps."""
+"""Key of `[limits]` → field of `Spent` that it caps."""
 
 
 @dataclass(slots=True)
@@ -173,28 +172,27 @@ class UsageMeter:
     agent: str
     limits: TreeLimits
     above: UsageMeter | None = None
-    """The parent's meter, which includes the usage of its children."""
+    """Meter of the parent run, which includes the usage of its children; None for a root."""
     path: str = ""
     """Path of the agent's file; empty if it has none."""
     is_expected: bool = False
     """True for a child that has not sent its first request yet."""
     expected: int = 0
-    """Descendants that have not sent a request yet; bounds how many a model can start."""
+    """Number of descendants that have not sent a request yet, which limits further starts."""
     total: Spent = field(default_factory=Spent)
     unpriced: str = ""
-    """Agent that received a reply of unknown price; empty = none did."""
+    """Agent that received a response of unknown price; empty = none did."""
     spent: dict[str, Spent] = field(default_factory=dict)
-    """Agent → its share, in order of first request."""
+    """Name of an agent → its usage, in order of first request."""
 
     @property
     def caps_cost(self) -> bool:
         return any(meter.limits.max_cost for meter in self._walk_up())
 
     def check(self, *, is_child: bool = False) -> None:
-        """Checks that one more request may be sent, or one more child be started.
+        """Raises RunStopped if a cap of this run or one above it forbids a request or child.
 
-        Raises RunStopped if a cap of this run or of one above it has been reached, or the requests
-        left are those of children that have already been started.
+        Each child that has been started without sending a request yet counts as one request.
         """
         for meter in self._walk_up():
             for key, unit in CAPS.items():
@@ -204,7 +202,7 @@ class UsageMeter:
                 if most and spent >= most:
                     raise meter._make_stop(key, unit)
             if meter.limits.max_cost and meter.unpriced:
-                problem = f"the price of a reply to {meter.unpriced} is unknown"
+                problem = f"the price of a response to {meter.unpriced} is unknown"
                 why = f"limits.max_cost of {meter.agent} cannot be enforced: {problem}"
                 raise RunStopped("error", why)
 
@@ -214,14 +212,14 @@ class UsageMeter:
         return UsageMeter(agent, limits, self, path, is_expected=True)
 
     def settle(self) -> None:
-        """Stops counting the run as one that has yet to send its first request."""
+        """Stops counting the run as a child that has not sent a request yet."""
         if self.is_expected and self.above is not None:
             self.is_expected = False
             for meter in self.above._walk_up():
                 meter.expected -= 1
 
     def has_cap(self, cap: str) -> bool:
-        """True if that cap, in words, applies to this run."""
+        """True if a cap, worded as in messages, applies to this run."""
         return any(cap == meter._format_cap(key) for meter in self._walk_up() for key in CAPS)
 
     def request(self, agent: str) -> None:
@@ -231,7 +229,7 @@ class UsageMeter:
                 spent.requests += 1
 
     def charge(self, agent: str, tokens: int, dollars: float | None = None) -> None:
-        """Counts a response and its price; None = unknown."""
+        """Counts the tokens and dollars of a response; None = unknown price."""
         for meter in self._walk_up():
             for spent in (meter.total, meter.spent[agent]):
                 spent.tokens += tokens
@@ -240,7 +238,7 @@ class UsageMeter:
                 meter.unpriced = agent
 
     def cap_reply(self) -> tuple[int | None, str]:
-        """The maximum calls of one reply, None = no maximum; and the message for the others."""
+        """Returns the maximum calls per response (None = no limit), and a message about it."""
         caps = [(m.limits.max_calls_per_reply, m) for m in self._walk_up()]
         most, meter = min(caps, key=lambda cap: cap[0] or sys.maxsize)
         if not most:
@@ -260,7 +258,7 @@ class UsageMeter:
             if most and spent > most:
                 cap = self._format_cap(key, "exceeded")
                 amount = format_dollars(spent) if unit == "dollars" else f"{spent} {unit}"
-                yield f"{cap}: {amount}; what a request takes is known only when it is answered"
+                yield f"{cap}: {amount}; the usage of a request is known only after its response"
 
     def _make_stop(self, key: str, unit: str) -> RunStopped:
         spent = sorted(((getattr(s, unit), agent) for agent, s in self.spent.items()), reverse=True)
@@ -284,25 +282,25 @@ class UsageMeter:
 
 
 class OverBudget(RunStopped):
-    """Ends a tree whose next request would exceed the budget of the session."""
+    """Raised to end a tree whose next request would exceed the budget of the session."""
 
 
 @dataclass(slots=True)
 class Budget:
-    """The spending of a session's runs since it began, and the most that they may spend in all.
+    """US dollars that the runs of a session have spent, and the amount that they may spend.
 
-    Recorded replies spend nothing. A reply of unknown price cannot be counted.
+    Replayed responses cost nothing, and responses of unknown price are not counted.
     """
 
     amount: float = 0.0
     spent: float = 0.0
     held: float = 0.0
     unpriced: dict[str, int] = field(default_factory=dict)
-    """provider/model → number of replies whose price is unknown."""
+    """provider/model → number of responses of unknown price."""
     step: float = 0.0
     """US dollars that each approval adds to the amount."""
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
-    """Held while counts change: the loops of several threads may run a session's runs."""
+    """Lock for changes, as several threads may have event loops with runs of the session."""
 
     def set(self, amount: float) -> None:
         self.amount = self.step = amount
@@ -311,7 +309,7 @@ class Budget:
         return not self.amount or self.spent + self.held + dollars <= self.amount
 
     def try_hold(self, dollars: float) -> bool:
-        """Holds the price of a request; returns False if the budget would be exceeded."""
+        """Reserves the price of a request; returns False if that would exceed the budget."""
         with self.lock:
             if self.has_room(dollars):
                 self.held += dollars
@@ -319,7 +317,7 @@ class Budget:
         return False
 
     def settle(self, held: float, model: str, usage: Usage | None) -> None:
-        """Replaces the amount held for a request by its price; None = it was not answered."""
+        """Replaces the amount reserved for a request by its cost; None = there was no response."""
         with self.lock:
             self.held = max(0.0, self.held - held)
             if usage is None:
@@ -330,7 +328,7 @@ class Budget:
 
 
 class SlotPool:
-    """A limited number of slots, 0 = no limit; each also takes a slot of the pool above."""
+    """A pool of slots (0 = no limit), each of which also takes a slot of the pool above."""
 
     def __init__(self, most: int, above: SlotPool | None = None) -> None:
         self._slots = asyncio.Semaphore(most) if most else nullcontext()
@@ -338,16 +336,16 @@ class SlotPool:
 
     @asynccontextmanager
     async def take(self) -> AsyncIterator[None]:
-        """Takes a slot for the block; waits for one if there is none."""
+        """Takes a slot for the block, after waiting for one if necessary."""
         async with self._slots, self._above.take() if self._above else nullcontext():
             yield
 
 
 class InFlight:
-    """Slots for the requests and calls in progress of a tree, or below a run with a lower limit.
+    """Slots for concurrent requests and tool calls of a tree, or below a run with a lower limit.
 
-    No slot is held while another of its kind is waited for: a request waits for nothing, and a
-    call gives its slot back when it starts a child.
+    There are no deadlocks, as a request waits for nothing else, and a call releases its slot when
+    it starts a child.
     """
 
     def __init__(self, most: int, above: InFlight | None = None) -> None:
@@ -356,15 +354,12 @@ class InFlight:
         self.calls: SlotPool = SlotPool(most, above.calls if above else None)
 
     def below(self, most: int) -> InFlight:
-        """The slots of a child with this limit of its own: its parent's, unless it is lower."""
+        """Returns the slots of a child: its parent's, or new ones if its own limit is lower."""
         return self if not most or 0 < self.most <= most else InFlight(most, self)
 
 
 def estimate_tokens(system: str, tools: Iterable[ToolSpec], messages: Iterable[Message]) -> int:
-    """Estimates the tokens of an exchange: a quarter of the UTF-8 bytes of what was said (D-18).
-
-    Pictures count as the tokens that they cost.
-    """
+    """Estimates tokens as a quarter of the UTF-8 bytes of texts, plus those of pictures (D-18)."""
     texts, pictures = [system], 0
     for tool in tools:
         texts += tool.name, tool.description, dump(tool.input_schema()).decode()

@@ -1,4 +1,4 @@
-"""The agent loop, shared by root runs and children (D-1): turns, answers, children, the result."""
+"""The agent loop of root runs and children (D-1): turns, answers, child runs and the result."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from axe_nb.tools.tool import Job, ToolError
 MAX_ERROR = 2000
 
 _settling = threading.Lock()
-"""Held while a run gets its result, possibly from another thread that abandons the run."""
+"""Lock for setting the result of a run, which a thread that abandons the run may do as well."""
 
 log = logging.getLogger("axe_nb")
 
@@ -63,7 +63,7 @@ class Run:
     def __init__(self, plan: Plan) -> None:
         self.plan, self.scope = plan, plan.scope
         self.result: RunResult | None = None
-        """Set when the run has ended, even if it was cancelled."""
+        """Result of the run, even if it was cancelled; None until it has ended."""
         self.dispatch = Dispatch(plan, self.start_child)
         self._attempts = attempts = Attempts(plan)
         self.exchanges: Sequence[Exchange] = attempts.exchanges
@@ -77,12 +77,12 @@ class Run:
         self.messages = close_open_calls(plan.job.history)
         self.tools: Sequence[ToolSpec] = plan.toolset.offered
         self.log: list[Turn] = []
-        """The answered turns; the last one is without results while its calls run."""
+        """Turns with a response; the last one has no tool results while its calls run."""
         self.response = Response("")
         self.answer = ""
-        """The latest text of a complete reply."""
+        """Text of the latest complete response."""
         self._children: dict[CallOrder, Run | RunResult] = {}
-        """Started children; a RunResult is a finished child that was taken over."""
+        """Started children; a RunResult is a finished child taken over from a forked run."""
         self._slots = SlotPool(plan.agent.sub_agents_config.max_concurrent)
         self.warnings = list(plan.warnings)
         self.data: Any = None
@@ -94,8 +94,8 @@ class Run:
         """Runs the agent and returns the result, whatever its status.
 
         Raises:
-            asyncio.CancelledError: the run was cancelled; `result` is already set.
-            KeyboardInterrupt, SystemExit: raised by the provider; `result` is already set.
+            asyncio.CancelledError: if the run was cancelled; `result` is already set.
+            KeyboardInterrupt, SystemExit: if the provider raised it; `result` is already set.
         """
         scope, plan = self.scope, self.plan
         scope.env.emit(
@@ -129,14 +129,14 @@ class Run:
         return self._end(stop.status, str(stop)) if stop else self._end("completed", None)
 
     async def _run_turns(self) -> RunStopped | None:
-        """Runs turns until a reply without calls: request, response, tool calls (A-8.1).
+        """Runs turns (request, response, tool calls) until a response without calls (A-8.1).
 
-        Returns the limit that ended them if a last question follows it (D-17).
+        Returns the limit that ended the turns if a final question follows them (D-17).
         """
         limits, has_tools = self.scope.limits, bool(self.plan.toolset.tools)
         while True:
             response = await self.turn()
-            calls = response.tool_calls if has_tools else ()  # without tools one turn (A-8.4)
+            calls = response.tool_calls if has_tools else ()  # one turn without tools (A-8.4)
             if not (calls or response.is_paused):
                 break
             results: list[ToolResult | None] = [None] * len(calls)
@@ -167,7 +167,7 @@ class Run:
 
     @property
     def text(self) -> str:
-        """The model's latest text, including that of an incomplete reply."""
+        """The model's latest text, even if its response is incomplete."""
         return self._attempts.partial.text or self.answer
 
     @property
@@ -187,9 +187,9 @@ class Run:
     async def turn(
         self, *, closing: bool = False, asked: FinalRequest = "", question: str = ""
     ) -> Response:
-        """Sends a request and adds the response to the conversation; raises what `Send` does.
+        """Sends a request and adds the response to the conversation; raises the errors of `Send`.
 
-        The arguments are those of `TurnFinished`, for a last question, which offers no tools.
+        The arguments are those of `TurnFinished` for a final question, which offers no tools.
         """
         scope, plan, number = self.scope, self.plan, self.turns + 1
         scope.env.halt.check()
@@ -210,9 +210,9 @@ class Run:
         except ProviderError as error:
             self.answer = error.partial_text or self.answer
             raise
-        # also if the time is up before the virtual reply would have arrived
+        # even if the time is up before the response arrives on the virtual clock
         self._attempts.partial.deltas.clear()
-        if response.seconds:  # of a script, on the virtual clock (D-36)
+        if response.seconds:  # of a script with a virtual clock (D-36)
             scope.clock.forward(scope.clock.ahead + response.seconds)
         is_last = closing or bool(asked)
         response = self._add(response, has_calls=bool(plan.toolset.tools) and not is_last)
@@ -232,9 +232,9 @@ class Run:
         return response
 
     def _add(self, response: Response, *, has_calls: bool) -> Response:
-        """Adds a response; its calls get ids of their own, and the traits of their tools.
+        """Adds a response to the conversation, without its calls unless `has_calls` is true.
 
-        They are left out of history unless `has_calls`.
+        The calls get unique ids and the traits of their tools.
         """
         if response.tool_calls:
             self._ids = self._ids or CallIds(self.messages)
@@ -248,7 +248,7 @@ class Run:
         return response
 
     async def ask(self, question: str, *, asked: FinalRequest = "") -> None:
-        """Asks a last question: for data, or to close; an empty reply changes no answer."""
+        """Asks a final question, for data or to close; an empty response keeps the old answer."""
         before = self.answer
         self.say(question)
         await self.turn(closing=not asked, asked=asked, question=question if asked else "")
@@ -268,14 +268,14 @@ class Run:
         )  # fmt: skip
 
     def count_context(self, tools: Sequence[ToolSpec]) -> int:
-        """Tokens of the latest exchange, estimated if the API reports none (D-18)."""
+        """Returns the tokens of the latest exchange, estimated if the API reports none (D-18)."""
         system = self.plan.briefing.system
         return self.response.usage.total or estimate_tokens(system, tools, self.messages)
 
     async def take_data(self, output: Output) -> Any:
-        """Returns the last answer as data; requests a correction, once, if it does not fit.
+        """Returns the last answer as data, after one request for a correction if necessary.
 
-        Raises RunError if it is not whole, still does not fit, or may not be asked for again.
+        Raises RunError if the answer is incomplete, or does not match its schema in the end.
         """
         schema = dump(dict(output.sent)).decode()
         data, mistakes = await self._read_answer(output)
@@ -304,7 +304,7 @@ class Run:
         return data
 
     async def _read_answer(self, output: Output) -> tuple[Any, str]:
-        """Reads the latest reply as data, in a thread (checks may take long); and its mistakes."""
+        """Parses the latest response in a thread, as that may take long; returns data, mistakes."""
         try:
             answer = await in_thread(output.read, self.response.content)
         except WrongOutput as wrong:
@@ -315,7 +315,7 @@ class Run:
         return answer.value, ""
 
     def _judge(self, fault: BaseException) -> tuple[Status, str]:
-        """Returns the status and the error of a run that an exception has ended."""
+        """Returns the status and error text of a run that an exception has ended."""
         clock = self.scope.clock
         is_cancelled = isinstance(fault, asyncio.CancelledError)
         is_late = clock.is_late and (is_cancelled or isinstance(fault, TimeoutError))
@@ -348,7 +348,7 @@ class Run:
                     plan = await make_plan(scope, job)
                     if plan.briefing.workdir != self.plan.briefing.workdir:
                         check_confined(agent, plan.briefing.workdir, env.workdir, env.defined)
-                    await asyncio.sleep(0)  # all that are parallel begin before one of them ends
+                    await asyncio.sleep(0)  # parallel children begin before one of them ends
                     child = self._children[order_child(id)] = Run(plan)
                     return await child.execute()
                 finally:
@@ -358,7 +358,7 @@ class Run:
         except RunStopped as stop:
             raise ToolError(f"not run: {stop}") from None
         finally:
-            if order_child(id) not in self._children:  # it could not be started
+            if order_child(id) not in self._children:  # the child could not be started
                 call.keys.discard(key)
 
     def adopt(self, child: RunResult) -> None:
@@ -372,7 +372,7 @@ class Run:
         denied = dispatch.authorizer.unasked.items()
         self.warnings += (f"{name} was denied: {why}" for name, why in denied)
         self.warnings += dispatch.file_log.warnings
-        if status == "completed":  # else the error names the cap
+        if status == "completed":  # otherwise the error mentions the cap
             self.warnings += scope.meter.describe_overshoots()
         if not scope.parent:
             self.warnings += scope.env.finish(status)
@@ -381,10 +381,10 @@ class Run:
     def break_off(
         self, status: Status, error: str | None, emit: Emit, cause: AxeError | None = None
     ) -> RunResult:
-        """Ends the run, and all below it that still runs; returns its result.
+        """Ends the run and all runs below it that have not ended, and returns its result.
 
-        May be called from any thread, for a run that cannot end on its own; if two threads end it
-        at once, the first result is the run's only one.
+        Any thread may call it for a run that cannot end on its own. If two threads end a run, only
+        the first result counts.
         """
         children = self._children.copy()
         results = tuple(
@@ -404,7 +404,7 @@ class Run:
             warnings=tuple(self.warnings), log=tuple(self.log), id=scope.id, call_id=scope.call_id,
             prompt=self.plan.prompt, pictures=self.plan.pictures, task=self._task,
             exchanges=tuple(self.exchanges),
-            cause=copy(cause),  # a copy: no traceback keeps the run alive
+            cause=copy(cause),  # without the traceback, which would keep the run alive
             times=(whole, *scope.times), origin=scope.origin,
         )  # fmt: skip
         if scope.parent:

@@ -1,4 +1,4 @@
-"""Permissions of tools in a run: its mode and `[permissions]`, and those of every run above."""
+"""Permissions of tools in a run, by its mode and `[permissions]` and those of all runs above."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ OF_MODE: Mapping[Mode, Mapping[Effect, Verdict]] = {
         "read": "allow", "user": "allow", "network": "allow", "write": "allow", "delegate": "allow",
     },
 }  # fmt: skip
-"""Mode → effect → verdict, if `[permissions]` does not name the tool (D-19). A tool that is
-`in_plan` is allowed in plan mode too; a host of `allowed_hosts` is not asked for (D-50)."""
+"""Mode → effect → verdict for a tool without an entry in `[permissions]` (D-19). Plan mode also
+allows tools with `in_plan`, and hosts in `allowed_hosts` need no approval (D-50)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +35,17 @@ class PermissionPolicy:
     """Permissions of one run, with reasons for denials; never laxer than the parent's (D-19)."""
 
     agent: Agent
-    """The agent whose file holds the run's `[permissions]`; for a copy, the caller."""
+    """Agent whose file has the run's `[permissions]`; the caller, if the run is a copy of it."""
     mode: Mode
     above: PermissionPolicy | None = None
     mode_by: Literal["call", "option"] | None = None
-    """The source of a mode that is not the parent's: the call that started the run, or an option of
-    the root's run; None = the file of `agent`."""
+    """Source of a mode other than the parent's: the call that started the run, or an option of the
+    root run; None = the file of `agent`."""
 
     def child(
         self, agent: Agent, wish: Mode | None = None, *, is_copy: bool = False
     ) -> PermissionPolicy:
-        """The policy of a child: the strictest of this mode, its own and `wish` (D-47)."""
+        """Makes the policy of a child, in the strictest of this mode, its own and `wish` (D-47)."""
         is_stricter = agent.mode == "plan" or agent.is_restricted
         inherits = self.agent.sub_agents_config.inherit_mode and not is_stricter
         own = self.mode if inherits else min(self.mode, agent.mode, key=MODES.index)
@@ -54,9 +54,9 @@ class PermissionPolicy:
         return PermissionPolicy(owner, mode, self, None if mode == own else "call")
 
     def decide(self, tool: Tool, guard: Guard | None = None) -> tuple[Verdict, str]:
-        """The verdict for a tool or one call and, for a denial, the reason with the key to change.
+        """Returns the verdict for a tool or call, and the reason for a denial.
 
-        The needs of the call, `guard`, hold in every mode.
+        The requirements of a call, `guard`, apply in every mode. The reason says what to change.
         """
         guard = guard or Guard()
         verdict, reason = self._decide_tool(tool, guard.host)
@@ -69,10 +69,10 @@ class PermissionPolicy:
         return "deny", f"{guard.reason}; sub-agents cannot ask; {self.next_step(tool, guard)}"
 
     def _decide_tool(self, tool: Tool, host: str) -> tuple[Verdict, str]:
-        """The stricter verdict of this run's settings and of the runs above it.
+        """Returns the stricter verdict of this run and the runs above it.
 
-        An `ask` of a run that may not ask is a denial (D-56). An agent without trust has no
-        commands and no MCP servers: it allows none to those below it either (D-81).
+        `ask` becomes a denial if the run may not ask (D-56). An untrusted agent has no commands and
+        no MCP servers, and cannot allow them to its children either (D-81).
         """
         own, own_reason = self._decide_own(tool, host)
         if own == "allow" and _lacks(self.agent, tool):
@@ -82,8 +82,8 @@ class PermissionPolicy:
         if tool.denied_below:
             return "deny", tool.denied_below
         above, reason = self.above._decide_tool(tool, host)
-        # a parent in mode auto has allowed what its children would ask for (D-47), but for sending
-        # anything from plan mode (D-50), and for agents of a project without trust (D-81)
+        # a parent in mode auto approves what its children would ask for (D-47), except network
+        # access in plan mode (D-50), and except calls of untrusted agents (D-81)
         asks = self.agent.is_restricted or (tool.effect == "network" and self.mode == "plan")
         if own == "ask" and self.above.mode == "auto" and not asks:
             own = "allow"
@@ -101,7 +101,7 @@ class PermissionPolicy:
 
     @property
     def may_ask(self) -> bool:
-        """True if the user may be asked; every agent above has to allow it too (D-56)."""
+        """True if the run may ask the user, which every agent above must allow (D-56)."""
         return all(agent.sub_agents_config.ask == "person" for agent in self.agents[1:])
 
     def offers(self, tool: Tool) -> bool:
@@ -112,7 +112,7 @@ class PermissionPolicy:
         return verdict == "allow" or (verdict == "ask" and tool.effect == "network")
 
     def next_step(self, tool: Tool, guard: Guard) -> str:
-        """The next step if a call needs approval and no one can be prompted."""
+        """Returns advice for a call that needs approval when no one can be asked."""
         if guard.floor == "allow":
             return self._tell_keys(tool, guard.host)
         if guard.key:
@@ -123,8 +123,8 @@ class PermissionPolicy:
         return f'set sub_agents_config.ask = "person" in {_format_file(silent)}'
 
     def _tell_keys(self, tool: Tool, host: str) -> str:
-        """The settings to change, with their file, for the tool to be allowed without asking."""
-        if self.agent.is_restricted:  # they are left out of its file
+        """Returns the settings, with their file, that would allow the tool without asking."""
+        if self.agent.is_restricted:  # such settings in its file are ignored
             return _ask_trust(self.agent)
         if tool.effect == "network" and host and self._find_rule(tool)[1] != "ask":
             pattern = ANY if tool.by_server else host
@@ -144,7 +144,7 @@ class PermissionPolicy:
         return self.above._find_mode_source()
 
     def _decide_own(self, tool: Tool, host: str) -> tuple[Verdict, str]:
-        """The verdict of this run's own settings: its mode, its `[permissions]`, its hosts."""
+        """Returns the verdict of this run's own mode, `[permissions]` and allowed hosts."""
         by_mode = OF_MODE[self.mode][tool.effect]
         if by_mode == "deny" and not tool.in_plan:
             source = self._find_mode_source()
@@ -161,12 +161,12 @@ class PermissionPolicy:
         is_network = tool.effect == "network"
         if by_mode == "deny" or (is_network and is_allowed(host, self.agent.allowed_hosts)):
             by_mode = "allow"
-        if is_network and written == "allow" and self.mode == "plan":  # which frees no host (D-50)
+        if is_network and written == "allow" and self.mode == "plan":  # allows no host (D-50)
             written = None
         return written or by_mode, ""
 
     def _find_rule(self, tool: Tool) -> tuple[str, Verdict | None]:
-        """The applicable key and value of `[permissions]`: by exact name, else the strictest."""
+        """Returns the rule in `[permissions]` for a tool: by exact name, or else the strictest."""
         rules: Mapping[str, Any] = self.agent.permissions
         if tool.name in rules:
             return tool.name, rules[tool.name]
@@ -178,7 +178,7 @@ class PermissionPolicy:
 
 
 def _lacks(agent: Agent, tool: Tool) -> bool:
-    """True for a tool that needs trust, if the agent has none and the person has not allowed it."""
+    """True if a tool needs trust that the agent lacks, and the user has not allowed it."""
     if tool.server:
         return agent.is_restricted and not agent.mcp_servers
     return agent.is_restricted and tool.name in COMMANDS and COMMANDS.isdisjoint(agent.tools)
@@ -189,7 +189,7 @@ def _ask_trust(agent: Agent) -> str:
 
 
 def _format_file(agent: Agent) -> str:
-    """The file of an agent for messages; its name if it was made in code or in a cell."""
+    """Returns the file of an agent for messages, or its name if it has no file."""
     if agent.path:
         return printable(Path(agent.path).name)
     return f"agent {quote(agent.name)}" if agent.name else "an agent of your own"

@@ -1,6 +1,6 @@
-"""Questions to the person, and their decisions: about approvals, and at the pauses of a run.
+"""Questions to the user, for approval and at the pauses of a run, and the user's decisions.
 
-Both go through `RunScope.ask`; cassettes keep the answers. Source: D-48, D-50, D-56, D-66.
+`RunScope.ask` asks them, and cassettes record the answers. Source: D-48, D-50, D-56, D-66.
 """
 
 from __future__ import annotations
@@ -29,20 +29,18 @@ Plain = Literal["go", "skip", "end", "stop"]
 """Decisions that a step function may return as text."""
 
 Choice = Literal["yes", "no", "always", "edit", "text", "result", "go", "skip", "end", "stop"]
-"""`text` answers a question of the model's; `go`, `result`, `skip` and `end` answer a `Step`."""
+"""Kind of decision; `text` answers a model's question, `go`, `result`, `skip` and `end` a step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
     choice: Choice
     text: str = ""
-    """For `text`: the answer to a model's question. For `no` and `stop`: the reason. For `result`:
-    the result of the call."""
+    """Answer to a question (`text`), reason (`no`, `stop`), or result of the call (`result`)."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    """For `edit`: the arguments to run instead."""
+    """New arguments of a call (`edit`)."""
     reply: Response | None = None
-    """For a `Step` before or after a request, with `result` or `edit`: the reply to continue
-    with."""
+    """Response to continue with, at a request (`result`) or its reply (`edit`)."""
     is_recorded: bool = field(default=False, kw_only=True, compare=False)
     """True if the answer comes from a cassette."""
 
@@ -56,35 +54,33 @@ class ApprovalRequest:
     tool: str
     arguments: Mapping[str, Any]
     detail: str = ""
-    """A diff of the changes that the call would make, or the model's question."""
+    """Diff of the changes that the call would make, or the model's question."""
     whole: str = ""
-    """The argument to show completely, with its line breaks; empty = none."""
+    """Name of the argument to show in full, with its line breaks; empty = none."""
     always: str = "this tool"
-    """The later calls that `always` covers; empty = it covers none."""
+    """Later calls that `always` covers; empty = none."""
     reason: str = ""
-    """The reason to ask, unless it is the mode, and notes about the call, one a line."""
+    """Reason to ask, if it is not the mode, and notes about the call, one per line."""
     workdir: str = ""
     host: str = ""
-    """The host that approval allows for the session; empty = the call reaches none (D-50)."""
+    """Host that approval allows for the session (D-50); empty = none."""
     raises: str = ""
-    """The budget that approval sets, such as `$0.80`; empty = the question is about something
-    else."""
+    """Budget that approval sets, such as `$0.80`; empty = not a question about the budget."""
     call_id: str = ""
     schema: Mapping[str, Any] = field(default_factory=dict)
-    """JSON Schema of the tool's arguments, for edited ones; empty = they are not checked."""
+    """JSON Schema for edited arguments; empty = they are not checked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A pause of a run: what it is about to do, as `step=function` and the user see it.
+    """A pause of a run before its next action, as passed to `step=function`.
 
-    The function returns `"go"` or None to continue, `"skip"`, `"end"` to run to the end without
-    further pauses, `"stop"`, or what `edit` or `result` returns.
+    The function returns `"go"` or None to continue, `"skip"`, `"stop"`, `"end"` to run to the end
+    without further pauses, or the decision that `edit` or `result` makes.
     """
 
     kind: Literal["request", "call", "reply"]
-    """A request that is about to be sent, a call that is about to be made, or the reply to a
-    request that is to be edited."""
+    """Action at the pause: a request to send, a tool call to make, or a reply to edit."""
     agent: str
     """Name of the agent; empty for a run without one."""
     run: str
@@ -92,29 +88,29 @@ class Step:
     turn: int
     """Number of the turn, from 1."""
     model: str
-    """provider/model."""
+    """Model of the agent, as provider/model."""
     tool: str = ""
-    """For a call: the tool."""
+    """Name of the tool; empty unless the step is a call."""
     given: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """For a call: its arguments, secrets included."""
+    """Arguments of the call, including secrets."""
     number: int = 0
-    """For a call: its number among the calls of the run, from 1."""
+    """Number of the call among those of the run, from 1; 0 unless the step is a call."""
     call_id: str = ""
-    """For a call: its id."""
+    """Id of the call; empty unless the step is a call."""
     schema: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """For a call: JSON Schema of the arguments."""
+    """JSON Schema of the arguments of the call."""
     whole: str = ""
-    """For a call: the argument to show completely."""
+    """Name of the argument to show in full; empty = none."""
     request: Request | None = field(default=None, repr=False)
-    """For a request and its reply: the request, secrets included."""
+    """Request to send, or the one that was answered, including secrets; None for a call."""
     protocol: str = ""
-    """Protocol of its server; `script` for a model without one."""
+    """Protocol of the model's server; `script` for a model without a server."""
     response: Response | None = field(default=None, repr=False)
-    """For a reply: the model's response, secrets included."""
+    """Response of the model, including secrets; None unless the step is a reply."""
 
     @property
     def place(self) -> str:
-        """The turn in the tree, as in `result.request(place)`: `0.2/3`."""
+        """The place of the turn in the tree, such as `0.2/3`, as for `result.request(place)`."""
         return f"{self.run}/{self.turn}"
 
     @property
@@ -142,7 +138,7 @@ class Step:
 
     @property
     def calls(self) -> tuple[tuple[str, dict[str, Any]], ...]:
-        """Names and arguments of the calls of the reply, without secrets."""
+        """(name, arguments) of each tool call in the reply, without secrets."""
         clean, calls = find_filter(), self.response.tool_calls if self.response else ()
         return tuple((call.name, clean.json(dict(call.arguments))) for call in calls)
 
@@ -151,10 +147,10 @@ class Step:
 
         Args:
             value: for a call, its new arguments; for a reply, its replacement, as for `result`;
-                for a request, nothing: the request is sent, and its reply is a step of its own.
+                for a request, None: the request is sent, and the run pauses again at its reply.
 
         Raises:
-            ConfigError: the value cannot be used as a replacement.
+            ConfigError: if the value cannot be used as a replacement.
         """
         if self.kind == "request":
             if value is not None:
@@ -171,14 +167,14 @@ class Step:
         return Decision("edit", arguments=dict(value))
 
     def result(self, value: Any) -> Decision:
-        """Returns the decision to use a value instead: no tool is run, no request is sent.
+        """Returns the decision to use a value instead of running the tool or sending the request.
 
         Args:
-            value: for a call, what its tool would return; for a request, its reply: text, calls or
-                a `Response`.
+            value: for a call, the return value of its tool; for a request, the reply: text, calls
+                or a `Response`.
 
         Raises:
-            ConfigError: the value cannot be sent to a model, or cannot be used as a reply.
+            ConfigError: if the value cannot be sent to a model or used as a reply.
         """
         if self.kind == "call":
             output = output_of(value)
@@ -189,13 +185,13 @@ class Step:
 
 
 Question: TypeAlias = ApprovalRequest | Step
-"""Both kinds of question to the person: approval of a call, and a pause of a run."""
+"""A question to the user: approval of a call, or a pause of a run."""
 
 AskPerson: TypeAlias = Callable[[Question], Awaitable[Decision]]
 """Asks the user at the notebook or terminal. Cassettes record and replay the answers (D-48)."""
 
 OF_SCRIPTS = "openai"
-"""Protocol in which the requests to models without a server are shown."""
+"""Protocol for displaying requests to models without a server."""
 
 
 def _check_reply(value: Any) -> Response:
@@ -209,7 +205,7 @@ def _check_reply(value: Any) -> Response:
 
 
 def make_reply(given: Any) -> Response | None:
-    """Makes a reply from a text, from calls or from a `Response`; None = it cannot."""
+    """Makes a reply from text, tool calls or a `Response`; None for anything else."""
     match [given] if isinstance(given, ToolCall) else given:
         case Response() as reply:
             return reply
@@ -221,7 +217,7 @@ def make_reply(given: Any) -> Response | None:
 
 
 def make_decided(step: Step, decision: Decision) -> Exchange | None:
-    """Returns the exchange of a request for which a person gave the reply; None = it is sent."""
+    """Makes the exchange of a request that the user answered or skipped; None = it is sent."""
     is_skipped = decision.choice == "skip"
     reply = Response() if is_skipped else decision.reply
     if step.kind != "request" or step.request is None or reply is None:
@@ -230,13 +226,13 @@ def make_decided(step: Step, decision: Decision) -> Exchange | None:
 
 
 def make_given(request: Request, reply: Response, source: Source = "given") -> Exchange:
-    """Makes the exchange of a turn whose reply a person supplies: nothing was sent or paid."""
+    """Makes the exchange of a turn whose reply the user supplied, without usage or cost."""
     reply = replace(reply, usage=Usage())
     return Exchange.of(request, protocol="script", response=reply, cost=0.0, source=source)
 
 
 StepFunction: TypeAlias = Callable[[Step], Decision | str | Awaitable[Decision | str | None] | None]
-"""Function that decides at each pause, in place of a person; may be async."""
+"""Function that decides at each pause, instead of the user; may be async."""
 
 BreakKind = Literal["tool", "agent", "depth", "turn"]
 
@@ -245,7 +241,7 @@ BreakKind = Literal["tool", "agent", "depth", "turn"]
 class Breakpoint:
     kind: BreakKind
     value: str = ""
-    """Name of the tool or agent, or the depth."""
+    """Name of the tool or agent, or the depth; empty for `turn`."""
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.value}" if self.value else self.kind
@@ -275,13 +271,13 @@ class Breakpoint:
 
 @dataclass(eq=False)
 class Stepper:
-    """Steps through one tree of runs; used on its event loop only."""
+    """Pauses the runs of a tree; used only on the event loop of the tree."""
 
     breaks: tuple[Breakpoint, ...] = ()
-    """The places of the pauses; none = before each request and call."""
+    """Breakpoints to pause at; empty = before each request and call."""
     function: StepFunction | None = None
     is_over: bool = False
-    """True once the tree is to run to its end without further pauses."""
+    """True if the tree runs to its end without further pauses."""
     _reached: set[Breakpoint] = field(default_factory=set)
 
     @property
@@ -294,7 +290,7 @@ class Stepper:
         return not self.is_over and bool(met or not self.breaks)
 
     async def decide(self, step: Step) -> Decision:
-        """Calls the function to decide; raises RunStopped if it fails or returns something else."""
+        """Calls the step function. Raises RunStopped if it fails or returns no decision."""
         assert self.function is not None
         try:
             if inspect.iscoroutinefunction(self.function):
@@ -319,7 +315,7 @@ class Stepper:
         )
 
     def describe_missed(self) -> Iterator[str]:
-        """Yields a warning for each place that the tree never reached."""
+        """Yields a warning for each breakpoint that the tree never reached."""
         for one in () if self.is_over else self.breaks:
             if one not in self._reached:
                 yield f"the run never reached --break {one}"

@@ -1,4 +1,4 @@
-"""A fully resolved run, before anything is sent; the dry run prints it."""
+"""Plan of a run, resolved completely before anything is sent; a dry run prints it."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ from axe_nb.tools.output_form import Output, make_output
 from axe_nb.tools.tool import Guard, Job, Tool, ToolOutput
 
 Needed: TypeAlias = Literal["key", "provider", "nothing"]
-"""The setting that a plan cannot do without: a dry run needs no key, a replay no provider."""
+"""Settings that a plan needs: a run needs a key, a dry run only a provider, a replay nothing."""
 
 MAX_COUNT = 500
-"""Maximum number of pictures in one request; servers accept about as many."""
+"""Maximum number of pictures in one request, about as many as servers accept."""
 
 OF_PROTOCOL = {"anthropic": 3_900_000}
 """Protocol → maximum bytes of a picture in its API: 5 MiB in base64."""
@@ -57,7 +57,7 @@ OF_PROTOCOL = {"anthropic": 3_900_000}
 
 @dataclass(slots=True)
 class PictureRoom:
-    """The room that is left for pictures in the requests of one run."""
+    """Counts the pictures in the requests of a run, and limits their size and number."""
 
     limit: int
     """Maximum bytes of one picture, from `limits.max_picture_bytes`; 0 = no limit."""
@@ -71,14 +71,14 @@ class PictureRoom:
         self.count += len(sizes)
 
     async def admit(self, pictures: Iterable[Picture]) -> tuple[Picture, ...]:
-        """Counts pictures, and returns them as they are sent: scaled down if necessary.
+        """Counts pictures and returns them, scaled down if necessary.
 
-        Raises ConfigError if one of them is too large, or all of them are, or they are too many.
+        Raises ConfigError if a picture is too large, or all of them are too large or too many.
         """
         fitted: list[Picture] = []
         limits = (self.limit, OF_PROTOCOL.get(self.protocol, 0))
         most, whole = min(filter(None, limits), default=0), 4 * self.limit
-        for picture in pictures:  # one by one: a run that is stopped leaves no more than one
+        for picture in pictures:  # one by one, so that a stopped run leaves only one thread
             fitted.append(await in_thread(fit, picture, most))
             too_many = f"{MAX_COUNT}" if self.count + len(fitted) > MAX_COUNT else ""
             if 0 < whole < self.used + sum(one.size for one in fitted):
@@ -95,7 +95,7 @@ class PictureRoom:
     ) -> Illustrated:
         """Returns a prompt with its pictures, scaled down if necessary.
 
-        The marks of `pictures` are in it; those of `files`, (path, picture), are listed below it.
+        It contains the markers of `pictures`; those of `files`, (path, picture), are appended.
         """
         if not (pictures or files):
             return Illustrated(prompt)
@@ -107,7 +107,7 @@ class PictureRoom:
         return Illustrated("\n".join(lines), (*own, *added))
 
     async def admit_output(self, output: ToolOutput) -> ToolOutput:
-        """Returns the output of a tool, pictures scaled down; an error if they are too large."""
+        """Returns a tool's output with pictures scaled down, or an error if they are too large."""
         if not output.pictures:
             return output
         try:
@@ -147,12 +147,12 @@ class Plan:
 
     @property
     def streams(self) -> bool:
-        """True if the model's replies are shown as they arrive; children do as their root."""
+        """True if responses are shown as they arrive: the root run and the agent allow it."""
         return self.scope.env.streams and self.agent.stream
 
     @property
     def is_streamed(self) -> bool:
-        """True if replies come as streams: they are shown, or take long (D-79)."""
+        """True if responses are requested as streams: they are shown, or take long (D-79)."""
         may_be = self.agent.stream and not self.scope.env.wants_whole
         return self.streams or (
             may_be and takes_long(self.provider.name, self.model, self.agent.params)
@@ -160,7 +160,7 @@ class Plan:
 
     @property
     def asks_at_end(self) -> bool:
-        """True if the answer in its form is requested in a turn of its own at the end (D-65)."""
+        """True if structured output is requested in a separate turn at the end (D-65)."""
         return bool(self.toolset.tools) and getattr(self.provider, "answers_without_tools", False)
 
     @property
@@ -172,10 +172,10 @@ class Plan:
 
 
 async def make_plan(scope: RunScope, job: Job) -> Plan:
-    """Resolves the model, API key, skill, files and tools of a run; raises ConfigError.
+    """Resolves the model, API key, skill, files and tools of a run. Raises ConfigError if it fails.
 
-    If the time is up before files are read or servers have started, the run does without them, and
-    ends before its first request, as any other run whose time is up.
+    If the time is up before files are read or servers have started, the plan omits them, and the
+    run ends before its first request.
     """
     agent, env = scope.agent, scope.env
     try:
@@ -242,7 +242,7 @@ def _find_output(agent: Agent, job: Job) -> Output | None:
 
 
 def _check_price(scope: RunScope, agent: Agent) -> None:
-    """Checks that the cost of a run with a limit can be counted; that of a recorded run can."""
+    """Raises ConfigError if the cost of a live run is limited, but its model has no known price."""
     if scope.meter.caps_cost and not scope.env.cassette and not scope.env.prices.knows(agent.model):
         error = make_price_error(agent.model, "limits.max_cost cannot be enforced")
         error.place = find_place(agent, "model", agent.model)
@@ -250,7 +250,7 @@ def _check_price(scope: RunScope, agent: Agent) -> None:
 
 
 def _require_sandbox(env: Env, agents: tuple[Agent, ...], workdir: Path) -> None:
-    """Checks that an agent, the first of those, has the sandbox it needs (D-82)."""
+    """Raises ConfigError if the first of `agents` lacks the required sandbox (D-82)."""
     agent, who = agents[0], f"agent {quote(agents[0].name)}"
     tables = find_servers(agent, env.server_tables).items()
     servers = [name for name, table in tables if table.command and table.sandbox == "off"]
@@ -273,7 +273,7 @@ def _require_sandbox(env: Env, agents: tuple[Agent, ...], workdir: Path) -> None
 def _make_toolset(
     scope: RunScope, provider: Provider, of_servers: Sequence[Tool]
 ) -> tuple[Toolset, tuple[Tool, ...]]:
-    """Returns the tools, and those of the model's server that need approval."""
+    """Returns the toolset of a run, and the tools of the model's server that need approval."""
     agents = scope.env.agents
 
     def describe(name: str) -> str:
@@ -303,10 +303,9 @@ def _make_toolset(
 
 
 def _make_entry(scope: RunScope, tool: Tool, provider: Provider) -> tuple[bool, Mapping[str, Any]]:
-    """Returns whether a tool of the model's server needs no approval, and its entry.
+    """Returns True if a tool of the model's server needs no approval, and its request entry.
 
-    A search that can be limited to the hosts that the run may reach anyway needs none (D-50),
-    except in plan mode.
+    Except in plan mode, a search needs none if it can be limited to allowed hosts (D-50).
     """
     policy, agent = scope.policy, scope.agent
     server = provider.name, getattr(provider, "base_url", "")
@@ -345,7 +344,7 @@ def _find_missing(scope: RunScope, toolset: Toolset) -> Iterator[str]:
     """Yields a warning for each sub-agent on offer that cannot be started (A-E2.4)."""
     if not any(toolset.tools[spec.name].calls_sub_agents for spec in toolset.offered):
         return
-    # as many as are checked soon: a search for similar names takes milliseconds
+    # not all of them, as the search for similar names takes milliseconds
     for name in islice(dict.fromkeys(scope.agent.sub_agents), 100):
         try:
             agent = scope.env.agents.load(name)
@@ -357,7 +356,7 @@ def _find_missing(scope: RunScope, toolset: Toolset) -> Iterator[str]:
 
 
 def find_child(parent: Plan, job: Job, env: Env, id: str) -> tuple[Agent, Job]:
-    """Returns the agent and the job of a child, as they are in this tree; raises ConfigError."""
+    """Returns the agent and job of a child in this tree. Raises ConfigError if it cannot start."""
     try:
         agent = env.agents.load(job.agent) if isinstance(job.agent, str) else job.agent
     except ConfigError as error:
@@ -375,14 +374,14 @@ def find_child(parent: Plan, job: Job, env: Env, id: str) -> tuple[Agent, Job]:
 
 
 class Keyless:
-    """A provider without its key, or unknown here: only recorded answers can be had."""
+    """Placeholder for a provider that is unknown or has no key, so that it can only be replayed."""
 
     def __init__(self, provider: Provider | None, problem: ConfigError) -> None:
         self.name = provider.name if provider else "unknown"
         self.base_url = getattr(provider, "base_url", "")
         self.answers_without_tools = getattr(provider, "answers_without_tools", False)
         self.problem = problem
-        """The error for a request that is not replayed."""
+        """Error that is raised for a request that is not replayed."""
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
         """Raises ConfigError, as the request would have to be sent."""
@@ -390,7 +389,7 @@ class Keyless:
 
 
 def make_server(name: str, config: Config, model: str = "", key: str | None = None) -> Any:
-    """Makes the server of a provider that has one; raises ConfigError. `key` replaces its own."""
+    """Makes the client for a provider's server. Raises ConfigError if it is not set up."""
     info = config.provider(name)
     key = config.api_key(info.name) if key is None else key
     url = config.base_url(info.name)
@@ -411,10 +410,10 @@ def provider_for(
     needs: Needed = "key",
     sent: Mapping[str, ScriptFunction | Script] | None = None,
 ) -> Callable[[str, str], Provider]:
-    """Returns a function (provider, model) → the provider, made once; it raises ConfigError.
+    """Returns a function (provider, model) → cached provider, which may raise ConfigError.
 
-    What is not set up and not needed is an error of the first request that is sent. `scripts` are
-    folders to look script models up in first, `sent` those that came with a job.
+    Missing settings that `needs` does not include are reported by the first request. `scripts` are
+    the first folders to search for script models, and `sent` the scripts that came with a job.
     """
     made: dict[tuple[str, str], Provider] = {}
 

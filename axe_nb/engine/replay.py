@@ -1,7 +1,4 @@
-"""The interface of replays: cassettes and forks, which may answer with recorded outcomes.
-
-They answer instead of a model, a tool or the person.
-"""
+"""Interface of replays: cassettes and forks, which may answer instead of a model, tool or user."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from axe_nb.tools.tool import Guard, Job, Tool, ToolOutput
 
 @dataclass(frozen=True, slots=True)
 class AskedTurn:
-    """A request that a turn is about to send, with its place."""
+    """A request that a turn is about to send."""
 
     request: Request
     model: str
@@ -28,28 +25,28 @@ class AskedTurn:
 
 @dataclass(slots=True, eq=False)
 class PendingCall:
-    """A call of a run on its way through the links, which complete it."""
+    """A tool call on its way through the chain of links, which set its fields."""
 
     call: ToolCall
     run: str = ""
     number: int = 0
-    """Number among all calls of the run, from 1 (D-59); 0 for a tool of the model's server."""
+    """Number among the calls of the run, from 1 (D-59); 0 for a tool run by the model's server."""
     turn: int = 0
     index: int = 0
     count: int = 0
     ahead: float = 0.0
     arguments: Mapping[str, Any] = field(init=False)
-    """The arguments that the tool runs with, which the person may have changed."""
+    """Arguments that the tool is run with, possibly changed by the user."""
     tool: Tool = field(init=False)
     slot: AsyncExitStack = field(init=False)
-    """Its slot among the calls in progress; released when it starts a child, which may need it."""
+    """Slot of the call, which it releases when it starts a child, as the child may need it."""
     keys: set[str] = field(default_factory=set)
-    """Keys of its children."""
+    """Keys of the children of the call."""
     guard: Guard = field(default_factory=Guard)
     edited: Mapping[str, Any] | None = None
-    """The arguments that the person has changed; None = they are the model's."""
+    """Arguments as changed by the user; None = not changed."""
     note: str = ""
-    """Note on the person's approval, for display."""
+    """Note on the user's approval, for display."""
     is_skipped: bool = False
     has_begun: bool = False
 
@@ -58,67 +55,64 @@ class PendingCall:
 
 
 Asked: TypeAlias = AskedTurn | PendingCall | Question | str
-"""A turn, a call, a question, or the place of a turn that a cap refuses; turn 0: of a child."""
+"""A turn, a call, a question, or the place of a turn that a cap refuses (turn 0 = a child)."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptTurn:
-    """The attempts of a turn, in order; the last one brought the answer or the final error."""
+    """The recorded attempts of a turn, of which the last has the response or the final error."""
 
     attempts: Sequence[Exchange]
     refusal: RunStopped | None = None
-    """The cap that refused a further attempt."""
+    """Cap that refused a further attempt; None = none did."""
     wait_until_quiet: Callable[[str], Awaitable[None]] | None = None
-    """Waits until a run and those below it have sent all their recorded requests; awaited before
-    the last attempt is cut."""
+    """(run id) -> returns once that run and those below it have sent all their recorded requests;
+    awaited before the last attempt is cut off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptCall:
-    """A call with a kept result, which is not made again."""
+    """The recorded result of a call, which is not made again."""
 
     result: ToolResult
     children: tuple[RunResult, ...] = ()
     files_read: Sequence[str] = ()
     files_modified: Sequence[str] = ()
-    """The files that the tools of its run used, in all."""
+    """Files that the tools of the whole run modified; `files_read` lists those they read."""
 
 
 Outcome: TypeAlias = KeptTurn | KeptCall | ToolOutput | Decision | RunStopped
-"""The outcome of a turn, of a call in a fork or a cassette, of a question, or of a place."""
+"""Outcome of a turn, of a call in a fork or cassette, of a question, or of a refused turn."""
 
 
 class Replay(Protocol):
-    """A recording of one tree of runs; used on its event loop only."""
+    """A recording of a tree of runs, used only on the event loop of the tree."""
 
     def holds(self, place: str, has_cap: Callable[[str], bool]) -> bool:
-        """True if a turn is recorded, or with turn 0 a child to start, so that no cap refuses it.
+        """True if a turn, or the start of a child (turn 0), is recorded, so that no cap applies.
 
-        Raises RunStopped if a cap refused it whose words `has_cap` finds among those of now.
+        Raises RunStopped if a cap refused it that still exists, as `has_cap` tells.
         """
 
     async def find(self, asked: Asked) -> Outcome | None:
-        """Returns the recorded outcome; None = there is none, and a live one may be requested.
-
-        Raises CassetteMiss if it may not.
-        """
+        """Returns the recorded outcome or None. Raises CassetteMiss if it must be recorded."""
 
     def keep(self, asked: Asked, outcome: Outcome) -> None:
         """Records an outcome, if it is new."""
 
     def answers(self, kind: Literal["step", "question"]) -> bool:
-        """True if decisions of a person are recorded, about steps or at all."""
+        """True if decisions of the user are recorded: at steps, or on any question."""
 
     def finish(self, status: Status) -> Sequence[str]:
         """Ends the recording of the tree; returns its warnings."""
 
 
 class ForkedTree(Replay, Protocol):
-    """The replay of the run that a tree forks."""
+    """Replay of the run that a tree was forked from."""
 
     @property
     def place(self) -> str:
-        """The place of the fork."""
+        """Place of the fork in the original tree, such as `0.2/3`."""
 
     def adapt(self, run: str, agent: Agent, job: Job) -> tuple[Agent, Job]:
-        """Returns the agent and the job of a child that is about to start, with its changes."""
+        """Returns the agent and job of a child that is about to start, as changed by the fork."""

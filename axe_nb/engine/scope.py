@@ -1,4 +1,4 @@
-"""The position of a run in its tree, and the state it shares with the other runs."""
+"""The position of a run in its tree, and the state that it shares with the other runs."""
 
 from __future__ import annotations
 
@@ -29,38 +29,38 @@ from axe_nb.tools.tool import Job, Limits, Tool
 
 
 def find_max_depth(tool: Tool, agents: Sequence[Agent]) -> int:
-    """The lowest depth at which an agent may no longer use a delegation tool (A-9.3, D-3).
+    """Returns the lowest depth at which an agent may not use a delegation tool (A-9.3, D-3).
 
-    `agents` are this agent and those above it. The root's `max_depth` is that of the tree; an agent
-    below it can only lower it.
+    `agents` are this agent and those above it. The root's `max_depth` applies to the whole tree,
+    and agents below can only lower it.
     """
     own = [agent.sub_agents_config.max_depth for agent in agents]
     return min(own[-1] or tool.default_depth, *(depth or 5 for depth in own))  # A-10.4
 
 
 class Recorder(Protocol):
-    """Records one root run with its tree; neither blocks nor raises."""
+    """Recorder of a root run with its tree, whose methods neither block nor raise."""
 
     def event(self, event: Event) -> None: ...
 
     def problem(self) -> str:
-        """Returns the reason that the run was not recorded, once, at its end; empty = it was."""
+        """Returns the reason why the run was not recorded, or an empty string; called once."""
 
     def finish(self, result: RunResult) -> None:
-        """Records the result of the root, however it ended."""
+        """Records the result of the root run, whatever its status."""
 
 
 @dataclass(slots=True)
 class Halt:
-    """Stop signal of a tree: set at once from any thread; cancellation reaches runs later."""
+    """Stop signal of a tree, which any thread can set, and which precedes cancellation."""
 
     stop: RunStopped | None = None
-    """The error that ends every run of the tree, each as soon as it can."""
+    """Error that ends every run of the tree as soon as possible; None = not stopped."""
     cancel: Callable[[], None] = lambda: None
     """Cancels the tree; set by its handle."""
 
     def end_tree(self, stop: RunStopped) -> RunStopped:
-        """Ends all runs, unless that is under way; returns the error to raise."""
+        """Ends all runs of the tree, unless they are ending already; returns the error to raise."""
         self.stop = self.stop or stop
         return self.stop
 
@@ -71,18 +71,18 @@ class Halt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSource:
-    """The source of the agents that a tree can reach, with their contexts and models."""
+    """Functions that find the agents of a tree, with their contexts and providers."""
 
     load: Callable[[str], Agent]
-    """Name → agent. Raises ConfigError."""
+    """(name) -> agent. Raises ConfigError if it is not found or invalid."""
     provider_for: Callable[[str, str], Provider]
-    """(provider, model) → the provider; its connections are shared. Raises ConfigError."""
+    """(provider, model) -> provider with shared connections. Raises ConfigError if not set up."""
     knows: Callable[[str], bool] = lambda name: True
-    """Name → False if there is no such agent, without finding out why."""
+    """(name) -> False if there is no such agent, without the costly search of `load`."""
     brief: Callable[[Agent], Awaitable[Briefing]]
-    """Agent → its own context. Raises ConfigError."""
+    """(agent) -> its context. Raises ConfigError if it cannot be read."""
     describe: Callable[[Agent], Definitions | None] = lambda root: None
-    """Root → the agents of the tree, to be saved."""
+    """(root agent) -> definitions of the agents of the tree, to be saved; None = none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,37 +94,37 @@ class Env:
     tools: Sequence[Tool] = ()
     """Tools passed to this run as objects, in addition to those found by name."""
     ask_person: AskPerson | None = None
-    """Asks the user; None = no one can be prompted."""
+    """Asks the user a question; None = no one can be asked."""
     describe: Callable[[Question], PersonAsked] = lambda asked: PersonAsked("", asked.call_id)
-    """Question → its event, for the views."""
+    """(question) -> event for the views."""
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while a question of the tree is open, so that questions come one at a time."""
+    """Lock held while a question of the tree is open, so that the user sees one at a time."""
     stepper: Stepper | None = None
-    """Steps through the tree; None = it runs without pauses."""
+    """Pauses the runs of the tree; None = no pauses."""
     as_child: Callable[[Agent], Agent] = lambda agent: agent
-    """Agent → the agent as a child in this tree (`--model-all`)."""
+    """(agent) -> that agent as a child in this tree, changed by options such as `--model-all`."""
     retries: int | None = None
-    """Retries of each request of the tree after a temporary failure; None = as its agent says."""
+    """Maximum retries of each request of the tree; None = the setting of its agent."""
     default_retries: int = 0
-    """Retries for agents that set none."""
+    """Maximum retries for agents without a setting."""
     requires_sandbox: bool = False
-    """True if no command and no MCP server of the tree may run without a sandbox."""
+    """True if commands and MCP servers of the tree must not run without a sandbox."""
     nest: Callable[[Any, Env], tuple[Job, Env]] | None = None
-    """(request of `axe_nb.run` in a tool, this) → the child's job, and the dependencies of the
-    child and its descendants (D-57). Raises ConfigError. None = the run belongs to no session."""
+    """(request of `axe_nb.run` in a tool, this object) -> job and `Env` of the child (D-57). Raises
+    ConfigError if the request is invalid. None = the run belongs to no session."""
     workdir: str = ""
-    """Real workdir of the root, which the workdirs of children lie in; empty = anywhere (D-53)."""
+    """Real workdir of the root, which contains those of children; empty = no limit (D-53)."""
     defined: Mapping[str, Agent] = field(default_factory=dict)
-    """Name → agent of the session when the root started; nested runs may have other sources."""
+    """Name → agent of the session when the root run started."""
     hosts: dict[str, None] = field(default_factory=dict)
-    """Hosts that the person allowed in this session; answers add to it (D-50)."""
+    """Hosts that the user has allowed in this session (D-50)."""
     recorded_hosts: set[str] = field(default_factory=set)
-    """Hosts that recorded answers allow; only for this tree."""
+    """Hosts that recorded answers have allowed in this tree."""
     servers: Servers = field(default_factory=Servers)
     server_tables: Mapping[str, McpServer] = field(default_factory=dict)
-    """Name → table of the MCP servers in the settings, as they were when the root started."""
+    """Name → MCP server in the settings, as they were when the root run started."""
     streams: bool = False
-    """True if replies are shown as they arrive: someone watches, and the root allows it."""
+    """True if responses are shown as they arrive: someone watches, and the root streams."""
     wants_whole: bool = False
     cassette: Replay | None = None
     fork: ForkedTree | None = None
@@ -134,20 +134,20 @@ class Env:
     budget: Budget = field(default_factory=Budget)
     halt: Halt = field(default_factory=Halt)
     sources: set[Path] = field(default_factory=set)
-    """Real files and folders that the tree was loaded from; plans add to it (D-83)."""
+    """Real paths of files and folders that the tree was loaded from; plans add to them (D-83)."""
 
     @property
     def replays(self) -> Sequence[Replay]:
-        """The replays that may answer instead of a model, a tool or the person."""
+        """The replays that may answer instead of a model, a tool or the user."""
         return [one for one in (self.fork, self.cassette) if one is not None]
 
     @property
     def has_person(self) -> bool:
-        """True if someone answers questions: a person, or the recorded answers of one."""
+        """True if questions can be answered, by the user or by recorded answers."""
         return self.ask_person is not None or any(one.answers("question") for one in self.replays)
 
     def check_can_step(self) -> None:
-        """Raises ConfigError if pauses are set and no one can decide at them."""
+        """Raises ConfigError if the tree has pauses but no one can decide at them."""
         stepper = self.stepper
         if stepper is None or stepper.function is not None or self.ask_person is not None:
             return
@@ -159,7 +159,7 @@ class Env:
             )
 
     def finish(self, status: Status) -> list[str]:
-        """Ends the recordings of the tree, with the status of its root; returns their warnings."""
+        """Ends the recordings of the tree with its root's status, and returns their warnings."""
         told = (
             *(warning for replay in self.replays for warning in replay.finish(status)),
             self.recorder.problem() if self.recorder else "",
@@ -171,11 +171,11 @@ class Env:
     def walk_below(self, root: tuple[Agent, ...]) -> Iterator[tuple[Agent, ...]]:
         """Yields the sub-agents that an agent can reach, each with the agents above it."""
         waiting, seen = [(name, root) for name in root[0].sub_agents], set[str]()
-        for name, above in waiting:  # which grows
+        for name, above in waiting:  # the list grows
             if name in seen or not self.agents.knows(name):
                 continue
             seen.add(name)
-            with suppress(ConfigError):  # reported where it is started
+            with suppress(ConfigError):  # reported when the agent is started
                 agents = (self.as_child(self.agents.load(name)), *above)
                 waiting += [(below, agents) for below in agents[0].sub_agents]
                 yield agents
@@ -198,7 +198,7 @@ class RunScope:
     depth: int = 0
     began: float = 0.0
     times: list[Lap] = field(default_factory=list)
-    """Times of its requests, calls and waits that have ended."""
+    """Times of the run's requests, calls and waits that have ended."""
 
     @property
     def seconds(self) -> float:
@@ -206,13 +206,13 @@ class RunScope:
 
     @property
     def origin(self) -> str:
-        """The place that a root forks; empty for other runs."""
+        """The place in another tree that a root was forked from; empty for other runs."""
         fork = None if self.parent else self.env.fork
         return fork.place if fork else ""
 
     @property
     def undo_id(self) -> str:
-        """Id of the files kept for undo; empty for a child."""
+        """Id of the old file contents stored for undo; empty for a child."""
         return "" if self.parent else self.env.kept.id
 
     def max_depth(self, tool: Tool) -> int:
@@ -226,7 +226,7 @@ class RunScope:
         return self.env.default_retries if own is None else own
 
     def admit(self, place: str) -> None:
-        """Raises RunStopped if a cap refuses a turn, or with turn 0 a child that is to start.
+        """Raises RunStopped if a cap refuses a turn, or the start of a child (turn 0).
 
         A recorded turn is always admitted, unless a cap refused it when it was recorded.
         """
@@ -241,9 +241,9 @@ class RunScope:
             raise
 
     async def hold(self, dollars: float) -> float:
-        """Holds the price of a request in the budget of the session, and returns it.
+        """Reserves the price of a request in the budget of the session, and returns it.
 
-        The person is asked before the budget would be exceeded; without approval, the tree ends.
+        If that would exceed the budget, asks the user. Raises OverBudget if it is not raised.
         """
         budget = self.env.budget
         while not budget.try_hold(dollars):
@@ -271,7 +271,7 @@ class RunScope:
     def note(
         self, kind: LapKind, began: float, turn: int = 0, call: PendingCall | None = None
     ) -> None:
-        """Records the time of a request of a turn, or of a call, which ends now."""
+        """Records the time of a request or call that ends now."""
         turn, number = (call.turn, call.index + 1) if call and call.turn else (turn, 0)
         self.times.append(Lap(kind, round(began, 6), round(self.seconds, 6), turn, number))
 
@@ -281,11 +281,11 @@ class RunScope:
         is_covered: Callable[[], bool] = lambda: False,
         call: PendingCall | None = None,
     ) -> Decision:
-        """Returns the answer to a question of the run, from the recording or else from the person.
+        """Asks a question of the run; returns the recorded answer or that of the user.
 
-        The answer is yes if an earlier answer now covers it (`is_covered`). The clocks of the run
-        and its ancestors are paused. Raises RunStopped if the person stopped the tree, or
-        no one can be asked; CassetteMiss.
+        The answer is yes if an earlier one now covers the question (`is_covered`). The clocks of
+        the run and its ancestors are paused. Raises RunStopped if the user stops the tree or no one
+        can be asked, and CassetteMiss if the answer must be recorded but is not.
         """
         env, began = self.env, self.seconds
         is_asked = not (isinstance(question, Step) and env.stepper and env.stepper.function)
@@ -297,7 +297,7 @@ class RunScope:
                     env.emit(replace(asked, run=self.id))
                     try:
                         decision = await self._find_answer(question, is_covered)
-                    except RunStopped as stop:  # of a step function
+                    except RunStopped as stop:  # raised for a step function
                         raise env.halt.end_tree(stop) from None
                     env.emit(PersonAnswered(self.id, question.call_id, decision.choice))
         finally:
@@ -308,7 +308,7 @@ class RunScope:
 
     async def _find_answer(self, question: Question, is_covered: Callable[[], bool]) -> Decision:
         env, stepper = self.env, self.env.stepper
-        if isinstance(question, Step) and stepper and stepper.is_over:  # by the answer before it
+        if isinstance(question, Step) and stepper and stepper.is_over:  # by the previous answer
             return Decision("go")
         is_recorded = isinstance(question, Step) or not question.raises
         cassette = env.cassette if is_recorded else None
@@ -321,7 +321,7 @@ class RunScope:
             decision = await stepper.decide(question)
         elif env.ask_person is not None:
             decision = await env.ask_person(question)
-        elif env.has_person:  # but the answer is not recorded
+        elif env.has_person:  # a recording without this answer
             decision = Decision("no", "no one can be asked, and no answer is recorded")
         else:
             flag = stepper.flag if stepper else "this"
@@ -360,10 +360,10 @@ class RunScope:
     def child(
         self, agent: Agent, job: Job, env: Env, *, id: str, call_id: str, ahead: float
     ) -> RunScope:
-        """The scope of a child that was admitted; its clock starts now.
+        """Makes the scope of a child that was admitted, and starts its clock.
 
-        Nothing in it is laxer than in this one: limits, time, caps, depth and permissions (D-1,
-        D-3, D-10, D-19, D-47). `agents.prompt.confine` does so for its folder (D-53).
+        Its limits, time, caps, depth and permissions are never laxer than those of this scope (D-1,
+        D-3, D-10, D-19, D-47). `agents.prompt.confine` checks its workdir (D-53).
         """
         limits = job.limits.within(self.limits)
         clock = Clock(limits.seconds, self.clock, ahead, id)

@@ -1,4 +1,4 @@
-"""The tools available to all agents, those of one agent, and the decorator that makes a tool."""
+"""Lookup of the tools of an agent, and the decorator that registers a tool."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ from axe_nb.tools.tool import Describe, Effect, Registry, Tool, ToolTable
 F = TypeVar("F", bound=Callable[..., Any])
 
 BUILT_IN = Registry((builtin.SOURCE, DELEGATION))
-"""The tools that come with axe_nb, whose names are reserved."""
+"""Tools that come with axe_nb, whose names are reserved."""
 
 SESSION = ToolTable()
-"""The tools of this process made by `@axe_nb.tool`."""
+"""Tools defined in this process with `@axe_nb.tool`."""
 
 REGISTRY = Registry((*BUILT_IN.sources, SESSION))
-"""The tools that any agent can refer to by name."""
+"""All tools that any agent can refer to by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Toolset:
     tools: Mapping[str, Tool]
-    """Name → tool, including tools hidden by depth, which reject calls with their own message."""
+    """Name → tool, including tools hidden at the depth limit, which reject calls themselves."""
     offered: tuple[ToolSpec, ...]
 
     def find(self, name: str) -> Tool | None:
-        """The tool with that name or alias (D-20); None if there is none."""
+        """Returns the tool with a name or alias (D-20), or None."""
         if name in self.tools:
             return self.tools[name]
         meant = REGISTRY.expand(name)
         return self.tools.get(meant[0]) if len(meant) == 1 else None
 
     def describe(self, call: ToolCall) -> ToolCall:
-        """The call with the traits of its tool; those of an unknown tool are the default."""
+        """Returns a call with the traits of its tool, or with default traits if it is unknown."""
         tool = self.find(call.name)
         return replace(call, traits=tool.traits if tool else CallTraits())
 
@@ -56,10 +56,10 @@ def find_tools(
     of_servers: Sequence[Tool] | None = None,
     describe: Describe = lambda _: "",
 ) -> dict[str, Tool]:
-    """Returns the tools of an agent, by name; raises ConfigError if one of them is unknown.
+    """Returns name → tool for an agent. Raises ConfigError if a name is unknown.
 
-    `handed` are tools passed to the run as objects, `of_servers` those of its MCP servers, None if
-    these have not been started; `describe` takes the name of another agent.
+    `handed` are tools passed to the run as objects, and `of_servers` the tools of its MCP servers
+    (None = not started). `describe` maps the name of another agent to its description.
     """
     own = {tool.name: tool for tool in handed}
     own |= {name: tool_of(thing) for name, thing in agent.own_tools.items()}
@@ -123,22 +123,21 @@ def tool(
     writes: bool = False,
     record: bool = False,
 ) -> Any:
-    """Makes a function a tool that agents can name; the function itself is unchanged.
+    """Registers a function as a tool that agents can use; the function itself stays unchanged.
 
-    Methods of an object, `functools.partial` and objects that can be called are functions too.
-
-    The type hints become the schema, the first paragraph of the docstring becomes the description,
-    and its parameters are described in Google, NumPy or reST style. A parameter annotated
-    `ToolContext` receives the context of the call.
+    Bound methods, `functools.partial` objects and other callables work as well. Type hints become
+    the schema, and the first paragraph of the docstring becomes the description; its parameters are
+    documented in Google, NumPy or reST style. A parameter annotated `ToolContext` receives the
+    context of the call.
 
     Args:
         name: the tool's name; empty = the function's own name.
         read_only: the tool changes nothing, so `plan` mode allows it.
         writes: the tool changes something, so `ask` mode asks before it runs.
-        record: keep the tool's results in cassettes; replays use them and do not run the tool.
+        record: cassettes record the tool's results, and replay them instead of running the tool.
 
     Raises:
-        ConfigError: the function cannot be used as a tool.
+        ConfigError: if the function cannot be used as a tool.
     """
     if read_only and writes:
         raise ConfigError("a tool cannot have both read_only and writes", hint="remove one of them")
@@ -156,7 +155,7 @@ def tool(
         marked: Any = function
         try:
             marked.__axe_tool__ = made
-        except AttributeError:  # bound methods and built-in functions have no room for it
+        except AttributeError:  # bound methods and built-in functions accept no attributes
             marked = functools.partial(function)
             marked.__axe_tool__ = made
         return marked
