@@ -306,10 +306,7 @@ DEFAULTS: dict[str, Any] = {}
 
 
 def _remove_ignored_keys(table: dict[str, Any], name: str, source: Source) -> list[str]:
-    """Removes the keys that only the Axe command line uses from a table, and returns warnings.
-
-    `[budget] max_tokens` is converted to `limits.max_total_tokens`.
-    """
+    """Removes or converts the keys of the Axe command line in a table, and returns warnings."""
     ignored = []
     for dotted in IGNORED:
         above, _, key = dotted.rpartition(".")
@@ -434,10 +431,7 @@ def init_agent(name: str, agents_dir: str | Path | None = None) -> Path:
 
 
 def _read_schema(name: Any, agent_path: str) -> dict[str, Any]:
-    """Reads the JSON Schema file of `output.schema`, in or below the folder of the agent's file.
-
-    Links are not followed, as the agent's file may come from an untrusted project.
-    """
+    """Reads the file of `output.schema`, which must be in or below the folder of the agent."""
     if not isinstance(name, str) or not name.strip():
         raise _make_schema_error(name, "name a JSON file, or write the schema under [output]")
     if Path(name).is_absolute() or ".." in Path(name).parts or name.startswith("~"):

@@ -22,7 +22,6 @@ from axe_nb.text import one_line, quote
 
 Mode = Literal["plan", "ask", "auto"]
 MODES = ("plan", "ask", "auto")
-
 Ask = Literal["deny", "person"]
 
 COMMON_PARAMS = ("temperature", "max_tokens", "thinking", "top_p", "top_k", "seed", "stop")
@@ -64,7 +63,7 @@ class SubAgentsConfig:
     enabled: bool = True
     """If false, all delegation tools are removed."""
     max_depth: int = 0
-    """Maximum levels of agents below this one, up to 5; 0 = the tool's own (3, spawn_agent 2)."""
+    """Maximum depth of agents below this one, up to 5; 0 = the default of the tool, 2 or 3."""
     parallel: bool = True
     """If true, the tool calls of one response run concurrently."""
     timeout: float = 0
@@ -265,10 +264,9 @@ def parse_server(name: str, table: Any, source: Source | None = None) -> McpServ
 
 
 def expand_variables(values: Mapping[str, str], name: str, key: str) -> dict[str, str]:
-    """Replaces each `${VARIABLE}` in the `env` or `headers` of a server.
+    """Replaces `${VARIABLE}` in `env` or `headers`. Raises ConfigError if a variable is not set.
 
-    Values with names like those of secrets will be masked in recordings and displays. Raises
-    ConfigError if a variable is not set.
+    Values with names like those of secrets will be masked in recordings and displays.
     """
     found, variable = {}, re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
     for own, value in values.items():

@@ -29,12 +29,10 @@ VERSIONS: Mapping[Kind, tuple[int, int]] = {
 """Kind of file → (major, minor) version to write; all minor versions of that major can be read."""
 
 MAX_BYTES = 100_000_000
-
 LINES = "|"
 """Key for the lines of a string; a real key made up of bars is escaped with one more bar."""
 
-_UNSEEN = re.compile(rf"[\x7f-\x9f\u2028\u2029]|{INVISIBLE.pattern}")
-"""Characters that editors and diffs do not show faithfully."""
+_UNSEEN = re.compile(rf"[\x7f-\x9f\u2028\u2029]|{INVISIBLE.pattern}")  # not shown by editors
 
 
 def write_data(path: Path, kind: Kind, data: T, form: Callable[[T], str] | None = None) -> None:

@@ -22,8 +22,7 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-MAX_TEXT = 1024 * 1024
-"""Maximum size of an agent, settings or skill file, in bytes."""
+MAX_TEXT = 1024 * 1024  # bytes of an agent, settings or skill file
 
 
 def expand_home(path: str | Path) -> Path:

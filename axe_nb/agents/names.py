@@ -78,7 +78,6 @@ def own_tools(tools: object) -> dict[str, Any]:
 
 
 def name_of(thing: Any) -> str:
-    """Returns the name by which models call a function or Tool."""
     made = getattr(thing, "__axe_tool__", thing)
     return str(made.name) if is_tool(made) else function_name(made)
 

@@ -41,17 +41,13 @@ NO_PROMPT = "Execute the task described in your instructions."
 RESOURCE = "mcp:"
 """Prefix of entries of `files` that are MCP resources, `mcp:SERVER/URI`, instead of globs."""
 
-VISITED = 100_000
-"""Maximum number of files and folders that the globs of an agent visit."""
+VISITED = 100_000  # maximum files and folders that the globs of an agent visit
+LONGEST_PROMPT = 4_000_000  # maximum characters of a system prompt with its variables
 
 TEXT_SIZES, PICTURE_SIZES = (1_048_576, 8_388_608), (20_000_000, 40_000_000)
 """Maximum bytes of one context file and of all files of its kind; others are skipped."""
 
-LONGEST_PROMPT = 4_000_000
-"""Maximum characters of a system prompt with its variables, which may repeat a long value."""
-
-_BRACES = re.compile(r"\\\{\{|\{\{\s*([^\W\d]\w*)\s*\}\}")
-"""Pattern of an escaped opening pair of braces, or of a variable in braces."""
+_BRACES = re.compile(r"\\\{\{|\{\{\s*([^\W\d]\w*)\s*\}\}")  # `\{{`, or `{{ name }}`
 
 
 def find_workdir(agent: Agent) -> Path:
@@ -90,12 +86,11 @@ def is_from_file(agent: Agent, key: str) -> bool:
 
 
 def confine(child: Agent, caller: Path, root: str, defined: Mapping[str, Agent]) -> Agent:
-    """Returns a child agent with an allowed workdir, without accessing that folder.
+    """Returns a child agent with an allowed workdir. Raises ConfigError if its own is not allowed.
 
     A child without a workdir uses the current folder, or the root's workdir if the current folder
     is outside it. `caller` and `root` are the real workdirs of the calling and the root run (empty
-    = anywhere); `defined` holds the agents of the session when the root run started. Raises
-    ConfigError if the workdir is not allowed.
+    = anywhere); `defined` holds the agents of the session when the root run started.
     """
     named = child.workdir.strip()
     with suppress(OSError, ValueError):  # an invalid path or current folder: the run reports it
@@ -280,10 +275,7 @@ class Briefing(Context):
 
 
 def brief(agent: Agent, context: Context | None = None) -> Briefing:
-    """Assembles the agent's system prompt, reading its context from disk if none is passed.
-
-    Adds a warning for each entry of `[params]` that is a key of the agent itself.
-    """
+    """Assembles the agent's system prompt, reading its context from disk if none is passed."""
     workdir = find_workdir(agent)
     if context is None:
         context = read_context(agent)
@@ -318,7 +310,7 @@ def all_warnings(agent: Agent) -> tuple[str, ...]:
 def _join_parts(
     prompt: str, skill: str, files: Iterable[tuple[str, str]]
 ) -> tuple[str, tuple[int, int]]:
-    """Joins the parts of a system prompt (B-7); also returns where the prompt and skill end."""
+    """Joins the parts of a system prompt (B-7); returns it and where the prompt and skill end."""
     text = prompt if prompt.strip() else ""
     end_of_prompt = len(text)
     if skill.strip():

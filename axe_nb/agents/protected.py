@@ -120,11 +120,8 @@ def is_hidden(path: Path, workdir: Path) -> bool:
 
 @lru_cache(10_000)
 def fold_name(name: str) -> str:
-    """Normalizes a file name as the most lenient file system does when it compares names.
-
-    Removes case (macOS, Windows), ignorable characters (macOS), and stream names and trailing dots
-    and blanks (Windows).
-    """
+    """Normalizes a file name as the most lenient file system does when it compares names."""
+    # macOS ignores some characters, Windows stream names and trailing dots and blanks, both case
     folded = unicodedata.normalize("NFKC", name)
     folded = "".join(c for c in folded if unicodedata.category(c) not in ("Cf", "Cc"))
     folded = folded.casefold().partition(":")[0].rstrip(" .")
@@ -139,9 +136,8 @@ def _check_names(path: Path, workdir: Path) -> str:
     """Returns the reason why a name in a path protects it, or an empty string.
 
     A workdir may lie in a protected folder, so above the current folder only hidden folders count.
-    If the current folder contains the home folder, where `~/axe` may be anything, the workdir
-    takes its place.
     """
+    # `~/axe` may be anything, so a current folder above the home folder is replaced by the workdir
     here, home = _find_here(), _resolve("~")
     is_root = here and workdir.is_relative_to(here) and here not in home.parents
     start = len((here if here and is_root else workdir).parts)

@@ -1,8 +1,7 @@
 """The table of providers: built-in ones, and those that `config.toml` changes or adds.
 
 A `[providers.NAME]` table changes a built-in provider or adds a named endpoint, which is a server
-that speaks the protocol of a built-in provider.
-Source: B-2, B-3, D-27.
+that speaks the protocol of a built-in provider. Source: B-2, B-3, D-27.
 """
 
 from __future__ import annotations

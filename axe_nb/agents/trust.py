@@ -21,13 +21,9 @@ from axe_nb.agents.user_config import is_own, skill_paths, state_dir
 from axe_nb.errors import ConfigError
 from axe_nb.text import list_some, one_line, printable, quote
 
-VARIABLE = "AXE_NB_TRUST"
-"""Environment variable that trusts every folder if it is set to 1."""
-
+VARIABLE = "AXE_NB_TRUST"  # environment variable that trusts every folder if it is set to 1
 HEADER = "axe-nb trusted folders 1.0"
-
 COMMANDS = {"run_command", "terminal"}
-
 NEXT_STEP = "run `%axe trust`, or `axe-nb trust` in a shell"
 
 

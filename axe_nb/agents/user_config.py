@@ -38,14 +38,9 @@ from axe_nb.errors import ConfigError
 from axe_nb.messages import Usage
 from axe_nb.text import nearest, quote
 
-PROJECT_AGENTS = Path("axe") / "agents"
-"""Folder of the project's agents, relative to the current folder."""
-
-TABLES = ("providers", "prices", "retry", "sandbox", KEY)
-"""Top-level keys of `config.toml` that axe_nb reads; other programs may add their own."""
-
-UNSET = -1.0
-"""Value of a price that `config.toml` does not set."""
+PROJECT_AGENTS = Path("axe") / "agents"  # relative to the current folder
+TABLES = ("providers", "prices", "retry", "sandbox", KEY)  # other programs may add others
+UNSET = -1.0  # value of a price that `config.toml` does not set
 
 SCAFFOLD = """\
 # API keys and servers for axe-nb. Environment variables take precedence over this file:
@@ -96,10 +91,7 @@ def config_path() -> Path:
 
 
 def state_dir() -> Path:
-    """Returns `$XDG_STATE_HOME/axe`, by default in `~/.local/state` or (Windows) `%LOCALAPPDATA%`.
-
-    A relative `XDG_STATE_HOME` is ignored. The folder may not exist.
-    """
+    """Returns `$XDG_STATE_HOME/axe`, by default in `~/.local/state` or (Windows) local AppData."""
     home = expand_home(os.environ.get("XDG_STATE_HOME", "").strip())
     if not home.is_absolute():
         local = os.environ.get("LOCALAPPDATA", "") if os.name == "nt" else ""

@@ -40,18 +40,10 @@ from axe_nb.tools.python_tool import PythonFunction, check, make_tool
 from axe_nb.tools.tool import MAX_OUTPUT, ToolContext, ToolError
 
 MAX_FILE = 10 * 1024 * 1024
-
 PEEK = 8192
-
-MAX_LINES, MAX_LINE, NOTE_SIZE = 2000, 2000, 200
-"""Maximum lines per call and characters per line; bytes reserved for a note on omitted lines."""
-
-MAX_ENTRIES, MAX_SCANNED = 500, 10_000
-"""Maximum entries in a listing, and maximum entries of a folder to read."""
-
-MAX_DIFF, MAX_COMPARED = 4096, 2000
-"""Maximum bytes of a diff in a result, and lines of a text that gets a minimal diff."""
-
+MAX_LINES, MAX_LINE, NOTE_SIZE = 2000, 2000, 200  # lines, characters of a line, bytes of a note
+MAX_ENTRIES, MAX_SCANNED = 500, 10_000  # entries in a listing, and entries of a folder to read
+MAX_DIFF, MAX_COMPARED = 4096, 2000  # bytes of a diff, and lines of a text with a minimal diff
 BOM = "\ufeff"
 
 edit_lock = threading.Lock()
@@ -166,16 +158,13 @@ class Change:
 
     @property
     def diff(self) -> str:
-        """The whole change as a unified diff; empty if nothing changes.
-
-        For long texts, it contains all lines from the first to the last difference.
-        """
+        """The whole change as a unified diff; empty if nothing changes."""
         old, new = (self.old or "").splitlines(True), self.new.splitlines(True)
         before = "/dev/null" if self.old is None and not self.exists else f"a/{self.path}"
         after = f"b/{self.path}"
         if max(len(old), len(new)) <= MAX_COMPARED:
             lines = [*difflib.unified_diff(old, new, before, after)]
-        else:  # the shortest diff would take quadratic time
+        else:  # all lines from the first to the last difference, as a diff takes quadratic time
             start = count_common(old, new)
             end = count_common(old[start:][::-1], new[start:][::-1])
             removed, added = old[start : len(old) - end], new[start : len(new) - end]
@@ -251,7 +240,6 @@ def _preview(function: Callable[..., str], arguments: Mapping[str, Any], workdir
 
 
 def _plan_write(spot: Spot, content: str) -> Change:
-    """Plans a write with the line ends and byte order mark of an existing file."""
     if len(content) > MAX_FILE:
         raise ToolError(f"Content too large: more than {MAX_FILE} characters. Write less per call")
     if kind(spot) is None:
@@ -306,7 +294,6 @@ def _plan_edit(spot: Spot, old_text: str, new_text: str, replace_all: bool = Fal
 
 
 def _match_line_ends(like: str, text: str) -> str:
-    r"""Converts line ends to `\r\n` if `like` has only such line ends."""
     ends = like.count("\n")
     all_long = ends and like.count("\r\n") == ends
     return re.sub(r"\r?\n", "\r\n", text) if all_long else text

@@ -1,8 +1,7 @@
 """find_files and grep: searches of file names and lines, limited in time and size.
 
 Patterns come from a model and might run forever. Unlike `re`, the package `regex` supports a
-timeout, and releases the GIL while it matches.
-Source: D-20, X-30, X-34, X-38.
+timeout, and releases the GIL while it matches. Source: D-20, X-30, X-34, X-38.
 """
 
 from __future__ import annotations
@@ -30,13 +29,9 @@ if TYPE_CHECKING:
 
 MAX_SECONDS = 10
 TOO_LONG = f"stopped after {MAX_SECONDS} s"
-
 MAX_VISITED, MAX_DEPTH = 100_000, 64
-
 MAX_FOUND, MAX_MATCHES = 500, 200
-
-MAX_CONTEXT, MAX_LINE = 20, 300
-"""Maximum lines of context around a match, and characters shown of a line or invalid pattern."""
+MAX_CONTEXT, MAX_LINE = 20, 300  # lines around a match, and characters of a line or pattern
 
 LEFT_OUT = frozenset(
     {".git", ".hg", ".svn", ".venv", "node_modules", "__pycache__", ".ipynb_checkpoints"}
@@ -213,7 +208,6 @@ def _find_matches(
 def _format_matches(
     path: str, lines: Sequence[str], found: Sequence[int], context: int
 ) -> list[str]:
-    """Formats matching lines as path:number:line, and context lines as path-number-line."""
     around = sorted({n for hit in found for n in range(hit - context, hit + context + 1)})
     shown: list[str] = []
     before = -1

@@ -2,8 +2,7 @@
 
 Without a sandbox, the user approves each command (D-82), and a word filter refuses dangerous
 programs and paths outside the workdir. The filter only guards against mistakes; docs/tools.md shows
-what it deliberately does not catch.
-Source: D-8, D-19, D-20, D-43, D-77, D-82, X-30, X-35, X-38.
+what it deliberately does not catch. Source: D-8, D-19, D-20, D-43, D-77, D-82, X-30, X-35, X-38.
 """
 
 from __future__ import annotations
@@ -32,15 +31,10 @@ from axe_nb.threads import in_thread
 from axe_nb.tools.python_tool import make_tool
 from axe_nb.tools.tool import CallSite, Guard, ToolContext, ToolError, ToolOutput, text_argument
 
-MAX_COMMAND, KEPT = 10_000, 30_000
-"""Maximum characters of a command, and bytes of output kept from its start and from its end."""
-
+MAX_COMMAND, KEPT = 10_000, 30_000  # characters, and bytes of output kept from start and end
 SECONDS, MAX_SECONDS = 60.0, 600.0
-
 PATIENCE = 2.0
-
-SYSTEM = "/usr/bin:/bin:/usr/local/bin"
-"""Folders of programs, none of which can be a workdir."""
+SYSTEM = "/usr/bin:/bin:/usr/local/bin"  # folders of programs that commands cannot change
 
 SETTINGS = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
 """Variables that keep programs from waiting for input."""

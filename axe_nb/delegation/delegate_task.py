@@ -28,7 +28,6 @@ from axe_nb.threads import without_group
 from axe_nb.tools.tool import Tool, ToolContext, ToolError, ToolOutput, text_argument
 
 NAME = "delegate_task"
-
 MAX_SUBTASKS = 5
 
 

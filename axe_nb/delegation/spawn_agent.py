@@ -29,15 +29,9 @@ from axe_nb.text import list_some, one_line, shown_value
 from axe_nb.tools.tool import Job, Limits, Tool, ToolContext, ToolError, ToolOutput, text_argument
 
 NAME = "spawn_agent"
-
-NAME_SIZE = 60
-"""Maximum characters of a child's name, which may come from a model."""
-
-MAX_TOOL_CALLS = 100
-"""Maximum number of tool calls that a model may grant a child (O-9)."""
-
-MODES: Mapping[str, Mode] = {"plan": "plan", "auto": "auto"}
-"""Modes that a model may request for a child."""
+NAME_SIZE = 60  # maximum characters of a child's name, which may come from a model
+MAX_TOOL_CALLS = 100  # maximum tool calls that a model may grant a child (O-9)
+MODES: Mapping[str, Mode] = {"plan": "plan", "auto": "auto"}  # that a model may request
 
 OF_OPTA: Mapping[Status, str] = {
     "completed": "completed",
@@ -297,11 +291,8 @@ async def delegate(
     return await ctx.start(replace(child, key=key))
 
 
-REPORTING = ("spawn_agent", "delegate_task")
-"""Names of tools whose results are reports."""
-
-REPORT = re.compile(r"(\b\d+ tool calls), \d+\.\ds\b")
-"""Pattern of the number of tool calls and the run time in a report."""
+REPORTING = ("spawn_agent", "delegate_task")  # tools whose results are reports
+REPORT = re.compile(r"(\b\d+ tool calls), \d+\.\ds\b")  # tool calls and run time in a report
 
 _SUBTASK = re.compile(r"^Subtask \d+: .*\n((?:.+\n?)+)", re.MULTILINE)
 """Pattern of a subtask in a report of delegate_task, up to the first blank line."""

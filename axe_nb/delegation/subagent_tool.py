@@ -14,11 +14,8 @@ from axe_nb.text import cut_bytes, one_line, quote
 from axe_nb.tools.tool import MAX_TURNS, Job, Limits, Tool, ToolContext, ToolError
 
 NAME = "subagent"
-
 SUMMARY = "Summarize your findings concisely"
-
-TRUNCATED = "\n... (truncated)"
-"""Ending of a result that was cut at the caller's `output_limit` (X-27)."""
+TRUNCATED = "\n... (truncated)"  # ends a result that was cut at `output_limit` (X-27)
 
 
 def tool(config: SubAgentsConfig) -> Tool:

@@ -27,8 +27,7 @@ from axe_nb.providers.protocol import OnDelta
 from axe_nb.results import turn_of
 from axe_nb.text import format_seconds
 
-EVERY = 0.03
-"""Minimum seconds between two text events of the same kind; the first is emitted at once."""
+EVERY = 0.03  # minimum seconds between two text events of the same kind
 
 Send: TypeAlias = Callable[[Request], Awaitable[Response]]
 """Link in the chain of a request: (request) → complete response, as a rule from the next link.
@@ -106,7 +105,6 @@ class Attempts:
             scope.note("model", began, turn)
 
     async def _wait(self, error: ProviderError, turn: int, attempt: int) -> None:
-        """Waits before an attempt, at least as long as the server requests."""
         scope, clock, began = self.scope, self.scope.clock, self.scope.seconds
         seconds, left = compute_wait(error, attempt), math.inf if clock.left is None else clock.left
         if seconds >= left:
@@ -139,7 +137,6 @@ class Attempts:
         return response
 
     async def _estimate_cost(self, request: Request) -> float:
-        """Estimates the minimum cost of a request, from an earlier response or else the prompt."""
         for earlier in reversed(self.exchanges):
             if earlier.cost:
                 return earlier.cost

@@ -17,7 +17,6 @@ from axe_nb.tools.tool import CallSite, Guard, PermissionDenied, Tool, ToolOutpu
 
 ALLOWED = {"yes": "allowed by the user", "always": "always allowed by the user"}
 DENIED = "denied by the user"
-"""Notes on calls that the user was asked to approve."""
 
 
 class Authorizer:
@@ -109,7 +108,6 @@ class Authorizer:
         return bool(is_known_host) or (call.tool.name, guard.covers) in self._covered
 
     async def _ask_approval(self, call: PendingCall) -> None:
-        """Asks the user for approval of a call, whose arguments the user may edit."""
         scope, tool, guard, preview = self._scope, call.tool, call.guard, call.tool.preview
         # a preview reads files
         detail = await in_thread(preview, call.arguments, self._workdir) if preview else ""

@@ -80,14 +80,10 @@ class CallChildren:
         return await task
 
     async def _start_from_elsewhere(self, job: Job, env: Env | None) -> RunResult:
-        """Starts a child from the event loop of another thread.
-
-        The loop of the call may be closed meanwhile, with everything that should run on it.
-        """
         work = self.start(job, env)
         try:
             waiting = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
-        except RuntimeError:
+        except RuntimeError:  # the loop of the call may be closed at any time
             work.close()
             raise ToolError(ENDED) from None
         try:

@@ -38,9 +38,7 @@ from axe_nb.tools.tool import (
 )
 
 USED_UP = "the budget of tool calls is used up"
-
 LATER = "make the other calls in later replies"
-"""Ending of the reason why a call was not made."""
 
 
 def is_refused(result: ToolResult) -> bool:

@@ -120,7 +120,6 @@ async def _answer(
 
 
 async def _cut(attempts: Attempts, cut: Cut, turn: KeptTurn) -> None:
-    """Ends an attempt as recorded: by a timeout or by cancellation."""
     scope, clock, wait = attempts.scope, attempts.scope.clock, turn.wait_until_quiet
     if cut == "timeout":
         if clock.deadline is None:
@@ -144,7 +143,6 @@ async def _play(
     turn: KeptTurn,
     answer: Callable[[Exchange], Awaitable[Response]],
 ) -> Response:
-    """Replays the attempts of a turn, without waiting between them."""
     began, number = scope.seconds, turn_of(request.place)
     refusal = turn.refusal if turn.refusal and scope.meter.has_cap(turn.refusal.cap) else None
     try:
@@ -268,7 +266,6 @@ async def step_call(
 
 
 def _check(scope: RunScope, decision: Decision, fitting: tuple[str, ...]) -> None:
-    """Raises RunStopped if a decision, of a function or a recording, does not fit its step."""
     if decision.choice not in fitting:
         raise _end(scope, f"{quote(decision.choice)} is not possible at this step")
 

@@ -20,8 +20,7 @@ from axe_nb.messages import Message, ToolSpec, Usage, dump
 from axe_nb.results import RunStopped, Status
 from axe_nb.text import count_bytes, format_dollars, format_seconds
 
-MAX_NAMED = 5
-"""Maximum number of agents in the message about a reached cap, in order of usage."""
+MAX_NAMED = 5  # agents in the message about a reached cap, in order of usage
 
 
 class TimeIsUp(TimeoutError):
@@ -91,10 +90,7 @@ class Clock:
         return max(0.0, self.deadline.at - self.now())
 
     def overdue(self, now: float) -> float:
-        """Returns the seconds since the deadline, or 0.0; may be called from any thread.
-
-        `now` is `time.monotonic()`, the time base of event loops.
-        """
+        """Returns the seconds from the deadline to `now`, a `time.monotonic()`; thread-safe."""
         deadline = self.deadline
         if deadline is None or deadline.pauses:
             return 0.0

@@ -50,10 +50,7 @@ from axe_nb.tools.output_form import Output, WrongOutput
 from axe_nb.tools.tool import Job, ToolError
 
 MAX_ERROR = 2000
-
-_settling = threading.Lock()
-"""Lock for setting the result of a run, which a thread that abandons the run may do as well."""
-
+_settling = threading.Lock()  # to set a result, as another thread may abandon the run
 log = logging.getLogger("axe_nb")
 
 
@@ -232,10 +229,7 @@ class Run:
         return response
 
     def _add(self, response: Response, *, has_calls: bool) -> Response:
-        """Adds a response to the conversation, without its calls unless `has_calls` is true.
-
-        The calls get unique ids and the traits of their tools.
-        """
+        """Adds a response to the conversation, without its calls unless `has_calls` is true."""
         if response.tool_calls:
             self._ids = self._ids or CallIds(self.messages)
             calls = self._ids.settle(self.plan.provider.name, response.tool_calls)
@@ -304,9 +298,8 @@ class Run:
         return data
 
     async def _read_answer(self, output: Output) -> tuple[Any, str]:
-        """Parses the latest response in a thread, as that may take long; returns data, mistakes."""
         try:
-            answer = await in_thread(output.read, self.response.content)
+            answer = await in_thread(output.read, self.response.content)  # checks may take long
         except WrongOutput as wrong:
             if reason := self.response.describe_cut():
                 raise RunError(f"the answer is not complete: {reason}", exit_code=1) from None
@@ -315,7 +308,6 @@ class Run:
         return answer.value, ""
 
     def _judge(self, fault: BaseException) -> tuple[Status, str]:
-        """Returns the status and error text of a run that an exception has ended."""
         clock = self.scope.clock
         is_cancelled = isinstance(fault, asyncio.CancelledError)
         is_late = clock.is_late and (is_cancelled or isinstance(fault, TimeoutError))

@@ -54,10 +54,7 @@ class PermissionPolicy:
         return PermissionPolicy(owner, mode, self, None if mode == own else "call")
 
     def decide(self, tool: Tool, guard: Guard | None = None) -> tuple[Verdict, str]:
-        """Returns the verdict for a tool or call, and the reason for a denial.
-
-        The requirements of a call, `guard`, apply in every mode. The reason says what to change.
-        """
+        """Returns the verdict for a tool, or for a call with its guard, and a reason to deny it."""
         guard = guard or Guard()
         verdict, reason = self._decide_tool(tool, guard.host)
         if verdict == "deny" or guard.floor == "allow":
@@ -123,7 +120,6 @@ class PermissionPolicy:
         return f'set sub_agents_config.ask = "person" in {_format_file(silent)}'
 
     def _tell_keys(self, tool: Tool, host: str) -> str:
-        """Returns the settings, with their file, that would allow the tool without asking."""
         if self.agent.is_restricted:  # such settings in its file are ignored
             return _ask_trust(self.agent)
         if tool.effect == "network" and host and self._find_rule(tool)[1] != "ask":
@@ -144,7 +140,6 @@ class PermissionPolicy:
         return self.above._find_mode_source()
 
     def _decide_own(self, tool: Tool, host: str) -> tuple[Verdict, str]:
-        """Returns the verdict of this run's own mode, `[permissions]` and allowed hosts."""
         by_mode = OF_MODE[self.mode][tool.effect]
         if by_mode == "deny" and not tool.in_plan:
             source = self._find_mode_source()
@@ -189,7 +184,6 @@ def _ask_trust(agent: Agent) -> str:
 
 
 def _format_file(agent: Agent) -> str:
-    """Returns the file of an agent for messages, or its name if it has no file."""
     if agent.path:
         return printable(Path(agent.path).name)
     return f"agent {quote(agent.name)}" if agent.name else "an agent of your own"

@@ -190,8 +190,7 @@ Question: TypeAlias = ApprovalRequest | Step
 AskPerson: TypeAlias = Callable[[Question], Awaitable[Decision]]
 """Asks the user at the notebook or terminal. Cassettes record and replay the answers (D-48)."""
 
-OF_SCRIPTS = "openai"
-"""Protocol for displaying requests to models without a server."""
+OF_SCRIPTS = "openai"  # protocol for displaying requests to models without a server
 
 
 def _check_reply(value: Any) -> Response:

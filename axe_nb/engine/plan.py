@@ -48,11 +48,8 @@ from axe_nb.tools.tool import Guard, Job, Tool, ToolOutput
 Needed: TypeAlias = Literal["key", "provider", "nothing"]
 """Settings that a plan needs: a run needs a key, a dry run only a provider, a replay nothing."""
 
-MAX_COUNT = 500
-"""Maximum number of pictures in one request, about as many as servers accept."""
-
-OF_PROTOCOL = {"anthropic": 3_900_000}
-"""Protocol → maximum bytes of a picture in its API: 5 MiB in base64."""
+MAX_COUNT = 500  # pictures in one request; servers accept about as many
+OF_PROTOCOL = {"anthropic": 3_900_000}  # bytes of a picture: 5 MiB in base64
 
 
 @dataclass(slots=True)
@@ -71,10 +68,7 @@ class PictureRoom:
         self.count += len(sizes)
 
     async def admit(self, pictures: Iterable[Picture]) -> tuple[Picture, ...]:
-        """Counts pictures and returns them, scaled down if necessary.
-
-        Raises ConfigError if a picture is too large, or all of them are too large or too many.
-        """
+        """Returns pictures scaled down and counted. Raises ConfigError if there is no room left."""
         fitted: list[Picture] = []
         limits = (self.limit, OF_PROTOCOL.get(self.protocol, 0))
         most, whole = min(filter(None, limits), default=0), 4 * self.limit
@@ -93,10 +87,7 @@ class PictureRoom:
     async def admit_prompt(
         self, prompt: str, pictures: Sequence[Picture], files: Sequence[tuple[str, Picture]]
     ) -> Illustrated:
-        """Returns a prompt with its pictures, scaled down if necessary.
-
-        It contains the markers of `pictures`; those of `files`, (path, picture), are appended.
-        """
+        """Returns a prompt with `pictures`, whose markers it has, and `files`, listed below it."""
         if not (pictures or files):
             return Illustrated(prompt)
         own = await self.admit(pictures)
@@ -242,7 +233,6 @@ def _find_output(agent: Agent, job: Job) -> Output | None:
 
 
 def _check_price(scope: RunScope, agent: Agent) -> None:
-    """Raises ConfigError if the cost of a live run is limited, but its model has no known price."""
     if scope.meter.caps_cost and not scope.env.cassette and not scope.env.prices.knows(agent.model):
         error = make_price_error(agent.model, "limits.max_cost cannot be enforced")
         error.place = find_place(agent, "model", agent.model)
@@ -273,7 +263,6 @@ def _require_sandbox(env: Env, agents: tuple[Agent, ...], workdir: Path) -> None
 def _make_toolset(
     scope: RunScope, provider: Provider, of_servers: Sequence[Tool]
 ) -> tuple[Toolset, tuple[Tool, ...]]:
-    """Returns the toolset of a run, and the tools of the model's server that need approval."""
     agents = scope.env.agents
 
     def describe(name: str) -> str:

@@ -241,9 +241,9 @@ class RunScope:
             raise
 
     async def hold(self, dollars: float) -> float:
-        """Reserves the price of a request in the budget of the session, and returns it.
+        """Reserves the price of a request in the session's budget, which the user may raise.
 
-        If that would exceed the budget, asks the user. Raises OverBudget if it is not raised.
+        Raises OverBudget if the price would exceed the budget.
         """
         budget = self.env.budget
         while not budget.try_hold(dollars):

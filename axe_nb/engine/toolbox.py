@@ -21,14 +21,9 @@ from axe_nb.tools.tool import Describe, Effect, Registry, Tool, ToolTable
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-BUILT_IN = Registry((builtin.SOURCE, DELEGATION))
-"""Tools that come with axe_nb, whose names are reserved."""
-
-SESSION = ToolTable()
-"""Tools defined in this process with `@axe_nb.tool`."""
-
-REGISTRY = Registry((*BUILT_IN.sources, SESSION))
-"""All tools that any agent can refer to by name."""
+BUILT_IN = Registry((builtin.SOURCE, DELEGATION))  # their names are reserved
+SESSION = ToolTable()  # tools defined in this process with `@axe_nb.tool`
+REGISTRY = Registry((*BUILT_IN.sources, SESSION))  # tools that any agent can use by name
 
 
 @dataclass(frozen=True, slots=True)

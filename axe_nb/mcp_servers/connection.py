@@ -48,40 +48,22 @@ T = TypeVar("T")
 Run = Callable[[Any], Awaitable[Any]]
 """(coroutine) → its result, from the event loop of the servers."""
 
-CLOSING = 8.0
-"""Maximum seconds to close a connection."""
-
-MAX_LISTED, MAX_PAGES = 10_000, 1000
-"""Maximum number of tools, and of pages of tools, to read from one server."""
-
-MAX_DESCRIPTION, MAX_SCHEMA, MAX_DEPTH = 4096, 65536, 64
-"""Maximum characters of a description, which is cut, and maximum characters and depth of a schema,
-beyond which its tool is left out."""
-
-MAX_MESSAGE = 16 * 1024 * 1024
-"""Maximum bytes of a message or response; a server that sends a longer one is stopped."""
-
+CLOSING = 8.0  # maximum seconds to close a connection
+CONNECT, READ = 30.0, 300.0  # maximum seconds to connect, and between two parts of a response
+GRACE, PATIENCE = 1.0, 5.0  # maximum seconds to exit after the input ends, and after a kill
+BURST, PAUSE = 200, 0.02  # messages after which reading pauses, and seconds, against floods
 CHUNK = 65536
 
+MAX_LISTED, MAX_PAGES = 10_000, 1000  # tools, and pages of tools, to read from one server
+MAX_DESCRIPTION, MAX_SCHEMA, MAX_DEPTH = 4096, 65536, 64  # characters, and levels of a schema
+MAX_MESSAGE = 16 * 1024 * 1024  # bytes; a server that sends a longer message is stopped
+MAX_ASKED = 100  # requests by a server whose answers it has not read; then it is stopped
+
 ID = re.compile(rb'"id"\s*:\s*(\d{1,15})\b')
-
-BURST, PAUSE = 200, 0.02
-"""Number of messages after which reading pauses, and seconds of the pause, against floods."""
-
-MAX_ASKED = 100
-"""Maximum requests by a server whose answers it has not read; beyond that, it is stopped."""
-
-GRACE, PATIENCE = 1.0, 5.0
-"""Maximum seconds for a server to exit after its input ends, and after it is killed."""
-
-CONNECT, READ = 30.0, 300.0
-"""Maximum seconds to connect to a URL, and between two parts of a response."""
-
 ERROR = re.compile(rb"\s*[\w.]{0,99}(Error|Exception)\b.{0,99}: ")
 """Pattern of the start of an output line that reports an error."""
 
 _OTHER = re.compile(r"[^A-Za-z0-9_-]")
-
 Listing: TypeAlias = tuple[Mapping[str, ToolSpec], tuple[str, ...]]
 """Map from names shown to models to tools with the server's own names, and warnings."""
 
@@ -151,7 +133,6 @@ class Connection:
 
     @property
     def _location(self) -> str:
-        """The sandbox of a local server, or the URL of a remote one without secrets."""
         if self._sandbox:
             return self._sandbox.portable_label
         parts = urlsplit(self.server.url)
@@ -177,10 +158,7 @@ class Connection:
             await self._end()
 
     async def ask(self, question: Callable[[Any], Awaitable[T]]) -> T:
-        """Calls a function with the session, restarting the server if it ended.
-
-        Raises ToolError if the server cannot be started, or if the call fails.
-        """
+        """Calls a function with the session of a running server. Raises ToolError if it fails."""
         named = f"MCP server {quote(self.name)}"
         async with self._lock:
             if not self.is_running:
@@ -257,17 +235,14 @@ class Connection:
         return ToolOutput(text or "(no output)", pictures=pictures)
 
     async def list_changes(self) -> tuple[str, ...]:
-        """Returns a note on each protected file that changed since the last call.
-
-        A replaced file is no longer protected, so the server is stopped until the next call.
-        """
+        """Returns a note on each protected file that changed since the last call."""
         if self._program is None:
             return ()
         try:
             changes = await in_thread(self._program.process.list_changes)
         except (OSError, ValueError) as error:
             changes = (f"protected files cannot be compared: {error}",)
-        if changes:
+        if changes:  # a replaced file is no longer protected from the server
             await self.close()
         return changes
 
@@ -376,7 +351,6 @@ class Connection:
             await program.close()
 
     def _explain_end(self) -> str:
-        """Returns the exit code and last output of the program, as the end of a sentence."""
         if self._program is None:
             return ""
         process, code = self._program.process, self._program.process.code
@@ -395,7 +369,6 @@ class Connection:
         return f" ({'; '.join(told)})" if told else ""
 
     def _advise(self) -> str:
-        """Returns a hint for the user if the server did not start."""
         key = f"mcp_servers.{self.name}"
         if self.server.url:
             return f"check {key}.url, and that the server is running"
@@ -547,7 +520,6 @@ class Program:
 
 
 def _run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T | None:
-    """Runs a coroutine on the loop of another thread; None if the loop has ended."""
     try:
         return asyncio.run_coroutine_threadsafe(work, loop).result()
     except (RuntimeError, CancelledError):
@@ -647,6 +619,5 @@ def format_resource(resource: Any) -> str:
 
 
 def _format_media(what: str, media_type: str, data: str) -> str:
-    """Formats a note in place of content that is not sent to models."""
     size = format_bytes(len(data) * 3 // 4)
     return f"[{', '.join(filter(None, (what, one_line(media_type, 80), size)))}]"

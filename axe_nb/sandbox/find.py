@@ -125,8 +125,7 @@ EXECUTE_OR_READ, READ_OR_WRITE_FILE, SIGNALS = 0b1101, 0b110, 0b10
 ALL, ALL_BEFORE_5, MAKE_DEVICES, REFER = 0xFFFF, 0x7FFF, 1 << 6 | 1 << 11, 1 << 13
 ALL_TCP, ALL_SCOPES = 0b11, 0b11
 
-OLDEST_LANDLOCK = 3
-"""First version of Landlock that can forbid truncating files."""
+OLDEST_LANDLOCK = 3  # the first version that can forbid truncating files
 
 
 def find_landlock_version() -> int:

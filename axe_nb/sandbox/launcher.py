@@ -82,12 +82,8 @@ def become(plan: dict[str, Any], words: list[str]) -> NoReturn:
 
 
 def end_all(*, is_confined: bool) -> None:
-    """Kills all processes that the command started, including those that left its group.
-
-    If signals are confined, they reach only these. Otherwise the children are killed again and
-    again, as their own children are inherited by this process.
-    """
-    while True:
+    """Kills all processes that the command started, including those that left its group."""
+    while True:  # the children of a killed process become children of this one
         for pid in [-1] if is_confined else list_children(os.getpid()):
             kill(pid)
         try:

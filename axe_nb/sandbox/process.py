@@ -30,11 +30,8 @@ VARIABLES = (
 )  # fmt: skip
 """Environment variables passed to a program; none of them holds keys or tokens."""
 
-LIMITS = {"c": 0, "f": 8 << 20, "n": 4096}
-"""`ulimit` option → limit of a command: core files, 512-byte blocks of a file, open files."""
-
-PROCESSES, LEAST_MEMORY = 8192, 2 << 30
-"""Maximum processes of a user other than root; lower bound of the memory limit in bytes."""
+LIMITS = {"c": 0, "f": 8 << 20, "n": 4096}  # ulimit: core size, 512-byte blocks, open files
+PROCESSES, LEAST_MEMORY = 8192, 2 << 30  # maximum processes; least limit of memory in bytes
 
 PROGRAM_FOLDERS = (
     "/usr/bin", "/bin", "/usr/local/bin", "/run/current-system/sw/bin", "/opt/homebrew/bin",
@@ -48,8 +45,7 @@ Ending = Literal["child", "group", "program"]
 """How a sandbox is ended with all its processes: SIGKILL to its first child, upon which it ends the
 others and itself; SIGKILL to its process group; or the program `Launch.end`."""
 
-PATIENCE, LAST_PATIENCE = 2.0, 60.0
-"""Maximum seconds for a sandbox to start its first child, and to end when Python exits."""
+PATIENCE, LAST_PATIENCE = 2.0, 60.0  # maximum seconds to start a child, and to end at exit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,10 +122,7 @@ class Process:
         environment: Mapping[str, str],
         files: tuple[int, int, int],
     ) -> None:
-        """Starts the program without waiting, with no other environment variables.
-
-        `files` are the descriptors of its input, output and errors; they are closed here.
-        """
+        """Starts the program without waiting; closes `files`, its input, output and errors."""
         self.code: int | None = None
         """Exit code; negative = the signal that ended it, None = still running, or not started."""
         self.failure = ""

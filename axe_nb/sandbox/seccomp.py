@@ -32,10 +32,8 @@ Rules: TypeAlias = Mapping[str, Collection[int]]
 KEYRINGS: Rules = dict.fromkeys(("add_key", "request_key", "keyctl"), ())
 
 OTHER_PROGRAMS: Rules = {
-    **dict.fromkeys(
-        ("shmat", "shmctl", "semop", "semtimedop", "semctl", "mq_open", "mq_unlink"), ()
-    ),
-    **dict.fromkeys(("msgsnd", "msgrcv", "msgctl"), ()),
+    **dict.fromkeys(("shmat", "shmctl", "semop", "semtimedop", "semctl"), ()),
+    **dict.fromkeys(("msgsnd", "msgrcv", "msgctl", "mq_open", "mq_unlink"), ()),
     "prlimit64": (0,),
 }
 """Rules for a command without namespaces, which keep it from affecting other programs."""
@@ -44,21 +42,13 @@ UNIX, INTERNET = 1, (2, 10, 16)
 """Socket families: AF_UNIX; AF_INET, AF_INET6 and AF_NETLINK, which lists the interfaces."""
 
 PAIRS = tuple(kind | flags for kind in (1, 5) for flags in (0, 0x800, 0x80000, 0x80800))
-"""Types of allowed socket pairs, SOCK_STREAM and SOCK_SEQPACKET with flags; a pair of type
-SOCK_DGRAM could send to any socket."""
+"""Allowed types of socket pairs, which exclude SOCK_DGRAM, as it can send to any socket."""
 
-X32 = 0x40000000
-"""Bit in the numbers of system calls of the x32 ABI."""
-
-REFUSE = 0x00050000 | 13
-"""Filter result that makes a call fail with EACCES."""
-
+X32 = 0x40000000  # bit in the numbers of system calls of the x32 ABI
 KILL, ALLOW = 0x80000000, 0x7FFF0000
-
+REFUSE = 0x00050000 | 13  # makes a call fail with EACCES
 LOAD, EQUAL, AT_LEAST, RETURN = 0x20, 0x15, 0x35, 0x06
-
-MACHINE, NUMBER, ARGUMENT, SECOND = 4, 0, 16, 24
-"""Offsets of the fields that a filter loads; of an argument, only the lower half."""
+MACHINE, NUMBER, ARGUMENT, SECOND = 4, 0, 16, 24  # offsets of fields, or their lower halves
 
 Step: TypeAlias = tuple[int, int, int, int]
 """Filter instruction: (code, steps to skip if true, steps to skip if false, value)."""

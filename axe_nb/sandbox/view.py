@@ -37,8 +37,7 @@ HOME_FILES = (
 )  # fmt: skip
 """Dotfiles protected in the home folder even if they are missing; others only if they exist."""
 
-OF_PROGRAMS = (".cache",)
-"""Folders in the home folder that programs must be able to write to."""
+OF_PROGRAMS = (".cache",)  # folders in the home folder that programs must be able to write to
 
 GIT_ABSENT = {"hooks": None, "config": "", "config.worktree": "", "commondir": ".\n"}
 """Names in `.git` that must not be created → harmless text of a placeholder; None = a folder."""
@@ -50,9 +49,7 @@ GIT_SETTINGS = (
 """Names in `.git` that determine which programs git runs; commits write only to other names."""
 
 NOTHING = Path("/dev/null")
-
-LINE_OF_GIT = re.compile(r"gitdir: *(.+?)\s*", re.DOTALL)
-"""Pattern of the content of a `.git` file, as in worktrees and submodules."""
+LINE_OF_GIT = re.compile(r"gitdir: *(.+?)\s*", re.DOTALL)  # `.git` as a file, as in worktrees
 
 TOOLCHAINS = (
     ".pyenv", ".nvm", ".rustup", ".asdf", ".volta", ".sdkman", ".ghcup", ".deno", ".bun",
@@ -62,21 +59,11 @@ TOOLCHAINS = (
 )  # fmt: skip
 """Folders of the home folder that contain programs and no keys, so that commands may read them."""
 
-TIME = 946_684_807
-"""Modification time of placeholders in seconds since 1970, just after 1 January 2000 began."""
-
-LONGEST, MOST_HELD = 2, 100
-"""Maximum bytes of a placeholder, and maximum number of folders held open."""
-
-PATIENCE = 2.0
-"""Maximum seconds to wait while another kernel removes its placeholders."""
-
-MOST, MOST_TOLD = 20_000, 10
-"""Maximum number of protected files to compare, as a command could create any number, and of
-changes to list."""
-
-CONTENTS = ("objects", "logs")
-"""Folders of repositories with any number of files and no settings."""
+TIME = 946_684_807  # modification time of placeholders: 1 January 2000, plus 7 seconds
+LONGEST, MOST_HELD = 2, 100  # maximum bytes of a placeholder, and maximum folders held open
+PATIENCE = 2.0  # maximum seconds to wait while another kernel removes its placeholders
+MOST, MOST_TOLD = 20_000, 10  # maximum protected files to compare, and changes to list
+CONTENTS = ("objects", "logs")  # folders of repositories with many files and no settings
 
 Look: TypeAlias = Mapping[str, tuple[int, ...]]
 
@@ -217,10 +204,7 @@ def _find_real(paths: Iterable[Path | str], folder: Path) -> list[Path]:
 
 @contextmanager
 def cover(view: View, protection: Protection) -> Iterator[View]:
-    """Yields the view with its protected files, and creates placeholders for mounts.
-
-    Placeholders stay until no other command of this or another process needs them.
-    """
+    """Yields the view with its protected files; mounts get placeholders while commands run."""
     if protection == "none":
         yield view
         return

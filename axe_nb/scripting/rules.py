@@ -27,10 +27,7 @@ if TYPE_CHECKING:
     import regex
 
 MAX_SECONDS = 1.0
-
-FAULTS = ("timeout", "refused", "cut")
-"""Failures without an HTTP status: no answer, a closed connection, or a stream without its end."""
-
+FAULTS = ("timeout", "refused", "cut")  # no answer, a closed connection, a stream without its end
 _PLACE = re.compile(r"\{(\w+)\}")
 
 
@@ -110,8 +107,6 @@ class Script:
         )
 
     def _make_reply(self, rule: Rule, request: Request, words: Mapping[str, str]) -> Reply:
-        """Makes the reply of a rule, with each `{name}` in its texts replaced once."""
-
         def fill_in(value: Any) -> Any:
             return change_texts(
                 value, lambda text: _PLACE.sub(lambda m: words.get(m[1], m[0]), text)

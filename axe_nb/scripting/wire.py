@@ -29,12 +29,8 @@ Protocol = Literal["anthropic", "openai", "responses", "ollama"]
 
 Json: TypeAlias = dict[str, Any]
 
-SIGNATURE = "c2NyaXB0"
-"""Dummy signature of a thinking block, and dummy encrypted content of reasoning items."""
-
-LENGTH = "max_tokens"
-"""Anthropic's stop reason for a response that was cut off at the token limit."""
-
+SIGNATURE = "c2NyaXB0"  # dummy for thinking blocks and for encrypted reasoning
+LENGTH = "max_tokens"  # Anthropic's stop reason for a response cut off at the token limit
 TEXTS = ("text", "input_text", "output_text")
 
 
@@ -464,7 +460,6 @@ def _add_result(messages: list[Message], entry: Json, content: Any) -> None:
 
 
 def _add_answer(messages: list[Message], said: str, entries: Iterable[Json]) -> None:
-    """Adds text and tool calls to the last assistant message, or to a new one."""
     is_next = bool(messages) and messages[-1].role == "assistant"
     last = messages.pop() if is_next else Message("assistant")
     joined = "\n\n".join(filter(None, (last.content, said)))
@@ -504,7 +499,6 @@ def _read_blocks(content: Any) -> list[Json]:
 
 
 def _read_pictures(blocks: Sequence[Json]) -> tuple[Picture, ...]:
-    """Returns the pictures in blocks of any protocol. Raises Malformed if one is invalid."""
     found: list[str] = []
     for block in blocks:
         match block:

@@ -49,7 +49,6 @@ def uses_pydantic(given: Any, seen: frozenset[Any] = frozenset()) -> bool:
 
 
 def _read_pydantic(given: Any, where: str) -> tuple[Mapping[str, Any], Convert]:
-    """Returns the JSON Schema of a pydantic type and a function that converts JSON data to it."""
     import pydantic
 
     try:
@@ -169,13 +168,10 @@ def _wrap(schema: Mapping[str, Any], convert: Convert | None) -> Output:
 
 
 def _take_out(text: str) -> str:
-    """Returns the content of the only code block in an answer, or the whole answer.
-
-    Text up to `</think>`, which some servers leave in the answer, is dropped.
-    """
+    """Returns the content of the only code block in an answer, or the whole answer."""
     if text.startswith(("{", "[", '"')):
         return text
-    text = text.rpartition("</think>")[2].strip()
+    text = text.rpartition("</think>")[2].strip()  # some servers leave it in the answer
     if text.startswith("```") and text.endswith("```") and not text.endswith("\n```"):
         text = f"{text[:-3]}\n```"
     if len(re.findall(r"(?m)^[ \t]*```", text)) != 2:

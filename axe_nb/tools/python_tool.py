@@ -2,8 +2,7 @@
 
 Output that a call prints is added to its result, so that it appears in no other cell. All threads
 and tasks share `sys.stdout`, so a wrapper around it assigns output to calls by a context variable,
-which tasks and threads of `in_thread` inherit.
-Source: A-2.2, D-11, D-19, X-30, X-38.
+which tasks and threads of `in_thread` inherit. Source: A-2.2, D-11, D-19, X-30, X-38.
 """
 
 from __future__ import annotations
@@ -44,7 +43,6 @@ from axe_nb.tools.tool import (
 )
 
 MAX_PRINTED = 16384
-
 _STOPS = (StopIteration, SystemExit, KeyboardInterrupt, asyncio.CancelledError)
 
 

@@ -84,8 +84,7 @@ class Opening:
     """Text of the last message if a fork added it; otherwise empty."""
 
 
-MAX_TURNS = 50
-"""Maximum turns of any run; a safety limit, not a setting (A-8.3, A-N2)."""
+MAX_TURNS = 50  # of any run; a safety limit, not a setting (A-8.3, A-N2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +109,7 @@ class Limits:
                 raise ConfigError(name)
 
     def within(self, above: Limits) -> Limits:
-        """Caps tool calls and tokens at the limits of the parent run, `above` (O-9).
-
-        Turns are limited per run (X-18), and time by the parent's deadline.
-        """
+        """Caps tool calls and tokens at the parent run's limits (O-9), and turns at 50 (X-18)."""
         pairs = ((self.tool_calls, above.tool_calls), (self.tokens, above.tokens))
         tool_calls, tokens = (min(filter(None, pair), default=None) for pair in pairs)
         return Limits(min(self.turns, MAX_TURNS), tool_calls, tokens, self.seconds)
@@ -368,11 +364,8 @@ class Registry:
         return None if others else next(found, None)
 
     def nearest(self, name: str) -> str:
-        """Returns the known name closest to a mistyped one; empty if none is close.
-
-        Short names are often similar by chance, so both must share a word or the first letter.
-        """
-        words = set(name.split("_"))
+        """Returns the known name closest to a mistyped one; empty if none is close."""
+        words = set(name.split("_"))  # short names are often similar by chance
         alike = [k for k in self.known if k[:1] == name[:1] or words & set(k.split("_"))]
         return nearest(name, sorted(alike))
 
