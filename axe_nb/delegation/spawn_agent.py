@@ -195,7 +195,7 @@ def is_failure(result: RunResult) -> bool:
 
 
 def whole_number(value: object) -> int | None:
-    """Converts a model's number, possibly as text (`"15"`), to an int; None if it is not a number."""
+    """Converts a model's number, possibly as text (`"15"`), to an int; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     with suppress(ValueError, OverflowError):  # other text, NaN or infinity
