@@ -80,7 +80,7 @@ class Agent:
     name: str
     """Name of the agent, required; its file is `<name>.toml`."""
     model: str
-    """Required: provider/model, as in anthropic/claude-sonnet-5-5, ollama/llama3.2, script/lead."""
+    """Required: a provider and a model, as in anthropic/claude-sonnet-5-5 or ollama/llama3.2."""
     _: KW_ONLY
     description: str = ""
     """Purpose of the agent, for people and for models that may call it."""
@@ -121,7 +121,7 @@ class Agent:
     retry: Retry = Retry()
     sub_agents_config: SubAgentsConfig = NO_CONFIG
     own_tools: Mapping[str, Any] = field(default_factory=dict, repr=False, metadata={"toml": False})
-    """Name → function or Tool passed in `tools`, where only the name remains."""
+    """Name → function or Tool that was passed in `tools`."""
     path: str = field(default="", compare=False, metadata={"toml": False})
     """File that the agent was loaded from; empty if it was made in code."""
     text: str = field(default="", repr=False, compare=False, metadata={"toml": False})
@@ -199,7 +199,7 @@ class Agent:
         """Parses an agent from TOML text.
 
         Args:
-            name: the name that the agent was looked up by; a warning if its `name` differs (D-26).
+            name: the expected name; if `name` in the text differs, the agent has a warning (D-26).
             path: the agent's file, for messages and relative paths.
 
         Raises:
@@ -330,7 +330,7 @@ def _remove_ignored_keys(table: dict[str, Any], name: str, source: Source) -> li
 
 
 def find_place(agent: Agent, key: str, value: str) -> str:
-    """Returns the file and line of an agent's value or entry; empty if it is not from its file."""
+    """Returns the file and line that set an agent's value or entry; empty if its file does not."""
     if not agent.path or not agent.text:
         return ""
     written: Any = tomllib.loads(agent.text).get(key)
@@ -413,7 +413,7 @@ def scaffold(name: str, model: str | None = None) -> str:
 
 
 def first_model() -> str:
-    """Suggests a model for a new agent, of the only provider with a key or else of Anthropic."""
+    """Suggests a model for a new agent, from the only provider with a key or from Anthropic."""
     with_key = []
     with suppress(ConfigError):  # `init` works without settings; a run will report the error
         config = Config.load()

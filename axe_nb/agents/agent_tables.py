@@ -73,11 +73,11 @@ class SubAgentsConfig:
     max_concurrent: int = 0
     """Maximum number of concurrent children; 0 = no limit."""
     max_turns: int = 10
-    """Maximum number of turns of a child of the subagent tool, 1 to 50."""
+    """Maximum number of turns for a child of the subagent tool, 1 to 50."""
     output_limit: int = 4096
-    """Maximum size of a subagent result in the parent's context, in bytes of UTF-8."""
+    """Maximum size of a subagent result in the parent's context, in UTF-8 bytes."""
     inherit_mode: bool = True
-    """If true, children run in this agent's mode; if false, in their own unless it is laxer."""
+    """If true, children run in this agent's mode; otherwise in their own if it is stricter."""
     budget: ChildBudget = ChildBudget()
 
     def __post_init__(self) -> None:
@@ -290,7 +290,7 @@ def names_of_servers(given: Any) -> Sequence[str]:
 
 
 def keep_servers(given: Any, tools: Sequence[str]) -> Any:
-    """Removes the servers that no entry of `tools` refers to from a valid `mcp_servers`."""
+    """Returns a valid `mcp_servers` without the servers that `tools` does not use."""
     used = {tool.partition("__")[0] for tool in tools}
     if isinstance(given, Mapping):
         return {name: table for name, table in given.items() if name in used}

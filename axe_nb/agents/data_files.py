@@ -30,7 +30,7 @@ VERSIONS: Mapping[Kind, tuple[int, int]] = {
 
 MAX_BYTES = 100_000_000
 LINES = "|"
-"""Key for the lines of a string; a real key made up of bars is escaped with one more bar."""
+"""Key for the lines of a string; a real key of bars only is escaped with one more bar."""
 
 _UNSEEN = re.compile(rf"[\x7f-\x9f\u2028\u2029]|{INVISIBLE.pattern}")  # not shown by editors
 

@@ -1,4 +1,4 @@
-"""Checks and parsing of the names of agents, models, tools and hosts.
+"""Checks and parses the names of agents, models, tools and hosts.
 
 Source: B-2, B-12, D-50.
 """

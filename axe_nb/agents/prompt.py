@@ -45,7 +45,7 @@ VISITED = 100_000  # maximum files and folders that the globs of an agent visit
 LONGEST_PROMPT = 4_000_000  # maximum characters of a system prompt with its variables
 
 TEXT_SIZES, PICTURE_SIZES = (1_048_576, 8_388_608), (20_000_000, 40_000_000)
-"""Maximum bytes of one context file and of all files of its kind; others are skipped."""
+"""Maximum bytes of one text or picture file, and of all such files; others are skipped."""
 
 _BRACES = re.compile(r"\\\{\{|\{\{\s*([^\W\d]\w*)\s*\}\}")  # `\{{`, or `{{ name }}`
 
@@ -105,7 +105,7 @@ def confine(child: Agent, caller: Path, root: str, defined: Mapping[str, Agent])
 
 
 def check_confined(child: Agent, real: Path, root: str, defined: Mapping[str, Agent]) -> None:
-    """Raises ConfigError if the real workdir of a child is not allowed, as a link may be new."""
+    """Raises ConfigError if a child may not use a workdir whose links have been resolved."""
     if not root or real.is_relative_to(root):
         return
     if not _names_workdir(child, defined) or _leaves_by_link(child, real, Path(root)):
@@ -458,7 +458,7 @@ class Definitions:
     root: Definition
     """The root agent with the options of its run applied."""
     agents: Mapping[str, Definition] = field(default_factory=dict)
-    """Name → definition, as loaded, of each agent that runs of the tree could call."""
+    """Name → definition of each agent that the tree could call, as loaded."""
     changed: Mapping[str, Definition] = field(default_factory=dict)
     """Run id → definition of its agent after the changes of a fork."""
     model_all: str = ""

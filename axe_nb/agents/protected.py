@@ -109,7 +109,7 @@ def find_read_protection(path: Path, workdir: Path) -> str:
 
 
 def is_hidden(path: Path, workdir: Path) -> bool:
-    """True if a path holds keys that even commands do not need and may not read."""
+    """True if a path holds keys that not even commands may read."""
     if path == _resolve(config_dir()) / "config.toml":
         return True
     names = _fold(path)

@@ -42,8 +42,8 @@ class ProviderInfo:
     key_command: tuple[str, ...] = field(default=(), repr=False)
     """Program and arguments that print the key, from `config.toml`; may contain secrets."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Headers of every request, with `{key}` for the key. Empty headers are omitted, and without a
-    key those that contain it."""
+    """Headers of every request; `{key}` stands for the key. Empty headers are omitted, as are those
+    with `{key}` if there is no key."""
     read_timeout: float | None = READ_SECONDS
     """Maximum seconds without data from the server; None = no limit but the run's own."""
     certificates: tuple[str, str] = ("", "")
@@ -53,7 +53,7 @@ class ProviderInfo:
     chat_path: str = ""
     """Path of model requests; a base URL may already end with it (D-33)."""
     api: str = ""
-    """OpenAI API set in `config.toml`, `responses` or `chat`; empty = by model and URL (D-73)."""
+    """`responses` or `chat` if `config.toml` sets the OpenAI API; otherwise empty (D-73)."""
     has_whole_url: bool = False
     """True if the base URL is the complete URL of model requests, whose path selects the API."""
     left_out: str = ""
@@ -89,7 +89,7 @@ class ProviderInfo:
         return f"key_command under [providers.{self.name}] in config.toml"
 
     def choose_api(self, url: str, model: str) -> ProviderInfo:
-        """Returns the provider set to the OpenAI API that a model uses (D-73).
+        """Returns a copy of the provider for the OpenAI API that a model uses (D-73).
 
         A complete base URL selects the API, or else the `api` setting; without either, the model
         selects it at OpenAI's own address, and other servers use Chat Completions.

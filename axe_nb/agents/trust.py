@@ -109,7 +109,7 @@ def check_link(path: Path) -> Path:
 
 
 def restrict(table: dict[str, Any], path: Path) -> str:
-    """Removes the entries that need trust from an agent's table and returns a warning, if any."""
+    """Removes the entries that need trust from an agent's table; returns a warning about them."""
     provider, _, model = _read_text(table, "model").partition("/")
     if provider == "script" and model:
         is_path = model.endswith(".toml")
@@ -174,7 +174,7 @@ def _find_top(path: Path) -> Path:
 
 
 def _list_folders(path: Path) -> list[Path]:
-    """Returns the folders from that of an agent file up to the root of its project.
+    """Returns the folders between an agent file and the root of its project, innermost first.
 
     The first is `axe/` or the agents' folder, the second its parent. In the home folder, the first
     one stands in for its parent, which does not belong to the project.

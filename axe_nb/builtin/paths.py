@@ -61,7 +61,7 @@ class Spot:
 
 
 def locate(workdir: Path, path: str) -> Names:
-    """Checks a path from a model, which may not exist, and returns its names in the workdir."""
+    """Checks a model's path and returns its `Names` in the workdir; the file may not exist."""
     if Path(os.path.realpath(workdir)) != workdir:
         raise ToolError(f"The working directory {workdir} was replaced by a link. Start a new run")
     if not workdir.is_dir():
@@ -139,7 +139,7 @@ def kind(spot: Spot) -> os.stat_result | None:
 
 
 def open_file(spot: Spot, flags: int = os.O_RDONLY) -> int:
-    """Opens a regular file and returns its descriptor. Raises ToolError if it is not one."""
+    """Opens a regular file and returns its descriptor. Raises ToolError if it is not regular."""
     before = kind(spot)
     if before is None:
         raise ToolError(missing(spot))
@@ -218,7 +218,7 @@ def may_read(names: Names) -> bool:
 
 
 def _find_reason(names: Names, find: Callable[[Path, Path], str]) -> str:
-    """Returns the first reason for any name of a file, with the name if it is a link; or ""."""
+    """Returns the first reason that `find` has for a name of a file; empty if it has none."""
     if len(names.all) > MAX_NAMES:
         return "too many links lead to it"
     for path in reversed(names.all):

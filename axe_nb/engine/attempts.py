@@ -1,6 +1,6 @@
 """Requests of a run to its provider: attempts, and retries after temporary failures.
 
-`interceptors.py` adds links before it for a run with a fork, a cassette or pauses.
+`interceptors.py` adds further links for a run with a fork, a cassette or pauses.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from axe_nb.text import format_seconds
 EVERY = 0.03  # minimum seconds between two text events of the same kind
 
 Send: TypeAlias = Callable[[Request], Awaitable[Response]]
-"""Link in the chain of a request: (request) → complete response, as a rule from the next link.
+"""Link in the chain of a request: (request) → complete response, usually from the next link.
 
 Raises ProviderError if the request fails and is not retried, RunStopped if a cap of the tree is
 reached or the user stops the tree, and TimeoutError if the time is up.
@@ -190,7 +190,7 @@ class Attempts:
 
 
 def compute_wait(error: ProviderError, attempt: int) -> float:
-    """Returns the seconds before attempt 2, 3, …: as the server requests, or 0.5, 1, 2, … 30."""
+    """Returns the seconds to wait before an attempt: the server's wish, or 0.5, 1, 2, … 30."""
     return error.retry_after or min(0.5 * 2 ** min(attempt - 2, 10), 30.0)
 
 

@@ -146,7 +146,7 @@ def _make_denial(tool: Tool, reason: str) -> PermissionDenied:
 
 
 def _copy(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Copies JSON values deeply without recursion, as a model may nest them too deeply."""
+    """Copies nested JSON values without recursion, as a model may nest them very deeply."""
     copied = dict(arguments)
     left: list[Any] = [copied]
     while left:

@@ -26,7 +26,7 @@ _left_behind: set[asyncio.Task[Any]] = set()
 """Tasks of tools that ignored cancellation, as event loops hold only weak references to tasks."""
 
 RunCall: TypeAlias = Callable[[PendingCall], Awaitable[ToolOutput]]
-"""Link in the chain of a tool call: (call) → output, as a rule from the next link.
+"""Link in the chain of a tool call: (call) → output, usually from the next link.
 
 Raises the tool's own exceptions, which become error results, and RunStopped if the tree is stopped.
 """

@@ -1,6 +1,6 @@
-"""The tool call that the current code belongs to, as `axe_nb.run` in a tool starts a child (D-57).
+"""The current tool call, so that `axe_nb.run` inside a tool starts a child of its run (D-57).
 
-A context variable holds the call, so threads that inherit the context of the tool know it, too.
+A context variable holds the call, which threads inherit with the context of the tool.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def calling() -> ToolContext | None:
 
 
 def refuse_in_tool(name: str) -> None:
-    """Raises AxeError in a tool, as runs of the named function would not belong to its tree."""
+    """Raises AxeError inside a tool, whose tree would not include runs of function `name`."""
     if calling() is not None:
         step = "use `await ctx.delegate(…)` or `await axe_nb.arun(…)`, which the run's views show"
         raise AxeError(f"axe_nb.{name} was called inside a tool", hint=step)

@@ -70,7 +70,7 @@ class Dispatch:
     ) -> None:
         """Runs the calls and stores each result in `results`, even if it is cancelled midway.
 
-        Raises RunStopped, after the calls that are allowed, if the run may not make all of them.
+        Raises RunStopped if the calls exceed the limit of the run, after making the allowed ones.
         """
         scope, clock, limit = self.scope, self.scope.clock, self.scope.limits.tool_calls
         most, (cap, reached), why = len(calls), scope.meter.cap_reply(), ""

@@ -76,7 +76,7 @@ async def replay_fork_turn(
 async def replay_cassette_turn(
     attempts: Attempts, cassette: Replay, next: Send, request: Request
 ) -> Response:
-    """Replays a recorded turn at its old price, or records a new one."""
+    """Replays a recorded turn at its recorded cost, or records a new one."""
     scope = attempts.scope
     asked = AskedTurn(request, scope.agent.model)
     found = await cassette.find(asked)

@@ -35,8 +35,8 @@ class Clock:
     ) -> None:
         """Starts the clock, in the task of the run.
 
-        `seconds` is the run's own timeout (None = no own one), which the deadline of the clock
-        `above` caps; `ahead` is the virtual time in seconds that the parent run has used.
+        `seconds` is the run's own timeout (None = none), which the deadline of the clock `above`
+        caps; `ahead` is the virtual time in seconds that the parent run has used.
         """
         self._loop = asyncio.get_running_loop()
         self.run, self.ahead = run, ahead
@@ -45,7 +45,7 @@ class Clock:
         self._above = above.deadline if above else None
         """Clock whose deadline caps this one; None = there is none."""
         self.at, self.setting = math.inf, 0.0
-        """Time of the own deadline, with virtual time, and the timeout in seconds that set it."""
+        """Time of the clock's own deadline, and the timeout in seconds that set it."""
         self._timer: asyncio.Timeout | None = None
         self._timer_ahead = ahead
         """Virtual seconds that the timer accounts for."""
@@ -234,7 +234,7 @@ class UsageMeter:
                 meter.unpriced = agent
 
     def cap_reply(self) -> tuple[int | None, str]:
-        """Returns the maximum calls per response (None = no limit), and a message about it."""
+        """Returns the maximum calls per response (None = no limit), and a text about that cap."""
         caps = [(m.limits.max_calls_per_reply, m) for m in self._walk_up()]
         most, meter = min(caps, key=lambda cap: cap[0] or sys.maxsize)
         if not most:
@@ -296,7 +296,7 @@ class Budget:
     step: float = 0.0
     """US dollars that each approval adds to the amount."""
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
-    """Lock for changes, as several threads may have event loops with runs of the session."""
+    """Lock for changes, as runs of the session may use the event loops of several threads."""
 
     def set(self, amount: float) -> None:
         self.amount = self.step = amount
@@ -324,7 +324,7 @@ class Budget:
 
 
 class SlotPool:
-    """A pool of slots (0 = no limit), each of which also takes a slot of the pool above."""
+    """A pool of `most` slots (0 = no limit), each of which also takes one of the pool above."""
 
     def __init__(self, most: int, above: SlotPool | None = None) -> None:
         self._slots = asyncio.Semaphore(most) if most else nullcontext()

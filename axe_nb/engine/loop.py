@@ -186,7 +186,7 @@ class Run:
     ) -> Response:
         """Sends a request and adds the response to the conversation; raises the errors of `Send`.
 
-        The arguments are those of `TurnFinished` for a final question, which offers no tools.
+        The arguments describe a final question, which offers no tools, as in `TurnFinished`.
         """
         scope, plan, number = self.scope, self.plan, self.turns + 1
         scope.env.halt.check()
@@ -269,7 +269,7 @@ class Run:
     async def take_data(self, output: Output) -> Any:
         """Returns the last answer as data, after one request for a correction if necessary.
 
-        Raises RunError if the answer is incomplete, or does not match its schema in the end.
+        Raises RunError if the answer is incomplete, or still does not match its schema.
         """
         schema = dump(dict(output.sent)).decode()
         data, mistakes = await self._read_answer(output)

@@ -54,7 +54,7 @@ class PermissionPolicy:
         return PermissionPolicy(owner, mode, self, None if mode == own else "call")
 
     def decide(self, tool: Tool, guard: Guard | None = None) -> tuple[Verdict, str]:
-        """Returns the verdict for a tool, or for a call with its guard, and a reason to deny it."""
+        """Returns the verdict for a tool, or a call with its guard, and the reason for a denial."""
         guard = guard or Guard()
         verdict, reason = self._decide_tool(tool, guard.host)
         if verdict == "deny" or guard.floor == "allow":

@@ -87,7 +87,7 @@ class PictureRoom:
     async def admit_prompt(
         self, prompt: str, pictures: Sequence[Picture], files: Sequence[tuple[str, Picture]]
     ) -> Illustrated:
-        """Returns a prompt with `pictures`, whose markers it has, and `files`, listed below it."""
+        """Returns a prompt with the `pictures` that it mentions, and with `files` listed below."""
         if not (pictures or files):
             return Illustrated(prompt)
         own = await self.admit(pictures)

@@ -64,7 +64,7 @@ class KeptTurn:
 
     attempts: Sequence[Exchange]
     refusal: RunStopped | None = None
-    """Cap that refused a further attempt; None = none did."""
+    """Cap that refused a further attempt; None = no cap did."""
     wait_until_quiet: Callable[[str], Awaitable[None]] | None = None
     """(run id) -> returns once that run and those below it have sent all their recorded requests;
     awaited before the last attempt is cut off."""
@@ -91,7 +91,7 @@ class Replay(Protocol):
     def holds(self, place: str, has_cap: Callable[[str], bool]) -> bool:
         """True if a turn, or the start of a child (turn 0), is recorded, so that no cap applies.
 
-        Raises RunStopped if a cap refused it that still exists, as `has_cap` tells.
+        Raises RunStopped if it was refused by a cap that still applies, according to `has_cap`.
         """
 
     async def find(self, asked: Asked) -> Outcome | None:
@@ -101,7 +101,7 @@ class Replay(Protocol):
         """Records an outcome, if it is new."""
 
     def answers(self, kind: Literal["step", "question"]) -> bool:
-        """True if decisions of the user are recorded: at steps, or on any question."""
+        """True if the recording has decisions of the user, at steps or on any questions."""
 
     def finish(self, status: Status) -> Sequence[str]:
         """Ends the recording of the tree; returns its warnings."""

@@ -52,7 +52,7 @@ class Recorder(Protocol):
 
 @dataclass(slots=True)
 class Halt:
-    """Stop signal of a tree, which any thread can set, and which precedes cancellation."""
+    """Stop signal of a tree, which any thread can set and which takes effect at once."""
 
     stop: RunStopped | None = None
     """Error that ends every run of the tree as soon as possible; None = not stopped."""
@@ -82,7 +82,7 @@ class AgentSource:
     brief: Callable[[Agent], Awaitable[Briefing]]
     """(agent) -> its context. Raises ConfigError if it cannot be read."""
     describe: Callable[[Agent], Definitions | None] = lambda root: None
-    """(root agent) -> definitions of the agents of the tree, to be saved; None = none."""
+    """(root agent) -> definitions of the agents of the tree, to save with the result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +134,7 @@ class Env:
     budget: Budget = field(default_factory=Budget)
     halt: Halt = field(default_factory=Halt)
     sources: set[Path] = field(default_factory=set)
-    """Real paths of files and folders that the tree was loaded from; plans add to them (D-83)."""
+    """Real paths of the files and folders that the tree was loaded from (D-83)."""
 
     @property
     def replays(self) -> Sequence[Replay]:

@@ -65,7 +65,7 @@ ERROR = re.compile(rb"\s*[\w.]{0,99}(Error|Exception)\b.{0,99}: ")
 
 _OTHER = re.compile(r"[^A-Za-z0-9_-]")
 Listing: TypeAlias = tuple[Mapping[str, ToolSpec], tuple[str, ...]]
-"""Map from names shown to models to tools with the server's own names, and warnings."""
+"""(name shown to models → tool with the server's own name, warnings)."""
 
 
 async def list_tools(session: Any, server: str) -> Listing:
@@ -158,7 +158,7 @@ class Connection:
             await self._end()
 
     async def ask(self, question: Callable[[Any], Awaitable[T]]) -> T:
-        """Calls a function with the session of a running server. Raises ToolError if it fails."""
+        """Runs a request on the session, restarting the server if it has ended."""
         named = f"MCP server {quote(self.name)}"
         async with self._lock:
             if not self.is_running:
@@ -440,7 +440,7 @@ class Program:
             stream.close()
 
     def read(self, number: int, last: threading.Thread) -> None:
-        """Passes on messages of the server, in a thread, until it ends or sends too much."""
+        """Passes messages from the server to the session, until it ends or sends too much."""
         import mcp_types
         from mcp.shared.message import SessionMessage
 

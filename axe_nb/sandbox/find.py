@@ -117,7 +117,7 @@ MORE_SETTINGS = (
     "locale.alias", "magic", "magic.mime", "perl", "protocols", "python3", "python3.11",
     "redhat-release", "rpc", "wgetrc",
 )  # fmt: skip
-"""Further entries of `/etc`, which programs need because they see them without mounts."""
+"""Further entries of `/etc`, which programs must be able to read if they see them."""
 
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 

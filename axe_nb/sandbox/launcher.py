@@ -51,7 +51,7 @@ def drop_capabilities() -> None:
 
 
 def restrict(handled: bytes, rules: Mapping[str, int]) -> None:
-    """Denies the access rights `handled` by Landlock, except those that `rules` give to paths."""
+    """Denies all access that `handled` covers, except the rights that `rules` grant for paths."""
     size = ctypes.c_size_t(len(handled))
     ruleset = check("landlock", LIBC.syscall(LANDLOCK_CREATE, handled, size, 0))
     for path, rights in rules.items():
@@ -113,7 +113,7 @@ def list_children(pid: int) -> list[int]:
 
 
 def main() -> None:
-    """Runs the command and exits with its code, or 128 plus its signal, after its last process.
+    """Runs the command; exits with its code, or 128 plus its signal, when all processes ended.
 
     If the parent of this process ends, the command is killed.
     """

@@ -42,7 +42,7 @@ PROGRAM_FOLDERS = (
 REPLACED = "axe-nb: a protected file was replaced while the command started; try again"
 
 Ending = Literal["child", "group", "program"]
-"""How a sandbox is ended with all its processes: SIGKILL to its first child, upon which it ends the
+"""Way to end a sandbox with all its processes: SIGKILL to its first child, upon which it ends the
 others and itself; SIGKILL to its process group; or the program `Launch.end`."""
 
 PATIENCE, LAST_PATIENCE = 2.0, 60.0  # maximum seconds to start a child, and to end at exit
@@ -87,7 +87,7 @@ def prepare(method: Method, view: View, words: Sequence[str]) -> Launch:
     """Wraps a command in the sandbox, with resource limits and a check of its view.
 
     Another command in the same workdir could replace files with links, which mounts would follow.
-    So the command starts only if it sees the same files and folders as a check before.
+    So the command starts only if it sees the same files and folders as an earlier check.
     """
     if os.name == "nt":
         return method.wrap(words, view)

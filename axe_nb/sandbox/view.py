@@ -68,8 +68,8 @@ CONTENTS = ("objects", "logs")  # folders of repositories with many files and no
 Look: TypeAlias = Mapping[str, tuple[int, ...]]
 
 Protection = Literal["mounts", "rules", "notes", "none"]
-"""How files in the workdir are protected: by mounts, which need existing names; by rules about
-paths; or only by notes on changes."""
+"""Protection of files in the workdir: by mounts, which need existing names; by rules about paths;
+or only by notes on changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,12 +82,12 @@ class View:
     """Real home folder of the user, of which a command sees only `readable`."""
     network: bool = False
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Environment variables for a container; other programs inherit theirs."""
+    """Environment variables for a container; empty for other sandboxes."""
     sources: tuple[Path, ...] = ()
     """Files in the workdir that the running agents were loaded from."""
     readable: tuple[Path, ...] = ()
     names: tuple[Path, ...] = ()
-    """Protected paths, which may not exist and may be links."""
+    """Protected files, folders and links, whether or not they exist."""
     closed: Mapping[Path, Path | None] = field(default_factory=dict)
     """Existing protected path, not a link → read-only path that the command sees in its place;
     None = an empty folder. Paths with keys come last."""
@@ -98,7 +98,7 @@ class View:
 
 
 def make_view(workdir: Path, *, network: bool = False, sources: Iterable[Path] = ()) -> View:
-    """Makes the view for commands in a real workdir. Raises ConfigError if it is unsuitable."""
+    """Makes the view for commands in a workdir. Raises ConfigError if the workdir is unsuitable."""
     _check_place(workdir)
     home = Path(os.path.realpath(os.path.expanduser("~")))  # noqa: PTH111 - never raises
     is_home = workdir == home != Path(home.anchor)

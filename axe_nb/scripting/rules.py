@@ -133,7 +133,7 @@ def stop_reason(calls: tuple[ToolCall, ...]) -> str:
 
 
 def estimate_usage(request: Request, text: str, calls: tuple[ToolCall, ...]) -> dict[str, int]:
-    """Estimates the tokens of a request with its tools, and of its answer, as characters // 4.
+    """Estimates the tokens of a request with its tools, and of its answer, from the characters.
 
     Counts only content that every protocol transmits, so that the result is the same over a socket.
     """
@@ -321,7 +321,7 @@ class Scripts:
     def __init__(
         self, dirs: tuple[Path, ...] = (), sent: Mapping[str, Found] | None = None
     ) -> None:
-        """Creates a collection of the scripts `sent` with a job, functions, and files in `dirs`."""
+        """Creates a collection; `sent` takes precedence over functions, `dirs` over other folders."""
         self._dirs, self._sent = dirs, sent or {}
         self._read: dict[str, Script] = {}
 

@@ -96,13 +96,13 @@ class ScriptServer:
 
     protocol: Protocol
     base_url: str = field(default="", init=False)
-    """Root of the server, without a path."""
+    """Root URL of the server, without a path."""
     requests: list[Mapping[str, Any]] = field(default_factory=list, init=False)
-    """The body of every model request, decoded, in order of arrival."""
+    """Decoded bodies of all model requests, in order of arrival."""
     open_requests: int = field(default=0, init=False)
-    """Requests that are waiting for their reply."""
+    """Number of requests that are waiting for their response."""
     aborted: int = field(default=0, init=False)
-    """Requests whose client disconnected before the reply."""
+    """Number of requests whose client disconnected before the response."""
 
     def __post_init__(self) -> None:
         self._wire = WIRES[self.protocol]

@@ -81,7 +81,7 @@ class Answer:
     value: Any
     """Answer converted to the requested type; JSON data if a schema was requested."""
     text: str
-    """Answer as JSON text: the model's own text, if that contains nothing but the data."""
+    """Answer as JSON text; the model's own text if it contains nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ def make_output(given: Any, where: str = "output") -> Output:
 
 
 def _wrap(schema: Mapping[str, Any], convert: Convert | None) -> Output:
-    """Makes an `Output`, with a wrapper around a schema for anything but an object."""
+    """Makes an `Output`, wrapping a schema that does not describe an object."""
     if schema.get("type") == "object":
         return Output(schema, convert=convert)
     defined = {key: schema[key] for key in DEFINITIONS if key in schema}

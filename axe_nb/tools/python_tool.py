@@ -199,7 +199,7 @@ class _Switch:
 
 @contextmanager
 def _capture_output() -> Iterator[list[str]]:
-    """Captures what the block prints, and what threads print that it starts, even afterwards."""
+    """Captures the output of the block and of threads that it starts, even after its end."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if not isinstance(stream, _Switch):  # not restored: an abandoned thread may print later

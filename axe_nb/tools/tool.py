@@ -138,8 +138,8 @@ class Job:
     output: Any = None
     """`Output` that replaces the agent's `[output]`; None = the agent's own."""
     key: str | int | None = None
-    """Identifies the child among those of one call: an index from 0, or a name of letters, digits
-    and `_`; None = its place in the order of their start (D-59)."""
+    """Identifies the child within its call: an index from 0, or a name of letters, digits and `_`;
+    None = the next free index (D-59)."""
     asked: Illustrated | None = None
     """Complete prompt of a forked run; None = assembled from the other fields."""
     open_turn: Callable[[int], Opening | None] = lambda turn: None
@@ -154,7 +154,7 @@ class CallSite:
     """The calling agent, followed by the agents above it, up to the root."""
     workdir: Path
     sources: Collection[Path] = ()
-    """Real files and folders that the tree was loaded from (D-83)."""
+    """Real paths of the files and folders that the tree was loaded from (D-83)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +186,7 @@ class FileLog:
     kept: KeptFiles | None = None
     """Stores the old contents of modified files; None = they are not stored."""
     warnings: list[str] = field(default_factory=list)
-    """Warnings about other files, for the user."""
+    """Warnings for the user, such as changes of protected files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +222,7 @@ class ToolContext:
     allows_host: Callable[[str], bool] = lambda _: False
     """(host) -> True if the call may follow a redirect to that host without asking (D-50)."""
     sources: Collection[Path] = ()
-    """Real files and folders that the tree was loaded from (D-83)."""
+    """Real paths of the files and folders that the tree was loaded from (D-83)."""
     above: tuple[Agent, ...] = ()
     """The agents above the caller, up to the root."""
 
@@ -247,8 +247,8 @@ class ToolContext:
             scope: folder or file to focus on; advice in the child's prompt, not a limit.
             mode: plan, ask or auto; never laxer than the caller's.
             limits: limits of the child; unset ones come from `[sub_agents_config]`.
-            key: identifies the child among its siblings: an index from 0, or a name; None = its
-                place in the order of their start.
+            key: identifies the child within the call: an index from 0, or a name; None = the next
+                free index.
 
         Raises:
             ToolError: if the depth limit is reached or an argument is invalid.
@@ -282,9 +282,9 @@ class Tool:
     shown_whole: str = ""
     """Name of the argument that the approval prompt shows in full, with its line breaks."""
     adapt: Callable[[Agent, Describe], Tool] | None = None
-    """(agent, describe other agents) -> the tool with a description for that agent."""
+    """(agent, function that describes other agents) -> the tool as offered to that agent."""
     in_plan: bool = False
-    """True if allowed in plan mode though not read-only; its children run in plan mode too."""
+    """True if plan mode allows the tool, whose children then run in plan mode too."""
     denied_below: str = ""
     """Reason why children may not use the tool; empty = they may."""
     is_one_child: bool = False
@@ -302,7 +302,7 @@ class Tool:
     server: str = ""
     """Name of the tool's MCP server, which `[permissions]` may use for all of its tools."""
     by_server: bool = False
-    """True if the provider runs the tool, so that permission precedes its offer (D-76)."""
+    """True if the model's server runs the tool, so it is offered only if permitted (D-76)."""
 
     @property
     def traits(self) -> CallTraits:
