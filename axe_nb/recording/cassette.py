@@ -1,6 +1,6 @@
-"""Cassettes: text files with the recorded exchanges, decisions and tool results of a notebook.
+"""Cassettes: text files that record a notebook's model exchanges, decisions and tool results.
 
-Their records contain no secrets and no paths of the machine. Source: D-48, D-59, D-60, D-61, D-68.
+Records contain no secrets and no paths of this machine. Source: D-48, D-59, D-60, D-61, D-68.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from axe_nb.tools.tool import ToolOutput
 Kind = Literal["model", "cap", "person", "tool", "end"]
 
 Key: TypeAlias = "tuple[Kind, str, int]"
-"""Kind, place and number of a record; the number counts attempts, questions or calls."""
+"""The key of a record: its kind, its place, and the number of the attempt, question or call."""
 
 BEGINNING: Key = ("model", "0/1", 1)
-"""Key of the first request of a root run, by which its records are found."""
+"""Key of a root run's first request, which identifies the recording to replay."""
 
 END: Key = ("end", "0", 1)
-"""Key of the record of a tree that was stopped while it was not waiting for a model."""
+"""Key of the record for a run tree that was stopped while no model request was open."""
 
 AT_TURN: tuple[Kind, ...] = ("model", "cap")
 """Kinds whose records belong to a turn of a run."""
@@ -51,13 +51,13 @@ AT_TURN: tuple[Kind, ...] = ("model", "cap")
 NUMBER: Mapping[Kind, str] = {
     "model": "attempt", "cap": "attempt", "person": "question", "tool": "call", "end": "number",
 }  # fmt: skip
-"""The key of a record's number in the file, by kind of record."""
+"""JSON key of a record's number, by kind of record."""
 
 FOLDER, HOME = "⟨folder⟩", "⟨home⟩"
-"""Marks that replace the paths of the notebook's folder and the user's home."""
+"""Placeholders for the paths of the notebook's folder and the user's home."""
 
 SHARE = 20
-"""Minimum time from one write to the next, as a multiple of the first one's duration."""
+"""Minimum time between two writes, as a multiple of the first write's duration."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -66,12 +66,13 @@ class Record:
 
     kind: Kind
     place: str
-    """The turn, such as `0.2/3`, of an exchange or of a request that a cap refused (`0.2/0` for a
-    child about to start); the run, such as `0.2`, for other kinds."""
+    """The turn of an exchange, such as `0.2/3`, or the turn that a cap refused (`0.2/0` for a child
+    that was not started). Other kinds of record have the run, such as `0.2`."""
     number: int = 1
     agent: str = ""
     asked: Any = None
-    """The request, question or call as JSON types; None if it is that of the previous attempt."""
+    """The request, question or call as JSON; None for a retry, a refused turn and a stopped
+    tree."""
     outcome: Mapping[str, Any] = field(default_factory=dict)
     is_used: bool = field(default=False, compare=False)
 
@@ -93,7 +94,7 @@ class Root:
     """Number of the root in the file, starting at 1."""
     records: dict[Key, Record] = field(default_factory=dict)
     likenesses: tuple[str, ...] = ()
-    """Keys that similar roots share."""
+    """Digests that similar roots have in common."""
 
     def is_like(self, likeness: str) -> bool:
         first = self.records.get(BEGINNING)
@@ -119,7 +120,7 @@ def to_data(roots: Iterable[Root]) -> list[dict[str, Any]]:
 
 
 def from_data(data: Any) -> list[Root]:
-    """Reverses `to_data`. Raises ConfigError, with the position, if a record is invalid."""
+    """Reverses `to_data`. Raises ConfigError with the position of an invalid record."""
     if not isinstance(data, list):
         raise ConfigError("it is not a list of records")
     roots: dict[int, Root] = {}
@@ -141,7 +142,7 @@ def from_data(data: Any) -> list[Root]:
 
 
 def _read_record(value: Any) -> tuple[int, Record]:
-    """Parses a root's number and a record. Raises ConfigError or ValueError if they are invalid."""
+    """Parses a record and its root's number. Raises ConfigError or ValueError if it is invalid."""
     if not isinstance(value, dict):
         raise ValueError("a record must be a JSON object")
     value = dict(value)
@@ -185,11 +186,11 @@ def _is_table(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Cleaner(Filter):
-    """A filter that also replaces the paths of folders, such as the user's home, with marks."""
+    """A filter that also replaces folder paths, such as the user's home, with placeholders."""
 
     paths: re.Pattern[str] = field(kw_only=True)
     names: Mapping[str, str] = field(kw_only=True)
-    """The mark that replaces each path."""
+    """Maps each path to its placeholder."""
 
     def text(self, text: str) -> str:
         if any(path in text for path in self.names):
@@ -197,7 +198,7 @@ class Cleaner(Filter):
         return Filter.text(self, text)
 
     def restore(self, value: Any) -> Any:
-        """Replaces the marks in JSON data with the paths of this machine."""
+        """Replaces placeholders in JSON data with this machine's paths."""
 
         def put_back(text: str) -> str:
             for path, name in self.names.items():
@@ -213,7 +214,7 @@ class Cleaner(Filter):
 
 
 def encode(exchange: Exchange, clean: Filter) -> dict[str, Any]:
-    """Converts an exchange's outcome to filtered JSON; joins streamed pieces to find secrets."""
+    """Converts an exchange's outcome to JSON without secrets, even those split across deltas."""
     parts: dict[tuple[DeltaKind, int], list[Delta]] = {}
     for delta in exchange.deltas:
         parts.setdefault((delta.kind, delta.call), []).append(delta)
@@ -259,11 +260,11 @@ class Cassette:
     """
 
     def __init__(self, path: str | os.PathLike[str], mode: Mode | None = None) -> None:
-        """Reads the file, if it exists. Raises ConfigError if it is not a cassette."""
+        """Opens a cassette; its file need not exist. Raises ConfigError if the file is invalid."""
         self.path = expand_home(os.fspath(path)).absolute()
         typed = format_path(self.path) if Path(path).is_absolute() else os.fspath(path)
         self.shown = Path(typed).name if Path(typed).is_absolute() else typed
-        """The path for messages, without absolute folders of this machine."""
+        """The path as shown in messages, without absolute folders of this machine."""
         command = f'axe_nb.cassette("{typed}", "auto")'
         if "IPython" in sys.modules and sys.modules["IPython"].get_ipython():
             command = f"%axe cassette {typed} --mode auto"
@@ -272,7 +273,7 @@ class Cassette:
         self.mode: Mode | None = None
         self.change_mode(mode)
         self.folders = {Path.cwd(): FOLDER}
-        """The marks that replace folders of this machine in records."""
+        """Maps folders of this machine to their placeholders in records."""
         self.hits = self.misses = self.recorded = 0
         self.cell = ""
         """Id of the running cell; empty if unknown."""
@@ -281,7 +282,7 @@ class Cassette:
         """Held while the file is read or written; acquired before `_lock`."""
         self._roots: list[Root] = []
         self._owners: dict[Root, str] = {}
-        """The cell whose run uses each root."""
+        """Maps each root in use to the id of the cell that claimed it."""
         self._base: dict[int, tuple[Root, Mapping[Key, Record]]] = {}
         """Roots by number in the file, with their records as last read or written."""
         self._stamp: tuple[int, int, int] | None = None
@@ -295,7 +296,7 @@ class Cassette:
             raise ConfigError(message, hint=error.hint) from None
 
     def change_mode(self, mode: Mode | None) -> None:
-        """Changes the mode for later runs. Raises ConfigError if it does not exist."""
+        """Changes the mode for later runs. Raises ConfigError if there is no such mode."""
         self.mode = None if mode is None else check_mode(mode)
 
     def make_cleaner(self) -> Cleaner:
@@ -310,7 +311,7 @@ class Cassette:
         return Cleaner(find_filter().forms, paths=found, names=names)
 
     def enter_cell(self, cell: str | None) -> None:
-        """Notes that a cell begins; if it runs again, it may replay its records again."""
+        """Marks the start of a cell. A cell that runs again may replay the same records again."""
         with self._lock:
             self.cell = cell or ""
             kept = self._owners.items()
@@ -319,8 +320,8 @@ class Cassette:
     def claim(self, asked: Description, agent: str) -> tuple[Root, Root]:
         """Returns the root whose records a run may replay, and the root for its new records.
 
-        They are the same if a recorded run began with the same request. Otherwise the run is new,
-        and may replay unchanged child runs of a similar root.
+        Both are the same root if a recorded run began with the same request. Otherwise the run is
+        new, and may replay unchanged child runs of a similar root.
         """
         with self._lock:
             whole, *others = _list_likenesses(asked, agent)
@@ -342,7 +343,7 @@ class Cassette:
         return (one for one in self._roots if one not in self._owners and one.is_like(likeness))
 
     def commit(self, root: Root, new: Iterable[Record], stale: Iterable[Record]) -> str:
-        """Replaces `stale` records of an ended run with `new` ones; returns any write error."""
+        """Replaces a run's `stale` records with `new` ones. Returns the write error, or ""."""
         with self._lock:
             old = {record.key for record in stale}
             kept = {key: record for key, record in root.records.items() if key not in old}
@@ -354,7 +355,7 @@ class Cassette:
         return self.save_quietly()
 
     def save_quietly(self) -> str:
-        """Writes the file if there are changes; returns the error, which is empty on success."""
+        """Saves changes. Returns the error message instead of raising it, or "" on success."""
         try:
             self.save()
             self._problem = ""
@@ -363,7 +364,7 @@ class Cassette:
         return self._problem
 
     def save(self) -> None:
-        """Writes changes, merged with those of others. Raises ConfigError if that fails."""
+        """Saves changes, merged with any changes on disk. Raises ConfigError if that fails."""
         with self._saving, ExitStack() as stack:
             if not self._is_changed:
                 return
@@ -387,7 +388,7 @@ class Cassette:
                 self._writing = self._written_at - began
 
     def _read_changes(self) -> None:
-        """Merges the changes that others made to the file, except for runs in use here."""
+        """Merges changes on disk, without touching roots that runs of this session use."""
         stamp = _find_stamp(self.path)
         if stamp is None or stamp == self._stamp:
             return
@@ -420,7 +421,7 @@ class Cassette:
         return f"{self.shown} ({self.mode or 'default mode'}): {counts}; {unused} not used"
 
     def prune(self) -> int:
-        """Removes unused records; returns their number. Raises ConfigError if none are used."""
+        """Removes unused records and returns their number. Raises ConfigError if all are unused."""
         with self._lock:
             if not self.hits and not self.recorded:
                 raise ConfigError(
@@ -443,7 +444,7 @@ class Cassette:
 
 
 def _list_likenesses(asked: Description, agent: str) -> list[str]:
-    """Returns digests of a first request: of all of it, of its prompt, and of its agent."""
+    """Returns digests of a first request: of the whole request, of its prompt, and of its agent."""
     prompt = [agent, asked.get("messages")]
     made = [agent, *(asked.get(name) for name in ("model", "system", "tools"))]
     return [digest(asked), digest(prompt), digest(made)]

@@ -1,4 +1,4 @@
-"""Finds runs and exchanges at a place in a tree of runs. Source: D-59."""
+"""Finds runs and exchanges in a run tree by their place, such as `0.2/3`. Source: D-59."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from axe_nb.text import MAX_SHOWN, cut_chars, list_some, quote
 
 
 class Found(NamedTuple):
-    """An exchange that was found at a place, and its run."""
+    """The exchange at a place, and the run that it belongs to."""
 
     run: RunResult
     exchange: Exchange
@@ -33,8 +33,8 @@ def count_earlier(run: RunResult) -> int:
 def find_exchange(result: RunResult, place: str | int | None) -> Found:
     """Finds the exchange at a place in a result's tree. Raises ConfigError if there is none.
 
-    `0.2/3` or `@0.2/3` is the third turn of run `0.2`, and `0.2` its last turn. A number is a turn
-    of the result itself, and None its last turn.
+    `0.2/3` or `@0.2/3` is the third turn of run `0.2`, and `0.2` is its last turn. An integer is a
+    turn of the result itself, and None is the result's last turn.
     """
     run, number, turn = find_turn(result, place)
     turns = {exchange.turn: exchange for exchange in run.exchanges}
@@ -45,7 +45,7 @@ def find_exchange(result: RunResult, place: str | int | None) -> Found:
 
 
 def find_turn(result: RunResult, place: str | int | None) -> tuple[RunResult, int, str]:
-    """Parses a place: returns the run, the number of the turn, and that number as written."""
+    """Parses a place. Returns the run, the number of the turn, and that number as typed."""
     if not isinstance(place, str | int | None):
         raise ConfigError(
             f"a place is a string such as 0.2/3 or the number of a turn, not {type(place).__name__}"
@@ -70,7 +70,7 @@ def make_turn_error(run: RunResult, turn: str) -> ConfigError:
 
 
 def find_run(result: RunResult, id: str) -> RunResult:
-    """Finds a run by its id; empty means the result. Raises ConfigError if there is none."""
+    """Finds a run by its id; empty means the result itself. Raises ConfigError if not found."""
     run = next((run for run in result.walk() if run.id == (id or result.id)), None)
     if run is None:
         shown = cut_chars(id, MAX_SHOWN, "…")

@@ -1,10 +1,11 @@
-"""Forks: a recorded tree is run again with changes at a place, and everything else is replayed.
+"""Forks: run a recorded tree again with changes at one place, and replay everything else.
 
 The runs on the way to the place are replayed up to it. Any other run is replayed as long as its
-requests equal the recorded ones; a different request, and everything that follows from it, is live.
+requests equal the recorded ones; from the first different request on, the run is live.
 
-A saved run may come from a stranger. An agent in it that differs from the user's own is restricted,
-like an agent of a project without trust. Source: D-53, D-59, D-60, D-66, D-81, docs/safety.md.
+A saved run may come from a stranger. Any agent in a saved run that differs from the user's own is
+restricted, like an agent of an untrusted project. Source: D-53, D-59, D-60, D-66, D-81,
+docs/safety.md.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from axe_nb.tools.tool import Job, Opening, ToolError, ToolOutput, cut_output, f
 
 
 class RecordedRun:
-    """A recorded run, read from its result."""
+    """A recorded run, as read from a RunResult."""
 
     def __init__(self, result: RunResult, clean: Filter) -> None:
         self.result = result
@@ -63,12 +64,12 @@ class RecordedRun:
         self._asked: dict[int, Description] = {}
 
     def find(self, turn: int, attempt: int = 1) -> Exchange | None:
-        """Returns an exchange with a response or an error; None if it was cut or is missing."""
+        """Returns a recorded exchange with its outcome; None if it was cut or is missing."""
         found = self.exchanges.get((turn, attempt))
         return found if found and not found.cut and (found.response or found.error) else None
 
     def list_attempts(self, turn: int) -> list[Exchange]:
-        """Returns the attempts of a turn before the first that was cut."""
+        """Returns a turn's attempts, up to the first that is missing or was cut."""
         attempts: list[Exchange] = []
         calls = self.get_turn(turn).calls
         while one := self.find(turn, len(attempts) + 1):
@@ -89,11 +90,11 @@ class RecordedRun:
         return self._asked[turn]
 
     def get_turn(self, turn: int) -> Turn:
-        """Returns a turn with its calls and results; an empty turn if it had no response."""
+        """Returns a turn with its calls and results, or an empty turn if it had no response."""
         return self.turns.get(turn) or Turn(turn, "", (), (), "", Usage())
 
     def open_turn(self, turn: int) -> Opening:
-        """Returns the conversation before a turn, which may be one after the last."""
+        """Returns the conversation before a turn, which may be the one after the last."""
         sent, messages = self.sent.get(min(turn, self.last), 0), self.result.messages
         if turn <= self.last:
             logged = self.get_turn(turn)
@@ -103,29 +104,29 @@ class RecordedRun:
 
 
 CHANGES = ("prompt", "system_prompt", "reply", "results")
-"""Keywords of `fork` in addition to the options of a run."""
+"""Keyword arguments of `fork`, besides the run options."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkPoint:
-    """A place of a finished tree, and the changes made there."""
+    """A place in a finished tree, and the changes to make there."""
 
     root: RunResult
     run: RunResult
     turn: int
-    """Number of the turn, at most one after the last."""
+    """Number of the turn, at most one more than the last recorded turn."""
     prompt: Illustrated | None = None
-    """The new prompt, if the turn is 1, or a message to add before a later turn."""
+    """The new prompt if the turn is 1; for a later turn, a message to add before it."""
     system_prompt: str | None = None
-    """The new system prompt; None means that of the agent."""
+    """The new system prompt; None keeps the agent's."""
     reply: Response | None = None
-    """The new reply of the turn; None means the model's."""
+    """The reply to use in the turn; None asks the model."""
     results: Mapping[str, ToolResult] | None = None
-    """New results of calls in the turn, by call id; None makes the turn live."""
+    """New results of calls in the turn, by call id; if None, the whole turn runs live."""
 
     @property
     def history(self) -> Sequence[Message]:
-        """The conversation that the root continued."""
+        """The conversation that the root run continued."""
         return self.root.messages[: count_earlier(self.root)]
 
 
@@ -138,7 +139,7 @@ def make_point(
     reply: Any = None,
     results: Mapping[int | str, Any] | None = None,
 ) -> ForkPoint:
-    """Checks the arguments of `RunResult.fork`. Raises ConfigError if they are invalid."""
+    """Builds a fork point from the arguments of `RunResult.fork`. Raises ConfigError if invalid."""
     if root.id != "0":
         hint = f'fork the root run with the whole place: .fork("{root.id}/{place or 1}")'
         raise ConfigError(f"run {root.id} is part of a tree", hint=hint)
@@ -226,7 +227,10 @@ def _read_results(
 
 
 def move_run(run: RunResult, before: str, now: str) -> RunResult:
-    """Moves a run and all runs below it from run `before` to run `now`, marked as recorded."""
+    """Returns a copy of a run and its descendants, marked as recorded, with new ids.
+
+    The prefix `before` of each id is replaced by `now`.
+    """
     id = f"{now}{run.id.removeprefix(before)}"
     task = {"task_id": id} if "task_id" in run.metadata else {}
     return replace(
@@ -245,14 +249,14 @@ class _Run:
 
     describer: Describer
     recorded: RecordedRun | None = None
-    """The recorded run to replay while requests are the same; None if there is no such run."""
+    """The recorded run to replay as long as requests are the same; None if there is no such run."""
     is_live: bool = False
     kept: set[int] = field(default_factory=set)
     """Numbers of the turns whose calls are replayed."""
 
 
 class Fork:
-    """The replay of a finished run in a tree that forks it; implements `engine.replay.Replay`."""
+    """Replays a finished run in a new tree that forks it. Implements `engine.replay.Replay`."""
 
     def __init__(
         self,
@@ -260,7 +264,10 @@ class Fork:
         adapt: Callable[[Agent, Job], tuple[Agent, Job]],
         earlier: Mapping[str, Agent],
     ) -> None:
-        """Creates the fork; `adapt` changes a child at the place, `earlier` has changed agents."""
+        """Creates a fork; `adapt` changes the run at the place.
+
+        `earlier` has the agents that earlier forks changed, by run id.
+        """
         self._point = point
         self._adapt = adapt
         self._earlier = earlier
@@ -277,7 +284,8 @@ class Fork:
         """For each run on the way to the place: the last turn that is replayed, and the id of the
         call that leads on, which is empty for the run at the place."""
         self._made_again: dict[str, str] = {}
-        """Ids of the runs that the user's own tools started on the way to the place, by tool."""
+        """Maps the user's own tools on the way to the place to the ids of the runs that they
+        started."""
         while (above := id.rpartition(".")[0]) and above in self._recorded:
             run, call_id = self._recorded[above], self._recorded[id].result.call_id
             self._way[above] = 0, call_id
@@ -291,7 +299,7 @@ class Fork:
         self._used = set(self._way)
         """Ids of recorded runs that are already part of the new tree, or will be."""
         self._alike: set[str] = set()
-        """Ids of recorded runs whose agents new runs have taken over."""
+        """Ids of recorded runs whose changed agents have been passed on to new runs."""
         for id, (last, _) in self._way.items():
             for turn in self._recorded[id].sent:
                 if turn <= last:
@@ -316,7 +324,7 @@ class Fork:
         return agent, self.open(run, job)
 
     def open(self, run: str, job: Job) -> Job:
-        """Returns the job of a run, with its recorded prompt and conversation up to the place."""
+        """Returns a run's job, with the recorded prompt and conversation up to the place."""
         if run not in self._way:
             return job
         recorded, said, last = self._recorded[run], self._point.prompt, self._way[run][0]
@@ -348,7 +356,7 @@ class Fork:
         return recorded.find(turn) is not None
 
     def _is_changed_turn(self, run: str, turn: int) -> bool:
-        """True for a turn of the run at the place that is not replayed."""
+        """True if this turn is part of the forked run, but is not replayed."""
         return run == self._point.run.id and turn > self._way[run][0]
 
     async def find(self, asked: Asked) -> Outcome | None:
@@ -357,7 +365,7 @@ class Fork:
         return self._find_call(asked) if isinstance(asked, PendingCall) else None
 
     def keep(self, asked: Asked, outcome: Outcome) -> None:
-        """Does nothing, as the result of the new tree contains everything."""
+        """Does nothing, as the new tree's result contains everything."""
 
     def answers(self, kind: Literal["step", "question"]) -> bool:
         return False
@@ -389,7 +397,7 @@ class Fork:
         return KeptTurn(recorded.list_attempts(turn))
 
     def _claim(self, id: str, asked: Description, agent: str) -> RecordedRun | None:
-        """Returns an unused recorded run with an equal first request, preferably at its place."""
+        """Returns an unused recorded run with the same first request, preferably this one."""
         if id in self._way:
             return self._recorded[id]
         if not self._first:
@@ -433,7 +441,7 @@ class Fork:
     def _list_kept(
         self, run: RecordedRun, turn: int
     ) -> Mapping[str, tuple[ToolResult, Sequence[RunResult]]]:
-        """Returns the results and child runs of a turn's replayed calls, by call id."""
+        """Maps the ids of a turn's replayed calls to their results and child runs."""
         point, made = self._point, run.get_turn(turn)
         results = {one.call_id: one for one in made.results}
         if run.result.id == point.run.id and turn < point.turn:
@@ -470,11 +478,11 @@ class RestoredAgents:
     root: Agent
 
     def __init__(self, result: RunResult, find: Callable[[str], Agent]) -> None:
-        """Restores the agents; `find` returns the user's own. Raises ConfigError if that fails."""
+        """Restores the agents; `find` loads the user's own. Raises ConfigError if that fails."""
         self.agents: dict[str, Agent] = {}
-        """The agents by name, without the changes of forks."""
+        """Agents by name, without changes made by forks."""
         self.changed: dict[str, Agent] = {}
-        """The agents that earlier forks changed, by id of the run."""
+        """Agents that earlier forks changed, by run id."""
         self.contexts: list[tuple[Agent, Context]] = []
         self.warnings: list[str] = []
         self._find = find
@@ -523,7 +531,7 @@ def _is_same(kept: Any, now: Any) -> bool:
 
 
 def _compare(kept: Definition, now: Agent | None) -> str:
-    """Returns a warning if an agent has changed since it was recorded; otherwise empty."""
+    """Returns a warning if an agent has changed since it was recorded, otherwise ""."""
     name = quote(kept.name)
     if now is None:
         return f"agent {name} no longer exists; the fork uses the recorded one"

@@ -1,4 +1,4 @@
-"""Reads the history: lists its runs, loads their results, and deletes them. Source: D-61, D-69."""
+"""Lists, loads and deletes the runs in the history. Source: D-61, D-69."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryRow:
-    """A run in the history, or a map or grid with all its runs; counts are those of the tree."""
+    """One row of the history: a run, or a map or grid. Counts include all child runs."""
 
     id: int
-    """Id of the run, for `axe_nb.load`."""
+    """Id to pass to `axe_nb.load`."""
     when: datetime
-    """Start of the run, in the local time zone."""
+    """Start time in the local time zone."""
     agent: str
     model: str
     """Model of the root, as provider/model."""
     prompt: str
     """First line of the prompt."""
     status: str
-    """Status as in a result, or `running`. A map or grid is `completed` if all its runs are;
-    otherwise it has the status of the first that is not."""
+    """The result's status, or `running`. A map or grid is `completed` if all its runs are;
+    otherwise it has the status of the first run that did not complete."""
     runs: int
     turns: int
     tokens: int
@@ -64,17 +64,18 @@ class HistoryRow:
 
 NAMES = tuple(field.name for field in fields(HistoryRow))
 MOST_RUNS = 2**63 - 1
-"""The largest possible id of a run, and so the maximum number of runs."""
+"""The largest possible run id, and so the maximum number of runs."""
 
 SHOWN = NAMES[:-1]
-"""Columns of the list; `kind` is left out, as the prompt of a map or grid begins with it."""
+"""Columns of the displayed table. `kind` is omitted, as the prompt of a map or grid begins with
+it."""
 
 TEXTS = frozenset({"when", "agent", "model", "prompt", "status"})
-"""Left-aligned columns; numbers are right-aligned."""
+"""Columns that are left-aligned; all others are right-aligned."""
 
 
 class History(UserList[HistoryRow]):
-    """Runs of the history, newest first; a notebook shows it as a table."""
+    """Rows of the history, newest first, displayed as a table in a notebook."""
 
     def __repr__(self) -> str:
         if not self:
@@ -166,7 +167,7 @@ def parse_since(since: str | date) -> datetime:
 
 
 def load_run(number: int) -> RunResult:
-    """Loads a run's result; an unfinished run is `cancelled`. Raises ConfigError if that fails."""
+    """Loads a run's result; an unfinished run is `cancelled`. Raises ConfigError on failure."""
     row, is_running = _find_run(number)
     if row.kind:
         raise ConfigError(
@@ -201,7 +202,7 @@ def delete_run(number: int) -> None:
 
 
 def _find_run(number: int) -> tuple[Row, bool]:
-    """Returns a run's row, and whether it is running. Raises ConfigError if there is none."""
+    """Returns a run's row, and whether the run is in progress. Raises ConfigError if not found."""
     found = _use(lambda store: (store.find_row(number), store.is_running(number)))
     row, is_running = found or (None, False)
     if row is None:
@@ -213,7 +214,7 @@ def _find_run(number: int) -> tuple[Row, bool]:
 
 
 def _use(look: Callable[[Store], T], verb: str = "read") -> T | None:
-    """Calls a function with the open history, if there is one. Raises ConfigError if that fails."""
+    """Calls a function with the open history, if it exists. Raises ConfigError on failure."""
     path = history_path()
     find_writer(path).flush()
     if not path.exists():

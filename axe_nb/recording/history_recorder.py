@@ -1,7 +1,8 @@
-"""Records root runs in the history; a thread writes each event as a part, in batches.
+"""Records root runs in the history: a thread writes their events to the file in batches.
 
-A part is compressed text: a header with the version, then JSON. When the root ends, a single part
-with its result replaces all others. Source: D-59, D-60, D-61, D-68.
+Each event is stored as a part: compressed text with a header for the version, then JSON. When the
+root run ends, a single part with its result replaces all earlier ones. Source: D-59, D-60, D-61,
+D-68.
 """
 
 from __future__ import annotations
@@ -36,48 +37,48 @@ if TYPE_CHECKING:
     from axe_nb.recording.playback import RootTape
 
 VARIABLE = "AXE_NB_HISTORY"
-"""Environment variable: `0` turns the history off, `1` also records the runs of tests."""
+"""Environment variable: `0` turns the history off, `1` also records runs in tests."""
 
 LOW = 100_000_000
-"""Bytes of free space below which the disk may be full before the next batch is written."""
+"""Free disk space in bytes below which the next write may fail."""
 
 REST = 0.3
-"""Seconds for which events are collected and then written in one transaction."""
+"""Seconds between batches; the events of a batch are written in one transaction."""
 
 DELETED = ConfigError("it was deleted during the run", hint="delete it between runs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A recorded event of a tree; one of `start`, `turn`, `result` and `end` is set."""
+    """A recorded event of a run tree; exactly one of `start`, `turn`, `result` and `end` is set."""
 
     at: float
-    """Seconds since the start of the root."""
+    """Seconds since the root run started."""
     run: str = "0"
     start: RunStarted | None = None
     history: tuple[Message, ...] = ()
-    """The conversation that the root continues, together with `start`; otherwise empty."""
+    """The conversation that the root run continues; only set in a root's `start` part."""
     turn: TurnFinished | None = None
     result: ToolResult | None = None
     end: RunResult | None = None
-    """The result of a run that has ended; without children, unless it is the root's."""
+    """The result of a run that has ended, without its children unless it is the root run."""
 
 
 @dataclass
 class RunSoFar:
-    """A run of a tree, built from the events recorded so far."""
+    """A run of a tree, reconstructed from the events recorded so far."""
 
     start: RunStarted
     history: Sequence[Message]
     began: float
     latest: float
-    """Time of the latest event; both times are in seconds since the start of the root."""
+    """Time of the latest event. Like `began`, in seconds since the root run started."""
     turns: list[TurnFinished] = field(default_factory=list)
     results: dict[str, ToolResult] = field(default_factory=dict)
     end: RunResult | None = None
 
     def make_result(self, why: str) -> RunResult:
-        """Returns the result without children, `cancelled` for the reason `why` if unfinished."""
+        """Returns the run's result without children; `cancelled` with error `why` if unfinished."""
         if self.end is not None:
             return self.end
         start = self.start
@@ -116,7 +117,10 @@ class RunSoFar:
 
 
 def read_result(rows: Iterable[bytes], why: str) -> RunResult:
-    """Builds a root's result, with error `why` if unfinished. Raises ConfigError if damaged."""
+    """Builds a root run's result. Raises ConfigError if the recording is damaged.
+
+    Unfinished runs get the error `why`.
+    """
     runs: dict[str, RunSoFar] = {}
     shared = Parts()
     try:
@@ -157,7 +161,7 @@ def history_path() -> Path:
 
 
 def find_reason_against() -> str:
-    """Returns the reason why runs are not recorded; empty if they are."""
+    """Returns the reason why runs are not recorded, or "" if they are recorded."""
     wanted = os.environ.get(VARIABLE, "").strip()
     if wanted == "0":
         return f"{VARIABLE}=0"
@@ -165,10 +169,10 @@ def find_reason_against() -> str:
 
 
 class MapRecorder:
-    """The row of a map or grid; all methods except `finish` are called in the writer's thread."""
+    """Maintains the row of a map or grid. Only `finish` may be called outside the writer thread."""
 
     def __init__(self, kind: str) -> None:
-        """`kind` is `map` or `grid`."""
+        """Creates the recorder of a `map` or `grid`."""
         self._began = time.time()
         self._kind = kind
         self._ended = 0
@@ -181,7 +185,7 @@ class MapRecorder:
         self.lost = ""
 
     def take(self, run: Row, result: RunResult | None = None) -> None:
-        """Adds a run that begins, or that has ended with `result`."""
+        """Adds a run that starts, or the `result` of a run that has ended."""
         from axe_nb.recording.history_store import Row
 
         if self.row is None:
@@ -206,18 +210,18 @@ class MapRecorder:
         row.prompt = f"{self._kind} of {self._ended:,}{failed}: {self._prompt}"
 
     def finish(self) -> None:
-        """Ends the map or grid after its last run."""
+        """Tells the writer that the map or grid is over."""
         find_writer(history_path()).put((self, 0.0, None))
 
     def end(self) -> None:
-        """Sets the final status: `completed`, or that of the first run that is not."""
+        """Sets the final status: `completed`, or the status of the first failed run."""
         self.is_over = True
         if self.row is not None:
             self.row.status = self._status
 
 
 class Recorder:
-    """The recording of one root run; implements `engine.scope.Recorder`."""
+    """Records one root run in the history. Implements `engine.scope.Recorder`."""
 
     def __init__(
         self,
@@ -225,27 +229,27 @@ class Recorder:
         tape: RootTape | None = None,
         above: MapRecorder | None = None,
     ) -> None:
-        """Creates the recorder of a run that continues `history` and belongs to the map `above`.
+        """Creates a recorder for a run that continues `history`, in the map or grid `above`.
 
-        A tree that only replays the records of its `tape` is not recorded.
+        If the run only replays records of its `tape`, it is not recorded.
         """
         self._writer = find_writer(history_path())
         self._tape = tape
         self._held: list[tuple[float, Event]] = []
-        """Events that precede the first request to a model."""
+        """Events before the first request to a model."""
         self._began = time.time()
         # used by the writer's thread:
         self._history = tuple(history)
         self._started: set[str] = set()
         """Ids of the runs whose start has been added to the row."""
         self._shared = Parts()
-        """Texts of earlier parts that later parts refer to."""
+        """Contents of earlier parts that later parts refer to."""
         self.above = above
         self.row: Row | None = None
-        """The run's row, with the parts that are not written yet."""
+        """The run's row, including parts that have not been written yet."""
         self.is_over = False
         self.lost = ""
-        """The reason why a part of the run was lost; empty if no part was."""
+        """Why part of the run could not be recorded; empty if nothing was lost."""
 
     def event(self, event: Event) -> None:
         is_root = isinstance(event, RunFinished) and event.run == "0"  # `finish` records it
@@ -264,7 +268,7 @@ class Recorder:
                 self._writer.put((self, at - self._began, one))
 
     def problem(self) -> str:
-        """Returns why the run is not fully recorded, or an empty text; may wait for the writer."""
+        """Returns why the run is not fully recorded, or "". May wait for the writer."""
         if self._held:
             return ""
         is_nearly_full = False
@@ -275,7 +279,7 @@ class Recorder:
         return self.lost or self._writer.problem
 
     def take(self, event: Event, at: float, clean: Filter) -> None:
-        """Adds an event to the row; `at` is in seconds since the start of the run."""
+        """Adds an event to the row; `at` is the time in seconds since the run started."""
         from axe_nb.recording.history_store import Row
 
         if isinstance(event, RunStarted) and self.row is None:
@@ -332,11 +336,12 @@ class Recorder:
 
 
 Work: TypeAlias = "tuple[Recorder | MapRecorder, float, Event | None]"
-"""A recorder, the seconds since its run began, and an event, or None at the end of a map."""
+"""A recorder, an event, and its time in seconds since the run started. The event is None at the end
+of a map or grid."""
 
 
 class Writer:
-    """Writes a history file, in a thread that starts with the first run."""
+    """Writes a history file, in a thread that starts on first use."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -348,11 +353,11 @@ class Writer:
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._store: Store | None = None
-        """The open file, used by the thread only; None if it is closed."""
+        """The open history, used only by the thread; None if it is closed."""
         self._is_closing = False
 
     def put(self, item: Work | threading.Event) -> None:
-        """Enqueues work, or an event to set once all earlier work is done; never blocks."""
+        """Enqueues work, or an event to set once all earlier work is done. Never blocks."""
         self._queue.put(item)
         with self._starting, contextlib.suppress(RuntimeError):  # at the end of the process
             if self._thread is None:
@@ -361,7 +366,7 @@ class Writer:
                 self._thread = thread
 
     def flush(self, seconds: float = 5.0) -> bool:
-        """Waits for all writes; returns False if the time runs out."""
+        """Waits until everything is written; returns False after `seconds`."""
         if self._thread is None:
             return True
         mark = threading.Event()
@@ -370,7 +375,7 @@ class Writer:
         return mark.wait(seconds)
 
     def close(self) -> None:
-        """Writes the remaining items and closes the file, unless that takes too long."""
+        """Writes the remaining items and closes the file, unless `flush` times out."""
         self._is_closing = True
         self.flush()
 
@@ -440,11 +445,11 @@ class Writer:
 
 
 _writers: dict[tuple[int, Path], Writer] = {}
-"""Writers by process id and path; a forked process must not even close its parent's files."""
+"""Writers by process id and path. A forked process must not use or close its parent's files."""
 
 
 def find_writer(path: Path) -> Writer:
-    """Returns this process's writer of a history file."""
+    """Returns this process's writer for a history file."""
     key = os.getpid(), path
     return _writers.get(key) or _writers.setdefault(key, Writer(path))
 

@@ -1,4 +1,4 @@
-"""The SQLite file of the history; imported late, as it imports sqlite3. Source: D-61."""
+"""The history's SQLite database. Imported late, as it imports sqlite3. Source: D-61."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COLUMNS = {
     "runs": "INTEGER", "turns": "INTEGER", "tokens": "INTEGER", "seconds": "REAL",
     "bytes": "INTEGER", "cost": "REAL", "kind": "TEXT", "within": "INTEGER",
 }  # fmt: skip
-"""Types of the columns in the file, which are fields of `Row`."""
+"""Columns of the `runs` table and their SQL types; each column is a field of `Row`."""
 
 SCHEMA = f"""
 CREATE TABLE runs (
@@ -47,50 +47,51 @@ INSERT = f"INSERT INTO runs ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(
 UPDATE = (
     f"UPDATE runs SET {', '.join(f'{name} = ?' for name in COLUMNS)} WHERE started = ?1 AND id = ?"
 )
-"""SQL that updates a run; the start time rules out a run in another file at the same path."""
+"""SQL that updates a run. The start time is checked, as the file may have been replaced by
+another."""
 
 MAX_AGE = 90 * 86400.0
-"""Age in seconds after which runs are removed."""
+"""Age in seconds at which runs are removed."""
 
 MAX_SIZE = 500_000_000
-"""Maximum bytes of all texts; the oldest runs are removed first."""
+"""Maximum total size of all parts in bytes; the oldest runs are removed first."""
 
 Blob: TypeAlias = bytes  # `Row.bytes` hides the type
 
 
 @dataclass(eq=False)
 class Row:
-    """The row of a root run, or of a map or grid with all its runs."""
+    """One row of the history: a root run, or a map or grid with all its runs."""
 
     started: float = 0.0
-    """Seconds since the epoch."""
+    """Start time in seconds since the epoch."""
     agent: str = ""
     model: str = ""
     prompt: str = ""
     """First line of the prompt."""
     status: str = "running"
     runs: int = 0
-    """Number of runs in the tree; turns and tokens are also those of the tree."""
+    """Number of runs in the tree; turns and tokens are also counted over the whole tree."""
     turns: int = 0
     tokens: int = 0
     seconds: float = 0.0
     bytes: int = 0
     cost: float | None = None
-    """Price of the tree in US dollars; None if unknown."""
+    """Cost of the tree in US dollars; None if unknown."""
     kind: str = ""
-    """`map` or `grid`, whose counts are the sums of its runs; empty for a single run."""
+    """`map` or `grid`, with counts summed over its runs; empty for a single run."""
     within: int = 0
     """Id of the map or grid that contains the run; 0 if there is none."""
     above: Row | None = None
-    """The row of that map or grid, which gets its id when it is written."""
+    """Row of the map or grid that contains the run; its id is assigned when it is first written."""
     id: int = 0
-    """Id of the run; 0 until it is in the file."""
+    """Id of the row; 0 until it is written to the file."""
     parts: list[Blob] = field(default_factory=list)
-    """Parts that are not in the file yet."""
+    """Parts that have not been written yet."""
     replaces: bool = False
-    """True if `parts` replace all parts in the file."""
+    """True if `parts` replace all parts already in the file."""
     lock: int = -1
-    """Descriptor of the lock that marks the run as running; -1 if it is not held."""
+    """File descriptor of the lock that marks the run as running; -1 if the lock is not held."""
 
 
 class Store:
@@ -111,7 +112,7 @@ class Store:
             self._connection.execute("PRAGMA secure_delete = on")
             self._connection.create_function("fold", 1, str.casefold, deterministic=True)
             self.has_tables = self._check_version()
-            """False if the file is still empty, as another process is creating its tables."""
+            """False if the file is still empty because another process is creating its tables."""
             if writes:
                 with suppress(sqlite3.OperationalError):  # another process may do the same now
                     self._connection.execute("PRAGMA journal_mode = wal")
@@ -166,7 +167,7 @@ class Store:
             raise
 
     def write(self, rows: Iterable[Row]) -> list[Row]:
-        """Writes rows and their parts, all or none; returns rows that were deleted meanwhile."""
+        """Writes rows and their parts in one transaction. Returns rows that were deleted."""
         rows, lost = list(rows), []
         new = [row for row in rows if not row.id]
         try:
@@ -203,9 +204,10 @@ class Store:
         since: float = 0.0,
         within: int = 0,
     ) -> Iterator[Row]:
-        """Yields the rows whose texts contain all words, ignoring case, newest first.
+        """Yields rows whose agent, model and prompt contain all words, ignoring case, newest first.
 
-        Without words and statuses, runs of maps and grids are only included for `within`.
+        Without words or statuses, the runs of maps and grids are left out; `within` yields those of
+        one map or grid.
         """
         tests = ["started >= ?"]
         values: list[object] = [since]
@@ -235,7 +237,7 @@ class Store:
         return [content for (content,) in found]
 
     def prune(self, max_age: float = MAX_AGE, max_size: int = MAX_SIZE) -> None:
-        """Removes runs that are too old, and the oldest ones if the total size is too large."""
+        """Removes runs older than `max_age`, and the oldest ones beyond a total of `max_size`."""
         found = self._connection.execute(
             "SELECT id FROM (SELECT id, started, sum(bytes) OVER (ORDER BY id DESC) AS size"
             " FROM runs) AS old WHERE (started < ? OR size > ?)"
@@ -245,7 +247,7 @@ class Store:
         self._remove([number for (number,) in found if not self.is_running(number)])
 
     def delete(self, number: int) -> None:
-        """Removes a run, or a map or grid with its runs, and overwrites its texts in the file."""
+        """Removes a run, or a map or grid with its runs, and erases its data from the file."""
         self._remove([number, *(row.id for row in self.list_rows(within=number))])
         self._connection.execute("PRAGMA wal_checkpoint(truncate)").fetchall()
 
@@ -259,7 +261,7 @@ class Store:
         return self.path.with_suffix(f".{number}.lock")
 
     def is_running(self, number: int) -> bool:
-        """True if a run has not ended and its process lives."""
+        """True if a run has not ended and its process is alive."""
         path = self._find_lock(number)
         try:
             handle = os.open(path, os.O_RDWR)
@@ -280,7 +282,7 @@ class Store:
 
 
 def _try_lock(handle: int) -> bool:
-    """Locks a file until it is closed or the process ends; False if it is already locked."""
+    """Locks a file until it is closed or the process exits; False if it is already locked."""
     try:
         if sys.platform == "win32":
             msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)

@@ -14,18 +14,21 @@ Mode = Literal["live", "record", "replay", "auto"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 
 MODE = "AXE_CASSETTE_MODE"
-"""Environment variable with the mode of cassettes that are opened without a mode."""
+"""Environment variable with the mode of cassettes that are opened without an explicit mode."""
 
 
 def find_mode(given: Mode | None, *, can_ask: bool) -> Mode:
-    """Returns the mode in effect; by default, tests and batch jobs send no requests."""
+    """Returns the given mode, that of the environment, or the default.
+
+    The default is `auto`, but `replay` in tests and batch jobs, which must not send requests.
+    """
     if given or (mode := os.environ.get(MODE, "")):
         return given or check_mode(mode)
     return "auto" if can_ask and not is_test() else "replay"
 
 
 def check_sending() -> None:
-    """Raises ConfigError, as no cassette is in use, if the mode in the environment is `replay`."""
+    """Raises ConfigError if the environment demands `replay`, for use when no cassette is open."""
     if (mode := os.environ.get(MODE, "")) and check_mode(mode) == "replay":
         raise ConfigError(
             f"no cassette is in use, and {MODE}=replay allows no requests to models",

@@ -1,4 +1,4 @@
-"""The tape of a root run, which replays the records of a cassette and records anything new.
+"""The tape of a root run: replays the records of a cassette and records anything new.
 
 A cassette may come with a stranger's repository. Tool calls in its replies are checked like those
 of a model. Its approvals would replace the person's, so they count only on the machine where they
@@ -54,23 +54,24 @@ from axe_nb.tools.tool import ToolOutput
 APPROVING = ("yes", "always", "edit")
 
 PATIENCE = 5.0
-"""Seconds that a replay waits for missing exchanges before it cancels its tree."""
+"""Seconds that a replay waits for recorded exchanges to be requested before it cancels its tree."""
 
 QUIET = 0.1
-"""Seconds without an exchange after which a tree can only be waiting for cancelled requests."""
+"""Seconds without progress after which a tree is taken to be waiting for cancelled requests
+only."""
 
 
 class RootTape:
-    """The replay and recording of a tree with a cassette; implements `engine.replay.Replay`."""
+    """Replays and records a run tree with a cassette. Implements `engine.replay.Replay`."""
 
     def __init__(
         self, cassette: Cassette, mode: Mode, on_claim: Callable[[], None] | None = None
     ) -> None:
-        """Creates the tape; calls `on_claim` when the tree has claimed its records."""
+        """Creates the tape; `on_claim` is called once the tree has claimed its records."""
         self.cassette = cassette
         self.mode = mode
         self.may_ask = mode != "replay"
-        """True if models and the person may be asked for what is not recorded."""
+        """True if models and the person may be asked for anything that is not recorded."""
         self.has_asked = False
         """True once a model was asked for something that is not recorded."""
         self._on_claim = on_claim or (lambda: None)
@@ -81,9 +82,9 @@ class RootTape:
         self._target: Root | None = None
         """The root that receives new records."""
         self._describers: dict[str, Describer] = {}
-        """The describers of the requests of each run."""
+        """Describers of requests, by run id."""
         self._changed_at: dict[str, int] = {}
-        """The first turn of each run whose request is not the recorded one."""
+        """Maps each run to its first turn whose request differs from the recorded one."""
         self._new: dict[Key, Record] = {}
         self._played: dict[Key, Record] = {}
         self._misses: list[tuple[str, CassetteMiss]] = []
@@ -172,7 +173,7 @@ class RootTape:
         return f"has no answer for {name} at {request.place}: {why}"
 
     def _describe(self, asked: AskedTurn) -> Description:
-        """Describes a request; the first one in the tree claims the records of a root."""
+        """Describes a request. The tree's first request claims the records of a root."""
         request = asked.request
         run = self._describers.setdefault(run_of(request.place), Describer(self._clean))
         described = run.describe(request, asked.model)
@@ -181,7 +182,7 @@ class RootTape:
         return described
 
     def _find_attempts(self, asked: AskedTurn, described: Description) -> Sequence[Exchange]:
-        """Returns the recorded attempts of a turn, and marks them as used; none for a new one."""
+        """Returns a turn's recorded attempts and marks them as used; empty if none match."""
         place, turn, attempts = asked.request.place, turn_of(asked.request.place), list[Exchange]()
         keys: Iterator[Key] = (("model", place, number) for number in count(1))
         records = [one for one in takewhile(bool, map(self._records.get, keys)) if one]
@@ -279,7 +280,7 @@ class RootTape:
         return replace(from_json(Decision, said), is_recorded=True)
 
     def _keep_decision(self, question: Question, decision: Decision) -> None:
-        """Records a decision; a reply that replaces the model's is recorded as its turn."""
+        """Records a decision. A reply that the person gave for the model is recorded as a turn."""
         if isinstance(question, Step) and (given := make_decided(question, decision)):
             assert question.request is not None
             asked = AskedTurn(question.request, question.model)
@@ -402,7 +403,7 @@ class RootTape:
         return what
 
     def _fingerprint(self, request: ApprovalRequest, decision: Mapping[str, Any]) -> str:
-        """Returns the digest of an approval, secrets included, for the list of trusted ones."""
+        """Returns a digest of an approval, including secrets, for the list of trusted approvals."""
         where = [request.agent, request.workdir]
         path = os.path.realpath(self.cassette.path)
         content = json.dumps(["cassette", path, where, _state(request), decision], sort_keys=True)
@@ -418,7 +419,10 @@ def _has_chosen(record: Record, choice: str) -> bool:
 
 
 def _state(request: ApprovalRequest) -> dict[str, Any]:
-    """Returns the subject of an approval; it contains secrets and must never be recorded."""
+    """Returns the call or question that an approval is about.
+
+    The value contains secrets and must never be recorded.
+    """
     if not request.tool:
         return {"question": request.detail}
     return {"tool": request.tool, "arguments": jsonable(request.arguments)}

@@ -1,7 +1,7 @@
-"""Descriptions of requests, for recording and comparison, independent of provider and call ids.
+"""Describes requests for recording and comparison, independent of provider and call ids.
 
-The request of each turn is described by its new messages and by the fields that changed since the
-previous turn. Two runs with equal descriptions sent the same requests. Source: D-59, D-60.
+A turn's request is described by its new messages and by the fields that changed since the previous
+turn. Two runs with equal descriptions sent the same requests. Source: D-59, D-60.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from axe_nb.secrets import MASK, Filter
 from axe_nb.text import MAX_SHOWN, count_common, one_line, quote
 
 PEM = "KEY-----"
-"""Text in the BEGIN and END lines of a PEM private key."""
+"""Text at the end of the BEGIN and END lines of a PEM private key."""
 
 Description: TypeAlias = "dict[str, Any]"
-"""Description of a request: new `messages`, and fields such as `system` that changed."""
+"""Description of a request: new `messages`, and changed fields such as `system`."""
 
 
 def is_same(recorded: Any, asked: Any) -> bool:
-    """True if a request equals a recorded one; a mask matches any secret."""
+    """True if a request equals a recorded one, where a mask may stand for any secret."""
     if isinstance(recorded, str) and isinstance(asked, str):
         return recorded == asked or _fits(recorded, asked) or _fits(asked, recorded)
     if isinstance(recorded, dict) and isinstance(asked, dict):
@@ -40,7 +40,7 @@ def is_same(recorded: Any, asked: Any) -> bool:
 
 
 def _fits(recorded: str, asked: str) -> bool:
-    """True if a text equals the recorded one, apart from possible secrets in place of masks."""
+    """True if two texts are equal apart from secrets where `recorded` has masks."""
     first, *rest = recorded.split(MASK)
     if not rest or not asked.startswith(first) or not asked.endswith(rest[-1]):
         return False
@@ -68,7 +68,7 @@ class Describer:
         self._fields: Description = {}
 
     def describe(self, request: Request, model: str) -> Description:
-        """Describes the next request; another attempt has the same description."""
+        """Describes the next request. A retry has the same description as the first attempt."""
         if request.place == self.place:
             return self.asked
         before, self._before = self._before, request
@@ -94,7 +94,7 @@ class Describer:
 
 
 def digest(asked: Any) -> str:
-    """Returns a SHA-256 digest, which is equal only for equal descriptions."""
+    """Returns a SHA-256 digest of a description, independent of the order of its keys."""
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
@@ -129,7 +129,7 @@ def _describe_pictures(pictures: Sequence[Picture]) -> dict[str, Any]:
 
 
 def list_changes(recorded: Description, asked: Description) -> Iterator[str]:
-    """Yields the differences between two descriptions as phrases."""
+    """Yields phrases that describe how two requests differ."""
     for name in ("model", "system", "params", "output", "tools"):
         before, now = recorded.get(name), asked.get(name)
         if before != now:
@@ -156,7 +156,7 @@ def list_changes(recorded: Description, asked: Description) -> Iterator[str]:
 
 
 def describe_change(before: Any, now: Any) -> str:
-    """Describes the first difference between two values, and its position."""
+    """Describes the first difference between two values, with its position."""
     if isinstance(before, dict) and isinstance(now, dict):
         both = before.keys() & now.keys()
         key = next(k for k in {**before, **now} if k not in both or before[k] != now[k])

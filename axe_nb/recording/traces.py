@@ -1,9 +1,9 @@
-"""OpenTelemetry spans of runs, made from their events, if a program has set up OpenTelemetry.
+"""Turns the events of runs into OpenTelemetry spans, if the program has set up OpenTelemetry.
 
-Runs are `invoke_agent` spans, turns `chat`, and calls `execute_tool`, nested as the tree is, below
-the current span of the caller. Texts are omitted unless the environment allows them, and contain no
-secrets. Names are literals, as the constants of OpenTelemetry's package are private and outdated.
-Source: D-60.
+Runs are `invoke_agent` spans, turns `chat`, and calls `execute_tool`. They are nested like the run
+tree, below the caller's current span. Messages, arguments and results are omitted unless an
+environment variable allows them, and contain no secrets. Names are literals, as the constants of
+OpenTelemetry's package are private and outdated. Source: D-60.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 log = logging.getLogger("axe_nb")
 
 CAPTURE_CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-"""Environment variable whose value `true` allows messages, arguments and results."""
+"""Environment variable; `true` includes messages, arguments and results in spans."""
 
 MAX_TEXT = 10_000
 
 MAX_MESSAGES = 100_000
-"""Maximum characters of a request's messages as JSON; the earliest are omitted."""
+"""Maximum length of a request's messages as JSON, in characters; the earliest are omitted."""
 
 
 def with_spans(emit: Emit, context: Context) -> Emit:
-    """Wraps `emit` to record spans of all events; an error in tracing only ends the tracing."""
+    """Wraps `emit` to record events as spans. An error in tracing stops only the tracing."""
     spans = Spans(context)
 
     def pass_on(event: Event) -> None:
@@ -60,16 +60,16 @@ def with_spans(emit: Emit, context: Context) -> Emit:
 
 
 class Spans:
-    """The spans of one tree, below the current span of a context."""
+    """Spans of one run tree, below the current span of a context."""
 
     def __init__(self, context: Context) -> None:
         self.is_on = True
         self._context = context
         self._open: dict[str, Span] = {}
-        """Open spans by the place of the run (`0`), turn (`0/1`) or call (`0#id`)."""
+        """Open spans, keyed by run (`0`), turn (`0/1`) or call (`0#id`)."""
         self._agents: dict[str, tuple[str, str]] = {}
         self._messages: dict[str, list[str]] = {}
-        """Messages of each run so far, each as JSON; empty if texts are omitted."""
+        """Messages so far as JSON, by run; empty if content is omitted."""
         self._has_texts = os.environ.get(CAPTURE_CONTENT, "").lower() == "true"
 
     def take(self, event: Event) -> None:
@@ -216,7 +216,7 @@ def _fail(span: Span, reason: str, error: str) -> None:
 
 
 def _write_text(text: str) -> str:
-    """Shortens a text, without secrets and characters that UTF-8 cannot encode."""
+    """Removes secrets and invalid characters from a text, and shortens it."""
     return cut_chars(clean(find_filter().text(text)), MAX_TEXT, "…")
 
 
@@ -229,7 +229,7 @@ def _make_text(text: str) -> dict[str, Any]:
 
 
 def _bound(arguments: Mapping[str, Any]) -> Any:
-    """Removes secrets from arguments; if they are too long, returns a shortened text."""
+    """Removes secrets from arguments; if they are too long, returns shortened JSON text."""
     masked = find_filter().json(arguments)
     text = dump(masked).decode()
     return masked if len(text) <= MAX_TEXT else cut_chars(text, MAX_TEXT, "…")
