@@ -72,7 +72,7 @@ def read_data(
         if conflict := re.search(r"^<{7} ", text, re.MULTILINE):  # left by git
             line = text.count("\n", 0, conflict.end()) + 1
             problem = f"it has a merge conflict in line {line}"
-            hint = "resolve it: remove the marks, and keep one side or both"
+            hint = "remove the conflict markers, and keep one side or both"
         raise _make_error("read", path, problem, hint) from None
 
 
@@ -91,7 +91,7 @@ def check_header(kind: Kind, line: str) -> None:
     if int(found[2]) != major:
         problem = f"its version is {found[2]}.{found[3]}, expected {major}.x"
         is_newer = int(found[2]) > major
-        hint = "update axe-nb" if is_newer else "make it again with this axe-nb"
+        hint = "update axe-nb" if is_newer else "create it again with this version of axe-nb"
         raise ConfigError(problem, hint=hint)
 
 

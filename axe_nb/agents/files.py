@@ -72,7 +72,7 @@ def write_whole(path: Path, text: str, mode: int | None = None) -> None:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         is_inside = target.is_relative_to(os.path.realpath(path.parent))
         if path.is_symlink() and not is_inside and not target.exists():  # may come with a project
-            problem = f"it is a link to {display_path(target)}, which is not there"
+            problem = f"it is a link to {display_path(target)}, which does not exist"
             raise OSError(errno.ENOENT, problem)
         temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
         target.parent.mkdir(parents=True, exist_ok=True)

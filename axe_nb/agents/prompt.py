@@ -203,7 +203,7 @@ def _read_skill(agent: Agent) -> tuple[str, list[Path]]:
             names = follow_links(candidate.absolute())
             if any(find_read_protection(name, name.parent) for name in names):
                 problem = f"skill {quote(given)} was not read: it may hold keys or passwords"
-                raise ConfigError(problem, hint=f"name another skill in agent {quote(agent.name)}")
+                raise ConfigError(problem, hint=f"use another skill in agent {quote(agent.name)}")
             real = names[-1]
             is_moved = is_from_file(agent, "skill") and real.exists() and is_outside(path, real)
             if is_moved and not is_trusted(path):

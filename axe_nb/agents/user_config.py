@@ -330,8 +330,8 @@ def _read_variable(name: str, wanted: str, pattern: str) -> str:
 
 
 SET, KEPT, EMPTY = "set", "already set, kept", "no value, not set"
-UNKNOWN = "refused, because a file sets only keys and addresses of providers"
-KEY_ELSEWHERE = "refused, because a key that is not from this file would be sent there"
+UNKNOWN = "refused, because a file can set only keys and base URLs of providers"
+KEY_ELSEWHERE = "refused, because a key from elsewhere would be sent there"
 
 
 def load_env(file: str) -> dict[str, list[str]]:
@@ -348,7 +348,7 @@ def load_env(file: str) -> dict[str, list[str]]:
     except OSError as error:
         raise ConfigError(
             f"cannot read {quote(shown)}: {reason(error)}",
-            hint="give a file of NAME=VALUE lines, as in %axe env .env",
+            hint="pass a file of NAME=VALUE lines, as in %axe env .env",
         ) from None
     config, new = Config.load(), dict[str, str]()
     servers = [info for info in config.known.values() if info.has_server]

@@ -276,7 +276,7 @@ def _explain(sandbox: Sandbox, command: str, text: str) -> str:
         'with allowed_hosts = ["*"]; '
     )
     writable = (
-        "commands write only in the workdir and in $TMPDIR; sockets, shared memory and /proc/PID "
+        "commands can write only in the workdir and $TMPDIR; sockets, shared memory and /proc/PID "
         "are refused"
         if is_files
         else "commands cannot write .git/hooks, .git/config, axe, .vscode, .idea, .github, "

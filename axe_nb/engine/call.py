@@ -69,7 +69,7 @@ class CallChildren:
         if self._has_ended or self._loop.is_closed():
             raise ToolError(ENDED)
         if os.getpid() != self._process:
-            raise ToolError("a forked process can start no sub-agent of this call; use a thread")
+            raise ToolError("a forked process cannot start a sub-agent of this call; use a thread")
         if asyncio.get_running_loop() is not self._loop:
             return await self._start_from_elsewhere(job, env)
         await self._call.slot.aclose()

@@ -265,7 +265,7 @@ class Breakpoint:
                 return cls(kind, str(int(value)) if kind == "depth" else value)
         hint = "use tool:NAME, agent:NAME, depth:N or turn; separate several with commas"
         near = "" if word in get_args(BreakKind) else suggestion(word, get_args(BreakKind))
-        raise ConfigError(f"--break: {quote(text)} is not a place", hint=near or hint)
+        raise ConfigError(f"--break: {quote(text)} is not a breakpoint", hint=near or hint)
 
 
 @dataclass(eq=False)

@@ -151,7 +151,7 @@ class Servers:
             if not named and len(offered) > MAX_TOOLS:
                 warnings.append(
                     f"MCP server {name}: it offers {plural(len(offered), 'tool')}, and the agent "
-                    f"has the first {MAX_TOOLS}; to choose others, name them in `tools`"
+                    f"gets the first {MAX_TOOLS}; to choose others, list them in `tools`"
                 )
         files = []
         for entry, name, uri in resources:

@@ -307,7 +307,7 @@ def look(view: View) -> Look:
 
 def compare(before: Look, after: Look, workdir: Path) -> tuple[str, ...]:
     done = {
-        path: "made" if path not in before else "changed" if path in after else "removed"
+        path: "created" if path not in before else "changed" if path in after else "removed"
         for path in sorted(dict(before.items() ^ after.items()))
     }
     notes = [

@@ -142,7 +142,7 @@ def read_kept(run: str) -> list[KeptFile] | None:
         return None
     except (OSError, ValueError, RecursionError, ConfigError) as error:
         problem = getattr(error, "message", "") or one_line(str(error), 200)
-        raise ConfigError(f"the kept files of this run cannot be read: {problem}") from None
+        raise ConfigError(f"the undo data of this run cannot be read: {problem}") from None
     files = []
     for writes in by_file.values():
         known, is_mixed = {writes[0].before}, False

@@ -73,7 +73,7 @@ def make_tool(function: Callable[..., Any], effect: Effect, name: str = "") -> T
         first.name in ("self", "cls") and first.annotation is first.empty
     ):
         raise ConfigError(
-            f"{name} is a method without its object", hint=f"use that of an object: thing.{name}"
+            f"{name} is a method without its object", hint=f"pass a bound method: thing.{name}"
         )
     specs = {key: parameter.spec for key, parameter in run.parameters.items()}
     return Tool(name, run.description, specs, run, effect)

@@ -96,7 +96,7 @@ def test_a_process_that_a_tool_forks_runs_agents_of_its_own_but_no_child_of_the_
     assert ask_forked(start_by_run) == "from the child"
     assert ask_forked(start_by_arun) == "from the child"
     assert ask_forked(start_by_delegate) == (
-        "a forked process can start no sub-agent of this call; use a thread"
+        "a forked process cannot start a sub-agent of this call; use a thread"
     )
 
 

@@ -289,7 +289,7 @@ def test_a_file_is_not_made_elsewhere_through_a_link_that_leads_nowhere(
     put_agent(home / "evil/axe/agents", more="")
     (home / "evil/start.axe").symlink_to(home / ".bash_profile")
     monkeypatch.chdir(home / "evil")
-    why = "it is a link to ~/.bash_profile, which is not there"
+    why = "it is a link to ~/.bash_profile, which does not exist"
     with pytest.raises(AxeError, match=why), axe_nb.cassette("start.axe", "record"):
         result = axe_nb.run("evil", "go", display=False)
     with pytest.raises(AxeError, match=why):

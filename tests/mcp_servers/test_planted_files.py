@@ -127,7 +127,7 @@ def test_a_protected_file_that_a_server_plants_is_an_error_and_a_warning(
     agent = caller(call("raw__echo", text="one"), call("raw__echo", text="two"))
     with stage() as on:
         result = play(on, replace(agent, mcp_servers=server(PLANT_ONCE)))
-    note = '".idea" is protected, and was made'
+    note = '".idea" is protected, and was created'
     assert [texts(result, turn) for turn in range(2)] == [[f"Error: one\n{note}"], ["two"]]
     assert f"while MCP server raw ran: {note}; nothing was undone" in result.warnings
     assert Path(".idea/run.xml").exists(), "it is seen, not undone"
@@ -141,7 +141,7 @@ def test_what_changes_between_two_runs_is_a_warning_since_the_user_may_have_done
         play(on, agent)
         Path(".env").write_text("MINE=1")
         result = play(on, agent)
-    note = '".env" is protected, and was made'
+    note = '".env" is protected, and was created'
     assert texts(result, 0) == ["one"]
     assert result.warnings == (f"while MCP server raw ran: {note}; nothing was undone",)
 

@@ -124,9 +124,9 @@ def test_names_that_do_not_exist_are_not_made_or_are_seen(cage: Cage, how: str) 
 def test_what_could_not_be_covered_is_seen(cage: Cage) -> None:
     ended = cage.run("echo x > .env.staging; echo 'ref: x' > HEAD; mkdir .git/rebase-merge")
     assert ended.notes == (
-        '".env.staging" is protected, and was made',
-        '".git/rebase-merge" is protected, and was made',
-        '"HEAD" is protected, and was made',
+        '".env.staging" is protected, and was created',
+        '".git/rebase-merge" is protected, and was created',
+        '"HEAD" is protected, and was created',
     )
 
 

@@ -156,10 +156,10 @@ def test_changed_protected_files_make_the_result_an_error_and_a_warning(
     result = ask(mode="auto", command="mkdir .vscode; echo x > .vscode/tasks.json; echo done")
     assert told(result) == (
         "Error: the command ended without an error, but protected files were changed meanwhile\n"
-        'done\n".vscode" is protected, and was made'
+        'done\n".vscode" is protected, and was created'
     )
     assert result.warnings == (
-        'while a command ran: ".vscode" is protected, and was made; nothing was undone',
+        'while a command ran: ".vscode" is protected, and was created; nothing was undone',
     )
     assert (workdir / ".vscode" / "tasks.json").exists(), "it is seen, not undone"
 
