@@ -330,7 +330,7 @@ def _remove_ignored_keys(table: dict[str, Any], name: str, source: Source) -> li
 
 
 def find_place(agent: Agent, key: str, value: str) -> str:
-    """Returns the file and line that set an agent's value or entry; empty if its file does not."""
+    """Finds an agent's value or entry in its file; returns file and line, or an empty string."""
     if not agent.path or not agent.text:
         return ""
     written: Any = tomllib.loads(agent.text).get(key)

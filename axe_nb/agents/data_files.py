@@ -30,7 +30,7 @@ VERSIONS: Mapping[Kind, tuple[int, int]] = {
 
 MAX_BYTES = 100_000_000
 LINES = "|"
-"""Key for the lines of a string; a real key of bars only is escaped with one more bar."""
+"""Key for the lines of a string. A real key that consists of bars is written with one more bar."""
 
 _UNSEEN = re.compile(rf"[\x7f-\x9f\u2028\u2029]|{INVISIBLE.pattern}")  # not shown by editors
 
@@ -81,7 +81,7 @@ def format_header(kind: Kind) -> str:
 
 
 def check_header(kind: Kind, line: str) -> None:
-    """Raises ConfigError if the header line of a file has another kind or major version."""
+    """Raises ConfigError if the header line of a file has the wrong kind or major version."""
     major, minor = VERSIONS[kind]
     found = re.fullmatch(r"axe_nb ([a-z]{1,20}) (\d{1,4})\.(\d{1,4})\s*", line)
     if not found:

@@ -30,7 +30,7 @@ from axe_nb.text import format_seconds
 EVERY = 0.03  # minimum seconds between two text events of the same kind
 
 Send: TypeAlias = Callable[[Request], Awaitable[Response]]
-"""Link in the chain of a request: (request) → complete response, usually from the next link.
+"""Link in the chain of a request: (request) -> complete response, usually from the next link.
 
 Raises ProviderError if the request fails and is not retried, RunStopped if a cap of the tree is
 reached or the user stops the tree, and TimeoutError if the time is up.

@@ -26,13 +26,13 @@ _left_behind: set[asyncio.Task[Any]] = set()
 """Tasks of tools that ignored cancellation, as event loops hold only weak references to tasks."""
 
 RunCall: TypeAlias = Callable[[PendingCall], Awaitable[ToolOutput]]
-"""Link in the chain of a tool call: (call) → output, usually from the next link.
+"""Link in the chain of a tool call: (call) -> output, usually from the next link.
 
 Raises the tool's own exceptions, which become error results, and RunStopped if the tree is stopped.
 """
 
 StartChild: TypeAlias = Callable[..., Coroutine[Any, Any, RunResult]]
-"""(call, job, env=None) → result of a child, which uses `env` or else that of its caller.
+"""(call, job, env=None) -> result of a child, which uses `env` or else that of its caller.
 
 Raises ConfigError if the child cannot be started, and ToolError if its key is invalid or taken, or
 if the tree may not send another request.

@@ -177,7 +177,7 @@ class UsageMeter:
     """Number of descendants that have not sent a request yet, which limits further starts."""
     total: Spent = field(default_factory=Spent)
     unpriced: str = ""
-    """Agent that received a response of unknown price; empty = none did."""
+    """Name of an agent that received a response of unknown price; empty = none."""
     spent: dict[str, Spent] = field(default_factory=dict)
     """Name of an agent → its usage, in order of first request."""
 

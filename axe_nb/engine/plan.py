@@ -399,7 +399,7 @@ def provider_for(
     needs: Needed = "key",
     sent: Mapping[str, ScriptFunction | Script] | None = None,
 ) -> Callable[[str, str], Provider]:
-    """Returns a function (provider, model) → cached provider, which may raise ConfigError.
+    """Returns a function (provider, model) -> cached provider, which may raise ConfigError.
 
     Missing settings that `needs` does not include are reported by the first request. `scripts` are
     the first folders to search for script models, and `sent` the scripts that came with a job.

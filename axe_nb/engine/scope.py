@@ -80,7 +80,7 @@ class AgentSource:
     knows: Callable[[str], bool] = lambda name: True
     """(name) -> False if there is no such agent, without the costly search of `load`."""
     brief: Callable[[Agent], Awaitable[Briefing]]
-    """(agent) -> its context. Raises ConfigError if it cannot be read."""
+    """(agent) -> its system prompt and context. Raises ConfigError if they cannot be read."""
     describe: Callable[[Agent], Definitions | None] = lambda root: None
     """(root agent) -> definitions of the agents of the tree, to save with the result."""
 

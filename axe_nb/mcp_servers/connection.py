@@ -46,7 +46,7 @@ from axe_nb.tools.tool import Guard, Tool, ToolContext, ToolError, ToolOutput, a
 T = TypeVar("T")
 
 Run = Callable[[Any], Awaitable[Any]]
-"""(coroutine) → its result, from the event loop of the servers."""
+"""(coroutine) -> its result, from the event loop of the servers."""
 
 CLOSING = 8.0  # maximum seconds to close a connection
 CONNECT, READ = 30.0, 300.0  # maximum seconds to connect, and between two parts of a response

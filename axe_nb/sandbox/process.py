@@ -70,7 +70,7 @@ class Method:
     not_promised: tuple[str, ...] = ()
     """Short sentences about actions that a command can still take."""
     wrap: Callable[[Sequence[str], View], Launch]
-    """(words of a command, view) → program to start instead."""
+    """(words of a command, view) -> program to start instead."""
     protection: Protection
 
 

@@ -87,7 +87,7 @@ class Answer:
 @dataclass(frozen=True, slots=True)
 class Output:
     sent: Mapping[str, Any]
-    """JSON Schema of an object, for the provider."""
+    """JSON Schema for the provider, which always describes an object."""
     is_wrapped: bool = False
     """True if data other than an object is wrapped as `{"value": data}`."""
     convert: Convert | None = None

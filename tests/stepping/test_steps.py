@@ -141,7 +141,7 @@ def test_a_tree_pauses_everywhere_or_only_at_its_breaks(where: Any, seen: list[s
 
 def test_a_place_that_is_wrong_is_an_error_and_one_that_was_not_reached_a_warning() -> None:
     for where in ("tools:grep", "tool:", "tool", "turn:3", "depth:x"):
-        with pytest.raises(ConfigError, match=r"is not a breakpoint|a depth must be a whole number"):
+        with pytest.raises(ConfigError, match="is not a breakpoint"):
             Overrides(break_at=(where,))
     where = "tool:measures, tool:measure"
     result = chain().play(step=Decider(), break_at=where)
