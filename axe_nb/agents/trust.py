@@ -95,7 +95,7 @@ def load_trusted() -> dict[str, None]:
 
 
 def is_outside(path: Path, target: Path) -> bool:
-    if os.name == "nt" and str(target)[:2] in ("\\\\", "//"):  # resolving it sends a login
+    if os.name == "nt" and str(target)[:2] in ("\\\\", "//"):  # resolving it would log in there
         return True
     return not Path(os.path.realpath(target)).is_relative_to(find_project(path))
 

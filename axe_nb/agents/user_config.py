@@ -38,8 +38,8 @@ from axe_nb.errors import ConfigError
 from axe_nb.messages import Usage
 from axe_nb.text import nearest, quote
 
-PROJECT_AGENTS = Path("axe") / "agents"  # relative to the current folder
-TABLES = ("providers", "prices", "retry", "sandbox", KEY)  # other programs may add others
+PROJECT_AGENTS = Path("axe") / "agents"  # agents of a project, relative to the current folder
+TABLES = ("providers", "prices", "retry", "sandbox", KEY)  # keys of config.toml that are read
 UNSET = -1.0  # value of a price that `config.toml` does not set
 
 SCAFFOLD = """\

@@ -35,7 +35,7 @@ from axe_nb.tools.tool import (
 )
 
 STAY = "Use a relative path inside the workdir"
-MAX_PATH, MAX_FOLDERS, MAX_NAMES = 4096, 64, 100  # characters, folders, names by links
+MAX_PATH, MAX_FOLDERS, MAX_NAMES = 4096, 64, 100  # characters, folders to resolve, links to a file
 
 DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d|conin\$|conout\$)(\..*)?", re.IGNORECASE)
 

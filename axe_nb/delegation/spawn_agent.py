@@ -31,7 +31,7 @@ from axe_nb.tools.tool import Job, Limits, Tool, ToolContext, ToolError, ToolOut
 NAME = "spawn_agent"
 NAME_SIZE = 60  # maximum characters of a child's name, which may come from a model
 MAX_TOOL_CALLS = 100  # maximum tool calls that a model may grant a child (O-9)
-MODES: Mapping[str, Mode] = {"plan": "plan", "auto": "auto"}  # that a model may request
+MODES: Mapping[str, Mode] = {"plan": "plan", "auto": "auto"}  # modes that a model may request
 
 OF_OPTA: Mapping[Status, str] = {
     "completed": "completed",

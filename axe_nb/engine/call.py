@@ -136,7 +136,7 @@ async def run_call(tool: Tool, context: ToolContext, children: CallChildren) -> 
         task.cancel()
         try:
             await children.end()
-            await asyncio.wait({task}, timeout=0.1)  # to finish on its own
+            await asyncio.wait({task}, timeout=0.1)  # time to finish on its own
         finally:
             if not task.done():  # it ignores the cancellation
                 _left_behind.add(task)

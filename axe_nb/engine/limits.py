@@ -20,7 +20,7 @@ from axe_nb.messages import Message, ToolSpec, Usage, dump
 from axe_nb.results import RunStopped, Status
 from axe_nb.text import count_bytes, format_dollars, format_seconds
 
-MAX_NAMED = 5  # agents in the message about a reached cap, in order of usage
+MAX_NAMED = 5  # maximum agents in the message that a cap is reached, in order of usage
 
 
 class TimeIsUp(TimeoutError):

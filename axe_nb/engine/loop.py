@@ -192,7 +192,7 @@ class Run:
         scope.env.halt.check()
         scope.clock.check()
         opening = plan.job.open_turn(number)
-        if opening is not None and opening.messages:  # a file may be damaged
+        if opening is not None and opening.messages:  # empty if a file is damaged
             self.messages = list(opening.messages)
         scope.admit(f"{scope.id}/{number}")
         request = self.make_request(closing=closing, asked=asked)

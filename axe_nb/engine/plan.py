@@ -159,7 +159,7 @@ class Plan:
         found = (*self.agent.warnings, *self.briefing.warnings, *self.missing)
         if self.scope.env.cassette or not isinstance(self.provider, Keyless):
             return found
-        return (*found, self.provider.problem.message)  # a dry run does without its key
+        return (*found, self.provider.problem.message)  # a dry run needs no key
 
 
 async def make_plan(scope: RunScope, job: Job) -> Plan:

@@ -21,7 +21,7 @@ from axe_nb.tools.tool import Describe, Effect, Registry, Tool, ToolTable
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-BUILT_IN = Registry((builtin.SOURCE, DELEGATION))  # their names are reserved
+BUILT_IN = Registry((builtin.SOURCE, DELEGATION))  # built-in tools, whose names are reserved
 SESSION = ToolTable()  # tools defined in this process with `@axe_nb.tool`
 REGISTRY = Registry((*BUILT_IN.sources, SESSION))  # tools that any agent can use by name
 

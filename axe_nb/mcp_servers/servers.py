@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MAX_TOOLS = 128  # of a server that an agent gets unless it lists some; some providers take no more
-MAX_RESOURCE = 1024 * 1024  # characters of a resource
+MAX_TOOLS = 128  # maximum tools of a server by default, as some providers accept no more
+MAX_RESOURCE = 1024 * 1024  # maximum characters of a resource
 
 
 class LoopThread:

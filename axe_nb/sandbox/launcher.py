@@ -152,7 +152,7 @@ def main() -> None:
         os.rmdir(folder)  # noqa: PTH106
     except OSError:
         remove = ["sh", "-c", REMOVE, "sh", folder]
-        if os.spawnv(os.P_WAIT, "/bin/sh", remove) < 0:  # a signal meant for the command
+        if os.spawnv(os.P_WAIT, "/bin/sh", remove) < 0:  # killed instead of the command
             os.spawnv(os.P_WAIT, "/bin/sh", remove)
     code = os.waitstatus_to_exitcode(status)
     os._exit(128 - code if code < 0 else code)

@@ -25,7 +25,7 @@ from axe_nb.errors import ConfigError
 from axe_nb.text import list_some, one_line, printable
 
 MAX_RUN = 100_000_000
-ID = re.compile(r"[0-9a-f]{16}-[0-9a-f]{8}")  # of a run; ids sort by time
+ID = re.compile(r"[0-9a-f]{16}-[0-9a-f]{8}")  # id of a run; ids sort by time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,7 +84,7 @@ class Opening:
     """Text of the last message if a fork added it; otherwise empty."""
 
 
-MAX_TURNS = 50  # of any run; a safety limit, not a setting (A-8.3, A-N2)
+MAX_TURNS = 50  # maximum turns of any run, as a safety limit (A-8.3, A-N2)
 
 
 @dataclass(frozen=True, slots=True)
