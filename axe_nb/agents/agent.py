@@ -283,7 +283,7 @@ class Agent:
         trust_new_folder(path)
         parse = partial(self.from_toml, name=self.name, path=str(path))
         table, text = make_table(self), ""
-        with suppress(OSError, ConfigError, ValueError, RecursionError):  # then the file is rewritten
+        with suppress(OSError, ConfigError, ValueError, RecursionError):  # or rewrites the file
             old = read_text(path)
             updated = update_text(old, make_table(parse(old)), table)
             if make_table(parse(updated)) == table:

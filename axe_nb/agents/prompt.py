@@ -441,7 +441,7 @@ class Definition:
         """Makes an agent from the saved values, without the user's functions."""
         kind = Agent if self.name else NoAgent
         try:
-            if "schema" in self.values.get("output", {}):  # a run replaces the path with the schema
+            if "schema" in self.values.get("output", {}):  # a run reads the schema
                 raise ValueError("its output refers to a file")
             return kind(**{"name": "", "model": "", **self.values})
         except (TypeError, ValueError, AttributeError) as error:  # the file may be damaged
