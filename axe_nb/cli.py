@@ -1,4 +1,4 @@
-"""The command line `axe-nb`. Source: A-5.7, B-8..B-12, D-22, D-38."""
+"""The `axe-nb` command-line interface. Source: A-5.7, B-8..B-12, D-22, D-38."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from axe_nb.text import clean, quote
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Runs one command line and returns the exit code (D-22)."""
+    """Runs one command and returns its exit code (D-22)."""
     for stream in (sys.stdout, sys.stderr):  # regardless of the terminal's code page
         if reconfigure := getattr(stream, "reconfigure", None):
             reconfigure(encoding="utf-8", errors="replace")
@@ -131,7 +131,7 @@ def _can_prompt() -> bool:
 
 
 def _find_asker() -> Callable[[str], str] | None:
-    """Returns a function that prompts the person; None if no one can be prompted."""
+    """Returns a function that prompts the user; None if no one can be prompted."""
 
     def ask(prompt: str) -> str:
         with contextlib.redirect_stdout(sys.stderr):  # stdout carries the answer only
@@ -163,7 +163,7 @@ def _write(text: str) -> None:
 
 
 def _write_exactly(text: str) -> None:
-    """Writes a text without secrets; only a terminal gets no control characters either."""
+    """Writes a text without secrets, and on a terminal also without control characters."""
     on_terminal = sys.stdout is not None and sys.stdout.isatty()
     print(clean(redact(text)) if on_terminal else redact(text), flush=True)
 

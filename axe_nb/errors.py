@@ -17,7 +17,7 @@ Category = Literal[
 
 
 class AxeError(Exception):
-    """Base class of the errors that axe_nb reports, each with its cause and a next step."""
+    """Base class of errors raised by axe_nb, each with its cause and a next step."""
 
     exit_code: int = 1
     """Exit code of the command line."""
@@ -33,15 +33,15 @@ class AxeError(Exception):
         """Agent and turn in which the error occurred; empty outside runs."""
 
     def __str__(self) -> str:
-        """Returns the message for display and files, without secrets."""
+        """Returns the message without secrets, for display and files."""
         return redact(self.message)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickles the texts, but no traceback, as its frames would keep runs alive."""
+        """Pickles the error without its traceback, whose frames would keep runs alive."""
         return _rebuild, (type(self), self.args, vars(self).copy())
 
     def __copy__(self) -> Self:
-        """Copies the error like a pickle; `distributed` would copy it with its traceback."""
+        """Copies the error as pickling does; `distributed` would copy it with its traceback."""
         return cast(Self, _rebuild(type(self), self.args, vars(self).copy()))
 
     def lines(self) -> list[str]:
@@ -55,7 +55,7 @@ class AxeError(Exception):
 
     @__notes__.setter
     def __notes__(self, notes: object) -> None:
-        """Ignores notes, which `distributed` sets on unpickled exceptions."""
+        """Ignores the notes that `distributed` sets on unpickled exceptions."""
 
     def _render_traceback_(self) -> list[str]:
         """Returns the lines that IPython displays instead of a traceback."""
@@ -70,7 +70,7 @@ def _rebuild(kind: type[AxeError], args: tuple[object, ...], state: dict[str, An
 
 
 class ConfigError(AxeError):
-    """An agent, setting or option is invalid; nothing has been sent.
+    """An agent, setting or option is invalid. No request has been sent.
 
     The exit code is 2, or 3 if a key is missing.
     """
@@ -85,7 +85,7 @@ class ConfigError(AxeError):
 
 
 class ExpectationError(AxeError):
-    """A run did not meet an expectation; `place` is the branch of its tree that failed.
+    """A run did not meet an expectation; `place` is the branch of the run tree that failed.
 
     `axe_nb.last()` is the result of the run.
     """
@@ -104,11 +104,11 @@ _SAID_AGAIN: dict[Category, str] = {
     "server": "the server failed",
     "timeout": "no response in time",
 }
-"""Explanations added to server messages that only repeat the category."""
+"""Explanations for server messages that only repeat the error category."""
 
 
 class ProviderError(AxeError):
-    """A request to a model failed. Its text is `<category>: <message>` (B-5)."""
+    """A request to a model failed. The error text is `<category>: <message>` (B-5)."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class ProviderError(AxeError):
 
 
 def _list_letters(text: str) -> str:
-    """Returns the letters of a text, so that `Overloaded.` equals `overloaded_error`."""
+    """Returns a text's letters without `error`: `Overloaded.` equals `overloaded_error`."""
     return re.sub(r"[^a-z]|error", "", text[:100].lower())
 
 
@@ -154,7 +154,7 @@ def words(error: BaseException) -> str:
 
 
 def interrupted(message: str) -> KeyboardInterrupt:
-    """Creates a KeyboardInterrupt that IPython shows in one line, for a run stopped by the user."""
+    """Creates a KeyboardInterrupt for a run stopped by the user, shown as one line by IPython."""
     # not a subclass, which would not end a script by the signal
     message = redact(clean(message))
     stop = KeyboardInterrupt(message)
@@ -163,7 +163,7 @@ def interrupted(message: str) -> KeyboardInterrupt:
 
 
 class RunError(AxeError):
-    """A run did not complete. Only `RunResult.raise_for_status()` raises it."""
+    """A run did not complete. Raised only by `RunResult.raise_for_status()`."""
 
     def __init__(self, message: str, *, exit_code: int, hint: str = "") -> None:
         super().__init__(message, hint=hint)

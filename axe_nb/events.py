@@ -1,6 +1,6 @@
-"""The events of a run; the last one carries its result.
+"""The events of a run; the last event carries the result.
 
-Fields have the same meaning as in `RunResult`, `Turn` and `Response`; turns are numbered from 1.
+Fields have the same meaning as in `RunResult`, `Turn` and `Response`. Turns are numbered from 1.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from axe_nb.pictures.picture import Picture
 from axe_nb.results import FinalRequest, RunResult, Turn
 
 DataForm: TypeAlias = Literal["", "object", "value"]
-"""Form of the answer: a JSON object, data in its key `value`, or plain text if empty."""
+"""Required format of the answer: a JSON object, JSON with the data under the key `value`, or plain
+text if empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
-    """A run has started: the root, or a child between the start and the end of its call."""
+    """A run has started: the root run, or a child run, during the call that started it."""
 
     run: str
     parent: str
-    """Id of the parent run; empty for a root."""
+    """Id of the parent run; empty for a root run."""
     call_id: str
-    """Id of the parent's call; empty for a root."""
+    """Id of the parent's call that started the run; empty for a root run."""
     agent: str
     model: str
     depth: int
@@ -47,20 +48,20 @@ class TurnStarted:
     pending: int
     """Number of tool results in the request."""
     closing: bool = False
-    """True if the request asks a subagent for a final summary (D-17)."""
+    """True if the request asks a child run for its final summary (D-17)."""
     asked: FinalRequest = ""
     data: DataForm = ""
-    """The required form of a reply without calls."""
+    """Required format of the final answer, which is a reply without calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """A piece of a streamed reply has arrived, of the text, reasoning or a call's arguments."""
+    """A piece of a streamed reply has arrived: text, reasoning or a call's arguments."""
 
     run: str
     turn: int
     attempt: int
-    """Number of the attempt, starting at 1; each attempt restarts the reply (D-23)."""
+    """Number of the attempt, starting at 1. The reply starts over with each attempt (D-23)."""
     text: str
     kind: DeltaKind = "text"
     call: int = 0
@@ -69,25 +70,25 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class RetryScheduled:
-    """A request has failed and will be sent again after a wait, as `[retry]` allows (D-23)."""
+    """A request has failed and will be retried after a wait, as `[retry]` allows (D-23)."""
 
     run: str
     turn: int
     attempt: int
     """Number of the next attempt, at least 2."""
     seconds: float
-    """Duration of the wait."""
+    """Duration of the wait before the retry."""
     reason: str
-    """HTTP status of the failure, or its category if there is no status."""
+    """HTTP status of the failure, or the error category if there was no response."""
     error: str
-    """The error in one line."""
+    """The error message, in one line."""
     most: int = 0
-    """Maximum retries that `[retry]` allows; 0 if unknown."""
+    """Maximum number of retries that `[retry]` allows; 0 if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnFinished:
-    """A response has arrived; any calls in it run next."""
+    """A response has arrived. Its calls, if any, are executed next."""
 
     run: str
     turn: int
@@ -100,14 +101,14 @@ class TurnFinished:
     asked: FinalRequest = ""
     question: str = ""
     exchanges: tuple[Exchange, ...] = field(default=(), repr=False, compare=False)
-    """The attempts of the turn with their outcomes; the last one has the response."""
+    """The turn's attempts with their outcomes; the last attempt has the response."""
     source: Source = ""
     server_calls: tuple[ServerCall, ...] = ()
     sources: tuple[Page, ...] = ()
 
     @property
     def reasoning(self) -> str:
-        """The model's reasoning; empty if the turn has no exchanges."""
+        """The model's reasoning; empty if there is none or no exchange was kept."""
         response = self.exchanges[-1].response if self.exchanges else None
         return response.reasoning if response else ""
 
@@ -131,38 +132,39 @@ class ToolFinished:
 
 @dataclass(frozen=True, slots=True)
 class PersonAsked:
-    """A run waits for the person's answer; its clock is paused."""
+    """A run waits for an answer from the person who is prompted. Its clock is paused."""
 
     run: str
     call_id: str = ""
-    """Id of the call that the question is about; empty for the latest turn."""
+    """Id of the call that the question is about; empty if it is about the latest turn."""
     words: str = ""
-    """The question in a few words; empty for a pause. No field contains secrets."""
+    """The question in a few words; empty for a pause. No field of this event contains secrets."""
     text: str = ""
     """The question as shown in the prompt, without the diff and the possible answers."""
     diff: str = ""
     """Unified diff of the change that the call would make; empty if there is none."""
     choices: tuple[tuple[str, str], ...] = ()
-    """Letter and name of each one-letter answer; empty if the answer is free text."""
+    """Letter and name of each answer; empty if the answer is free text."""
     prompt: str = ""
-    """The text of the prompt, by which a view finds the input; empty without `choices`."""
+    """Text of the input prompt, from which a view recognizes the input field; empty without
+    `choices`."""
     arguments: str = ""
-    """The call's arguments as JSON, for editing; empty if they are too long or have secrets."""
+    """The call's arguments as JSON for editing; empty if they are too long or contain secrets."""
 
 
 @dataclass(frozen=True, slots=True)
 class PersonAnswered:
-    """A question was answered by the person, a recording or the function of `step=`."""
+    """A question was answered, by the person, by a recording or by the `step=` function."""
 
     run: str
     call_id: str
     choice: str
-    """The choice as in `Decision`, such as `yes`, `go` or `skip`."""
+    """The chosen answer as in `Decision`, such as `yes`, `go` or `skip`."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunFinished:
-    """A run has ended, with any turn or call that was still in progress."""
+    """A run has ended, including any turn or call that was in progress."""
 
     run: str
     result: RunResult
@@ -174,11 +176,11 @@ Event: TypeAlias = (
 )  # fmt: skip
 
 Emit: TypeAlias = Callable[[Event], None]
-"""Function that receives events; it must neither block nor raise."""
+"""A function that receives events; must neither block nor raise."""
 
 
 def discard(event: Event) -> None:
-    """Ignores an event; an `Emit` for runs without receivers."""
+    """Ignores an event. Used as `Emit` when nothing receives a run's events."""
 
 
 def finish_turn(run: str, turn: Turn, exchanges: Sequence[Exchange]) -> TurnFinished:
@@ -190,7 +192,7 @@ def finish_turn(run: str, turn: Turn, exchanges: Sequence[Exchange]) -> TurnFini
 
 
 def events_of(result: RunResult, parent: str = "", depth: int = 0) -> Iterator[Event]:
-    """Yields the events of a finished run, in order, without pieces of text and times."""
+    """Yields the events of a finished run, in order, without text deltas and times."""
     run = result.id
     yield RunStarted(
         run, parent, result.call_id, result.agent, result.model, depth, result.task, result.prompt,

@@ -1,8 +1,8 @@
-"""All names of a file, and access to files without following links.
+"""Finds all names of a file, and opens files without following links.
 
-The names of a file are the given path, the path after each link on the way, and the real path; each
-of them may be protected. Folders are opened one by one, relative to the descriptor of the parent,
-so that a folder that is replaced meanwhile does no harm. Source: D-53, D-83, X-32, X-33.
+The names of a file are the given path, the path after following each link on the way, and the real
+path; any of these names may be protected. Folders are opened one by one, relative to the parent's
+descriptor, so that replacing a folder meanwhile does no harm. Source: D-53, D-83, X-32, X-33.
 """
 
 from __future__ import annotations
@@ -27,37 +27,37 @@ PASSED = FOLDER | getattr(os, "O_PATH", getattr(os, "O_SEARCH", 0))
 
 FILE = NO_LINK | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 FILE |= getattr(os, "O_BINARY", 0)
-"""Flags for opening a file; they do not wait for the writer of a pipe."""
+"""Flags for opening a file; opening a pipe does not wait for a writer."""
 
 Links: TypeAlias = Mapping[str, Sequence[Path]]
-"""The links that lead to each real path, which is case-folded."""
+"""Maps each real path, case-folded, to the links that lead to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """All names of a file or folder below `folder`, which is a real path."""
+    """All names of a file or folder in `folder`, which is a real path."""
 
     folder: Path
     path: str
-    """The real path relative to `folder`, with `/`; `.` is the folder itself."""
+    """The real path relative to `folder`, with `/` as the separator; `.` is the folder itself."""
     all: tuple[Path, ...]
-    """Absolute paths below `folder`, and last the real path, which may be elsewhere."""
+    """Absolute paths inside `folder`, followed by the real path, which may be outside."""
     links: Links = field(repr=False)
-    """The links directly in `folder` that lead to other places in it."""
+    """The links directly in `folder` that lead to other places inside it."""
 
     @property
     def real(self) -> Path:
         return self.all[-1]
 
     def child(self, name: str) -> Names:
-        """Returns the names of an entry of this folder, which must not be a link."""
+        """Returns the names of an entry in this folder; the entry must not be a link."""
         path = name if self.path == "." else f"{self.path}/{name}"
         linked = self.links.get(_fold(self.real / name), ()) if self.links else ()
         return Names(self.folder, path, (*linked, *(p / name for p in self.all)), self.links)
 
 
 def find_names(folder: Path, path: Path, links: Links | None = None) -> Names:
-    """Returns the current names of an absolute path below `folder`, which is a real path."""
+    """Returns the current names of an absolute path inside `folder`, which is a real path."""
     *passed, real = follow_links(path)
     links = list_links(folder) if links is None else links
     for place in (real, *real.parents):
@@ -68,7 +68,7 @@ def find_names(folder: Path, path: Path, links: Links | None = None) -> Names:
 
 
 def follow_links(path: Path) -> tuple[Path, ...]:
-    """Returns an absolute path, the path after each link on the way, and the real path."""
+    """Returns the given absolute path, the path after following each link, and the real path."""
     passed = [path]
     while BY_DESCRIPTOR and (
         link := next(filter(os.path.islink, (*reversed(passed[-1].parents), passed[-1])), None)
@@ -81,7 +81,7 @@ def follow_links(path: Path) -> tuple[Path, ...]:
 
 
 def list_links(folder: Path) -> Links:
-    """Returns the links directly in `folder`, a real path, that lead to other places in it."""
+    """Returns the links directly in `folder`, a real path, that lead to other places inside it."""
     found: dict[str, list[Path]] = {}
     with os.scandir(folder) as entries:
         for link in (folder / entry.name for entry in entries if entry.is_symlink()):
@@ -92,16 +92,16 @@ def list_links(folder: Path) -> Links:
 
 
 def _fold(path: Path) -> str:
-    """Normalises a path like a case-insensitive file system."""
+    """Normalises a path as a case-insensitive file system does."""
     return unicodedata.normalize("NFC", str(path)).casefold()
 
 
 @contextmanager
 def hold_real_folder(path: Path, flags: int = PASSED, made: int = 0) -> Iterator[int | None]:
-    """Opens a folder, an absolute path without links, and yields its descriptor.
+    """Opens a folder, given as an absolute path without links, and yields its descriptor.
 
-    `flags` apply to the folder itself; those above it need not be readable. The last `made` folders
-    of the path are created if they are missing. Yields None if the system cannot do this.
+    `flags` apply to the folder itself; its parents need not be readable. The last `made` folders of
+    the path are created if they are missing. Yields None where `BY_DESCRIPTOR` is False.
     """
     if not BY_DESCRIPTOR:
         if made:

@@ -1,4 +1,4 @@
-"""The result of a run, and places in a tree of runs. Source: D-2, D-34, D-38, B-9."""
+"""The result of a run, and the order of places in a run tree. Source: D-2, D-34, D-38, B-9."""
 
 from __future__ import annotations
 
@@ -38,37 +38,37 @@ Status = Literal[
 
 
 class RunStopped(Exception):
-    """Raised to end a run with a status other than `completed`; `Run.execute` catches it."""
+    """Raised to end a run with a status other than `completed`. Caught by `Run.execute`."""
 
     def __init__(self, status: Status, error: str, cap: str = "") -> None:
         super().__init__(error)
         self.status: Status = status
         self.cap = cap
-        """The name of the cap that was reached; empty if none was."""
+        """The cap that was reached, in words; empty if no cap was."""
 
 
 EXIT_CODES: Mapping[str, int] = {
     "completed": 0, "max_turns": 1, "max_tool_calls": 1, "max_tokens": 1, "timeout": 3,
     "cancelled": 130, "error": 1,
 }  # fmt: skip
-"""Exit codes of the command line by status (D-38), unless an error has its own."""
+"""Exit code of the command line by status (D-38), unless an error has its own code."""
 
 NEXT_STEPS: Mapping[str, str] = {
     "timeout": "give it more time with --timeout",
     "max_turns": "give it a smaller task, or continue it: -c in a notebook, "
     "continue_from= in Python",
 }
-"""Suggestions for the next step after a run, by status."""
+"""Suggested next step after an incomplete run, by status."""
 
 NO_AGENT = "(no agent)"
-"""Placeholder for the name of the agent in a run without an agent."""
+"""Shown instead of an agent's name for a run without an agent."""
 
 
 _NOT_IN_TAB = frozenset({
     "afork", "call_id", "cause", "definitions", "exchanges", "exit_code", "from_dict", "log",
     "origin", "pictures", "place", "task", "times", "undo_id",
 })  # fmt: skip
-"""Attributes of a result that Tab does not offer: views and programs use them more than people."""
+"""Attributes of a result that Tab completion omits, as they are mostly for programs."""
 
 
 def name_run(agent: str, model: str) -> str:
@@ -84,7 +84,7 @@ copyreg.pickle(MappingProxyType, lambda table: (freeze, ({**table},)))
 
 
 def make_metadata(id: str, depth: int, usage: Usage) -> dict[str, str]:
-    """Returns the metadata that every child run has (D-34)."""
+    """Returns the metadata of a child run (D-34)."""
     return {"task_id": id, "token_estimate": str(usage.total), "depth": str(depth)}
 
 
@@ -92,65 +92,68 @@ def make_metadata(id: str, depth: int, usage: Usage) -> dict[str, str]:
 class RunResult:
     """The result of an agent's run, whatever its status (D-2).
 
-    `turns`, `tool_calls`, `usage` and `cost` are those of this agent alone.
+    `turns`, `tool_calls`, `usage` and `cost` do not include child runs.
     """
 
     status: Status
     text: str
-    """The final text, or the text so far if the run did not complete."""
+    """The final answer, or the text so far if the run did not complete."""
     agent: str
     model: str
     """The model, as provider/model."""
     data: Any = field(default=None, repr=False)
-    """The answer as data of the type required by `output=` or `[output]`, or as JSON data in a
-    result from a file; None if no data was required or the answer does not fit the schema."""
+    """The answer as data, of the type required by `output=` or `[output]`; plain JSON data in a
+    result loaded from a file. None if no data was required or the answer does not fit the
+    schema."""
     error: str | None = None
-    """The error in one line; None if the run completed."""
+    """The error message in one line; None if the run completed."""
     turns: int = 0
-    """Number of requests with a response."""
+    """Number of requests that got a response."""
     tool_calls: int = 0
     """Number of executed tool calls."""
     retries: int = 0
     """Number of requests that were sent again after a failure (D-23)."""
     children: tuple[RunResult, ...] = ()
-    """The child runs that it delegated to, in the order of their calls."""
+    """Child runs, in the order of the calls that started them."""
     usage: Usage = Usage()
-    """Sum of the usage of its own turns (A-8.8)."""
+    """Total usage of this run's own turns (A-8.8)."""
     stop_reason: str = ""
-    """Stop reason of the last response, as the provider reports it."""
+    """Stop reason of the last response, as reported by the provider."""
     duration_ms: int = 0
     messages: tuple[Message, ...] = field(default=(), repr=False)
     """The conversation, as sent to and received from the model."""
     files_read: tuple[str, ...] = ()
     files_modified: tuple[str, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=partial(freeze, {}))
-    """Metadata of a child run from its delegation tool (D-34); `task_id` is the run's id."""
+    """Metadata that the delegation tool adds to a child run (D-34); `task_id` is the run's id."""
     warnings: tuple[str, ...] = ()
     """Problems that did not stop the run, such as load warnings or a truncated reply."""
     log: tuple[Turn, ...] = field(default=(), repr=False)
-    """The turns of the run, from which views are drawn."""
+    """The turns of the run, for display."""
     id: str = "0"
-    """Dotted path in the tree: `0` is the root, and `0.2` the child of its second call."""
+    """Dotted path in the run tree: `0` is the root, and `0.2` the child started by its second
+    call."""
     call_id: str = ""
-    """Id of the parent's call that started this run; empty for a root."""
+    """Id of the parent's call that started this run; empty for a root run."""
     prompt: str = field(default="", repr=False)
     """The complete prompt."""
     pictures: tuple[Picture, ...] = field(default=(), repr=False)
-    """The pictures of the prompt, including those of the agent's files."""
+    """Pictures in the prompt, including those from the agent's files."""
     task: str = field(default="", repr=False)
-    """The task, without the context that a caller adds to a child's prompt."""
+    """The task, without the context that the caller adds to a child's prompt."""
     exchanges: tuple[Exchange, ...] = field(default=(), repr=False, compare=False)
-    """The requests to the model with their outcomes, in order."""
+    """Requests to the model and their outcomes, in order."""
     times: tuple[Lap, ...] = field(default=(), repr=False, compare=False)
-    """Times of the run and its requests, calls and waits; empty if they were not recorded."""
+    """Timings of the run and of its requests, calls and waits; empty if not recorded."""
     origin: str = ""
-    """The place at which the root of a fork begins to differ; empty for other runs."""
+    """The place from which a fork's root run differs from the original; empty for other runs."""
     definitions: Definitions | None = field(default=None, repr=False, compare=False)
-    """The agents of the tree (D-53), for forks; None in children, and if they were not kept."""
+    """The agents of the run tree (D-53), for forks; None in a child, or if they were not kept."""
     undo_id: str = field(default="", repr=False, compare=False)
-    """Id of the kept old contents of changed files; empty if there are none, and in children."""
+    """Id under which the old contents of changed files are kept; empty if none are, or in a
+    child."""
     cause: AxeError | None = field(default=None, repr=False, compare=False)
-    """The exception behind `error`, or None."""
+    """The exception that `error` reports, or None."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "metadata", freeze(self.metadata))
@@ -175,7 +178,7 @@ class RunResult:
         return {} if is_notebook() else html.twin(self)  # a notebook displays results by `install`
 
     def __axe_text__(self) -> str:
-        """The text that stands for the result in prompts and tool results."""
+        """The text that represents the result in prompts and tool results."""
         return self.text or self.error or ""
 
     @property
@@ -190,12 +193,12 @@ class RunResult:
 
     @property
     def total_usage(self) -> Usage:
-        """Usage of this run and all runs below it."""
+        """Total usage of this run and all its descendants."""
         return sum((result.usage for result in self.walk()), Usage())
 
     @property
     def cost(self) -> float | None:
-        """The price of its own turns in US dollars; None if any of them has no known price."""
+        """Cost of this run's own turns in US dollars; None if the price of any turn is unknown."""
         counted = (turn for turn in self.log if turn.source not in UNASKED)
         if any(not turn.usage.total for turn in counted):  # the server does not count tokens
             return None
@@ -203,7 +206,7 @@ class RunResult:
 
     @property
     def total_cost(self) -> float | None:
-        """The price of this run and all runs below it in US dollars; None if any is unknown."""
+        """Cost of this run and all its descendants in US dollars; None if any price is unknown."""
         return add_costs(result.cost for result in self.walk())
 
     @property
@@ -212,7 +215,7 @@ class RunResult:
         return self.cause.exit_code if self.cause else EXIT_CODES[self.status]
 
     def walk(self) -> Iterator[RunResult]:
-        """Yields this result, then every result below it, depth first in the order of calls."""
+        """Yields this result and the results of all its descendants, depth first, in call order."""
         yield self
         for child in self.children:
             yield from child.walk()
@@ -234,7 +237,7 @@ class RunResult:
         return find_request(self, place, protocol)
 
     def diff(self, other: RunResult) -> RunDiff:
-        """Compares this run with another, including all runs below them."""
+        """Compares this run tree with another one."""
         from axe_nb.views.run_diff import diff_runs
 
         return diff_runs(self, other)
@@ -270,7 +273,7 @@ class RunResult:
         return fork(self, place, prompt=prompt, **changes, **options)
 
     async def afork(self, place: str | int | None = None, **changes: Any) -> RunResult:
-        """Does the same as `fork`, but on the caller's own event loop."""
+        """Like `fork`, but runs on the caller's own event loop."""
         from axe_nb.api import afork
 
         return await afork(self, place, **changes)
@@ -306,7 +309,7 @@ class RunResult:
 
     @property
     def place(self) -> str:
-        """Agent and turn in which the run ended, for display."""
+        """The agent and the turn in which the run ended, for display."""
         who = f"agent {self.agent}" if self.agent else f"model {self.model}"
         return f"in {who}, turn {max(self.turns, 1)}"
 
@@ -335,15 +338,15 @@ class RunResult:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> RunResult:
-        """Reverses `to_dict(full=True)`. Raises ConfigError if a value is missing or wrong."""
+        """Reverses `to_dict(full=True)`. Raises ConfigError if a value is missing or invalid."""
         return from_json(cls, data)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the result, without secrets, to a text file for `axe_nb.load` (D-60, D-61)."""
+        """Saves the result, without secrets, to a text file for `axe_nb.load` (D-60, D-61)."""
         write_data(Path(path), "run", to_json(self, find_filter()))
 
     def to_json(self) -> str:
-        """Returns the line that `--json` prints: seven keys, sorted (B-9, A-8.6)."""
+        """Returns the one-line JSON that `--json` prints: seven keys, sorted (B-9, A-8.6)."""
         line = {
             "content": self.text, "duration_ms": self.duration_ms,
             "input_tokens": self.usage.input_tokens, "model": self.model,
@@ -358,10 +361,10 @@ class RunResult:
 _PLACE = re.compile(r"0(?:\.\d{1,9}(?:-[A-Za-z0-9_]{1,40})?){0,100}/\d{1,9}")
 
 CallOrder: TypeAlias = "tuple[int, int, str]"
-"""Sort key of a child run among its siblings: number of the call, position in the call, key."""
+"""Sort key of a child among its siblings: number of the call, position in the call, key."""
 
 Order: TypeAlias = "tuple[tuple[CallOrder, ...], int]"
-"""Sort key of a place: those of all runs on the way to it, then the number of the turn."""
+"""Sort key of a place: the sort keys of all runs on the way to it, and the turn number."""
 
 
 def is_place(text: str) -> bool:
@@ -377,18 +380,18 @@ def turn_of(place: str) -> int:
 
 
 def is_below(place: str, other: str) -> bool:
-    """True if a place is in the same run as another place, or in a run below it."""
+    """True if `place` is in the run of `other` or in one of its descendants."""
     return f"{run_of(place)}.".startswith(f"{run_of(other)}.")
 
 
 def order_of(place: str) -> Order:
-    """Returns the sort key of a place, which puts parents first and runs in order of calls."""
+    """Returns the sort key of a place; sorts parents before children, and runs in call order."""
     run, _, turn = place.partition("/")
     return tuple(map(order_child, run.split("."))), int(turn or 0)
 
 
 def order_child(run: str) -> CallOrder:
-    """Returns the sort key of a run among the children of its parent."""
+    """Returns the sort key of a run among its siblings."""
     number, _, key = run.rpartition(".")[2].partition("-")
     named = 1_000_000 if key else 0  # sorts named runs after numbered ones
     position = int(key) if key.isdecimal() and len(key) < 7 else named

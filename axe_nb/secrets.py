@@ -1,7 +1,8 @@
-"""The filter that removes secrets from everything saved or displayed.
+"""Removes secrets from everything that is saved or displayed.
 
-It removes the values of environment variables with names like `…_KEY` or `…_TOKEN`, keys that were
-passed to a server, authorization headers, and anything like a known kind of key. Source: D-60.
+Secrets are the values of environment variables with names like `…_KEY` or `…_TOKEN`, keys passed to
+a server, authorization headers, and anything that looks like a well-known kind of key. Source:
+D-60.
 """
 
 from __future__ import annotations
@@ -20,30 +21,30 @@ from urllib.parse import quote, quote_plus
 MASK = "***"
 
 SHORTEST = 8
-"""Minimum characters of a secret, or of a part left by a cut, as ordinary words are shorter."""
+"""Minimum length of a secret, or of the part of it left by a cut; ordinary words are shorter."""
 
 SECRET_NAME = re.compile(
     r"KEY|TOKEN|SECRET|PASSWO?R?D|PASSPHRASE|CREDENTIAL|AUTHORIZATION|COOKIE"
     r"|(?:^|[_-])(?:AUTH|PASS|PWD|PAT|BEARER)(?=$|[_-])",
     re.IGNORECASE,
 )
-"""Matches names of variables whose values are secrets, but not `AUTHOR` or `PATH`."""
+"""Matches the names of variables with secret values, but not `AUTHOR` or `PATH`."""
 
 ORDINARY = frozenset({
     "anonymous", "changeme", "disabled", "dummy-key", "enabled", "lm-studio", "no-key-needed",
     "not-needed", "optional", "password", "placeholder", "required", "undefined", "your-api-key",
 })  # fmt: skip
-"""Placeholders for secrets, and ordinary words, which are never removed as secrets."""
+"""Placeholders and ordinary words that are never removed as secrets."""
 
 SECRET_HEADERS = frozenset({
     "api-key", "apikey", "authorization", "cookie", "password", "proxy-authorization", "set-cookie",
     "x-api-key", "x-auth-token", "x-goog-api-key",
 })  # fmt: skip
-"""Names of headers, in lower case with `-`, whose texts are always secrets."""
+"""Headers whose values are always secret; names are lower-case and hyphenated."""
 
 
 def _begin(mark: str, before: str = r"\w") -> str:
-    """Returns a pattern for the position after a key's prefix that does not continue a word."""
+    """Returns a pattern that, placed after a key's prefix, rejects a prefix in mid-word."""
     return rf"(?:(?<!{before}{mark})|(?<=\\[bfnrt]{mark})|(?<=\\u[0-9A-Fa-f]{{4}}{mark}))"
 
 
@@ -60,7 +61,7 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
     r"[\w-]{16,}\.[\w-]{16,}": ("SG.",),
     r"(?=[\w-]{8})\w*+(?:-(?!eyJ)\w*+)*+\.eyJ[\w-]{8,}\.[\w-]{8,}": ("eyJ",),
 }  # fmt: skip
-"""Prefixes of well-known keys, by the pattern of the characters that follow them."""
+"""Prefixes of well-known keys, by the pattern for the rest of the key."""
 
 _HEADER = r"""\\{0,3}["']?\s{0,4}[:=]\s{0,4}\\{0,3}["']?"""
 _VALUE = r"""[^\s"'\\,;<>{}*]{8,}"""
@@ -94,18 +95,18 @@ SHAPES: Mapping[str, tuple[str, str]] = {
     ),
     "://": (r"[^\s/:@?#\"'\\]{0,100}:", r"[^\s/@\"'\\*]{1,200}(?=@)"),
 }
-"""Well-known keys, logins and headers, by their fixed start: patterns of text to keep, and of the
-secret, which never matches `***`. A fixed start makes the search fast, and no pattern reads the
-same long text from many positions, as a model may write a text that takes the longest."""
+"""Maps the fixed start of well-known keys, logins and headers to two patterns: for text to keep,
+and for the secret, which never matches `***`. A fixed start makes the search fast. No pattern scans
+the same long text from many positions, as a model may write the text that takes longest."""
 
 _END, _START = r"(?=\n?(?:…|\.\.\.))", r"(?:(?<=…)|(?<=…\n))"
-"""Patterns for a cut after a text, and before a text."""
+"""Patterns for an ellipsis that marks a cut, after and before the remaining text."""
 
 _passed: set[str] = set()
 
 
 def remember(secret: str) -> None:
-    """Adds a secret that is not in an environment variable, such as a key from a file."""
+    """Registers a secret that is not in an environment variable, such as a key from a file."""
     if _is_secret(secret):
         _passed.add(secret)
 
@@ -136,10 +137,10 @@ def _make_filter(variables: frozenset[tuple[Any, Any]], passed: frozenset[str]) 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Removes known secrets and anything that looks like one; filtering twice changes nothing."""
+    """Removes known secrets and anything that looks like a secret. Filtering is idempotent."""
 
     forms: tuple[str, ...] = field(repr=False)
-    """The known secrets in all their forms, longest first."""
+    """The known secrets in all their encoded forms, longest first."""
 
     def text(self, text: str) -> str:
         while True:  # a mask may complete another secret
@@ -189,7 +190,7 @@ def _mask_rest(form: str, text: str) -> str:
 
 
 def _is_secret(value: str) -> bool:
-    """False if a value is too short or too ordinary to be removed everywhere."""
+    """True unless a value is too short or too ordinary to be removed everywhere."""
     return (
         len(value) >= SHORTEST
         and len(set(value)) > 3  # not a placeholder or a line, such as `xxxxxxxx` or `--------`
@@ -199,7 +200,7 @@ def _is_secret(value: str) -> bool:
 
 
 def _list_forms(secret: str) -> Iterator[str]:
-    """Yields a secret unchanged, as JSON (once and twice), as `repr`, for URLs and in base64."""
+    """Yields a secret's forms: plain, JSON (once and twice), `repr`, URL-encoded and base64."""
     encoded = secret.encode("utf-8", "surrogateescape")
     yield repr(secret)[1:-1]
     yield repr(encoded)[2:-1]

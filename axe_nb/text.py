@@ -1,8 +1,8 @@
 """Text for people and models: quoting, cleaning, truncation, plurals, suggestions.
 
-Texts from models, tools, files and the network are cleaned here before they are displayed. Unneeded
-invisible characters become U+FFFD: they could hide instructions to a model from the person who
-reads a text, or disguise an address. Source: D-10, D-13, D-27, X-27, docs/safety.md.
+Text from models, tools, files and the network is cleaned here before it is displayed. Unneeded
+invisible characters become U+FFFD, as they could hide instructions to a model from a human reader,
+or disguise an address. Source: D-10, D-13, D-27, X-27, docs/safety.md.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ INVISIBLE = re.compile(
     # not ignorable, but without a glyph as well: a blank, annotations, an empty note head
     "\u2800\ufff9-\ufffc\U0001d159]"
 )
-"""Unicode's default-ignorable characters, and a few others without a glyph."""
+"""Matches Unicode's default-ignorable characters, and a few others without a glyph."""
 
 _JOINED = r"(?=[\p{L}\p{M}])[\u0620-\u077f\u07ca-\u07f5\u0840-\u08ff]"
-"""Letters of Arabic, Syriac, N'Ko and Mandaic, which join their neighbours."""
+"""Matches letters of Arabic, Syriac, N'Ko and Mandaic, which join their neighbours."""
 
 _EMOJI = r"[^\P{Emoji}\0-\x7f]"
-"""Emoji, and symbols that a variation selector turns into emoji."""
+"""Matches emoji, and symbols that a variation selector turns into emoji."""
 
 _VIRAMA = r"\p{ccc=9}"
-"""Viramas, which remove a vowel in the scripts of South and Southeast Asia."""
+"""Matches viramas, which remove a vowel in the scripts of South and Southeast Asia."""
 
 _NEEDED = rf"""
     (?<= {_EMOJI} ) [\ufe0e\ufe0f] | (?<= [#*0-9] ) [\ufe0e\ufe0f] (?= \u20e3 )
@@ -42,25 +42,25 @@ _NEEDED = rf"""
     | (?<= {_JOINED} ) \u200c (?= {_JOINED} )
     | (?<= {_JOINED} ) \u200d (?! {_JOINED} | {_EMOJI} | {_VIRAMA} )
 """
-"""Invisible characters where they affect how text is displayed, or in Persian may affect it."""
+"""Matches invisible characters that change how text is displayed, or in Persian may do so."""
 
 _UNSEEN = f"({_NEEDED})|{INVISIBLE.pattern}"
 
 _HARMFUL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 )
-"""Characters that move the cursor, start a terminal escape, change the writing direction, or cannot
-be encoded as UTF-8."""
+"""Matches characters that move the cursor, start a terminal escape, change the writing direction,
+or cannot be encoded as UTF-8."""
 
 LONGEST_WORD = 100
-"""Maximum characters of a word compared for suggestions, which takes quadratic time."""
+"""Maximum length of words that are compared for suggestions, as comparing takes quadratic time."""
 
 MAX_SHOWN = 60
-"""Maximum characters of an invalid value that an error quotes."""
+"""Maximum length of an invalid value when quoted in an error, in characters."""
 
 
 def quote(text: str) -> str:
-    """Puts a text in double quotes, with JSON escapes for all invisible characters (D-13)."""
+    """Puts a text in double quotes, and writes invisible characters as JSON escapes (D-13)."""
     quoted = json.dumps(text, ensure_ascii=False)
     if quoted.isprintable() and not INVISIBLE.search(quoted):
         return quoted
@@ -82,7 +82,7 @@ def clean(text: str) -> str:
 
 
 def reveal(text: str) -> str:
-    """Replaces all invisible characters with U+FFFD, even those needed by scripts and emoji."""
+    """Replaces all invisible characters with U+FFFD, even those that scripts and emoji need."""
     return "".join(c if _is_visible(c) or c in " \u3000\n\t" else REPLACEMENT for c in text)
 
 
@@ -105,12 +105,12 @@ def one_line(text: str, limit: int) -> str:
 
 
 def count_columns(text: str) -> int:
-    """Returns the number of columns that one line takes on a terminal."""
+    """Returns the width of a line on a terminal, in columns."""
     return count_most_columns("".join(c for c in text if not unicodedata.combining(c)))
 
 
 def align_columns(rows: Sequence[Sequence[str]], right: int = 0) -> Iterator[str]:
-    """Yields the cleaned rows of a table as lines; right-aligns the last `right` columns."""
+    """Yields a table's rows as cleaned, aligned lines; right-aligns the last `right` columns."""
     rows = [[clean(cell).replace("\n", " ") for cell in row] for row in rows]
     widths = [max(map(count_columns, column)) for column in zip(*rows, strict=True)]
     for row in rows:
@@ -122,14 +122,14 @@ def align_columns(rows: Sequence[Sequence[str]], right: int = 0) -> Iterator[str
 
 
 def cut_chars(text: str, limit: int, note: str = "...") -> str:
-    """Cuts a text to `limit` characters and adds the note, with `{more}` and `{size}` filled in."""
+    """Cuts a long text to `limit` characters and appends `note`, with `{more}` and `{size}` set."""
     if len(text) <= limit:
         return text
     return text[:limit] + note.format(more=len(text) - limit, size=len(text))
 
 
 def cut_middle(text: str, limit: int) -> tuple[str, int]:
-    """Cuts out the middle of a long text; also returns the number of characters cut."""
+    """Cuts out the middle of a long text. Returns the text and the number of characters cut."""
     if len(text) <= limit:
         return text, 0
     half, more = limit // 2, len(text) - 2 * (limit // 2)
@@ -137,7 +137,7 @@ def cut_middle(text: str, limit: int) -> tuple[str, int]:
 
 
 def fold(text: str, width: int, indent: str) -> str:
-    """Breaks lines wider than `width` columns, and begins each continuation with `indent`."""
+    """Wraps lines wider than `width` columns; continuation lines start with `indent`."""
     # a terminal would continue at the left edge, where a text could imitate a prompt
     lines = []
     for line in text.split("\n"):
@@ -155,7 +155,7 @@ def fold(text: str, width: int, indent: str) -> str:
 
 
 def count_most_columns(line: str) -> int:
-    """Returns the maximum number of columns that one line may take in a fixed-width font."""
+    """Returns the maximum width of a line in a fixed-width font, in columns."""
     return len(line) if line.isascii() and "\t" not in line else sum(map(_width_of, line))
 
 
@@ -170,7 +170,7 @@ def count_bytes(text: str) -> int:
 
 
 def cut_bytes(text: str, limit: int, note: str = "") -> str:
-    """Cuts a text to `limit` bytes and adds the note, with `{limit}` and `{size}` filled in."""
+    """Cuts a long text to `limit` bytes and appends `note`, with `{limit}` and `{size}` set."""
     data = text.encode("utf-8", "surrogatepass")
     if len(data) <= limit:
         return text
@@ -181,29 +181,29 @@ def cut_bytes(text: str, limit: int, note: str = "") -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """Formats a count with its noun: `1 turn`, `1,204 tokens`."""
+    """Formats a count and its noun, as in `1 turn` or `1,204 tokens`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def list_choices(names: Sequence[str]) -> str:
-    """Formats one or more names as in "a, b or c"."""
+    """Formats one or more names, as in "a, b or c"."""
     *most, last = names
     return f"{', '.join(most)} or {last}" if most else last
 
 
 def list_some(names: Sequence[str], limit: int) -> str:
-    """Formats the first `limit` names, separated by commas, and the number of further ones."""
+    """Formats up to `limit` names, separated by commas, and how many more there are."""
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
     return ", ".join(names[:limit]) + more
 
 
 def format_seconds(seconds: float) -> str:
-    """Formats seconds without trailing zeros: `120`, `0.2` (D-10)."""
+    """Formats seconds without trailing zeros, as in `120` or `0.2` (D-10)."""
     return f"{seconds:.3f}".rstrip("0").rstrip(".")
 
 
 def format_dollars(dollars: float) -> str:
-    """Formats a price; below one dollar, with two significant digits: `$1.20`, `$0.012`."""
+    """Formats a price, as in `$1.20`; prices below one dollar have two significant digits."""
     dollars = round(dollars, 12)  # sums depend on the order of their parts
     if not dollars or dollars >= 0.995:
         return f"${dollars:,.2f}"
@@ -231,13 +231,13 @@ def suggestion(word: str, known: Iterable[str]) -> str:
 
 
 def count_common(one: Sequence[str], other: Sequence[str]) -> int:
-    """Returns the length of the common beginning of two texts or lists."""
+    """Returns the length of the common prefix of two texts or lists."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def describe(value: object) -> str:
-    """Describes an object by its type, as in `<Lock object>`, or a module by its name."""
+    """Describes an object by its type, as in `<Lock object>`, and a module by its name."""
     if issubclass(type(value), ModuleType):
         return f"<module {one_line(str(getattr(value, '__name__', 'unnamed')), 80)}>"
     return f"<{type_name(value)} object>"
@@ -248,7 +248,7 @@ def type_name(value: object) -> str:
 
 
 def own_text(value: object) -> str:
-    """Returns an object's `str()` without addresses; describes it if it defines no text itself."""
+    """Returns an object's `str()` without addresses, or its description if it has no own text."""
     kind = type(value)
     is_address = kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__
     if is_address or issubclass(kind, ModuleType):
@@ -257,7 +257,7 @@ def own_text(value: object) -> str:
 
 
 def remove_addresses(text: str, value: object) -> str:
-    """Removes numbers from an object's text that are, or may be, addresses in memory."""
+    """Removes numbers from an object's text that are, or may be, memory addresses."""
     # looks at each blank only once, as there may be very many
     text = re.sub(r"(?<!\s)\s+at 0x[0-9a-fA-F]+", "", text)
     text = re.sub(r"\b0[xX][0-9a-fA-F]{6,}", "0x…", text)
@@ -269,7 +269,7 @@ def remove_addresses(text: str, value: object) -> str:
 
 
 def shown_value(value: object) -> str:
-    """Formats a value for an error message, in one short line."""
+    """Formats a value as one short line, for an error message."""
     try:
         text = " ".join(remove_addresses(repr(value), value).split())
     except Exception:  # raised by the value's own method

@@ -1,6 +1,6 @@
 """Runs blocking functions in daemon threads, which block neither the event loop nor exit.
 
-The default executor has few workers, and the interpreter waits for them at exit.
+The event loop's default executor has few workers, and the interpreter waits for them at exit.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 _wide = 0
-"""Number of blocks of `rare_full_collections` that are being executed."""
+"""Number of `rare_full_collections` blocks in progress."""
 _wide_lock = threading.Lock()
 
 
 async def in_thread(function: Callable[..., T], /, *args: Any) -> T:
-    """Calls a function in a new thread; if the await is cancelled, the outcome is discarded."""
+    """Calls a function in a new thread. If the await is cancelled, the outcome is discarded."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
     context = contextvars.copy_context()
@@ -50,7 +50,7 @@ async def in_thread(function: Callable[..., T], /, *args: Any) -> T:
 
 @contextlib.contextmanager
 def without_group() -> Iterator[None]:
-    """Raises the first exception of a group instead of the group; tasks raise only RunStopped."""
+    """Raises a group's first exception instead of the group; tasks raise only RunStopped."""
     try:
         yield
     except BaseExceptionGroup as stops:
@@ -61,8 +61,8 @@ def without_group() -> Iterator[None]:
 def rare_full_collections(at_once: int) -> Iterator[None]:
     """Makes full garbage collections ten times rarer within the block.
 
-    Hundreds of runs in flight have many objects but no garbage. Going through them again and again
-    takes a third of the time of a wide map, so this is for a block with 100 runs `at_once` or more.
+    Hundreds of simultaneous runs have many objects but no garbage. Scanning these objects takes a
+    third of a wide map's time. Does nothing for fewer than 100 runs `at_once`.
     """
     if at_once < 100:
         yield

@@ -1,1 +1,1 @@
-"""Commands and options of all interfaces, with parsers, help pages and shared actions."""
+"""The commands and options of every interface: parsers, help pages and shared actions."""

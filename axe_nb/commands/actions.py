@@ -1,4 +1,4 @@
-"""Actions of the commands that `%axe` and `axe-nb` share. Source: A-5.7, B-12."""
+"""Implements the commands that `%axe` and `axe-nb` share. Source: A-5.7, B-12."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from axe_nb.views.appearance import LOOKS
 
 
 def make_output(command: str, chosen: argparse.Namespace) -> str | History:
-    """Returns the output of `list`, `show` or `history`. Raises ConfigError if that fails."""
+    """Returns the output of `list`, `show` or `history`. Raises ConfigError on failure."""
     if command == "history" and chosen.delete is not None:
         delete_run(chosen.delete)
         return f"run {chosen.delete} deleted from the history"
@@ -62,7 +62,7 @@ def format_agent(agent: Agent) -> list[str]:
 
 
 def format_tools(agent: Agent) -> str:
-    """Formats an agent's tools, one per line; starts its MCP servers, as a run would."""
+    """Formats an agent's tools, one per line; starts its MCP servers to list their tools."""
     settings, workdir = Config.load().mcp_servers, find_workdir(agent)
     offered = run_and_wait(session.servers.open(agent, settings, workdir))
     return agent_summary.tools_of(agent, offered.tools) or f"{agent.name} has no tools"
@@ -82,10 +82,11 @@ def trust(
     write: Callable[[str], object],
     ask: Callable[[str], str] | None,
 ) -> bool:
-    """Shows what a project's agents may do, and asks for trust; returns True if it is trusted.
+    """Shows what a project's agents may do, and asks for trust. Returns True if it is trusted.
 
-    `target` is the project's folder; None means that of the agents found here. `ask` prompts the
-    person; None means that no one can be prompted. Raises ConfigError if the folder has no agents.
+    `target` is the project's folder; None means the project of the agents found here. `ask` prompts
+    the user; None means that no one can be prompted. Raises ConfigError if the folder has no
+    agents.
     """
     if target is None:
         files = [path for path in list_agents(agents_dir).values() if not is_own(path)]

@@ -1,4 +1,4 @@
-"""Plain text output of runs, and their status line. Source: B-9..B-11, A-C5, D-38."""
+"""Plain text output of runs, and the status line in a terminal. Source: B-9..B-11, A-C5, D-38."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from axe_nb.views.rows import draft_line, find_wait
 from axe_nb.views.transcript import Transcript, show_run
 
 Write: TypeAlias = Callable[[str], object]
-"""Function that writes one or more lines of text, and adds the final newline."""
+"""A function that writes text of one or more lines, and adds a final newline."""
 
 
 def request_of(options: Options, prompt: str, pictures: tuple[Picture, ...] = ()) -> RunRequest:
@@ -40,7 +40,7 @@ def request_of(options: Options, prompt: str, pictures: tuple[Picture, ...] = ()
 def show_dry_run(
     request: RunRequest, options: Options, write: Write, note: Write, *, streams: bool
 ) -> None:
-    """Passes the request that would be sent to `write`, and warnings to `note`."""
+    """Passes the request that a dry run would send to `write`, and warnings to `note`."""
     plan = run_and_wait(session.plan(request, streams=streams, is_dry=True))
     write(axe_text.dry_run(plan))
     if options.full:
@@ -50,7 +50,7 @@ def show_dry_run(
 
 
 class TerminalLine:
-    """A status line on a terminal, rewritten in place."""
+    """A status line in a terminal, updated in place."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -83,7 +83,7 @@ class TerminalLine:
 
 
 class TextView:
-    """Shows a run as plain text: verbose or status lines, then the result."""
+    """Shows a run as plain text: a status line or verbose lines, and then the result."""
 
     is_live = False
 
@@ -91,7 +91,10 @@ class TextView:
         self, handle: RunHandle, options: Options, write: Write, note: Write, *,
         piped: bool, terminal: TextIO | None = None, pause: float = 0.25,
     ) -> None:  # fmt: skip
-        """`piped` says whether input was piped in; `pause` is in seconds between updates."""
+        """Creates the view; `pause` is the time in seconds between updates.
+
+        `piped` is True if input was piped into the command.
+        """
         self._handle, self._options, self._write, self._note = handle, options, write, note
         self._piped, self._pause = piped, pause
         self._verbose = axe_text.VerboseLines(note) if options.verbose else None
@@ -151,13 +154,13 @@ class TextView:
 
 
 def is_expected(error: AxeError | None, raises: str | None) -> bool:
-    """True if `--raises` expects an error of this kind."""
+    """True if the error is of the kind that `--raises` expects."""
     kinds = {"config": ConfigError, "provider": ProviderError}
     return isinstance(error, kinds.get(raises or "", ()))
 
 
 def check_end(result: RunResult, options: Options, name: str) -> None:
-    """Raises AxeError if the run did not end as expected; `name` is its result's variable."""
+    """Raises AxeError if the run did not end as expected; `name` is the result's variable."""
     raises = options.raises
     if raises is None:
         result.raise_for_status()

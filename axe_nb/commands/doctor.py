@@ -1,4 +1,4 @@
-"""Diagnosis of keys, servers, agents and versions, with the next step for each problem.
+"""Checks keys, servers, agents and versions, and suggests a fix for each problem.
 
 The output never contains a key. Source: B-2, B-3, B-6, D-20, D-50, D-51, D-56, D-83, A-E2.4.
 """
@@ -66,7 +66,7 @@ def make_failed_finding(what: str, error: AxeError, state: State = "wrong") -> F
 
 
 async def examine(session: Session, agents_dir: str | None = None) -> list[Finding]:
-    """Examines the settings, providers, MCP servers and agents, including those of the session."""
+    """Checks the settings, providers, MCP servers and agents, including agents of the session."""
     config, settings = _check_settings()
     agents, of_agents = await in_thread(_check_agents, session, agents_dir, config)
     used: dict[str, dict[str, list[str]]] = {}  # provider → model → agents
@@ -224,7 +224,7 @@ async def _check_provider(
 
 
 async def list_models(server: Server) -> Sequence[str]:
-    """Returns the sorted names of a server's models. Raises ProviderError if that fails."""
+    """Returns the sorted names of a server's models. Raises ProviderError on failure."""
     try:
         async with asyncio.timeout(3.0):
             data = await ask_server(server, server.info.models_path)
@@ -250,7 +250,7 @@ def _format_agents(names: Iterable[str]) -> str:
 
 
 async def _try_servers(config: Config, agents: Iterable[Agent]) -> list[Finding]:
-    """Starts each MCP server of the settings and agents once, lists its tools, and stops it."""
+    """Starts each MCP server in the settings and agents once, lists its tools, and stops it."""
     tables = dict(config.mcp_servers)
     for agent in agents:
         tables |= {name: own for name, own in parse_servers(agent.mcp_servers).items() if own}
@@ -277,18 +277,21 @@ class Problem:
     """A problem that keeps an agent from running."""
 
     key: tuple[str, ...]
-    """Path of its key in the agent's TOML."""
+    """Path of the TOML key with the problem."""
     entry: str
     """The wrong entry in the key's list; empty if the value is not a list."""
     error: ConfigError
     is_mistake: bool
-    """True if the TOML itself must change, false if something else is missing."""
+    """True if the TOML itself must change, False if something else is missing."""
 
 
 def problems(
     agent: Agent, find: Callable[[str], Agent], config: Config, scripts: tuple[Path, ...] = ()
 ) -> list[Problem]:
-    """Returns an agent's problems, mistakes in its TOML first; `scripts` are folders of scripts."""
+    """Returns an agent's problems, starting with mistakes in its TOML.
+
+    `scripts` are folders in which to look for scripts.
+    """
     found: list[Problem] = []
 
     def check(

@@ -1,4 +1,4 @@
-"""The table of the commands and options of all interfaces. Source: A-X2, B-9, B-12, D-10."""
+"""Tables of the commands and options in all interfaces. Source: A-X2, B-9, B-12, D-10."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from axe_nb.recording.modes import MODES as CASSETTE_MODES
 from axe_nb.results import Status
 
 Face = Literal["cell", "line", "command", "python"]
-"""Interface that takes options: cell magics, `%axe …`, `axe-nb …`, or Python functions."""
+"""An interface that takes options: cell magics, `%axe …`, `axe-nb …`, or Python functions."""
 
 FACES: tuple[Face, ...] = get_args(Face)
 IN_NOTEBOOKS: tuple[Face, ...] = ("cell", "line")
@@ -29,28 +29,29 @@ COMMON, INPUT, AGENT_AND_MODEL, LIMITS, ANSWER, STEPS, SHOWN = OPTION_GROUPS = (
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option or positional argument, in all interfaces that have it."""
+    """An option or positional argument, as shared by every interface that offers it."""
 
     names: str
-    """The flags of an option, as in `-m --model`, or the name of a positional argument."""
+    """An option's flags, as in `-m --model`, or the name of a positional argument."""
     help: str
     metavar: str = ""
     """Placeholder for the value in help texts; empty if the option takes no value."""
     faces: tuple[Face, ...] = FACES
     choices: tuple[str, ...] = ()
     read: Callable[[str], Any] = str
-    """Parses the value. Raises ValueError if it is invalid."""
+    """Parser for the value; raises ValueError if the value is invalid."""
     repeated: bool = False
-    """True for an option that takes several KEY=VALUE, or an argument that takes several words."""
+    """True for an option that takes several KEY=VALUE pairs, or an argument that takes several
+    words."""
     required: bool = True
-    """True for a positional argument that cannot be omitted; ignored for options."""
+    """True for a positional argument that must be given; ignored for options."""
     value: bool = True
-    """The value that a flag without a `metavar` sets."""
+    """Value of the keyword if a flag without `metavar` is given."""
     offers: Literal["", "agents", "models", "tools", "variables", "files", "commands"] = ""
-    """Kind of completions for the value; empty means `choices`. IPython completes files."""
+    """Kind of completions for the value; if empty, the `choices`. IPython completes file names."""
     group: str = "Options"
     keyword: str = ""
-    """Name of the field in `Overrides` or `Options`; by default that of the long flag."""
+    """Name of the field in `Overrides` or `Options`; by default derived from the long flag."""
 
     def __post_init__(self) -> None:
         derived = self.names.split()[-1].lstrip("-").replace("-", "_")
@@ -58,7 +59,7 @@ class Option:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """The short and the long flag; empty for a positional argument."""
+        """The short and long flags; empty for a positional argument."""
         return tuple(self.names.split()) if self.names.startswith("-") else ()
 
     @property
@@ -67,24 +68,24 @@ class Option:
 
 
 PROGRAMS: Mapping[Face, str] = {"cell": "%%", "line": "%axe ", "command": "axe-nb "}
-"""The start of the usage lines in each interface."""
+"""Prefix of usage lines, by interface."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command, in all interfaces that have it."""
+    """A command, as shared by every interface that offers it."""
 
     name: str
     help: str
     words: Mapping[Face, str]
-    """The command's words in each interface, without the start of the usage line."""
+    """Name that invokes the command, by interface, without the prefix in `PROGRAMS`."""
     options: tuple[Option, ...] = ()
-    """Options of all interfaces; `Option.faces` lists the interfaces that have an option."""
+    """Options in all interfaces; `Option.faces` lists the interfaces that offer an option."""
     is_verbatim: bool = False
-    """True if everything after the words is the only argument, exactly as typed."""
+    """True if everything after the command name is a single argument, exactly as typed."""
 
     def program(self, face: Face) -> str:
-        """Returns the start of the usage line, such as `%axe show` or `axe-nb agents show`."""
+        """Returns the command as in usage lines, such as `%axe show` or `axe-nb agents show`."""
         return f"{PROGRAMS[face]}{self.words[face]}"
 
     def options_of(self, face: Face) -> tuple[Option, ...]:
@@ -156,7 +157,7 @@ WANTED: Mapping[Callable[[str], Any], str] = {
     parameter: "KEY=VALUE, as in temperature=0.2",
     prompt_variable: "NAME=VALUE, as in language=French",
 }
-"""Descriptions of the values that each parser accepts, for error messages."""
+"""Descriptions for error messages of the values that each parser accepts."""
 
 AGENT = Option("agent",
                "name of the agent; without it, the prompt goes directly to the model of -m",
@@ -225,7 +226,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("--bg", "run in the background and return a handle at once", "", IN_NOTEBOOKS,
            keyword="background", group=ANSWER),
 )  # fmt: skip
-"""All options of a run; the ten most used come first."""
+"""All options of a run, starting with the ten most used."""
 
 NAME = Option("agent", "name of the agent", "NAME", offers="agents")
 ANY_NAME = Option("agent", "name of an agent", "NAME", required=False, offers="agents")
@@ -249,7 +250,7 @@ OF_GRIDS = (
     "model_all", "skill", "workdir", "timeout", "retries", "params", "vars", "agents_dir", "tools",
     "mode", "output", "expect", "out", "dry_run",
 )  # fmt: skip
-"""Keywords of the run options that a grid also accepts."""
+"""Keywords of the run options that a grid accepts, too."""
 
 GRID = Command("grid", "run variants of agents on the same inputs", {"cell": "axe_grid"}, (
     Option("agents", "agents, comma-separated; without any, prompts go directly to the models",
@@ -392,7 +393,7 @@ COMMANDS: tuple[Command, ...] = (
 
 
 def commands_of(face: Face) -> Mapping[str, Command]:
-    """Returns the commands of an interface, by the words that call them."""
+    """Returns the commands of an interface, keyed by the name that invokes them."""
     return {command.words[face]: command for command in COMMANDS if face in command.words}
 
 
@@ -424,7 +425,7 @@ ABOUT: Mapping[str, str] = {
     "network, must give the same outputs; if not, the notebook is left unchanged and the exit code "
     "is 1.",
 }
-"""Further texts on help pages, by the start of the usage line."""
+"""Additional paragraphs for help pages, by command as shown in usage lines."""
 
 EXAMPLES: Mapping[str, str] = {
     "%%axe": """\
@@ -491,4 +492,4 @@ axe-nb lesson lesson.ipynb
 axe-nb lesson lesson.ipynb --to handout
 axe-nb lesson lesson.ipynb --check submissions --csv marks.csv""",
 }
-"""Examples on help pages, by the start of the usage line; blank lines separate cells."""
+"""Examples for help pages, by command as shown in usage lines; blank lines separate cells."""

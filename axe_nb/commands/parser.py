@@ -1,4 +1,4 @@
-"""Parsers of all commands in all interfaces, built from the table of commands. Source: A-X2."""
+"""Builds the parsers of all commands from the option table. Source: A-X2."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ from axe_nb.session.session import session
 from axe_nb.text import nearest, quote
 
 DATA = "\0"
-"""Prefix that marks a word as the value of a variable, which is never parsed as an option."""
+"""Prefix that marks a word as a variable's value, which is never parsed as an option."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The parsed options of one run; the fields are keywords of the table of options."""
+    """The parsed options of a run; field names are the keywords in the option table."""
 
     agent: str | None = None
-    """Name of the agent; None means a model without an agent."""
+    """Name of the agent; None to send the prompt directly to a model."""
     overrides: Overrides = Overrides()
     prompt: str | None = None
     goes_on: bool = False
@@ -58,11 +58,11 @@ class Options:
 
 
 class UsageError(ConfigError):
-    """An invalid option line; the hint is the usage line."""
+    """Raised for an invalid option line; the hint is the usage line."""
 
 
 class HelpShown(SystemExit):
-    """Raised after help has been printed, to end the command."""
+    """Raised to end a command after its help has been printed."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -105,7 +105,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser(command: Command, face: Face) -> Parser:
-    """Builds the parser of a command for one interface; its errors are UsageErrors."""
+    """Builds a command's parser for one interface. The parser's errors are UsageErrors."""
     made = Parser(command.program(face), f"{command.help[:1].upper()}{command.help[1:]}.")
     options = command.options_of(face)
     groups = {option.group for option in options}
@@ -142,7 +142,7 @@ def parser(command: Command, face: Face) -> Parser:
 
 
 def list_parser(face: Face, group: str = "") -> Parser:
-    """Builds the parser of `%axe`, `axe-nb` or `axe-nb GROUP`, whose help lists the commands."""
+    """Builds the parser of `%axe`, `axe-nb` or `axe-nb GROUP`; its help lists the commands."""
     made = Parser(f"{PROGRAMS[face]}{group}".strip())
     listed = made.add_subparsers(
         title="commands", metavar="COMMAND", parser_class=argparse.ArgumentParser
@@ -160,7 +160,10 @@ def list_parser(face: Face, group: str = "") -> Parser:
 
 
 def command_of(words: Sequence[str]) -> tuple[Command, Sequence[str]]:
-    """Returns the command of an `axe-nb` line and its options. Raises SystemExit to show help."""
+    """Returns the command in an `axe-nb` line, and the words after its name.
+
+    Raises SystemExit to show help.
+    """
     words = ["version"] if words == ["--version"] else list(words)
     commands = commands_of("command")
     for count in (2, 1):
@@ -179,7 +182,7 @@ def command_of(words: Sequence[str]) -> tuple[Command, Sequence[str]]:
 
 
 def advise_command(face: Face, word: str, known: Collection[str]) -> str:
-    """Returns the hint for an error about an unknown command."""
+    """Returns the hint for an unknown command."""
     if word in session.agents or word in list_agents(session.defaults.get("agents_dir")):
         if face == "command":
             return f"to run the agent: axe-nb run {word}"
@@ -192,7 +195,7 @@ def advise_command(face: Face, word: str, known: Collection[str]) -> str:
 
 
 def parse(command: Command, face: Face, line: str | Sequence[str]) -> argparse.Namespace:
-    """Parses an option line, given as text or as words; omitted options are None."""
+    """Parses an option line, passed as text or as words. Omitted options are None."""
     made = parser(command, face)
     words = split_line(command, face, line) if isinstance(line, str) else list(line)
     options = [option for option in command.options_of(face) if option.repeated and option.flags]
@@ -204,7 +207,7 @@ def parse(command: Command, face: Face, line: str | Sequence[str]) -> argparse.N
 
 
 def split_line(command: Command, face: Face, line: str) -> list[str]:
-    """Splits a line like `shlex.split`, but keeps backslashes on Windows and drops a last `;`."""
+    """Splits a line like `shlex.split`, but drops a final `;`, and on Windows keeps backslashes."""
     lexer = shlex.shlex(line.strip().removesuffix(";"), posix=True)
     lexer.whitespace_split = True
     lexer.commenters = ""
@@ -219,8 +222,8 @@ def split_line(command: Command, face: Face, line: str) -> list[str]:
 def _repeat_flags(made: Parser, words: Sequence[str], flags: Collection[str]) -> list[str]:
     """Rewrites `--param A=1 B=2` as `--param A=1 --param B=2`.
 
-    An option with several values would swallow an agent's name after them. Where a word may be the
-    prompt, a value with spaces needs a flag of its own.
+    Otherwise an option with several values would take an agent's name after them as a value. If a
+    positional prompt is possible, a value with spaces needs its own flag.
     """
     value = r"\S*" if made.takes_prompt else ".*"
     # KEY=VALUE at the start of the word; other equals signs belong to a text, such as an address
@@ -245,7 +248,7 @@ def parse_run(
     defaults: Mapping[str, Any] | None = None,
     names: Mapping[str, Any] = MappingProxyType({}),
 ) -> Options:
-    """Parses the options of a run, with `defaults` for omitted ones and `names` for `--output`."""
+    """Parses a run's options. `defaults` are for omitted options, `names` for `--output`."""
     given = {k: v for k, v in vars(parse(RUN, face, line)).items() if v is not None}
     if BARE_PROMPT.keyword in given:
         if "prompt" in given:

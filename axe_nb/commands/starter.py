@@ -1,4 +1,7 @@
-"""`axe-nb start` writes a first notebook; `axe-nb demo` is a run without a key or network."""
+"""Implements `axe-nb start`, which writes a first notebook, and `axe-nb demo`.
+
+The demo is a run that needs no key or network.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ TEMPLATES = Path(__file__).parent / "first"
 
 
 def start(write: Callable[[str], object], *, opens: bool) -> int:
-    """Creates missing files and, if `opens`, runs JupyterLab; returns the exit code."""
+    """Creates missing files and, if `opens`, runs JupyterLab. Returns the exit code."""
     notebook = "first.ipynb"
     trust_new_folder(AGENT_FILE)
     model = json.dumps(quote(first_model()), ensure_ascii=False)[1:-1]
@@ -71,11 +74,11 @@ def start(write: Callable[[str], object], *, opens: bool) -> int:
 
 
 READERS = {"counter": "engine/loop.py", "historian": "events.py", "critic": "errors.py"}
-"""The module of this package that each sub-agent reads."""
+"""The module of this package that each sub-agent summarizes."""
 
 
 def show_demo(write: Callable[[str], object]) -> None:
-    """Runs the demo and writes its answer and tree."""
+    """Runs the demo, and writes its answer and tree."""
     session = Session()
     here = str(Path(__file__).parents[1])
     for name, file in READERS.items():

@@ -31,10 +31,10 @@ from axe_nb.views.agent_summary import draw_card, draw_graph, list_abilities
 
 
 def define(shell: InteractiveShell, line: str, cell: str, names: Mapping[str, Any]) -> None:
-    """Defines the agent for this session, saves it if asked to, and displays its card.
+    """Defines the agent for this session, saves it with `--save`, and displays its summary.
 
-    If the saved file is the one found under the agent's name, runs read that file. Raises
-    ConfigError, with the line in the cell, if the agent is invalid.
+    If the saved file is the one found under the agent's name, later runs read the file. Raises
+    ConfigError with the line in the cell if the agent is invalid.
     """
     chosen = parse(AGENT_CELL, "cell", read_words(AGENT_CELL, "cell", line, names))
     name, agents_dir = chosen.agent, session.defaults.get("agents_dir")
@@ -75,7 +75,7 @@ def define(shell: InteractiveShell, line: str, cell: str, names: Mapping[str, An
 
 
 def _parse_agent(name: str, body: str, magic_line: int) -> tuple[Agent, Source]:
-    """Parses the cell; returns the agent, and its TOML with the line numbers of the editor."""
+    """Parses the cell. Returns the agent, and the TOML with line numbers as in the editor."""
     try:
         has_name = "name" in parse_toml(body)
     except ValueError:
@@ -107,7 +107,7 @@ def _find_file(name: str, agents_dir: str | None) -> Path | None:
 
 
 def _save(path: Path, name: str, body: str) -> list[str]:
-    """Writes the file if its text changes; returns lines that describe the changes."""
+    """Writes the agent file if its text has changed. Returns lines that describe the changes."""
     called = format_path_or_name(path)
     try:
         before = read_text(path)

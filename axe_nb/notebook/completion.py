@@ -1,4 +1,4 @@
-"""Tab completions in magics: commands, flags, names, and the keys of an agent's TOML."""
+"""Tab completion in magics: commands, flags, names, and the keys of an agent's TOML."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from axe_nb.scripting.rules import known
 from axe_nb.session.session import session
 
 IN_BRACES = re.compile(r"(?<!\\)\{\{(?:(?!\}\})[^\n])*?(?P<word>[^\W\d][\w.]*)?\Z")
-"""Matches an expression whose braces are still open at the end of a text."""
+"""Matches an unclosed `{{` and its expression at the end of a text."""
 
 LINE = re.compile(r"\s*(?P<magic>%%axe_agent|%%axe_grid|%%axe|%axe)\s+(?P<rest>.*)", re.DOTALL)
 
 ABOVE = re.compile(r"\s*\Z|%%(?!axe\b|axe_agent\b|axe_grid\b)")
-"""Matches a line that may precede a cell magic: a blank one, or another magic, such as %%time."""
+"""Matches a line allowed above a cell magic: blank, or another magic, such as %%time."""
 
 ACTIVE = re.compile(r"[\s{}$'\"\\]")
-"""Characters that split a word or that IPython expands; names with them are not offered."""
+"""Characters that split words or that IPython expands; completions with these are not offered."""
 
 HEADER = re.compile(r"^[ \t]*\[+([\w.-]+)\].*$", re.MULTILINE)
 
 Offers: TypeAlias = tuple[str, list[str]]
-"""The text before the cursor to replace, and the texts that may replace it."""
+"""The text before the cursor that a completion replaces, and the possible completions."""
 
 
 def list_offers(above: Sequence[str], line: str) -> Offers | None:
-    """Returns the completions at the cursor; None leaves them to IPython, such as file names."""
+    """Returns completions at the cursor; None leaves completion to IPython, as for file names."""
     found = LINE.match(line)
     if found is None or not (found["magic"] == "%axe" or all(map(ABOVE.match, above))):
         body = list(dropwhile(ABOVE.match, above))
@@ -97,7 +97,7 @@ def _list_words(options: Sequence[Option], words: Sequence[str], word: str) -> I
 
 
 def _list_values(option: Option) -> Iterable[str] | None:
-    """Returns the values of an option or argument; None for files, which IPython completes."""
+    """Returns completions for an option's value; None for files, which IPython completes."""
     match option.offers:
         case "agents":
             return list_names()
@@ -119,7 +119,7 @@ def list_names() -> list[str]:
 
 
 def list_models() -> list[str]:
-    """Returns the models of agents, of earlier runs and of scripts, and the providers."""
+    """Returns models used by agents, earlier runs and scripts, and the names of providers."""
     models = {model for _, model in session.spent} | {f"script/{name}" for name in known()}
     for name in list_names()[:200]:
         with contextlib.suppress(ConfigError):
@@ -132,7 +132,7 @@ def list_models() -> list[str]:
 
 
 def list_variables() -> list[str]:
-    """Returns the user's variables, without modules and functions."""
+    """Returns the names of the user's variables, except modules and functions."""
     if (shell := get_ipython()) is None:
         return []
     return sorted(
@@ -144,7 +144,7 @@ def list_variables() -> list[str]:
 
 
 def _complete_toml(above: str) -> Offers | None:
-    """Completes a table header, or a key of the table that the cursor is in."""
+    """Completes a TOML table header, or a key of the table at the cursor."""
     before, _, line = above.rpartition("\n")
     if above.count('"""') % 2 or line.lstrip().startswith("#"):
         return None
@@ -164,7 +164,7 @@ def _complete_toml(above: str) -> Offers | None:
 
 
 def _list_tables(cls: type[Any], table: str = "") -> Iterator[tuple[str, Sequence[str]]]:
-    """Yields (name in the header, keys) for a table of an agent file and all tables in it."""
+    """Yields the header name and keys of an agent file's table, and of all tables nested in it."""
     keys: list[str] = []
     inner: list[tuple[str, Sequence[str]]] = []
     for field in toml_fields(cls):

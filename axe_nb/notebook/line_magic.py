@@ -1,4 +1,4 @@
-"""`%axe`: the commands of a notebook's line magic. Source: B-12, A-5.7."""
+"""The `%axe` line magic and its commands. Source: B-12, A-5.7."""
 
 from __future__ import annotations
 
@@ -43,11 +43,12 @@ if TYPE_CHECKING:
 REFUSED = "to set a refused variable, use %env NAME=VALUE, or set it before the kernel starts"
 
 RESULT = re.compile(r"\s*(?!(?:agent|tool):\S)([^\W\d]\w*)\s*:(.*)", re.DOTALL)
-"""Matches a result's variable before expectations, but not `agent:NAME` or `tool:NAME`."""
+"""Matches the variable in front of expectations, as in `R: turns < 3`, but not `agent:NAME` or
+`tool:NAME`."""
 
 
 def run_command(shell: InteractiveShell, line: str, names: Mapping[str, Any], write: Write) -> Any:
-    """Runs a command line, passes its text to `write`, and returns the value of the line."""
+    """Runs a command. Passes text output to `write`, and returns the magic's value."""
     verb, _, rest = line.strip().removesuffix(";").strip().partition(" ")
     if verb == "run":
         options = parse_run(read_words(RUN, "line", rest, names), "line", session.defaults, names)
@@ -140,7 +141,7 @@ def _act(shell: InteractiveShell, name: str, chosen: argparse.Namespace, write: 
 
 
 def _read_toml(name: str, agents_dir: str | None) -> str:
-    """Returns an agent's TOML: the text that defined it, or text generated from its fields."""
+    """Returns an agent's TOML: as written by the user, or generated from the agent's fields."""
     if name in session.agents:
         return (session.texts.get(name) or session.agents[name].to_toml()).removesuffix("\n")
     path = find_agent_file(name, agents_dir)
@@ -152,7 +153,7 @@ def _read_toml(name: str, agents_dir: str | None) -> str:
 
 
 def list_keys() -> Iterator[tuple[str, str, str]]:
-    """Yields (provider, variable, state) for each key, and for each server address that is set."""
+    """Yields (provider, variable, state) for each API key and each server address that is set."""
     config = Config.load()
     for info in config.known.values():
         if info.has_server:
@@ -165,7 +166,7 @@ def list_keys() -> Iterator[tuple[str, str, str]]:
 
 
 def format_usage() -> str:
-    """Formats the tokens and the cost of this session, in one row per agent and model."""
+    """Formats the token usage and cost of this session, one row per agent and model."""
     if not session.spent:
         return "nothing has run yet"
     total = sum(session.spent.values(), Spent())
@@ -196,7 +197,7 @@ def _use_budget(amount: float | None) -> str:
 
 
 def _find_run(shell: InteractiveShell, name: str | None) -> RunResult:
-    """Returns the run in a variable or with an id in the history; by default, the last run."""
+    """Returns a run, given a variable or an id in the history; by default, the last run."""
     if name and name.isdecimal():
         return cast(RunResult, load(name))
     return find_result(shell, name or "")
@@ -247,7 +248,7 @@ def _use_cassette(chosen: argparse.Namespace) -> str:
 
 
 def _refuse_runs(error: ConfigError) -> ConfigError:
-    """Makes all runs fail until a cassette is in use or turned off; returns their error."""
+    """Makes all runs fail until a cassette is opened or turned off. Returns the error to raise."""
     instead = "%axe cassette --off runs without it"
     hint = f"{error.hint}; {instead}" if error.hint else instead
     session.cassette_problem = ConfigError(error.message, hint=hint)

@@ -29,10 +29,10 @@ from traitlets import Bool, Enum, Float, Int, Unicode, observe
 
 
 def axe_magic(name: str) -> Callable[..., Any]:
-    """Decorates a magic: `%%axe?` shows its help page, and an interrupt shows one line.
+    """Decorates a magic so that `%%axe?` shows its help page and interrupts show a single line.
 
-    `name` is that of a cell magic; empty means `%axe`. The magic receives its option line as typed,
-    the cell, and the variables of the user and the caller.
+    `name` is the name of a cell magic, or empty for `%axe`. The magic receives its option line as
+    typed, the cell, and the variables of the user and the caller.
     """
 
     def page() -> str:
@@ -75,7 +75,7 @@ def _print(text: str) -> None:
 
 @magics_class
 class AxeMagics(Magics):
-    """The magics of axe_nb. `%config AxeMagics` shows and sets defaults for all cells."""
+    """The magics of axe_nb. `%config AxeMagics` displays and sets defaults for all cells."""
 
     shell: InteractiveShell
 
@@ -131,7 +131,7 @@ class AxeMagics(Magics):
 
     @observe("model", "model_all", "timeout", "retries", "mode", "agents_dir", "history")
     def _set_default(self, change: Any) -> None:
-        """Applies a changed setting to all later runs of the session, even by `axe_nb.run`."""
+        """Applies a changed setting to all later runs in the session, including `axe_nb.run`."""
         from axe_nb.session.session import session
 
         name, value = change["name"], change["new"]
@@ -144,7 +144,7 @@ class AxeMagics(Magics):
 
 
 def _note_cell(info: Any) -> None:
-    """Tells the cassette which cell runs, so that it can tell the runs of cells apart."""
+    """Tells the cassette which cell is about to run, as each cell replays its own records."""
     home = sys.modules.get("axe_nb.session.session")  # without it, there is no cassette
     if home is not None and home.session.cassette is not None:
         home.session.cassette.enter_cell(getattr(info, "cell_id", None))
@@ -153,7 +153,7 @@ def _note_cell(info: Any) -> None:
 # custom matchers: IPython's older hooks break words at hyphens
 @context_matcher(identifier="axe_nb", priority=1000)  # type: ignore[untyped-decorator]  # IPython's own gap
 def matcher(context: CompletionContext) -> SimpleMatcherResult:
-    """Returns completions at the cursor if it is in the line or body of an axe_nb magic."""
+    """Returns completions if the cursor is in the line or body of an axe_nb magic."""
     if "%axe" not in context.full_text:
         return {"completions": []}
     from axe_nb.notebook.completion import list_offers

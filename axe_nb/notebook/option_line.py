@@ -1,7 +1,7 @@
-"""Reads a cell as it was typed: the option line with its variables, and the lines below it.
+"""Reads a cell as typed: the option line, with variables replaced, and the body.
 
-`{expr}` and `$name` are replaced by values after the line is split into words, so that a value
-stays within its word and is never read as an option: IPython would replace them first.
+`{expr}` and `$name` are replaced by their values after the line is split into words, so that a
+value stays in one word and is never read as an option. IPython would replace them first.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from axe_nb.commands.parser import DATA, split_line
 from axe_nb.conversion.value_text import write_text
 
 FLAG = re.compile(r"(--[\w-]+=|-[A-Za-z])(.*)", re.DOTALL)
-"""Matches the start of a word such as `--model={name}`, where the value follows an option."""
+"""Matches the part of a word such as `--model={name}` that comes before the option's value."""
 
 KEY = re.compile(r"([^\W\d][\w.-]*=)()")
-"""Matches the start of a word such as `language={name}`, where the value follows a key."""
+"""Matches the part of a word such as `language={name}` that comes before the key's value."""
 
 COUNT = re.compile(r"\d+(,\d*)?|,\d+")
-"""Matches the count in the braces of a regular expression, such as `4` or `2,3`."""
+"""Matches a regular expression's repetition count in braces, such as `4` or `2,3`."""
 
 _PROMPTS = re.compile(
     r"^\s*((>>>|\.\.\.)[ \t]?|(\[(nav|ins)\] )?(In \[\d+\]|\.{3,}): ?)?\s*", re.MULTILINE
@@ -34,14 +34,14 @@ _PROMPTS = re.compile(
 
 
 class _MarkingFormatter(DollarFormatter):
-    """IPython's formatter, which puts a mark in place of each value and stores the value."""
+    """IPython's formatter, but with a mark in place of each value; the values are stored."""
 
     def __init__(self, mark: str) -> None:
         self.values: list[str] = []
         self._mark = mark
 
     def parse(self, fmt_string: str) -> Iterator[tuple[str, str | None, str | None, str | None]]:
-        """Leaves counts such as `{4}` and `{2,3}` unchanged, for the patterns of `--expect`."""
+        """Leaves repetition counts such as `{4}` and `{2,3}` unchanged, for `--expect` patterns."""
         for text, name, format_spec, conversion in super().parse(fmt_string):
             if name is not None and COUNT.fullmatch(name) and not (format_spec or conversion):
                 yield f"{text}{{{name}}}", None, None, None
@@ -60,7 +60,7 @@ class _MarkingFormatter(DollarFormatter):
 
 
 def read_words(command: Command, face: Face, line: str, names: Mapping[str, Any]) -> list[str]:
-    """Returns the words of an option line, with values. Raises UsageError if a quote is missing."""
+    """Splits an option line into words and fills in values. Raises UsageError on an open quote."""
     # a private-use character that the line does not contain
     mark = next(chr(code) for code in range(0xE000, 0xF8FF) if chr(code) not in line)
     formatter = _MarkingFormatter(mark)
@@ -82,10 +82,11 @@ def read_words(command: Command, face: Face, line: str, names: Mapping[str, Any]
 
 
 def find_cell_source(shell: InteractiveShell, magic: str, body: str) -> tuple[str, int]:
-    """Returns the body of a cell as typed, without its last newlines, and the magic's line number.
+    """Returns a cell's body as typed, without trailing newlines, and the magic's line number.
 
     IPython passes another `body`: it strips `>>>` and `...` from the starts of lines, even within a
-    prompt, and omits lines above the magic. That body is used if the magic was not typed in a cell.
+    prompt, and omits lines above the magic. IPython's body is used if the magic was not typed in a
+    cell.
     """
     history = shell.history_manager
     raw = history.input_hist_raw[-1] if history is not None else ""

@@ -1,4 +1,4 @@
-"""Runs `%%axe` cells and `%axe run`, and finds earlier runs by variable. Source: B-8, D-59."""
+"""Runs `%%axe` cells and `%axe run`, and finds earlier runs by variable name. Source: B-8, D-59."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ NOT_IN_BACKGROUND = {
     "json": "--json", "verbose": "--verbose", "quiet": "--quiet", "raises": "--raises",
     "expect": "--expect", "step": "--step", "break_at": "--break",
 }  # fmt: skip
-"""Options that work only while the cell runs, so that `--bg` excludes them."""
+"""Options that cannot be combined with `--bg`, as they work only while the cell runs."""
 
 
 def run_prompt(
     shell: InteractiveShell, line: str, cell: str, names: Mapping[str, Any], write: Write
 ) -> RunResult | RunHandle | None:
-    """Runs a cell whose body is the prompt, fills in its expressions, and returns its value."""
+    """Runs a cell with its body as the prompt, filling in expressions, and returns its value."""
     options = parse_run(read_words(RUN, "cell", line, names), "cell", session.defaults, names)
     body, magic_line = find_cell_source(shell, "axe", cell)
 
@@ -56,7 +56,7 @@ def run_prompt(
 def run_cell(
     shell: InteractiveShell, options: Options, prompt: Callable[[], Illustrated], write: Write
 ) -> RunResult | RunHandle | None:
-    """Runs a cell, binds the result to `-o` even if the run fails, and returns the cell's value."""
+    """Runs a cell and returns its value. Binds the result to `-o` even if the run fails."""
     install(shell)
     is_text = options.json or options.verbose
     try:
@@ -103,9 +103,9 @@ def run_cell(
 def _start_in_background(
     shell: InteractiveShell, options: Options, request: RunRequest
 ) -> RunHandle:
-    """Starts a run and binds its handle to `-o`; returns when its live view is displayed.
+    """Starts a run, binds its handle to `-o`, and returns once the live view is displayed.
 
-    A thread updates the view. It displays the view while the cell still runs, as some kernels
+    A thread updates the view. The view is displayed while the cell still runs, as some kernels
     assign later outputs to other cells. Without a live view, the run is awaited.
     """
     for field, flag in NOT_IN_BACKGROUND.items():
@@ -152,19 +152,22 @@ def _start_in_background(
 
 
 def find_place(shell: InteractiveShell, text: str) -> tuple[RunResult, str]:
-    """Parses `R@PLACE`, `@PLACE`, `PLACE` or `R`; returns the result and the place."""
+    """Parses `R@PLACE`, `@PLACE`, `PLACE` or `R`. Returns the result and the place."""
     name, _, place = ("", "", text) if text[:1].isdecimal() else text.partition("@")
     return find_result(shell, name), place
 
 
 def find_tree(shell: InteractiveShell, text: str) -> RunResult:
-    """Parses `R`, `R@0.2` or `0.2`; returns that run, with all runs below it."""
+    """Parses `R`, `R@0.2` or `0.2`. Returns the run with all its descendants."""
     result, place = find_place(shell, text)
     return find_run(result, place.removeprefix("@"))
 
 
 def find_result(shell: InteractiveShell, name: str) -> RunResult:
-    """Returns the result in a variable, which may hold a handle; by default, the last result."""
+    """Returns the result of a run, given a variable with a result or a handle.
+
+    By default, returns the last result.
+    """
     value = shell.user_ns.get(name) if name else session.last
     if isinstance(value, RunHandle):
         if not value.done:

@@ -1,8 +1,9 @@
-"""Pictures and PDF documents for models, and the marks that stand for them in texts.
+"""Pictures and PDF documents for models, and their marks in texts.
 
-Format and size are read from the bytes alone, as names and declared types may be wrong. A forged
-mark can only move a picture. Libraries whose objects may be pictures are never imported to find
-them. Pillow, if it is installed, scales pictures down.
+A mark such as `[picture 1: …]` stands for a picture; a forged mark can only move a picture. Format
+and size are read from the bytes alone, as names and declared types may be wrong. Libraries are
+never imported just to check whether a value is one of their pictures. Pillow, if it is installed,
+scales pictures down.
 """
 
 from __future__ import annotations
@@ -27,23 +28,23 @@ from axe_nb.paths import open_real_file
 from axe_nb.text import one_line, plural, printable
 
 MAX_PIXELS, MAX_LENGTH = 80_000_000, 65_535
-"""Maximum pixels of a picture, as a kilobyte can hold a billion, and maximum pixels of a side, as
-each row takes time to unpack. Larger pictures are rejected before they are unpacked."""
+"""Maximum number of pixels of a picture, as a kilobyte can unpack to a billion, and maximum length
+of a side, as each row takes time to unpack. Larger pictures are rejected before unpacking."""
 
 SUPPORTED = "supported formats are PNG, JPEG, GIF, WebP and PDF"
 
 METHODS = ("_repr_png_", "_repr_jpeg_")
-"""Methods that notebooks call to display objects as pictures."""
+"""Methods that notebooks call to display an object as a picture."""
 
 _MARKS = {
     b"\x89PNG\r\n\x1a\n": "PNG", b"\xff\xd8\xff": "JPEG", b"GIF87a": "GIF", b"GIF89a": "GIF",
     b"%PDF-": "PDF",
 }  # fmt: skip
-"""Formats of files, by their first bytes."""
+"""File signature (magic number) → format."""
 
 
 def find_format(data: bytes) -> str:
-    """Returns the format that the first bytes indicate; empty if it is not supported."""
+    """Returns the format indicated by the file signature; empty if the format is not supported."""
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "WebP"
     return next((name for mark, name in _MARKS.items() if data.startswith(mark)), "")
@@ -96,7 +97,7 @@ class NoPicture(ConfigError):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Picture:
-    """A PNG, JPEG, GIF, WebP or PDF for a model. Raises NoPicture for any other bytes."""
+    """A PNG, JPEG, GIF, WebP or PDF to send to a model. Raises NoPicture for any other data."""
 
     data: bytes
     digest: str = field(init=False, compare=False)
@@ -105,7 +106,7 @@ class Picture:
     """PNG, JPEG, GIF, WebP or PDF."""
     width: int = field(init=False, compare=False)
     height: int = field(init=False, compare=False)
-    """`width` and `height` in pixels; 0 for a PDF."""
+    """Like `width`, in pixels; both are 0 for a PDF."""
 
     def __post_init__(self) -> None:
         name = find_format(self.data)
@@ -155,11 +156,11 @@ class Picture:
 
     @property
     def tokens(self) -> int:
-        """A rough token count: an average over servers, which scale large pictures down."""
+        """A rough token count, averaged over servers; servers scale large pictures down."""
         return 2000 if self.is_document else min(1600, 1 + self.width * self.height // 750)
 
     def mark(self, number: int) -> str:
-        """Returns the mark of this picture, which is the `number`-th in its text."""
+        """Returns the mark of this picture, where `number` is its position in the text."""
         return f"[{'document' if self.is_document else 'picture'} {number}: {self.shown}]"
 
 
@@ -170,7 +171,7 @@ def format_bytes(count: int) -> str:
 
 
 class Illustrated(NamedTuple):
-    """A text with marks, and the pictures that they stand for, in the same order."""
+    """A text with marks, and the pictures that the marks stand for, in the same order."""
 
     text: str
     pictures: tuple[Picture, ...] = ()
@@ -189,7 +190,7 @@ def join_parts(parts: Iterable[str | Picture], separator: str = "") -> Illustrat
 
 
 def split_parts(text: str, pictures: Sequence[Picture]) -> Iterator[str | Picture]:
-    """Yields pieces of a text and its pictures, each after its mark, which is added if missing."""
+    """Yields the parts of a text, and each picture after its mark; adds marks that are missing."""
     for number, picture in enumerate(pictures, 1):
         mark = picture.mark(number)
         before, found, text = text.partition(mark)
@@ -203,7 +204,7 @@ def split_parts(text: str, pictures: Sequence[Picture]) -> Iterator[str | Pictur
 
 
 def find_picture(value: object) -> Picture | None:
-    """Converts a value to a picture; None if it is not one. Raises NoPicture if that fails."""
+    """Converts a value to a picture; None if it is not a picture. Raises NoPicture on failure."""
     if isinstance(value, Picture):
         return value
     if isinstance(value, bytes | bytearray | memoryview):
@@ -236,7 +237,7 @@ def _make_error(what: str, error: Exception) -> NoPicture:
 
 
 def find_parts(value: object) -> list[object]:
-    """Returns a picture, or the entries of a list with pictures; empty for any other value."""
+    """Returns a list of one picture, or the entries of a list with pictures; otherwise empty."""
     entries = value if isinstance(value, list | tuple) else (value,)
     if isinstance(value, str) or len(entries) > 100:  # a list of data, not of pictures
         return []
@@ -256,14 +257,14 @@ def find_figure(value: object) -> Any:
 
 
 def close_figure(value: object) -> None:
-    """Closes a matplotlib figure, so that the notebook does not show it below the cell again."""
+    """Closes a matplotlib figure, so that the notebook does not also display it below the cell."""
     figure = find_figure(value)
     if figure is not None and (pyplot := sys.modules.get("matplotlib.pyplot")):
         pyplot.close(figure)
 
 
 def read_picture(path: str | os.PathLike[str]) -> Picture:
-    """Reads a picture from a file. Raises NoPicture if that fails or it cannot be sent."""
+    """Reads a picture from a file. Raises NoPicture if it cannot be read or sent."""
     shown = printable(one_line(Path(path).name, 100))
     try:
         with os.fdopen(open_real_file(Path(os.path.realpath(path))), "rb") as file:
@@ -278,7 +279,7 @@ def read_picture(path: str | os.PathLike[str]) -> Picture:
 
 
 def split_prompt(prompt: object) -> Illustrated:
-    """Converts a prompt to a text with marks. Raises ConfigError if it is not a text or a list."""
+    """Converts a prompt to text with marks. Raises ConfigError if it is neither text nor a list."""
     if isinstance(prompt, str):
         return Illustrated(prompt)
     if not isinstance(prompt, Sequence) or isinstance(prompt, bytes | bytearray | memoryview):
@@ -306,20 +307,20 @@ def split_prompt(prompt: object) -> Illustrated:
 
 
 MAX_SIDE = 8000
-"""Maximum pixels that servers accept on a side."""
+"""Maximum length of a side, in pixels, that servers accept."""
 
 THUMBNAIL = 96
 """Height of a thumbnail in CSS pixels."""
 
 SMALL = 20_000
-"""Maximum bytes of a picture that serves as its own thumbnail."""
+"""Maximum size of a picture that serves as its own thumbnail, in bytes."""
 
 ROOM = 250_000
-"""Maximum characters of data URLs for all thumbnails of one page."""
+"""Maximum total length of a page's thumbnail data URLs, in characters."""
 
 
 def fit(picture: Picture, limit: int) -> Picture:
-    """Scales a picture down to `limit` bytes and MAX_SIDE. Raises NoPicture if that fails."""
+    """Scales a picture down to `limit` bytes and sides of MAX_SIDE. Raises NoPicture on failure."""
     longest = max(picture.width, picture.height)
     if longest <= MAX_SIDE and not 0 < limit < picture.size:
         return picture
@@ -345,18 +346,18 @@ def fit(picture: Picture, limit: int) -> Picture:
 
 
 class Thumbnails:
-    """The thumbnails of one page, limited in their total size and in the time to make them."""
+    """The thumbnails of one page, limited in their total size and in the work to make them."""
 
     def __init__(self) -> None:
         self._room = ROOM
         self._urls: dict[str, str] = {}
-        """Data URLs of pictures by their digest; empty if there was no room."""
+        """Data URLs by picture digest; empty for a picture without a thumbnail."""
 
     def __contains__(self, picture: Picture) -> bool:
         return picture.digest in self._urls
 
     def find(self, picture: Picture) -> str:
-        """Returns a small copy as a data URL; empty if it cannot be made or there is no room."""
+        """Returns a thumbnail as a data URL; empty if it cannot be made or there is no room."""
         if picture not in self:
             effort = picture.width * picture.height // 1000  # even a tiny file may take a second
             url = make_thumbnail(picture) if effort <= self._room else ""
@@ -367,7 +368,7 @@ class Thumbnails:
 
 
 def make_thumbnail(picture: Picture) -> str:
-    """Returns a small copy as a data URL; empty if it cannot be made."""
+    """Returns a thumbnail as a data URL; empty if it cannot be made."""
     if picture.is_document:
         return ""
     if picture.size > SMALL // 4 and find_spec("PIL"):
@@ -380,7 +381,7 @@ def make_thumbnail(picture: Picture) -> str:
 
 
 def _resize(picture: Picture, box: tuple[int, int], format: str) -> bytes | None:
-    """Returns a copy that fits into `box`; None if the picture cannot be unpacked."""
+    """Returns a scaled-down copy that fits into `box`; None if the picture cannot be decoded."""
     file = io.BytesIO()
     try:
         image: Any = import_module("PIL.Image")
