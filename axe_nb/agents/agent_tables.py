@@ -266,7 +266,7 @@ def parse_server(name: str, table: Any, source: Source | None = None) -> McpServ
 def expand_variables(values: Mapping[str, str], name: str, key: str) -> dict[str, str]:
     """Replaces `${VARIABLE}` in `env` or `headers`. Raises ConfigError if a variable is not set.
 
-    Values with names like those of secrets will be masked in recordings and displays.
+    From then on, recordings and displays mask values whose names look like secrets.
     """
     found, variable = {}, re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
     for own, value in values.items():

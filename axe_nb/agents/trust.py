@@ -38,8 +38,8 @@ def trust_file() -> Path:
 def find_project(path: Path) -> Path:
     """Returns the real path of the project folder that an agent file belongs to.
 
-    This is the root of the git repository, or the parent of `axe/` or of the agents' folder if
-    there is none. It is never the home folder or a folder above it.
+    This is the root of the git repository or, without one, the parent of `axe/` or of the agents'
+    folder. It is never the home folder or a folder above it.
     """
     return _list_folders(path)[-1]
 

@@ -32,7 +32,7 @@ Raises the tool's own exceptions, which become error results, and RunStopped if 
 """
 
 StartChild: TypeAlias = Callable[..., Coroutine[Any, Any, RunResult]]
-"""(call, job, env=None) -> result of a child, which uses `env` or else that of its caller.
+"""(call, job, env=None) -> result of a child, which uses `env`, by default that of its caller.
 
 Raises ConfigError if the child cannot be started, and ToolError if its key is invalid or taken, or
 if the tree may not send another request.

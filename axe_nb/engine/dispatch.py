@@ -1,7 +1,7 @@
 """Dispatch of the tool calls of a response, which run concurrently and have one result each.
 
 A call passes through a chain of links (`RunCall`): `Authorizer` checks permissions and asks the
-user, `Dispatch.run_tool` runs the tool, and those of `interceptors.py` may answer first.
+user, `Dispatch.run_tool` runs the tool, and the links of `interceptors.py` may answer first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Permissions of tools in a run, by its mode and `[permissions]` and those of all runs above."""
+"""Permissions of tools in a run: its mode and `[permissions]`, and those of its ancestors."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ class PermissionPolicy:
         return written or by_mode, ""
 
     def _find_rule(self, tool: Tool) -> tuple[str, Verdict | None]:
-        """Returns the rule in `[permissions]` for a tool: by exact name, or else the strictest."""
+        """Returns the rule of `[permissions]` for a tool: by its name, or the strictest match."""
         rules: Mapping[str, Any] = self.agent.permissions
         if tool.name in rules:
             return tool.name, rules[tool.name]

@@ -94,7 +94,7 @@ class Step:
     given: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Arguments of the call, including secrets."""
     number: int = 0
-    """Number of the call among those of the run, from 1; 0 unless the step is a call."""
+    """Number of the call in its run, from 1; 0 unless the step is a call."""
     call_id: str = ""
     """Id of the call; empty unless the step is a call."""
     schema: Mapping[str, Any] = field(default_factory=dict, repr=False)

@@ -60,7 +60,7 @@ Asked: TypeAlias = AskedTurn | PendingCall | Question | str
 
 @dataclass(frozen=True, slots=True)
 class KeptTurn:
-    """The recorded attempts of a turn, of which the last has the response or the final error."""
+    """Recorded attempts of a turn, ending with the response or the final error."""
 
     attempts: Sequence[Exchange]
     refusal: RunStopped | None = None
@@ -82,7 +82,7 @@ class KeptCall:
 
 
 Outcome: TypeAlias = KeptTurn | KeptCall | ToolOutput | Decision | RunStopped
-"""Outcome of a turn, of a call in a fork or cassette, of a question, or of a refused turn."""
+"""Outcome of a turn, a call (in a fork or a cassette), a question or a refused turn."""
 
 
 class Replay(Protocol):

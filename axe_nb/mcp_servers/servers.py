@@ -71,7 +71,7 @@ class ServerTools:
 
 
 def find_servers(agent: Agent, settings: Mapping[str, McpServer]) -> Mapping[str, McpServer]:
-    """Returns name → server for an agent, as set in the agent itself or in the settings."""
+    """Returns name → server for an agent, from the agent or from the user's settings."""
     found = {}
     for name, own in parse_servers(agent.mcp_servers).items():
         if own is None and name not in settings:

@@ -42,8 +42,8 @@ PROGRAM_FOLDERS = (
 REPLACED = "axe-nb: a protected file was replaced while the command started; try again"
 
 Ending = Literal["child", "group", "program"]
-"""Way to end a sandbox with all its processes: SIGKILL to its first child, upon which it ends the
-others and itself; SIGKILL to its process group; or the program `Launch.end`."""
+"""Way to end a sandbox with all its processes: SIGKILL to its first child, after which it ends the
+others and exits; SIGKILL to its process group; or the program `Launch.end`."""
 
 PATIENCE, LAST_PATIENCE = 2.0, 60.0  # maximum seconds to start a child, and to end at exit
 

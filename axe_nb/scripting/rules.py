@@ -33,7 +33,7 @@ _PLACE = re.compile(r"\{(\w+)\}")
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A failure of a script model, instead of an answer or in the middle of a streamed one."""
+    """A failure that a script model simulates, instead of an answer or in the middle of one."""
 
     message: str
     """Error message of the server, or one of FAULTS if there is no status."""

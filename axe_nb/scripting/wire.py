@@ -337,7 +337,7 @@ class _Responses(Wire):
 
 
 class _Ollama(Wire):
-    """Ollama's chat API; lines of JSON, the last of which has `done: true`."""
+    """Ollama's chat API; lines of JSON, ending with one that has `done: true`."""
 
     path, streams, kind = "/api/chat", True, "application/x-ndjson"
 

@@ -170,7 +170,7 @@ class PythonFunction:
 
 
 _output: ContextVar[list[str] | None] = ContextVar("axe_nb_output", default=None)
-"""A list of one string, the output of the current call so far; None outside of calls."""
+"""Output of the current call so far, as a list with one string; None outside of calls."""
 
 
 class _Switch:

@@ -298,7 +298,7 @@ class Tool:
     is_budgeted: bool = False
     """True if `[sub_agents_config.budget]` limits the children of the tool."""
     schema: Mapping[str, Any] | None = None
-    """JSON Schema as in `ToolSpec.schema`; a tool with one checks its arguments itself."""
+    """JSON Schema as in `ToolSpec.schema`; such a tool checks its own arguments."""
     server: str = ""
     """Name of the tool's MCP server, which `[permissions]` may use for all of its tools."""
     by_server: bool = False
