@@ -190,7 +190,7 @@ class Attempts:
 
 
 def compute_wait(error: ProviderError, attempt: int) -> float:
-    """Returns the seconds to wait before an attempt: the server's wish, or 0.5, 1, 2, … 30."""
+    """Returns the seconds to wait before an attempt: the server's Retry-After, or 0.5, 1, … 30."""
     return error.retry_after or min(0.5 * 2 ** min(attempt - 2, 10), 30.0)
 
 

@@ -43,7 +43,7 @@ class Clock:
         """Id of the run, and virtual seconds that script models have taken so far."""
         self.started = self.now()
         self._above = above.deadline if above else None
-        """Clock whose deadline caps this one; None = there is none."""
+        """Clock whose deadline caps this one; None = no such clock."""
         self.at, self.setting = math.inf, 0.0
         """Time of the clock's own deadline, and the timeout in seconds that set it."""
         self._timer: asyncio.Timeout | None = None

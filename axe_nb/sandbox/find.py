@@ -358,7 +358,7 @@ METHODS: Mapping[str, Sequence[Callable[[], Iterable[Method]]]] = {
 }
 
 is_caged = False
-"""True if this process runs in a sandbox, and with it all programs that it starts."""
+"""True if this process, and thus every program that it starts, runs in a sandbox."""
 
 TRIAL = 10.0
 
