@@ -1,4 +1,4 @@
-"""Turns a cell's text into a prompt: removes lines for nbval and graders, evaluates `{{ expr }}`.
+"""Turns a cell's text into a prompt: removes nbval and grader lines, evaluates `{{ expr }}`.
 
 Source: D-40.
 """
@@ -23,7 +23,7 @@ LEFT_OUT = re.compile(
 """Matches a comment line for nbval, or one that delimits a solution (`testing/lesson.py`)."""
 
 LONGEST_EXPRESSION = 1000
-"""Maximum characters between the braces; longer text is not an expression."""
+"""Maximum number of characters between the braces; longer text is not an expression."""
 
 
 def prompt_of(
@@ -36,7 +36,7 @@ def prompt_of(
 ) -> str:
     """Makes the prompt from a cell's body; `raw` leaves `{{ … }}` unchanged.
 
-    `first_line` is the number of the body's first line, for messages; the magic is line 1 (D-41).
+    `first_line` is the line number of the body in the cell, whose line 1 is the magic (D-41).
     Raises ConfigError, with the line, if an expression uses an unknown name or fails.
     """
     body = body.removesuffix("\n")  # some front ends add a line end
@@ -57,9 +57,9 @@ def interpolate(
     first_line: int = 1,
     pictures: list[Picture] | None = None,
 ) -> str:
-    """Replaces each `{{ expr }}` in a text by its value; values are not expanded again.
+    """Replaces each `{{ expr }}` in a text with its value. Values are not expanded again.
 
-    If `pictures` is a list, values that are pictures are added to it and marked in the text.
+    If `pictures` is given, pictures among the values are appended to it and marked in the text.
     """
     pieces: list[str] = []
     at = 0
@@ -84,9 +84,9 @@ def interpolate(
 
 
 def _find_expression(text: str, start: int) -> tuple[str, int] | None:
-    """Returns the Python expression at `start` and the end of its braces; None if there is none.
+    """Returns the Python expression at `start` and the end of its braces, or None.
 
-    Literals do not count: `{{2}}` is a regex, `{{ [1, 2] }}` belongs to a template.
+    A literal is not an expression: `{{2}}` is a regex, `{{ [1, 2] }}` belongs to a template.
     """
     stop = min(len(text), start + LONGEST_EXPRESSION)
     end = start - 1

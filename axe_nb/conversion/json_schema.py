@@ -1,8 +1,8 @@
-"""JSON Schemas of Python types and from files, and checks of data that report all mistakes at once.
+"""JSON Schemas for Python types or from files, and validation that reports all mistakes at once.
 
 Used for tool arguments and structured output. A schema may come from an untrusted repository, and
-the data comes from a model: a check loads nothing from the network or from files, and patterns and
-the check as a whole have time limits. `records` reads axe_nb's own files, including recursive
+the data comes from a model: validation loads nothing from the network or from files, and has time
+limits for each pattern and for the whole. `records` reads axe_nb's own files, including recursive
 types, and `toml_tables` reads TOML, with line numbers. Source: A-1.2, A-2.2, X-38.
 """
 
@@ -37,22 +37,22 @@ LISTS: Mapping[object, Callable[[list[Any]], Any]] = {
     **dict.fromkeys((list, abc.Sequence, abc.Collection, abc.Iterable), list),
     tuple: tuple,
 }
-"""Type represented by a JSON array → function that makes one from a list."""
+"""Type whose JSON form is an array → constructor that takes a list."""
 
 MAX_MISTAKES = 8
 """Maximum number of mistakes reported for one answer."""
 
 MAX_TOLD = 400
-"""Maximum characters of one reported mistake."""
+"""Maximum number of characters in one reported mistake."""
 
 MAX_SCHEMA, MAX_NESTING = 100_000, 60
 """Maximum size of a schema in bytes of JSON, and its maximum nesting depth."""
 
 MAX_SECONDS = 1.0
-"""Maximum seconds for checking one answer, as some schemas make a check endless."""
+"""Time limit in seconds for checking one answer, because some checks would never end."""
 
 DEFINITIONS = ("$defs", "definitions")
-"""Top-level keys whose schemas `$ref` may refer to."""
+"""Top-level keys that hold the schemas that `$ref` may refer to."""
 
 SCHEMAS = (
     "additionalProperties", "contains", "contentSchema", "else", "if", "items", "not",
@@ -64,17 +64,18 @@ MANY = ("allOf", "anyOf", "oneOf", "prefixItems")
 """Keywords whose value is a list of schemas."""
 
 UNBOUNDED = ("$dynamicRef", "$recursiveRef", "unevaluatedItems", "unevaluatedProperties")
-"""Unsupported keywords: the time of their checks cannot be limited."""
+"""Keywords that are not supported, because the time to check them cannot be limited."""
 
 TABLES = (*DEFINITIONS, "dependentSchemas", "patternProperties", "properties")
 """Keywords whose value maps names to schemas."""
 
 Keyword: TypeAlias = Callable[[Any, Any, Any, Any], Iterable[Any]]
-"""Check of one keyword: (validator, value of the keyword, data, schema) → mistakes."""
+"""Function that takes a validator, a keyword's value, data and a schema; yields mistakes."""
 
 Mistakes: TypeAlias = list[str]
 Read: TypeAlias = Callable[[Any, str, Mistakes, bool], Any]
-"""Reads a value: (JSON value, its place, mistakes so far, whether to be lenient) → Python value."""
+"""Function that takes a JSON value, its place, the list to add mistakes to, and whether to be
+lenient, and returns the Python value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +83,9 @@ class Shape:
     """The JSON form of a Python type."""
 
     schema: Mapping[str, Any]
-    """JSON Schema of its values."""
+    """JSON Schema for values of the type."""
     wanted: str
-    """The expected value in words, such as `an integer`."""
+    """Description of an expected value, such as `an integer`."""
     read: Read
 
     def accepts(self, value: object) -> bool:
@@ -94,7 +95,7 @@ class Shape:
         return not mistakes
 
     def take(self, value: Any, at: str, mistakes: Mistakes, kindly: bool = True) -> Any:
-        """Converts a JSON value to this type; `kindly` also parses strings as JSON (D-11)."""
+        """Converts a JSON value to the type; `kindly` also parses strings as JSON (D-11)."""
         if not kindly or value is None or self.accepts(value):
             return self.read(value, at, mistakes, False)
         try:
@@ -126,7 +127,7 @@ class Parameter:
 
     @property
     def spec(self) -> ToolParameter:
-        """The parameter as described to the model; without null if it may be omitted instead."""
+        """The parameter as described to the model; null is left out if the key may be omitted."""
         schema = self.schema
         schema.pop("description", None)
         if not self.required and self.default is None and "anyOf" in schema:
@@ -152,7 +153,7 @@ def fields(
     mistakes: Mistakes,
     kindly: bool = True,
 ) -> dict[str, Any]:
-    """Reads an object's values by name; null counts as absent where it is not valid."""
+    """Reads an object's values by name; null counts as missing unless the type allows null."""
     for name in given:
         if name not in wanted:
             names = ", ".join(map(quote, wanted)) or "nothing"
@@ -173,7 +174,7 @@ def fields(
 def shape(hint: Any, where: str, inside: tuple[Any, ...] = ()) -> Shape:
     """Returns the JSON form of a type. Raises ConfigError if it has none.
 
-    `where` describes the holder of the type in errors; `inside` holds the enclosing types.
+    `where` says in errors where the type was found; `inside` holds the enclosing types.
     """
     while typing.get_origin(hint) is Annotated:
         hint = typing.get_args(hint)[0]
@@ -229,7 +230,7 @@ def _make_type_error(hint: Any, where: str, problem: str) -> ConfigError:
 
 
 def _make_scalar(schema: Mapping[str, Any], wanted: str, make: Callable[[Any], Any]) -> Shape:
-    """Makes the shape of a single value; `make` raises an exception if a value does not fit."""
+    """Makes the shape of a single value; `make` converts a value, or raises if it does not fit."""
 
     def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
         try:
@@ -280,11 +281,11 @@ SCALARS: Mapping[object, Shape] = {
         datetime.fromisoformat,
     ),
 }
-"""Type → shape of its JSON values."""
+"""Python type → its JSON form."""
 
 
 def _make_choice(options: Sequence[tuple[Any, Any]], shown: Sequence[Any]) -> Shape:
-    """Makes the shape of a choice among `options`, of which the schema lists those in `shown`."""
+    """Makes the shape of a choice among `options`; the schema lists only the keys in `shown`."""
     by_text = {dump(key): value for key, value in options}
     kinds = {LITERALS[type(key)] for key in shown}
     wanted = "one of " + ", ".join(dump(key).decode() for key in shown)
@@ -315,7 +316,7 @@ def _make_union(members: Sequence[Shape]) -> Shape:
 
 
 def _make_list(items: list[Shape], make: Callable[[list[Any]], Any], size: int = 0) -> Shape:
-    """Makes the shape of a list or, with a `size`, of a tuple with a type for each value."""
+    """Makes the shape of a list, or of a tuple of `size` values with a type for each value."""
     wanted = f"a list of {plural(size, 'value')}" if size else "a list"
 
     def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
@@ -382,7 +383,7 @@ def type_hints(thing: Any, where: str) -> dict[str, Any]:
 
 
 def parse_docstring(thing: object) -> tuple[str, dict[str, str]]:
-    """Returns the first paragraph and the parameter descriptions of a docstring of any style."""
+    """Returns the first paragraph and the parameter descriptions of a docstring in any style."""
     import docstring_parser  # late, as most processes make no tool
 
     text = inspect.getdoc(thing) or ""
@@ -401,14 +402,14 @@ def parse_docstring(thing: object) -> tuple[str, dict[str, str]]:
 
 
 class TooSlow(Exception):
-    """A check takes too long."""
+    """Raised if a check takes too long."""
 
 
 def clean_schema(given: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Returns a checked schema, without `$schema` and `$id`.
+    """Checks a schema and returns it without `$schema` and `$id`.
 
     Raises ConfigError if it is not a JSON Schema (2020-12), is too large, or refers to another
-    document; `where` is its place in the message, such as `[output]`.
+    document; `where` is the place to name in the error, such as `[output]`.
     """
     schema = {key: value for key, value in given.items() if key not in ("$schema", "$id")}
     if not all(isinstance(key, str) for key in schema):
@@ -441,7 +442,7 @@ def clean_schema(given: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def find_wrong_arguments(schema: Mapping[str, Any], arguments: object) -> list[str]:
-    """Returns the mistakes in a tool's arguments; none if its schema is empty or of no use."""
+    """Returns the mistakes in a tool's arguments; empty if the schema is empty or unusable."""
     with suppress(ConfigError):
         return find_mistakes(clean_schema(schema, "arguments"), arguments) if schema else []
     return []
@@ -530,10 +531,10 @@ def _format_path(path: Iterable[str | int]) -> str:
 
 
 def _make_validator(schema: Mapping[str, Any], deadline: float) -> Any:
-    """Makes a validator that loads nothing and checks the deadline at each keyword.
+    """Makes a validator that loads no other schemas and checks the deadline at each keyword.
 
     Data is reached only through keywords, so no check goes on long after the deadline. Four
-    keywords are replaced, because the library's versions have no limit or take quadratic time.
+    keywords are replaced, because jsonschema's checks have no limit or take quadratic time.
     """
     import referencing
     from jsonschema import Draft202012Validator, ValidationError

@@ -17,7 +17,7 @@ from axe_nb.text import clean
 
 
 def jsonable(value: object) -> Any:
-    """Converts a value to JSON types, keeping NaN; a value without a JSON form becomes its text."""
+    """Converts a value to JSON types, keeping NaN; a value without a JSON form becomes a string."""
     match value:
         case Enum():
             return key_of(value)
@@ -52,7 +52,7 @@ def change_texts(value: Any, change: Callable[[str], str], *, also_keys: bool = 
 
 
 def to_plain(value: Any) -> Any:
-    """Converts numbers and arrays of numpy and similar libraries in nested data to JSON types."""
+    """Converts numbers and arrays from numpy and similar libraries in nested data to JSON types."""
     if isinstance(value, dict):
         return {key: to_plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -67,7 +67,7 @@ def to_plain(value: Any) -> Any:
 
 
 def as_number(value: object) -> object:
-    """Converts numbers of any library to int or float; returns bools and other values unchanged."""
+    """Converts numbers from any library to int or float; returns other values, bools too, as is."""
     if isinstance(value, bool | int | float):
         return value
     if isinstance(value, Integral):
@@ -76,7 +76,7 @@ def as_number(value: object) -> object:
 
 
 def make_frame(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Any:
-    """Makes a pandas DataFrame of rows. Raises ConfigError if pandas is not installed."""
+    """Makes a pandas DataFrame from rows. Raises ConfigError if pandas is not installed."""
     try:
         from pandas import DataFrame  # type: ignore[import-untyped]
     except ImportError:

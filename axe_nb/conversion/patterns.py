@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     import regex
 
 MAX_PATTERN = 1000
-"""Maximum characters of a pattern."""
+"""Maximum number of characters in a pattern."""
 
 MAX_SIZE = 50_000
-"""Maximum product of a pattern's length and the copies of its most repeated part."""
+"""Maximum for a pattern's length times the number of copies of its most repeated part."""
 
 _SPACE = r"(?:\s|\#[^\n]*\n|\(\?\#[^)]*\))*"
 
@@ -26,7 +26,7 @@ _NO_GROUP = re.compile(r"\(\?\#[^)]*\)|\(\?[A-Za-z01-]*\)")
 """Matches a comment or flags in a pattern, which look like groups."""
 
 _EMPTY = r"\((?:\?(?:[:=!>|]|<[=!]|P?<\w+>|[A-Za-z01-]*:|\(\w*\)))?{space}\|?{space}\)"
-"""Pattern of an empty group, which takes quadratic time to compile if it is repeated."""
+"""Pattern for an empty group, which takes quadratic time to compile if repeated."""
 
 
 def compile_pattern(pattern: str, flags: int = 0) -> regex.Pattern[str]:
@@ -56,7 +56,7 @@ def compile_pattern(pattern: str, flags: int = 0) -> regex.Pattern[str]:
 
 
 def count_copies(pattern: str) -> int:
-    """Returns an upper bound for the copies of any part of the pattern in its compiled form.
+    """Returns an upper bound for the number of copies that compiling makes of any part.
 
     Only nested repeats multiply; if the syntax is ambiguous, all repeats count as nested.
     """

@@ -34,10 +34,10 @@ from axe_nb.text import cut_chars, quote, shown_value
 T = TypeVar("T")
 
 PARTS = "by_digest"
-"""Key of the parts (digest → value) in the data that refers to them."""
+"""Key of the parts in saved data; the value maps digests to parts."""
 
 PART = "digest"
-"""The only key of an object that refers to a part."""
+"""The only key in an object that stands for a part."""
 
 DIGITS = 20
 """Number of hexadecimal digits in a digest."""
@@ -46,7 +46,7 @@ ERRORS: Mapping[str, type[AxeError]] = {
     kind.__name__: kind
     for kind in (AxeError, CassetteMiss, ConfigError, ExpectationError, ProviderError, RunError)
 }
-"""Name → exception that can be saved; a subclass is saved as its nearest base class here."""
+"""Name → exception class that can be saved; subclasses are saved as their nearest base class."""
 
 
 class Parts:
@@ -58,7 +58,7 @@ class Parts:
         self._new: dict[str, Any] = {}
         """Parts added by the value that is being written."""
         self._written: dict[int, tuple[Any, str, Any]] = {}
-        """`id()` of an object → object, digest, JSON value; most objects are written repeatedly."""
+        """`id()` of an object → object, digest and JSON value; most objects recur."""
         self._made: dict[tuple[str, Any], Any] = {}
         """Digest and type → the object that was read."""
 
@@ -79,7 +79,7 @@ class Parts:
         return {PART: digest}
 
     def read(self, value: Any, at: str, hint: Any) -> Any:
-        """Reads a value or the part it refers to. Raises ConfigError if one is missing or wrong."""
+        """Reads a value, resolving a reference to a part. Raises ConfigError for invalid data."""
         if not (isinstance(value, dict) and value.keys() == {PART}):
             return _read(hint, value, at, self)
         digest = value[PART]
@@ -90,7 +90,7 @@ class Parts:
         return self._made[digest, hint]
 
     def take(self) -> dict[str, Any]:
-        """Returns the parts that the value being written has added, and marks them as written."""
+        """Returns the parts that the current value has added, and marks these parts as written."""
         new, self._new = self._new, {}
         self.values.update(new)
         return new
@@ -102,12 +102,12 @@ class Parts:
 
 
 class Writer(NamedTuple):
-    """Context of a conversion: the secrets filter, the parts of the file, and filtered texts."""
+    """Context of a conversion: secrets filter, parts of the file, and cache of filtered texts."""
 
     clean: Filter | None
     parts: Parts
     cleaned: dict[str, str]
-    """Text → text without secrets; a result contains most texts three times."""
+    """Text → text without secrets, cached because a result contains most texts three times."""
 
     def text(self, value: Any) -> str:
         text = value if type(value) is str else str(jsonable(value))
@@ -122,24 +122,24 @@ class Writer(NamedTuple):
 
 
 class Field(NamedTuple):
-    """One field of a dataclass or one argument of an exception."""
+    """A field of a dataclass, or an argument of an exception."""
 
     name: str
     hint: Any
     default: Any
-    """`MISSING` if the field is required."""
+    """Default value; `MISSING` if the field is required."""
     is_part: bool = False
-    """True if a long value is written as a part."""
+    """True if a long value is saved as a part."""
 
 
 MISSING = dataclasses.MISSING
 
 
 def to_json(value: Any, clean: Filter | None = None, parts: Parts | None = None) -> dict[str, Any]:
-    """Converts a dataclass to JSON data with the fields that differ from their defaults.
+    """Converts a dataclass to JSON data, leaving out fields that equal their defaults.
 
-    Values without a JSON form, which only the user's own code can add, become lists or text.
-    `parts` holds those already in the file. Raises ConfigError if the value is nested too deeply.
+    Values without a JSON form, which only the user's own code can add, become lists or strings.
+    `parts` holds the parts already in the file. Raises ConfigError if `value` is nested too deeply.
     """
     parts = Parts() if parts is None else parts
     try:
@@ -153,7 +153,7 @@ def to_json(value: Any, clean: Filter | None = None, parts: Parts | None = None)
 def from_json(kind: type[T], data: object, parts: Parts | None = None) -> T:
     """Rebuilds a dataclass from its JSON data; unknown keys are ignored.
 
-    `parts` holds the parts read so far from the file; those in the data are added. Raises
+    `parts` holds the parts read so far from the file; parts in the data are added. Raises
     ConfigError, with the place, if a value is missing, wrong or nested too deeply.
     """
     parts = Parts() if parts is None else parts
@@ -185,7 +185,7 @@ SCALARS: Mapping[object, tuple[str, Callable[[Any], bool]]] = {
     int: ("an integer", _is_integer),
     float: ("a number", lambda value: type(value) is float or _is_integer(value)),
 }
-"""Type → its name in messages, and a check of its JSON data."""
+"""Type → the type's name in messages, and a function that checks its JSON data."""
 
 ANY = (Any, object)
 LISTS = (tuple, abc.Sequence)
@@ -295,7 +295,7 @@ def _read_record(kind: Any, value: Mapping[str, Any], at: str, parts: Parts) -> 
 
 @cache
 def _list_fields(kind: Any) -> tuple[Field, ...]:
-    """Lists the constructor arguments of a dataclass, or of an exception with its `place`."""
+    """Lists the constructor arguments of a dataclass or, together with `place`, of an exception."""
     if issubclass(kind, AxeError):
         defaults = kind.__init__.__kwdefaults__ or {}
         hints = typing.get_type_hints(kind.__init__)

@@ -1,4 +1,4 @@
-"""Conversion of TOML tables to dataclasses and back, and edits of values in a TOML text.
+"""Conversion of TOML tables to dataclasses and back, and editing of values in TOML text.
 
 Errors contain the key, the line and a hint. Source: D-27, D-36, D-41, D-70, B-1.
 """
@@ -37,14 +37,14 @@ TOML_HINT = (
     'a line is key = value: strings in quotes, of several lines in """, backslashes in single '
     "quotes; true and false in lower case"
 )
-"""Hint for a syntax error of `tomllib`."""
+"""Hint for a syntax error from `tomllib`."""
 
 
 def line_of(text: str, path: tuple[str, ...], entry: str = "", number: int = 0) -> int | None:
-    """Returns the line (from 1) where the key `path` first occurs; None if not found.
+    """Returns the line, from 1, where the key `path` first occurs; None if not found.
 
     With `entry`, returns the line of that entry in the key's list. If `path` begins with an array
-    of tables, `number` is the number of the table, from 1; 0 = any.
+    of tables, `number` is the number of the table, from 1; 0 means any table.
     """
     table: tuple[str, ...] = ()
     tables = 0
@@ -93,7 +93,7 @@ def _split_statements(text: str) -> Iterator[tuple[int, str]]:
 
 
 MAX_PARTS = 32
-"""Maximum parts of a dotted key; the memory that `tomllib` needs grows with their square."""
+"""Maximum number of parts in a dotted key, for which `tomllib` needs quadratic memory."""
 
 _LONG_KEY = re.compile(
     r"""(?:^|[\[{,])[ \t]*+(?:(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+)"""
@@ -103,7 +103,7 @@ _LONG_KEY = re.compile(
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Parses a TOML text. Raises ValueError if it is not valid or is nested too deeply."""
+    """Parses TOML text. Raises ValueError if it is invalid or nested too deeply."""
     if found := _LONG_KEY.search(text):
         line = text.count("\n", 0, found.end()) + 1
         raise ValueError(f"a key with more than {MAX_PARTS} parts (at line {line}, column 1)")
@@ -114,7 +114,7 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def update_text(text: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """Returns the TOML text of table `old`, changed only where the values of `new` differ."""
+    """Updates the TOML text of table `old` to table `new`; all other text stays unchanged."""
     import tomlkit
 
     document = tomlkit.parse(text.replace("\r\n", "\n"))
@@ -147,7 +147,7 @@ def _update(
 
 
 class WrongValue(ConfigError):
-    """A key has an invalid value, in a file or in code."""
+    """Raised if a key has an invalid value, in a file or in code."""
 
     def __init__(self, key: tuple[str, ...], problem: str, *, hint: str = "") -> None:
         super().__init__(f"{'.'.join(key)} {problem}", hint=hint)
@@ -166,7 +166,7 @@ class Source:
 
     text: str
     file: str = ""
-    """Name of the file in messages; empty if the text is not from a file."""
+    """File name to show in messages; empty if the text is not from a file."""
 
     def line(self, key: tuple[str, ...], entry: str = "") -> int | None:
         """Returns the line, from 1, of a key or of an entry in its list; None if not found."""
@@ -179,7 +179,7 @@ class Source:
 
 
 def advise_key(key: str, cls: type, root: type) -> str:
-    """Returns a hint for a key that the table of `cls` lacks; `root` is the class of the file."""
+    """Returns a hint for a key that the table `cls` does not have; `root` is the file's class."""
     known = [field.name for field in toml_fields(cls)]
     if near := suggestion(key, known):
         return near
@@ -190,7 +190,7 @@ def advise_key(key: str, cls: type, root: type) -> str:
 
 
 def _list_homes(cls: type, at: tuple[str, ...] = ()) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yields each key of a file with the path of its table, from the root."""
+    """Yields each key that a file can contain, with the path of the table that contains the key."""
     yield from ((field.name, at) for field in toml_fields(cls))
     for field in toml_fields(cls):
         home = (*at, field.name)
@@ -200,7 +200,7 @@ def _list_homes(cls: type, at: tuple[str, ...] = ()) -> Iterator[tuple[str, tupl
 
 
 def build(cls: type[T], table: Any, source: Source, at: tuple[str, ...] = (), **others: Any) -> T:
-    """Builds the dataclass of the table with key `at`; `others` are fields that TOML cannot set.
+    """Builds the dataclass `cls` from the table at `at`; `others` sets fields that TOML cannot set.
 
     Raises ConfigError if a key is unknown, and WrongValue if a value is not a table or the
     dataclass rejects it.
@@ -228,7 +228,7 @@ def check_keys(cls: type, table: Any, source: Source, at: tuple[str, ...], root:
 
 
 def check_types(value: Any) -> None:
-    """Converts tables and lists in a dataclass's fields. Raises WrongValue if a type is wrong."""
+    """Normalizes tables and lists in a dataclass's fields. Raises WrongValue if a type is wrong."""
     for field in toml_fields(type(value)):
         own = getattr(value, field.name)
         if own is field.default:
@@ -249,7 +249,7 @@ def check_types(value: Any) -> None:
 
 
 def make_table(value: Any) -> dict[str, Any]:
-    """Converts a dataclass to a TOML table of the fields that differ from their defaults."""
+    """Converts a dataclass to a TOML table, leaving out fields that equal their defaults."""
     table: dict[str, Any] = {}
     for field in toml_fields(type(value)):
         own = getattr(value, field.name)
@@ -282,7 +282,7 @@ def is_number(value: object) -> bool:
 
 
 def is_whole(value: object, least: float = -math.inf, most: float = math.inf) -> bool:
-    """True for an integer within bounds."""
+    """True for an integer between `least` and `most`."""
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
@@ -316,4 +316,4 @@ _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "Mapping[str, Any]": ("a table", _is_table),
     "Mapping[str, str]": ("a table of strings", lambda v: _is_table(v) and _are_texts(v.values())),
 }
-"""Annotation of a field → name of its type in messages, and a check of values."""
+"""Field annotation → name of the type in messages, and a function that checks values."""

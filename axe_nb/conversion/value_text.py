@@ -2,7 +2,7 @@
 
 Models read CSV well; it loses nothing and takes the fewest tokens. A missing value is an empty
 cell, an empty text is `""`, and data within a cell is JSON. Data that does not fit is cut, with a
-note. No library is imported: its values exist only if the user has imported it.
+note. Libraries are not imported: their values exist only if the user has imported them.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from axe_nb.pictures.picture import METHODS, find_figure, find_format
 from axe_nb.text import count_bytes, cut_chars, describe, one_line, own_text, plural, type_name
 
 LONGEST_DATA = 100_000
-"""Maximum size of a value in a prompt, in bytes of UTF-8; text has a limit of its own."""
+"""Maximum size of a value in a prompt, in bytes of UTF-8; plain text has its own limit."""
 
 LONGEST_VALUE = 200_000
-"""Maximum characters of a text in a prompt; longer text is cut, with a note."""
+"""Maximum number of characters of text in a prompt; longer text is cut, with a note."""
 
 LONGEST_CELL = 1000
-"""Maximum bytes of a cell in a table that is cut, of a key, and of a set member's sort key."""
+"""Maximum size in bytes of a truncated table's cell, a key, or a set member's sort key."""
 
 MAX_DEPTH = 100
 """Maximum nesting depth; deeper values are left out."""
@@ -59,12 +59,12 @@ _SPECIAL = re.compile(r'[",\n\r]|^\s|\s$|^$')
 _NO_DATA = (
     type, ModuleType, FunctionType, BuiltinFunctionType, MethodType, Iterator, AsyncIterator
 )  # fmt: skip
-"""Types that hold no data: only the type's name could be written."""
+"""Types that hold no data, so that only the type's name could be written."""
 
 _END = object()
 
 BLOCK = 4096
-"""Maximum number of values that are read at once from a table or an array."""
+"""Maximum number of values to read at once from a table or an array."""
 
 
 class Leaf(NamedTuple):
@@ -79,7 +79,7 @@ class Items(NamedTuple):
     values: Iterator[Any]
     size: int
     is_set: bool = False
-    """True if the order of the values has no meaning, and may differ in another process."""
+    """True if the order of the values is arbitrary and may differ between processes."""
 
 
 class Entries(NamedTuple):
@@ -95,7 +95,7 @@ class Table(NamedTuple):
     labels: Sequence[str]
     height: int
     read: Callable[[int, int, int], Iterable[Sequence[Any]]]
-    """Reads (first row, row after the last, number of columns) → values of each column."""
+    """Returns values by column, given the first row, the row after the last, and a column count."""
 
     def rows(self, width: int) -> Iterator[tuple[Any, ...]]:
         """Yields the rows with their first `width` columns, read in blocks."""
@@ -105,7 +105,7 @@ class Table(NamedTuple):
             yield from zip(*self.read(start, stop, width), strict=True)
 
     def as_data(self) -> Items | Entries:
-        """Returns a single column as a list, and several as an object with `columns` and `rows`."""
+        """Returns one column as a list, or several as an object with `columns` and `rows`."""
         width = len(self.labels)
         if width == 1:
             return Items((row[0] for row in self.rows(1)), self.height)
@@ -189,7 +189,7 @@ def open_value(value: Any) -> Opened:
 
 
 def _open_of_library(value: Any) -> Opened | None:
-    """Opens a value of numpy, pandas, polars or pydantic; returns None for all others."""
+    """Opens a value from numpy, pandas, polars or pydantic; returns None for other values."""
     kinds = {f"{str(k.__module__).partition('.')[0]}.{k.__name__}" for k in type(value).__mro__}
     if kinds & {"pandas.NaTType", "pandas.NAType", "numpy.MaskedConstant"}:
         return Leaf(None)
@@ -242,7 +242,7 @@ def _open_of_library(value: Any) -> Opened | None:
 
 
 def _open_frame(frame: Any, columns: Iterable[Any]) -> Table:
-    """Opens a pandas frame, without an index that only counts the rows."""
+    """Opens a pandas frame, leaving out an index that only counts the rows."""
     index = frame.index
     counts = type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1
     levels = 0 if counts and index.name is None else index.nlevels
@@ -267,7 +267,7 @@ def _label(label: Any) -> str:
 
 
 class NoText(Exception):
-    """A value cannot be written as text; the message says why: `is a generator, which …`."""
+    """Raised if a value cannot be written as text; the message says why: `is a generator, …`."""
 
 
 def encode(data: object, indent: int | None = None) -> str:
@@ -275,7 +275,7 @@ def encode(data: object, indent: int | None = None) -> str:
 
 
 def to_data(value: object, limit: int) -> Any:
-    """Converts any value to JSON data whose text on one line has at most `limit` (≥ 1000) bytes."""
+    """Converts any value to JSON data that takes up at most `limit` (≥ 1000) bytes on one line."""
     room = limit
     while True:
         data = _Conversion(room).convert(value, ())
@@ -286,13 +286,13 @@ def to_data(value: object, limit: int) -> Any:
 
 
 class _Conversion:
-    """One conversion to JSON data, with the number of characters left for it."""
+    """A conversion to JSON data with a limited number of characters."""
 
     def __init__(self, room: int) -> None:
         self._left = room
 
     def convert(self, value: Any, around: tuple[int, ...]) -> Any:
-        """Converts a value; `around` holds the ids of the lists and objects around it."""
+        """Converts a value; `around` holds the ids of the enclosing lists and objects."""
         try:
             opened = open_value(value)
         except Exception:  # raised by the value's own methods
@@ -366,10 +366,10 @@ def _make_name(key: Any, others: dict[str, Any]) -> str:
 
 
 def write_text(value: object, limit: int = LONGEST_DATA, indent: int | None = None) -> str:
-    """Writes a value for a prompt: a single value as text, a table as CSV, other data as JSON.
+    """Formats a value for a prompt: a single value as text, a table as CSV, other data as JSON.
 
     Data is cut to `limit` bytes, text is not. Raises NoText if the value is bytes, a picture or an
-    object without data, and any exception of the value's own methods.
+    object without data, and any exception that the value's own methods raise.
     """
     _refuse_bytes(value)
     opened = Leaf(describe(value)) if issubclass(type(value), _NO_DATA) else open_value(value)
@@ -382,7 +382,7 @@ def write_text(value: object, limit: int = LONGEST_DATA, indent: int | None = No
 
 
 def write_json(value: object, limit: int = LONGEST_DATA) -> str:
-    """Writes a tool's result: tables as CSV, a run as its answer, other data as one-line JSON."""
+    """Serializes a tool's result: a table as CSV, a run as its answer, anything else as JSON."""
     _refuse_bytes(value)
     opened = open_value(value)
     if not isinstance(opened, Leaf):
@@ -415,7 +415,7 @@ def _write_data(
 
 
 def _write_table(table: Table, limit: int) -> str:
-    """Writes a table as CSV; cuts it to `limit` bytes, with a note, if it is longer."""
+    """Formats a table as CSV; cuts a longer table to `limit` bytes, with a note."""
     width = len(table.labels)
     if not width:
         return f"(an empty table: {plural(table.height, 'row')}, no columns)"
@@ -437,7 +437,7 @@ def _write_table(table: Table, limit: int) -> str:
 
 
 def _write_lines(table: Table, width: int, limit: int, cell: int) -> tuple[list[str], bool]:
-    """Returns the CSV lines that fit into `limit` bytes, and whether all do; `cell` limits each."""
+    """Returns the CSV lines that fit `limit` bytes, and whether all do; `cell` limits a cell."""
     lines: list[str] = []
     for row in chain([tuple(table.labels[:width])], table.rows(width)):
         line = ",".join(_write_cell(value, cell) for value in row)
@@ -459,24 +459,24 @@ def _write_cell(value: Any, limit: int) -> str:
 class Written(NamedTuple):
     text: str
     is_block: bool
-    """True for data of several lines, which is placed on lines of its own."""
+    """True for multi-line data, which is placed on lines of its own."""
 
 
 def write_value(value: object) -> Written:
-    """Formats a value to be inserted into a text; raises the same errors as `write_text`."""
+    """Formats a value for insertion into a text. Raises the same errors as `write_text`."""
     text = format_value(value)
     is_text = isinstance(value, str) or hasattr(type(value), "__axe_text__")
     return Written(text, is_block="\n" in text and not is_text)
 
 
 def format_value(value: object) -> str:
-    """Formats a value for a model; cuts a long text. Raises the same errors as `write_text`."""
+    """Formats a value for a model, cutting long text. Raises the same errors as `write_text`."""
     text = value if isinstance(value, str) else write_text(value, indent=2)
     return cut_chars(text, LONGEST_VALUE, "\n[{more} more characters left out]")
 
 
 def append_value(pieces: list[str], before: str, value: Written, text: str, end: int) -> None:
-    """Appends a value and the text before it; the template `text` continues at `end`."""
+    """Appends `before` and a value to `pieces`; `text[end:]` is the rest of the template."""
     if value.is_block:  # begins a line, unless the last line is blank
         before = before.rstrip(" \t")
         last = before or next((piece for piece in reversed(pieces) if piece), "\n")

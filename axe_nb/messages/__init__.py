@@ -18,11 +18,11 @@ DeltaKind = Literal["text", "reasoning", "arguments"]
 """Kind of a streamed piece: reply text, reasoning, or the JSON arguments of a tool call."""
 
 INTERRUPTED = "Error: interrupted before this call had a result."
-"""Content of results for calls that were interrupted before they had a result."""
+"""Content of the result of a call that was interrupted."""
 
 
 def dump(value: object) -> bytes:
-    """Encodes a value as compact JSON in UTF-8; replaces lone surrogates, which servers reject."""
+    """Encodes a value as compact JSON in UTF-8, replacing lone surrogates, which servers reject."""
     import orjson  # five times as fast as json; each turn encodes the whole conversation
 
     try:
@@ -39,7 +39,7 @@ class ToolParameter:
     """One parameter of a tool (A-1.2)."""
 
     type: str
-    """JSON Schema type: string, integer, number, boolean, array, object; empty = several or any."""
+    """JSON Schema type, such as `string` or `array`; empty if several or all types are allowed."""
     description: str = ""
     required: bool = False
     schema: Mapping[str, Any] = field(default_factory=dict)
@@ -54,12 +54,12 @@ class ToolSpec:
     description: str
     parameters: Mapping[str, ToolParameter]
     schema: Mapping[str, Any] | None = field(default=None, kw_only=True)
-    """JSON Schema of the arguments, sent unchanged; None = it is built from `parameters`."""
+    """JSON Schema of the arguments, sent unchanged; built from `parameters` if None."""
     entry: Mapping[str, Any] | None = field(default=None, kw_only=True)
-    """Entry of a server-side tool in its protocol's form, sent unchanged (D-76)."""
+    """Request entry of a server-side tool, sent unchanged (D-76); None for other tools."""
 
     def input_schema(self) -> dict[str, Any]:
-        """Returns the JSON Schema of the arguments; `required` lists required ones (A-2.2)."""
+        """Returns the JSON Schema of the arguments (A-2.2)."""
         if self.schema is not None:
             return dict(self.schema)
         properties = {
@@ -72,7 +72,7 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallTraits:
-    """Traits of the called tool, which decide how views display the call."""
+    """Traits of a called tool that decide how views display the call."""
 
     delegates: bool = False
     is_one_child: bool = False
@@ -84,10 +84,10 @@ class ToolCall:
     """A tool call requested by a model (A-1.3): its id, the tool's name and the arguments."""
 
     id: str
-    """The API's id, or an id unique in the conversation if the API sent none (D-28)."""
+    """Id sent by the API, or otherwise a generated id, unique in the conversation (D-28)."""
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    """The JSON object as sent by the model (D-11); empty if it was not a JSON object."""
+    """Arguments as sent by the model (D-11); empty if they were not a JSON object."""
     raw: str = ""
     """Text that the model sent instead of a JSON object, for display only; empty if none."""
     traits: CallTraits = field(default=CallTraits(), kw_only=True, repr=False, compare=False)
@@ -95,7 +95,7 @@ class ToolCall:
 
 
 def call(name: str, /, **arguments: Any) -> ToolCall:
-    """Makes a tool call, for script models: `call("call_agent", agent="a", task="…")`."""
+    """Makes a tool call for a script model, as in `call("call_agent", agent="a", task="…")`."""
     return ToolCall("", name, arguments)
 
 
@@ -107,22 +107,22 @@ class ToolResult:
     content: str
     is_error: bool = False
     name: str = ""
-    """The tool's name, which Ollama requires with the result (D-29)."""
+    """Name of the tool, which Ollama requires with the result (D-29)."""
     note: str = ""
     """Short note for people on how the result was obtained; never sent to a model."""
     is_denied: bool = field(default=False, kw_only=True)
     """True if the call was not permitted and did not run."""
     pictures: tuple[Picture, ...] = field(default=(), kw_only=True)
-    """Pictures of the content, as in `Message.pictures`."""
+    """Pictures in the content, as in `Message.pictures`."""
     edited: Mapping[str, Any] | None = field(default=None, kw_only=True)
-    """Arguments that a person substituted for the model's; None = the call ran unchanged."""
+    """Arguments that a person substituted for the model's; None if the call ran unchanged."""
     is_skipped: bool = field(default=False, kw_only=True)
-    """True if a person skipped the call, so that it did not run."""
+    """True if a person skipped the call, so that the tool did not run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One entry of a conversation (A-1.7)."""
+    """One entry in a conversation (A-1.7)."""
 
     role: Role
     content: str = ""
@@ -130,11 +130,11 @@ class Message:
     tool_calls: tuple[ToolCall, ...] = ()
     tool_results: tuple[ToolResult, ...] = ()
     echo: Mapping[str, Any] = field(default_factory=dict)
-    """Protocol → parts to send back to the provider unchanged, such as thinking (D-32); `server` →
-    digest of the only server to send them to; `prefix` → digest of everything before them, if they
-    depend on it (D-78)."""
+    """Parts to send back to the provider unchanged, such as thinking, keyed by protocol (D-32).
+    The key `server` holds the digest of the only server to send the parts to, and `prefix` the
+    digest of everything before the message, if the parts depend on it (D-78)."""
     pictures: tuple[Picture, ...] = field(default=(), kw_only=True)
-    """Pictures of the text, in the order of their marks in it: `[picture 1: …]`."""
+    """Pictures in the text, in the order of their markers: `[picture 1: …]`."""
 
     def all_pictures(self) -> Iterator[Picture]:
         """Yields the pictures of the message, then those of its tool results."""
@@ -145,7 +145,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Token counts as reported by the API; 0 if it reports none.
+    """Token counts as reported by the API; 0 for counts that are not reported.
 
     `total` is input plus output. Cached tokens are part of the input, reasoning tokens are part of
     the output. Usages can be added.
@@ -159,7 +159,7 @@ class Usage:
     """Input tokens written to the prompt cache, for which some providers charge more."""
     reasoning_tokens: int = field(default=0, kw_only=True)
     searches: int = field(default=0, kw_only=True)
-    """Web searches by the model's server, which charges for each of them."""
+    """Web searches by the model's server, which charges for each search."""
     priced_tokens: int = field(default=0, kw_only=True, compare=False)
     """Tokens whose price was known when they were used."""
     dollars: float = field(default=0.0, kw_only=True, compare=False)
@@ -170,14 +170,14 @@ class Usage:
         return Usage(**{name: getattr(self, name) + getattr(other, name) for name in names})
 
     def at_cost(self, dollars: float | None) -> Usage:
-        """Returns the usage of one reply with its cost in US dollars; None = unknown."""
+        """Returns a copy with the reply's cost in US dollars; unchanged if `dollars` is None."""
         if dollars is None:
             return self
         return replace(self, priced_tokens=self.total, dollars=dollars)
 
     @property
     def cost(self) -> float | None:
-        """Cost in US dollars; None if the price of a token is unknown, or no token was counted."""
+        """Cost in US dollars; None if a token's price is unknown, or no tokens were counted."""
         return self.dollars if self.total and self.priced_tokens == self.total else None
 
     def counts(self) -> dict[str, int]:
@@ -192,7 +192,7 @@ class Usage:
 
 
 def add_costs(costs: Iterable[float | None]) -> float | None:
-    """Returns the sum of costs; None if any is unknown."""
+    """Returns the sum of costs, or None if any cost is unknown."""
     known = list(costs)
     return None if None in known else math.fsum(filter(None, known))
 
@@ -209,13 +209,13 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class ServerCall:
-    """A call of a server-side tool within a reply (D-76)."""
+    """A call to a server-side tool within a reply (D-76)."""
 
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
     sources: tuple[Page, ...] = ()
     error: str = ""
-    """Error message of the server; empty if the call succeeded."""
+    """Error message from the server; empty if the call succeeded."""
 
 
 def is_link(url: str) -> bool:
@@ -231,12 +231,12 @@ def is_link(url: str) -> bool:
 
 @dataclass(slots=True)
 class SentLog:
-    """Record of how the provider sent a request; of the last attempt if there were several."""
+    """Record of how the provider sent a request, at the last attempt if there were several."""
 
     streaming: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the body that requested a stream; empty if none was requested."""
     refused: frozenset[str] = frozenset()
-    """Parts that the server refused, as in `Request.refused`."""
+    """Parts of the request that the server refused, as in `Request.refused`."""
     server: str = ""
     """Digest of the server, as in `Exchange.server`."""
 
@@ -245,25 +245,25 @@ class SentLog:
 class Request:
     """A complete request to a model (A-1.5), independent of any provider's format.
 
-    Script models receive it: `last` is the text of the last message, `results` holds the results of
-    the previous turn's calls, and `turn` counts from 1.
+    Script models receive this object: `last` is the text of the last message, `results` holds the
+    results of the previous turn's calls, and `turn` counts from 1.
     """
 
     model: str
     """Name of the model, without the provider."""
     messages: Sequence[Message]
     system: str = ""
-    """System prompt; empty = not sent."""
+    """System prompt; not sent if empty."""
     system_ends: tuple[int, ...] = field(default=(), kw_only=True, repr=False)
     """Offsets in `system` at which the agent's prompt and its skill end; not sent."""
     tools: Sequence[ToolSpec] = ()
-    """Tools offered to the model; empty = not sent."""
+    """Tools offered to the model; not sent if empty."""
     past_tools: Sequence[ToolSpec] = field(default=(), kw_only=True)
-    """Tools of earlier turns, sent if the server rejects their calls without tools (D-17)."""
+    """Tools of earlier turns, sent if the server would otherwise reject their calls (D-17)."""
     output: Mapping[str, Any] | None = field(default=None, kw_only=True)
-    """JSON Schema of a reply without tool calls; None = the reply is text."""
+    """JSON Schema of the final answer (a reply without tool calls); None for plain text."""
     must_call: str = field(default="", kw_only=True)
-    """Name of the tool that the model must call; empty = the model chooses."""
+    """Name of the tool that the model must call; empty if the model may choose."""
     params: Mapping[str, Any] = field(default_factory=dict)
     """`[params]` of the agent: temperature, max_tokens, and provider-specific parameters."""
     agent: str = ""
@@ -271,17 +271,17 @@ class Request:
     place: str = ""
     """Turn in the run tree: `0.2/3` is the third turn of run `0.2` (D-59); not sent."""
     attempt: int = 1
-    """Number of the attempt, from 1; later ones are retries, as set in the agent's `[retry]`."""
+    """Number of the attempt, from 1; later attempts are retries under the agent's `[retry]`."""
     server: str = field(default="", kw_only=True, repr=False, compare=False)
-    """Digest of the target server, as in `Message.echo`; empty = unknown."""
+    """Digest of the target server, as in `Message.echo`; empty if unknown."""
     refused: frozenset[str] = field(default=frozenset(), kw_only=True, repr=False, compare=False)
-    """Parts that the server refuses, which are not sent."""
+    """Names of the parts that are not sent because the server refuses them."""
     encoded: dict[object, Any] = field(
         default_factory=dict, kw_only=True, repr=False, compare=False
     )
     """Cache of encoded messages, shared by the requests of a conversation."""
     log: SentLog | None = field(default=None, kw_only=True, repr=False, compare=False)
-    """Log that the provider fills in; None = it is not needed."""
+    """Log that the provider fills in, or None if no log is needed."""
 
     @property
     def turn(self) -> int:
@@ -303,7 +303,7 @@ class Request:
 
     @property
     def results(self) -> tuple[ToolResult, ...]:
-        """Tool results in the last message; empty on a first turn."""
+        """Tool results in the last message; empty in the first turn."""
         return self.messages[-1].tool_results if self.messages else ()
 
 
@@ -316,19 +316,19 @@ class Delta:
     call: int = 0
     """Position of the tool call in the reply, from 0, if the piece is part of its arguments."""
     name: str = ""
-    """Name of the called tool, at least in the first piece of its arguments; empty = as before."""
+    """Name of the called tool, always set in the first piece of a call; empty if unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A complete response of a model (A-1.6), independent of any provider's format.
+    """A complete response from a model (A-1.6), independent of any provider's format.
 
-    Script models return one to set usage or stop reason; otherwise they can return text or calls.
+    Script models return a Response to set its usage or stop reason, otherwise just text or calls.
     """
 
     content: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
-    """If not empty, the conversation continues, whatever `stop_reason` says (A-1.9)."""
+    """Calls to run. If there are any, the conversation continues despite `stop_reason` (A-1.9)."""
     stop_reason: str = ""
     """Stop reason as reported by the provider; for information only."""
     usage: Usage = Usage()
@@ -341,7 +341,7 @@ class Response:
     server_calls: tuple[ServerCall, ...] = field(default=(), kw_only=True)
     """Calls of server-side tools, which the model's server ran."""
     sources: tuple[Page, ...] = field(default=(), kw_only=True)
-    """Pages that the text cites, each once."""
+    """Pages that the text cites, without duplicates."""
 
     @property
     def is_cut(self) -> bool:
@@ -350,7 +350,7 @@ class Response:
 
     @property
     def is_paused(self) -> bool:
-        """True if the server expects the same conversation again, to continue the reply."""
+        """True if the server continues the reply when the conversation is sent again."""
         return self.stop_reason == "pause_turn"
 
     def message(self, *, calls: bool = True) -> Message:
@@ -384,7 +384,7 @@ class CallIds:
         self._next = 0
 
     def settle(self, prefix: str, calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
-        """Returns the calls with unique ids: a blank or repeated id becomes `<prefix>_<n>`.
+        """Returns the calls with unique ids, replacing a blank or repeated id with `<prefix>_<n>`.
 
         `n` is the call's position or, if that id is taken, the next free number (A-4.3).
         """
@@ -404,7 +404,7 @@ def close_open_calls(messages: Sequence[Message]) -> list[Message]:
     """Marks calls without a result as interrupted, so that a conversation can continue (D-32).
 
     Leaves out assistant turns with neither text nor calls, and results that do not belong to the
-    calls right before them, as servers reject both.
+    calls in the message before, because servers reject both.
     """
     closed: list[Message] = []
     for message, after in zip_longest(messages, messages[1:], fillvalue=Message("tool")):

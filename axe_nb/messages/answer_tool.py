@@ -1,6 +1,6 @@
 """Structured output for servers that support only tools: a tool whose arguments are the answer.
 
-It is only offered, not forced, if there are other tools. Its arguments become the answer's text.
+The tool is only offered, not forced, if there are other tools. Its arguments become the text.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ NAME = "give_answer"
 DESCRIPTION = "Gives your final answer. Call it once, when you have everything; then you are done."
 
 OUTPUT = "output"
-"""Part of a request that a server may refuse: the answer's schema; a tool then replaces it."""
+"""Name in `Request.refused` for the answer's schema, which a tool then replaces."""
 
 FORCED = "tool_choice"
-"""Part of a request that a server may refuse: forcing the tool, which is then only offered."""
+"""Name in `Request.refused` for forcing the tool, which is then only offered."""
 
 
 def leave_out(request: Request, refused: Iterable[str]) -> Request:
@@ -31,7 +31,7 @@ def with_answer_tool(request: Request) -> Request:
     """Returns the request with the answer tool in place of the answer's schema.
 
     The tool is only offered, not forced, if there are other tools, or if the model thinks, because
-    servers refuse to force a tool on it.
+    servers do not let a thinking model be forced to call a tool.
     """
     if request.output is None:
         return request
@@ -46,7 +46,7 @@ def has_answer_tool_alone(request: Request) -> bool:
 
 
 def take_answer(request: Request, response: Response) -> Response:
-    """Returns the response with the arguments of the answer tool, if it was called, as its text.
+    """Returns the response with the answer tool's arguments as its text, if the tool was called.
 
     If the reply also calls other tools, the answer came too early and is dropped. `request` is the
     original request, in which `output` is set.

@@ -1,4 +1,4 @@
-"""Records of a run: exchanges with the model (requests and their outcomes), turns, and times."""
+"""Records of a run: exchanges with the model (requests and their outcomes), turns, and timings."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from axe_nb.messages import (
 from axe_nb.messages.answer_tool import leave_out
 
 Cut = Literal["", "timeout", "cancelled", "abandoned"]
-"""Why an exchange was cut off; empty = it was not. `abandoned` = the caller stopped waiting."""
+"""Reason why an exchange was cut off, if it was; `abandoned` if the caller stopped waiting."""
 
 Source = Literal["", "recorded", "given", "edited", "skipped"]
-"""Source of an answer: the run's model, the forked run (`recorded`), or a person."""
+"""Source of an answer: the run's model (empty), the forked run (`recorded`), or a person."""
 
 FinalRequest = Literal["", "output", "repair"]
-"""Purpose of a final request of a run: the answer as data, or its repair; empty = neither."""
+"""Purpose of a run's final request: to get the answer as data or repair it; empty if neither."""
 
 ASKED_NOW: tuple[Source, ...] = ("", "edited")
-"""Sources of answers by the run's own model, given now or recorded in a cassette."""
+"""Sources of answers that came from the run's own model, live or from a cassette."""
 
 UNASKED: tuple[Source, ...] = ("given", "skipped")
 """Sources of answers for which no model was ever asked."""
@@ -39,12 +39,12 @@ UNASKED: tuple[Source, ...] = ("given", "skipped")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """One request of a run with its outcome; the request had the run's first `sent` messages."""
+    """A request of a run and its outcome. The request contained the run's first `sent` messages."""
 
     turn: int
     """Number of the turn, from 1."""
     attempt: int = 1
-    """Number of the attempt, from 1; a later one repeats the request after a failure."""
+    """Number of the attempt, from 1; later attempts repeat the request after a failure."""
     model: str = ""
     """Name of the model, without the provider."""
     protocol: str = ""
@@ -56,30 +56,30 @@ class Exchange:
     tools: Sequence[ToolSpec] = field(default=(), repr=False, metadata={"is_part": True})
     past_tools: Sequence[ToolSpec] = field(default=(), repr=False, metadata={"is_part": True})
     output: Mapping[str, Any] | None = field(default=None, repr=False)
-    """JSON Schema of the answer, as in `Request.output`; None = text."""
+    """JSON Schema of the answer, as in `Request.output`; None for plain text."""
     refused: tuple[str, ...] = field(default=(), repr=False)
-    """Parts that the server refused, as in `Request.refused`, in alphabetical order."""
+    """Parts of the request that the server refused, in alphabetical order."""
     server: str = field(default="", repr=False)
-    """Digest of the server, as in `Message.echo`; empty if no message has parts for a server."""
+    """Digest of the server, as in `Message.echo`; empty if no message has an `echo`."""
     params: Mapping[str, Any] = field(default_factory=dict, repr=False)
     streaming: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Fields of the body that requested a stream; empty if none was requested."""
     response: Response | None = field(default=None, repr=False)
     """The response as the run received it; None if there was none."""
     deltas: tuple[Delta, ...] = field(default=(), repr=False)
-    """Pieces of a streamed reply; kept only for a cassette."""
+    """Pieces of a streamed reply, stored only for a cassette."""
     error: ProviderError | None = None
     """Error of the request; None if there was none."""
     was_last: bool = False
     """True if the error was temporary, but no further attempt was allowed."""
     cut: Cut = ""
     cost: float | None = None
-    """Cost of the reply in US dollars at the time; None if unknown."""
+    """Cost of the reply in US dollars, at the prices of the time; None if unknown."""
     source: Source = ""
 
     @classmethod
     def of(cls, request: Request, **more: Any) -> Exchange:
-        """Makes the exchange of a request; `more` holds its other fields."""
+        """Makes an exchange from a request; `more` sets the other fields of the exchange."""
         return cls(
             turn=int(request.place.rpartition("/")[2]), attempt=request.attempt,
             model=request.model, sent=len(request.messages), system=request.system,
@@ -123,7 +123,7 @@ class Turn:
 
 
 LapKind = Literal["run", "model", "replay", "tool", "retry", "person"]
-"""Kind of a lap; `replay` is a request whose answer was recorded or given by a person."""
+"""Kind of a lap; `replay` is a request that was answered from a recording or by a person."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +135,6 @@ class Lap:
     """Start, in seconds since the root run began."""
     ended: float
     turn: int = 0
-    """Number of the turn; 0 for the whole run, and for a wait that belongs to a request."""
+    """Number of the turn; 0 for the whole run, and for a wait for a person outside a call."""
     call: int = 0
-    """Number of the call in its turn, from 1; 0 if it belongs to no call."""
+    """Number of the call in its turn, from 1; 0 if the lap belongs to no call."""

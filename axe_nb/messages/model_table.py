@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 SOON = timedelta(days=180)
-"""Time before a model's retirement from which `doctor` warns about it."""
+"""How long before a model's retirement `doctor` starts to warn about it."""
 
 ASKING = ("thinking", "reasoning", "reasoning_effort", "enable_thinking", "think")
-"""Keys of `[params]` that turn on thinking."""
+"""Keys of `[params]` that can turn on thinking."""
 
 OFF = (False, "none", "off", "disabled")
-"""Values that turn thinking off: of keys in `ASKING` or, in a table, of keys in `DECIDING`."""
+"""Values that turn thinking off, for a key in `ASKING` or, within a table, in `DECIDING`."""
 
 DECIDING = ("type", "effort", "enabled")
-"""Keys of a table that decide whether the model thinks at all."""
+"""Keys that decide, within a table, whether the model thinks at all."""
 
 LEVELS = ("off", "low", "medium", "high")
 """Levels to which `[params] thinking` can be set."""
@@ -31,24 +31,24 @@ class ModelFacts:
     """Facts about one model; unknown facts have neutral defaults."""
 
     api: Literal["", "responses", "chat"] = ""
-    """API to use at the vendor's own address; empty = the protocol has only one."""
+    """API to use at the vendor's own address; empty if the protocol has only one API."""
     thinks: Literal["never", "asked", "default"] = "never"
-    """When the model thinks: never, if `[params]` asks for it, or by default, unless turned off."""
+    """When the model thinks: never, if `[params]` asks for it, or unless it is turned off."""
     thinking: Literal["", "adaptive", "budget", "effort"] = ""
     levels: tuple[str, ...] = LEVELS
     """Levels of `[params] thinking` that the model accepts."""
     off: str = "disabled"
-    """Anthropic's type of thinking for the level `off`."""
+    """Value of `thinking.type` in Anthropic's API for the level `off`."""
     summarized: bool = False
-    """True if the text of the thinking is omitted unless a summary is requested."""
+    """True if replies omit the text of the thinking unless a summary is requested."""
     output: int | None = None
-    """Maximum tokens of an answer, including thinking; None = unknown."""
+    """Maximum number of tokens in an answer, including thinking; None if unknown."""
     context: int | None = None
-    """Maximum tokens of a conversation; None = unknown."""
+    """Maximum number of tokens in a conversation; None if unknown."""
     pictures: bool | None = None
-    """True if the model reads pictures; None = unknown."""
+    """True if the model reads pictures; None if unknown."""
     retires: date | None = None
-    """Date on which the vendor retires the model; None = not announced."""
+    """Date on which the vendor retires the model; None if not announced."""
 
     @property
     def is_known(self) -> bool:
@@ -66,8 +66,8 @@ def find_facts(vendor: str, model: str) -> ModelFacts:
     """Returns the facts about a model, or `UNKNOWN`.
 
     Args:
-        vendor: the vendor of the model, not the name of the endpoint; empty = any.
-        model: the name without the provider, also in the form of gateways and clouds:
+        vendor: the vendor of the model, not the name of the endpoint; empty for any vendor.
+        model: the name without the provider, also as spelled by gateways and clouds:
             `anthropic/claude-…`, `us.anthropic.claude-…-v1:0`, `claude-…@20260928`.
     """
     name = model.rpartition("/")[2].lower()
@@ -105,7 +105,7 @@ def suggest_small() -> str:
 
 
 def tell_end(model: str, today: date) -> tuple[str, str]:
-    """Returns a warning and a hint if a model is or soon will be retired; otherwise empty texts."""
+    """Returns a warning and a hint for a model near or past its retirement; else empty strings."""
     provider, _, name = model.partition("/")
     vendor = provider if provider in ("anthropic", "openai") else ""
     end = find_facts(vendor, name).retires

@@ -24,17 +24,17 @@ from axe_nb.providers.thinking import for_anthropic
 EPHEMERAL = {"type": "ephemeral"}
 
 GAP = "\n\n"
-"""Separator between two texts with a server-side tool call between them."""
+"""Separator between the texts of a reply before and after a server-side tool call."""
 
 _AT_LIMIT = {
     "max_tokens": "raise params.max_tokens of the agent",
     "model_context_window_exceeded": TOO_LONG,
 }
-"""Stop reason for a limit that left no room for content → hint."""
+"""Stop reason of a reply that reached a limit → hint to show if the reply has no content."""
 
 
 def encode(message: Message) -> list[dict[str, Any]]:
-    """Encodes a message as a list of one wire message, empty if the message has no content."""
+    """Encodes a message for the API; returns an empty list if the message has no content."""
     content: list[dict[str, Any]] = []
     kept = message.echo.get("anthropic") if message.role == "assistant" else None
     if kept and not message.tool_results and not message.pictures:
@@ -55,7 +55,7 @@ def encode(message: Message) -> list[dict[str, Any]]:
 def _restore_blocks(
     kept: Sequence[Mapping[str, Any]], calls: Sequence[ToolCall]
 ) -> list[dict[str, Any]]:
-    """Restores thinking, text and calls in their original order; thinking must not come last."""
+    """Restores the blocks of a reply in their original order, without thinking at the end."""
     left = iter(calls)
     blocks: list[dict[str, Any]] = []
     for block in kept:
@@ -120,7 +120,11 @@ def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
 
 
 def _begin(request: Request) -> tuple[Request, list[dict[str, Any]], str, Sequence[object] | None]:
-    """Returns the prepared request, its tools, system prompt, and prefix for echoed thinking."""
+    """Returns the prepared request, its encoded tools, its system prompt, and the digest's start.
+
+    The digest's start is `before` for `encode_messages`: the tools and the system prompt, or None
+    if echoed thinking does not depend on them.
+    """
     if request.output is None or make_closed(request.output) is None:
         request = with_answer_tool(request)
     tools = []
@@ -136,11 +140,11 @@ def _begin(request: Request) -> tuple[Request, list[dict[str, Any]], str, Sequen
 def _mark_for_cache(
     fields: dict[str, Any], tools: Sequence[dict[str, Any]], turns: list[dict[str, Any]]
 ) -> None:
-    """Marks up to four places for the prompt cache, if the request is long enough.
+    """Sets up to four breakpoints for the prompt cache, if the request is long enough.
 
-    They are the ends of the tools, of the system prompt and of the last two user messages: the next
-    request finds the last one again, but the API looks back only 20 blocks. Reading from the cache
-    costs a tenth of the price of input tokens, writing to it a quarter more.
+    The breakpoints follow the tools, the system prompt and the last two user messages. The earlier
+    of these messages ended the previous request, whose cache entry the API finds at most 20 blocks
+    before a breakpoint. Cached input costs a tenth of the normal price, cache writes 25 % more.
     """
     system = fields.get("system", "")
     sizes = (len(dump(part)) for part in (*tools, system, *turns))
@@ -209,8 +213,8 @@ def _select_blocks_to_echo(
     """Selects the blocks of a reply to send back in the next request; empty if none is needed.
 
     Thinking, server-side tools, texts with citations, and unknown blocks keep their meaning only if
-    sent back unchanged; calls become placeholders. Server-side calls whose results were cut off by
-    a limit are left out, because the API rejects them.
+    sent back unchanged. A tool call is kept as a placeholder. Server-side calls whose results were
+    cut off by a limit are left out, because the API rejects them.
     """
     answered = {block.get("tool_use_id") for block in blocks}
     kept: list[Mapping[str, Any]] = []
@@ -239,7 +243,7 @@ class AnthropicAssembly(Assembly):
         self._blocks: list[dict[str, Any]] = []
         self._by_index: dict[object, dict[str, Any]] = {}
         self._calls: dict[int, int] = {}
-        """`id()` of the block of a tool call → position among the calls."""
+        """`id()` of a tool call's block → position of the call in the reply."""
 
     def add(self, name: str, data: dict[str, Any]) -> None:
         match data.get("type", name):
@@ -260,7 +264,7 @@ class AnthropicAssembly(Assembly):
                 self.is_complete = self.has_ended = True
 
     def _change(self, changes: dict[str, Any], usage: object) -> None:
-        """Replaces fields of the message; token counts are totals, not increments."""
+        """Updates fields of the message. Token counts are totals, so later counts replace them."""
         for held, new in ((self._message, changes), (self._usage, wire.table(usage))):
             held.update({key: value for key, value in new.items() if value is not None})
 
@@ -284,7 +288,7 @@ class AnthropicAssembly(Assembly):
         return block
 
     def _add_delta(self, index: object, delta: dict[str, Any]) -> None:
-        """Adds a piece to the block with its index, or to the last block if it has no index."""
+        """Adds a delta to the block at `index`, or to the last block if there is no index."""
         if isinstance(index, int) and index in self._by_index:
             block = self._by_index[index]
         elif self._blocks and not isinstance(index, int):

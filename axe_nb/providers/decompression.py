@@ -1,4 +1,4 @@
-"""Decompression of bodies in bounded pieces; httpx's decoders accept bombs and cut bodies."""
+"""Decompression in bounded pieces, because httpx accepts decompression bombs and cut bodies."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import AsyncIterator
 from axe_nb.text import one_line
 
 MAX_PIECE = 1024 * 1024
-"""Maximum bytes of a body that are decompressed at once, as 300 kB may expand to 300 MB."""
+"""Maximum size of a decompressed piece in bytes, because 300 kB may expand to 300 MB."""
 
 
 class DecompressionError(ValueError):
-    """Compressed data is corrupt, cut off, or in an unsupported format."""
+    """Raised if compressed data is corrupt, truncated or in an unsupported format."""
 
 
 async def decompress(pieces: AsyncIterator[bytes], coding: str) -> AsyncIterator[bytes]:
-    """Yields a body with the Content-Encoding `coding` in pieces of at most `MAX_PIECE` bytes."""
+    """Decodes a body from the Content-Encoding `coding`, in pieces of at most `MAX_PIECE` bytes."""
     coding = coding.strip().lower()
     if coding in ("", "identity"):
         async for data in pieces:

@@ -1,4 +1,4 @@
-"""HTTP requests to model servers, over httpx clients that are kept per event loop."""
+"""HTTP requests to model servers. Each event loop has its own httpx clients."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     import httpx
 
 INCLUDE, SUMMARY = "include", "reasoning.summary"
-"""Parts of a request that a server may refuse: encrypted reasoning, and a summary of thinking."""
+"""Names in `Request.refused` for encrypted reasoning and for a summary of the reasoning."""
 
 SERVER, PREFIX = "server", "prefix"
-"""Keys of `Message.echo`: digests of the server, and of everything before the reply."""
+"""Keys in `Message.echo` for the digest of the server and of everything before the reply."""
 
 _FIELDS = {
     "stream_options": r"stream_options|include_usage",
@@ -45,23 +45,23 @@ _FIELDS = {
     r"|param\w*\W+include\b",
     SUMMARY: r"reasoning[. ]summar(y|ies)\b",
 }
-"""Request field → pattern of error messages that refuse it, but not of parts of model names."""
+"""Request field → pattern for error messages that reject it. Patterns avoid model names."""
 
 _MASKED = re.compile(rf'"([^"]*(encrypted|signature)[^"]*|data)":"[^"]*{re.escape(MASK)}'.encode())
 """Matches encrypted or signed text from a server in which a recording masked an apparent key."""
 
 MAX_REPLY = 64 * 1024 * 1024
-"""Maximum size of a reply in bytes; a stream consists mostly of envelopes around its pieces."""
+"""Maximum size of a reply in bytes. Most of a stream is JSON around the pieces of text."""
 
 MOST_IN_FLIGHT = 4096
-"""Maximum number of concurrent requests per event loop, whatever the limit on open files."""
+"""Maximum number of concurrent requests per event loop; the open-file limit may lower it."""
 
 _make_own: Callable[[], httpx.AsyncClient] | None = None
-"""The user's factory of HTTP clients; None = axe_nb makes its own."""
+"""The user's factory for HTTP clients, or None if axe_nb makes its own clients."""
 
 
 def use_http_client(make: Callable[[], httpx.AsyncClient] | None) -> None:
-    """Sends all later requests to models over HTTP clients of your own.
+    """Sends all later requests to models over your own HTTP clients.
 
     The clients keep their proxies, certificates, headers and hooks; axe_nb sets the timeouts and
     follows no redirects. The proxy variables, and `ca_file` and `client_cert` in config.toml, apply
@@ -69,7 +69,7 @@ def use_http_client(make: Callable[[], httpx.AsyncClient] | None) -> None:
 
     Args:
         make: a function that returns a new `httpx.AsyncClient`, called once per event loop. When
-            the loop ends, the client is closed. None = use axe_nb's own clients again.
+            the loop ends, the client is closed. None restores axe_nb's own clients.
     """
     global _make_own
     if make is not None and not callable(make):
@@ -83,12 +83,12 @@ class HttpProvider(Server):
 
     name: ClassVar[str]
     stream_fields: ClassVar[Sequence[Mapping[str, Any]]] = ({"stream": True},)
-    """Sets of fields that request a stream; later ones are smaller, as servers may refuse some."""
+    """Sets of fields that request a stream, largest first, as servers may refuse some fields."""
     assembly: ClassVar[type[Assembly]]
 
     @staticmethod
     def body(request: Request, stream: Mapping[str, Any] = WHOLE) -> bytes:
-        """Encodes the request as JSON, with the `stream` fields, if any."""
+        """Encodes a request as JSON, including the `stream` fields."""
         raise NotImplementedError
 
     @staticmethod
@@ -103,14 +103,14 @@ class HttpProvider(Server):
 
     @staticmethod
     def find_prefix(request: Request) -> str:
-        """Returns the digest of the request prefix that the reply depends on, if any (D-78)."""
+        """Returns the digest of the conversation that binds the reply (D-78); empty if unbound."""
         return ""
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
-        """Sends a request and returns the response, as described for `Provider.send`.
+        """Sends a request and returns the response, as specified by `Provider.send`.
 
-        If the server refuses a field, the request is repeated without it: unstreamed, or with a
-        tool call in place of an answer schema. The caps count these attempts as one request.
+        If the server refuses a field, the request is repeated without that field: unstreamed, or
+        with a tool call in place of an answer schema. Caps count these attempts as one request.
         """
         log = request.log or SentLog()
         # no variable holds the URL: a traceback with variables would show its password
@@ -153,10 +153,10 @@ async def ask_server(
     request: Request | None = None,
     stream: StreamedReply | None = None,
 ) -> dict[str, Any]:
-    """Sends a POST, or a GET if there is no body, and returns the JSON object of the reply.
+    """Sends a POST request (GET if there is no body) and returns the reply's JSON object.
 
-    `request`, which `body` encodes, is used for errors. With a `stream`, a successful reply is read
-    through it, even if the server does not stream. Cancelling closes the connection. Raises
+    `request`, which `body` encodes, is used for errors. `stream`, if given, reads a successful
+    reply, even if the server does not stream. Cancelling closes the connection. Raises
     ProviderError, with the text so far, if the server is unreachable or fails, refuses the request,
     or sends an invalid reply or a stream that is cut off or reports an error.
     """
@@ -207,7 +207,7 @@ async def _ask(
 
 
 async def _receive(server: Server, response: httpx.Response) -> AsyncGenerator[bytes]:
-    """Yields the decompressed body; raises ProviderError if it breaks off or is too large."""
+    """Yields the decompressed body. Raises ProviderError if it is cut off or too large."""
     size = number = 0
     try:
         pieces = decompress(response.aiter_raw(), response.headers.get("content-encoding", ""))
@@ -258,10 +258,11 @@ def encode_messages(
     encode: Callable[[Message], list[dict[str, Any]]],
     before: Iterable[object] | None = None,
 ) -> tuple[list[dict[str, Any]], str]:
-    """Encodes a request's messages; returns them with a digest of `before` and the messages.
+    """Encodes a request's messages; returns them with the digest of `before` and the messages.
 
-    A server gets its echoed parts back unchanged and, with a `before`, only after the same start of
-    the conversation (D-78). Encoded messages are cached for the next request: do not change them.
+    A message's `echo` is encoded only for the server that sent it and, if `before` is given, only
+    after the same start of the conversation (D-78). Without `before`, the digest is empty. Encoded
+    messages are cached for the next request: do not change them.
     """
     objects: list[dict[str, Any]] = []
     digest = None if before is None else hashlib.sha256(b"\n".join(map(dump, before)))
@@ -295,15 +296,15 @@ class _Loop:
                 self.most = max(1, min(files // 2, MOST_IN_FLIGHT))
         self.slots = asyncio.Semaphore(self.most)
         self.key_lock = asyncio.Lock()
-        """Held while a key command runs."""
+        """Lock held while a key command runs."""
         self.clients: dict[object, httpx.AsyncClient] = {}
-        """Settings that a client depends on → the client."""
+        """Connection settings → client with these settings."""
         self.addresses: dict[object, tuple[httpx.URL, dict[str, str]]] = {}
-        """Base URL and path → parsed URL and login header, as parsing takes a tenth of a turn."""
+        """Base URL and path → parsed URL and login header. Parsing takes 10 % of a turn."""
         self.until_the_end = self._close_at_the_end()
 
     async def _close_at_the_end(self) -> AsyncGenerator[None]:
-        """Closes the clients when the event loop ends, as no run knows that it is the last one."""
+        """Closes the clients when the event loop ends, because no run knows that it is the last."""
         try:
             yield
         finally:
@@ -312,7 +313,7 @@ class _Loop:
                 await client.aclose()
 
     async def send(self, server: Server, path: str, body: bytes) -> httpx.Response:
-        """Sends a request; returns the reply, to be closed by the caller, once it has headers."""
+        """Sends a request; returns the reply with an unread body, which the caller must close."""
         import httpx
 
         from axe_nb.providers import transport

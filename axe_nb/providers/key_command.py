@@ -1,4 +1,4 @@
-"""API keys printed by a command, which runs without a shell; the keys are never shown or saved."""
+"""API keys printed by a command that runs without a shell; keys are never displayed or saved."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from axe_nb.text import format_seconds, quote
 from axe_nb.threads import in_thread
 
 SECONDS = 30.0
-"""Time limit of a key command in seconds."""
+"""Time limit for a key command in seconds."""
 
 FRESH_SECONDS = 600.0
-"""Age in seconds at which a key is replaced; the tokens of most services last an hour."""
+"""Age in seconds at which a key is replaced; most services' tokens last an hour."""
 
 PAUSE = 10.0
-"""Age in seconds up to which a refused key is not replaced: a new one would be refused too."""
+"""Age in seconds up to which a refused key is kept, as a new key would be refused too."""
 
 MAX_OUTPUT = 32_768
 """Maximum output of a command in bytes, many times the length of a key."""
@@ -34,13 +34,13 @@ MAX_OUTPUT = 32_768
 ServerT = TypeVar("ServerT", bound=Server)
 
 _keys: dict[tuple[str, ...], tuple[str, float]] = {}
-"""Command → the last key that it printed, and the monotonic time at which it ended."""
+"""Command → the last key that it printed, and the monotonic time at which the command ended."""
 
 
 async def fill_in_key(server: ServerT, lock: asyncio.Lock | None = None) -> ServerT:
-    """Returns the server with the key that its command prints; unchanged if it has no command.
+    """Returns the server with a key from its key command, if a command is configured.
 
-    Raises ProviderError if the command fails. Concurrent requests with one `lock` share one run.
+    Raises ProviderError if the command fails. For requests that share a `lock`, it runs once.
     """
     command = server.info.key_command
     if not command or server.key:
@@ -61,7 +61,7 @@ async def fill_in_key(server: ServerT, lock: asyncio.Lock | None = None) -> Serv
 
 
 def forget_key(server: ServerT) -> ServerT:
-    """Returns the server without its refused key, unless the key was printed just now."""
+    """Returns the server without its refused key, unless the key was printed moments ago."""
     command = server.info.key_command
     if not command:
         return server
@@ -76,8 +76,8 @@ def forget_key(server: ServerT) -> ServerT:
 def _read_key(command: Sequence[str]) -> str:
     """Runs a command and returns the first line that it prints; kills it if it exceeds a limit.
 
-    It runs in the folder of `config.toml`, never in a project's. Raises ValueError if it prints no
-    key; the message does not quote the output.
+    The command runs in the folder of `config.toml`, never in a project's. Raises ValueError if it
+    fails or prints no key; the message does not quote the output.
     """
     from axe_nb.sandbox.process import kill_group
 

@@ -22,7 +22,7 @@ TOP_LEVEL = frozenset(
 
 
 def encode(message: Message) -> list[dict[str, Any]]:
-    """Encodes a message for the API: one wire message per tool result, none if it is empty."""
+    """Encodes a message as zero or more wire messages, such as one per tool result."""
     if message.tool_results:
         results: list[dict[str, Any]] = []
         for result in message.tool_results:
@@ -52,7 +52,7 @@ def encode(message: Message) -> list[dict[str, Any]]:
 
 
 def _encode_id(key: str, id: str) -> dict[str, str]:
-    """Returns the id under `key`, or an empty dict if axe_nb generated the id (D-29)."""
+    """Returns a dict with the id under `key`; empty if axe_nb generated the id (D-29)."""
     return {} if re.fullmatch(r"ollama_\d+", id) else {key: id}
 
 
@@ -92,7 +92,7 @@ def parse(data: Mapping[str, Any]) -> Response:
 
 
 class OllamaAssembly(Assembly):
-    """Collects the lines of one reply; the last one has `done: true`."""
+    """Collects the lines of a streamed reply; the last line has `done: true`."""
 
     decoder = streaming.NDJSONDecoder
 
@@ -132,16 +132,16 @@ class OllamaAssembly(Assembly):
 
 
 class Ollama(HttpProvider):
-    """A model server that speaks Ollama's own API; only a proxy in front of it needs a key."""
+    """A model server that speaks Ollama's own API, which needs a key only behind a proxy."""
 
     name = "ollama"
     assembly = OllamaAssembly
     body, parse = staticmethod(body), staticmethod(parse)
     answers_without_tools = True
-    """True if a model that must answer in a schema cannot call tools in that turn (D-65)."""
+    """True if a turn that must answer in a schema cannot also call tools (D-65)."""
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
-        """Sends a request. Raises ProviderError if a conversation's first reply is empty (D-37)."""
+        """Sends a request. Raises ProviderError for an empty reply in the first turn (D-37)."""
         response = await super().send(request, on_delta)
         says_something = response.content.strip() or response.tool_calls or response.is_cut
         if not says_something and request.turn == 1:

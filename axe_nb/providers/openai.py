@@ -22,17 +22,17 @@ from axe_nb.providers.streaming import Assembly
 from axe_nb.providers.thinking import may_think, split
 
 REASONING_TEXTS = ("reasoning_content", "reasoning")
-"""Message keys for reasoning as text; some servers send both."""
+"""Message keys that hold reasoning as text; some servers send both keys."""
 
 REASONING = (*REASONING_TEXTS, "reasoning_details")
-"""Message keys for reasoning that servers expect to be sent back."""
+"""Message keys that hold reasoning and that servers expect to get back."""
 
 SIGNED = "extra_content"
-"""Key of Gemini's signature of a call; the server rejects the call without it."""
+"""Key of the signature that Gemini sends with a call and requires when the call is sent back."""
 
 
 def encode(message: Message) -> list[dict[str, Any]]:
-    """Encodes a message for the API: one wire message per tool result, none if it is empty."""
+    """Encodes a message as zero or more wire messages, such as one per tool result."""
     if message.tool_results:
         results: list[dict[str, Any]] = [
             {"role": "tool", "tool_call_id": result.call_id, "content": result.content}
@@ -193,7 +193,7 @@ class _Call:
     """The last non-blank piece of the arguments."""
 
     def is_another(self, id: object, name: str, arguments: object) -> bool:
-        """True if a piece begins another call, as some servers give all calls the index 0."""
+        """True if a piece begins another call. The index is not enough, as it may always be 0."""
         if not name or (id and id == self.entry.get("id")):
             return False
         if id and self.entry.get("id"):
@@ -204,7 +204,7 @@ class _Call:
         return self.last.endswith("}") and starts
 
     def add(self, piece: dict[str, Any], function: dict[str, Any]) -> str:
-        """Adds a piece of the call; returns the arguments that the piece contains."""
+        """Adds a piece of the call and returns the part of the arguments in the piece."""
         own = self.entry.get("id")
         self.entry.update((key, value) for key, value in piece.items() if value is not None)
         if own:
@@ -224,7 +224,7 @@ class _Call:
 
 
 TEXTUAL = ("text", "thinking", "reasoning.text", "reasoning.summary")
-"""Types of content parts that may arrive in pieces."""
+"""Types of content parts whose text may arrive in pieces."""
 
 
 def _add_part(parts: list[Any], part: dict[str, Any]) -> None:
@@ -263,10 +263,10 @@ class OpenAIAssembly(Assembly):
         self._by_id: dict[str, _Call] = {}
 
     def end(self) -> None:
-        """Handles the end mark `[DONE]`, which completes an answer even without a finish reason.
+        """Handles the end marker `[DONE]`, which completes an answer even without a finish reason.
 
-        Gateways also send it after an answer that broke off before it reached them: an empty
-        answer, or an unfinished call, is not complete. Unfinished text cannot be recognized.
+        Gateways also send `[DONE]` if their own connection broke: an empty answer or an unfinished
+        call is therefore not complete. Unfinished text cannot be recognized.
         """
         self.has_ended = True
         says = any(streaming.settle(self._message.get(key)) for key in ("content", "refusal"))
@@ -276,9 +276,9 @@ class OpenAIAssembly(Assembly):
             self.is_complete |= are_whole and (says or bool(self._calls))
 
     def add(self, name: str, data: dict[str, Any]) -> None:
-        """Adds a chunk; some servers put `usage` into the choice, or under `x_groq`."""
         self._top.update(data)
         choices = wire.tables(data.get("choices"), "choices")
+        # some servers nest the usage in the choice or in `x_groq`
         for entry in (data, *choices):
             if usage := entry.get("usage") or wire.table(entry.get("x_groq")).get("usage"):
                 self._usage = usage
@@ -299,7 +299,7 @@ class OpenAIAssembly(Assembly):
                 self.is_complete = True
 
     def _add_value(self, key: str, value: object, *, is_shown: bool) -> None:
-        """Adds a value to the message; `is_shown` says whether to pass it on as reasoning."""
+        """Adds a value to the message; passes reasoning on as a delta only if `is_shown`."""
         message, held = self._message, self._message.get(key)
         if key == "tool_calls":
             self._add_calls(value)
@@ -332,7 +332,7 @@ class OpenAIAssembly(Assembly):
             message[key] = value
 
     def _add_calls(self, value: object) -> None:
-        """Adds pieces of calls, each to the call with its index or id, or to the last call."""
+        """Adds pieces to the calls with the same index or id, or else to the last call."""
         for piece in wire.tables(value, "tool_calls"):
             function = wire.table(piece.get("function"))
             index, id, name = piece.get("index"), piece.get("id"), wire.text(function.get("name"))
@@ -373,7 +373,7 @@ class OpenAIAssembly(Assembly):
 
 
 class OpenAI(HttpProvider):
-    """A model server that speaks Chat Completions."""
+    """A model server that speaks OpenAI's Chat Completions API."""
 
     name = "openai"
     assembly = OpenAIAssembly

@@ -24,11 +24,11 @@ FORMATS = {
 """Values of `format` that OpenAI accepts in strict mode."""
 
 TABLE_KEYS = ("$defs", "definitions")
-"""Keywords that hold named schemas, to which `$ref` refers."""
+"""Keywords that hold the named schemas that `$ref` refers to."""
 
 
 def make_strict(schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Converts a schema for OpenAI's strict mode; returns None if it cannot be expressed there."""
+    """Converts a schema for OpenAI's strict mode; returns None if strict mode cannot express it."""
     if "$ref" in schema:  # may have no other keywords beside it in strict mode
         notes = ("default", "deprecated", "description", "examples", "title")
         schema = {key: value for key, value in schema.items() if key not in notes}
@@ -47,13 +47,13 @@ def make_strict(schema: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def name_form(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the `json_schema` object for OpenAI's APIs, strict if they can enforce the schema."""
+    """Returns the `json_schema` object for OpenAI's APIs, strict if the schema allows it."""
     strict = make_strict(schema)
     return {"name": "answer", "strict": strict is not None, "schema": strict or dict(schema)}
 
 
 def make_closed(schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Converts a schema for Anthropic, with bounds in descriptions; returns None if impossible."""
+    """Converts a schema for Anthropic; bounds become descriptions. Returns None if impossible."""
     if isinstance(schema.get("oneOf"), list) and "anyOf" not in schema:
         schema = {**schema, "anyOf": schema["oneOf"]}
         del schema["oneOf"]
@@ -72,7 +72,7 @@ def make_closed(schema: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _is_joined(schema: Mapping[str, Any]) -> bool:
-    """True if an object must match several schemas, each of which would forbid the others' keys."""
+    """True if a schema combines subschemas that, once closed, would forbid each other's keys."""
     parts = [key for key in ("$ref", "allOf", "anyOf", "properties") if key in schema]
     return len(parts) > 1 or len(schema.get("allOf", ())) > 1
 

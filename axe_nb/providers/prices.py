@@ -1,4 +1,4 @@
-"""Prices of replies, from the user's settings or from the price table of the extra `prices`.
+"""Prices of replies, from the user's settings or from the price table of the `prices` extra.
 
 The table is an installed package, never downloaded. Without a price, a cost is unknown, not zero.
 """
@@ -20,17 +20,17 @@ from axe_nb.text import quote
 from axe_nb.threads import in_thread
 
 COUNTED = frozenset({SEARCH, "web_fetch", "tool_search_tool_bm25", "tool_search_tool_regex"})
-"""Server-side tools that cost only tokens, or whose calls are counted in `Usage`."""
+"""Server-side tools of known cost: they cost only tokens, or `Usage` counts their calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Prices of models, with the settings in effect when the root agent started."""
+    """Looks up model prices, using the settings in effect when the root agent started."""
 
     config: Config = field(default_factory=Config, repr=False)
 
     async def find_cost(self, model: str, usage: Usage) -> float | None:
-        """Returns the cost of one reply in dollars; None if unknown."""
+        """Returns the cost of one reply in dollars, or None if unknown; loads prices if needed."""
         await self.load(model)
         return self.cost_of(model, usage)
 
@@ -40,7 +40,7 @@ class Prices:
             await in_thread(_load_table)
 
     def cost_of(self, model: str, usage: Usage) -> float | None:
-        """Returns the cost of one reply in dollars; None if unknown. Needs `load` first."""
+        """Returns the cost of one reply in dollars, or None if unknown. Call `load` first."""
         if not usage.total:
             return None
         if own := self.config.prices.get(model):
@@ -67,12 +67,12 @@ class Prices:
         return float(found.total_price)
 
     def knows(self, model: str, tool: str = "") -> bool:
-        """True if the model, or a call of its server-side tool, has a price. Needs `load` first."""
+        """True if the price of a model or its server-side `tool` is known. Call `load` first."""
         usage = Usage(1, 1, searches=1 if tool == SEARCH else 0)
         return (not tool or tool in COUNTED) and self.cost_of(model, usage) is not None
 
     def _find_address(self, model: str) -> str:
-        """Returns the server URL for looking up a price; empty if the table cannot have one."""
+        """Returns the server URL for a price lookup; empty if the table cannot have the price."""
         if model in self.config.prices:
             return ""
         try:

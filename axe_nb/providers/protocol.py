@@ -1,4 +1,4 @@
-"""The interface of providers, and the address and secrets of a model server."""
+"""The provider interface, and the address and secrets of a model server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from axe_nb.messages import Delta, Request, Response
 from axe_nb.secrets import is_secret_name, redact, remember
 
 OnDelta: TypeAlias = Callable[[Delta], None]
-"""Callback that receives each piece of a reply as it arrives; must not block or raise."""
+"""Callback that receives each piece of a reply as it arrives. It must not block or raise."""
 
 PUBLIC_HEADERS = frozenset({
     "accept", "accept-language", "anthropic-beta", "anthropic-version", "content-type",
@@ -37,10 +37,10 @@ class Server:
 
 
 class Provider(Protocol):
-    """Interface to a model server; cancelling the task that awaits `send` aborts the request."""
+    """Interface to a model server. Cancelling the task that awaits `send` aborts the request."""
 
     name: str
-    """Name of the protocol, also the prefix of generated call ids (D-28)."""
+    """Name of the protocol, which is also the prefix of generated call ids (D-28)."""
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
         """Sends a request and returns the whole response; `on_delta` receives streamed pieces.
@@ -51,7 +51,7 @@ class Provider(Protocol):
 
 
 def find_secrets(server: Server) -> tuple[str, ...]:
-    """Returns the secrets to mask in a server's replies, longest first; output masks them, too."""
+    """Returns the secrets to mask in a server's replies, longest first. Output masks them too."""
     found = {server.key}
     if server.info.query:
         queried = list_keys(server.info.query)
@@ -71,7 +71,7 @@ def find_secrets(server: Server) -> tuple[str, ...]:
 
 
 def list_keys(query: str) -> list[str]:
-    """Returns the values in a URL's query that may be API keys."""
+    """Returns the values in a URL's query string that may be API keys."""
     keys = []
     for name, _, value in (one.partition("=") for one in query.split("&")):
         is_named = name.lower() in ("code", "sig", "signature")

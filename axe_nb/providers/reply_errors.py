@@ -1,7 +1,7 @@
-"""Interpretation of a model server's reply: its JSON object, or an error in one line.
+"""Parses a model server's reply into a JSON object or a one-line error.
 
-If codes and types are not specific, the message is searched for known phrases: tables map regular
-expressions to the servers that use them. Script models simulate failures with the same functions.
+If codes and types are not specific, the error message is matched against known patterns, listed
+here with the servers that use them. Script models simulate failures with the same functions.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _TOO_LONG: Mapping[str, str] = {
     r"range of input length should be": "Alibaba",
     r"tokens.? \+ .max_new_tokens. must be": "TGI",
 }
-"""Phrases for a conversation that exceeds the model's context → the servers that use them."""
+"""Error message pattern → the servers that use it if a conversation exceeds the context."""
 
 _USED_UP: Mapping[str, str] = {
     r"exceeded your (current|monthly|daily) quota": "OpenAI, Gemini",
@@ -57,7 +57,7 @@ _USED_UP: Mapping[str, str] = {
     r"spend(ing)? limit": "xAI, Groq",
     r"billing (hard )?limit|account (is )?(not active|in arrears|overdue)": "OpenAI, Alibaba",
 }
-"""Phrases for an account that has used up its quota or credit → the servers that use them."""
+"""Error message pattern → the servers that use it if an account is out of quota or credit."""
 
 _REFUSED_PICTURES: Mapping[str, str] = {
     r"image_url is only supported by certain models": "OpenAI",
@@ -74,14 +74,14 @@ _REFUSED_PICTURES: Mapping[str, str] = {
     r"unsupported (content|media|input) type\W+(image|file|pdf)": "gateways",
     r"(image|file|pdf) (input )?(content )?(type )?not supported": "Cerebras, Together",
 }
-"""Phrases for a picture or document sent to a text-only model → the servers that use them."""
+"""Error message pattern → the servers that use it if a model cannot read pictures or documents."""
 
 _CATEGORIES: Mapping[int, Category] = {
     401: "auth", 403: "auth", 408: "timeout", 429: "rate_limit",
     498: "rate_limit",  # no capacity left in Groq's flex tier
     529: "overloaded",
 }  # fmt: skip
-"""HTTP status → error category, where the class of the status does not decide it (B-5, D-37)."""
+"""HTTP status → error category, where it differs from the default for 4xx or 5xx (B-5, D-37)."""
 
 _KINDS: Mapping[str, Category] = {
     "overloaded_error": "overloaded", "rate_limit_error": "rate_limit",
@@ -93,14 +93,14 @@ _KINDS: Mapping[str, Category] = {
     "not_found_error": "bad_request", "request_too_large": "bad_request",
     "data_residency_mismatch": "bad_request",
 }  # fmt: skip
-"""Type, code or status in an error body → error category, if there is no error status."""
+"""Error type, code or status in a body → category, for replies without an HTTP error status."""
 
 _QUOTA_CODES = {
     "insufficient_quota", "insufficient_user_quota", "exceeded_current_quota_error",
     "insufficient_balance", "billing_error", "billing_hard_limit_reached", "billing_not_active",
     "credit_balance_too_low", "spend_limit_reached",
 }  # fmt: skip
-"""Error codes for an account that has used up its quota or credit."""
+"""Error codes that report exhausted quota or credit."""
 
 _REFUSAL_CODES = {
     "content_filter", "content_policy_violation", "responsibleaipolicyviolation",
@@ -110,7 +110,7 @@ _REFUSAL_CODES = {
 """Error codes for requests whose content the provider rejects."""
 
 _FINAL_STATUSES = (501, 505, 510, 511)
-"""HTTP statuses of permanent server errors."""
+"""HTTP statuses of server errors that a retry does not fix."""
 
 TOO_LONG = (
     "the conversation exceeds the model's context: start a new one, shorten it, or lower "
@@ -130,7 +130,7 @@ _NO_TOOLS = re.compile(
     r"|enable-auto-tool-choice",
     re.IGNORECASE,
 )
-"""Phrases for a model that cannot use tools."""
+"""Matches error messages that say that a model does not support tools."""
 
 
 def read_reply(
@@ -141,10 +141,10 @@ def read_reply(
     secrets: Sequence[str] = (),
     request: Request | None = None,
 ) -> dict[str, Any]:
-    """Returns the JSON object of a reply, with any of the `secrets` in it masked.
+    """Returns the JSON object of a reply, with all `secrets` masked.
 
     Raises ProviderError if the status is an error, or the body reports an error or is not a JSON
-    object. With a `request`, the error says which part of it the model or server refuses.
+    object. If `request` is given, the error says which part of the request was refused.
     """
     content = body.decode("utf-8", "replace").removeprefix("\ufeff")
     try:
@@ -183,7 +183,7 @@ def read_reply(
 def _explain(
     error: ProviderError, provider: ProviderInfo, data: Any, request: Request | None
 ) -> ProviderError:
-    """Returns an error that says which part of the request the model or server refuses."""
+    """Returns the error, extended by the refused part of the request if that can be identified."""
     other = r"\bv1/responses\b|\bresponses (api|endpoint)\b"
     if provider.speaks_responses:
         other = r"\bchat[/ ]completions?\b"
@@ -227,7 +227,7 @@ def error_in_reply(data: Mapping[str, Any]) -> ProviderError:
 
 
 def missing_part(what: str, data: Mapping[str, Any]) -> ProviderError:
-    """Returns the error for a reply without an essential part, with the server's reason if any."""
+    """Returns the error for a reply that lacks an essential part, with the server's reason."""
     reason = masked_line(find_message(data))
     return ProviderError("server", f"response contains no {what}" + (reason and f": {reason}"))
 
@@ -239,7 +239,7 @@ def refusal(explanation: str) -> ProviderError:
 
 
 def masked_line(message: str, limit: int = 300) -> str:
-    """Returns a server's message as one line of at most `limit` characters, without secrets."""
+    """Masks secrets in a server's message and cuts it to one line of `limit` characters."""
     cleaned = redact(message[: 10 * limit])
     # servers repeat keys with asterisks in place of some characters
     return one_line(re.sub(r"(?<!\S)[^\s*]*\*{3,}\S*", MASK, cleaned), limit)
@@ -298,7 +298,7 @@ def _find_hint(provider: ProviderInfo, error: ProviderError) -> str:
 
 
 def _parse_retry_after(value: str, unit: float = 1.0) -> float | None:
-    """Parses a number or an HTTP date, in UTC, into seconds from now; None if it is neither."""
+    """Converts a number or an HTTP date to seconds from now; returns None if it is neither."""
     try:
         seconds = float(value) * unit
     except ValueError:
@@ -311,10 +311,10 @@ def _parse_retry_after(value: str, unit: float = 1.0) -> float | None:
 
 
 def _classify(status: int | None, data: Any) -> tuple[Category, bool | None, str]:
-    """Returns the category of an error, whether a retry may help, and a hint, which may be empty.
+    """Returns an error's category, whether a retry may help, and a hint, which may be empty.
 
-    `status` is None if the reply reports success. If the second value is None, the category
-    decides.
+    `status` is None if the HTTP status reports success. The second value is None if the category
+    decides about a retry.
     """
     errors, message = _list_errors(data), find_message(data)
     values = (error.get(key) for error in errors for key in ("type", "code", "status"))
@@ -371,7 +371,7 @@ def find_message(data: Any) -> str:
 
 
 def _describe(data: Any) -> str:
-    """Returns the server's message, with the error code if that adds information."""
+    """Returns the server's message, followed by the error code if the code adds information."""
     message = masked_line(find_message(data))
     values = (error.get(key) for key in ("code", "type") for error in _list_errors(data))
     named = (str(value) for value in values if type(value) in (str, int))
@@ -386,7 +386,7 @@ def _describe(data: Any) -> str:
 
 
 def _find_wait(data: Any) -> float | None:
-    """Returns the retry delay in seconds from an error body of Google's servers; None if absent."""
+    """Returns the retry delay in seconds from a Google server's error body; None if absent."""
     for error in _list_errors(data):
         details = error.get("details")
         for detail in details if isinstance(details, list) else ():

@@ -22,7 +22,7 @@ BETWEEN = "\n\n"
 
 
 def encode(message: Message) -> list[dict[str, Any]]:
-    """Encodes a message as input items: one per text, call or result, none if it is empty."""
+    """Encodes a message as a list of input items, one for each text, call or result."""
     results: list[dict[str, Any]] = []
     for result in message.tool_results:
         parts = [*_encode_parts(result.content, result.pictures)] if result.pictures else None
@@ -57,7 +57,7 @@ def _encode_parts(text: str, pictures: Sequence[Picture]) -> Iterator[dict[str, 
 
 
 def _encode_call(call: ToolCall, kept: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Encodes a tool call; `kept` holds the fields that the server added, such as its own id."""
+    """Encodes a tool call; `kept` holds the fields that the server added, such as the item's id."""
     name, arguments = wire.tool_name(call.name), dump(dict(call.arguments)).decode()
     given = {"call_id": call.id, "name": name, "arguments": arguments}
     return {**(kept or {"type": "function_call"}), **given}
@@ -68,7 +68,7 @@ def _restore_items(
 ) -> list[dict[str, Any]]:
     """Restores the items of a reply in their original order, followed by calls without an item.
 
-    Reasoning is left out if the item after it is, because the API refuses reasoning alone.
+    Reasoning is left out if the next item is left out, because the API rejects lone reasoning.
     """
     own = [item for item in kept if item.get("type") == "function_call"]
     ids = [wire.text(item.get("call_id")) for item in own]
@@ -244,22 +244,22 @@ class ResponsesAssembly(Assembly):
         super().__init__(on_delta)
         self._response: dict[str, Any] = {}
         self._items: dict[object, dict[str, Any]] = {}
-        """Output index, or id if there is none → item."""
+        """Output index, or item id if there is no index → item."""
         self._whole: set[object] = set()
-        """Keys in `_items` of finished items."""
+        """Keys of the finished items in `_items`."""
         self._shown: set[object] = set()
-        """Keys in `_items` of items whose pieces have been passed on."""
+        """Keys of the items in `_items` whose pieces have been passed on."""
         self._calls: dict[object, int] = {}
-        """Key in `_items` of a call → its position among the calls."""
+        """Key of a tool call in `_items` → position among the calls."""
         self._last: dict[str, object] = {}
-        """Kind of delta → key of the item that the last one belongs to; None after a part's end."""
+        """Kind of delta → key of the item that last received one; None after the end of a part."""
 
     def end(self) -> None:
-        """Handles `[DONE]`, another protocol's end mark, which does not complete this reply."""
+        """Handles `[DONE]`, an end marker of Chat Completions that completes no reply here."""
         self.has_ended = True
 
     def add(self, name: str, data: dict[str, Any]) -> None:
-        """Adds an event, and ignores unknown ones; an item may arrive without any deltas."""
+        """Adds an event, or ignores an unknown event. An item may arrive whole, without deltas."""
         key: object = data.get("output_index")
         item = wire.table(data.get("item"))
         if not isinstance(key, int):

@@ -14,7 +14,7 @@ from axe_nb.messages import Page, ServerCall, is_link
 from axe_nb.providers import wire
 
 Found: TypeAlias = tuple[tuple[ServerCall, ...], tuple[Page, ...]]
-"""Calls of server-side tools, and cited pages."""
+"""Server-side tool calls and cited pages in a reply."""
 
 ANTHROPIC: Mapping[str, str] = {
     SEARCH: "web_search_20260318",
@@ -23,7 +23,7 @@ ANTHROPIC: Mapping[str, str] = {
     "tool_search_tool_bm25": "tool_search_tool_bm25_20251119",
     "tool_search_tool_regex": "tool_search_tool_regex_20251119",
 }
-"""Name of a server-side tool of Anthropic → its newest type."""
+"""Name of a server-side tool → its newest versioned type in Anthropic's API."""
 
 CHAT: Mapping[str, str] = {
     "openrouter.ai": "openrouter:web_search",
@@ -35,16 +35,16 @@ RESPONSES = (
     "web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call",
     "mcp_call",
 )  # fmt: skip
-"""Types of Responses API items for calls of server-side tools."""
+"""Types of the Responses API items that represent server-side tool calls."""
 
 
 def make_entry(
     protocol: str, base_url: str, name: str, options: Mapping[str, Any], domains: Sequence[str] = ()
 ) -> dict[str, Any] | None:
-    """Returns a tool's entry in the `tools` of a request; None if the server lacks the tool.
+    """Returns a tool's entry for a request's `tools`, or None if the server lacks the tool.
 
     `name` is `web_search`, or the vendor's own name for another tool. `domains` restricts searches
-    to these hosts and their subdomains; empty = no restriction.
+    to these hosts and their subdomains; if empty, searches are unrestricted.
     """
     filters = options if protocol == "anthropic" else wire.table(options.get("filters"))
     own = () if filters.get("blocked_domains") else filters.get("allowed_domains") or domains
@@ -69,7 +69,7 @@ def make_entry(
 
 
 def _list_below(these: Sequence[Any], those: Sequence[Any]) -> list[str]:
-    """Returns the domains in `these` that are equal to, or subdomains of, one in `those`."""
+    """Returns the domains in `these` that equal a domain in `those` or are a subdomain of one."""
     ends = tuple(f".{one}" for one in those)
     return [one for one in these if isinstance(one, str) and f".{one}".endswith(ends)]
 
@@ -142,7 +142,7 @@ def read_chat(message: Mapping[str, Any], searches: int) -> Found:
 
 
 def _list_pages(found: Iterable[Mapping[str, Any]]) -> tuple[Page, ...]:
-    """Returns the pages in results or citations that have a link to open, each once."""
+    """Returns the distinct pages in search results or citations that have a usable link."""
     pages: dict[str, Page] = {}
     for one in found:
         url = wire.text(one.get("url"))

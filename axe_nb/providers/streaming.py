@@ -1,4 +1,4 @@
-"""Decoding of streamed replies into the JSON objects of equivalent unstreamed replies."""
+"""Conversion of streamed replies to the JSON objects of equivalent unstreamed replies."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Event: TypeAlias = tuple[str, str]
 
 
 class SSEDecoder:
-    """Decodes server-sent events; the last one may lack its blank line.
+    """Decodes server-sent events; the blank line after the last event may be missing.
 
-    Two additions to the standard: a JSON object at the start of a line is an event, as some servers
-    report errors that way, and a field `error` is an event with that name (llama.cpp).
+    Extends the standard in two ways: a JSON object at the start of a line is an event, as some
+    servers report errors that way, and the field `error` is an event named `error` (llama.cpp).
     """
 
     is_stream: bool | None = None
-    """True if the first line of the reply belongs to a stream; None before that line."""
+    """True if the first line of the reply belongs to a stream; None until that line arrives."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -36,7 +36,7 @@ class SSEDecoder:
         self._data: list[bytes] = []
 
     def feed(self, piece: bytes) -> Iterator[Event]:
-        """Yields the events that end in this piece."""
+        """Yields the events that this piece completes."""
         if self._after_return and piece:
             piece = piece.removeprefix(b"\n")  # the second half of \r\n
             self._after_return = False
@@ -56,7 +56,7 @@ class SSEDecoder:
         return self._finish()
 
     def _split(self, piece: bytes) -> list[bytes]:
-        """Returns the lines that end in this piece, and keeps the unfinished one."""
+        """Returns the lines that this piece completes, and keeps the unfinished line."""
         first, *others = piece.split(b"\n")
         self._parts.append(first)
         if not others:
@@ -93,10 +93,10 @@ class SSEDecoder:
 
 
 class NDJSONDecoder(SSEDecoder):
-    r"""Decodes newline-delimited JSON; its events have no names."""
+    r"""Decodes newline-delimited JSON, whose events have no names."""
 
     def feed(self, piece: bytes) -> Iterator[Event]:
-        """Yields the lines that end in this piece."""
+        """Yields the lines that this piece completes."""
         for line in self._split(piece):
             if self.is_stream is None and line.startswith(b"{"):
                 self.is_stream = line.rstrip().endswith(b"}")
@@ -104,12 +104,12 @@ class NDJSONDecoder(SSEDecoder):
                 yield "", line.decode("utf-8", "replace")
 
     def rest(self) -> Event | None:
-        """Returns the unfinished last line; None if it is the whole reply (not a stream)."""
+        """Returns the unfinished last line, or None if the line is the whole, unstreamed reply."""
         return next(self.feed(b"\n"), None) if self.is_stream else None
 
 
 class Assembly:
-    """Base class that collects the events of one streamed reply and passes its deltas on."""
+    """Base class for collecting the events of a streamed reply and passing its deltas on."""
 
     decoder: ClassVar[type[SSEDecoder]] = SSEDecoder
 
@@ -126,11 +126,11 @@ class Assembly:
         self._call = 0
 
     def add(self, name: str, data: dict[str, Any]) -> None:
-        """Adds an event, or ignores an unknown one. Raises ProviderError if it is an error."""
+        """Adds an event, or ignores an unknown event. Raises ProviderError for an error event."""
         raise NotImplementedError
 
     def end(self) -> None:
-        """Handles the end mark `[DONE]`, which has no meaning in most protocols."""
+        """Handles the end marker `[DONE]`, which has no meaning in most protocols."""
 
     def reply(self) -> dict[str, Any]:
         """Returns the JSON object of the equivalent unstreamed reply."""
@@ -142,7 +142,7 @@ class Assembly:
         return self._text.getvalue()
 
     def show(self, piece: str, kind: DeltaKind = "text", call: int = 0) -> None:
-        """Passes on a piece in whole characters; `call` is the position of its tool call."""
+        """Passes on a piece, in whole characters only; `call` is the position of the tool call."""
         if not piece:
             return
         if kind != self._kind or call != self._call:
@@ -153,13 +153,13 @@ class Assembly:
         self._pass_on(piece.removesuffix(self._half))
 
     def show_call(self, call: int, name: object) -> None:
-        """Passes on the tool name of a call, before its arguments."""
+        """Passes on the tool name of a call, which precedes the arguments."""
         self.flush()
         if isinstance(name, str) and name:
             self._on_delta(Delta("", "arguments", call, _join_halves(name)))
 
     def flush(self) -> None:
-        """Passes on a pending half character, which nothing can complete any more."""
+        """Passes on a pending half of a surrogate pair that can no longer be completed."""
         self._pass_on(self._half)
         self._half = ""
 
@@ -184,7 +184,7 @@ def check_parts(count: int) -> None:
 
 
 def append_text(entry: dict[str, Any], key: str, piece: str) -> None:
-    """Appends a piece to the text under a key in constant time; `settle` makes it a string."""
+    """Appends to the text under a key in constant time. `settle` converts the text to a string."""
     held = entry.get(key)
     if not isinstance(held, StringIO):
         entry[key], first = StringIO(), held
@@ -194,7 +194,7 @@ def append_text(entry: dict[str, Any], key: str, piece: str) -> None:
 
 
 def settle(value: Any) -> Any:
-    """Converts the texts that `append_text` has collected in a value to strings."""
+    """Converts all texts within a value that `append_text` has collected to strings."""
     if isinstance(value, StringIO):
         return value.getvalue()
     if isinstance(value, list):
@@ -205,7 +205,7 @@ def settle(value: Any) -> Any:
 
 
 class StreamedReply:
-    """A reply that is being received, streamed or not."""
+    """Reads a reply as it arrives, whether streamed or not."""
 
     def __init__(self, assembly: Assembly) -> None:
         self._assembly = assembly
@@ -218,7 +218,7 @@ class StreamedReply:
         """The last JSON object that was received."""
 
     async def read(self, pieces: AsyncIterator[bytes]) -> bytes:
-        """Reads the reply and returns its body; for a stream, the equivalent unstreamed body."""
+        """Returns the reply's body; a stream is converted to the equivalent unstreamed body."""
         try:
             return await self._read(pieces)
         except ProviderError as error:

@@ -1,4 +1,4 @@
-"""The parameter `thinking` and the token budget for it, in the form of each protocol.
+"""The `thinking` parameter and its token budget, converted for each protocol.
 
 Keys in a vendor's own form (`thinking = {…}`, `reasoning_effort`, `think`) are passed on unchanged.
 """
@@ -23,7 +23,7 @@ LEAST_BUDGET = 1024
 
 
 def find_room(model: str, params: Mapping[str, Any]) -> int:
-    """Returns the maximum tokens of an answer, from `params`, the model table or a default."""
+    """Returns the maximum number of answer tokens, from `params`, the model table or a default."""
     given = params.get("max_tokens")
     if isinstance(given, int):
         return given
@@ -41,7 +41,7 @@ def takes_long(protocol: str, model: str, params: Mapping[str, Any]) -> bool:
 
 
 def check_thinking(protocol: str, model: str, params: Mapping[str, Any]) -> None:
-    """Raises ConfigError if the model does not support its `thinking` or has no room for it."""
+    """Raises ConfigError if the model rejects the `thinking` value or has no room for thinking."""
     asked, _ = split(params)
     if protocol == "script" or asked is None:
         return
@@ -86,13 +86,13 @@ def for_anthropic(model: str, params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def asks_for_summary(params: Mapping[str, Any]) -> bool:
-    """True if `thinking` is set, and `reasoning` of the Responses API does not set a summary."""
+    """True if `thinking` is on, and the `reasoning` parameter does not set a summary."""
     asked, others = split(params)
     return asked not in (None, "off") and "summary" not in table(others.get("reasoning"))
 
 
 def split(params: Mapping[str, Any]) -> tuple[str | int | None, dict[str, Any]]:
-    """Separates `thinking`, unless it is in a vendor's own form, from the other parameters."""
+    """Separates `thinking` from the other parameters, unless it has a vendor's own form."""
     asked = params.get(THINKING)
     if not isinstance(asked, (str, int)):
         return None, dict(params)
@@ -100,6 +100,6 @@ def split(params: Mapping[str, Any]) -> tuple[str | int | None, dict[str, Any]]:
 
 
 def may_think(model: str) -> bool:
-    """True unless the model is known not to think; such models refuse the setting `off`."""
+    """True unless the model is known never to think. Such models reject the level `off`."""
     facts = find_facts("", model)
     return facts.thinks != "never" or not facts.is_known

@@ -31,7 +31,7 @@ from axe_nb.secrets import redact
 from axe_nb.text import format_seconds
 
 CONNECT_SECONDS = 10.0
-"""Connect timeout in seconds; the run limits the time for an answer."""
+"""Connect timeout in seconds; the time for an answer is limited by the run."""
 
 NO_TLS = "the server responded, but not over TLS"
 
@@ -43,7 +43,7 @@ TLS_FAULTS = {
     "HTTP_REQUEST": NO_TLS,
     "UNKNOWN_PROTOCOL": NO_TLS,
 }
-"""Part of OpenSSL's reason → description of the fault, which a retry does not fix."""
+"""Part of OpenSSL's error reason → description of a fault that a retry does not fix."""
 
 IDLE_SECONDS = 60.0
 """Seconds after which an idle connection is no longer used."""
@@ -57,7 +57,7 @@ class QuietURL(httpx.URL):
 
 
 class SetupError(httpx.TransportError):
-    """The environment or the settings contain a proxy or certificates that cannot be used."""
+    """Raised if the environment or settings specify an unusable proxy or certificate."""
 
 
 class _Connection:
@@ -70,7 +70,7 @@ class _Connection:
         self.stream: Any = None
         """httpcore's byte stream; None before the first reply."""
         self._socket: Any = None
-        """The socket below TLS; None before it is connected."""
+        """The socket under the TLS layer; None before the socket is connected."""
 
     def watch(self, stream: Any) -> None:
         """Wraps `stream.read` to set `has_received` once a byte arrives."""
@@ -95,19 +95,19 @@ class _Connection:
         return True
 
     async def note_socket(self, name: str, info: Mapping[str, Any]) -> None:
-        """Stores the socket that httpcore opens; a callback for its `trace` extension."""
+        """Stores the socket that httpcore opens. Callback for the `trace` extension of httpcore."""
         if name == "connection.connect_tcp.complete":
             self._socket = info["return_value"]
 
     async def aclose(self) -> None:
-        """Closes the connection, even during a handshake: httpcore leaves a cancelled one open."""
+        """Closes the connection, also after a cancelled handshake, which httpcore leaves open."""
         await self.transport.aclose()
         if self._socket is not None:
             await self._socket.aclose()
 
 
 class FreeList(httpx.AsyncBaseTransport):
-    """The connections to one server; up to `most` idle ones are kept for later requests."""
+    """The connections to one server; up to `most` idle connections are kept for later requests."""
 
     def __init__(self, make: Callable[[], httpx.AsyncHTTPTransport], most: int) -> None:
         self._make, self._most = make, most
@@ -117,8 +117,8 @@ class FreeList(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Sends a request and returns its reply once the headers have arrived.
 
-        The request is sent once more if a reused connection is closed before any byte of the reply:
-        the server had closed it because it was idle (D-23).
+        The request is repeated once if a reused connection is closed before any byte of the reply,
+        because the server had then closed the idle connection (D-23).
         """
         now = time.monotonic()
         while self.idle and self.idle[0].until < now:
@@ -154,7 +154,7 @@ class FreeList(httpx.AsyncBaseTransport):
         return response
 
     async def release(self, connection: _Connection, *, is_whole: bool) -> None:
-        """Keeps a connection for later requests; closes it if its reply was not read to the end."""
+        """Keeps a connection for later requests, or closes it if its reply was not read fully."""
         if is_whole and len(self.idle) < self._most and not connection.has_leftover():
             connection.until = time.monotonic() + IDLE_SECONDS
             self.idle.append(connection)
@@ -198,7 +198,7 @@ def read_variables() -> tuple[str | None, ...]:
 
 
 def make_client(url: httpx.URL, certificates: tuple[str, str], most: int) -> httpx.AsyncClient:
-    """Makes an HTTP client for one server, with the proxy that the environment currently sets.
+    """Makes an HTTP client for one server, using the proxy that is set in the environment now.
 
     `most` is the maximum number of idle connections. Raises SetupError if the proxy or the
     certificates (`ca_file`, `client_cert`) cannot be used.
@@ -223,7 +223,7 @@ def make_client(url: httpx.URL, certificates: tuple[str, str], most: int) -> htt
 
 
 def find_proxy(url: httpx.URL) -> httpx.Proxy | None:
-    """Returns the proxy that is set for a URL, if any. Raises SetupError if it cannot be used."""
+    """Returns the proxy to use for a URL, or None. Raises SetupError if it cannot be used."""
     proxies = getproxies()
     given = proxies.get(url.scheme) or proxies.get("all")
     host, port = url.raw_host.decode(), url.port or {"http": 80, "https": 443}[url.scheme]
@@ -343,7 +343,7 @@ def _describe(
 
 
 def _find_status(error: BaseException) -> int:
-    """Returns the status with which a proxy refuses a tunnel; 0 for other errors."""
+    """Returns the HTTP status with which a proxy refused a tunnel; 0 for other errors."""
     status = str(error)[:3]
     return int(status) if isinstance(error, httpx.ProxyError) and status.isdecimal() else 0
 
@@ -354,7 +354,7 @@ def _find_tls_fault(cause: BaseException) -> str:
 
 
 def _list_causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yields the error and its causes, each once, as respx creates cycles of causes."""
+    """Yields an error and its causes, each only once, because respx creates cyclic causes."""
     waiting, seen = [error], set[int]()
     while waiting:
         one = waiting.pop()

@@ -24,7 +24,7 @@ MAX_NESTING = 100
 """Maximum nesting depth of lists and objects; far more than any API sends."""
 
 WHOLE: Mapping[str, Any] = MappingProxyType({})
-"""Empty set of stream fields, for requests without a stream."""
+"""Empty set of stream fields, for unstreamed requests."""
 
 
 def _parse_float(digits: str) -> float | None:
@@ -37,7 +37,7 @@ _STRICT = json.JSONDecoder(parse_float=_parse_float, parse_constant=int)  # int(
 
 
 def loads(text: str, *, strict: bool = False) -> Any:
-    """Decodes JSON text; lone surrogates are replaced, and NaN becomes None unless `strict`.
+    """Decodes JSON text, replacing lone surrogates; NaN becomes None, or an error if `strict`.
 
     Raises ValueError if the text is not JSON or is nested more deeply than `MAX_NESTING`.
     """
@@ -52,7 +52,7 @@ def loads(text: str, *, strict: bool = False) -> Any:
 
 
 def loads_part(text: str) -> Any:
-    """Decodes a streamed event; keeps lone surrogates, which later events may complete."""
+    """Decodes a streamed event, keeping lone surrogates, which later events may complete."""
     return _decode(text.strip(), _LENIENT)
 
 
@@ -83,12 +83,12 @@ def text(value: object) -> str:
 
 
 def table(value: object) -> dict[str, Any]:
-    """Returns the value if it is a JSON object, otherwise an empty one."""
+    """Returns the value if it is a JSON object, otherwise an empty dict."""
     return value if isinstance(value, dict) else {}
 
 
 def tables(value: object, what: str) -> list[dict[str, Any]]:
-    """Returns a list of objects, empty if missing. Raises ProviderError if it is anything else."""
+    """Returns a list of objects; empty if missing. Raises ProviderError for any other value."""
     if not value:
         return []
     if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
@@ -97,7 +97,7 @@ def tables(value: object, what: str) -> list[dict[str, Any]]:
 
 
 def tokens(value: object, *path: str) -> int:
-    """Returns the token count at a path of keys; 0 if it is missing or implausible."""
+    """Returns the token count at a key path; 0 if the count is missing or implausible."""
     for key in path:
         value = table(value).get(key)
     if isinstance(value, (int, float)) and value is not True and 0 < value < 2**53:
@@ -106,7 +106,7 @@ def tokens(value: object, *path: str) -> int:
 
 
 def call(provider: str, index: int, id: object, name: object, arguments: object) -> ToolCall:
-    """Makes a tool call; arguments other than a JSON object are kept as text (D-11)."""
+    """Makes a tool call. Arguments that are not a JSON object are kept as text (D-11)."""
     own = str(id) if isinstance(id, (str, int)) else ""
     own = own if own.strip() else f"{provider}_{index}"
     parsed, raw = arguments, ""
@@ -127,7 +127,7 @@ def tool_name(name: str) -> str:
 
 
 def function_calls(provider: str, value: object) -> tuple[ToolCall, ...]:
-    """Parses a `tool_calls` list in the form of OpenAI and Ollama (A-3.3, A-4.3)."""
+    """Parses a `tool_calls` list in the format of OpenAI and Ollama (A-3.3, A-4.3)."""
     calls = []
     for index, entry in enumerate(tables(value, "tool_calls")):
         function = table(entry.get("function"))
@@ -137,7 +137,7 @@ def function_calls(provider: str, value: object) -> tuple[ToolCall, ...]:
 
 
 def list_past_tools(request: Request) -> Sequence[ToolSpec]:
-    """Lists the tools of earlier calls, which servers reject in requests without tools (D-17)."""
+    """Lists the tools of earlier calls. Servers reject calls in a request without tools (D-17)."""
     names = {tool_name(call.name): 0 for m in request.messages for call in m.tool_calls}
     if not names and not any(tool.entry for tool in request.past_tools):
         return ()
@@ -145,7 +145,7 @@ def list_past_tools(request: Request) -> Sequence[ToolSpec]:
 
 
 def encode_function(spec: ToolSpec) -> dict[str, Any]:
-    """Encodes a tool in the form of OpenAI and Ollama (A-3.1, A-4.1)."""
+    """Encodes a tool in the format of OpenAI and Ollama (A-3.1, A-4.1)."""
     if spec.entry is not None:
         return dict(spec.entry)
     schema = spec.input_schema()
@@ -182,7 +182,7 @@ def write_body(
     messages: Sequence[Mapping[str, Any]],
     key: str = "messages",
 ) -> bytes:
-    """Encodes the body of a request; omits `tools` if there are none (A-2.3)."""
+    """Encodes a request body, without `tools` if there are none (A-2.3)."""
     try:
         return dump({**fields, **({"tools": tools} if tools else {}), key: messages})
     except (TypeError, ValueError, RecursionError) as error:
