@@ -1,1 +1,1 @@
-"""The display of runs, maps and grids in the output of a notebook cell."""
+"""Displays runs, maps and grids in the output of a notebook cell."""

@@ -1,4 +1,4 @@
-"""The display of runs in notebook cells: live trees, which become static HTML at the end."""
+"""Displays runs in notebook cells, as live trees that become static HTML when the run ends."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from axe_nb.cell_display.live_tree import LiveTree
 
 _shown: list[object] = []
-"""Objects that this cell has displayed, which are not displayed again as its value."""
+"""Objects that this cell has already displayed, and so does not display as its value."""
 
 _brief: list[RunResult] = []
-"""Results that are not displayed; a cell whose value is such a result shows only its answer."""
+"""Results of runs without a view; as the value of this cell, only their answer is displayed."""
 
 _static: list[RunView] = []
-"""Runs of this cell that are displayed only after they end, in the order in which they started."""
+"""Views of this cell's runs that are only displayed after the run, in order of their start."""
 
 _ordering = threading.RLock()
 
 
 def display_mode() -> Literal["live", "static", "off"]:
-    """Returns how this cell shows runs: as live trees, as static ones at the end, or not at all.
+    """Returns how this cell shows runs: as live trees, as static trees at the end, or not at all.
 
     The user's setting takes precedence over whether the kernel can ask for input.
     """
@@ -56,10 +56,10 @@ def display_mode() -> Literal["live", "static", "off"]:
 
 
 def notebook_view(name: str = "", *, quiet: bool = False, speed: float = 1.0) -> View:
-    """Creates the view of a run in this cell, as `display_mode` says.
+    """Creates the view of a run in this cell, according to `display_mode`.
 
-    `name` is the variable that holds the result, for references to long texts; `quiet` shows only
-    the answer; `speed` is the number of seconds of the run that are shown in one second.
+    `name` is the variable that holds the result, for references to long texts. `quiet` shows only
+    the answer. `speed` is the number of the run's seconds shown per second.
     """
     shell = get_ipython()
     if shell is None:
@@ -73,7 +73,7 @@ def notebook_view(name: str = "", *, quiet: bool = False, speed: float = 1.0) ->
 
 
 class _Brief(NullView):
-    """A view that shows nothing; a cell whose value is the result shows its answer."""
+    """A view that shows nothing. If the result is the value of the cell, its answer is shown."""
 
     def finish(self, result: RunResult | None) -> None:
         if result is not None:
@@ -81,7 +81,7 @@ class _Brief(NullView):
 
 
 class RunView:
-    """The view of a run in a cell: a live tree while it runs, a static one at the end."""
+    """Shows a run in a cell: as a live tree while it runs, and as a static one at the end."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class RunView:
         stop: Callable[[], None] | None = None,
         speed: float = 1.0,
     ) -> None:
-        """Creates a view, still without output; `stop` stops a run that outlives its cell."""
+        """Creates a view without output. `stop` stops the run if it may outlive its cell."""
         self.streams = self.is_live = live
         self._name, self._quiet, self._outlives = name, quiet, stop is not None
         self._lock = threading.RLock()
@@ -117,7 +117,7 @@ class RunView:
                 self._tree.tick()
 
     def finish(self, result: RunResult | None) -> None:
-        """Ends the view with the result, which is None for an abandoned run."""
+        """Ends the view with the run's result, or with None if the run was abandoned."""
         self._result, self.is_over = result, True
         if result is not None and not self._outlives:
             remember(result)
@@ -152,14 +152,14 @@ def is_shown(thing: object) -> bool:
 
 
 def show_again(result: RunResult) -> None:
-    """Displays a result that is a cell's value, unless the cell has already shown it."""
+    """Displays a result as a cell's value, unless the cell has already displayed it."""
     if not is_shown(result):
         quiet = any(result is brief for brief in _brief)
         _show(result, find_name(result) or "axe_nb.last()", quiet)
 
 
 def find_name(thing: object) -> str:
-    """Returns the name of a user's variable that holds the object; empty if there is none."""
+    """Returns the name of the user's variable that holds an object; empty if there is none."""
     shell = get_ipython()
     variables = shell.user_ns.items() if shell else ()
     return next((name for name, value in variables if value is thing and name[0] != "_"), "")
@@ -183,13 +183,13 @@ def find_target(function: str) -> str:
 
 
 def show_handle(handle: RunHandle) -> None:
-    """Displays a handle that is a cell's value, unless the cell has already shown its run."""
+    """Displays a handle as a cell's value, unless the cell has already displayed its run."""
     if not is_shown(handle):
         display({"text/plain": repr(handle)}, raw=True)  # type: ignore[no-untyped-call]
 
 
 def install(shell: InteractiveShell) -> None:
-    """Registers the display of results and handles with IPython; may be called repeatedly."""
+    """Registers the display of results and handles with IPython. May be called repeatedly."""
     assert shell.display_formatter is not None
     formatter = shell.display_formatter.ipython_display_formatter
     formatter.for_type_by_name("axe_nb.results", "RunResult", show_again)

@@ -1,4 +1,4 @@
-"""Feeds a widget in the browser with fragments of HTML, at most ten times a second."""
+"""Sends HTML fragments to a widget in the browser, at most ten times a second."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from axe_nb.views.appearance import css_rules
 STATIC = Path(__file__).parent / "static"
 
 AGAIN = 1.5
-"""Minimum seconds between two snapshots of everything shown."""
+"""Minimum time between two snapshots of the whole display, in seconds."""
 
 News = dict[str, Any]
 Bundle = dict[str, str]
@@ -29,9 +29,10 @@ Bundle = dict[str, str]
 class Feed:
     """Sends the updates of one tree or table to the browser.
 
-    Messages may get lost, so a snapshot of everything is sent from time to time, as a synchronised
-    trait. On a page of a Jupyter server, the output is static HTML, which the widget covers while
-    the kernel lives: a saved widget would say "model not found" once its kernel is gone.
+    Messages may get lost, so a snapshot of the whole display is sent from time to time, as a
+    synchronised trait. On a page of a Jupyter server, the output is static HTML, and the widget
+    covers it while the kernel is alive: a saved widget would say "model not found" once its kernel
+    is gone.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class Feed:
         *,
         stop: Callable[[], None] | None = None,
     ) -> None:
-        """Displays the state at time `now` (monotonic), with a button that calls `stop`."""
+        """Displays the state at the monotonic time `now`, with a button that calls `stop`."""
         self._take_all = take_all
         self._number = 0
         self._is_stale = False
@@ -54,7 +55,8 @@ class Feed:
         in_vscode = shell is not None and "__vsc_ipynb_file__" in shell.user_ns
         is_jupyter = "JPY_SESSION_NAME" in os.environ and not in_vscode
         self.mark = f"axe-nb-at-{secrets.token_hex(8)}" if is_jupyter else ""
-        """CSS class of the output that the widget covers; empty if the widget is the output."""
+        """CSS class of the static output that the widget covers; empty if the widget is the
+        output."""
         self._widget = _load_widget_class()(
             snapshot=self._pack(now), mark=self.mark, can_stop=stop is not None
         )
@@ -70,7 +72,7 @@ class Feed:
         )
 
     def is_due(self, now: float) -> bool:
-        """True if it is time for a snapshot; large snapshots are sent less often."""
+        """True if it is time for a snapshot. Large snapshots are sent less often."""
         wait = max(AGAIN, self._bytes / 60_000)
         if now < AGAIN:  # the page has only begun to listen
             wait = 0.5 if self._bytes > 20_000 else 0
@@ -87,7 +89,7 @@ class Feed:
                 self._widget.send({"number": self._number, **news})
 
     def redraw(self, bundle: Bundle) -> None:
-        """Replaces the static output, for notebooks that are saved or loaded in mid-run."""
+        """Updates the static output, for notebooks that are saved or loaded during the run."""
         if self.mark:
             with contextlib.suppress(Exception):
                 self._place.update(self._add_mark(bundle), raw=True)  # type: ignore[no-untyped-call]
@@ -95,8 +97,8 @@ class Feed:
     def close(self, bundle: Bundle) -> None:
         """Closes the widget and displays the bundle in its place.
 
-        The last widget stays open until the next one is closed, because a page that was loaded in
-        mid-run receives the state of open widgets but no updates of displays.
+        The last widget stays open until the next one is closed, because a page that was loaded
+        during the run receives the state of open widgets, but no updates of displays.
         """
         global _retired
         self._place.update(bundle, raw=True)  # type: ignore[no-untyped-call]

@@ -25,7 +25,7 @@ def find_approver() -> Approver | None:
 
 
 def make_line(display: bool) -> Line:
-    """Returns the line that shows a map's progress; code inside a run gets an invisible one."""
+    """Returns a progress line for a map; it is invisible inside another run."""
     if not display or is_inside():
         return NoLine()
     if is_notebook():
@@ -47,10 +47,11 @@ def make_table(
     list_parts: Callable[[str], list[str]],
     display: bool,
 ) -> Line:
-    """Returns the display of a grid in progress: a table in a notebook, a line elsewhere.
+    """Returns the progress display of a grid: a table in a notebook, otherwise a line.
 
-    For a progress text, `draw` returns the MIME bundle of the whole table, and `list_parts` the
-    HTML of its parts, whose number is fixed. An empty text stands for the finished table.
+    `draw` takes a progress text and returns the MIME bundle of the whole table. `list_parts` takes
+    the same text and returns the HTML of a fixed number of parts. An empty text means that the
+    table is final.
     """
     line = make_line(display)
     if not display or is_inside() or not is_notebook() or isinstance(line, NoLine):
@@ -75,7 +76,7 @@ def is_notebook() -> bool:
 
 
 def make_view(display: bool, name: str = "", speed: float = 1.0) -> View:
-    """Creates the view of a run; it shows nothing outside a notebook or inside another run."""
+    """Creates the view of a run; shows nothing outside a notebook or inside another run."""
     if not display or is_inside() or "IPython" not in sys.modules:
         return NullView()
     from axe_nb.cell_display.display import notebook_view

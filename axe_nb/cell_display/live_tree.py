@@ -1,7 +1,8 @@
-"""The live tree of a run in a notebook cell, drawn as fragments of HTML for `static/live.js`.
+"""The live tree of a run in a notebook cell, drawn as HTML fragments for `static/live.js`.
 
-Its rows are those of the saved tree with a clock and a bar. Bars have segments for models, tools,
-and waits for retries or the person. A growing bar ends at the CSS variable `--now` of its row.
+Rows are the same as in the saved tree, plus a clock and a bar. Bars have segments for models,
+tools, and waiting for a retry or a person's answer. A growing bar ends at the CSS variable `--now`
+of its row.
 """
 
 from __future__ import annotations
@@ -34,19 +35,19 @@ from axe_nb.views.transcript import (
 )
 
 EVERY = 0.1
-"""Minimum seconds between two updates."""
+"""Minimum time between two updates, in seconds."""
 
 MAX_SEGMENTS = 60
-"""Maximum segments of a bar; for a longer run, only the latest are drawn."""
+"""Maximum number of segments in a bar; of a longer run, only the latest are drawn."""
 
 PACE = 50_000
-"""Maximum characters rendered per second; a longer answer is updated less often."""
+"""Maximum number of characters rendered per second; long answers are updated less often."""
 
 END = 500
-"""Characters shown of the end of an unfinished answer that is too long to show in full."""
+"""Length of the last part that is shown of an unfinished answer too long to show in full."""
 
 Segment: TypeAlias = tuple[str, float, float | None]
-"""Kind of work, and its start and end in seconds; the end is None while it goes on."""
+"""A kind of work, and its start and end in seconds; the end is None while the work goes on."""
 
 
 class LiveTree:
@@ -55,19 +56,22 @@ class LiveTree:
     def __init__(
         self, name: str, stop: Callable[[], None] | None = None, speed: float = 1.0
     ) -> None:
-        """Creates a tree without output; `name` will hold the result, and `stop` stops the run."""
+        """Creates a tree without output; `stop` stops the run.
+
+        `name` is the expression that will give the result.
+        """
         self._name, self._stop, self._speed = name, stop, speed
         self._transcript = Transcript()
         self._feed: Feed | None = None
         """The tree's display; None before the first event."""
         self._began = time.monotonic()
         self._changed: dict[str, TreeNode] = {}
-        """Nodes of the rows that changed since the last update, by row key."""
+        """Nodes whose rows have changed since the last update, by row key."""
         self._newest = ""
-        """Key of the row of the last event; empty once the run is over."""
+        """Key of the row that the last event changed; empty once the run is over."""
         self._drawing = html.Drawing()
         self._rows: dict[str, dict[str, Any]] = {}
-        """Fields of the rows as they were last sent, by row key."""
+        """Fields of the rows as last sent, by row key."""
         self._head: tuple[str, float] = "", 0.0
         self._next_at = self._told_at = self._sent_at = 0.0
 
@@ -80,7 +84,7 @@ class LiveTree:
         return time.monotonic() - self._began
 
     def apply(self, event: Event) -> None:
-        """Applies an event to the tree; the first event displays the tree."""
+        """Applies an event to the tree. The first event displays the tree."""
         self._note(self._transcript.apply(event, self._now))
         if self._feed is None and self._transcript.root:
             root, now = self._transcript.root, self._elapsed
@@ -113,7 +117,7 @@ class LiveTree:
             self._feed.redraw(html.waiting(self._transcript.whole, self._name, self._now))
 
     def close(self, result: RunResult | None) -> bool:
-        """Replaces the live tree with a static one; returns False if it was not displayed."""
+        """Replaces the live tree with a static one. Returns False if no tree was displayed."""
         if self._feed is None:
             return False
         root = self._transcript.whole
@@ -138,7 +142,7 @@ class LiveTree:
         return {**self._describe(()), "rows": rows}
 
     def _describe(self, blocks: Iterable[str]) -> News:
-        """Returns an update of everything but rows; `blocks` are the answer's blocks sent last."""
+        """Returns an update of everything except rows; `blocks` are the answer blocks last sent."""
         now = self._now
         news = {
             "now": round(now, 2),
@@ -218,7 +222,7 @@ def _draw_text(block: Block, drawing: html.Drawing) -> str:
 
 
 def draw_progress(root: Node) -> str:
-    """Draws the bar below the root's line, with a segment for each kind of state of sub-agents."""
+    """Draws the bar below the root's line, with one segment per sub-agent state."""
     counts = Counter(LOOKS[child.state].tone for child in root.below())
     order: tuple[Tone, ...] = ("good", "bad", "limit", "off", "running")
     shares = ((tone, counts[tone]) for tone in order if counts[tone])
@@ -226,7 +230,7 @@ def draw_progress(root: Node) -> str:
 
 
 def find_span(now: float) -> float:
-    """Returns the seconds that a full bar spans; it grows in steps, so that bars rarely move."""
+    """Returns the time span of a full bar in seconds; grows in steps, so that bars rarely move."""
     span = 4.0
     while span < now:
         span *= 1.5
@@ -282,19 +286,19 @@ def _split(kind: str, work: TurnNode | CallNode) -> Iterator[Segment]:
 
 
 class LiveAnswer:
-    """The answer above a live tree."""
+    """The answer shown above a live tree."""
 
     def __init__(self, root: Node) -> None:
         self._root = root
         self.blocks: list[str] = []
-        """HTML of the answer's blocks, and of a note about the omitted part of a long answer."""
+        """HTML of the answer's blocks, and a note about the omitted part of a long answer."""
         self._seen: tuple[object, ...] = ()
-        """Turn, attempt and length of the text at the last update."""
+        """Turn, attempt and text length at the last update."""
         self._next_at = 0.0
 
     @property
     def is_earlier(self) -> bool:
-        """True if the text shown comes from a turn with tool calls, not from the last turn."""
+        """True if the text shown is from a turn with tool calls, not from the last turn."""
         turn = _find_turn(self._root)
         return self._root.result is None and turn is not None and not turn.is_last
 
@@ -302,7 +306,7 @@ class LiveAnswer:
         return now >= self._next_at and self._look() != self._seen
 
     def update(self, now: float, *, is_over: bool = False) -> None:
-        """Updates the blocks at a limited rate; the final update is never delayed."""
+        """Updates the blocks, at a limited rate except for the final update."""
         turn, seen = _find_turn(self._root), self._look()
         is_written = turn is not None and turn.draft is not None
         if seen != self._seen and (is_over or now >= self._next_at or not is_written):
@@ -319,7 +323,7 @@ class LiveAnswer:
         return (turn.key, draft.attempt, draft.text.tell()) if draft else (turn.key, len(turn.text))
 
     def _draw(self, turn: TurnNode | None) -> int:
-        """Renders the answer; returns the number of characters rendered."""
+        """Renders the answer. Returns the number of characters rendered."""
         result = self._root.result
         draft = turn.draft if turn and not result else None
         text = self._root.text if draft is None else read_beginning(draft.text, ANSWER)
@@ -344,7 +348,7 @@ class LiveAnswer:
 
 
 def _find_turn(root: Node) -> TurnNode | None:
-    """Returns the latest turn with text, which would be the answer if the run ended now."""
+    """Returns the latest turn with text; this text would be the answer if the run ended now."""
     for turn in reversed(root.turns):
         if turn.text or (turn.draft and turn.draft.text.tell()):
             return turn

@@ -1,4 +1,4 @@
-"""A table or a line in the output of a cell: live while work goes on, then static."""
+"""A table or progress line in a cell's output: live during the work, then static."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ class Table:
         *,
         live: bool,
     ) -> None:
-        """Takes the arguments of `make_table`; unless `live`, only the last state is shown."""
+        """Creates the display of `thing`; unless `live` is true, only its final state is shown.
+
+        See `make_table` for the other arguments.
+        """
         if shell := get_ipython():
             install(shell)  # so that a later cell shows the grid again
         self._thing, self._draw, self._list_parts = thing, draw, list_parts
@@ -81,6 +84,6 @@ class CellLine:
 
 
 def show_again(thing: object, draw: Callable[[], dict[str, str]]) -> None:
-    """Displays an object that is a cell's value, unless the cell has already shown it."""
+    """Displays an object as a cell's value, unless the cell has already displayed it."""
     if not is_shown(thing):
         display(draw(), raw=True)  # type: ignore[no-untyped-call]

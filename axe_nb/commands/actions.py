@@ -85,7 +85,7 @@ def trust(
     """Shows what a project's agents may do, and asks for trust. Returns True if it is trusted.
 
     `target` is the project's folder; None means the project of the agents found here. `ask` prompts
-    the user; None means that no one can be prompted. Raises ConfigError if the folder has no
+    a person; None means that no one can be prompted. Raises ConfigError if the folder has no
     agents.
     """
     if target is None:

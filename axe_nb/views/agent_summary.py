@@ -1,4 +1,4 @@
-"""Summary of an agent: settings, tools, graph. Source: A-5.7, A-E2.4, D-3, D-19, D-20, D-44."""
+"""Summarizes an agent: settings, tools, graph. Source: A-5.7, A-E2.4, D-3, D-19, D-20, D-44."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ EFFECTS: dict[Effect, str] = {
 
 
 def rows(agent: Agent) -> Iterator[tuple[str, str]]:
-    """Yields (label, value) for the settings in the agent's file."""
+    """Yields (label, value) for each setting in the agent's file."""
     settings = [
         ("Name", agent.name), ("Description", agent.description), ("Model", agent.model),
         ("Model Ends", ": ".join(filter(None, tell_end(agent.model, date.today())))),
@@ -58,7 +58,7 @@ def rows(agent: Agent) -> Iterator[tuple[str, str]]:
 
 
 def line(label: str, value: str) -> str:
-    """Formats a label and its value as text (A-5.7); continuation lines are indented."""
+    """Formats a label and its value as text (A-5.7). Continuation lines are indented."""
     indent = " " * 16
     return f"{label + ':':<16}" + clean(value).replace("\n", f"\n{indent}")
 
@@ -85,7 +85,7 @@ def _list_tools(agent: Agent, of_servers: Sequence[Tool] | None = None) -> list[
 
 
 def all_tools(of_servers: Sequence[Tool] = ()) -> str:
-    """Formats every tool that agents can use, one per line, then the toolsets."""
+    """Formats all tools that agents can use, one per line, followed by the toolsets."""
     sets = (
         f"{name} = {', '.join(tools)}"
         for source in REGISTRY.sources
@@ -95,7 +95,7 @@ def all_tools(of_servers: Sequence[Tool] = ()) -> str:
 
 
 def tools_of(agent: Agent, of_servers: Sequence[Tool] = ()) -> str:
-    """Formats an agent's tools, one per line, each with its effect and permission."""
+    """Formats an agent's tools, one per line, with effect and permission."""
     policy = PermissionPolicy(agent, agent.mode)
     return "\n".join(_format_tools(_list_tools(agent, of_servers), policy))
 
@@ -110,7 +110,7 @@ def _format_tools(tools: Sequence[Tool], policy: PermissionPolicy | None = None)
 
 
 def draw_graph(agent: Agent, find: Callable[[str], Agent]) -> str:
-    """Draws the tree of sub-agents as text; marks missing agents, cycles and the depth limit."""
+    """Draws the sub-agent tree as text, and marks missing agents, cycles and the depth limit."""
     if not agent.sub_agents and "delegate" not in {tool.effect for tool in _list_tools(agent)}:
         return ""
     if not agent.sub_agents_config.enabled:
@@ -125,7 +125,7 @@ def draw_graph(agent: Agent, find: Callable[[str], Agent]) -> str:
 def _list_below(
     agents: tuple[Agent, ...], find: Callable[[str], Agent], indent: str
 ) -> Iterator[str]:
-    """Yields lines for the sub-agents of the first of `agents`; the others are its callers."""
+    """Yields lines for the sub-agents of `agents[0]`; the other agents are its callers."""
     names = list(dict.fromkeys(agents[0].sub_agents))
     copies = [f"copies of itself, by {tool.name}" for tool in _find_copying_tools(agents[0])]
     for number, name in enumerate([*names, *copies], 1):
@@ -157,7 +157,7 @@ def _find_copying_tools(agent: Agent) -> list[Tool]:
 
 
 def _find_deepest(agents: tuple[Agent, ...]) -> int:
-    """Returns the depth at which the first agent can no longer use any delegation tool (D-3)."""
+    """Returns the depth at which `agents[0]` can no longer use any delegation tool (D-3)."""
     tools = _find_copying_tools(agents[0])
     if agents[0].sub_agents or not tools:
         tools += filter(None, [REGISTRY.find("call_agent")])
@@ -173,7 +173,7 @@ def draw_card(
     notes: Sequence[str],
     saved: Sequence[str],
 ) -> dict[str, str]:
-    """Returns the MIME bundle of an agent's card, without empty parts."""
+    """Returns the MIME bundle of an agent's summary card; empty parts are left out."""
     lines = [f"{name}: {', '.join(facts)}", *(line(label, value) for label, value in rows)]
     text = "\n".join(filter(None, [*lines, graph, *(f"! {note}" for note in notes), *saved]))
     label_style = f"opacity:{MUTED};text-align:left;vertical-align:top"

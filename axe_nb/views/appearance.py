@@ -1,7 +1,8 @@
-"""Signs, colours and sizes of a run's tree, for its HTML and CSS.
+"""Signs, colours and sizes for drawing a run's tree with HTML and CSS.
 
-Saved trees use them as inline styles, the live tree also as the custom properties of `css_rules`.
-The colours have enough contrast on both white and black; lines, tracks and shades are translucent.
+Saved trees use these values as inline styles, the live tree also as the custom properties of
+`css_rules`. The colours have enough contrast on both white and black; lines, tracks and shades are
+translucent.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ from typing import Literal, TypeAlias
 from axe_nb.views.transcript import State
 
 Tone: TypeAlias = Literal["running", "good", "bad", "limit", "off"]
-"""Class of a state, which determines its colour."""
+"""Class of states that share a colour."""
 
 COLOURS: Mapping[Tone, str] = {
     "running": "#27c", "good": "#393", "bad": "#d33", "limit": "#b70", "off": "#888",
 }  # fmt: skip
 
 HUES = ("#27c", "#85c", "#098", "#b70", "#888", "#393", "#c49")
-"""Colours of the parts of a bar, in order."""
+"""Colours of a bar's parts, in order."""
 
 SWATCH = "■"
-"""Character that shows the colour of a part next to its name."""
+"""Character that shows a part's colour next to its name."""
 
 CODE = {
     "Comment": "#777;font-style:italic", "Keyword": "#86c", "Operator.Word": "#86c",
@@ -33,14 +34,14 @@ CODE = {
     "Name.Variable": "#187", "Generic.Deleted": "#d33", "Generic.Inserted": "#383",
     "Generic.Prompt": "#777",
 }  # fmt: skip
-"""CSS colours by token type of Pygments. The few colours have as much contrast on white and black
-as one colour can, and stay the same for the finer token types of newer versions."""
+"""CSS colours by Pygments token type. The few colours have as much contrast on white and black as
+one colour can, and also apply to the finer token types of newer versions."""
 
 LINE, TRACK, SHADE = "#8884", "#8882", "#8881"
-"""Colours of indentation lines, tracks of bars, and backgrounds of texts."""
+"""Colours of indentation lines, bar tracks and text backgrounds."""
 
 SEGMENTS = {"model": "#27c9", "tool": "#393", "retry": "#d338", "person": "#b70"}
-"""Colours of the parts of a live bar, by use of time."""
+"""Colours of a live bar's segments, by what the time was spent on."""
 
 PLAYED_TIME = "#8886"
 """Colour of the time during which a recorded answer was replayed."""
@@ -49,10 +50,11 @@ PALE = "#3936"
 """Colour of the confidence interval in a bar."""
 
 MONO = "font-family:var(--jp-code-font-family,monospace)"
-"""Font of code; without it, nbconvert shows a `pre` in an output in a proportional font."""
+"""Font for code; without this style, nbconvert shows a `pre` in an output in a proportional
+font."""
 
 GONE, NEW = "#d333", "#3933"
-"""Backgrounds of removed and of added text."""
+"""Background colours of removed and added text."""
 
 MUTED = ".7"
 """Opacity of labels and summaries."""
@@ -60,10 +62,10 @@ MUTED = ".7"
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Sign and tone of a state."""
+    """The sign and the tone that show a state."""
 
     sign: str
-    """A character that the fonts DejaVu and Segoe UI Symbol contain."""
+    """A character available in the fonts DejaVu and Segoe UI Symbol."""
     tone: Tone
 
     @property
@@ -101,7 +103,7 @@ TEXT = f"padding:{TEXT_PADDING};background:{SHADE};white-space:pre-wrap;word-bre
 
 
 def css_rules() -> str:
-    """Returns the CSS rules that define the live tree's custom properties and accents."""
+    """Returns CSS rules that define the live tree's custom properties and accents."""
     values: dict[str, str] = {
         **{str(tone): colour for tone, colour in COLOURS.items()},
         "line": LINE, "track": TRACK, "shade": SHADE, "gone": GONE, "new": NEW, "muted": MUTED,
@@ -115,18 +117,18 @@ def css_rules() -> str:
 
 
 def is_mixed(text: str) -> bool:
-    """True if a text has right-to-left letters."""
+    """True if a text contains right-to-left letters."""
     if text.isascii():
         return False
     return any(unicodedata.bidirectional(char) in ("R", "AL") for char in text)
 
 
 def direction(text: str) -> str:
-    """Returns the `dir` attribute for a text's element; empty without right-to-left letters."""
+    """Returns a `dir` attribute for a text's element; empty without right-to-left letters."""
     return " dir=auto" if is_mixed(text) else ""
 
 
 def gradient(parts: Iterable[tuple[str, str]]) -> str:
-    """Returns a horizontal CSS gradient with sharp edges between its (colour, end) parts."""
+    """Returns a horizontal CSS gradient with sharp edges between (colour, end) parts."""
     stops = [f"{colour} {'0 ' * bool(at)}{end}".rstrip() for at, (colour, end) in enumerate(parts)]
     return f"linear-gradient(90deg,{','.join(stops)})"

@@ -35,12 +35,12 @@ _LINE_END = re.compile(r"\r\n|\n|\r")
 
 
 def preview(text: str) -> str:
-    """Shortens a text to one line; it ends with `...` only if it is cut (D-14)."""
+    """Shortens a text to one line, which ends with `...` only if it was cut (D-14)."""
     return cut_chars(_LINE_END.sub(" ", text), 80)
 
 
 def dry_run(plan: Plan) -> str:
-    """Formats the first request of a run and its settings, for `--dry-run` (B-10, A-8.5)."""
+    """Formats a run's first request and its settings, for `--dry-run` (B-10, A-8.5)."""
     agent = plan.agent
     files = [path for path, _ in plan.briefing.files]
     stream = "yes" if plan.is_streamed else "" if agent.stream else "no"
@@ -100,7 +100,7 @@ def _format_tools(plan: Plan) -> str:
 
 
 def list_caps(limits: TreeLimits) -> dict[str, str]:
-    """Describes, by label, the caps on requests, tokens and cost that are not the defaults."""
+    """Describes the non-default caps on requests, tokens and cost, by label."""
     caps = {}
     if limits.max_requests not in (0, DEFAULT_LIMITS.max_requests):
         caps["Requests"] = f"at most {limits.max_requests}"

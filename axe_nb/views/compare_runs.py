@@ -1,9 +1,9 @@
-"""Comparison of two trees of runs, which reports each change once, where it began.
+"""Compares two run trees, and reports each change once, at the place where it began.
 
-Turns, calls and runs are paired by agent, tool, arguments and prompt, never by position alone, nor
-by id, so that an extra item does not shift the others. Direct consequences are not reported: a
-child's prompt follows from the arguments of its call, and the call's result from the child's
-answer. Texts are compared without secrets, since a saved run has none. Source: D-6, D-59, D-60.
+Turns, calls and runs are paired by agent, tool, arguments and prompt, never by position alone or by
+id, so that an extra item does not shift the others. Direct consequences are not reported: a child's
+prompt follows from the arguments of its call, and the call's result from the child's answer. Texts
+are compared without secrets, since a saved run has none. Source: D-6, D-59, D-60.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ Kind: TypeAlias = Literal[
     "pictures", "turn", "said", "asked", "call", "tool", "order", "arguments", "run", "result",
     "answer", "data", "status", "error", "warnings",
 ]  # fmt: skip
-"""The part of a run that differs. A `turn`, `call` or `run` exists in one tree only."""
+"""The part of a run that differs. A `turn`, `call` or `run` is one that only one tree has."""
 
 Places: TypeAlias = tuple[str | None, str | None]
-"""A turn of the first tree and one of the second; None if a tree has no such turn."""
+"""A turn of the first tree and a turn of the second; None if a tree has no such turn."""
 
 Item = TypeVar("Item")
 """A turn, a call or a run."""
@@ -41,21 +41,21 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One difference. Its texts may contain secrets; its display never does."""
+    """One difference between two runs. Its fields may contain secrets; its display never does."""
 
     place: str | None
     other: str | None
-    """`place` and `other` are turns in the two trees, such as `0.2/3`, or None."""
+    """Like `place`, but in the second tree: a turn such as `0.2/3`, or None."""
     kind: Kind
     agent: str
     """Name of the agent, or of the model if there is no agent."""
     tool: str = ""
     """Name of the tool if the change is in a call; otherwise empty."""
     call: int | None = None
-    """Number of the call in its run, starting at 1; for a call in both trees, in the first."""
+    """Number of the call in its run, starting at 1; in the first tree if both have the call."""
     before: str | None = None
     after: str | None = None
-    """`before` and `after` are the texts in the two trees; None if a tree has no text."""
+    """`before` and `after` are the texts in the two trees; None if a tree has no such text."""
 
     def __repr__(self) -> str:
         places = dict.fromkeys(filter(None, (self.place, self.other)))
@@ -69,17 +69,17 @@ class Pair:
 
     kind: Literal["turn", "run"]
     places: tuple[str, str]
-    """The turns, such as `0.2/3`, or the runs, such as `0.2`."""
+    """Places of the two turns, such as `0.2/3`, or ids of the two runs, such as `0.2`."""
     names: tuple[str, str] = field(repr=False)
-    """Numbers of the turns, or names of the agents."""
+    """Numbers of the two turns, or agent names of the two runs."""
     parts: tuple[Part, ...] = field(repr=False)
-    """Changes, turns and child runs, in reading order."""
+    """The pair's changes, turns and child runs, in reading order."""
     tokens: tuple[int, int] = (0, 0)
-    """Tokens of each run and all runs below it; 0 for turns."""
+    """Tokens used by each run and its descendants; 0 for turns."""
 
     @property
     def has_new_outcome(self) -> bool:
-        """True if the two runs return something different to their caller's model."""
+        """True if the two runs return different outcomes to the model that called them."""
         turns = [part for part in self.parts if isinstance(part, Pair) and part.kind == "turn"]
         changes = [*self.parts, *(part for turn in turns for part in turn.parts)]
         kinds = {change.kind for change in changes if isinstance(change, Change)}
@@ -90,7 +90,7 @@ Part: TypeAlias = Change | Pair
 
 
 def list_changes(part: Part) -> Iterator[Change]:
-    """Yields the part itself if it is a change, or all changes in a pair, in reading order."""
+    """Yields the part itself if it is a change, otherwise all changes in it, in reading order."""
     if isinstance(part, Change):
         yield part
     else:
@@ -99,7 +99,7 @@ def list_changes(part: Part) -> Iterator[Change]:
 
 
 def find_path(run: RunResult) -> Hashable:
-    """Returns a run's path: its agent, and the tools and child runs of each reply with calls."""
+    """Returns a run's path: its agent, and the tools and child runs called by each reply."""
     return run.agent, tuple(
         tuple((call.call.name, *map(find_path, call.children)) for call in turn.calls)
         for turn in _list_turns(run)
@@ -129,12 +129,12 @@ class _Call:
 
     @cached_property
     def given(self) -> str:
-        """The arguments as canonical JSON, or as received if they were not valid JSON."""
+        """The arguments as canonical JSON, or as received if they were invalid JSON."""
         return self.call.raw or _format_value(self.call.arguments)
 
     @property
     def ran(self) -> Mapping[str, Any]:
-        """The arguments that the tool ran with, which a person may have edited."""
+        """The arguments with which the tool ran; a person may have edited them."""
         edited = self.result.edited if self.result else None
         return self.call.arguments if edited is None else edited
 
@@ -173,7 +173,7 @@ class _Turn:
         return frozenset[str]().union(*(call.words for call in self.calls[:32]))
 
     def likeness(self, other: _Turn) -> float:
-        """Returns the similarity, from 0 to 1; it is 0 for turns of different kinds."""
+        """Returns the similarity from 0 to 1; always 0 for turns of different kinds."""
         kinds = ((t.turn.asked, t.turn.closing, bool(t.calls)) for t in (self, other))
         if len(set(kinds)) > 1:
             return 0.0
@@ -185,7 +185,7 @@ class _Turn:
 
 
 def _list_turns(run: RunResult) -> list[_Turn]:
-    """Returns the turns of a run, without calls that were dropped at its end (D-17)."""
+    """Returns a run's turns, without calls that were dropped at the end of the run (D-17)."""
     turns, number = [], 0
     for turn in run.log:
         results = {result.call_id: result for result in turn.results}
@@ -204,10 +204,10 @@ def _pair(
     key: Callable[[Item], Hashable],
     likeness: Callable[[Item, Item], float],
 ) -> list[tuple[Item | None, Item | None]]:
-    """Pairs the items of two sequences, in order; an item without a partner is paired with None.
+    """Pairs the items of two sequences in order. An item without a partner is paired with None.
 
-    Equal stretches are paired first, then the items between them by `likeness` (0 to 1), the best
-    first. In long stretches, only items at similar positions are compared.
+    Equal stretches are paired first, and then the items between them, in descending order of
+    `likeness` (0 to 1). In long stretches, only items at similar positions are compared.
     """
     pairs: list[tuple[int, int]] = []
     matcher = SequenceMatcher(None, [*map(key, a)], [*map(key, b)])
@@ -240,13 +240,13 @@ def _pair(
 
 
 class RunComparison:
-    """The comparison of two runs, and of all runs below them."""
+    """Compares two runs and all their descendants."""
 
     def __init__(self, a: RunResult, b: RunResult) -> None:
         self._a, self._b = a, b
         self._exchanges = [{one.turn: one for one in run.exchanges} for run in (a, b)]
         self._known: dict[Kind, tuple[Any, Any]] = {}
-        """The latest values in both trees of each field that differs between requests."""
+        """Latest values in both trees of each request field that differs."""
 
     def compare(self, *, is_told: bool = False) -> Pair:
         a, b = self._a, self._b
@@ -305,7 +305,7 @@ class RunComparison:
         after: str | None,
         call: _Call | None = None,
     ) -> Iterator[Change]:
-        """Yields a change if two texts differ; `call` is the call that they belong to, if any."""
+        """Yields a change if two texts differ. The texts belong to `call`, unless it is None."""
         if before == after or (before and after and redact(before) == redact(after)):
             return
         yield Change(
@@ -315,7 +315,7 @@ class RunComparison:
         )  # fmt: skip
 
     def _compare_requests(self, places: Places, turn: int, turn_b: int) -> Iterator[Change]:
-        """Yields the differences between two requests that earlier requests did not have."""
+        """Yields differences between two requests that earlier requests did not have."""
         a, b = self._exchanges[0].get(turn), self._exchanges[1].get(turn_b)
         if a is None or b is None:
             return
@@ -351,7 +351,7 @@ class RunComparison:
         return Pair("turn", shown, (str(numbers[0]), str(numbers[1])), tuple(parts))
 
     def _compare_answers(self, places: Places) -> Iterator[Change]:
-        """Yields the changes of the answer; its text is not compared if both runs have data."""
+        """Yields changes in the answer. Its text is not compared if both runs have data."""
         a, b = self._a, self._b
         if a.data is None or b.data is None:
             yield from self._tell(places, "answer", a.text, b.text)
@@ -360,7 +360,7 @@ class RunComparison:
     def _compare_calls(
         self, places: Places, a: Sequence[_Call], b: Sequence[_Call]
     ) -> Iterator[Part]:
-        """Yields the changes of the calls themselves first, then those of their results."""
+        """Yields changes in the calls themselves, and then changes in their results."""
         pairs = _pair(a, b, lambda call: call.key, _Call.likeness)
         new = [other for one, other in pairs if other and not one]
         both: list[tuple[_Call, _Call, bool]] = []
@@ -474,7 +474,7 @@ def _list_pictures(pictures: Sequence[Picture]) -> list[str]:
 
 
 def _list_new(a: Sequence[str], b: Sequence[str]) -> tuple[str, str]:
-    """Returns the lines unique to each of two lists, or all lines if only their order differs."""
+    """Returns the lines unique to each list, or all lines if only their order differs."""
     before, after = [line for line in a if line not in b], [line for line in b if line not in a]
     is_reordered = not before and not after
     return "\n".join(a if is_reordered else before), "\n".join(b if is_reordered else after)

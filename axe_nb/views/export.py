@@ -1,8 +1,8 @@
-"""Export of a finished run as HTML, Markdown or JSON lines, readable without axe_nb.
+"""Exports a finished run as HTML, Markdown or JSON lines, readable without axe_nb.
 
 A content security policy keeps the page from loading or running anything that a model or a tool
-wrote. In Markdown, their texts are fenced, so that no viewer renders them; only the titles of cited
-pages are escaped instead, as they belong to links. Source: D-59, D-60.
+wrote. In Markdown, text from models and tools is fenced, so that no viewer renders it; only the
+titles of cited pages are escaped instead, as they are part of links. Source: D-59, D-60.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from axe_nb.views.outline import MAX_LISTED, TITLE, Outline, count_more, list_tr
 from axe_nb.views.transcript import Transcript
 
 MAX_CHARS, MAX_ROWS = 200_000, 20_000
-"""Maximum characters of one text, and maximum rows of the tree."""
+"""Maximum length of one text in characters, and maximum number of rows in the tree."""
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&])")
 _TICKS = re.compile(r"`{3,}")
@@ -98,7 +98,7 @@ def _escape(text: str) -> str:
 
 
 def write_json_lines(result: RunResult) -> str:
-    """Formats a run as JSON lines; later versions may add keys."""
+    """Formats a run as JSON lines. Later versions may add keys."""
     lines = [{"kind": "axe_nb", "version": 1}, *_list_run(result)]
     # in ASCII, as some readers split lines at other characters, and some cannot decode UTF-8
     return "".join(f"{json.dumps(line)}\n" for line in lines)

@@ -1,4 +1,4 @@
-"""HTML of a run's tree, for saved notebooks and for the live display.
+"""Draws a run's tree as HTML, for saved notebooks and for the live display.
 
 Both are drawn by the same functions, so that they cannot differ. Styles are inline, short and
 without theme variables, so that they survive JupyterLab's sanitizer in an untrusted notebook.
@@ -57,26 +57,28 @@ from axe_nb.views.rows import LINES, Fact, Row, make_row
 from axe_nb.views.transcript import Node, State, Transcript
 
 LEVEL = f"margin:0 0 0 {LEVEL_MARGIN};padding:0 0 0 {LEVEL_PADDING};border-left:1px solid {LINE}"
-"""Style of a blockquote that indents a level and draws a thin line along it."""
+"""Style of a blockquote that indents one level and draws a thin line along it."""
 
 BAR = f"flex:0 99 {BAR_WIDTH};height:.4em;margin:auto 0"
-"""Style of a bar. In a narrow row, the bar shrinks first, then cost and name, and last the task."""
+"""Style of a bar. In a narrow row, the bar shrinks first, then cost and name, and finally the
+task."""
 
 PLAIN = "mathjax_ignore tex2jax_ignore"
-"""CSS classes with which JupyterLab and nbconvert do not typeset dollar signs as mathematics."""
+"""CSS classes that keep JupyterLab and nbconvert from rendering dollar signs as mathematics."""
 
 BUDGET = 46_000
-"""Bytes of a saved tree, HTML and plain text, within which long texts are kept whole (D-80)."""
+"""Maximum size in bytes of a saved tree (HTML and plain text) that shows long texts whole
+(D-80)."""
 
 MIN_ROWS = 30
-"""Number of rows that are drawn even if they exceed the budget."""
+"""Minimum number of rows to draw, even if they exceed the budget."""
 
 PROSE = frozenset(("task", "text so far", "said", "error", "warning", "next", "asked"))
-"""Labels of texts for people, which are not set in the font of code."""
+"""Labels of texts that are prose, and so not set in a code font."""
 
 
 def twin(result: RunResult, *, name: str = "axe_nb.last()") -> dict[str, str]:
-    """Returns the MIME bundle of a finished run for a saved notebook: its answer and its tree."""
+    """Returns the MIME bundle of a finished run's answer and tree, for a saved notebook."""
     return page(Transcript.of(result).whole, name)
 
 
@@ -163,12 +165,12 @@ def _format_answer(outline: Outline) -> str:
 
 
 def safe(text: str) -> str:
-    """Escapes a text for an HTML text node; it is not safe in an attribute."""
+    """Escapes a text for an HTML text node; the result is not safe in an attribute."""
     return escape(text, quote=False)
 
 
 def hide(text: str) -> str:
-    """Removes secrets and control characters, and escapes the text for an HTML text node."""
+    """Removes secrets and control characters from a text, and escapes it for an HTML text node."""
     return safe(clean(redact(text)))
 
 
@@ -192,7 +194,7 @@ def _list_blocks(entry: Entry) -> Iterator[Block]:
 
 
 def format_head(row: Row, clock: str = "") -> str:
-    """Formats the root's line: its facts and its clock."""
+    """Formats the root's line, with its facts and its clock."""
     return (
         f"{format_sign(row, is_live=bool(clock))} <b>{safe(row.who)}</b> "
         f"<span style=opacity:{MUTED}>{_format_facts(row.facts)}{clock}</span>"
@@ -200,7 +202,7 @@ def format_head(row: Row, clock: str = "") -> str:
 
 
 def format_line(row: Row, bar: str = "", clock: str = "") -> str:
-    """Formats the line of a row other than the root's, with a bar and a clock if it is live."""
+    """Formats the line of a row below the root, with a bar and a clock if the row is live."""
     if row.kind == "rest":
         return f"<span style=opacity:{MUTED}>{safe(row.who)}, {safe(row.asked)}</span>"
     # a failure is read whole; other words that are too long for a window end in an ellipsis
@@ -224,7 +226,7 @@ def format_line(row: Row, bar: str = "", clock: str = "") -> str:
 
 
 def _format_states(states: Sequence[State]) -> str:
-    """Draws a small square for each sub-agent; the text next to them counts the finished ones."""
+    """Draws a small square per sub-agent. Text beside the squares counts finished sub-agents."""
     parts = [
         (colour, f"{at + end:g}em")
         for at, state in enumerate(states)
@@ -256,7 +258,7 @@ class Drawing:
     """Draws the texts of one tree as HTML."""
 
     def __init__(self, whole: Set[int] | None = None, line: int = WORDS) -> None:
-        """`whole` contains the ids of the blocks to show whole; None means a live tree."""
+        """Creates the drawing; `whole` has the ids of blocks to show whole, or is None if live."""
         self._is_live, self._whole, self._line = whole is None, whole or frozenset(), line
         self._thumbnails = Thumbnails()
 
@@ -265,7 +267,7 @@ class Drawing:
         return format_line(replace(row, asked=asked))
 
     def block(self, block: Block) -> str:
-        """Draws a text with its pictures; a long text or reasoning is folded."""
+        """Draws a text with its pictures. Long texts and reasoning are folded."""
         is_thought, label = block.label in (THOUGHT, THINKS), safe(block.label)
         if id(block) in self._whole:
             block = replace(block, text=block.whole, more=0)
@@ -334,7 +336,7 @@ def _format_links(pages: Sequence[Page]) -> str:
 
 
 def format_question(asked: PersonAsked) -> str:
-    """Formats an open question in a live row, with its diff and a button for each answer."""
+    """Formats an open question in a live row, with its diff and a button per answer."""
     lines = ""
     for line in clean(asked.diff).splitlines():
         kind = {"+": "axe-nb-new", "-": "axe-nb-gone"}.get(line[:1], "")

@@ -1,4 +1,4 @@
-"""Rendering of an answer's Markdown as HTML, without scripts, images or deceptive links."""
+"""Renders an answer's Markdown as HTML, without scripts, images or deceptive links."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from axe_nb.views.appearance import CODE, TEXT, direction, is_mixed
 HOST = re.compile(
     r"[a-z][a-z0-9+.-]*://([^\s/?#]+)|((?:[\w-]+\.)+(?:[^\W\d_]{2,}|xn--[\w-]+|\d+))", re.IGNORECASE
 )
-"""Matches an address or a host name in the text of a link."""
+"""Matches a URL or a host name in a link's text."""
 
 LONGEST = 1000
-"""Maximum characters of a link's text searched for host names, which takes quadratic time."""
+"""Maximum length of a link's text that is searched for host names, which takes quadratic time."""
 
 LANGUAGES = frozenset(
     {
@@ -36,14 +36,14 @@ LANGUAGES = frozenset(
         "sql", "toml", "ts", "typescript", "xml", "yaml", "yml",
     }
 )  # fmt: skip
-"""Languages whose fenced code is coloured; each of them was tested with hostile code."""
+"""Languages whose fenced code is coloured; each was tested with hostile code."""
 
 LONGEST_CODE, MOST_LINES = 5000, 400
 """Maximum characters and lines of coloured code, as some lexers take quadratic time."""
 
 
 def render(text: str) -> str:
-    """Renders Markdown as HTML; a text whose HTML would be far too long stays plain."""
+    """Renders Markdown as HTML. Text that would become far too much HTML stays plain."""
     return "".join(render_blocks(text))
 
 
@@ -88,7 +88,7 @@ def _make_parser() -> MarkdownIt:
 
 
 def _make_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Wraps the library's rule, which pads short rows; a table with many gaps stays text."""
+    """Wraps markdown-it's table rule, which pads short rows: a table with many gaps stays text."""
     if silent or not table(state, start, end, True):
         return table(state, start, end, silent)
     line, missing, columns = start + 2, 0, _count_pipes(state, start + 1)
@@ -109,7 +109,7 @@ def _count_pipes(state: StateBlock, line: int) -> int:
 
 
 def _adapt_tokens(state: StateCore) -> None:
-    """Adapts blocks to the look of Markdown cells, and to texts with mixed directions."""
+    """Makes blocks look as in Markdown cells, and adapts them to text of mixed directions."""
     for token in state.tokens:
         if token.children:
             token.children = list(_with_hosts(token.children))
@@ -122,7 +122,7 @@ def _adapt_tokens(state: StateCore) -> None:
 
 
 def _with_hosts(tokens: list[Token]) -> Iterator[Token]:
-    """Adds `rel` to all links, and the true host after a link whose text shows another one."""
+    """Adds `rel` to all links, and the real host after a link whose text shows another host."""
     target, shown = "", ""
     for token in tokens:
         yield token
@@ -144,7 +144,7 @@ def _with_hosts(tokens: list[Token]) -> Iterator[Token]:
 
 
 def format_code(code: str, language: str = "", _attributes: str = "") -> str:
-    """Formats code as HTML, coloured if its language is known."""
+    """Formats code as HTML, coloured if its language is supported."""
     code = clean(code).removesuffix("\n")
     plain = escape(code, quote=False)
     inner = plain

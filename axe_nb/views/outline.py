@@ -1,4 +1,4 @@
-"""The texts below the rows of a run's tree, and the tree as plain text. Source: D-6, D-11, D-34."""
+"""Lays out a run's tree as rows and texts, also as plain text. Source: D-6, D-11, D-34."""
 
 from __future__ import annotations
 
@@ -40,37 +40,37 @@ from axe_nb.views.transcript import (
 )
 
 MAX_ROWS = 250
-"""Maximum rows of a saved tree, at about 1 kB each; further rows are only counted."""
+"""Maximum number of rows in a saved tree, at about 1 kB each; further rows are only counted."""
 
 MAX_WARNINGS, MAX_PICTURES = 5, 8
-"""Maximum warnings shown for a run, and pictures shown for a prompt or result."""
+"""Maximum number of warnings shown per run, and of pictures per prompt or result."""
 
 MAX_CHARS = 8000
-"""Characters divided among the texts of a tree that are not kept whole."""
+"""Number of characters divided among the texts of a tree that are not shown whole."""
 
 MAX_OPEN = 12
-"""Maximum rows shown unfolded below a row, if sub-agents are among them (D-80)."""
+"""Maximum number of rows shown unfolded below a row, if they include sub-agents (D-80)."""
 
 SHORT = 40
-"""Characters of a row's text that are visible even in a narrow window."""
+"""Number of characters of a row's text that are visible even in a narrow window."""
 
 ANSWER = 20_000
-"""Maximum characters of the answer above the tree."""
+"""Maximum length of the answer above the tree, in characters."""
 
 MAX_LISTED, TITLE = 10, 100
-"""Maximum web pages in one list, and characters of a page title."""
+"""Maximum number of web pages in a list, and maximum length of a page title."""
 
 THOUGHT, THINKS = "thought", "thinks"
-"""Labels of finished and current reasoning, which HTML folds and plain text omits."""
+"""Labels of finished and unfinished reasoning, which HTML folds and plain text omits."""
 
 MINOR = frozenset({"said", "arguments", "result", THOUGHT, "fork"})
-"""Labels of texts that HTML replaces by a pointer, and plain text omits, if a run is long."""
+"""Labels of texts that, in a long run, HTML replaces by a pointer and plain text omits."""
 
 UNSAID = frozenset({THOUGHT, "fork"})
 """Labels of texts that plain text omits."""
 
 FIRST = ("answer", "text so far", "error", "result")
-"""Labels of the texts that are kept whole first, while there is room."""
+"""Labels of texts to show whole first, as long as there is room, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +80,17 @@ class Block:
     label: str
     text: str
     more: int = 0
-    """Number of characters cut."""
+    """Number of characters that were cut."""
     pointer: str = ""
-    """The Python expression for the whole text; empty if nothing is cut."""
+    """Python expression for the whole text; empty if nothing was cut."""
     pictures: tuple[Picture, ...] = ()
-    """Pictures drawn below the text."""
+    """Pictures to draw below the text."""
     whole: str = ""
-    """The whole text, which HTML may show folded, if `text` is cut; otherwise empty."""
+    """The whole text, which HTML may show folded; empty if nothing was cut."""
     links: tuple[Page, ...] = ()
-    """Web pages that HTML draws as links, instead of the text that lists them."""
+    """Web pages, which HTML draws as links in place of the text."""
     in_row: bool = False
-    """True if the row above already shows the text, in a window that is wide enough."""
+    """True if the row above already shows the text, given a wide enough window."""
 
     @property
     def is_line(self) -> bool:
@@ -114,27 +114,27 @@ class Entry:
     rows: tuple[Entry, ...]
     after: tuple[Block, ...]
     left_out: int = 0
-    """Number of rows below this one that are not drawn."""
+    """Number of rows below this row that are not drawn."""
 
     @property
     def rows_here(self) -> tuple[Entry, ...]:
-        """The rows of sub-agents or calls: the row itself, or the members of a group."""
+        """The members of a group row, or else this row alone."""
         return self.rows if self.row.kind == "group" else (self,)
 
 
 @dataclass
 class Outline:
-    """A tree of runs, laid out as rows and texts."""
+    """A run tree, laid out as rows and texts."""
 
     root: Node
     name: str = ""
-    """The Python expression for the root's RunResult; if empty, cut texts have no pointer."""
+    """Python expression for the root's RunResult; if empty, cut texts have no pointer."""
     max_chars: int = 0
-    """Maximum characters of one text; 0 means an equal share of MAX_CHARS."""
+    """Maximum length of one text in characters; 0 means an equal share of MAX_CHARS."""
     max_rows: int = MAX_ROWS
-    """Maximum rows; further rows are only counted."""
+    """Maximum number of rows; further rows are only counted."""
     is_long: bool = field(init=False)
-    """True if there is no room to quote arguments and results of successful calls."""
+    """True if the tree has no room for arguments and results of successful calls."""
     count: int = field(init=False, default=0)
     """Number of rows drawn."""
 
@@ -164,7 +164,7 @@ class Outline:
         return _list_pages("Sources", turns[0].sources if turns else ())
 
     def warnings(self, node: Node) -> list[Block]:
-        """Returns a run's warnings; HTML never folds those of the root (D-31)."""
+        """Returns a run's warnings. HTML never folds a root run's warnings (D-31)."""
         all_of_them = node.result.warnings if node.result else ()
         shown = [
             self._make_block("warning", text, node, f"warnings[{number}]")
@@ -194,7 +194,7 @@ class Outline:
         return Entry(self.make_row(thing), before, _fold(rows), after, left)
 
     def make_row(self, thing: TreeNode) -> Row:
-        """Makes a row; the row of a failed run includes the cell that tries the run again."""
+        """Makes a row. A failed run's row includes the first line of a cell that retries it."""
         row = make_row(thing)
         node = thing.child if isinstance(thing, CallNode) else thing
         if row.kind != "run" or not row.is_failed or not isinstance(node, Node) or not node.call:
@@ -205,13 +205,13 @@ class Outline:
         return replace(row, retry=self.name_place(place))
 
     def name_place(self, place: str) -> str:
-        """Returns the first line of a cell that forks the run at a place; empty without a name."""
+        """Returns the first line of a cell that forks the run at `place`; empty without a name."""
         is_last = self.name == "axe_nb.last()"
         known = f"{self.name}@" if self.name.isidentifier() else ""
         return f"%%axe --from {known}{place}" if known or is_last else ""
 
     def blocks(self, thing: TreeNode) -> tuple[tuple[Block, ...], tuple[Block, ...]]:
-        """Returns the texts above and below the nested rows of a row."""
+        """Returns the texts above and below a row's nested rows."""
         node = thing.child if isinstance(thing, CallNode) else thing
         call = thing if isinstance(thing, CallNode) else None
         if isinstance(node, Node):
@@ -276,7 +276,7 @@ class Outline:
         return before, after
 
     def _collect_answers(self, node: Node, call: CallNode | None, answered: str) -> list[Block]:
-        """Returns the text sent to the caller's model, and the child's own if it says more."""
+        """Returns the text sent to the caller's model, and the child's own text if it says more."""
         own = self._make_block("text so far", node.text, node, "text")
         if node.state == "completed":
             where = (node, "text") if answered == node.text else (call or node, "content")
@@ -290,7 +290,7 @@ class Outline:
         return [own, heard] if is_new else [heard]
 
     def _collect_turn(self, turn: TurnNode) -> tuple[list[Block], list[Block]]:
-        """Returns a turn's texts, without that of a last turn, which is shown as the answer."""
+        """Returns a turn's texts, except the text of a last turn, which is shown as the answer."""
         if turn.draft and turn.state == "running":
             return [], self._collect_draft(turn)
         question = "" if turn.asked == "output" else turn.question
@@ -341,7 +341,7 @@ class Outline:
 
 
 def _find_last(node: Node) -> TurnNode | None:
-    """Returns the last turn of a run if the run's own row shows it."""
+    """Returns a run's last turn if it is shown in the row of the run."""
     return (
         node.turns[-1]
         if node.turns and node.turns[-1].is_hidden and not node.turns[-1].calls
@@ -354,7 +354,7 @@ def _is_calm(thing: TreeNode) -> bool:
 
 
 def _fold(rows: Sequence[Entry]) -> tuple[Entry, ...]:
-    """Groups equal failures of sub-agents, and folds the least urgent rows if there are many."""
+    """Groups sub-agents that failed alike, and folds the least urgent of many rows."""
     alike = defaultdict[tuple[State, str], list[Entry]](list)
     for entry in rows:
         if entry.row.kind == "run" and entry.row.is_failed:
@@ -385,7 +385,7 @@ def _list_pages(label: str, pages: tuple[Page, ...]) -> Block:
 
 
 def format_lines(pages: Sequence[Page]) -> str:
-    """Formats web pages as a numbered list; long or multi-line titles are shortened."""
+    """Formats web pages as a numbered list; long titles and addresses are shortened."""
     lines = []
     for number, page in enumerate(pages[:MAX_LISTED], 1):
         address = page.url if len(page.url) <= 200 else f"{find_host(page)}/…"
@@ -404,7 +404,7 @@ def find_host(page: Page) -> str:
 
 
 def as_text(result: RunResult, *, name: str = "axe_nb.last()") -> str:
-    """Formats a run as text, the same for equal runs: its answer, then its indented tree."""
+    """Formats a run as reproducible text: its answer, then its indented tree."""
     return "\n".join(as_lines(Outline(Transcript.of(result).whole, name)))
 
 

@@ -1,8 +1,8 @@
-"""One request of a run: its exact body, its changes, and the sources that fill the context.
+"""Shows one request of a run: its exact body, its changes, and what fills the context.
 
-It is displayed without secrets, as plain text or as HTML without scripts, and always in the same
-way. Tokens are estimated for each source as UTF-8 bytes / 4; if the response reports the input
-tokens, the estimates are scaled to add up to them. Source: D-18, D-59, D-60, D-62.
+A request is displayed without secrets, as plain text or as HTML without scripts, and reproducibly.
+Tokens are estimated for each source as UTF-8 bytes / 4. If the response reports the number of input
+tokens, the estimates are scaled to add up to it. Source: D-18, D-59, D-60, D-62.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ from axe_nb.views.html import PLAIN, hide
 from axe_nb.views.rows import join_facts
 
 SOURCES = ("system prompt", "skill", "files", "tool schemas", "history", "prompt", "results")
-"""All sources of a context. `prompt` is that of the run and includes closing questions, `results`
-are those of tools, and `history` is the rest of the conversation, including tool calls."""
+"""All sources that fill a context. `prompt` is the run's prompt and any closing questions,
+`results` are tool results, and `history` is the rest of the conversation, including tool calls."""
 
 BYTES = 4
-"""Average UTF-8 bytes per token."""
+"""Average number of UTF-8 bytes per token."""
 
 MAX_TEXT, MAX_BODY, MAX_CHANGES = 1_000, 20_000, 30
-"""Maximum characters shown of one text in a body, and of a body; maximum changes listed."""
+"""Maximum number of characters shown of one text in a body and of a whole body, and maximum number
+of changes listed."""
 
 COLOURS: Mapping[str, str] = dict(zip(SOURCES, HUES, strict=True))
 
@@ -50,29 +51,29 @@ _PICTURE = re.compile(
 """Matches the start of a PNG, JPEG, GIF, WebP or PDF in base64."""
 
 MAX_SHOWN = 60
-"""Maximum characters of a changed text in the list of changes."""
+"""Maximum length of a text in the list of changes."""
 
 
 class ContextTokens(dict[str, int]):
-    """The tokens of a request by source; it has an entry for every source."""
+    """The tokens of a request by source, with an entry for every source."""
 
     def __init__(self, tokens: Mapping[str, int], is_estimate: bool) -> None:
         super().__init__(tokens)
         self.is_estimate = is_estimate
-        """True if the model's server did not report the total."""
+        """True if the total is an estimate, as the model's server did not report it."""
 
     @property
     def total(self) -> int:
-        """Tokens of all sources together."""
+        """Total number of tokens."""
         return sum(self.values())
 
     @property
     def size(self) -> str:
-        """The total as text: `1,204 tokens`, or `about 1,200 tokens` if it is estimated."""
+        """The total as text, such as `1,204 tokens`, or `about 1,200 tokens` if estimated."""
         return f"{'about ' if self.is_estimate else ''}{plural(self.total, 'token')}"
 
     def list_shares(self) -> Iterator[tuple[str, int, str]]:
-        """Yields (source, tokens, share of the total) for sources with tokens."""
+        """Yields (source, tokens, share of the total) for each source that has tokens."""
         for source, count in self.items():
             if count:
                 share = f"{count / self.total:.0%}" if 100 * count >= self.total else "<1%"
@@ -90,7 +91,7 @@ def _count_context(
     first: int,
     reported: int,
 ) -> ContextTokens:
-    """Counts the tokens of a request by source; `reported` is the server's total, or 0."""
+    """Counts a request's tokens by source. `reported` is the server's total; 0 if unknown."""
     whole = len(request.system)
     end_of_prompt, end_of_skill = (*request.system_ends, whole, whole)[:2]
     size = dict.fromkeys(SOURCES, 0)
@@ -134,22 +135,22 @@ class SentRequest:
     """One request to a model. `body` may contain secrets; the display never does."""
 
     place: str
-    """Turn in the tree: `0.2/3` is the third turn of run `0.2`."""
+    """Place in the run tree: `0.2/3` is the third turn of run `0.2`."""
     attempt: int = 1
-    """Number of the turn's last attempt, starting at 1."""
+    """Number of the attempt that is shown, the turn's last, starting at 1."""
     agent: str
     model: str
     """The model, as provider/model."""
     protocol: str
-    """Protocol of the body, such as `anthropic`."""
+    """Protocol in which the body is encoded, such as `anthropic`."""
     note: str = ""
-    """The reason why this exact body was not sent; empty if it was."""
+    """Why this exact body was not sent; empty if it was sent."""
     raw: bytes = field(repr=False)
     """The exact bytes of the body."""
     changed: tuple[str, ...]
-    """Descriptions of the changes since the previous turn, without secrets."""
+    """Descriptions of changes since the previous turn, without secrets."""
     context: ContextTokens
-    """Tokens by source, with their `total`."""
+    """Tokens by source, and their `total`."""
 
     @property
     def body(self) -> dict[str, Any]:
@@ -165,7 +166,7 @@ class SentRequest:
         return self.format()
 
     def format(self, *, whole: bool = False) -> str:
-        """Formats the request as text, without secrets; cuts long bodies unless `whole`."""
+        """Formats the request as text, without secrets. Long bodies are cut unless `whole`."""
         bars = (
             f"{source:<13}  {count:>9,}  {share:>4}  "
             + ("█" * round(30 * count / self.context.total) or "▏")
@@ -240,7 +241,7 @@ class SentRequest:
 def find_request(
     result: RunResult, place: str | int | None, protocol: str | None = None
 ) -> SentRequest:
-    """Returns the request that was sent at a place; for the arguments, see `RunResult.request`."""
+    """Returns the request sent at a place. See `RunResult.request` for the arguments."""
     if protocol is not None and protocol not in PROTOCOLS:
         raise ConfigError(
             f"unknown protocol {quote(protocol)}", hint=f"one of {', '.join(PROTOCOLS)}"
@@ -257,7 +258,7 @@ def find_request(
 
 
 def preview_request(plan: Plan) -> SentRequest:
-    """Returns the first request of a planned run. Raises ProviderError if it cannot be encoded."""
+    """Returns a planned run's first request. Raises ProviderError if it cannot be encoded."""
     request = Run(plan).make_request()
     own = plan.provider.name
     streaming = {}
@@ -281,9 +282,9 @@ def _make(
     reported: int = 0,
     note: str = "",
 ) -> SentRequest:
-    """Encodes a request of the protocol `own` for the protocol `wanted`, or for `own` if None.
+    """Encodes a request for the protocol `wanted`, or for its `own` protocol if None.
 
-    `streaming` contains the fields that ask for a stream, `first` is the index of the run's own
+    `streaming` contains the fields that request a stream, `first` is the index of the run's own
     prompt in the messages, and `note` says why the request was not sent.
     """
     protocol = wanted or (own if own in PROTOCOLS else OF_SCRIPTS)
@@ -342,7 +343,7 @@ def _name(name: str) -> str:
 
 
 def _show(text: str) -> str:
-    """Quotes the beginning of a text, followed by its length if it is cut."""
+    """Quotes the beginning of a text, followed by the text's length if it is cut."""
     text = redact(text)
     line = one_line(text, MAX_SHOWN)
     more = f" ({plural(len(text), 'character')})" if len(text) > MAX_SHOWN else ""

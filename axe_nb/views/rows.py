@@ -1,4 +1,4 @@
-"""The rows of a run's tree, worded alike in every view. Source: D-6, D-11, D-34."""
+"""The rows of a run's tree, with the same wording in every view. Source: D-6, D-11, D-34."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from axe_nb.views.transcript import (
 )
 
 LINE, WHO = 240, 32
-"""Maximum characters of a row's text, which narrow windows cut further, and of a name."""
+"""Maximum length of a row's text, which narrow windows cut further, and of a name."""
 
 GIVEN = 40
-"""Maximum characters of a failed call's arguments, which precede the cause of the failure."""
+"""Maximum length of a failed call's arguments, which precede the cause of the failure."""
 
 POINTER = 60
-"""Characters of a pointer to a whole text; texts are not cut by fewer characters."""
+"""Length of a "show the whole text" pointer; a text is only cut if that saves more characters."""
 
 LINES = 12
-"""Maximum lines shown of a text."""
+"""Maximum number of lines shown of a text."""
 
 _MARKUP = (
     (r"^\s*(?:#{1,6}\s+|>\s?|[-*+]\s+|\d{1,3}[.)]\s+)+", ""),
@@ -43,7 +43,7 @@ _MARKUP = (
     (r"(\*\*|__|~~|`+)(?=\S)(.+?)(?<=\S)\1", r"\2"),
     (r"(?<![\w*])([*_])(?=[^\s*_])([^*_]+)(?<=\S)\1(?![\w*])", r"\2"),
 )
-"""Patterns of Markdown in a line, and their replacements in a row."""
+"""Patterns of Markdown syntax to remove from a row, and their replacements."""
 
 CUT_SHORT = {"not run": "not run", "cancelled": "interrupted while it ran"}
 """Descriptions of calls without a result, by state."""
@@ -51,11 +51,11 @@ CUT_SHORT = {"not run": "not run", "cancelled": "interrupted while it ran"}
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A part of a run's summary line."""
+    """One part of a run's summary line."""
 
     text: str
     marks: tuple[tuple[str, Tone], ...] = ()
-    """Parts in brackets that need attention, each with its tone."""
+    """Details in parentheses that need attention, each with its tone."""
 
     def __str__(self) -> str:
         marks = ", ".join(text for text, _ in self.marks)
@@ -64,24 +64,24 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the tree."""
+    """One row of a run's tree."""
 
     kind: Literal["run", "turn", "call", "group", "rest"]
-    """`group` stands for equal failures, and `rest` for too many rows to show unfolded."""
+    """`group` is for equal failures, and `rest` for the rows that are too many to show unfolded."""
     state: State
     who: str
     asked: str
     cost: str
     is_open: bool
-    """True if the row is drawn unfolded, as failures and the rows above them are."""
+    """True if the row is drawn unfolded, as are failures and their ancestors."""
     facts: tuple[Fact, ...] = ()
-    """The parts of `asked` in the root's row; empty in other rows."""
+    """The parts that make up `asked` in the root's row; empty in other rows."""
     number: int = 0
-    """Number of a call's turn, shown next to its tool; 0 if it is not shown."""
+    """Number of a call's turn, shown beside the tool's name; 0 if not shown."""
     states: tuple[State, ...] = ()
-    """States of the sub-agents that a running agent waits for."""
+    """States of the sub-agents for which a running agent is waiting."""
     retry: str = ""
-    """The cell that tries a failed run again; empty for other rows."""
+    """First line of a cell that retries a failed run; empty for other rows."""
 
     @property
     def is_failed(self) -> bool:
@@ -93,7 +93,7 @@ class Row:
 
 
 def make_row(thing: TreeNode) -> Row:
-    """Makes the row of a run, turn or call; a call of one sub-agent has the sub-agent's row."""
+    """Makes the row of a run, turn or call. A call of one sub-agent gets the sub-agent's row."""
     if isinstance(thing, CallNode) and thing.child:
         thing = thing.child
     asks, state = find_question(thing), thing.state
@@ -152,7 +152,7 @@ def cost_of_call(call: CallNode) -> str:
 
 
 def first_line(text: str) -> str:
-    """Returns the first line of a text without its Markdown, and ` …` if there are more lines."""
+    """Returns a text's first line without Markdown, followed by ` …` if there are more lines."""
     lines = [line for line in text[: 4 * LINE].splitlines() if line.strip(" \t`~=-|:")]
     line = next((line for line in lines if not line.lstrip().startswith("```")), "")
     more = " …" if lines and lines[-1] is not line else ""
@@ -163,7 +163,7 @@ def first_line(text: str) -> str:
 
 
 def failure_of(node: Node) -> str:
-    """Says in one line why a run failed, and after how many attempts."""
+    """Returns one line that says why a run failed, and after how many attempts."""
     result = node.result
     told, last = result.error or "" if result else "", None
     if result and result.exchanges and (last := result.exchanges[-1].error):
@@ -176,12 +176,12 @@ def failure_of(node: Node) -> str:
 
 
 def find_current(node: Node) -> list[CallNode]:
-    """Returns the calls of sub-agents in a run's latest turn."""
+    """Returns the calls in a run's latest turn that delegate to sub-agents."""
     return [call for turn in node.turns[-1:] for call in turn.calls if call.call.traits.delegates]
 
 
 def finding_of(node: Node) -> str:
-    """Sums up a sub-agent by its answer, its failure, its current activity or its task."""
+    """Summarizes a sub-agent by its answer, failure, current activity or task."""
     turn = node.turns[-1] if node.turns else None
     if node.state == "completed":
         notes = [call.result.note for one in node.turns for call in one.calls if call.result]
@@ -202,7 +202,7 @@ def finding_of(node: Node) -> str:
 
 
 def find_wait(node: Node) -> str:
-    """Describes a run's current wait, for a retry or the person; empty if there is none."""
+    """Describes what a run waits for: a retry or a person's answer; empty if it does not wait."""
     if not node.turns or node.state != "running":
         return ""
     turn = node.turns[-1]
@@ -210,7 +210,7 @@ def find_wait(node: Node) -> str:
 
 
 def find_question(thing: TreeNode) -> PersonAsked | None:
-    """Returns the open question to the person in a run, a turn or a call."""
+    """Returns the question in a run, turn or call that a person has yet to answer, or None."""
     if isinstance(thing, Node):
         running = thing.state == "running" and thing.turns
         return find_question(thing.turns[-1]) if running else None
@@ -222,7 +222,7 @@ def find_question(thing: TreeNode) -> PersonAsked | None:
 
 
 def question_of(thing: TreeNode) -> PersonAsked | None:
-    """Returns the open question of the call or turn that a row shows, not of the rows below."""
+    """Returns the open question of a row's own call or turn, not of the rows below."""
     if isinstance(thing, CallNode) and not thing.child:
         return thing.asks
     if isinstance(thing, TurnNode):
@@ -237,7 +237,7 @@ def _format_question(asked: PersonAsked) -> str:
 
 
 def tell_arguments(arguments: Mapping[str, Any]) -> tuple[str, bool]:
-    """Shortens arguments to a few words; also returns True if nothing is left out."""
+    """Shortens arguments to a few words. Also returns True if nothing is left out."""
     words, is_all, left = list[str](), True, dict(arguments)
     old, new = (left.get(name) for name in ("old_text", "new_text"))
     if isinstance(old, str) and isinstance(new, str):
@@ -260,7 +260,7 @@ def tell_arguments(arguments: Mapping[str, Any]) -> tuple[str, bool]:
 
 
 def asked_of(call: CallNode) -> str:
-    """Formats the task or arguments of a call in one line, with the cause if it failed."""
+    """Formats a call's task or arguments in one line, with the cause if the call failed."""
     if call.asks and call.asks.words:
         return _format_question(call.asks)
     arguments = call.call.arguments
@@ -285,7 +285,7 @@ def name_node(node: Node) -> str:
 
 
 def who_of(call: CallNode) -> str:
-    """Returns the name of the sub-agent that a call starts, or of its tool if there is none."""
+    """Returns the name of the sub-agent that a call starts, or else of the called tool."""
     if call.child:
         return name_node(call.child)
     for name in ("agent", "label"):
@@ -296,7 +296,7 @@ def who_of(call: CallNode) -> str:
 
 
 def said_of(turn: TurnNode) -> str:
-    """Describes what a turn with a row of its own said or did."""
+    """Describes what the model said or did in a turn that has its own row."""
     if asked := find_question(turn):
         return _format_question(asked)
     if turn.state == "running" and not turn.calls:
@@ -309,13 +309,13 @@ def said_of(turn: TurnNode) -> str:
 
 
 def count_names(names: set[str]) -> str:
-    """Returns the plural of the name if there is only one; otherwise `sub-agents`."""
+    """Returns the plural of the name if there is only one, otherwise `sub-agents`."""
     name = next(iter(names)) if len(names) == 1 else ""
     return f"{name}s" if name.isalpha() and name[-1] not in "sxzhy" else "sub-agents"
 
 
 def doing_of(turn: TurnNode) -> str:
-    """Describes the current activity of a turn in a few words."""
+    """Describes a turn's current activity in a few words."""
     if delegated := [call for call in turn.calls if call.call.traits.delegates]:
         done = sum(call.state != "running" for call in delegated)
         if len(delegated) > 1:
@@ -336,7 +336,7 @@ def doing_of(turn: TurnNode) -> str:
 
 
 def is_misfit(turn: TurnNode) -> bool:
-    """True if a turn had to answer with data and its answer does not fit the output schema."""
+    """True if a turn had to answer with data, and the answer does not fit the output schema."""
     turns = turn.run.turns
     if not turns or turns[-1].asked != "repair":
         return False
@@ -345,7 +345,7 @@ def is_misfit(turn: TurnNode) -> bool:
 
 
 def draft_line(draft: Draft | None, *, size: int = 48) -> str:
-    """Returns the last words of an unfinished reply, cut at the start to `size` characters."""
+    """Returns the last words of an unfinished reply, at most `size` characters."""
     match draft:
         case Draft(latest="reasoning"):
             start, text = "thinks: ", draft.reasoning
@@ -371,7 +371,7 @@ def _format_names(names: list[str], noun: str) -> str:
 
 
 def facts_of(node: Node) -> list[Fact]:
-    """Returns the non-empty parts of the summary line of a run and all runs below it."""
+    """Returns the non-empty parts of a run's summary line, which covers its descendants, too."""
     is_over, below = node.state != "running", list(node.below())
     turns = [turn for run in (node, *below) for turn in run.turns]
     states = Counter(child.state for child in below)
@@ -420,7 +420,7 @@ def facts_of(node: Node) -> list[Fact]:
 
 
 def format_tokens(usage: Usage) -> str:
-    """Formats the tokens, the cached tokens and the price; empty if there are no tokens."""
+    """Formats tokens, cached tokens and cost; empty if there are no tokens."""
     if not usage.total:
         return ""
     cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
@@ -438,7 +438,7 @@ def has_trouble(node: Node) -> bool:
 
 
 def format_cost(usage: Usage) -> str:
-    """Formats the price: `≥ $0.012` if some tokens have no price, empty if no token has one."""
+    """Formats a cost, as `≥ $0.012` if some tokens have no price; empty if no token has one."""
     if not usage.priced_tokens:
         return ""
     is_whole = usage.priced_tokens == usage.total
@@ -446,7 +446,7 @@ def format_cost(usage: Usage) -> str:
 
 
 def indent_json(text: str) -> str:
-    """Indents JSON text for reading; leaves any other text unchanged."""
+    """Indents JSON text for reading, and leaves any other text unchanged."""
     try:
         return json.dumps(json.loads(text), ensure_ascii=False, indent=2)
     except (ValueError, RecursionError):
@@ -458,7 +458,7 @@ def cut_line(text: str, size: int = LINE) -> str:
 
 
 def cut_beginning(text: str, max_chars: int) -> tuple[str, int]:
-    """Returns the beginning of a text, and the number of characters cut, which is never small."""
+    """Returns the beginning of a text and the number of characters cut. Cuts only long texts."""
     text = text.strip("\n")
     end = len(text) if len(text) <= max(max_chars * 5 // 4, max_chars + POINTER) else max_chars
     lines = text[: end + 1].split("\n", LINES)

@@ -1,8 +1,8 @@
-"""`a.diff(b)`: the difference between two trees of runs, as HTML and as text.
+"""Implements `a.diff(b)`: shows the differences between two run trees as HTML and text.
 
 Secrets are removed before texts are compared word by word and cut. The output does not depend on
 time, so that notebooks can be reproduced. The HTML has no scripts or style elements: even without
-styles, `del` and `ins` show what changed. Text has `[-gone-]{+new+}`, as `git diff --word-diff`.
+styles, `del` and `ins` show what changed. Text uses `[-gone-]{+new+}`, like `git diff --word-diff`.
 Source: D-60.
 """
 
@@ -33,16 +33,16 @@ from axe_nb.views.html import LEVEL, PLAIN, safe
 from axe_nb.views.rows import POINTER
 
 MAX_BLOCKS = 60
-"""Maximum changes whose texts are shown."""
+"""Maximum number of changes whose texts are shown."""
 
 LEAST = 200
-"""Minimum characters shown of a change; 12,000 are divided among all changes."""
+"""Minimum number of characters shown per change; 12,000 are divided among all changes."""
 
 CONTEXT = 60
-"""Characters of unchanged text shown before and after a change."""
+"""Number of characters of unchanged text shown before and after a change."""
 
 MAX_WORDS = 2_000
-"""Maximum words compared in the differing part of two texts; longer parts are compared by line."""
+"""Maximum number of words compared where two texts differ; longer parts are compared by line."""
 
 _WORD = re.compile(
     # scripts without spaces: each character is a word
@@ -54,10 +54,10 @@ _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 SAME, DIFFERS = "=", "≠"
 
 SECONDS = "seconds"
-"""Name of the only figure that differs between equal runs."""
+"""Name of the only figure that differs even between equal runs."""
 
 TAGS = {"gone": ("del", GONE), "new": ("ins", NEW)}
-"""HTML elements and colours of pieces, by kind."""
+"""HTML element and colour of a piece, by kind."""
 
 MARKS = {"same": "{}", "gone": "[-{}-]", "new": "{{+{}+}}"}
 
@@ -71,7 +71,7 @@ def _format_figure(name: str, number: float | None) -> str:
 
 
 def _measure(run: RunResult) -> dict[str, float | None]:
-    """Returns the figures of a tree by name; the cost is in US dollars."""
+    """Returns a run tree's figures by name; the cost is in US dollars."""
     runs, usage = list(run.walk()), run.total_usage
     return {
         "turns": sum(one.turns for one in runs),
@@ -88,26 +88,26 @@ def _measure(run: RunResult) -> dict[str, float | None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDiff:
-    """The difference between two runs and all runs below them; a notebook shows it as a tree."""
+    """The differences between two run trees, displayed as a tree in a notebook."""
 
     pair: Pair = field(repr=False)
-    """The two runs, aligned."""
+    """The two runs, with their turns, calls and child runs paired."""
     changes: tuple[Change, ...]
     """All changes in reading order: request and task, turns with calls and child runs, outcome."""
     same_path: bool
-    """True if the same agents called the same tools in the same order, regardless of texts."""
+    """True if the same agents called the same tools in the same order, whatever the texts."""
     figures: Mapping[str, tuple[float | None, float | None]] = field(repr=False)
-    """Figures of both trees, such as `turns` and `cost`, by name; None if unknown."""
+    """Figures of both trees by name, such as `turns` and `cost`; None if unknown."""
     names: tuple[str, str] = ("a", "b")
     """Names of the two runs, for display."""
 
     @property
     def first(self) -> str | None:
-        """The turn in which the runs first differ, such as `0.2/3`; None if they do not."""
+        """The turn in which the runs first differ, such as `0.2/3`; None if they are equal."""
         return next((change.place or change.other for change in self.changes), None)
 
     def format(self, *, times: bool = False) -> str:
-        """Formats the difference as text, without secrets; `times` includes the seconds."""
+        """Formats the differences as text, without secrets; `times` includes run times."""
         return "\n".join(self._draw(times).lines)
 
     def __str__(self) -> str:
@@ -169,7 +169,7 @@ class RunDiff:
 
 
 def diff_runs(a: RunResult, b: RunResult, names: tuple[str, str] = ("a", "b")) -> RunDiff:
-    """Compares two runs and all runs below them. Raises ConfigError if one is not a RunResult."""
+    """Compares two run trees. Raises ConfigError if an argument is not a RunResult."""
     for one in (a, b):
         if not isinstance(one, RunResult):
             raise ConfigError(
@@ -211,7 +211,7 @@ def compare_texts(before: str, after: str) -> list[Piece]:
 
 
 def _join_pieces(pieces: Sequence[Piece]) -> list[Piece]:
-    """Merges changes that are separated by too little common text, such as `the`."""
+    """Merges changes that are separated only by a short common text, such as `the`."""
     joined = list[Piece]()
     for number, piece in enumerate(pieces):
         around = pieces[max(0, number - 2) : number], pieces[number + 1 : number + 3]
@@ -229,7 +229,7 @@ def _join_pieces(pieces: Sequence[Piece]) -> list[Piece]:
 
 
 def _shorten(pieces: Sequence[Piece], room: int) -> tuple[list[Piece], int]:
-    """Returns the pieces that fit into `room` characters, and how many changed ones were cut."""
+    """Returns the pieces that fit into `room`, and the number of changed characters cut."""
     shown: list[Piece] = []
     left = 0
     for number, (kind, text) in enumerate(pieces):
@@ -250,20 +250,20 @@ def _shorten(pieces: Sequence[Piece], room: int) -> tuple[list[Piece], int]:
 
 
 class _Drawn(NamedTuple):
-    """A part of a difference, drawn as HTML and as lines of text."""
+    """A part of the differences, drawn as HTML and as lines of text."""
 
     html: str
     lines: Sequence[str]
 
 
 class _Drawing:
-    """Draws the changes of a difference, as far as there is room."""
+    """Draws the changes between two runs, as far as there is room."""
 
     def __init__(self, diff: RunDiff) -> None:
         self._names = [_show(name) for name in diff.names]
         self._room = max(LEAST, min(2_000, 12_000 // max(1, len(diff.changes))))
         self._count = 0
-        """Number of changes drawn so far, which is the index of the next one in `.changes`."""
+        """Number of changes drawn so far, and so the index of the next change in `.changes`."""
 
     def draw_parts(self, pair: Pair) -> Iterator[_Drawn]:
         for is_same, parts in groupby(takewhile(self._is_shown, pair.parts), _is_same):
@@ -277,7 +277,7 @@ class _Drawing:
         return self._count < MAX_BLOCKS or _is_same(part)
 
     def _draw_part(self, part: Part) -> Iterator[_Drawn]:
-        """Draws a change, run or turn; if a turn itself has no changes, draws only its parts."""
+        """Draws a change, run or turn. A turn without changes of its own has no row."""
         if isinstance(part, Change):
             yield self._draw_change(part)
         elif part.kind == "run":

@@ -1,4 +1,4 @@
-"""The timeline of a finished run: a row for each run, turn and call, with its seconds."""
+"""The timeline of a finished run: one row per run, turn and call, with its duration."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from axe_nb.views.rows import Row, join_facts, list_calls, make_row
 from axe_nb.views.transcript import CallNode, Node, Transcript, TreeNode, nodes_below
 
 MOST = 300
-"""Maximum rows drawn; further rows are only counted."""
+"""Maximum number of rows drawn; further rows are only counted."""
 
 CELLS = 200
-"""Number of cells in a bar, each of one colour."""
+"""Number of cells in a bar; each cell has one colour."""
 
 WORDS: Mapping[LapKind, str] = {
     "model": "model", "replay": "recorded", "tool": "tool", "retry": "waits for a retry",
     "person": "waits for you",
 }  # fmt: skip
-"""Labels of the kinds of time. In a bar, later kinds are painted over earlier ones."""
+"""Labels for what the time in a bar was spent on. Later entries are painted over earlier ones."""
 
 COLOURS: Mapping[LapKind, str] = {**SEGMENTS, "replay": PLAYED_TIME}  # type: ignore[dict-item]
 
@@ -45,7 +45,7 @@ NONE = "no times were recorded for this run"
 PLAYED = "recorded answers: their time is that of the replay, not of the model"
 
 BAR = "flex:0 0 40%;max-width:calc(100% - 24em);height:.6em;margin:auto 0"
-"""Style of a bar: equally wide in every row, for a common axis; it shrinks before the texts do."""
+"""Style of a bar: equally wide in every row, for a common axis; shrinks before the texts do."""
 
 CUT = "overflow:hidden;text-overflow:ellipsis;white-space:nowrap"
 
@@ -54,7 +54,7 @@ ROW = f"display:flex;gap:{GAP};line-height:{LINE_HEIGHT}"
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The time of a finished run and of all runs below it; a notebook shows it with bars."""
+    """The timeline of a finished run tree, displayed with bars in a notebook."""
 
     result: RunResult = field(repr=False)
 
@@ -73,7 +73,7 @@ class Timeline:
 
 
 class _Times:
-    """The times of a run and of all runs below it, without impossible values, such as NaN."""
+    """The recorded times of a run tree, without impossible values such as NaN."""
 
     def __init__(self, result: RunResult) -> None:
         self.root = Transcript.of(result).whole
@@ -100,7 +100,7 @@ class _Times:
         whole = next((lap for lap in self._of_run[result.id] if lap.kind == "run"), None)
         self.start, self.end = (whole.began, whole.ended) if whole else (0.0, 0.0)
         self.laps = [lap for laps in self._of_run.values() for lap in laps] if whole else []
-        """All times; empty if the time of the run itself is unknown."""
+        """All times; empty if the run's own time is unknown."""
         seen = {lap.kind for lap in self.laps}
         self.kinds: list[LapKind] = [kind for kind in WORDS if kind in seen]
         left = sum(1 for _ in _walk(self.root)) - MOST
@@ -177,7 +177,7 @@ class _Times:
             yield depth, make_row(thing), self._find_laps(thing)
 
     def _find_laps(self, thing: TreeNode) -> Sequence[Lap]:
-        """Returns the times of a row, including those of its parts without rows of their own."""
+        """Returns a row's times, including those of parts that have no row of their own."""
         if isinstance(thing, Node):
             return self._of_run[thing.id]
         if isinstance(thing, CallNode):

@@ -1,9 +1,9 @@
-"""The tree of a run, built from its events: runs, their turns and calls, and child runs.
+"""Builds the tree of a run from events: runs, their turns and calls, and child runs.
 
-The pieces of an unfinished reply are collected in a `Draft`, each in constant time.
-Secrets are removed from a complete text, before it is cut, as half a secret would not be
-recognised. Seconds in the reports of sub-agents are removed, too, so that equal runs look alike.
-Source: D-1, D-6, D-23, D-24, D-34, docs/safety.md.
+The pieces of an unfinished reply are collected in a `Draft`, each in constant time. Secrets are
+removed from a complete text before it is cut, as half a secret would not be recognised. Run times
+in the reports of sub-agents are masked, too, so that equal runs look alike. Source: D-1, D-6, D-23,
+D-24, D-34, docs/safety.md.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from axe_nb.secrets import find_filter, redact
 from axe_nb.text import format_seconds
 
 BEFORE = 500
-"""Characters read beyond a part of a text, to recognise a secret across its edge."""
+"""Number of characters read beyond an excerpt, to recognise a secret that crosses its edge."""
 
 
 def read_beginning(text: StringIO, size: int) -> str:
@@ -58,17 +58,17 @@ def read_end(text: StringIO, size: int) -> str:
 
 @dataclass(slots=True)
 class Draft:
-    """An unfinished reply: the pieces of one attempt that have arrived."""
+    """An unfinished reply: the pieces of one attempt received so far."""
 
     attempt: int = 1
     text: StringIO = field(default_factory=StringIO)
     reasoning: StringIO = field(default_factory=StringIO)
     calls: dict[int, StringIO] = field(default_factory=dict)
-    """Arguments of each call so far, by its number, in the order of arrival."""
+    """Arguments received so far by call number, in the order in which the calls arrived."""
     tools: dict[int, str] = field(default_factory=dict)
-    """Name of each call's tool, by the call's number; empty if it has not arrived."""
+    """Tool name by call number; empty if it has not arrived yet."""
     latest: Literal["", "text", "reasoning", "arguments"] = ""
-    """Kind of the last piece; empty before the first one."""
+    """Kind of the latest piece; empty before the first piece."""
 
     def take(self, event: TextDelta) -> None:
         self.latest = event.kind
@@ -81,15 +81,16 @@ class Draft:
 
 State: TypeAlias = Status | Literal["running", "asks", "denied", "not run"]
 """State of a run, turn or call. A call is `error` if it failed, `cancelled` if it was interrupted,
-and `not run` if it did not begin; a row is `asks` while something in it waits for the person."""
+and `not run` if it did not start. A row is `asks` while anything in it waits for a person's
+answer."""
 
 WAITS = "waits for you"
-"""Label of anything that waits for the person."""
+"""Label of anything that waits for a person's answer."""
 
 
 @dataclass(slots=True)
 class Times:
-    """Start and end of a node's work, in seconds of a monotonic clock; used in live trees only."""
+    """Start and end of a node's work in seconds on a monotonic clock; used in live trees only."""
 
     started: float | None = None
     ended: float | None = None
@@ -97,10 +98,10 @@ class Times:
 
 @dataclass(slots=True)
 class Pause(Times):
-    """A pause in a request or a call."""
+    """A pause of a request or a call."""
 
     for_person: bool = False
-    """True if it waits for the person, false if it waits for a retry."""
+    """True if the pause is for a person's answer, False if it is for a retry."""
 
 
 @dataclass(slots=True)
@@ -113,23 +114,23 @@ class CallNode:
     state: State = "running"
     result: ToolResult | None = None
     is_edited: bool = False
-    """True if the person changed the arguments before the call ran."""
+    """True if a person edited the arguments before the call ran."""
     pauses: list[Pause] = field(default_factory=list)
     asks: PersonAsked | None = None
-    """The open question to the person, in live trees only; otherwise None."""
+    """The question that a person has yet to answer, in live trees only; otherwise None."""
     seconds: float = 0.0
     """Duration in seconds, as measured by the run."""
     children: list[Node] = field(default_factory=list)
     times: Times = field(default_factory=Times)
     served: ServerCall | None = None
-    """The call that the model's server made; None if the call was made here."""
+    """The call as made by the model's server; None for a call made here."""
 
     @property
     def key(self) -> str:
         return f"{self.turn.key}/{'server/' if self.served else ''}{self.index}"
 
     def find_path(self, name: str) -> str:
-        """Returns the path to a text of this node in the root's RunResult: `.log[0].text`."""
+        """Returns a text's attribute path in the root's RunResult, such as `.log[0].text`."""
         index, kind = self.index, "server_calls" if self.served else "calls"
         if name in ("content", "edited"):
             kind = "results"
@@ -137,7 +138,7 @@ class CallNode:
         return self.turn.find_path(f"{kind}[{index}].{name}")
 
     def take(self, result: ToolResult) -> None:
-        """Sets the result, and the arguments if the person edited them."""
+        """Sets the result, and the arguments if a person edited them."""
         self.result, self.asks = result, None
         if result.is_skipped:
             self.state = "not run"
@@ -151,30 +152,30 @@ class CallNode:
 
     @property
     def child(self) -> Node | None:
-        """The child run, if the tool starts exactly one; otherwise None."""
+        """The child run, if the tool always starts exactly one; otherwise None."""
         return self.children[0] if self.children and self.call.traits.is_one_child else None
 
 
 @dataclass(slots=True)
 class TurnNode:
-    """One request, its response and its tool calls."""
+    """One turn: a request, its response and its tool calls."""
 
     run: Node = field(repr=False)
     number: int
     asked: FinalRequest = ""
     data: DataForm = ""
     question: str = ""
-    """`asked`, `data` and `question` are those of the turn's events."""
+    """Like `asked` and `data`, the same as in the turn's events."""
     state: State = "running"
     text: str = ""
     reasoning: str = ""
     exchanges: int = 0
-    """Number of the run's exchanges up to this turn's response."""
+    """Number of the run's exchanges up to and including this turn."""
     draft: Draft | None = None
-    """The reply so far, while it is streamed; otherwise None."""
+    """The reply received so far while it is streamed; otherwise None."""
     pauses: list[Pause] = field(default_factory=list)
     waits: str = ""
-    """Description of the wait before the next attempt, in live trees only; otherwise empty."""
+    """Describes the wait before the next attempt, in live trees only; otherwise empty."""
     asks: PersonAsked | None = None
     calls: list[CallNode] = field(default_factory=list)
     server_calls: list[CallNode] = field(default_factory=list)
@@ -189,7 +190,7 @@ class TurnNode:
         return f"{self.run.key}/{self.number}"
 
     def find_path(self, name: str) -> str:
-        """Returns the path to a text of this node in the root's RunResult: `.log[0].text`."""
+        """Returns a text's attribute path in the root's RunResult, such as `.log[0].text`."""
         if name == "reasoning":  # only exchanges keep it
             return self.run.find_path(f"exchanges[{self.exchanges - 1}].response.reasoning")
         position = next(at for at, turn in enumerate(self.run.turns) if turn is self)
@@ -201,7 +202,7 @@ class TurnNode:
 
     @property
     def is_hidden(self) -> bool:
-        """True if the turn has no row: it has nothing but calls, or is the model's own answer."""
+        """True if the turn has no row, as it has only calls or is the model's own answer."""
         if self.asked or self.question or self.source not in ("", "recorded"):
             return False
         is_open = not self.calls and (self.is_last or self.state == "running")
@@ -209,23 +210,23 @@ class TurnNode:
 
     @property
     def text_so_far(self) -> str:
-        """The turn's text, even an incomplete one; takes time linear in its length."""
+        """The turn's text, even if incomplete. Takes time linear in the length of the text."""
         return self.draft.text.getvalue() if self.draft else self.text
 
 
 @dataclass(slots=True)
 class Node:
-    """One run in a tree."""
+    """One run in a run tree."""
 
     id: str
-    """Place in the tree, as `RunResult.id`."""
+    """Id of the run, as in `RunResult`."""
     agent: str
     model: str
     depth: int
     task: str
     prompt: str
     call: CallNode | None = field(default=None, repr=False)
-    """The call that started this run; None for a root."""
+    """The call that started this run; None for the root run."""
     state: State = "running"
     turns: list[TurnNode] = field(default_factory=list)
     result: RunResult | None = None
@@ -233,14 +234,14 @@ class Node:
     times: Times = field(default_factory=Times)
     pictures: tuple[Picture, ...] = ()
     origin: str = ""
-    """Place at which a fork begins to differ, as in `RunResult`; empty for other runs."""
+    """Place from which a fork differs, as in `RunResult`; empty for other runs."""
 
     @property
     def key(self) -> str:
         return self.id
 
     def find_path(self, name: str) -> str:
-        """Returns the path to a text of this node in the root's RunResult: `.children[0].text`."""
+        """Returns a text's attribute path in the root's RunResult, such as `.children[0].text`."""
         if self.call is None:
             return f".{name}"
         parent = self.call.turn.run
@@ -251,13 +252,13 @@ class Node:
 
     @property
     def total(self) -> Usage:
-        """Usage of this run and of all runs below it."""
+        """Total usage of this run and its descendants."""
         runs = (self, *self.below())
         return sum((turn.usage for run in runs for turn in run.turns), Usage())
 
     @property
     def source(self) -> Source:
-        """The common source of its responses; empty if they differ or any came from a model."""
+        """The common source of the run's responses; empty if sources differ or a model replied."""
         asked = self.result.exchanges if self.result else self.turns
         sources = {one.source for one in asked}
         return sources.pop() if len(sources) == 1 else ""
@@ -275,7 +276,7 @@ class Node:
         return self.turns[-1].draft if self.turns and self.state == "running" else None
 
     def below(self) -> Iterator[Node]:
-        """Yields every run below this one, depth first, in the order of the calls."""
+        """Yields all descendants of this run, depth first, in call order."""
         for turn in self.turns:
             for call in turn.calls:
                 for child in call.children:
@@ -284,11 +285,11 @@ class Node:
 
 
 TreeNode: TypeAlias = Node | TurnNode | CallNode
-"""A node that may have a row of its own."""
+"""A node that may have its own row."""
 
 
 def row_of(thing: TreeNode) -> TreeNode:
-    """Returns the node whose row shows this node: itself, or the node that it shares a row with."""
+    """Returns the node whose row shows this node, which may be the node itself."""
     if isinstance(thing, TurnNode):
         return row_of(thing.run) if thing.is_hidden else thing
     is_call = isinstance(thing, Node) and thing.call and thing.call.child is thing
@@ -296,14 +297,14 @@ def row_of(thing: TreeNode) -> TreeNode:
 
 
 def parent_row(thing: TreeNode) -> TreeNode | None:
-    """Returns the node whose row is the parent of this node's row; None for the root."""
+    """Returns the node of the parent row of this node's row; None for the root."""
     if isinstance(thing, Node):
         return thing.call
     return row_of(thing.turn.run if isinstance(thing, CallNode) else thing.run)
 
 
 def nodes_below(thing: TreeNode) -> list[TreeNode]:
-    """Returns the nodes whose rows are directly below this node's row: turns, and their calls."""
+    """Returns the nodes with the rows directly below this node's row: turns, and their calls."""
     if isinstance(thing, CallNode) and not thing.child:
         return list(thing.children)
     node = thing.child if isinstance(thing, CallNode) else thing
@@ -318,20 +319,20 @@ def nodes_below(thing: TreeNode) -> list[TreeNode]:
 Thing = TypeVar("Thing")
 
 Clean: TypeAlias = Callable[[Any], Any]
-"""Function that removes secrets from a text or from JSON."""
+"""A function that removes secrets from text or JSON data."""
 
 
 @dataclass
 class Transcript:
-    """A tree of runs, built from the events that have arrived so far."""
+    """A run tree, built from the events that have arrived so far."""
 
     root: Node | None = None
     _nodes: dict[str, Node] = field(default_factory=dict)
     _calls: dict[tuple[str, str], CallNode] = field(default_factory=dict)
     _retries: list[tuple[float, TurnNode, str]] = field(default_factory=list)
-    """The time of each next attempt, its turn, and the turn's label from then on."""
+    """The time of each scheduled retry, its turn, and the turn's label from then on."""
     _reports: set[str] = field(default_factory=set)
-    """Reports of sub-agents in this tree, which are shown without their seconds."""
+    """Reports of sub-agents in this tree, whose run times are masked when shown."""
 
     @classmethod
     def of(cls, result: RunResult) -> Transcript:
@@ -343,12 +344,12 @@ class Transcript:
 
     @property
     def whole(self) -> Node:
-        """The root's node; the run must have begun."""
+        """The root node; the run must have started."""
         assert self.root is not None
         return self.root
 
     def apply(self, event: Event, now: float) -> tuple[TreeNode, ...]:
-        """Applies an event at time `now` (monotonic); returns changed nodes, its subject last."""
+        """Applies an event at the monotonic time `now`. Returns changed nodes, the event's last."""
         if isinstance(event, RunStarted):
             return self._begin(event, now)
         node = self._nodes.get(event.run)
@@ -448,7 +449,7 @@ class Transcript:
         return node, turn, *turn.server_calls, *turn.calls
 
     def tick(self, now: float) -> tuple[TreeNode, ...]:
-        """Updates turns whose next attempt begins now, without an event; returns changed nodes."""
+        """Updates turns whose retry is due, which has no event. Returns the changed nodes."""
         changed: list[TreeNode] = []
         for _, turn, words in (retry for retry in self._retries if retry[0] <= now):
             if turn.waits and turn.draft is None:
@@ -458,7 +459,7 @@ class Transcript:
         return tuple(changed)
 
     def stop(self, node: Node, now: float) -> Iterator[TreeNode]:
-        """Ends a run and its open turns and calls without an event; yields the changed nodes."""
+        """Ends a run and its open turns and calls without an event. Yields the changed nodes."""
         if node.times.ended is None:
             node.state, node.times.ended = "cancelled", now
             for turn in node.turns:
@@ -468,7 +469,7 @@ class Transcript:
     def _close(
         self, turn: TurnNode, results: Mapping[str, ToolResult], now: float
     ) -> Iterator[TreeNode]:
-        """Ends a turn whose run has ended, and its open calls; yields the changed nodes."""
+        """Ends a turn of a run that has ended, and its open calls. Yields the changed nodes."""
         if turn.state != "running":
             return
         if turn.times.ended is None:
@@ -493,7 +494,7 @@ class Transcript:
         return _show(result, self._clean, "content", "name", "note", "edited")
 
     def _clean(self, value: Any) -> Any:
-        """Removes secrets, and seconds in reports of sub-agents, from a text or from JSON."""
+        """Removes secrets from text or JSON data, and masks run times in sub-agents' reports."""
         shown = find_filter().json(value)
         return change_texts(shown, self._mask_seconds) if self._reports else shown
 
@@ -504,7 +505,7 @@ class Transcript:
 
 
 def show_run(result: RunResult, clean: Clean) -> RunResult:
-    """Removes secrets from the run's own texts; its turns and children are unchanged."""
+    """Removes secrets from a run's own texts. Turns and children are unchanged."""
     return _show(
         result, clean, "agent", "model", "text", "error", "files_read", "files_modified",
         "metadata", "warnings",
@@ -512,7 +513,7 @@ def show_run(result: RunResult, clean: Clean) -> RunResult:
 
 
 def _show_pages(pages: Iterable[Page], clean: Clean) -> tuple[Page, ...]:
-    """Removes secrets from pages, and drops pages without an address, as in a damaged file."""
+    """Removes secrets from pages, and drops pages without a valid address."""
     return tuple(_show(page, clean, "title", "url") for page in pages if is_link(page.url))
 
 
