@@ -74,7 +74,7 @@ _NAMES = {
     "tools.tool": "ToolContext ToolError",
     "views.export": "export",
 }
-"""Module → the public names in it."""
+"""Module → the public names that the module defines."""
 
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 
@@ -109,7 +109,7 @@ def _show_grid(grid: Grid) -> None:
 
 
 def _tell_ipython() -> None:
-    """Registers the display of results and grids, and the magics, which load the extension."""
+    """Registers displays for results and grids, and magics that load the extension on first use."""
     ipython = sys.modules.get("IPython")
     shell: Any = ipython.get_ipython() if ipython else None
     if shell is not None:
@@ -124,7 +124,7 @@ _tell_ipython()
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """Adds the magics, for `%load_ext axe_nb`; prints nothing, and may be called twice."""
+    """Adds the magics on `%load_ext axe_nb`; prints nothing, and may be called again."""
     from axe_nb.notebook.magics import load
 
     load(shell)

@@ -52,30 +52,30 @@ def run(
     """Runs an agent and returns the result, whatever its status.
 
     Blocks, even inside a running event loop. Raises ConfigError if the configuration is invalid,
-    before anything is sent; `hint` has the next step. Raises ExpectationError if the run did not
-    meet `expect`; `last()` is then its result.
+    before anything is sent; its `hint` suggests what to do. Raises ExpectationError if the run did
+    not meet `expect`; `last()` then returns the result.
 
     Args:
-        agent: the agent or its name; None = the prompt goes directly to `model`.
-        prompt: the task, or a list of texts and pictures; blank = the task is in the agent's
-            instructions.
+        agent: the agent or its name; None sends the prompt directly to `model`.
+        prompt: the task, or a list of texts and pictures; may be blank if the agent's instructions
+            contain the task.
         continue_from: an earlier result, whose conversation is continued.
         display: if True, a notebook shows the run live.
         model: model to use for this run.
         model_all: model for all agents of the tree; `model` takes precedence for the root.
         skill: skill file to use instead of the agent's.
         workdir: folder for files and tools.
-        timeout: time limit of the whole run in seconds (default 120); 0 or None = no limit.
-        retries: repetitions of a request that fails temporarily (default 2); 0 = none.
+        timeout: time limit for the whole run in seconds (default 120); 0 or None for no limit.
+        retries: how often to retry a request that fails temporarily (default 2).
         params: model parameters, merged into those of the agent.
-        vars: values of `{{ name }}` in system prompts; sub-agents get those that they define.
+        vars: values of `{{ name }}` in system prompts; sub-agents get the ones that they define.
         agents_dir: folder to search for agents first.
         tools: tools to use instead of the agent's: names, or functions.
         mode: permission for tools that write: plan, ask or auto.
         output: structured output for `result.data`: a JSON Schema, a dataclass, a TypedDict, a
             pydantic model, a list of one of these, or the path of a file with a schema.
         stream: if False, replies are never streamed.
-        expect: expectations of the run, as in `researcher >= 2, parallel; no write_file`.
+        expect: what the run must meet, as in `researcher >= 2, parallel; no write_file`.
         step: pause before each request and call: True asks you, a function decides on each `Step`.
         break_at: pause only at these places: `tool:NAME`, `agent:NAME`, `depth:N`, `turn`.
     """
@@ -95,7 +95,7 @@ async def arun(
     display: bool = True,
     **options: Unpack[RunOptions],
 ) -> RunResult:
-    """Runs an agent like `run`, but on the caller's event loop; in an async tool, as a child.
+    """Runs an agent like `run`, but on the caller's event loop; an async tool starts a child run.
 
     Takes the same arguments, returns the same result and raises the same errors as `run`.
     Cancelling the task stops the run.
@@ -116,8 +116,8 @@ async def stream(
 ) -> AsyncGenerator[Event, None]:
     """Yields the events of a run as they happen; the last one carries the RunResult.
 
-    Nothing is displayed. Closing the generator stops the run. Leaving the loop early does not close
-    it at once; to close it, use `async with contextlib.aclosing(axe_nb.stream(…)) as events:`.
+    Nothing is displayed. Closing the generator stops the run. To stop the run as soon as a loop is
+    left, use `async with contextlib.aclosing(axe_nb.stream(…)) as events:`.
 
     Raises ConfigError if the configuration is invalid, before anything is sent; AxeError if called
     inside a tool; and ExpectationError, after the last event, if the run did not meet `expect`.
@@ -145,15 +145,15 @@ def expect(result: RunResult, expectations: str) -> RunResult:
 
 @contextmanager
 def cassette(path: str | os.PathLike[str], mode: Mode | None = None) -> Iterator[Cassette]:
-    """Records the exchanges of all runs in the `with` block, and replays those in the file.
+    """Records the exchanges of all runs in the `with` block, or replays them from the file.
 
     Raises ConfigError if the file is not a cassette, or cannot be read or written.
 
     Args:
         path: the file; created if there is something to record.
         mode: `record`: call the models and replace what is recorded; `replay`: never call them;
-            `auto`: call them only for what is missing; `live`: do not use the file. None = `auto`
-            if someone can be prompted, otherwise `replay`.
+            `auto`: call them only for what is missing; `live`: do not use the file. None means
+            `auto` if someone can be prompted, otherwise `replay`.
     """
     from axe_nb.recording.cassette import Cassette
 
@@ -185,16 +185,16 @@ def history(
     since: str | date | None = None,
     limit: int = 100,
 ) -> History:
-    """Returns the latest runs of the history, newest first; `load` returns the result of one.
+    """Returns the latest runs in the history, newest first; `load` returns the result of a run.
 
     A map or grid is one row, unless words or a status are given. Raises ConfigError if the limit is
     invalid or the history cannot be read.
 
     Args:
-        words: words to find in agent, model or first line of the prompt, ignoring case; the id of a
-            map or grid lists its runs.
-        status: how the runs have ended, or `running`.
-        since: a date or its text (`2026-11-26`), `today` or `yesterday`.
+        words: words to find, ignoring case, in the agent, the model or the prompt's first line; the
+            id of a map or grid lists its runs.
+        status: only runs with this status, which may be `running`.
+        since: only runs since this date, as in `2026-11-26`, `today` or `yesterday`.
         limit: maximum number of rows.
     """
     from axe_nb.recording.history import list_history
@@ -211,7 +211,7 @@ def history(
 
 
 def load(saved: int | str | os.PathLike[str]) -> Any:
-    """Loads a result from the history, or from a file that `save` wrote; executes nothing.
+    """Loads a result from the history, or from a file that `save` wrote. Executes nothing.
 
     `saved` is the path of the file, or the id of a run in the history, as a number or text. Raises
     ConfigError if there is no such file or run, or the file is not a saved result.
@@ -237,8 +237,8 @@ def load(saved: int | str | os.PathLike[str]) -> Any:
 def mcp_prompt(server: str, prompt: str, **arguments: str) -> str:
     """Returns a prompt that an MCP server offers, as text for a run.
 
-    `server` is its name under `[mcp_servers]` of `config.toml`. Raises ConfigError if there is no
-    such server or prompt, or the server did not start.
+    `server` is the server's name under `[mcp_servers]` in `config.toml`. Raises ConfigError if
+    there is no such server or prompt, or the server did not start.
     """
     refuse_inside_a_tool()
     tables = Config.load().mcp_servers
@@ -252,7 +252,7 @@ def mcp_prompt(server: str, prompt: str, **arguments: str) -> str:
 
 
 def define(agent: Agent) -> None:
-    """Registers an agent in this session, where it takes precedence over a file with its name."""
+    """Registers an agent in this session, where it overrides an agent file of the same name."""
     session.define(agent)
 
 
@@ -260,7 +260,7 @@ def replay(result: RunResult, *, speed: float = 1.0) -> None:
     """Plays a finished run again in the live tree, at its recorded times.
 
     Nothing is sent or executed, and nothing changes. Blocks; without a live tree, only the end is
-    shown, at once. `speed` is the number of the run's seconds that pass in one second. Raises
+    shown, at once. With `speed=10`, ten seconds of the run pass in one second. Raises
     ConfigError if `result` is not the result of a run, or `speed` is not a positive number.
     """
     from axe_nb.session.played_run import play

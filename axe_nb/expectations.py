@@ -1,7 +1,7 @@
-"""The language of expectations, and the check of a finished run against them.
+"""Parses expectations, and checks finished runs against them.
 
 A clause is `no NAME`, `NAME` or `NAME OPERATOR VALUE`; the last two may end in `, parallel`.
-`docs/make_reference.py` holds the documentation of forms and measures. Source: D-67.
+`docs/make_reference.py` documents the forms and measures. Source: D-67.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class Measure:
     """A property of a run that an expectation compares."""
 
     kind: Kind
-    """Kind of the value; a list is compared by length with a number, by items with a text."""
+    """Kind of the value. Comparing a list with a number uses its length; with a text, its items."""
     read: Callable[[RunResult], Any]
-    """Returns the value of one run; None = unknown."""
+    """Returns the value for one run, or None if it is unknown."""
     of_tree: bool = True
-    """True = the sum over the tree counts; False = the value of the root."""
+    """True if the values of all runs in the tree are added up; False if only the root counts."""
 
 
 def _list_failed(run: RunResult, *, denied: bool) -> list[str]:
@@ -77,7 +77,7 @@ MAX_SHOWN = 80
 """Maximum characters of an expectation, a name or a text in messages."""
 
 MAX_SECONDS = 1.0
-"""Time limit in seconds for matching a pattern, as the texts come from models."""
+"""Time limit in seconds for matching a pattern against a model's text."""
 
 MISSING = object()
 """Placeholder for a part of `data` that does not exist."""
@@ -113,11 +113,11 @@ class Clause:
     kind: str
     """`agent` or `tool` if the clause specifies it; otherwise empty."""
     measure: Measure | None
-    """Measure that the clause is about; None = it is about an agent or a tool."""
+    """Measure to compare; None if the clause is about an agent or a tool."""
     path: tuple[str | int, ...]
-    """Keys and indices of a part of `data`; empty for the whole, and for other measures."""
+    """Keys and indices that lead to a part of `data`; empty for all of it or another measure."""
     operator: str
-    """Comparison operator; empty = the value must exist, or be neither zero nor empty."""
+    """Comparison operator; if empty, `data` must have the part and other values must be truthy."""
     value: Any
     """Value to compare with; a compiled pattern for `~` and `!~`."""
     is_parallel: bool
@@ -168,7 +168,7 @@ def _parse_clause(text: str) -> Clause:
 
 
 def _read_value(sign: str, written: str, kind: Kind) -> Any:
-    """Parses the right side of an operator. Raises ConfigError if the operator does not take it."""
+    """Parses the value after an operator. Raises ConfigError if the operator does not accept it."""
     if not sign:
         return None
     if sign not in OPERATORS[kind]:
@@ -198,7 +198,7 @@ def _unquote(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Thing:
-    """A run, or a permitted call of a tool, with its place in the tree."""
+    """A run, or a permitted tool call, with its place in the run tree."""
 
     run: RunResult
     """The run itself, or the run that made the call."""
@@ -209,16 +209,17 @@ class Thing:
     pointer: str
     """Path below the root's RunResult: `.children[0].log[0].calls[1]`."""
     group: Hashable = None
-    """Key that is equal for all runs that one call, or parallel calls, have started."""
+    """Key shared by all runs that one call, or several parallel calls, have started."""
     lap: Lap | None = None
-    """The time span of a run; None if none was recorded."""
+    """Time span of a run; None for a call, or if no times were recorded."""
     is_forked: bool = False
-    """True if a fork copied the run; its times are those of the original."""
+    """True if a fork copied the run, including the times of the original run."""
 
     def ran_beside(self, later: Thing) -> bool:
-        """True if a later run that is not a descendant began before this one ended.
+        """True if a later run that is not a descendant began before this run ended.
 
-        Calls decide if times are missing or equal, as on a virtual clock.
+        If times are missing or equal, as on a virtual clock, both runs must come from one call or
+        from parallel calls.
         """
         first, second = sorted((self.pointer, later.pointer), key=len)
         if second.startswith(first) or self.is_forked != later.is_forked:
@@ -229,7 +230,7 @@ class Thing:
 
 
 Verdict: TypeAlias = tuple[bool, str, Thing]
-"""Outcome of a clause: (is met, value found in words, run or call that decided it)."""
+"""Outcome of a clause: whether it is met, the value found, and the run or call that decided."""
 
 
 def check(
@@ -264,7 +265,7 @@ def check(
 
 
 def check_spelling(expectations: str, agents: Iterable[Agent], agents_dir: str | None) -> None:
-    """Raises ConfigError if a name is misspelt, before a run whose cost would be wasted.
+    """Raises ConfigError for a misspelt name, before money is wasted on a run.
 
     `agents` are the agents that the run can reach. Other unknown names may belong to agents that a
     tool starts, which only the finished run shows.
@@ -293,7 +294,7 @@ class _KnownNames:
         self.tools |= {call.name for run in runs for turn in run.log for call in turn.calls}
 
     def is_agent(self, clause: Clause) -> bool:
-        """True if a clause concerns an agent. Raises ConfigError if it is unknown or ambiguous."""
+        """True if a clause is about an agent. Raises ConfigError for unknown or ambiguous names."""
         name, kind = clause.name, clause.kind
         if not kind and name in self.agents & self.tools:
             shown = _shorten(name)
@@ -320,7 +321,7 @@ class _KnownNames:
 
 
 def _shorten(name: str) -> str:
-    """Shortens a name for an error message; a model may have chosen it."""
+    """Shortens a name for an error message, as a model may have chosen the name."""
     return printable(one_line(name, MAX_SHOWN))
 
 
@@ -372,7 +373,7 @@ def _decide_count(clause: Clause, tree: Sequence[Thing], names: _KnownNames) -> 
 
 
 def _decide_measure(clause: Clause, measure: Measure, tree: Sequence[Thing]) -> Verdict:
-    """Compares a measure of the root, or its sum over the tree."""
+    """Checks a clause about a measure, either of the root or summed over the tree."""
     runs = [one for one in tree if one.is_run] if measure.of_tree else [tree[0]]
     values = [measure.read(one.run) for one in runs]
     if None in values:
@@ -418,7 +419,7 @@ def _decide_data(clause: Clause, data: Any, root: Thing) -> Verdict:
 
 
 def _holds(found: Any, sign: str, value: Any) -> bool:
-    """True if a value is as expected; without an operator, if it is neither zero nor empty."""
+    """True if a comparison holds, or, without an operator, if `found` is neither zero nor empty."""
     if sign == "":
         return bool(found)
     if sign in ("!=", "!~"):

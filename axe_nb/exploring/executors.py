@@ -2,7 +2,7 @@
 
 An executor is one of `concurrent.futures`, a Dask client, or an ipyparallel client or view. A job
 calls `run_job`, whose argument and result are bytes, which every executor can transport. No
-exception of axe_nb leaves a worker, because some executors lose its message or crash. Agents,
+exception of axe_nb leaves a worker, because some executors lose the message or crash. Agents,
 skills and context files are sent as read here, with script models, tools and settings. Keys are not
 sent: a worker uses the keys in its own environment and `config.toml`.
 
@@ -72,7 +72,7 @@ def make_runs(batch: Batch, executor: object, concurrency: int) -> Runs:
 def _find_workers(given: Any) -> tuple[Executor, int, Callable[[], object]]:
     """Returns an executor, its number of workers, and a function that checks whether it is alive.
 
-    The function raises, or never returns, if the executor is gone, which its jobs do not report.
+    The function raises or never returns if the executor is gone. Jobs do not report this.
     """
     # the first package of the object's classes that is not part of Python
     homes = (kind.__module__.partition(".")[0] for kind in type(given).__mro__)
@@ -123,10 +123,10 @@ class RemoteRuns(Runs):
         self._is_halted = self._is_gone = False
         self._pinged_at = 0.0
         self._refused = ""
-        """Why the executor accepts no more jobs; empty = it accepts them."""
+        """Why the executor accepts no more jobs; empty while it accepts them."""
 
     async def prepare(self) -> None:
-        """Packs the shared part, and lets a worker check that it can run the map."""
+        """Pickles the part that all jobs share, and has a worker check that it can run the map."""
         await super().prepare()
         for asking in self._batch.askings:
             workdir = str(asking.plan.briefing.workdir)
@@ -164,7 +164,7 @@ class RemoteRuns(Runs):
             raise reply
 
     async def work(self, tasks: Sequence[Task]) -> None:
-        """Runs tasks in one job; if the map is stopped, the job keeps running."""
+        """Runs tasks as one job. Stopping the map does not stop a job that a worker has begun."""
         tasks = [task for task in tasks if not self._batch.settle(task)]
         if not tasks or self._batch.is_spent():
             return
@@ -178,7 +178,7 @@ class RemoteRuns(Runs):
             self._fail(tasks, AxeError(why), "cancelled")
 
     async def _try(self, tasks: Sequence[Task], *, is_last: bool = False) -> bool:
-        """Runs tasks in one job; returns False if their worker died and they can be tried again."""
+        """Runs tasks as one job; returns False if the worker died and the tasks can be retried."""
         if self._refused:
             return True
         executor = (is_last and self._renew()) or self._executor
@@ -219,7 +219,7 @@ class RemoteRuns(Runs):
                 self._batch.finish(task, self._batch.make_failed(task, why, status))
 
     def _renew(self) -> Executor | None:
-        """Returns a one-worker pool in place of a broken process pool; None for other executors."""
+        """Returns a one-worker pool to replace a process pool, or None for other executors."""
         pool = self._executor
         if self._spare is None and type(pool) is ProcessPoolExecutor:
             self._spare = ProcessPoolExecutor(
@@ -232,7 +232,10 @@ class RemoteRuns(Runs):
     async def _send(
         self, executor: Executor, tasks: Sequence[Task]
     ) -> list[RunResult | None] | ConfigError:
-        """Returns a job's results (None = not begun) or its error. Raises _Gone if it is lost."""
+        """Submits a job, and returns its results or the error that kept it from running.
+
+        The result of a run that did not begin is None. Raises _Gone if the job is lost.
+        """
 
         def submit(job: bytes) -> Future[Any]:
             try:
@@ -267,7 +270,7 @@ class RemoteRuns(Runs):
         return reply
 
     async def _has_left(self) -> bool:
-        """True if the executor was closed or does not respond; checked once per `LOOK` seconds."""
+        """True if the executor is closed or unresponsive; checked at most every `LOOK` seconds."""
         now = time.monotonic()
         if now - self._pinged_at >= LOOK and not self._is_gone:
             self._pinged_at = now
@@ -294,7 +297,7 @@ class RemoteRuns(Runs):
 
 
 class _Gone(Exception):
-    """The executor accepts no more jobs, or has dropped those that it had."""
+    """Raised if the executor accepts no more jobs, or has dropped submitted jobs."""
 
 
 def _is_death(error: BaseException | None) -> bool:
@@ -313,7 +316,7 @@ class SharedPart:
     read: Read
     config: Config
     lacks: Mapping[str, tuple[str, ...]]
-    """Provider → secret settings that a worker must have itself: `base_url`, names of headers."""
+    """Provider → names of the secret settings that are not sent, and that each worker must set."""
     tools: tuple[Tool, ...]
     scripts: Mapping[str, ScriptFunction | Script]
     version: str
@@ -390,14 +393,15 @@ def _dump_by_value(thing: Any) -> bytes:
 # everything below runs in a worker
 
 _batches: OrderedDict[str, Batch] = OrderedDict()
-"""Digest of the shared part → map; the eight most recently used ones."""
+"""Digest of a map's shared part → its batch, for the eight most recently used maps."""
 _lock = threading.Lock()
 
 
 def run_job(packed: bytes) -> bytes:
-    """Runs a job in a worker and returns its reply; without prompts, checks that the map can run.
+    """Runs a job in a worker, and returns its reply. A job without tasks only prepares the map.
 
-    A job is (digest of the shared part, that part or None, (asking, text, pictures) of each task).
+    A job is a pickled tuple of the shared part's digest, the shared part or None, and a tuple
+    (asking, text, pictures) for each task.
     """
     try:
         digest, shared, prompts = pickle.loads(packed)
@@ -427,7 +431,7 @@ def run_job(packed: bytes) -> bytes:
 
 
 def _make_batch(shared: SharedPart) -> Batch:
-    """Builds the map in a worker, in a session of its own, with the keys of this machine."""
+    """Builds a map's batch in a worker, with a new session and the keys of the worker's machine."""
     if shared.version != VERSION:
         raise ConfigError(
             f"it has axe_nb {VERSION}, not {shared.version}",

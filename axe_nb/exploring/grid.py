@@ -1,7 +1,7 @@
-"""The grid returned to users: its runs by variant and input, as a page, figure, frame and file.
+"""`Grid`, the result of `axe_nb.grid`, and its display as text and as an HTML page.
 
-The page shows no durations, so that equal runs make equal pages; `to_frame` and `summary` have
-them.
+The page omits durations, so that equal runs make equal pages; `to_frame` and `summary` include the
+durations.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Row: TypeAlias = Mapping[str, Any]
-"""One input: name in `{{ }}` → value."""
+"""One input: maps the names that prompts use in `{{ }}` to values."""
 
 MAX_RUNS = 1_000_000
-"""Maximum number of runs of a grid, so that an endless iterator is an error."""
+"""Maximum number of runs in a grid; the limit makes an endless iterator an error."""
 
 NAME = "g"
-"""Name of a grid in hints such as `g[0, 1]`, if its variable is not known."""
+"""Name for a grid in hints such as `g[0, 1]`, used if the grid's variable is unknown."""
 
 COLUMNS = (
     "agent", "model", "params", "repeat", "status", "text", "passed", "score", "reason", "tokens",
@@ -76,10 +76,10 @@ HEADS = (
 )  # fmt: skip
 
 LABEL, SHARE = 1, 2
-"""Columns with the name of a variant, and with its share of passed runs."""
+"""Indices in `HEADS` of the columns for a variant's label and its share of passed runs."""
 
 MAX_PAGE = 300_000
-"""Maximum bytes of a page's HTML, half of it for run trees; the rest is shown in short form."""
+"""Maximum characters of a page's HTML. Once run trees fill half, later runs are single lines."""
 
 MAX_INPUTS = 200
 
@@ -91,11 +91,11 @@ class Variant:
     """One combination of agent, model, parameters and prompt."""
 
     label: str
-    """Name that shows the differences between variants; a single one has its agent's name."""
+    """Label that tells the variant from the others; the agent's name if it is the only variant."""
     agent: str | Agent | None = field(repr=False)
     model: str | None = None
     params: Mapping[str, Any] | None = None
-    """Model parameters; None = the agent's own."""
+    """Model parameters; None if the agent's own are used."""
     prompt: str = field(repr=False)
 
 
@@ -104,10 +104,10 @@ def name_agent(agent: str | Agent | None) -> str:
 
 
 class Grid:
-    """The runs of a grid, in one square for each variant and input.
+    """A grid's runs, with one square for each variant and input.
 
     `grid[input, variant]` takes numbers from 0, or labels from `inputs` and `variants`. A square is
-    empty if the grid stopped before it.
+    empty if the grid was stopped before any of the square's runs.
     """
 
     def __init__(self, rows: Sequence[Row], variants: Sequence[Variant], repeats: int = 1) -> None:
@@ -117,14 +117,14 @@ class Grid:
         self.planned = planned
         """Number of runs in the complete grid."""
         self.rows = tuple(rows)
-        """Inputs: name in the template → value."""
+        """Inputs, each of which maps names in the prompt templates to values."""
         self.inputs = label_inputs(self.rows)
         self.choices = tuple(variants)
         self.variants = tuple(variant.label for variant in self.choices)
         self.repeats = repeats
         """Number of runs in each square."""
         self.note = ""
-        """Remark for the reader, such as why the grid ended early; empty = none."""
+        """Note for the reader, such as why the grid ended early; empty if there is none."""
         self._runs: dict[tuple[int, int, int], GridRun] = {}
 
     def add(self, input: int, variant: int, run: GridRun) -> None:
@@ -133,7 +133,7 @@ class Grid:
 
     @property
     def runs(self) -> tuple[GridRun, ...]:
-        """Runs so far, by input, then variant, then repeat."""
+        """Runs so far, ordered by input, then variant, then repeat."""
         return tuple(run for _, run in self.list_places())
 
     @property
@@ -143,7 +143,7 @@ class Grid:
 
     @property
     def has_grades(self) -> bool:
-        """True if scores say more than which runs passed."""
+        """True if any score says more than whether its run passed."""
         return any(run.score is not None and run.score != run.passed for run in self.runs)
 
     @property
@@ -200,15 +200,15 @@ class Grid:
         )
 
     def column(self, variant: int | str) -> list[Square]:
-        """Returns the squares of a variant, given by number or label: one per input."""
+        """Returns a variant's squares, one per input. `variant` is a number or a label."""
         return [self[number, variant] for number in range(len(self.rows))]
 
     def list_places(self) -> Iterator[tuple[tuple[int, int, int], GridRun]]:
-        """Yields each run with its (input, variant, repeat), in the order of `runs`."""
+        """Yields each run with its position (input, variant, repeat), in the order of `runs`."""
         yield from sorted(self._runs.items(), key=lambda item: item[0])
 
     def to_frame(self) -> Any:
-        """Returns the runs as a pandas DataFrame: columns of the inputs, then of the runs.
+        """Returns the runs as a pandas DataFrame, with the input columns before the run columns.
 
         The index holds the labels of the variants. An input column with the same name as a run
         column, such as `text`, becomes `input_text`. Raises ConfigError if pandas is not installed.
@@ -232,7 +232,10 @@ class Grid:
         return frame
 
     def plot(self) -> Figure:
-        """Plots quality over cost, and a heat map. Raises ConfigError if matplotlib is missing."""
+        """Plots quality against cost, and a heat map of the squares.
+
+        Raises ConfigError if matplotlib is not installed.
+        """
         try:
             from matplotlib.figure import Figure
             from numpy import array
@@ -289,7 +292,8 @@ class Grid:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the grid, without secrets, to a file for `axe_nb.load` (D-60, D-61).
 
-        Input values without a JSON form become text. Raises ConfigError if it cannot be written.
+        Input values without a JSON form are converted to strings. Raises ConfigError if the file
+        cannot be written.
         """
         clean = find_filter()
         variants = [asdict(replace(one, agent=name_agent(one.agent))) for one in self.choices]
@@ -302,7 +306,7 @@ class Grid:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Grid:
-        """Loads a grid from a file written by `save`. Raises ConfigError if it is not a grid."""
+        """Loads a grid from a file written by `save`. Raises ConfigError for any other file."""
         return read_data(Path(path), "grid", _read, parse=lambda text: text.split("\n"))
 
 
@@ -346,7 +350,7 @@ def is_grid(path: str | os.PathLike[str]) -> bool:
 
 
 def label_inputs(rows: Sequence[Row]) -> tuple[str, ...]:
-    """Returns a short label for each input: the first column with distinct values, or a number."""
+    """Labels inputs with their values in the first column of distinct values, or with numbers."""
     for column in rows[0]:
         try:
             labels = tuple(one_line(str(row.get(column, "")), 40) for row in rows)
@@ -370,7 +374,7 @@ def _find(given: int | str, labels: Sequence[str], what: str) -> int:
 
 
 def show_grid(grid: Grid, name: str = NAME, *, note: str = "") -> dict[str, str]:
-    """Returns the display bundle of a grid; `name` is its expression, `note` its progress."""
+    """Returns a grid's MIME bundle. `name` is a Python expression for the grid."""
     inner = "".join(Page(grid, name, note).list_parts())
     html = f"<div class='{PLAIN}' style='line-height:{LINE_HEIGHT}'>{inner}</div>"
     return {"text/html": html, "text/plain": format_grid(grid, note)}
@@ -390,7 +394,7 @@ def format_grid(grid: Grid, note: str = "") -> str:
 
 
 def write_verdicts(grid: Grid) -> list[str]:
-    """Returns sentences that compare the variants by passed runs and by score, if possible."""
+    """Returns sentences that compare the variants; empty if no comparison is possible."""
     columns = [grid.column(number) for number in range(len(grid.variants))]
     shares = _find_common(columns, lambda square: square.share)
     if len(columns) < 2 or not shares[0]:
@@ -451,7 +455,7 @@ def _list_problems(grid: Grid) -> Iterator[str]:
 
 
 def _list_hidden(grid: Grid) -> Iterator[str]:
-    """Yields lines about what the table omits: runs that did not complete, inputs not shown."""
+    """Yields lines on runs that did not complete, and on inputs that the table omits."""
     failed = [run for run in grid.failures if not run.result.ok]
     if failed:
         first = f"{failed[0].input} × {failed[0].variant}: {failed[0].reason}"
@@ -461,7 +465,7 @@ def _list_hidden(grid: Grid) -> Iterator[str]:
 
 
 def _describe_square(square: Square, is_graded: bool) -> tuple[str, str]:
-    """Returns the sign of a square, or its score if that says more, and the colour."""
+    """Returns the text of a square (a sign, a score or the passed runs) and its colour."""
     if not square:
         return "–", COLOURS["off"]
     if square.passed == len(square) and is_graded and square.score is not None:
@@ -481,7 +485,7 @@ class Page:
         """True if some inputs cannot be opened, because the page would be too large."""
 
     def list_parts(self) -> list[str]:
-        """Returns the HTML in a fixed number of parts: head, table, one per input, and the rest."""
+        """Returns the HTML in a fixed number of parts: head, table, one per input, and notes."""
         grid = self._grid
         head = f"<div>{_safe(self._note)}</div>"
         if not self._note:
@@ -550,7 +554,7 @@ class Page:
 
 
 def _format_figures(grid: Grid) -> str:
-    """Formats the variants as a table of names, which may wrap, bars and numbers."""
+    """Formats the table of variants, with labels, bars and numbers. Only labels may wrap."""
 
     def align(at: int) -> str:
         if at == LABEL:

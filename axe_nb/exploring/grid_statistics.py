@@ -1,4 +1,4 @@
-"""Runs of a grid square, statistics of a variant, and tests of which variant is better."""
+"""Grid runs and squares, statistics per variant, and significance tests between variants."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Z = 1.959964
 """Standard deviations on each side of the mean that contain 95% of a normal distribution."""
 
 SURE = 0.05
-"""Largest p-value at which a difference counts as real."""
+"""Largest p-value at which a difference counts as significant."""
 
 MAX_NAMED = 5
 """Maximum number of labels listed in a sentence."""
@@ -37,7 +37,7 @@ def find_mean(values: Sequence[float]) -> float:
 
 
 def find_share_interval(passed: float, count: int) -> Interval:
-    """Returns the Wilson interval of `passed / count`, where `passed` sums values from 0 to 1."""
+    """Returns the Wilson interval for `passed / count`; `passed` is a sum of values from 0 to 1."""
     if not count:
         return Interval(0.0, 1.0)
     share, spread = passed / count, Z * Z / count
@@ -56,12 +56,12 @@ def find_sign_chance(better: int, worse: int) -> float:
 
 
 def compare_columns(names: Sequence[str], columns: Sequence[Sequence[float]], same: str) -> str:
-    """Returns a sentence on which variant is better, and how certain that is.
+    """Returns a sentence that says which variant is better, and how certain this is.
 
     The variant with the highest mean is better than another if it did better on more inputs than
     worse, and the exact sign test over the inputs (not the repeats) is significant, with a
-    Bonferroni correction for the pairs. `columns` holds each variant's values on the inputs that
-    all of them have runs of; `same` says what equal variants did.
+    Bonferroni correction for the pairs. `columns` holds each variant's values on the inputs for
+    which all variants have values; `same` is the phrase for equal variants.
     """
     means = list(map(find_mean, columns))
     best = means.index(max(means))
@@ -103,15 +103,15 @@ class GridRun:
     repeat: int = 1
     result: RunResult
     passed: bool | None
-    """True if the run completed as expected and no score was False; None = not known."""
+    """True if the run completed as expected and no score was False; None if this is unknown."""
     score: float | None = None
-    """Score from `score=` or the judge; a bool counts as 0 or 1. None = no score."""
+    """Score from `score=` or the judge, with a bool as 0 or 1; None if there is no score."""
     reason: str = ""
-    """Why the run did not pass, the reason for the score, and `problem`."""
+    """Why the run did not pass, the judge's reason for the score, and `problem`."""
     problem: str = ""
-    """Error of `score=` or of the judge, which does not count against the run."""
+    """Error of `score=` or the judge, which does not count against the run; empty if none."""
     judgement: RunResult | None = field(default=None, repr=False)
-    """Run of the judge, whose tokens do not count for the variant; None if no judge ran."""
+    """The judge's run, whose tokens do not count for the variant; None if no judge ran."""
 
     @property
     def look(self) -> Look:
@@ -178,22 +178,22 @@ class Summary:
     """Number of runs with a known verdict."""
     passed: int
     interval: Interval
-    """Interval of the pass rate over the inputs, or over the repeats if there is one input."""
+    """Confidence interval for the pass rate over the inputs, or the repeats of a single input."""
     failed: int
     """Number of runs that did not complete."""
     unjudged: int
     """Number of runs for which `score=` or the judge failed."""
     disagree: float | None
-    """Share of the inputs with both passed and failed repeats; None without repeats."""
+    """Share of the inputs with both passed and failed repeats; None if nothing was repeated."""
     score: float | None
     """Mean score over the inputs; None if no run has one."""
     tokens: int
     cost: float | None
-    """Cost of all runs in US dollars; None if the price of any is unknown."""
+    """Cost of all runs in US dollars; None if the cost of any run is unknown."""
     seconds: float | None
     """Mean duration of a run in seconds; None without runs."""
     judge_tokens: int
-    """Tokens of the judge, which are not included in any other number."""
+    """Tokens that the judge used; no other number includes them."""
 
     @property
     def share(self) -> float | None:
@@ -236,13 +236,13 @@ class Comparison:
     """Inputs on which a larger share of the second variant's runs passed."""
     worse: tuple[str, ...]
     same: int
-    """Number of inputs with equal shares."""
+    """Number of inputs on which an equal share of both variants' runs passed."""
     chance: float
-    """p-value of the exact sign test: chance of a difference this clear between equal variants."""
+    """p-value of the exact sign test over the inputs on which the variants differ."""
     difference: float | None
-    """Mean difference of the shares; None without common inputs."""
+    """Mean difference between the shares of passed runs; None without common inputs."""
     score: float | None
-    """Mean difference of the scores; None if there are none."""
+    """Mean difference between the scores; None if no input has scores for both variants."""
 
     def __str__(self) -> str:
         count = len(self.better) + len(self.worse) + self.same

@@ -1,10 +1,10 @@
-"""Maps: runs of many prompts, several at a time, whose results are passed on as they end.
+"""Maps: run many prompts, several at a time, and pass on each result when its run ends.
 
 `Batch` holds what the runs of a map or grid share: agents and options, budget, resume file, counts.
-`Runs` runs tasks in this process, each with a handle, as `axe_nb.arun` does; a subclass runs them
-on an executor. One coroutine, `Driver.run`, takes prompts and keeps a number of runs in progress,
-on the caller's event loop or, for a caller that blocks, on the portal's. Source: D-2, D-8, D-58,
-D-64.
+`Runs` runs tasks in this process, each with a handle, as `axe_nb.arun` does; a subclass runs tasks
+on an executor. One coroutine, `Driver.run`, takes prompts and keeps several runs in progress. It
+runs on the caller's event loop or, for a caller that blocks, on the portal's. Source: D-2, D-8,
+D-58, D-64.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ from axe_nb.threads import rare_full_collections
 from axe_nb.tools.output_form import WrongOutput
 
 Source: TypeAlias = "Iterable[object] | AsyncIterable[object]"
-"""Prompts of a map: texts, or lists of texts and pictures."""
+"""Prompts of a map, each a text or a list of texts and pictures."""
 
 Keep = Literal["results", "nothing"]
 
 Resume: TypeAlias = "str | os.PathLike[str] | None"
 
 BudgetOption: TypeAlias = "float | Mapping[str, float] | None"
-"""Budget in US dollars, or as keys of `[limits]`; None = no budget."""
+"""Budget in US dollars, or a mapping with keys of `[limits]`; None for no budget."""
 
 KEYS = ("max_requests", "max_total_tokens", "max_cost", "max_calls_per_reply", "max_in_flight")
 """Keys of `[limits]` that can apply to several runs together."""
@@ -77,19 +77,19 @@ _MARKS = re.compile(r"<(?=\s*/?\s*(?:task|answer)\b)", re.IGNORECASE)
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Task:
-    """One run of a map: its prompt, and how it ended."""
+    """One run of a map: its prompt and its result."""
 
     text: str = ""
     pictures: tuple[Picture, ...] = ()
     problem: ConfigError | None = None
-    """Error while reading the prompt, which becomes the result of the run; None = no error."""
+    """Error in the prompt, which becomes the run's result; None if the prompt is valid."""
     asking: int = 0
-    """Position of its agent and options in `Batch.askings`."""
+    """Index in `Batch.askings` of the task's agent and options."""
     index: int = 0
     key: str = ""
-    """Key of the run in the resume file; empty = there is no file."""
+    """Key of the run in the resume file; empty if there is no resume file."""
     judged: Task | None = None
-    """Task whose answer this task judges, if it completed; None for tasks other than a judge's."""
+    """Task whose answer a judge's task judges; None for all other tasks."""
     result: RunResult | None = None
     is_from_file: bool = False
     judgement: RunResult | None = None
@@ -97,7 +97,7 @@ class Task:
 
 @dataclass
 class Tally:
-    """Counts of a map's runs, shown as one line; the final line has no times and rates."""
+    """Counts of a map's runs, shown as one line. The final line omits times and rates."""
 
     name: str
     total: int | None = None
@@ -109,7 +109,7 @@ class Tally:
     cost: float | None = 0.0
     forecast: str = ""
     notes: list[str] = field(default_factory=list)
-    """Remarks for the reader, such as that a budget was reached."""
+    """Notes for the reader, such as that a budget was reached."""
     began: float = field(default_factory=time.monotonic)
     shown_at: float = field(default_factory=time.monotonic)
 
@@ -121,7 +121,7 @@ class Tally:
         self.cost = add_costs((self.cost, result.total_cost))
 
     def tick(self) -> None:
-        """Updates the line, at most ten times a second; must be called from one thread only."""
+        """Updates the line at most ten times a second. Only one thread may call this method."""
         now = time.monotonic()
         if now >= self.shown_at + 0.1:
             self.shown_at = now
@@ -157,7 +157,7 @@ class Tally:
 
 @dataclass(slots=True)
 class MapMeter(UsageMeter):
-    """Usage of all runs of a map. A run that is stopped by its budget is cancelled, not failed."""
+    """Total usage of a map's runs. A run that the map's budget stops is cancelled, not failed."""
 
     def _make_stop(self, key: str, unit: str) -> RunStopped:
         why = f"the budget of {self.agent} was reached: {key} = {self._show_cap(key)}"
@@ -210,7 +210,7 @@ class MapSession(Session):
 
 
 def open_session(kind: str, meter: MapMeter | None, *, is_dry: bool = False) -> MapSession:
-    """Makes a session for a map, with the current agents; shares usage, budget and tools."""
+    """Creates a session for a map. The agents are copied; usage, budget and tools are shared."""
     most = meter.limits.max_in_flight if meter else 0
     session.open_cassette()  # of the environment, if it sets one, for both sessions
     own = ("agents", "conversations", "last", "meter", "in_flight", "above")
@@ -231,16 +231,16 @@ class Ended:
 
 @dataclass
 class Asking:
-    """An agent with the options of its runs; a map has one, a grid one for each variant."""
+    """An agent with the options for its runs. A grid has one for each variant and for the judge."""
 
     agent: str | Agent | None
     overrides: Overrides
     output: Mapping[str, Any] | None = None
-    """Schema of the answer for an agent without one of its own; None = text."""
+    """JSON Schema for the answer, if the agent sets none; None for a text answer."""
     plan: Plan = field(init=False, repr=False)
-    """Plan of a run with an empty prompt, made to check the configuration."""
+    """Plan for a run with an empty prompt, created to check the configuration."""
     common: bytes = field(default=b"", repr=False)
-    """Hash of the settings that its runs share, for the resume file."""
+    """Hash of the settings that the runs share, used for the keys in the resume file."""
 
     async def prepare(self, session: MapSession) -> Plan:
         overrides = replace(self.overrides, timeout=None)
@@ -260,21 +260,21 @@ class Batch:
     tally: Tally
     keep: Keep = "results"
     checks: bool = True
-    """True if a run that does not meet its expectations becomes an error."""
+    """True if a run that does not meet its expectations gets the status `error`."""
     meter: MapMeter | None = None
     resume: Resume = None
-    """Path of the resume file, which holds results of earlier runs; None = no file."""
+    """Path of the resume file, which holds results of earlier runs; None if there is no file."""
     judge: int | None = None
-    """Position in `askings` of the judge of completed runs; None = there is no judge."""
+    """Index in `askings` of the judge for completed runs; None if there is no judge."""
     receive: Callable[[Ended], None] = lambda ended: None
-    """Callback that receives each run that has ended; called on the event loop."""
+    """Callback for each run that has ended; called on the event loop."""
     stopped: str = ""
-    """Why no further runs begin; empty = they may begin."""
+    """Why no further runs begin; empty while runs may begin."""
     results: dict[int, RunResult] = field(default_factory=dict)
-    """Position → result; empty if results are not kept."""
+    """Prompt index → result; empty if `keep` is `nothing`."""
     file: ResumeFile | None = None
     held: dict[int, Task] = field(default_factory=dict, repr=False)
-    """Position → ended task whose result has not been passed on yet."""
+    """Prompt index → ended task whose result has not been passed on yet."""
 
     async def prepare(self) -> None:
         """Checks the configuration shared by the runs, and opens the resume file."""
@@ -287,7 +287,7 @@ class Batch:
             self.file = ResumeFile(self.resume)
 
     def make_task(self, index: int, prompt: object) -> Task:
-        """Makes a task from a prompt (text, or a list of texts and pictures), or completes one."""
+        """Creates the task for a prompt, or completes a task that is passed as the prompt."""
         task = prompt if isinstance(prompt, Task) else Task()
         try:
             if task is not prompt:
@@ -302,7 +302,7 @@ class Batch:
         return task
 
     def make_case(self, task: Task) -> Task:
-        """Makes the task that judges another task; it needs no run if that did not complete."""
+        """Creates the judge's task, which needs no run if the judged run did not complete."""
         assert self.judge is not None
         case = Task(asking=self.judge, index=task.index, judged=task)
         if task.result and task.result.ok:
@@ -311,7 +311,7 @@ class Batch:
         return case
 
     def settle(self, task: Task) -> bool:
-        """Ends a task that needs no run: it has no prompt, or its result is in the resume file."""
+        """Ends a task without a run if its prompt is unusable or the resume file has its result."""
         if task.problem is not None:
             self.finish(task, self.make_failed(task, task.problem))
             return True
@@ -364,7 +364,7 @@ class Batch:
             self.tally.notes.append(why)
 
     def interrupt(self, what: str) -> KeyboardInterrupt:
-        """Prevents further runs; returns a KeyboardInterrupt with a message of one line."""
+        """Prevents further runs, and returns a KeyboardInterrupt with a one-line message."""
         self.stop_for("interrupted")
         again = "with resume=PATH, the same call would continue"
         if self.resume is not None:
@@ -372,7 +372,7 @@ class Batch:
         return interrupted(f"{what}; {again}")
 
     def close(self) -> None:
-        """Closes the resume file, and adds notes about it and the budget to the tally."""
+        """Closes the resume file, and adds notes on the file and the budget to the tally."""
         if self.meter and not self.stopped:
             self.tally.notes.extend(self.meter.describe_overshoots())
         if self.session.above is not None:
@@ -382,7 +382,7 @@ class Batch:
             self.tally.notes.extend(filter(None, [self.file.problem]))
 
     def release(self, task: Task) -> None:
-        """Passes on a task's result and its judge's result, at most once."""
+        """Passes on a task's result and judgement, at most once."""
         result = task.result
         if self.held.pop(task.index, None) is None or result is None:
             return
@@ -400,7 +400,7 @@ class Batch:
 
 
 def write_case(prompt: str, answer: str) -> str:
-    """Returns the judge's prompt: the task and the answer, with delimiters in them escaped."""
+    """Returns the judge's prompt. Delimiters inside the task and the answer are escaped."""
     task, said = (_MARKS.sub(r"<\\", text[:100_000]) for text in (prompt, answer))
     return (
         f"Judge the answer to this task.\n\n<task>\n{task}\n</task>\n\n"
@@ -415,7 +415,7 @@ KEPT = "stopped; `.results` of the map has the finished runs"
 
 
 class Runs:
-    """The runs in progress in this process; a subclass runs them on an executor."""
+    """The runs in progress in this process. A subclass runs tasks on an executor instead."""
 
     chunk = 1
 
@@ -424,17 +424,17 @@ class Runs:
         self.workers = concurrency
         """Maximum number of concurrent calls of `work`."""
         self._begun = [defaultdict[int, asyncio.Event](asyncio.Event) for _ in range(2)]
-        """Position → event set once the run has begun or never will; for runs, and for judges."""
+        """For runs and judges: prompt index → event set once the run has begun or never will."""
         self._handles: dict[Task, RunHandle] = {}
 
     async def prepare(self) -> None:
         await self._batch.prepare()
 
     async def work(self, tasks: Sequence[Task]) -> None:
-        """Runs tasks, and passes each result to the batch as it ends, even if it is cancelled.
+        """Runs tasks, and passes each run's result to the batch, even if the run is cancelled.
 
-        With a cassette, runs begin in the order of their positions: it answers equal requests in
-        the order in which they are sent, which must not depend on timing (D-59).
+        With a cassette, runs begin in the order of their prompts: a cassette answers equal requests
+        in the order in which they are sent, which must not depend on timing (D-59).
         """
         for task in tasks:
             if self._batch.session.cassette is None:
@@ -485,12 +485,12 @@ class Runs:
             handle.halt()
 
     def overdue(self) -> float:
-        """Returns the seconds that the most overdue run is past its deadline; 0.0 if none is."""
+        """Returns by how many seconds the most overdue run is late, or 0.0 if no run is overdue."""
         handles = list(self._handles.values())
         return max((handle.overdue() for handle in handles), default=0.0)
 
     def abandon(self, *, timed_out: bool = False) -> None:
-        """Ends the runs of an event loop that does not respond; called from another thread."""
+        """Ends the runs on an event loop that does not respond; called from another thread."""
         for task, handle in list(self._handles.items()):
             is_late = timed_out and handle.overdue() > 0.0
             result = handle.abandon(discard, timed_out=is_late)
@@ -504,10 +504,10 @@ class Runs:
 
 
 class Driver:
-    """A map in progress; a slow caller slows the runs down, as unread results count as running."""
+    """A map in progress, which starts no more runs while too many results are unread."""
 
     def __init__(self, batch: Batch, prompts: Source, runs: Runs) -> None:
-        """Creates an iterator over the prompts, without taking one yet."""
+        """Creates an iterator over the prompts, without taking a prompt yet."""
         is_table = isinstance(prompts, Mapping) or hasattr(prompts, "columns")  # a data frame
         is_known = isinstance(prompts, Iterable | AsyncIterable)
         if is_table or isinstance(prompts, str | bytes) or not is_known:
@@ -524,7 +524,7 @@ class Driver:
         self._now: Iterator[object] = iter(prompts) if isinstance(prompts, Iterable) else iter(())
         self._is_plain = isinstance(prompts, list | tuple | AsyncIterable)
         self._takes_here = False
-        """True if the thread of a blocking caller takes the prompts and puts them into `_given`."""
+        """True if a blocking caller's thread takes the prompts and puts them into `_given`."""
         self._given = asyncio.Queue[object]()
         self._most = runs.workers * runs.chunk
         self._main: asyncio.Task[Any] | None = None
@@ -532,10 +532,10 @@ class Driver:
         self._taken = self._running = self._received = 0
         self._is_full = False
         self.ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        """Queue for a blocking caller: runs that have ended, numbers of prompts to take, `END`."""
+        """Queue for a blocking caller, with ended runs, numbers of prompts to take, and `END`."""
 
     async def run(self) -> None:
-        """Takes prompts and runs them; the batch passes on each run as it ends."""
+        """Takes prompts and runs them. The batch passes on each result when its run ends."""
         self._main = asyncio.current_task()
         try:
             with rare_full_collections(self._most):
@@ -548,7 +548,10 @@ class Driver:
             raise errors.exceptions[0] from None
 
     async def iterate_later(self) -> AsyncGenerator[Ended, None]:
-        """Yields runs as they end, on the caller's event loop; closing it stops the other runs."""
+        """Yields runs as they end, on the caller's event loop.
+
+        Closing the generator stops the other runs.
+        """
         ended: asyncio.Queue[Any] = asyncio.Queue()
         self.batch.receive = ended.put_nowait
         interrupted_cell, unwatch = watch_cell()
@@ -585,7 +588,10 @@ class Driver:
                 await asyncio.wait([work], timeout=DRAIN)
 
     def iterate(self) -> Generator[Ended, None, None]:
-        """Yields runs as they end, and blocks; closing it or an interrupt stops the other runs."""
+        """Yields runs as they end, and blocks.
+
+        Closing the generator or an interrupt stops the other runs.
+        """
         self.batch.receive = self.ended.put
         # taking a prompt may run the user's code, which must run in the caller's thread
         self._takes_here = not self._is_plain
@@ -661,7 +667,7 @@ class Driver:
         return min(self._most - self._running, 4 * self._most - (self._taken - self._received))
 
     async def _take_tasks(self) -> list[Task]:
-        """Takes the tasks of the next call of `work` once there is room; empty if none is left."""
+        """Returns tasks for the next call of `work` once there is room; empty if none are left."""
         chunk = self.runs.chunk
         while self._find_room() < chunk and not self.batch.stopped:
             self._is_full = True

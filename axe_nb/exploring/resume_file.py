@@ -2,10 +2,10 @@
 
 After a header (D-61), each line is a JSON object with the key, the status and the result of a run.
 Several processes and threads may append at once, as each writes whole lines. Lines that are
-unfinished or cannot be read are ignored. Results are read one by one, when they are needed.
+unfinished or cannot be read are ignored. Each result is read when it is needed.
 
 The key is a hash of the whole task: the agent with its options, skill and context files, the
-descriptions of its tools, its sub-agents, and the prompt. It excludes the code of tools and
+descriptions of its tools, its sub-agents, and the prompt. The key ignores the code of tools and
 scripts, and options that only limit or display a run (`timeout`, `stream`, `concurrency`, budgets,
 expectations). Source: D-60, D-61, D-75.
 """
@@ -38,7 +38,7 @@ from axe_nb.session.overrides import Overrides
 from axe_nb.text import one_line, shown_value
 
 SIZE = 16
-"""Bytes of a hash; two of a million runs have equal hashes with a chance below 1 in 10^26."""
+"""Bytes in a hash. The chance that two of a million runs have equal hashes is below 1 in 10^26."""
 
 NOT_FINISHED = ("timeout", "cancelled")
 
@@ -56,10 +56,10 @@ class ResumeFile:
         self._shown = one_line(display_path(self._path), 300)
         self._lock = threading.Lock()
         self._found: dict[bytes, list[int]] = {}
-        """Key → offsets of the lines with its results, the last one first."""
+        """Key → offsets of the lines with results for the key, the last line first."""
         self._is_torn = False
         self.problem = ""
-        """Why a result could not be appended; empty = all were."""
+        """Why a result could not be appended; empty if all results were appended."""
         try:
             if self._path.exists() and not self._path.is_file():
                 raise OSError(errno.EINVAL, "it is not a file")
@@ -90,7 +90,7 @@ class ResumeFile:
         self.close()  # for a map that was never begun
 
     def take(self, key: str) -> RunResult | None:
-        """Removes and returns the result of a finished run; None if the file has none left."""
+        """Returns the next stored result for a key, each at most once, or None if none is left."""
         with self._lock:
             places = self._found.get(bytes.fromhex(key), [])
             while places:
@@ -102,7 +102,7 @@ class ResumeFile:
         return None
 
     def append(self, key: str, result: RunResult) -> None:
-        """Appends a result without its secrets; stores an error in `problem` and does not raise."""
+        """Appends a result without its secrets. Errors are stored in `problem`, not raised."""
         try:
             text = json.dumps(to_json(result, find_filter()), separators=(",", ":"))
             line = f'{{"key":"{key}","status":"{result.status}","result":{text}}}\n'
@@ -124,9 +124,9 @@ def _explain(error: Exception) -> str:
 
 
 def is_final(result: RunResult) -> bool:
-    """True if the run completed or would fail again; otherwise it is repeated (D-75).
+    """True if the run completed or would fail again; any other run is repeated (D-75).
 
-    It would fail again if a request was rejected for its content, or a limit was reached.
+    A run would fail again if a request was rejected for its content, or a limit was reached.
     """
     cause: Any = result.cause
     if result.status in NOT_FINISHED or (

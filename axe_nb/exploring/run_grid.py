@@ -1,4 +1,4 @@
-"""`axe_nb.grid`: variants × inputs × repeats as one map, scored as the runs end."""
+"""`axe_nb.grid`: runs variants × inputs × repeats as one map, and scores each run as it ends."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from axe_nb.session.session import session
 from axe_nb.text import list_some, one_line, plural, quote, shown_value
 
 Score: TypeAlias = Callable[[RunResult, Row], "float | bool"]
-"""Scoring function: (result, row of the input) → score."""
+"""Scoring function, called with a result and the input's row."""
 
 SUFFIXES = (".csv", ".jsonl")
 
@@ -59,7 +59,7 @@ VERDICT = {
     "required": ["score", "reason"],
     "additionalProperties": False,
 }
-"""Schema of a judge's answer, if its agent sets none."""
+"""JSON Schema for a judge's answer, used if the judge's agent sets none."""
 
 
 def grid(
@@ -82,27 +82,27 @@ def grid(
 ) -> Grid:
     """Runs every variant on every input, and returns a grid of the results.
 
-    Variants are all combinations of agents, models, parameters and prompts; where several of these
-    are given, they may be a dict with labels as keys. Blocks until all runs have ended; a failed
+    Variants are all combinations of agents, models, parameters and prompts. Several of these can be
+    passed as a list, or as a dict with labels as keys. Blocks until all runs have ended; a failed
     run counts as not passed. Raises ConfigError if the configuration is invalid, before anything is
     sent.
 
     Args:
-        agents: one or several agents, or their names; None = the prompts go directly to the models.
-        prompt: one or several templates, in which `{{ name }}` is a column of the inputs.
-        inputs: a list, a DataFrame, or the path of a CSV or JSONL file; plain values are called
-            `input`.
-        models: one or several models, as provider/model; None = each agent's own.
+        agents: one or several agents, or their names; None sends prompts directly to the models.
+        prompt: one or several templates, in which `{{ name }}` stands for an input column.
+        inputs: a list, a DataFrame, or the path of a CSV or JSONL file; plain values become the
+            column `input`.
+        models: one or several models, as provider/model; None keeps each agent's own.
         params: one or several dicts of model parameters.
         repeats: number of runs per square.
         expect: expectations that a run must meet to pass.
-        score: `score(result, row) -> float | bool`; False = the run did not pass.
-        judge: an agent that answers with a number and a reason, or its name.
+        score: `score(result, row) -> float | bool`; False means that the run did not pass.
+        judge: an agent, or an agent's name, that answers with a number and a reason.
         concurrency: maximum number of runs at once.
         executor: where runs take place, as in `axe_nb.map`; scores are computed in this process.
         budget: limit for all runs together: US dollars, or a dict with keys of `[limits]`.
-        resume: path of a file that keeps each result as its run ends. Runs kept there are not
-            repeated: the same call continues a grid where it was interrupted.
+        resume: path of a file that stores each result as its run ends. Stored runs are not
+            repeated, so the same call continues an interrupted grid.
         display: if True, a notebook shows the table as it fills.
         options: options of `axe_nb.run`, for all runs.
     """
@@ -137,9 +137,9 @@ class GridRunner:
         first_line: int = 1,
         is_dry: bool = False,
     ) -> None:
-        """Prepares the runs of `grid`, or with `is_dry` only checks them; blocks.
+        """Prepares a grid's runs, or only checks the configuration if `is_dry`. Blocks.
 
-        `names` are further names for the templates, which begin at line `first_line` of the cell.
+        `names` holds more values for the templates, which begin at line `first_line` of the cell.
         """
         refuse_in_tool("grid")
         repeats, width = read_count("repeats", repeats), read_count("concurrency", concurrency)
@@ -198,7 +198,7 @@ class GridRunner:
 
     @property
     def forecast(self) -> str:
-        """Number of requests that the grid needs, in words; `at least …` if tools may add some."""
+        """Number of requests that the grid needs, as text; `at least …` if tools may need more."""
         plans = [asking.plan for asking in self._batch.askings]
         is_exact = not any(plan.toolset.offered or plan.asks_at_end for plan in plans)
         fewest = plural(len(self._jobs) * (1 if self._batch.judge is None else 2), "request")
@@ -214,7 +214,7 @@ class GridRunner:
         self._runs.close()
 
     def run(self, display: bool, name: str) -> None:
-        """Runs the grid and shows it as it fills; however it ends, finished runs stay in it."""
+        """Runs the grid and shows its progress. Finished runs stay in `grid`, however it ends."""
 
         def draw(progress: str) -> dict[str, str]:
             return show_grid(self.grid, name, note=progress)
@@ -246,7 +246,7 @@ class GridRunner:
             line.finish(tally.format())
 
     def _take(self, ended: Ended) -> None:
-        """Adds a run with its verdict to the grid; an error in a check never fails the grid."""
+        """Adds a run with its verdict to the grid. An error in a check does not end the grid."""
         grid, (repeat, input, variant) = self.grid, self._jobs[ended.index]
         result, row = ended.result, grid.rows[input]
         run = GridRun(
@@ -296,7 +296,7 @@ class GridRunner:
 
 
 def make_variants(agents: Any, models: Any, params: Any, prompts: Any) -> tuple[Variant, ...]:
-    """Makes the variants: all combinations of the arguments of `grid`, in order."""
+    """Creates a variant for each combination of agent, model, parameters and prompt."""
     if params is None or (
         isinstance(params, Mapping) and not all(isinstance(v, Mapping) for v in params.values())
     ):
@@ -341,7 +341,7 @@ def _name(what: str, given: Any, describe: Any) -> Sequence[tuple[str, Any]]:
 
 
 def read_inputs(given: Any) -> list[Row]:
-    """Reads values, a DataFrame, or a CSV or JSONL file as rows; None = one row without names."""
+    """Reads values, a DataFrame, or a CSV or JSONL file as rows; None gives one empty row."""
     if given is None:
         return [{}]
     if isinstance(given, str | os.PathLike):

@@ -1,4 +1,4 @@
-"""`axe_nb.map`: many runs of one agent, with an iterable of results.
+"""`axe_nb.map`: runs one agent on many prompts, and returns an iterable of the results.
 
 Source: D-2, D-8.
 """
@@ -55,25 +55,25 @@ def map(
     display: bool = True,
     **options: Unpack[RunOptions],
 ) -> RunMap:
-    """Returns a map: runs of an agent on many prompts, which start when the map is iterated over.
+    """Returns a map, which runs an agent on many prompts once it is iterated over.
 
     `for` yields results in the order of the prompts, `async for` as the runs end, and `await`
-    returns them all. A failed run is a result too. `last()` and conversations stay unchanged, and
-    no one is prompted for approval. Raises ConfigError if the configuration is invalid, before
+    returns them all. A failed run has a result, too. `last()` and conversations stay unchanged,
+    and no one is prompted for approval. Raises ConfigError if the configuration is invalid, before
     anything is sent.
 
     Args:
-        agent: the agent or its name; None = the prompts go directly to `model`.
+        agent: the agent or its name; None sends the prompts directly to `model`.
         prompts: an iterable or async iterable of texts, or of lists of texts and pictures; each is
             taken only when its run can start.
         concurrency: maximum number of runs at once.
         executor: where the runs take place: a `concurrent.futures.Executor`, a Dask client, an
-            ipyparallel client or view; None = in this process.
-        resume: path of a file that keeps each result as its run ends. Runs kept there are not
+            ipyparallel client or view; None runs them in this process.
+        resume: path of a file that stores each result as its run ends. Stored runs are not
             repeated, unless they timed out, were cancelled, or failed for a temporary reason.
         budget: limit for all runs together: US dollars, or a dict with keys of `[limits]`; when it
             is reached, runs in progress are cancelled at their next request.
-        keep: `results`, or `nothing`: results are only yielded, once.
+        keep: `results` stores all results; `nothing` only yields each result once.
         display: if True, a line shows the progress.
         options: options of `axe_nb.run`; `timeout` applies to each run.
     """
@@ -94,7 +94,7 @@ def map(
 
 
 amap = map
-"""Alias of `map`, whose result can be awaited too."""
+"""Alias of `map`, which returns a map that can also be awaited."""
 
 
 class RunMap:
@@ -102,7 +102,7 @@ class RunMap:
 
     `for` yields the results in the order of the prompts, and blocks; `async for` yields them as the
     runs end; `await` returns all of them, in the order of the prompts. Leaving a loop early cancels
-    the runs in progress. `results` holds those of the finished runs, however the map ended.
+    the runs in progress. `results` holds the results so far, however the map ended.
     """
 
     def __init__(self, driver: Driver, display: bool) -> None:
@@ -117,7 +117,7 @@ class RunMap:
 
     @property
     def failures(self) -> list[RunResult]:
-        """The results so far of runs that did not complete."""
+        """Results so far of the runs that did not complete."""
         return [result for result in self.results if not result.ok]
 
     @property
@@ -127,7 +127,7 @@ class RunMap:
 
     @property
     def stopped(self) -> str:
-        """Why not all prompts were run; empty = they were, or will be."""
+        """Reason why some prompts were not run; empty if none were skipped."""
         return self._batch.stopped
 
     def __repr__(self) -> str:

@@ -1,6 +1,7 @@
-"""Runs a handle with a view, which receives every event, regular ticks and the result.
+"""Executes a run with a view, which receives every event, regular ticks and the result.
 
-Events are shown and questions answered in the caller's thread, so that only it touches a display.
+Events are shown and questions answered in the caller's thread, so that no other thread uses the
+display.
 Source: D-19, D-48, D-58.
 """
 
@@ -26,7 +27,7 @@ from axe_nb.session.portal import DRAIN, PUMP, STUCK, answers, portal, record_in
 from axe_nb.session.runs import RunHandle
 
 PAUSE = 0.2
-"""Seconds between a question and its prompt, so that the view can show the call."""
+"""Delay in seconds before a question is prompted, so that the view can show the call first."""
 
 END = object()
 
@@ -40,7 +41,7 @@ class View(Protocol):
 
     @property
     def is_live(self) -> bool:
-        """True if another thread may update the view while this one waits for a person's answer."""
+        """True if another thread may update the view while a prompt blocks the caller's thread."""
 
     def event(self, event: Event) -> None:
         """Receives each event, in order; neither blocks nor raises."""
@@ -77,7 +78,7 @@ class NoLine:
 
 
 class Approver:
-    """Queues questions of the event loop's thread; `serve` answers them in the caller's thread."""
+    """Queues questions from the event loop's thread; `serve` prompts in the caller's thread."""
 
     def __init__(self, answer: Callable[[Question], Decision]) -> None:
         self._answer = answer
@@ -92,12 +93,12 @@ class Approver:
         return await asyncio.wrap_future(future)
 
     async def ask_person_here(self, question: Question) -> Decision:
-        """Answers a question in the thread of the event loop, which it blocks."""
+        """Prompts the user in the event loop's thread, and so blocks the loop."""
         await asyncio.sleep(PAUSE)
         return self._prompt(question)
 
     def serve(self, meanwhile: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
-        """Answers the next question within `meanwhile`, once the view had time to show the call."""
+        """Prompts for the next question, inside `meanwhile`, once the view has shown the call."""
         if time.monotonic() < self._asked_at + PAUSE:
             return
         with suppress(queue.Empty):
@@ -107,7 +108,7 @@ class Approver:
                     future.set_result(self._prompt(question))
 
     def _prompt(self, question: Question) -> Decision:
-        """Prompts the user; an interrupt or end of input means stop (D-48)."""
+        """Prompts the user; an interrupt or the end of input counts as `stop` (D-48)."""
         is_main = threading.current_thread() is threading.main_thread()
         # SIGINT must end the `input()`
         before = signal.signal(signal.SIGINT, signal.default_int_handler) if is_main else None
@@ -121,9 +122,10 @@ class Approver:
 
 
 class _Inbox:
-    """Queue of a run's events and its end, shown by one thread at a time.
+    """Queue of a run's events, with `END` as the last item; one thread at a time shows the events.
 
-    None wakes a `get` that a signal interrupted and that would wait forever (CPython 3.11).
+    A None in the queue wakes a `get` that a signal has interrupted and that would otherwise wait
+    forever (CPython 3.11).
     """
 
     def __init__(self, show: Callable[[Event], None]) -> None:
@@ -144,11 +146,12 @@ class _Inbox:
 
 
 def drive(handle: RunHandle, view: View, approver: Approver | None = None) -> RunResult:
-    """Runs a handle in the portal's thread, shows it in this thread, and returns the result.
+    """Executes a run in the portal's thread, shows it in this thread, and returns the result.
 
-    An interrupt cancels the run, and is raised once its last events have arrived; `handle.finished`
-    is then the result so far. A second interrupt is raised at once. `approver` answers the run's
-    questions. Raises concurrent.futures.CancelledError if the run is cancelled before it starts.
+    An interrupt cancels the run, and is raised once the run's last events have arrived;
+    `handle.finished` is then the result so far. A second interrupt is raised at once. `approver`
+    answers the run's questions. Raises concurrent.futures.CancelledError if the run is cancelled
+    before it starts.
     """
     try:
         return _run_and_show(handle, view, approver)
@@ -242,7 +245,7 @@ def _keep_showing(view: View, show_more: Callable[[], None]) -> Iterator[None]:
 
 
 async def drive_here(handle: RunHandle, view: View, approver: Approver | None = None) -> RunResult:
-    """Runs a handle like `drive`, but on the caller's own event loop."""
+    """Executes a run like `drive`, but on the caller's own event loop."""
     ask_person = approver.ask_person_here if approver else None
 
     async def tick() -> None:

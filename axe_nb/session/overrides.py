@@ -1,4 +1,4 @@
-"""Options that change an agent for one run: from keywords, an option line or a command line.
+"""Options that change an agent for one run, set by keywords, an option line or a command line.
 
 Source: B-9, D-10.
 """
@@ -25,7 +25,7 @@ Tools: TypeAlias = str | Tool | Callable[..., Any]
 """A tool name, a Tool, or a function marked with `@axe_nb.tool`."""
 
 DEFAULT_TIMEOUT = 120.0
-"""Default time limit in seconds for a run and everything below it (B-9)."""
+"""Default time limit in seconds for a run and all its descendants (B-9)."""
 
 StepOption: TypeAlias = bool | StepFunction
 
@@ -62,7 +62,7 @@ class Overrides:
     skill: str | None = None
     workdir: str | None = None
     timeout: float | None = DEFAULT_TIMEOUT
-    """Time limit in seconds, fractions allowed; None or 0 = no limit."""
+    """Time limit in seconds, possibly fractional; None or 0 for no limit."""
     retries: int | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
     vars: Mapping[str, Any] = field(default_factory=dict)
@@ -71,11 +71,11 @@ class Overrides:
     mode: Mode | None = None
     stream: bool | None = None
     output: Any = None
-    """Form of the answer: a JSON Schema, a type, or the path of a file with a JSON Schema."""
+    """Format of the answer: a JSON Schema, a type, or the path of a JSON Schema file."""
     expect: str | None = None
     step: StepOption | None = None
     break_at: tuple[str, ...] | None = None
-    """Places to pause at; None or empty = each request and call, if `step` is set."""
+    """Places to pause at; if None or empty, `step` pauses before each request and call."""
 
     def __post_init__(self) -> None:
         if self.output is not None:
@@ -111,7 +111,10 @@ class Overrides:
         self.make_stepper()
 
     def make_stepper(self) -> Stepper | None:
-        """Makes a tree's stepper; None = no pauses. Raises ConfigError if a place is not valid."""
+        """Returns the stepper for a run tree, or None if it never pauses.
+
+        Raises ConfigError if a place is not valid.
+        """
         if not self.step and not self.break_at:
             return None
         places = tuple(map(Breakpoint.parse, self.break_at or ()))
@@ -124,7 +127,7 @@ class Overrides:
         defaults: Mapping[str, Any] | None = None,
         others: Sequence[str] = (),
     ) -> Overrides:
-        """Makes overrides from keywords; errors list the `others` as known options, too."""
+        """Creates overrides from keywords. Error messages list `others` as known options, too."""
         for name in given:
             if name not in _CHECKS:
                 known = (*others, *_CHECKS)
@@ -144,7 +147,7 @@ def merge_options(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict
 
 
 def refuse_steps(given: dict[str, Any], many: str) -> dict[str, Any]:
-    """Returns the options of many runs. Raises ConfigError if they include `step` or `break_at`."""
+    """Returns the `given` options. Raises ConfigError if they include `step` or `break_at`."""
     for name in ("step", "break_at"):
         if given.get(name):
             raise ConfigError(
@@ -155,7 +158,7 @@ def refuse_steps(given: dict[str, Any], many: str) -> dict[str, Any]:
 
 
 def keep_for_tree(defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the defaults that apply to a fork, which change none of its agents."""
+    """Returns the defaults that apply to a fork, without any that would change its agents."""
     of_tree = ("timeout", "retries", "stream", "agents_dir", "expect", "step", "break_at")
     return {name: value for name, value in defaults.items() if name in of_tree}
 
@@ -197,6 +200,6 @@ _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "Any": ("a JSON Schema or a type", lambda v: True),
     "tuple[str, ...] | None": ("a list of strings", _is_tuple_of(str)),
 }
-"""Annotation of a field of `Overrides` → name of its type in messages, and a check of values."""
+"""Annotation in `Overrides` → name of the type in messages, and a function that checks values."""
 
 _CHECKS = {field.name: _KINDS[str(field.type)] for field in fields(Overrides)}

@@ -1,4 +1,4 @@
-"""Replay of a finished run in a view: its events at their recorded times, or faster."""
+"""Plays a finished run in a view, at the recorded speed or another."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from axe_nb.session.drive import View
 from axe_nb.session.portal import PUMP
 
 LATEST = 1e6
-"""Latest time of an event in seconds, as a file may contain any number."""
+"""Latest plausible time of an event in seconds; a file may contain any number."""
 
 
 def play(view: View, result: RunResult, speed: float) -> None:
-    """Plays a run in a live view, `speed` times as fast; any other view shows only its end."""
+    """Plays a run in a live view, `speed` times as fast; other views show only the end."""
     began = time.monotonic()
     try:
         for seconds, event in time_events(result) if view.is_live else ():
@@ -41,13 +41,13 @@ def play(view: View, result: RunResult, speed: float) -> None:
 
 
 def time_events(result: RunResult) -> list[tuple[float, Event]]:
-    """Returns the events of a finished run, each with the seconds since its start, in order.
+    """Returns a finished run's events in order, each with its seconds since the first event.
 
     An event without a recorded time gets the time of the previous event.
     """
     runs = {run.id: run for run in result.walk()}
     laps = defaultdict[tuple[str, int, int], list[Lap]](list)
-    """(run, turn, call) → times; call 0 is the request; turn and call 0 are the whole run."""
+    """(run, turn, call) → times. Call 0 is the request; call 0 of turn 0 is the whole run."""
     for run in runs.values():
         for lap in run.times:
             if 0 <= lap.began <= lap.ended <= LATEST and lap.kind != "person":

@@ -20,13 +20,13 @@ from axe_nb.errors import interrupted
 T = TypeVar("T")
 
 PUMP = 0.05
-"""Polling interval in seconds; on Windows, an interrupt does not wake a bare `get()`."""
+"""Polling interval in seconds; a bare `get()` ignores interrupts on Windows."""
 
 DRAIN = 0.4
-"""Seconds for a cancelled run to close its requests and report its partial result."""
+"""Time in seconds for a cancelled run to close its requests and report its partial result."""
 
 ANSWER = 0.25
-"""Seconds for the loop to respond before it is replaced for later runs."""
+"""Time in seconds for the event loop to respond before another loop replaces it."""
 
 STUCK = 0.7
 """Seconds past its deadline after which a run on an unresponsive loop is abandoned (D-58)."""
@@ -37,7 +37,7 @@ class Portal:
 
     A loop that a tool blocks is replaced; once the tool returns, the old loop ends its work,
     cancels all other tasks, closes its connections and ends its thread. A tool that never returns
-    keeps that thread, a daemon: Python cannot end a thread from outside.
+    keeps its daemon thread: Python cannot end a thread from outside.
     """
 
     def __init__(self) -> None:
@@ -47,12 +47,12 @@ class Portal:
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ending: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
-        """Loops that must stop; any other loop that a tool stops is run again."""
+        """Loops that must stop. Any other loop that a tool stops is run again."""
 
     def begin(
         self, work: Coroutine[Any, Any, T]
     ) -> tuple[concurrent.futures.Future[T], asyncio.AbstractEventLoop]:
-        """Starts a coroutine; returns its future and loop, a new one if a tool blocks the old."""
+        """Starts a coroutine, and returns its future and event loop. Replaces a blocked loop."""
         with self._lock:  # held until the work is scheduled, so that the loop is not retired before
             if self._loop is not None and not self.is_here() and not answers(self._loop):
                 if not self._loop.is_closed():
@@ -92,7 +92,7 @@ class Portal:
             loop.close()
 
     def close(self) -> None:
-        """Stops the thread and closes its connections; the next use starts a new one."""
+        """Stops the thread and closes its connections; the next use starts a new thread."""
         with self._lock:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
@@ -132,7 +132,7 @@ if hasattr(os, "register_at_fork"):  # a forked process has the loop of its pare
 
 
 def run_and_wait(work: Coroutine[Any, Any, T]) -> T:
-    """Runs a coroutine on the loop and returns its result; an interrupt cancels it."""
+    """Runs a coroutine on the portal's loop and returns the result. An interrupt cancels it."""
     future, _ = portal.begin(work)
     try:
         while not future.done():  # on Windows, an interrupt does not wake a bare `result()`
@@ -159,7 +159,7 @@ class Interrupt:
 
 @contextlib.contextmanager
 def record_interrupts(wake: Callable[[], None]) -> Iterator[Interrupt]:
-    """Records interrupts within the block; outside the main thread, there are none to record."""
+    """Records interrupts within the block; has no effect outside the main thread."""
     interrupt = Interrupt(wake)
     before = signal.getsignal(signal.SIGINT)
     is_mine = threading.current_thread() is threading.main_thread()
@@ -176,8 +176,8 @@ def record_interrupts(wake: Callable[[], None]) -> Iterator[Interrupt]:
 def watch_cell() -> tuple[threading.Event, Callable[[], None]]:
     """Returns an event set when the current cell is interrupted, and a function to stop watching.
 
-    A kernel cancels the task of an interrupted cell. In that task alone a KeyboardInterrupt does no
-    harm: IPython shows it, while in any other it would end the event loop.
+    A kernel cancels the task of an interrupted cell. IPython shows a KeyboardInterrupt that is
+    raised in that task; raised in any other task, it would end the event loop.
     """
     seen = threading.Event()
     before = signal.getsignal(signal.SIGINT)

@@ -1,8 +1,8 @@
-"""Prompts for a person: their texts, the parsing of answers, and their events for views.
+"""Prompts the person in charge of a run: formats questions, parses answers, makes events.
 
-A person decides on the basis of a prompt, so nothing in it may be invisible, look like part of the
-prompt itself, or be omitted without being counted. The letters of answers are constants: a model
-cannot add or rename one. Source: D-48, D-50, D-56.
+The person decides on the basis of a prompt, so no text of a model may be invisible, look like part
+of the prompt itself, or be omitted without being counted. The letters of answers are constants: a
+model cannot add or rename an answer. Source: D-48, D-50, D-56.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ MAX_WHOLE = 100_000
 """Maximum characters shown of an argument that is shown in full, such as a command."""
 
 BAR = "  | "
-"""Start of each line of an argument that is shown with its line breaks."""
+"""Prefix of each line of an argument that is shown with its line breaks."""
 
 GOES_ON = "  : "
-"""Start of a continuation line, so that no text can stand where the prompt's own words do."""
+"""Prefix of a wrapped line, so that no model's text can pass for a line of the prompt itself."""
 
 WIDTH = 78
 
@@ -65,7 +65,7 @@ class Prompt:
     text: str
     answers: Sequence[Answer]
     caution: str = ""
-    """Why approval needs the whole word; empty = its letter is enough."""
+    """Why the user must type the whole word to approve; if empty, the first letter is enough."""
 
     @property
     def choices(self) -> str:
@@ -73,7 +73,7 @@ class Prompt:
 
 
 def format_question(request: ApprovalRequest) -> Prompt:
-    """Formats the prompt for a call, or for exceeding the budget of the session."""
+    """Formats the prompt to approve a call, or to raise the session's budget."""
     if request.raises:
         answers = [
             Answer("yes", f", raise it to {request.raises}"),
@@ -107,7 +107,7 @@ def format_question(request: ApprovalRequest) -> Prompt:
 
 
 def format_model_question(request: ApprovalRequest) -> str:
-    """Formats a question of a model; its lines are marked, as they could imitate a prompt."""
+    """Formats a model's question. Several lines get a prefix, as they could imitate a prompt."""
     caller = format_caller(request)
     detail, _ = _show_most(request.detail, MAX_SHOWN)
     if "\n" not in detail:
@@ -117,7 +117,7 @@ def format_model_question(request: ApprovalRequest) -> str:
 
 
 def show(text: str) -> str:
-    """Makes every character visible, and replaces wide gaps and blank lines by their number."""
+    """Makes every character visible, and replaces wide gaps and blank lines with counts."""
 
     def show_gap(gap: re.Match[str]) -> str:
         # so wide that the rest of the line could be out of sight
@@ -165,11 +165,11 @@ REPLY = {"properties": {"text": {"type": "string"}, "calls": {"type": "array", "
 
 
 class WrongInput(Exception):
-    """Typed text cannot be used; the message is a sentence with the position."""
+    """Raised if typed text cannot be used; the message is a sentence that says why."""
 
 
 def read_arguments(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Prompts for the arguments of a call; an empty schema accepts any."""
+    """Prompts for a call's arguments, and validates them; an empty schema accepts any object."""
     arguments = _parse(input("arguments, as JSON: "), "The arguments must be a JSON object")
     if not isinstance(arguments, dict):
         raise WrongInput("The arguments must be a JSON object, in braces.")
@@ -178,7 +178,7 @@ def read_arguments(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parse_reply(typed: str) -> Response:
-    """Parses a reply that a person typed: text, or JSON with its text and calls."""
+    """Parses a reply that the person typed for a model: text, or JSON with `text` and `calls`."""
     if not typed.lstrip().startswith("{"):
         return Response(typed, (), stop_reason(()))
     said = _parse(
@@ -240,7 +240,7 @@ def prompt_person(request: Question) -> Decision:
 
 
 STEP_CHOICES = "[g]o on [e]dit [r]esult s[k]ip run to the e[n]d [s]top"
-"""Choices at the end of each step prompt, by which programs that answer it recognize it."""
+"""Choices at the end of each step prompt, which programs that answer prompts look for."""
 
 WORDS: Mapping[str, Choice | None] = {
     "g": "go", "go": "go", "go on": "go", "e": "edit", "edit": "edit", "r": "result",
@@ -311,7 +311,7 @@ def _dump(value: object, indent: int | None = None) -> str:
 
 
 NAMES = {"yes": "Allow", "always": "Always", "edit": "Edit…", "no": "Deny", "stop": "Stop"}
-"""Answer to an approval → name of its button, in the order of the buttons."""
+"""Answer to an approval request → label of its button, in the order of the buttons."""
 
 STEP_NAMES = (
     ("g", "Go on"), ("e", "Edit…"), ("r", "Result…"), ("k", "Skip"), ("n", "Run to the end"),
@@ -319,13 +319,13 @@ STEP_NAMES = (
 )  # fmt: skip
 
 MOST = 8000
-"""Maximum characters of a text for a view; longer text is cut, longer prompts are omitted."""
+"""Maximum characters of text in an event. Longer text is cut; a longer prompt is omitted."""
 
 SUBJECT = 60
 
 
 def describe(question: Question) -> PersonAsked:
-    """Returns the event of a question, without secrets, with texts of limited length."""
+    """Returns the event for a question, without secrets and with texts of limited length."""
     if isinstance(question, Step):
         text = format_step(question)
         about = PersonAsked("", question.call_id, "", _bound(text))
@@ -356,14 +356,14 @@ def describe(question: Question) -> PersonAsked:
 
 
 def _with_prompt(asked: PersonAsked, prompt: str) -> PersonAsked:
-    """Adds the prompt if views can show it whole; otherwise only typed text can answer."""
+    """Adds the prompt to an event, or removes the buttons if the prompt is long or has secrets."""
     if len(prompt) > MOST or redact(prompt) != prompt:
         return replace(asked, choices=(), arguments="")
     return replace(asked, prompt=prompt)
 
 
 def _dump_given(arguments: Mapping[str, Any]) -> str:
-    """Returns the arguments as one line of JSON; empty if they cannot be sent back unchanged."""
+    """Returns arguments as one line of JSON; empty if they are too long or contain secrets."""
     given = dict(arguments)
     if find_filter().json(given) != given:
         return ""

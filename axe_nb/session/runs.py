@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
     agent: str | Agent | None
-    """Agent or its name; None = the model is called without an agent."""
+    """Agent or its name; None if the model is called without an agent."""
     prompt: str = ""
     pictures: tuple[Picture, ...] = ()
-    """Pictures of the prompt, in the order of their marks."""
+    """Pictures in the prompt, in the order of the marks that stand for them in its text."""
     overrides: Overrides = Overrides()
     continue_from: RunResult | None = None
     fork: ForkPoint | None = None
-    """Place of an earlier run to fork; if `agent` is None, the agent at that place is used."""
+    """Place at which to fork an earlier run; if `agent` is None, the agent at this place runs."""
 
     @property
     def history(self) -> Sequence[Message]:
@@ -63,7 +63,7 @@ class RunRequest:
 
 
 class Outlet:
-    """Passes on a run's events until the root ends; keeps the run from referring to its handle."""
+    """Passes on a run's events until the root ends, so that a run does not refer to its handle."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -85,7 +85,7 @@ class Outlet:
 
 
 class RunHandle:
-    """A requested run; one front end executes it, any thread may cancel it or wait for it."""
+    """A requested run. One front end executes the run; any thread may cancel it or wait for it."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class RunHandle:
         make_plan: Callable[[RunRequest, Emit, AskPerson | None, bool], Awaitable[Plan]],
         remember: Callable[[RunResult], None],
     ) -> None:
-        """Creates the handle; `make_plan` takes the request, `emit`, `ask_person` and `streams`."""
+        """Creates a handle; `make_plan` takes the request, `emit`, `ask_person` and `streams`."""
         self.request = request
         self._make_plan = make_plan
         self._remember = remember
@@ -132,7 +132,7 @@ class RunHandle:
         return self._outcome.result() if has_result else None
 
     def cancel(self) -> None:
-        """Cancels the run; its result is the part finished by then."""
+        """Cancels the run. The result contains what was finished by then."""
         self.halt()
         with self._lock:
             self._cancelled_at = self._cancelled_at or time.monotonic()
@@ -143,15 +143,15 @@ class RunHandle:
                 loop.call_soon_threadsafe(task.cancel)
 
     def halt(self) -> None:
-        """Stops the run and its descendants from sending requests; they still have to end."""
+        """Stops the run and its descendants from sending requests, but does not end them yet."""
         if self.plan is not None:
             self.plan.scope.env.halt.end_tree(RunStopped("cancelled", "cancelled"))
 
     def result(self, timeout: float | None = None) -> RunResult:
-        """Waits for the end and returns the result, even of a failed or cancelled run.
+        """Waits for the run to end and returns its result, even if it failed or was cancelled.
 
-        An interrupt ends the waiting, not the run. Raises TimeoutError if the run has not ended
-        after `timeout` seconds (None = no limit), and ConfigError if it could not start.
+        An interrupt ends the wait, not the run. Raises TimeoutError if the run has not ended after
+        `timeout` seconds (None waits without limit), and ConfigError if it could not start.
         """
         until = math.inf if timeout is None else time.monotonic() + timeout
         while not wait([self._outcome], max(0.0, min(until - time.monotonic(), PUMP))).done:
@@ -164,7 +164,10 @@ class RunHandle:
         return (yield from asyncio.wrap_future(self._outcome))
 
     async def events(self) -> AsyncGenerator[Event, None]:
-        """Executes the run and yields its events, the last with the result; closing stops it."""
+        """Executes the run and yields its events, the last of which carries the result.
+
+        Closing the generator stops the run.
+        """
         queue: asyncio.Queue[Event | None] = asyncio.Queue()
 
         async def run() -> None:
@@ -185,7 +188,7 @@ class RunHandle:
     async def execute(
         self, emit: Emit, ask_person: AskPerson | None = None, *, streams: bool = False
     ) -> RunResult:
-        """Executes the run and returns the result; with `streams`, replies arrive in pieces."""
+        """Executes the run and returns the result; with `streams`, models' replies are streamed."""
         task = asyncio.current_task()
         assert task is not None
         with self._lock:
@@ -231,7 +234,7 @@ class RunHandle:
             self._outcome.set_result(outcome)
 
     def overdue(self) -> float:
-        """Returns the seconds since an unfinished run's deadline or cancellation; 0.0 before."""
+        """Returns the seconds since an unfinished run's deadline or cancellation; otherwise 0.0."""
         if self._run is None or self.done:
             return 0.0
         now = time.monotonic()
@@ -239,10 +242,10 @@ class RunHandle:
         return max(since, self._run.scope.clock.overdue(now))
 
     def abandon(self, emit: Emit, *, timed_out: bool = False) -> RunResult | None:
-        """Ends a run whose event loop does not respond; later work of the run is lost.
+        """Ends a run whose event loop does not respond; any later work of the run is lost.
 
-        `emit` receives a `RunFinished` event for each unfinished run. Returns the result so far;
-        None if the run never started.
+        `emit` receives a `RunFinished` event for each unfinished run. Returns the result so far,
+        or None if the run never started.
         """
         self.close()
         run = self._run

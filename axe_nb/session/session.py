@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 
 def find_agent(request: RunRequest, env: Env) -> Agent:
-    """Returns the agent of a request, or a stand-in for a request without an agent."""
+    """Returns a request's agent, or a stand-in if the request has no agent."""
     if isinstance(request.agent, Agent):
         return request.agent
     options, earlier = request.overrides, request.continue_from
@@ -84,7 +84,7 @@ def find_agent(request: RunRequest, env: Env) -> Agent:
 
 
 def check_names(request: RunRequest, agent: Agent, env: Env) -> None:
-    """Raises ConfigError if a name in the options does not occur in the tree."""
+    """Raises ConfigError for an unknown name in `vars`, or a misspelt name in `expect`."""
     if given := request.overrides.vars:
         root = find_agent(request, env)
         known = {*find_names(root.system_prompt), *root.vars}
@@ -108,7 +108,7 @@ def check_names(request: RunRequest, agent: Agent, env: Env) -> None:
 
 
 def adapt(env: Env, overrides: Overrides) -> Env:
-    """Returns the environment of a run and its descendants, with these overrides."""
+    """Returns the environment for a run and its descendants, with the overrides applied."""
     as_child = env.as_child
 
     def adapt_child(agent: Agent) -> Agent:
@@ -152,7 +152,7 @@ def apply_overrides(agent: Agent, overrides: Overrides) -> Agent:
 
 
 class BeginningFork:
-    """A fork whose tree is about to start; the snapshot receives the forked run's agents."""
+    """A fork that is about to start, with the forked run's agents in its snapshot."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class BeginningFork:
         self.fork = Fork(point, self._adapt, self.restored.changed)
 
     def adapt_env(self, env: Env) -> Env:
-        """Returns the tree's environment, with the recorded run's options that still apply."""
+        """Returns the environment for the fork's tree, with recorded options that still apply."""
         fork, kept = self.fork, self.point.root.definitions
         agents = describe_agents(self.snapshot, self.request.overrides, kept, fork.changed)
         env = replace(env, agents=agents, fork=fork)
@@ -237,7 +237,7 @@ class BeginningFork:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Usage of one agent with one model in a session, as a root or a child."""
+    """Usage by one agent with one model in a session, both as root and as sub-agent."""
 
     runs: int = 0
     turns: int = 0
@@ -252,40 +252,40 @@ class Session:
     """The agents, results and settings of one Python process, such as a notebook."""
 
     agents: dict[str, Agent] = field(default_factory=dict)
-    """Agents defined in this session; they take precedence over files."""
+    """Agents defined in this session, which take precedence over agent files."""
     conversations: dict[str, RunResult] = field(default_factory=dict)
-    """Agent → its last root run in this session, which `--continue` continues."""
+    """Agent name → the agent's last root run in this session, which `--continue` continues."""
     last: RunResult | None = None
     spent: dict[tuple[str, str], Spent] = field(default_factory=dict)
-    """(agent, model) → usage of its runs, in order of first use."""
+    """(agent, model) → usage by runs of this agent with this model, in order of first use."""
     texts: dict[str, str] = field(default_factory=dict)
-    """Agent defined in this session → its TOML source; empty if it has none."""
+    """Name of an agent defined in this session → TOML source; empty if there is none."""
     defaults: dict[str, Any] = field(default_factory=dict)
-    """Option → default value for runs that do not set it; written by `%config AxeMagics`."""
+    """Option → value for runs that do not set the option; set with `%config AxeMagics`."""
     keeps_history: bool = True
-    """False if runs are not recorded in the history; written by `%config AxeMagics`."""
+    """False if runs are not recorded in the history; set with `%config AxeMagics`."""
     above: MapRecorder | None = None
-    """Recorder of the map that this session's runs are part of; None = no map."""
+    """Recorder of the map that this session's runs belong to; None outside a map."""
     cassette: Cassette | None = None
-    """Records and replays the exchanges of the session's runs; None = no cassette."""
+    """Cassette that records and replays the session's exchanges; None if none is in use."""
     cassette_problem: ConfigError | None = None
-    """Why a requested cassette is not in use; no run starts then, as it might cost money."""
+    """Why a requested cassette cannot be used. No run starts then, as it might cost money."""
     budget: Budget = field(default_factory=Budget)
-    """Dollars that the session's runs have spent, and their limit."""
+    """Dollars that the session's runs have spent, and the spending limit."""
     hosts: dict[str, None] = field(default_factory=dict)
-    """Hosts that a person has allowed the agents to reach until the session ends (D-50)."""
+    """Hosts that the person has allowed agents to reach until the session ends (D-50)."""
     tools: ToolTable = field(default_factory=lambda: SESSION)
-    """Tools made by `@axe_nb.tool`, shared by all sessions of the process."""
+    """Tools created with `@axe_nb.tool`, shared by all sessions of the process."""
     scripts: dict[str, ScriptFunction] = field(default_factory=lambda: functions)
-    """Name → model made by `@axe_nb.script`, shared by all sessions of the process."""
+    """Name → model created with `@axe_nb.script`, shared by all sessions of the process."""
     servers: Servers = field(default_factory=Servers, repr=False)
-    """MCP servers that were started; they end with the process."""
+    """MCP servers that were started; they are stopped when the process ends."""
     meter: UsageMeter | None = None
-    """Meter of all runs of this session, with its caps; None = no caps."""
+    """Usage meter for all runs of this session, with caps; None if there are no caps."""
     in_flight: InFlight | None = None
-    """Slots that all runs of this session share; None = each tree has its own."""
+    """Request slots that all runs of this session share; None if each run tree has its own."""
     handed: tuple[Tool, ...] = ()
-    """Tools received with a job from another process; they take precedence by name."""
+    """Tools sent with a job from another process; they replace tools of the same name."""
     _remembering: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def define(self, agent: Agent, text: str = "") -> Agent:
@@ -305,7 +305,7 @@ class Session:
         return self.agents.get(name) or Agent.from_file(name, agents_dir)
 
     def use_cassette(self, cassette: Cassette | None) -> None:
-        """Replaces the cassette; the previous one is saved now, and this one at exit."""
+        """Replaces the cassette. Saves the previous cassette now, and the new one at exit."""
         if self.cassette is not None:
             self.cassette.save()
             atexit.unregister(self.cassette.save_quietly)
@@ -314,7 +314,7 @@ class Session:
             atexit.register(cassette.save_quietly)
 
     def open_cassette(self) -> Cassette | None:
-        """Returns the cassette in use; opens one that the environment sets. None if none is set."""
+        """Returns the cassette in use, if any; first opens the one that `AXE_CASSETTE` sets."""
         if self.cassette_problem is not None:
             raise ConfigError(self.cassette_problem.message, hint=self.cassette_problem.hint)
         if self.cassette is None and (path := os.environ.get("AXE_CASSETTE")):
@@ -324,7 +324,7 @@ class Session:
         return self.cassette
 
     def start(self, request: RunRequest, on_claim: Callable[[], None] | None = None) -> RunHandle:
-        """Creates the handle of a run; `on_claim` is called once the cassette knows the run."""
+        """Creates a run's handle; `on_claim` is called once the run has claimed its recordings."""
         traced_in = None
         if "opentelemetry.trace" in sys.modules:  # imported if the program traces
             from opentelemetry import context
@@ -344,7 +344,7 @@ class Session:
         is_dry: bool = False,
         on_claim: Callable[[], None] | None = None,
     ) -> Plan:
-        """Plans a run without sending anything; a dry run, which is only shown, needs no key."""
+        """Plans a run without sending anything. A dry run, which is only shown, needs no key."""
         options = request.overrides
         agents_dir = options.agents_dir
         clock = Clock(options.timeout)
@@ -404,7 +404,7 @@ class Session:
                 self.spent[key] = self.spent.get(key, Spent()) + own
 
     def conversation(self, agent: str | None, agents_dir: str | None = None) -> RunResult:
-        """Returns the agent's last run in this session; None = the last run without an agent."""
+        """Returns an agent's last run in this session; for None, the last run without an agent."""
         if agent is None:
             if "" in self.conversations:
                 return self.conversations[""]
@@ -449,7 +449,7 @@ class Session:
         return config, Snapshot(self.agents, agents_dir, provider, Prices(config))
 
     def _nest(self, request: RunRequest, env: Env) -> tuple[Job, Env]:
-        """Returns the job and environment of a child that `axe_nb.run` starts in a tool (D-57)."""
+        """Returns the job and environment for a child that `axe_nb.run` starts in a tool (D-57)."""
         folder = request.overrides.agents_dir
         if folder is not None:
             env.sources.update(find_source_dirs(folder))

@@ -30,12 +30,12 @@ from axe_nb.tools.output_form import Output, make_output
 
 
 def find_script_dirs(agents_dir: str | None) -> tuple[Path, ...]:
-    """Returns the script folders that belong to a given agents folder."""
+    """Returns the script folders that belong to an agents folder; empty if this is None."""
     return (Path(agents_dir).expanduser().parent / "scripts",) if agents_dir else ()
 
 
 def find_source_dirs(agents_dir: str | None) -> set[Path]:
-    """Returns a given agents folder and its script folders, which tools change only if approved."""
+    """Returns an agents folder and its script folders, which tools change only with approval."""
     folders = (Path(agents_dir).expanduser(), *find_script_dirs(agents_dir)) if agents_dir else ()
     return {Path(os.path.realpath(folder)) for folder in folders}
 
@@ -43,16 +43,16 @@ def find_source_dirs(agents_dir: str | None) -> set[Path]:
 T = TypeVar("T")
 
 MAX_TEXT = 64 * 1024 * 1024
-"""Maximum characters of all agents, skills and context files that one tree can reach."""
+"""Maximum total characters of the agents, skills and context files that a tree can reach."""
 
 Key: TypeAlias = "tuple[str | tuple[str, ...], ...]"
-"""Fields of an agent that its context depends on."""
+"""Fields of an agent that determine which skill, files and pictures its context contains."""
 
 Read: TypeAlias = "tuple[dict[str, Agent | ConfigError], dict[Key, Context | ConfigError]]"
 
 
 class Snapshot:
-    """The agents that one run tree can reach, with the texts that they refer to."""
+    """The agents that one run tree can reach, with their skills and context files."""
 
     def __init__(
         self,
@@ -62,10 +62,10 @@ class Snapshot:
         prices: Prices,
         read: Read | None = None,
     ) -> None:
-        """Creates a snapshot; with `read`, from another process, nothing is read here."""
+        """Creates a snapshot. With `read`, sent by another process, no files are read here."""
         self.prices = prices
         self.defined = dict(defined)
-        """Name → agent that the session had when the root started."""
+        """Name → agent that was defined in the session when the root started."""
         self._agents_dir = agents_dir
         self.provider_for = provider_for
         self.read: Read = read or ({}, {})
@@ -74,7 +74,7 @@ class Snapshot:
         self.loaded: dict[str, Agent] = {}
         self._is_taken = self._is_sent = read is not None
         self._roots: set[tuple[Key, bool]] = set()
-        """Roots whose sub-agents have been read, each with whether it can start any agent."""
+        """Roots whose sub-agents have been read, and whether each root can start any agent."""
         self._check: Callable[[], None] = lambda: None
         """Function that raises TimeIsUp if the root's time is up."""
 
@@ -85,7 +85,7 @@ class Snapshot:
         )
 
     def share(self) -> Snapshot:
-        """Returns a snapshot with the same agents for another tree, whose root may be unread."""
+        """Returns a snapshot of the same agents for another tree, which may read further agents."""
         shared = copy(self)
         shared._is_taken = self._is_sent
         return shared
@@ -102,19 +102,19 @@ class Snapshot:
         return agent
 
     def knows(self, name: str) -> bool:
-        """Returns whether there was such an agent when the root started."""
+        """Returns whether an agent of this name existed when the root started."""
         return name in self.defined or name in self._agents or not self._is_taken
 
     def restore(
         self, agents: Mapping[str, Agent], contexts: Iterable[tuple[Agent, Context]]
     ) -> None:
-        """Uses the agents of an earlier run, with their texts, instead of the current ones."""
+        """Uses an earlier run's agents and contexts instead of the current agents and contexts."""
         self.defined.update(agents)
         self.loaded.update(agents)
         self._contexts.update({_make_key(agent): context for agent, context in contexts})
 
     def define(self, agent: Agent) -> Definition:
-        """Describes an agent for later forks, with its texts if they have been read."""
+        """Describes an agent for later forks, with its context if this has been read."""
         found = self._contexts.get(_make_key(agent))
         return Definition.of(agent, found if isinstance(found, Context) else None)
 
@@ -126,7 +126,7 @@ class Snapshot:
         return brief(agent, _unwrap(context))
 
     async def take(self, root: RunScope) -> None:
-        """Reads all agents that a tree can reach; later changes have no effect."""
+        """Reads all agents that a tree can reach. Later changes to files have no effect."""
         self._check = root.clock.check
         if self._is_taken:
             return
@@ -200,7 +200,7 @@ def _unwrap(found: T | ConfigError) -> T:
 
 
 def find_output(kept: Definitions | None) -> Output | None:
-    """Returns the answer's form that was saved with the agents; None = the answer was text."""
+    """Returns the answer format that was saved with the agents, or None for a text answer."""
     if kept is None or kept.output is None:
         return None
     found: Output | None = kept.memory.get("output")
@@ -215,8 +215,8 @@ def describe_agents(
 ) -> AgentSource:
     """Returns the agents of a snapshot as a source that can describe them for later forks.
 
-    For a fork, `forked` holds the agents of the forked run, and `changed` maps run ids to the
-    agents as the fork changes them; it grows while the tree runs.
+    For a fork, `forked` holds the agents of the forked run, and `changed` maps run ids to
+    the agents that the fork has changed. Entries are added to `changed` while the tree runs.
     """
     output = options.output or find_output(forked)
 

@@ -32,7 +32,7 @@ Outcome = Literal["restored", "removed", "conflicts", "same"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndoneFiles:
-    """Files that an undo has restored, or would restore; a notebook shows the difference."""
+    """Files that an undo has restored or would restore; a notebook shows their diff."""
 
     restored: tuple[str, ...] = ()
     """Files restored to their old content, relative to the workdir."""
@@ -49,7 +49,7 @@ class UndoneFiles:
 
     @property
     def report(self) -> str:
-        """Report in lines: restored, removed and conflicting files, then notes."""
+        """Report as lines of text: restored, removed and conflicting files, then notes."""
         would = "would " if self.is_dry else ""
         verbs = ("restore", "remove") if self.is_dry else ("restored", "removed")
         pairs = zip(verbs, (self.restored, self.removed), strict=True)

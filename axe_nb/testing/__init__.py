@@ -1,1 +1,1 @@
-"""Notebooks as tests: run without a person, compared with their saved outputs, frozen."""
+"""Notebooks as tests: runs them unattended, compares outputs with saved ones, and freezes them."""

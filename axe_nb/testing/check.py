@@ -1,7 +1,7 @@
 """`axe-nb check` and `axe-nb freeze`: notebooks as tests.
 
-A notebook runs from top to bottom in a kernel of its own, without a person, and its outputs are
-compared with the saved ones, as strict nbval does. Source: D-68.
+A notebook runs unattended from top to bottom in a kernel of its own, and its outputs are compared
+with the saved outputs, as nbval does in strict mode. Source: D-68.
 """
 
 from __future__ import annotations
@@ -39,36 +39,36 @@ MARKS: dict[str, Mark] = {
     "nbval-skip": "skip",
     "skip-execution": "skip",
 }
-"""Tag of a cell → its meaning; the comment `# NBVAL_SKIP` counts as the tag `nbval-skip`."""
+"""Cell tag → meaning. A comment such as `# NBVAL_SKIP` counts as the tag `nbval-skip`."""
 
 COMMENT = re.compile(r"^[ \t]*#[ \t#]*(NBVAL_\w+)[ \t]*$", re.MULTILINE)
 
 IN_KERNEL = "__import__('axe_nb.testing.check').testing.check"
 
 NOT_COMPARED = {"image/png", "image/jpeg", "application/vnd.jupyter.widget-view+json"}
-"""Types of output data that differ between machines or runs, and are not compared."""
+"""MIME types of outputs that are not compared, because they differ between machines or runs."""
 
 NAMES = {"text/plain": "output", "text/html": "output as HTML", "stdout": "printed text"}
-"""Part of an output → its name in messages."""
+"""MIME type or stream name of an output → description in messages."""
 
 TIMES = ("execution", "ExecuteTime")
-"""Keys of a cell's metadata that hold the times of its run."""
+"""Keys of the cell metadata that hold execution times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadlessRun:
-    """A notebook after it has run."""
+    """A notebook after an unattended run."""
 
     book: Book
-    """A copy of the notebook with the outputs of this run; cells that did not run have none."""
+    """Copy of the notebook with the outputs of this run; cells that did not run have no outputs."""
     stopped: str = ""
-    """Why the notebook did not run to its end, other than an error in a cell; empty = it did."""
+    """Why the run stopped early, other than an error in a cell; otherwise empty."""
     begun: int = 0
-    """Number of cells that were started, if it did not run to its end."""
+    """Number of code cells that were started; set only if the run stopped early."""
     cassette: tuple[str, int, int, int] | None = None
-    """Cassette path, and numbers of exchanges replayed, recorded and removed; None if unused."""
+    """Cassette path, and numbers of replayed, recorded and removed exchanges; None if unused."""
     missed: Sequence[str] = ()
-    """Descriptions of requests that are not recorded, which outputs need not show."""
+    """Descriptions of requests missing from the cassette, even if no output shows the failure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,14 +76,14 @@ class Problem:
     """A cell with an unexpected output."""
 
     cell: int
-    """The number shown at the cell, from 1."""
+    """Execution count that Jupyter shows beside the cell, from 1."""
     what: str
     is_miss: bool = False
     """True if the cassette lacks an answer that the cell needs."""
 
 
 def check(targets: Iterable[str], timeout: float | None, write: Callable[[str], None]) -> bool:
-    """Runs notebooks and compares their outputs with the saved ones; returns True if they agree."""
+    """Runs notebooks and compares their outputs with saved outputs; returns True if all agree."""
     paths, count = find_notebooks(targets), 0
     for path in paths:
         saved = read_notebook(path)
@@ -100,13 +100,13 @@ def check(targets: Iterable[str], timeout: float | None, write: Callable[[str], 
 
 
 def freeze(targets: Iterable[str], timeout: float | None, write: Callable[[str], None]) -> bool:
-    """Freezes notebooks, one after another; returns True if all are frozen."""
+    """Records missing exchanges, and saves notebooks that replay alike; returns True if all do."""
     done = [freeze_notebook(path, timeout, write) for path in find_notebooks(targets)]
     return all(done)
 
 
 def freeze_notebook(path: Path, timeout: float | None, write: Callable[[str], None]) -> bool:
-    """Records missing exchanges; if two replays agree, writes the notebook and returns True."""
+    """Records missing exchanges; if two replays agree, saves the notebook and returns True."""
     book = read_notebook(path)
     runs: list[HeadlessRun] = []
     modes: tuple[Mode, ...] = ("auto", "replay", "replay")
@@ -148,7 +148,7 @@ def freeze_notebook(path: Path, timeout: float | None, write: Callable[[str], No
 
 
 def describe_problems(path: Path, run: HeadlessRun, problems: Sequence[Problem]) -> list[str]:
-    """Returns a line for each problem, with notebook, cell, change and hint."""
+    """Formats each problem as one line with the notebook, the cell, the problem and a hint."""
     name = display_path(path)
     last = run.begun if run.stopped else None
     lines = [
@@ -164,9 +164,9 @@ def _advise(path: Path) -> str:
 
 
 def find_problems(saved: Book, ran: Book) -> Iterator[Problem]:
-    """Yields cells that failed, or whose outputs differ from the saved ones.
+    """Yields a problem for each cell that failed or whose outputs differ from the saved outputs.
 
-    After a failed cell, which may cause others, only cells that lack a model's answer count.
+    After a failed cell, which may cause further problems, only missing model answers are reported.
     """
     has_failed = False
     for before, now in zip(saved.cells, ran.cells, strict=True):
@@ -184,7 +184,7 @@ def find_problems(saved: Book, ran: Book) -> Iterator[Problem]:
 
 
 def describe_failure(error: Any) -> str:
-    """Formats an error output as one line; errors of axe_nb include their place and hint."""
+    """Formats an error output as one line. An error of axe_nb includes its place and its hint."""
     first = f"{error.ename}: {error.evalue}".partition("\n")[0].removesuffix(": ")
     lines = "\n".join(error.traceback).split("\n")
     is_own = lines[0] == first and len(lines) <= 3  # the cause, the place, the hint
@@ -192,7 +192,7 @@ def describe_failure(error: Any) -> str:
 
 
 def describe_difference(saved: Any, ran: Any) -> str:
-    """Returns a description of the difference between two outputs of a cell; empty if none."""
+    """Describes how the outputs of a cell differ from its saved outputs; empty if they agree."""
     if "ignore output" in marks_of(ran):
         return ""
     pairs = zip_longest(_list_parts(saved.outputs), _list_parts(ran.outputs), fillvalue=("", None))
@@ -225,7 +225,7 @@ def _list_parts(outputs: Any) -> list[tuple[str, str]]:
 
 
 def normalize(book: Book, first: Book, second: Book) -> Book:
-    """Returns the notebook with the outputs of the first run, without parts that vary."""
+    """Returns the notebook with the first run's outputs, without parts that the second changed."""
     frozen = deepcopy(book)
     frozen.metadata.pop("widgets", None)
     for cell, one, other in zip(frozen.cells, first.cells, second.cells, strict=True):
@@ -245,7 +245,7 @@ def normalize(book: Book, first: Book, second: Book) -> Book:
 
 
 def find_notebooks(targets: Iterable[str]) -> list[Path]:
-    """Returns the notebooks given as files or in folders, each once."""
+    """Returns all target files, and all notebooks below target folders, without duplicates."""
     found: dict[Path, None] = {}
     for target in targets:
         path = expand_home(target)
@@ -263,7 +263,7 @@ def find_notebooks(targets: Iterable[str]) -> list[Path]:
 
 
 def read_notebook(path: Path) -> Book:
-    """Reads a notebook in the current format. Raises ConfigError if it cannot be read."""
+    """Reads a notebook and converts it to nbformat 4. Raises ConfigError if this fails."""
     nbformat = load("nbformat")
     try:
         with warnings.catch_warnings(action="ignore"):  # about cells without ids, which get them
@@ -281,7 +281,7 @@ def read_notebook(path: Path) -> Book:
 
 
 def check_valid(part: Any, ref: str | None = None) -> None:
-    """Raises an exception if a notebook, or a part of one such as an `output`, is not valid."""
+    """Raises an exception if a notebook, or a part such as an `output`, is not valid."""
     json.dumps(part, ensure_ascii=False).encode()  # refuses lone surrogates
     version = {"version": 4, "version_minor": 5} if ref else {}
     load("nbformat").validate(part, ref=ref, relax_add_props=True, **version)
@@ -294,7 +294,7 @@ def marks_of(cell: Any) -> set[Mark]:
 
 
 def find_failure(cell: Any) -> Any:
-    """Returns the error output of a cell that should not fail; None if it has none."""
+    """Returns the error output of a cell that should not fail, or None if the cell succeeded."""
     if cell.cell_type != "code" or "raises exception" in marks_of(cell):
         return None
     return next((one for one in cell.outputs if one.output_type == "error"), None)
@@ -305,7 +305,7 @@ def write_notebook(path: Path, book: Book) -> None:
 
 
 def load(name: str) -> Any:
-    """Imports a library that only the extra `lab` installs. Raises ConfigError if it is missing."""
+    """Imports a library that only the `lab` extra installs. Raises ConfigError if it is missing."""
     from importlib import import_module
 
     try:
@@ -329,9 +329,10 @@ def run_headless(
 ) -> HeadlessRun:
     """Runs a notebook in a new kernel of this Python, in the notebook's folder.
 
-    With the mode `replay`, the kernel cannot reach other machines. `timeout` applies to each cell,
-    and zero means no limit. With `goes_on`, cells after a failed one run too; with `prunes`, unused
-    exchanges are removed from its cassette. `environ` replaces the variables that mark a test.
+    In `replay` mode, the kernel cannot reach other machines. `timeout` applies to each cell, and
+    zero means no limit. With `goes_on`, a failed cell does not end the run; with `prunes`, unused
+    exchanges are removed from the notebook's cassette. `environ` replaces the variables that mark
+    a test.
     """
     timeout = 600.0 if timeout is None else timeout
     environment = {**os.environ, **(environ or make_environment(path, mode))}
@@ -378,7 +379,7 @@ def run_headless(
 
 
 def prepare(book: Book) -> Book:
-    """Returns a copy of a notebook without outputs, in which cells to skip are tagged."""
+    """Returns a copy of a notebook without outputs, and with tags on the cells to skip."""
     prepared = deepcopy(book)
     for cell in prepared.cells:
         if cell.cell_type == "code":
@@ -389,7 +390,7 @@ def prepare(book: Book) -> Book:
 
 
 def make_environment(path: Path, mode: Mode) -> Mapping[str, str]:
-    """Returns the variables that mark a process as running a test of a notebook (D-68)."""
+    """Returns the environment variables that tell a process to run as a notebook test (D-68)."""
     cassette = path.with_suffix(".axe")
     return {
         # without one there is nothing to replay, but script models run
@@ -404,8 +405,8 @@ def make_environment(path: Path, mode: Mode) -> Mapping[str, str]:
 def end_cassette(own: str) -> tuple[tuple[str, int, int, int] | None, list[str]]:
     """Returns `cassette` and `missed` for the `HeadlessRun` of this kernel.
 
-    A cassette named `own`, which no other notebook uses, is pruned. If the notebook sets the mode
-    of the cassette, it may show misses itself, and none are returned.
+    A cassette named `own`, which no other notebook uses, is pruned. If the notebook sets the
+    cassette's mode, it may show misses itself, and no misses are returned.
     """
     home = sys.modules.get("axe_nb.session.session")
     used = home.session.cassette if home else None

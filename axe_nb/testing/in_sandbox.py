@@ -1,10 +1,10 @@
-"""The program that runs the cells of a submission inside its sandbox.
+"""Program that runs the cells of a submission inside a sandbox.
 
     in_sandbox.py TASK FOLDER LEVEL
 
 TASK is a JSON file with the sources of the cells, FOLDER the folder of the lesson, and LEVEL the
 level of the sandbox. After each cell, the program writes a line of JSON with what the cell printed
-and its error. The cells share this process, and can write such lines too.
+and its error. The cells share this process, so they can write such lines, too.
 """
 
 from __future__ import annotations

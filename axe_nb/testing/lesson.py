@@ -1,4 +1,4 @@
-"""`axe-nb lesson`: student copies of a lesson, and running and marking of submissions.
+"""`axe-nb lesson`: creates student copies of a lesson, and runs and marks submissions.
 
 Solutions are marked as in nbgrader (`### BEGIN SOLUTION`, `### END SOLUTION`), so that its lessons
 can be used unchanged. A submission is an untrusted program: everything it reports is limited in
@@ -48,7 +48,7 @@ from axe_nb.testing.in_sandbox import READY
 from axe_nb.text import align_columns, one_line, plural, quote
 
 EXERCISE = "exercise:"
-"""Prefix of the tag of a check cell, followed by the name of its exercise."""
+"""Prefix of a check cell's tag; the name of the exercise follows."""
 
 TAG_CHECKS = "give each check cell a tag like exercise:NAME"
 
@@ -81,9 +81,10 @@ def write_student_copy(path: Path, folder: str | None, write: Callable[[str], No
 
 
 def make_student_copy(book: Book, name: str) -> Book:
-    """Returns a copy of a lesson without solutions and outputs.
+    """Returns a copy of a lesson without solutions or outputs.
 
-    Solutions and checks get the tag `raises-exception`, so that *Run All* continues past them.
+    Cells that had a solution and check cells get the tag `raises-exception`, so that *Run All*
+    continues past them.
     """
     copy = deepcopy(book)
     copy.metadata.pop("widgets", None)
@@ -115,13 +116,13 @@ def tags_of(cell: Any) -> list[str]:
 
 
 def exercise_of(cell: Any) -> str | None:
-    """Returns the name of the exercise that a cell checks; None if it is not a check cell."""
+    """Returns the name of the exercise that a cell checks, or None for any other cell."""
     tags = tags_of(cell) if cell.cell_type == "code" else []
     return next((t.removeprefix(EXERCISE).strip() for t in tags if t.startswith(EXERCISE)), None)
 
 
 def id_of(cell: Any) -> str:
-    """Returns the id of a cell; empty if it has none, as in an untrusted notebook."""
+    """Returns the id of a cell; empty without a valid id, as may happen in a submission."""
     found = cell.get("id")
     return found if isinstance(found, str) else ""
 
@@ -142,7 +143,7 @@ def find_exercises(book: Book, name: str) -> dict[str, Any]:
 
 
 Marks = Mapping[str, str]
-"""Name of an exercise → its mark on one line: `passed`, `failed: HINT` or `not reached: REASON`."""
+"""Exercise name → mark on one line: `passed`, `failed: HINT` or `not reached: REASON`."""
 
 
 def mark_submissions(
@@ -155,8 +156,8 @@ def mark_submissions(
 ) -> None:
     """Runs the notebooks below a folder, one after another, and writes a table of their marks.
 
-    `lesson` contains the check cells, and the files beside it are copied for each submission;
-    `table` is the path of a CSV file that receives the table, too.
+    `lesson` contains the check cells, and the files beside the lesson are copied for each
+    submission; `table` is the path of a CSV file that also receives the table.
     """
     place, name = expand_home(folder), display_path(lesson)
     exercises = find_exercises(read_notebook(lesson), name)
@@ -216,7 +217,7 @@ def mark_submission(
 
 
 def copy_folder(lesson: Path, target: Path, without: Path) -> None:
-    """Copies the files beside a lesson, except notebooks and hidden files; links stay links."""
+    """Copies a lesson's folder, except notebooks, hidden files and `without`. Links stay links."""
     patterns = shutil.ignore_patterns(".*", "__pycache__", "*.ipynb")
     left_out = without.resolve()
 
@@ -269,7 +270,7 @@ def read_marks(run: HeadlessRun, exercises: Mapping[str, Any], end: str) -> Mark
 
 
 def format_table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yields the lines of the report: a row per submission, then the hints."""
+    """Yields the lines of the report: a row per submission, then the hints and totals."""
     (_, *exercises, _), *marked = rows
     shown, hints, full = [rows[0]], [""], 0
     for name, *marks, passed in marked:
@@ -284,7 +285,7 @@ def format_table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def choose_sandbox(*, is_off: bool, ask: Callable[[str], str] | None) -> Sandbox:
-    """Returns the sandbox for submissions, tested in an empty folder; `ask` prompts the user."""
+    """Returns the sandbox for submissions; if no sandbox works, `ask` prompts the user."""
     is_required = Config.load().requires_sandbox
     if is_off and is_required:
         message = "a sandbox is required, so --no-sandbox is not allowed"
@@ -303,7 +304,10 @@ def choose_sandbox(*, is_off: bool, ask: Callable[[str], str] | None) -> Sandbox
 
 
 def run_submission(book: Book, path: Path, sandbox: Sandbox, timeout: float) -> HeadlessRun:
-    """Runs a notebook, even past failing cells; the workdir is the parent of its folder."""
+    """Runs a submission in a sandbox, continuing past failing cells.
+
+    The workdir is the parent of the notebook's folder.
+    """
     book = prepare(book)
     cells = [
         cell

@@ -1,6 +1,7 @@
-"""pytest plug-in that replays agents in tests from cassettes, without keys and network.
+"""pytest plug-in that replays agents in tests from cassettes, without keys or network access.
 
-It imports the core only when a fixture is used, so that pytest starts quickly. Source: D-68.
+The plug-in imports the core only when a fixture is used, so that pytest starts quickly. Source:
+D-68.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     AxeScript: TypeAlias = Callable[[str, ScriptFunction | Rules], str]
 
 MODES = ("live", "record", "replay", "auto")
-"""Modes of `recording.modes`, repeated here to avoid the import."""
+"""Cassette modes, repeated from `recording.modes` to avoid the import."""
 
 PACKAGE = Path(__file__).parents[1]
 
@@ -67,7 +68,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Reports an axe_nb error at the line of the test that caused it, without frames of axe_nb."""
+    """Reports an axe_nb error at the line of the test that caused it, without internal frames."""
     report = yield
     item.stash[_has_failed] = item.stash.get(_has_failed, False) or report.failed
     errors = sys.modules.get("axe_nb.errors")
@@ -96,7 +97,7 @@ def _describe_misses(cassette: Cassette) -> str:
 
 @pytest.fixture
 def axe_cassette(request: pytest.FixtureRequest) -> Iterator[Cassette]:
-    """The cassette in use during this test: `cassettes/<module>/<test>.axe` beside its module.
+    """The cassette in use during a test: `cassettes/<module>/<test>.axe` beside the test's module.
 
     A request that is not recorded fails the test, unless `--axe-mode auto` records it.
     """
@@ -125,7 +126,7 @@ def axe_cassette(request: pytest.FixtureRequest) -> Iterator[Cassette]:
 
 @pytest.fixture
 def axe_script(monkeypatch: pytest.MonkeyPatch) -> AxeScript:
-    """Registers a script model for this test, and returns its name: `axe_script(name, model)`.
+    """Function `axe_script(name, model)` that registers a script model for a test.
 
     The model is a function, TOML with `[[rule]]` tables, or a list of such tables.
     """
