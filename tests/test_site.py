@@ -45,6 +45,18 @@ def test_the_page_of_names_is_made_of_the_docstrings_and_has_each_name_once() ->
     assert ("function", "run") in shown
 
 
+def test_every_picture_is_shown_and_the_gallery_is_small() -> None:
+    shown = re.compile(r"\]\((?:docs/)?pictures/([^)]+)\)")
+    pages = [ROOT / "README.md", *DOCS.glob("*.md")]
+    linked = {page.name: set(shown.findall(page.read_text("utf-8"))) for page in pages}
+    assert set().union(*linked.values()) == {path.name for path in (DOCS / "pictures").iterdir()}
+    assert len(linked["README.md"]) >= 3
+    kinds = Counter(name.rpartition(".")[2] for name in linked["gallery.md"])
+    assert kinds["png"] >= 12
+    assert kinds["webp"] >= 2
+    assert sum((DOCS / "pictures" / name).stat().st_size for name in linked["gallery.md"]) < 1.5e6
+
+
 def test_the_site_loads_nothing_from_elsewhere_and_is_no_burden_of_the_tests() -> None:
     own = (DOCS / "site" / "site.css").read_text() + (DOCS / "site" / "index.html").read_text()
     assert not re.search(r"https?:|@import|//", own)
