@@ -20,7 +20,7 @@ from axe_nb.text import nearest, one_line, quote, remove_addresses
 LEFT_OUT = re.compile(
     r"^[ \t]*#+[ \t]*(?:NBVAL_\w+.*|(?:BEGIN|END) SOLUTION[ \t]*)(?:\n|\Z)", re.MULTILINE
 )
-"""Matches a comment line for nbval, or one that delimits a solution (`testing/lesson.py`)."""
+"""Matches a comment for nbval, or a comment that delimits a solution (`testing/lesson.py`)."""
 
 LONGEST_EXPRESSION = 1000
 """Maximum number of characters between the braces; longer text is not an expression."""

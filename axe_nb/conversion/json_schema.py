@@ -2,7 +2,7 @@
 
 Used for tool arguments and structured output. A schema may come from an untrusted repository, and
 the data comes from a model: validation loads nothing from the network or from files, and has time
-limits for each pattern and for the whole. `records` reads axe_nb's own files, including recursive
+limits, for each pattern and in total. `records` reads axe_nb's own files, including recursive
 types, and `toml_tables` reads TOML, with line numbers. Source: A-1.2, A-2.2, X-38.
 """
 
@@ -70,12 +70,12 @@ TABLES = (*DEFINITIONS, "dependentSchemas", "patternProperties", "properties")
 """Keywords whose value maps names to schemas."""
 
 Keyword: TypeAlias = Callable[[Any, Any, Any, Any], Iterable[Any]]
-"""Function that takes a validator, a keyword's value, data and a schema; yields mistakes."""
+"""Function that takes a validator, a keyword's value, data and a schema, and yields mistakes."""
 
 Mistakes: TypeAlias = list[str]
 Read: TypeAlias = Callable[[Any, str, Mistakes, bool], Any]
-"""Function that takes a JSON value, its place, the list to add mistakes to, and whether to be
-lenient, and returns the Python value."""
+"""Function that converts a JSON value, given its place, the list to add mistakes to, and whether to
+be lenient."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Shape:
     """The JSON form of a Python type."""
 
     schema: Mapping[str, Any]
-    """JSON Schema for values of the type."""
+    """JSON Schema for values of the Python type."""
     wanted: str
     """Description of an expected value, such as `an integer`."""
     read: Read
@@ -95,7 +95,7 @@ class Shape:
         return not mistakes
 
     def take(self, value: Any, at: str, mistakes: Mistakes, kindly: bool = True) -> Any:
-        """Converts a JSON value to the type; `kindly` also parses strings as JSON (D-11)."""
+        """Converts a JSON value to the Python type; `kindly` also parses strings as JSON (D-11)."""
         if not kindly or value is None or self.accepts(value):
             return self.read(value, at, mistakes, False)
         try:
@@ -127,7 +127,7 @@ class Parameter:
 
     @property
     def spec(self) -> ToolParameter:
-        """The parameter as described to the model; null is left out if the key may be omitted."""
+        """The parameter as described to the model; optional parameters leave out the type null."""
         schema = self.schema
         schema.pop("description", None)
         if not self.required and self.default is None and "anyOf" in schema:
@@ -174,7 +174,7 @@ def fields(
 def shape(hint: Any, where: str, inside: tuple[Any, ...] = ()) -> Shape:
     """Returns the JSON form of a type. Raises ConfigError if it has none.
 
-    `where` says in errors where the type was found; `inside` holds the enclosing types.
+    Error messages contain `where`, the place of the type; `inside` holds the enclosing types.
     """
     while typing.get_origin(hint) is Annotated:
         hint = typing.get_args(hint)[0]
@@ -384,7 +384,7 @@ def type_hints(thing: Any, where: str) -> dict[str, Any]:
 
 def parse_docstring(thing: object) -> tuple[str, dict[str, str]]:
     """Returns the first paragraph and the parameter descriptions of a docstring in any style."""
-    import docstring_parser  # late, as most processes make no tool
+    import docstring_parser  # imported late, as most processes make no tool
 
     text = inspect.getdoc(thing) or ""
     try:

@@ -33,7 +33,7 @@ def jsonable(value: object) -> Any:
             return single
         case Items(values, _, is_set):
             made = [jsonable(item) for item in values]
-            return sorted(made, key=dump) if is_set else made  # as the order differs by process
+            return sorted(made, key=dump) if is_set else made  # the order differs between processes
         case Entries(pairs, _):
             return {str(jsonable(key)): jsonable(item) for key, item in pairs}
 
@@ -62,12 +62,12 @@ def to_plain(value: Any) -> Any:
     if getattr(value, "ndim", 0):
         return [to_plain(item) for item in value]
     if isinstance(value, Real) and not isinstance(value, Integral):
-        return float(str(value))  # 32 bits have fewer digits than shown as 64
+        return float(str(value))  # a 32-bit float has fewer digits than its 64-bit value
     return value.tolist()
 
 
 def as_number(value: object) -> object:
-    """Converts numbers from any library to int or float; returns other values, bools too, as is."""
+    """Converts any library's numbers to int or float; returns bools and other values unchanged."""
     if isinstance(value, bool | int | float):
         return value
     if isinstance(value, Integral):

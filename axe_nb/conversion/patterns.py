@@ -18,7 +18,7 @@ MAX_PATTERN = 1000
 """Maximum number of characters in a pattern."""
 
 MAX_SIZE = 50_000
-"""Maximum for a pattern's length times the number of copies of its most repeated part."""
+"""Maximum product of a pattern's length and the number of copies of its most repeated part."""
 
 _SPACE = r"(?:\s|\#[^\n]*\n|\(\?\#[^)]*\))*"
 
@@ -56,7 +56,7 @@ def compile_pattern(pattern: str, flags: int = 0) -> regex.Pattern[str]:
 
 
 def count_copies(pattern: str) -> int:
-    """Returns an upper bound for the number of copies that compiling makes of any part.
+    """Returns an upper bound for the number of copies of any one part in the compiled pattern.
 
     Only nested repeats multiply; if the syntax is ambiguous, all repeats count as nested.
     """

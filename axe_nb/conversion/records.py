@@ -1,4 +1,4 @@
-"""Lossless conversion of dataclasses to JSON data and back by type hints, for all saved files.
+"""Lossless conversion of dataclasses to and from JSON data, by type hints, for all saved files.
 
 New fields need no change here. Pictures, and values that the exchanges of a run share (system
 prompts, tools), are parts: each is written once and referred to by its digest. Secrets are removed
@@ -58,7 +58,7 @@ class Parts:
         self._new: dict[str, Any] = {}
         """Parts added by the value that is being written."""
         self._written: dict[int, tuple[Any, str, Any]] = {}
-        """`id()` of an object → object, digest and JSON value; most objects recur."""
+        """`id()` of an object → object, digest and JSON value, because most objects recur."""
         self._made: dict[tuple[str, Any], Any] = {}
         """Digest and type → the object that was read."""
 
@@ -194,7 +194,7 @@ UNIONS = (Union, types.UnionType)
 
 
 def _split(hint: Any) -> tuple[Any, Any]:
-    if isinstance(hint, type):  # most are, and the functions of `typing` are slow
+    if isinstance(hint, type):  # most hints are, and the functions of `typing` are slow
         return hint, ()
     return typing.get_origin(hint) or hint, typing.get_args(hint)
 

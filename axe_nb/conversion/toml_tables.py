@@ -93,7 +93,7 @@ def _split_statements(text: str) -> Iterator[tuple[int, str]]:
 
 
 MAX_PARTS = 32
-"""Maximum number of parts in a dotted key, for which `tomllib` needs quadratic memory."""
+"""Maximum number of parts in a dotted key, because `tomllib` needs quadratic memory."""
 
 _LONG_KEY = re.compile(
     r"""(?:^|[\[{,])[ \t]*+(?:(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+)"""
@@ -114,7 +114,7 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def update_text(text: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """Updates the TOML text of table `old` to table `new`; all other text stays unchanged."""
+    """Updates TOML text that contains the table `old` to contain `new`; keeps all other text."""
     import tomlkit
 
     document = tomlkit.parse(text.replace("\r\n", "\n"))
@@ -200,7 +200,7 @@ def _list_homes(cls: type, at: tuple[str, ...] = ()) -> Iterator[tuple[str, tupl
 
 
 def build(cls: type[T], table: Any, source: Source, at: tuple[str, ...] = (), **others: Any) -> T:
-    """Builds the dataclass `cls` from the table at `at`; `others` sets fields that TOML cannot set.
+    """Builds the dataclass `cls` from the table at key `at`; `others` sets non-TOML fields.
 
     Raises ConfigError if a key is unknown, and WrongValue if a value is not a table or the
     dataclass rejects it.
@@ -276,13 +276,13 @@ def nested_table(field: dataclasses.Field[Any]) -> type[Any] | None:
 
 
 def is_number(value: object) -> bool:
-    """True for a finite number."""
+    """True if a value is a finite number."""
     is_real = isinstance(value, (int, float)) and not isinstance(value, bool)
     return is_real and math.isfinite(value)  # type: ignore[arg-type]  # a number
 
 
 def is_whole(value: object, least: float = -math.inf, most: float = math.inf) -> bool:
-    """True for an integer between `least` and `most`."""
+    """True if a value is an integer between `least` and `most`."""
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 

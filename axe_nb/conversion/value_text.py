@@ -46,7 +46,7 @@ LONGEST_VALUE = 200_000
 """Maximum number of characters of text in a prompt; longer text is cut, with a note."""
 
 LONGEST_CELL = 1000
-"""Maximum size in bytes of a truncated table's cell, a key, or a set member's sort key."""
+"""Maximum size in bytes of a cell in a truncated table, of a key, or of a sort key for sets."""
 
 MAX_DEPTH = 100
 """Maximum nesting depth; deeper values are left out."""
@@ -74,7 +74,7 @@ class Leaf(NamedTuple):
 
 
 class Items(NamedTuple):
-    """A list that is read lazily, only as far as it fits."""
+    """A list that is read lazily, only as far as the size limit allows."""
 
     values: Iterator[Any]
     size: int
@@ -83,14 +83,14 @@ class Items(NamedTuple):
 
 
 class Entries(NamedTuple):
-    """An object with keys of any type that is read lazily, only as far as it fits."""
+    """An object with keys of any type, read lazily, only as far as the size limit allows."""
 
     pairs: Iterator[tuple[Any, Any]]
     size: int
 
 
 class Table(NamedTuple):
-    """A table that is read lazily, only as far as it fits."""
+    """A table that is read lazily, only as far as the size limit allows."""
 
     labels: Sequence[str]
     height: int
@@ -234,7 +234,7 @@ def _open_of_library(value: Any) -> Opened | None:
     match value.dtype.kind:
         case "m" | "M":
             return Leaf(None if str(value) == "NaT" else str(value))
-        case "f":  # without digits that a 32-bit number does not have
+        case "f":  # without digits that a 32-bit float lacks
             return open_value(float(str(value)))
         case "V" if names := value.dtype.names:
             return Entries(((name, value[name]) for name in names), len(names))
@@ -310,7 +310,7 @@ class _Conversion:
         if isinstance(opened, Entries):
             return self._convert_entries(opened, inner)
         values = opened.values
-        if opened.is_set:  # sorted by value, as the order differs by process
+        if opened.is_set:  # sorted by value, as the order differs between processes
             members = list(values)
             kinds = {type(member) for member in members}
             is_plain = kinds <= {str} or kinds <= {int, bool}

@@ -18,7 +18,7 @@ DeltaKind = Literal["text", "reasoning", "arguments"]
 """Kind of a streamed piece: reply text, reasoning, or the JSON arguments of a tool call."""
 
 INTERRUPTED = "Error: interrupted before this call had a result."
-"""Content of the result of a call that was interrupted."""
+"""Result content of an interrupted call."""
 
 
 def dump(value: object) -> bytes:
@@ -109,7 +109,7 @@ class ToolResult:
     name: str = ""
     """Name of the tool, which Ollama requires with the result (D-29)."""
     note: str = ""
-    """Short note for people on how the result was obtained; never sent to a model."""
+    """Short note for human readers on how the result was obtained; never sent to a model."""
     is_denied: bool = field(default=False, kw_only=True)
     """True if the call was not permitted and did not run."""
     pictures: tuple[Picture, ...] = field(default=(), kw_only=True)
@@ -219,7 +219,7 @@ class ServerCall:
 
 
 def is_link(url: str) -> bool:
-    """True for a web address that can be displayed and opened unchanged."""
+    """True if a web address can be displayed and opened unchanged."""
     if len(url) > 2000 or not url.isprintable() or set(url) & set(' <>"'):
         return False
     try:
@@ -231,7 +231,7 @@ def is_link(url: str) -> bool:
 
 @dataclass(slots=True)
 class SentLog:
-    """Record of how the provider sent a request, at the last attempt if there were several."""
+    """Record of how the provider sent a request; describes only the last of several attempts."""
 
     streaming: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the body that requested a stream; empty if none was requested."""
@@ -323,12 +323,12 @@ class Delta:
 class Response:
     """A complete response from a model (A-1.6), independent of any provider's format.
 
-    Script models return a Response to set its usage or stop reason, otherwise just text or calls.
+    Script models return a Response to set usage or stop reason; otherwise text or calls suffice.
     """
 
     content: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
-    """Calls to run. If there are any, the conversation continues despite `stop_reason` (A-1.9)."""
+    """Calls to run. If any, the conversation continues whatever `stop_reason` says (A-1.9)."""
     stop_reason: str = ""
     """Stop reason as reported by the provider; for information only."""
     usage: Usage = Usage()
@@ -339,7 +339,7 @@ class Response:
     reasoning: str = field(default="", kw_only=True)
     """Text or summary of the model's thinking, if the server sends it; for display only."""
     server_calls: tuple[ServerCall, ...] = field(default=(), kw_only=True)
-    """Calls of server-side tools, which the model's server ran."""
+    """Calls to server-side tools, which the model's server ran."""
     sources: tuple[Page, ...] = field(default=(), kw_only=True)
     """Pages that the text cites, without duplicates."""
 

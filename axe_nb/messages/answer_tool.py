@@ -1,6 +1,6 @@
 """Structured output for servers that support only tools: a tool whose arguments are the answer.
 
-The tool is only offered, not forced, if there are other tools. Its arguments become the text.
+The tool is only offered, not forced, if there are other tools. Its arguments become the answer.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def with_answer_tool(request: Request) -> Request:
     """Returns the request with the answer tool in place of the answer's schema.
 
     The tool is only offered, not forced, if there are other tools, or if the model thinks, because
-    servers do not let a thinking model be forced to call a tool.
+    servers refuse to force a thinking model to call a tool.
     """
     if request.output is None:
         return request

@@ -34,7 +34,7 @@ ASKED_NOW: tuple[Source, ...] = ("", "edited")
 """Sources of answers that came from the run's own model, live or from a cassette."""
 
 UNASKED: tuple[Source, ...] = ("given", "skipped")
-"""Sources of answers for which no model was ever asked."""
+"""Sources of answers that were produced without asking a model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class Exchange:
     deltas: tuple[Delta, ...] = field(default=(), repr=False)
     """Pieces of a streamed reply, stored only for a cassette."""
     error: ProviderError | None = None
-    """Error of the request; None if there was none."""
+    """Error that the request raised; None if there was none."""
     was_last: bool = False
     """True if the error was temporary, but no further attempt was allowed."""
     cut: Cut = ""
@@ -117,9 +117,9 @@ class Turn:
     """Prompt added in this turn: a request for a summary or a repair, or a fork's prompt."""
     source: Source = ""
     server_calls: tuple[ServerCall, ...] = ()
-    """Calls of server-side tools, which the model's server ran."""
+    """Calls to server-side tools, which the model's server ran."""
     sources: tuple[Page, ...] = ()
-    """Pages that the text cites, each once."""
+    """Pages that the text cites, without duplicates."""
 
 
 LapKind = Literal["run", "model", "replay", "tool", "retry", "person"]
@@ -135,6 +135,6 @@ class Lap:
     """Start, in seconds since the root run began."""
     ended: float
     turn: int = 0
-    """Number of the turn; 0 for the whole run, and for a wait for a person outside a call."""
+    """Number of the turn; 0 if the lap is not assigned to a turn, such as the whole run."""
     call: int = 0
     """Number of the call in its turn, from 1; 0 if the lap belongs to no call."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 SOON = timedelta(days=180)
-"""How long before a model's retirement `doctor` starts to warn about it."""
+"""Period before a model's retirement in which `doctor` warns about it."""
 
 ASKING = ("thinking", "reasoning", "reasoning_effort", "enable_thinking", "think")
 """Keys of `[params]` that can turn on thinking."""
@@ -33,7 +33,7 @@ class ModelFacts:
     api: Literal["", "responses", "chat"] = ""
     """API to use at the vendor's own address; empty if the protocol has only one API."""
     thinks: Literal["never", "asked", "default"] = "never"
-    """When the model thinks: never, if `[params]` asks for it, or unless it is turned off."""
+    """When the model thinks: never, if `[params]` asks for it, or by default, unless turned off."""
     thinking: Literal["", "adaptive", "budget", "effort"] = ""
     levels: tuple[str, ...] = LEVELS
     """Levels of `[params] thinking` that the model accepts."""
@@ -81,7 +81,7 @@ def find_facts(vendor: str, model: str) -> ModelFacts:
 
 
 def suggest_model(provider: str) -> str:
-    """Returns the suggested model of a provider, as provider/model; empty if there is none."""
+    """Returns a provider's suggested model, in the form provider/model; empty if there is none."""
     name = _load_table()["suggested"].get(provider, "")
     return f"{provider}/{name}" if name else ""
 
@@ -100,7 +100,7 @@ def thinks(model: str, params: Mapping[str, Any]) -> bool:
 
 
 def suggest_small() -> str:
-    """Returns the suggested small model, as provider/model."""
+    """Returns the suggested small model, in the form provider/model."""
     return str(_load_table()["small"])
 
 
@@ -118,6 +118,6 @@ def tell_end(model: str, today: date) -> tuple[str, str]:
 
 @cache
 def _load_table() -> dict[str, Any]:
-    import tomllib  # late, as many processes do not need it
+    import tomllib  # imported late, as many processes do not need it
 
     return tomllib.loads(Path(__file__).with_name("models.toml").read_text("utf-8"))

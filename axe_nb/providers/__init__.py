@@ -1,1 +1,1 @@
-"""Providers: one module per protocol, over shared connections."""
+"""Providers for model servers, with one module per protocol and shared connections."""

@@ -96,7 +96,7 @@ def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
     turns: list[dict[str, Any]] = []
     is_bound = any(PREFIX in message.echo for message in request.messages)
     for message in encode_messages(request, encode, before if is_bound else None)[0]:
-        if turns and turns[-1]["role"] == message["role"]:  # such as text after results
+        if turns and turns[-1]["role"] == message["role"]:  # such as text after tool results
             content = [*turns[-1]["content"], *message["content"]]
             turns[-1] = {"role": message["role"], "content": content}
         else:
@@ -120,10 +120,10 @@ def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
 
 
 def _begin(request: Request) -> tuple[Request, list[dict[str, Any]], str, Sequence[object] | None]:
-    """Returns the prepared request, its encoded tools, its system prompt, and the digest's start.
+    """Prepares a request; returns the request, its encoded tools, its system prompt, and `before`.
 
-    The digest's start is `before` for `encode_messages`: the tools and the system prompt, or None
-    if echoed thinking does not depend on them.
+    `before` is an argument of `encode_messages`: the tools and the system prompt, or None if echoed
+    thinking does not depend on them.
     """
     if request.output is None or make_closed(request.output) is None:
         request = with_answer_tool(request)
@@ -187,7 +187,7 @@ def parse(data: Mapping[str, Any]) -> Response:
         wire.call("anthropic", index, use.get("id"), use.get("name"), use.get("input"))
         for index, use in enumerate(uses)
     )
-    counts = data.get("usage")  # `input_tokens` excludes cached ones
+    counts = data.get("usage")  # `input_tokens` excludes cached tokens
     cached = wire.tokens(counts, "cache_read_input_tokens")
     written = wire.tokens(counts, "cache_creation_input_tokens")
     usage = Usage(
@@ -264,7 +264,7 @@ class AnthropicAssembly(Assembly):
                 self.is_complete = self.has_ended = True
 
     def _change(self, changes: dict[str, Any], usage: object) -> None:
-        """Updates fields of the message. Token counts are totals, so later counts replace them."""
+        """Updates the message. Token counts are totals, so later counts replace earlier counts."""
         for held, new in ((self._message, changes), (self._usage, wire.table(usage))):
             held.update({key: value for key, value in new.items() if value is not None})
 

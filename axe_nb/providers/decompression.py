@@ -1,4 +1,4 @@
-"""Decompression in bounded pieces, because httpx accepts decompression bombs and cut bodies."""
+"""Bounded decompression, because httpx accepts decompression bombs and truncated bodies."""
 
 from __future__ import annotations
 

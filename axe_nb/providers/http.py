@@ -32,7 +32,7 @@ INCLUDE, SUMMARY = "include", "reasoning.summary"
 """Names in `Request.refused` for encrypted reasoning and for a summary of the reasoning."""
 
 SERVER, PREFIX = "server", "prefix"
-"""Keys in `Message.echo` for the digest of the server and of everything before the reply."""
+"""Keys in `Message.echo` for the digests of the server and of everything before the reply."""
 
 _FIELDS = {
     "stream_options": r"stream_options|include_usage",
@@ -48,7 +48,7 @@ _FIELDS = {
 """Request field → pattern for error messages that reject it. Patterns avoid model names."""
 
 _MASKED = re.compile(rf'"([^"]*(encrypted|signature)[^"]*|data)":"[^"]*{re.escape(MASK)}'.encode())
-"""Matches encrypted or signed text from a server in which a recording masked an apparent key."""
+"""Matches a server's encrypted or signed text if a recording has masked part of it as a key."""
 
 MAX_REPLY = 64 * 1024 * 1024
 """Maximum size of a reply in bytes. Most of a stream is JSON around the pieces of text."""
@@ -103,7 +103,7 @@ class HttpProvider(Server):
 
     @staticmethod
     def find_prefix(request: Request) -> str:
-        """Returns the digest of the conversation that binds the reply (D-78); empty if unbound."""
+        """Returns a digest of the conversation (D-78); empty if the reply does not depend on it."""
         return ""
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
@@ -175,7 +175,7 @@ async def ask_server(
                 raise
         return await _ask(keyed, path, body, request, stream)
     except ProviderError as error:
-        # its frames and httpx's errors hold the key, and URLs with passwords
+        # tracebacks and httpx's errors hold the key, and URLs with passwords
         keyed = refused = server
         error.__cause__ = error.__context__ = None
         raise error.with_traceback(None) from None
@@ -184,7 +184,7 @@ async def ask_server(
 async def _ask(
     server: Server, path: str, body: bytes, request: Request | None, stream: StreamedReply | None
 ) -> dict[str, Any]:
-    secrets = find_secrets(server)  # which also keeps them out of logs
+    secrets = find_secrets(server)  # also registers them for masking in logs
     loop = await find_loop()
     async with loop.slots:
         try:
@@ -216,7 +216,7 @@ async def _receive(server: Server, response: httpx.Response) -> AsyncGenerator[b
         async for piece in pieces:
             size += len(piece)
             number += 1
-            if number % 50 == 0:  # lets other tasks run, as many may have arrived at once
+            if number % 50 == 0:  # lets other tasks run: many pieces may arrive at once
                 await asyncio.sleep(0)
             if size > MAX_REPLY:
                 raise ProviderError("server", f"the reply exceeds {MAX_REPLY >> 20} MiB")
@@ -300,7 +300,7 @@ class _Loop:
         self.clients: dict[object, httpx.AsyncClient] = {}
         """Connection settings → client with these settings."""
         self.addresses: dict[object, tuple[httpx.URL, dict[str, str]]] = {}
-        """Base URL and path → parsed URL and login header. Parsing takes 10 % of a turn."""
+        """Base URL and path → parsed URL and login header, cached because parsing is slow."""
         self.until_the_end = self._close_at_the_end()
 
     async def _close_at_the_end(self) -> AsyncGenerator[None]:

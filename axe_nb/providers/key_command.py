@@ -40,7 +40,7 @@ _keys: dict[tuple[str, ...], tuple[str, float]] = {}
 async def fill_in_key(server: ServerT, lock: asyncio.Lock | None = None) -> ServerT:
     """Returns the server with a key from its key command, if a command is configured.
 
-    Raises ProviderError if the command fails. For requests that share a `lock`, it runs once.
+    Raises ProviderError if the command fails. Requests that share a `lock` share one run.
     """
     command = server.info.key_command
     if not command or server.key:
@@ -74,7 +74,7 @@ def forget_key(server: ServerT) -> ServerT:
 
 
 def _read_key(command: Sequence[str]) -> str:
-    """Runs a command and returns the first line that it prints; kills it if it exceeds a limit.
+    """Runs a command and returns its first line of output; kills a command that exceeds a limit.
 
     The command runs in the folder of `config.toml`, never in a project's. Raises ValueError if it
     fails or prints no key; the message does not quote the output.

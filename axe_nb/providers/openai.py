@@ -77,7 +77,7 @@ def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
     # OpenAI's reasoning models refuse the older name
     if "max_tokens" in params and find_facts("openai", request.model).thinks != "never":
         params.setdefault("max_completion_tokens", params.pop("max_tokens"))
-    own = params.pop("stream_options", None)  # refused in requests without a stream
+    own = params.pop("stream_options", None)  # rejected in unstreamed requests
     fields = {"model": request.model, **params, **stream}
     if "stream_options" in stream:
         fields["stream_options"] = {**stream["stream_options"], **wire.table(own)}
@@ -160,7 +160,7 @@ def _parse_usage(usage: object) -> Usage:
     asked, said = wire.tokens(usage, "prompt_tokens"), wire.tokens(usage, "completion_tokens")
     reasoning = wire.tokens(usage, "completion_tokens_details", "reasoning_tokens")
     if reasoning and asked + said + reasoning == wire.tokens(usage, "total_tokens"):
-        said += reasoning  # xAI and Gemini count it separately
+        said += reasoning  # xAI and Gemini count reasoning separately
     prompt = "prompt_tokens_details"
     cached = (
         (prompt, "cached_tokens"), ("prompt_cache_hit_tokens",), ("cached_tokens",),
@@ -204,7 +204,7 @@ class _Call:
         return self.last.endswith("}") and starts
 
     def add(self, piece: dict[str, Any], function: dict[str, Any]) -> str:
-        """Adds a piece of the call and returns the part of the arguments in the piece."""
+        """Adds a piece of the call and returns the arguments that the piece contains."""
         own = self.entry.get("id")
         self.entry.update((key, value) for key, value in piece.items() if value is not None)
         if own:

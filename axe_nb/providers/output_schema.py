@@ -29,7 +29,7 @@ TABLE_KEYS = ("$defs", "definitions")
 
 def make_strict(schema: Mapping[str, Any]) -> dict[str, Any] | None:
     """Converts a schema for OpenAI's strict mode; returns None if strict mode cannot express it."""
-    if "$ref" in schema:  # may have no other keywords beside it in strict mode
+    if "$ref" in schema:  # strict mode allows no other keywords beside `$ref`
         notes = ("default", "deprecated", "description", "examples", "title")
         schema = {key: value for key, value in schema.items() if key not in notes}
         if len(schema.keys() - TABLE_KEYS) > 1:
@@ -53,7 +53,7 @@ def name_form(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def make_closed(schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Converts a schema for Anthropic; bounds become descriptions. Returns None if impossible."""
+    """Converts a schema for Anthropic, describing bounds in words; returns None if impossible."""
     if isinstance(schema.get("oneOf"), list) and "anyOf" not in schema:
         schema = {**schema, "anyOf": schema["oneOf"]}
         del schema["oneOf"]

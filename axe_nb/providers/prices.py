@@ -46,7 +46,7 @@ class Prices:
         if own := self.config.prices.get(model):
             return own.cost_of(usage)
         name, address = model.partition("/")[2], self._find_address(model)
-        table = _load_table() if address else None  # it imports a library of 16 MB
+        table = _load_table() if address else None  # imports a library of 16 MB
         if table is None:
             return None
         try:

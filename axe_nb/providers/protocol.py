@@ -66,7 +66,7 @@ def find_secrets(server: Server) -> tuple[str, ...]:
             found |= {value.strip(), value.strip().partition(" ")[2]}  # also without `Bearer`
     for secret in found:
         remember(secret)
-    # short ones may be ordinary words (`lm-studio`)
+    # short secrets may be ordinary words (`lm-studio`)
     return tuple(sorted((s for s in found if len(s) >= 16), key=len, reverse=True))
 
 
@@ -83,7 +83,7 @@ def list_keys(query: str) -> list[str]:
 
 
 def without_login(base_url: str) -> str:
-    """Returns the base URL without user name and password."""
+    """Returns the base URL without the user name and password."""
     scheme, _, rest = base_url.partition("://")
     host, slash, path = rest.partition("/")
     return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"

@@ -183,7 +183,7 @@ def read_reply(
 def _explain(
     error: ProviderError, provider: ProviderInfo, data: Any, request: Request | None
 ) -> ProviderError:
-    """Returns the error, extended by the refused part of the request if that can be identified."""
+    """Returns the error, with the refused part of the request if it can be identified."""
     other = r"\bv1/responses\b|\bresponses (api|endpoint)\b"
     if provider.speaks_responses:
         other = r"\bchat[/ ]completions?\b"
@@ -359,7 +359,7 @@ def find_message(data: Any) -> str:
     message = next(filter(None, (find_message(data.get(key)) for key in keys)), "")
     if isinstance(place := data.get("loc"), list):  # FastAPI: body.messages.0.role
         message = f"{'.'.join(map(str, place[:10]))}: {message}"
-    metadata = table(data.get("metadata"))  # OpenRouter: the error of the server behind it
+    metadata = table(data.get("metadata"))  # OpenRouter: the error of the upstream server
     inner = raw = find_message(metadata.get("raw"))
     with suppress(ValueError):
         inner = find_message(loads(raw)) or raw

@@ -111,7 +111,7 @@ def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
             params[table] = {**wire.table(params.get(table)), name: params.pop(key), **given}
     wanted = []
     if may_think(request.model):
-        wanted.append("reasoning.encrypted_content")  # without it, reasoning cannot be sent back
+        wanted.append("reasoning.encrypted_content")  # required for sending reasoning back
     if any(tool.entry and tool.entry.get("type") == SEARCH for tool in request.tools):
         wanted.append("web_search_call.action.sources")
     if INCLUDE in request.refused:
@@ -167,7 +167,7 @@ def parse(data: Mapping[str, Any]) -> Response:
         if stop_reason == "max_output_tokens":
             stop_reason = "length"  # as in Chat Completions
         else:
-            calls = ()  # one of them may be cut off
+            calls = ()  # a call may be cut off
     if declined and not content.strip() and not calls:
         raise refusal(declined)
     if declined and content.strip():
@@ -238,7 +238,7 @@ def read_thought(item: Mapping[str, Any]) -> str:
 
 
 class ResponsesAssembly(Assembly):
-    """Collects the events of a streamed reply of the Responses API."""
+    """Collects the events of a streamed Responses API reply."""
 
     def __init__(self, on_delta: OnDelta | None) -> None:
         super().__init__(on_delta)
@@ -252,10 +252,10 @@ class ResponsesAssembly(Assembly):
         self._calls: dict[object, int] = {}
         """Key of a tool call in `_items` → position among the calls."""
         self._last: dict[str, object] = {}
-        """Kind of delta → key of the item that last received one; None after the end of a part."""
+        """Delta kind → key of the last item with such a delta; None after the end of a part."""
 
     def end(self) -> None:
-        """Handles `[DONE]`, an end marker of Chat Completions that completes no reply here."""
+        """Handles `[DONE]` from Chat Completions, which does not complete a Responses API reply."""
         self.has_ended = True
 
     def add(self, name: str, data: dict[str, Any]) -> None:

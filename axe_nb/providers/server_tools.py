@@ -63,7 +63,7 @@ def make_entry(
     if protocol == "openai" and name == SEARCH:
         kind = CHAT.get(urlsplit(base_url).hostname or "", "")
         return {"type": kind, **options} if kind and not domains else None
-    # a script model has no server, and an unknown endpoint only recorded replies
+    # a script model has no server, and an unknown endpoint has only recorded replies
     takes_any = protocol in ("openai", "responses", "script", "unknown")
     return {"type": name, **options} if takes_any else None
 
@@ -115,7 +115,7 @@ def read_responses(
         keys = ("query", "queries", "url", "pattern", "code", "name", "arguments")
         given = {key: value for key in keys if (value := action.get(key) or item.get(key))}
         if "query" in given:
-            given.pop("queries", None)  # they begin with `query`
+            given.pop("queries", None)  # `queries` begins with `query`
         error = wire.text(told.get("message")) or wire.text(told.get("type"))
         error = error or ("failed" if item.get("status") == "failed" else "")
         found = _list_pages(_tables(action.get("sources")))

@@ -194,7 +194,7 @@ def append_text(entry: dict[str, Any], key: str, piece: str) -> None:
 
 
 def settle(value: Any) -> Any:
-    """Converts all texts within a value that `append_text` has collected to strings."""
+    """Returns a value in which the texts collected by `append_text` are strings."""
     if isinstance(value, StringIO):
         return value.getvalue()
     if isinstance(value, list):

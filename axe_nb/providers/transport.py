@@ -95,12 +95,12 @@ class _Connection:
         return True
 
     async def note_socket(self, name: str, info: Mapping[str, Any]) -> None:
-        """Stores the socket that httpcore opens. Callback for the `trace` extension of httpcore."""
+        """Stores the socket that httpcore opens. Callback for httpcore's `trace` extension."""
         if name == "connection.connect_tcp.complete":
             self._socket = info["return_value"]
 
     async def aclose(self) -> None:
-        """Closes the connection, also after a cancelled handshake, which httpcore leaves open."""
+        """Closes the connection, even if httpcore left it open after a cancelled handshake."""
         await self.transport.aclose()
         if self._socket is not None:
             await self._socket.aclose()
@@ -125,7 +125,7 @@ class FreeList(httpx.AsyncBaseTransport):
             await self.idle.popleft().aclose()
         while self.idle:
             used = self.idle.pop()
-            if used.stream.get_extra_info("is_readable"):  # closed, or more was sent
+            if used.stream.get_extra_info("is_readable"):  # closed, or with unexpected data
                 await used.aclose()
                 continue
             try:
@@ -363,5 +363,5 @@ def _list_causes(error: BaseException | None) -> Iterator[BaseException]:
         seen.add(id(one))
         yield one
         waiting.append(one.__cause__ or one.__context__)
-        if isinstance(one, BaseExceptionGroup):  # one for each address of a host
+        if isinstance(one, BaseExceptionGroup):  # an exception for each address of a host
             waiting += reversed(one.exceptions)

@@ -156,7 +156,7 @@ def encode_function(spec: ToolSpec) -> dict[str, Any]:
 def own_params(request: Request) -> dict[str, Any]:
     """Returns the user's params, without the keys that axe_nb sets itself."""
     left_out = {*NOT_PARAMS, SERVER_TOOLS}
-    if not request.tools:  # servers reject both without
+    if not request.tools:  # servers reject both keys without tools
         left_out |= {"tool_choice", "parallel_tool_calls"}
     return {key: v for key, v in request.params.items() if key not in left_out and v is not None}
 
