@@ -40,7 +40,7 @@ _keys: dict[tuple[str, ...], tuple[str, float]] = {}
 async def fill_in_key(server: ServerT, lock: asyncio.Lock | None = None) -> ServerT:
     """Returns the server with a key from its key command, if a command is configured.
 
-    Raises ProviderError if the command fails. Requests that share a `lock` share one run.
+    Raises ProviderError if the command fails. Requests that share a `lock` run the command once.
     """
     command = server.info.key_command
     if not command or server.key:
