@@ -277,12 +277,14 @@ def replay(result: RunResult, *, speed: float = 1.0) -> None:
 
 def _run_shown(request: RunRequest, display: bool) -> RunResult:
     handle = session.start(request)
-    return _check(drive(handle, make_view(display), find_approver()), request)
+    view = make_view(display)
+    return _check(drive(handle, view, find_approver(view)), request)
 
 
 async def _arun_shown(request: RunRequest, display: bool) -> RunResult:
     handle = session.start(request)
-    return _check(await drive_here(handle, make_view(display), find_approver()), request)
+    view = make_view(display)
+    return _check(await drive_here(handle, view, find_approver(view)), request)
 
 
 def fork(result: RunResult, place: str | int | None, /, **changes: Any) -> RunResult:

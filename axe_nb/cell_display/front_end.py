@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 
 from axe_nb.engine.current_call import is_inside
 from axe_nb.session.drive import Approver, Line, NoLine, NullView, View
@@ -19,9 +20,11 @@ def can_ask() -> bool:
     return bool(getattr(kernel, "_allow_stdin", False))
 
 
-def find_approver() -> Approver | None:
+def find_approver(view: View) -> Approver | None:
     """Returns an approver for the notebook or terminal; None if no one can be prompted."""
-    return None if is_inside() or not can_ask() else Approver(prompt_person)
+    if is_inside() or not can_ask():
+        return None
+    return Approver(partial(prompt_person, has_view=getattr(view, "is_live", False)))
 
 
 def make_line(display: bool) -> Line:

@@ -10,18 +10,19 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from html import escape
 from typing import Any, TypeAlias
 
 from axe_nb.cell_display.feed import Feed, News, pack_parts
-from axe_nb.events import Event
+from axe_nb.events import Event, PersonAsked
 from axe_nb.results import RunResult
 from axe_nb.text import clean, plural
 from axe_nb.views import html
-from axe_nb.views.appearance import LOOKS, SEGMENTS, TRACK, Tone, gradient
+from axe_nb.views.appearance import LOOKS, Tone
 from axe_nb.views.markdown import render_blocks
 from axe_nb.views.outline import ANSWER, Block, Outline
-from axe_nb.views.rows import cut_end, indent_json, question_of
+from axe_nb.views.rows import cut_end, find_question, indent_json, question_of
 from axe_nb.views.transcript import (
     CallNode,
     Node,
@@ -86,6 +87,8 @@ class LiveTree:
     def apply(self, event: Event) -> None:
         """Applies an event to the tree. The first event displays the tree."""
         self._note(self._transcript.apply(event, self._now))
+        if isinstance(event, PersonAsked) and self._feed:  # a page without the widget shows it too
+            self._feed.redraw(html.waiting(self._transcript.whole, self._name, self._now, event))
         if self._feed is None and self._transcript.root:
             root, now = self._transcript.root, self._elapsed
             self._outline, self._answer = Outline(root, max_chars=300), LiveAnswer(root)
@@ -123,6 +126,8 @@ class LiveTree:
         root = self._transcript.whole
         if result is None:
             self._note(self._transcript.stop(root, self._now))
+        self._outline.name = self._name  # failures say how to try again
+        self._note(run for run in root.below() if run.state not in ("completed", "running"))
         self._newest = ""
         self._send(self._feed, self._elapsed)
         bundle = html.twin(result, name=self._name) if result else html.page(root, self._name)
@@ -150,7 +155,7 @@ class LiveTree:
             "is_earlier": self._answer.is_earlier,
             **pack_parts(list(blocks), self._answer.blocks),
         }
-        head = draw_progress(self._transcript.whole), find_span(now)
+        head = draw_progress(self._transcript.whole), find_span(now, is_over=not self._newest)
         if head != self._head:
             self._head = head
             news |= {"progress": head[0], "span": head[1], "axis": draw_axis(head[1])}
@@ -177,7 +182,7 @@ def draw_row(thing: TreeNode, outline: Outline, drawing: html.Drawing) -> dict[s
     """Returns the fields from which the browser draws a row."""
     row, above = outline.make_row(thing), parent_row(thing)
     child = thing.child if isinstance(thing, CallNode) else None
-    times, clock, parts = (child or thing).times, "<time></time>", list[tuple[str, str]]()
+    times, clock = (child or thing).times, "<time></time>"
     if times.started is not None:  # the page fills in the seconds
         until = "" if times.ended is None else f" data-to={times.ended:.2f}"
         clock = f"<time data-from={times.started:.2f}{until}></time>"
@@ -186,16 +191,13 @@ def draw_row(thing: TreeNode, outline: Outline, drawing: html.Drawing) -> dict[s
         line, about = html.format_head(row, clock), row.asked
         name = f"{row.state} {row.who}"
     else:
-        segments = [(SEGMENTS[kind], start, end) for kind, start, end in list_segments(thing)]
+        segments = list_segments(thing)
         if not segments and times.started is not None:
-            segments = [(row.look.colour, times.started, times.ended)]
-        for colour, start, end in segments:
-            # even the shortest time is visible
-            now = "calc(100%*var(--now,0)/var(--span) + 2px)"
-            until = now if end is None else _place(end, " + 2px")
-            parts += [(TRACK, _place(start)), (colour, until)]
-        bar = f"<i style='{html.BAR};background:{gradient([*parts, (TRACK, '100%')])}'></i>"
-        line, about = html.format_line(row, bar, clock), row.cost
+            segments = [("sub", times.started, times.ended)]
+        bar = f"<i class=axe-nb-bar>{''.join(map(_draw_segment, segments))}</i>"
+        # what a sub-agent costs is in the head and in the saved tree, its time only here
+        shown = replace(row, cost="") if row.kind == "run" else row
+        line, about = html.format_line(shown, bar, clock), row.cost
         name = " ".join(filter(None, (row.state, row.who, row.asked)))
     before, after = outline.blocks(thing)
     asked = question_of(thing)
@@ -223,15 +225,16 @@ def _draw_text(block: Block, drawing: html.Drawing) -> str:
 
 def draw_progress(root: Node) -> str:
     """Draws the bar below the root's line, with one segment per sub-agent state."""
-    counts = Counter(LOOKS[child.state].tone for child in root.below())
+    below = (("asks" if find_question(child) else child.state) for child in root.below())
+    counts = Counter(LOOKS[state].tone for state in below)
     order: tuple[Tone, ...] = ("good", "bad", "limit", "off", "running")
     shares = ((tone, counts[tone]) for tone in order if counts[tone])
     return "".join(f"<i class=axe-nb-{tone} style=flex-grow:{n}></i>" for tone, n in shares)
 
 
-def find_span(now: float) -> float:
+def find_span(now: float, *, is_over: bool) -> float:
     """Returns the time span of a full bar in seconds; grows in steps, so that bars rarely move."""
-    span = 4.0
+    span = now if is_over else 4.0
     while span < now:
         span *= 1.5
     return round(span, 2)
@@ -243,8 +246,11 @@ def draw_axis(span: float) -> str:
     return "".join(f"<small style=left:{50 * n}%>{name}</small>" for n, name in enumerate(names))
 
 
-def _place(seconds: float, more: str = "") -> str:
-    return f"calc(100%*{seconds:.2f}/var(--span){more})"
+def _draw_segment(segment: Segment) -> str:
+    kind, start, end = segment
+    until = "var(--now,0)" if end is None else f"{end:.2f}"
+    place = f"left:calc(100%*{start:.2f}/var(--span));right:calc(100% - 100%*{until}/var(--span))"
+    return f"<i class=axe-nb-{kind} style='{place}'></i>"
 
 
 def list_segments(thing: TreeNode) -> list[Segment]:
@@ -252,14 +258,15 @@ def list_segments(thing: TreeNode) -> list[Segment]:
         thing = thing.child
     found: list[Segment] = []
     if isinstance(thing, CallNode):
-        found += _split("tool", thing)
+        found += _split("sub" if thing.call.traits.delegates else "tool", thing)
         turns = []
     else:
-        turns = thing.turns[-MAX_SEGMENTS:] if isinstance(thing, Node) else [thing]
+        own = [*thing.turns, *thing.failed] if isinstance(thing, Node) else [thing]
+        turns = own[-MAX_SEGMENTS:]
     for turn in turns:
         found += _split("model", turn)
         for call in turn.calls:
-            found += _split("tool", call)
+            found += _split("sub" if call.call.traits.delegates else "tool", call)
     joined: list[Segment] = []
     for kind, start, end in sorted(found, key=lambda segment: segment[1]):
         last_kind, first, last = joined[-1] if joined else (None, 0.0, 0.0)

@@ -80,7 +80,7 @@ def run_cell(
         else:
             view = notebook_view(options.out or "", quiet=options.quiet)
         try:
-            result = drive(handle, view, find_approver())
+            result = drive(handle, view, find_approver(view))
         except KeyboardInterrupt:
             if options.out and handle.finished:
                 raise interrupted(f"stopped; {options.out} has the partial result") from None

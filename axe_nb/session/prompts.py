@@ -211,16 +211,19 @@ def _parse(typed: str, wanted: str) -> Any:
     return value
 
 
-def prompt_person(request: Question) -> Decision:
+def prompt_person(request: Question, *, has_view: bool = False) -> Decision:
+    """Prompts for a decision; in one line if a view on the screen says all of the question."""
+    short = describe(request).prompt if has_view else ""
     if isinstance(request, Step):
-        return prompt_step(request)
+        return prompt_step(request, short)
     if not request.tool and not request.raises:
         mark = f"answer to {format_caller(request)}> " if "\n" in request.detail else "> "
-        return Decision("text", input(f"\n{format_model_question(request)}\n{mark}"))
+        return Decision("text", input(short or f"\n{format_model_question(request)}\n{mark}"))
     question = format_question(request)
-    prompt = f"\n{question.text}"  # separate from the last answer
+    prompt = "" if short else f"\n{question.text}"  # separate from the last answer
+    choices = short or f"\n{question.choices}: "
     while True:
-        word, _, more = input(f"{prompt}\n{question.choices}: ").strip().partition(" ")
+        word, _, more = input(f"{prompt}{choices}").strip().partition(" ")
         word, reason = word.lower().rstrip(",.:;!"), more.strip()
         found = (one for one in question.answers if word in (one.choice, one.choice[0]))
         answer = next(found, None)
@@ -249,8 +252,8 @@ WORDS: Mapping[str, Choice | None] = {
 }  # fmt: skip
 
 
-def prompt_step(step: Step) -> Decision:
-    prompt = f"\n{format_step(step)}"  # separate from the last answer
+def prompt_step(step: Step, short: str = "") -> Decision:
+    prompt = "" if short else f"\n{format_step(step)}"  # separate from the last answer
     while step.kind == "reply":
         typed = input(f"{prompt}\nnew reply, as text or JSON; empty = unchanged: ")
         if not typed.strip():
@@ -259,8 +262,9 @@ def prompt_step(step: Step) -> Decision:
             return Decision("edit", reply=parse_reply(typed))
         except WrongInput as error:
             prompt = str(error)
+    choices = f"\n{STEP_CHOICES}: "
     while True:
-        word = input(f"{prompt}\n{STEP_CHOICES}: ").strip().lower().rstrip(",.:;!")
+        word = input(f"{prompt}{short or choices}").strip().lower().rstrip(",.:;!")
         if word not in WORDS:
             prompt = "Please answer with one of these letters, or l to see all of it."
             continue
@@ -310,12 +314,14 @@ def _dump(value: object, indent: int | None = None) -> str:
     return json.dumps(find_filter().json(value), ensure_ascii=False, indent=indent)
 
 
-NAMES = {"yes": "Allow", "always": "Always", "edit": "Edit…", "no": "Deny", "stop": "Stop"}
+NAMES = {
+    "yes": "Allow", "always": "Always here", "edit": "Edit…", "no": "Deny", "stop": "Stop the run",
+}  # fmt: skip
 """Answer to an approval request → label of its button, in the order of the buttons."""
 
 STEP_NAMES = (
     ("g", "Go on"), ("e", "Edit…"), ("r", "Result…"), ("k", "Skip"), ("n", "Run to the end"),
-    ("s", "Stop"),
+    ("s", "Stop the run"),
 )  # fmt: skip
 
 MOST = 8000
@@ -333,11 +339,13 @@ def describe(question: Question) -> PersonAsked:
             return about
         arguments = _dump_given(question.given) if question.kind == "call" else ""
         about = replace(about, choices=STEP_NAMES, arguments=arguments)
-        return _with_prompt(about, f"\n{text}\n{STEP_CHOICES}: ")
+        caller = f"\n{format_caller(question)}, turn {question.turn}"
+        return _with_prompt(about, text, f"{caller}: {STEP_CHOICES}: ")
     if not question.tool and not question.raises:
         text = format_model_question(question)
         words = one_line(show(redact(question.detail)), SUBJECT)
-        return PersonAsked("", question.call_id, words, _bound(text))
+        about = PersonAsked("", question.call_id, words, _bound(text))
+        return _with_prompt(about, text, f"\nanswer to {format_caller(question)}> ")
     asked = format_question(question)
     names = {**NAMES, "yes": "Raise", "no": "Refuse"} if question.raises else NAMES
     letters = {a.choice: a.choice[0] for a in asked.answers if not a.needs_word}
@@ -352,12 +360,15 @@ def describe(question: Question) -> PersonAsked:
         tuple((letters[choice], name) for choice, name in names.items() if choice in letters),
         arguments=_dump_given(question.arguments) if question.tool else "",
     )  # fmt: skip
-    return _with_prompt(about, f"\n{asked.text}\n{asked.choices}: ")
+    if asked.caution:  # the view may show it out of sight
+        return _with_prompt(about, asked.text, f"\n{asked.text}\n{asked.choices}: ")
+    letters_of = " ".join(f"[{one.choice[0]}]{one.choice[1:]}" for one in asked.answers)
+    return _with_prompt(about, asked.text, f"\n{format_caller(question)}: {summary} {letters_of}: ")
 
 
-def _with_prompt(asked: PersonAsked, prompt: str) -> PersonAsked:
+def _with_prompt(asked: PersonAsked, text: str, prompt: str) -> PersonAsked:
     """Adds the prompt to an event, or removes the buttons if the prompt is long or has secrets."""
-    if len(prompt) > MOST or redact(prompt) != prompt:
+    if len(text + prompt) > MOST or redact(text + prompt) != text + prompt:
         return replace(asked, choices=(), arguments="")
     return replace(asked, prompt=prompt)
 

@@ -40,10 +40,12 @@ one colour can, and also apply to the finer token types of newer versions."""
 LINE, TRACK, SHADE = "#8884", "#8882", "#8881"
 """Colours of indentation lines, bar tracks and text backgrounds."""
 
-SEGMENTS = {"model": "#27c9", "tool": "#393", "retry": "#d338", "person": "#b70"}
+SEGMENTS = {
+    "model": "#5b8fd9", "tool": "#85c", "sub": "#8887", "retry": "#d33", "person": "#b70",
+}  # fmt: skip
 """Colours of a live bar's segments, by what the time was spent on."""
 
-PLAYED_TIME = "#8886"
+PLAYED_TIME = "#5b8fd966"
 """Colour of the time during which a recorded answer was replayed."""
 
 PALE = "#3936"
@@ -106,6 +108,7 @@ def css_rules() -> str:
     """Returns CSS rules that define the live tree's custom properties and accents."""
     values: dict[str, str] = {
         **{str(tone): colour for tone, colour in COLOURS.items()},
+        **SEGMENTS,
         "line": LINE, "track": TRACK, "shade": SHADE, "gone": GONE, "new": NEW, "muted": MUTED,
         "gap": GAP, "bar-width": BAR_WIDTH, "level-margin": LEVEL_MARGIN,
         "level-padding": LEVEL_PADDING, "line-height": LINE_HEIGHT, "text-margin": TEXT_MARGIN,

@@ -10,8 +10,12 @@ from __future__ import annotations
 import json
 import os
 import re
+from base64 import b64encode
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
+from datetime import date
+from hashlib import sha256
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -20,11 +24,14 @@ from axe_nb.agents.files import expand_home, write_whole
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.records import from_json, to_json
 from axe_nb.errors import ConfigError
+from axe_nb.messages import Usage
 from axe_nb.results import RunResult
 from axe_nb.secrets import find_filter
-from axe_nb.text import clean, list_choices, one_line, quote
+from axe_nb.text import clean, format_seconds, list_choices, one_line, quote
 from axe_nb.views.html import write_tree
 from axe_nb.views.outline import MAX_LISTED, TITLE, Outline, count_more, list_tree
+from axe_nb.views.rows import format_tokens, join_facts
+from axe_nb.views.timeline import format_timeline
 from axe_nb.views.transcript import Transcript
 
 MAX_CHARS, MAX_ROWS = 200_000, 20_000
@@ -33,42 +40,34 @@ MAX_CHARS, MAX_ROWS = 200_000, 20_000
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&])")
 _TICKS = re.compile(r"`{3,}")
 
-PAGE = """\
-<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; \
-style-src 'unsafe-inline'; img-src data:">
-<meta name="referrer" content="no-referrer">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>
-:root {{ color-scheme: light dark }}
-body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em }}
-pre {{ white-space: pre-wrap; overflow-wrap: anywhere }}
-summary {{ cursor: pointer }}
-table {{ border-collapse: collapse }}
-th, td {{ padding: .2em .6em }}
-</style>
-</head>
-<body>
-<h1>{title}</h1>
-{content}
-</body>
-</html>
-"""
+STATIC = Path(__file__).parent / "static"
 
 
 def write_html(result: RunResult) -> str:
+    """Writes a run as a page that plays its timeline, and whose policy allows no other script."""
     outline = Outline(Transcript.of(result).whole, "", max_chars=MAX_CHARS, max_rows=MAX_ROWS)
     who = result.agent or result.model
+    script = (STATIC / "play.js").read_text("utf-8")
+    spent = defaultdict[str, Usage](Usage)
+    for run in result.walk():
+        spent[run.model] += run.usage
+    facts = [("agent", who), ("status", result.status)]
+    facts += [("model", join_facts(name, format_tokens(usage))) for name, usage in spent.items()]
+    facts += [("in total", format_tokens(result.total_usage))] if len(spent) > 1 else []
+    facts += [("took", f"{format_seconds(result.duration_ms / 1000)} s")]
+    facts += [("exported", f"{date.today():%d %B %Y}")]
     prompt = escape(clean(result.prompt[:MAX_CHARS]))
-    return PAGE.format(
-        title=escape(one_line(f"{who}: {result.task or result.prompt}", 80)),
-        content=f"<details><summary>prompt</summary><pre>{prompt}</pre></details>\n"
+    parts = {
+        "TITLE": escape(one_line(f"{who}: {result.task or result.prompt}", 80)),
+        "FACTS": "".join(f"<dt>{k}</dt><dd>{escape(clean(v))}</dd>" for k, v in facts if v),
+        "CONTENT": f"<details><summary>prompt</summary><pre>{prompt}</pre></details>\n"
         f"{write_tree(outline)}",
-    )
+        "TIMELINE": format_timeline(result),
+        "SCRIPT": script,
+        "HASH": b64encode(sha256(script.encode()).digest()).decode(),
+    }
+    page = (STATIC / "page.html").read_text("utf-8")
+    return re.sub("@([A-Z]+)@", lambda found: parts[found[1]], page)
 
 
 def write_markdown(result: RunResult) -> str:
@@ -145,7 +144,7 @@ FORMATS: Mapping[str, Callable[[RunResult], str]] = {
 def export(result: RunResult, path: str | os.PathLike[str]) -> Path:
     """Exports a finished run, without secrets, to a file readable without axe_nb; returns its path.
 
-    `.html` is a self-contained page that opens offline and has no scripts, `.md` is the same in
+    `.html` is a self-contained page that opens offline and plays the timeline, `.md` the same in
     Markdown, and `.jsonl` has one line of JSON for each run, turn and call of the tree.
 
     Args:

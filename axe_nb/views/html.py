@@ -19,7 +19,6 @@ from axe_nb.results import RunResult
 from axe_nb.secrets import redact
 from axe_nb.text import clean, one_line, plural
 from axe_nb.views.appearance import (
-    BAR_WIDTH,
     COLOURS,
     GAP,
     LEVEL_MARGIN,
@@ -59,16 +58,11 @@ from axe_nb.views.transcript import Node, State, Transcript
 LEVEL = f"margin:0 0 0 {LEVEL_MARGIN};padding:0 0 0 {LEVEL_PADDING};border-left:1px solid {LINE}"
 """Style of a blockquote that indents one level and draws a thin line along it."""
 
-BAR = f"flex:0 99 {BAR_WIDTH};height:.4em;margin:auto 0"
-"""Style of a bar. In a narrow row, the bar shrinks first, then cost and name, and finally the
-task."""
-
 PLAIN = "mathjax_ignore tex2jax_ignore"
 """CSS classes that keep JupyterLab and nbconvert from rendering dollar signs as mathematics."""
 
-BUDGET = 46_000
-"""Maximum size in bytes of a saved tree (HTML and plain text) that shows long texts whole
-(D-80)."""
+BUDGET = 47_500
+"""Bytes of a saved tree, HTML and plain text, within which long texts are kept whole (D-80)."""
 
 MIN_ROWS = 30
 """Minimum number of rows to draw, even if they exceed the budget."""
@@ -94,7 +88,9 @@ def page(root: Node, name: str) -> dict[str, str]:
         rows = max(MIN_ROWS, min(rows, outline.count) * BUDGET // size - 1)
 
 
-def waiting(root: Node, name: str, seconds: float) -> dict[str, str]:
+def waiting(
+    root: Node, name: str, seconds: float, asked: PersonAsked | None = None
+) -> dict[str, str]:
     """Returns the MIME bundle of an unfinished run; `name` is the expression for its result."""
     row = make_row(root)
     known = (*row.facts, Fact(f"{seconds:.0f} s")) if seconds >= 1 else row.facts
@@ -105,8 +101,10 @@ def waiting(root: Node, name: str, seconds: float) -> dict[str, str]:
         "After a kernel restart: `%axe history`"
     )
     quoted = re.sub("`(.+?)`", r"<code>\1</code>", safe(note))
+    words = "\n".join((asked.text, asked.diff)) if asked else ""
+    question = f"<pre>{safe(clean(words))}</pre>" if asked else ""
     return {
-        "text/html": _wrap(f"<div>{line}</div><small>{quoted}</small>"),
+        "text/html": _wrap(f"<div>{line}</div>{question}<small>{quoted}</small>"),
         "text/plain": f"{text}\n{note.replace('`', '')}",
     }
 
@@ -126,7 +124,7 @@ def answer(result: RunResult) -> dict[str, str]:
 def write_tree(outline: Outline, room: int = BUDGET) -> str:
     """Returns the HTML of a run's answer and tree, with as many whole texts as fit into `room`."""
     root = outline.tree
-    line = WORDS if outline.count <= 2 * MAX_OPEN else WORDS // 2
+    line = WORDS if outline.count <= 2 * MAX_OPEN else 100
 
     def draw(whole: Set[int]) -> str:
         drawing = Drawing(whole, line)
@@ -339,9 +337,13 @@ def format_question(asked: PersonAsked) -> str:
     """Formats an open question in a live row, with its diff and a button per answer."""
     lines = ""
     for line in clean(asked.diff).splitlines():
-        kind = {"+": "axe-nb-new", "-": "axe-nb-gone"}.get(line[:1], "")
-        kind = "" if line.startswith(("+++", "---")) else kind
+        kind = {"+": "axe-nb-new", "-": "axe-nb-gone", "@": "axe-nb-place"}.get(line[:1], "")
+        kind = "axe-nb-place" if line.startswith(("+++", "---")) else kind
         lines += f"<div dir=auto class='{kind}'>{safe(line) or ' '}</div>"
+    reply = (
+        "<form class=axe-nb-reply><input aria-label=Answer><button class=axe-nb-answer>Answer"
+        "</button></form>"
+    )
     buttons = "".join(
         f"<button type=button class=axe-nb-answer value='{escape(letter)}'>"
         f"{safe(name)} <kbd>{safe(letter)}</kbd></button>"
@@ -350,7 +352,8 @@ def format_question(asked: PersonAsked) -> str:
     return (
         f'<div class=axe-nb-question data-prompt="{escape(asked.prompt)}" '
         f'data-arguments="{escape(asked.arguments)}"><pre dir=auto>{safe(clean(asked.text))}'
-        f"</pre><div class=axe-nb-diff>{lines}</div><div class=axe-nb-answers>{buttons}</div></div>"
+        f"</pre><div class=axe-nb-diff>{lines}</div><div class=axe-nb-answers>{buttons}"
+        f"{reply if asked.prompt and not asked.choices else ''}</div></div>"
     )
 
 

@@ -315,7 +315,11 @@ class Outline:
 
     def _collect_call(self, call: CallNode) -> tuple[list[Block], list[Block]]:
         is_told = tell_arguments(call.call.arguments)[1] and not call.call.raw
-        given = "" if is_told and not call.call.traits.delegates else format_arguments(call.call)
+        given = (
+            ""
+            if call.asks or (is_told and not call.call.traits.delegates)
+            else format_arguments(call.call)
+        )
         key = "edited" if call.is_edited else "arguments"
         arguments = self._make_block("arguments", given, call, key)
         if call.served:
@@ -418,7 +422,7 @@ def as_lines(outline: Outline) -> Iterator[str]:
     if (sources := outline.sources()).text:
         yield from _format_block(sources, "")
         yield ""
-    yield from list_tree(outline, MINOR if outline.is_long else UNSAID)
+    yield from list_tree(outline, MINOR | {"task"} if outline.is_long else UNSAID)
 
 
 def list_tree(outline: Outline, left_out: frozenset[str] = frozenset()) -> Iterator[str]:

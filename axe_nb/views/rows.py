@@ -103,6 +103,7 @@ def make_row(thing: TreeNode) -> Row:
         state = "asks" if asks else state
         return Row("call", state, who_of(thing), asked, cost, needs_look, number=number)
     if isinstance(thing, TurnNode):
+        state = "completed" if thing.calls else state  # its words; the calls have own rows
         state = "asks" if asks else "error" if is_misfit(thing) else state
         cost = join_facts(thing.source, format_tokens(thing.usage))
         return Row("turn", state, f"turn {thing.number}", said_of(thing), cost, False)
@@ -261,7 +262,7 @@ def tell_arguments(arguments: Mapping[str, Any]) -> tuple[str, bool]:
 
 def asked_of(call: CallNode) -> str:
     """Formats a call's task or arguments in one line, with the cause if the call failed."""
-    if call.asks and call.asks.words:
+    if call.asks and call.asks.words and not call.asks.choices:
         return _format_question(call.asks)
     arguments = call.call.arguments
     if call.served:
@@ -383,7 +384,8 @@ def facts_of(node: Node) -> list[Fact]:
     elif waiting := next((run for run in (node, *below) if find_wait(run) == WAITS), None):
         facts.append(Fact(WAITS if waiting is node else f"{name_node(waiting)} {WAITS}"))
     else:
-        facts.append(Fact(find_wait(node)))
+        doing = doing_of(node.turns[-1]) if node.turns and not below else ""
+        facts.append(Fact(find_wait(node) or doing))
     if node.origin:
         kept = sum(turn.source == "recorded" for turn in turns)
         recorded = f" ({plural(kept, 'turn')} recorded)" if kept else ""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
 from typing import Any
 
-from axe_nb.messages.exchanges import Lap, LapKind
+from axe_nb.messages.exchanges import Lap
 from axe_nb.results import RunResult
 from axe_nb.text import align_columns, one_line, plural
 from axe_nb.views.appearance import (
@@ -32,13 +32,13 @@ MOST = 300
 CELLS = 200
 """Number of cells in a bar; each cell has one colour."""
 
-WORDS: Mapping[LapKind, str] = {
-    "model": "model", "replay": "recorded", "tool": "tool", "retry": "waits for a retry",
-    "person": "waits for you",
+WORDS: Mapping[str, str] = {
+    "model": "model", "replay": "recorded", "sub": "its sub-agents", "tool": "tool",
+    "retry": "waits for a retry", "person": "waits for you",
 }  # fmt: skip
 """Labels for what the time in a bar was spent on. Later entries are painted over earlier ones."""
 
-COLOURS: Mapping[LapKind, str] = {**SEGMENTS, "replay": PLAYED_TIME}  # type: ignore[dict-item]
+COLOURS = {**SEGMENTS, "replay": PLAYED_TIME, "hatched": "#d334"}
 
 NONE = "no times were recorded for this run"
 
@@ -72,6 +72,10 @@ class Timeline:
         return {"text/html": times.format_html(), "text/plain": "\n".join(times.format_text())}
 
 
+def format_timeline(result: RunResult) -> str:
+    return _Times(result).format_html()
+
+
 class _Times:
     """The recorded times of a run tree, without impossible values such as NaN."""
 
@@ -80,9 +84,16 @@ class _Times:
         self._of_run = defaultdict[str, list[Lap]](list)
         self._of_step = defaultdict[tuple[str, int, int], list[Lap]](list)
         """Times by (run, turn, call); call 0 is the request, and turn 0 is the run itself."""
+        delegated = {
+            (call.turn.run.id, call.turn.number, call.index + 1)
+            for call in list_calls(self.root)
+            if call.children or call.call.traits.delegates
+        }
         for run in result.walk():
             for lap in run.times:
                 if 0 <= lap.began <= lap.ended <= 1e9:
+                    if lap.kind == "tool" and (run.id, lap.turn, lap.call) in delegated:
+                        lap = replace(lap, kind="sub")  # type: ignore[arg-type]
                     self._of_run[run.id].append(lap)
                     self._of_step[run.id, lap.turn, lap.call].append(lap)
         # runs that a fork took from its recording have the times of another run
@@ -102,7 +113,7 @@ class _Times:
         self.laps = [lap for laps in self._of_run.values() for lap in laps] if whole else []
         """All times; empty if the run's own time is unknown."""
         seen = {lap.kind for lap in self.laps}
-        self.kinds: list[LapKind] = [kind for kind in WORDS if kind in seen]
+        self.kinds = [kind for kind in WORDS if kind in seen]
         left = sum(1 for _ in _walk(self.root)) - MOST
         self.more = f"… {plural(left, 'more row')}" if left > 0 else ""
 
@@ -149,7 +160,7 @@ class _Times:
         )
 
     def _format_row(self, depth: int, row: Row, laps: Sequence[Lap]) -> str:
-        cells: list[LapKind | None] = [None] * CELLS
+        cells: list[str | None] = [None] * CELLS
         span = max(self.end - self.start, 0.001)
         for kind in WORDS:
             for lap in laps:
@@ -159,13 +170,17 @@ class _Times:
                     cells[max(0, first) : last] = [kind] * max(0, last - max(0, first))
                     cells[max(0, first)] = kind  # even the shortest time is visible
         parts, at = list[tuple[str, str]](), 0
-        for painted, some in groupby(cells):
+        ends = (min(lap.began for lap in laps), max(lap.ended for lap in laps)) if laps else ()
+        places = zip(("from", "to"), (f"{end - self.start:.3f}" for end in ends), strict=False)
+        times = "".join(f" data-{name}={place}" for name, place in places)
+        hatch = ("hatched" if cell == "retry" and n % 2 else cell for n, cell in enumerate(cells))
+        for painted, some in groupby(hatch):
             at += len(list(some))
             parts.append((COLOURS[painted] if painted else TRACK, f"{100 * at / CELLS:g}%"))
         # in untrusted notebooks, JupyterLab drops gradients with a single stop
         bar = gradient(parts if parts[1:] else parts * 2)
         return (
-            f"<div style='{ROW}'><span style='flex:0 1 12em;padding-left:{depth}em;{CUT}'>"
+            f"<div{times} style='{ROW}'><span style='flex:0 1 12em;padding-left:{depth}em;{CUT}'>"
             f"{format_sign(row)} <b>{safe(row.who)}</b></span> "
             f"<bdi style='flex:1 1 8em;min-width:6em;{CUT}'>{safe(row.asked if depth else '')}"
             f"</bdi> <small style='flex:0 0 6em;text-align:right;{CUT}'>{_measure(laps)}</small> "

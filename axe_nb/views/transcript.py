@@ -229,6 +229,8 @@ class Node:
     """The call that started this run; None for the root run."""
     state: State = "running"
     turns: list[TurnNode] = field(default_factory=list)
+    failed: list[TurnNode] = field(default_factory=list)
+    """Turns without a response, once the run has ended; live views have their times."""
     result: RunResult | None = None
     """The result; None until the run has ended."""
     times: Times = field(default_factory=Times)
@@ -402,6 +404,7 @@ class Transcript:
                 node.state, node.times.ended = result.status, now
                 results = {r.call_id: r for one in result.log for r in one.results}
                 answered = [one for one in node.turns if one.times.ended is not None]
+                node.failed = [one for one in node.turns if one.times.ended is None]
                 closed = [thing for one in node.turns for thing in self._close(one, results, now)]
                 node.turns = answered  # the run's error explains a turn without a response
                 return *closed, node

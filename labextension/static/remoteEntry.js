@@ -264,6 +264,30 @@
     check();
   }
 
+  // The words of axe_nb's prompts. What was asked and decided is in the tree: JupyterLab's copy of the
+  // dialogue goes, so that no saved cell holds it.
+  const DIALOGUE = /^\s*answer to .{1,200}> |\[s\]top: |^\s*arguments, as JSON: /;
+
+  function dropDialogue(cell) {
+    const { outputs } = cell;
+    // the model joins a stream to the one before it, by a name that it keeps when that one is removed
+    if (!outputs?.remove || outputs._lastStreamName === undefined) return;
+    const look = careful(() => {
+      for (let at = outputs.length - 1; at >= 0; at -= 1) {
+        const { output_type, name, text } = outputs.get(at).toJSON();
+        if (output_type !== "stream" || name !== "stdin") continue;
+        if (!DIALOGUE.test([text].flat().join(""))) continue;
+        if (at === outputs.length - 1) outputs._lastStreamName = "";
+        outputs.remove(at);
+        // JupyterLab 4.6 removes it from the document only where it is the first one
+        const { sharedModel } = cell;
+        const isLeft = sharedModel.outputs.length > outputs.length;
+        if (isLeft) sharedModel.updateOutputs(at, at + 1, [], "silent-change");
+      }
+    });
+    outputs.changed.connect((_, { type }) => type !== "remove" && setTimeout(look));
+  }
+
   function watchNotebook(notebook, languages) {
     const known = new WeakSet();
     const look = careful(() => {
@@ -272,7 +296,9 @@
       for (const cell of cells) {
         if (known.has(cell)) continue;
         known.add(cell);
-        if (cell.type === "code") watchCell(cell, notebook, languages);
+        if (cell.type !== "code") continue;
+        watchCell(cell, notebook, languages);
+        dropDialogue(cell);
       }
     });
     const follow = careful(() => {

@@ -113,6 +113,7 @@ def server(home: Path, program: str = "jupyterlab", **env: str) -> Iterator[Serv
     places = {
         "JUPYTER_CONFIG_DIR": config, "JUPYTER_DATA_DIR": home / "data",
         "JUPYTER_RUNTIME_DIR": home / "runtime", "IPYTHONDIR": home / "ipython",
+        "JUPYTER_PREFER_ENV_PATH": "0",  # the extension of this checkout, not of its environment
         "HOME": home, "PYTHONPATH": Path(__file__).parents[2],
     }  # fmt: skip
     inherited = {k: v for k, v in os.environ.items() if k != "PYTEST_VERSION"}
@@ -174,7 +175,7 @@ class Lab:
 
     def __post_init__(self) -> None:
         self.page = self.context.new_page()
-        self.page.set_default_timeout(120_000)
+        self.page.set_default_timeout(15_000)
         self.page.on("dialog", self._on_dialog)
         self.page.on("pageerror", lambda error: self.errors.append(f"{error}\n{error.stack}"))
         self.page.on("request", self._on_request)
@@ -252,7 +253,7 @@ class Lab:
     def ended(self, state: str = "completed") -> None:
         """Waits until the cells are done, and the saved tree of a run says so."""
         self.finished()
-        self.page.wait_for_selector(f".jp-OutputArea summary >> text={state}")
+        self.page.wait_for_selector(f".jp-OutputArea summary >> text={state} >> visible=true")
 
     def theme(self, name: str) -> None:
         """JupyterLab Light or JupyterLab Dark."""

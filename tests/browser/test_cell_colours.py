@@ -150,7 +150,7 @@ def test_notebook_7_shows_them_too_and_a_live_tree_whose_button_answers(
         button = lab.page.wait_for_selector(".axe-nb-question button:enabled")
         lab.gate("counter")
         button.click()
-        lab.page.wait_for_selector(".jp-OutputArea summary >> text=completed")
+        lab.page.wait_for_selector(".jp-OutputArea summary >> text=completed >> visible=true")
         expect(lab.page.locator(".axe-nb-tree")).to_have_count(0)
         assert "calm, 3 visitors" in (lab.server.folder / "CHANGELOG.md").read_text()
         lab.close()

@@ -20,15 +20,19 @@ def test_forty_rows_are_found_by_state_and_by_word(lab: Lab) -> None:
         "all => all.map(e => [e.className, e.style.flexGrow])"
     )
     assert shares == [["axe-nb-good", "21"], ["axe-nb-bad", "1"], ["axe-nb-running", "2"]]
-    workers = lab.page.locator(".axe-nb-row .axe-nb-row .axe-nb-row:visible")
+    workers = lab.page.locator(".axe-nb-run .axe-nb-run:visible")
     assert workers.count() == 24
-    chip = "button.axe-nb-chip >> text="
+    chip = ".axe-nb-chips button >> text="
     lab.page.click(f"{chip}running")
     assert [text.split("\n")[1] for text in workers.all_inner_texts()] == ["worker_22", "worker_23"]
     lab.page.click(f"{chip}failed")
     assert workers.count() == 1
     # the cause stands in the row
     expect(workers).to_contain_text("no such <b>model</b>", use_inner_text=True)
+    lab.page.click(f"{chip}all")
+    lab.page.locator("button.axe-nb-jump >> text=1 failed ↓").press("Enter")
+    focused = "() => document.activeElement.querySelector('summary b + b')?.textContent"
+    assert lab.page.evaluate(focused) == "worker_0"
     lab.page.click(f"{chip}all")
     lab.page.fill(".axe-nb-search", "PART 7")
     assert [text.split("\n")[1] for text in workers.all_inner_texts()] == ["worker_7"]
@@ -53,12 +57,12 @@ def test_forty_rows_are_found_by_state_and_by_word(lab: Lab) -> None:
 
 def test_a_small_tree_has_no_chips_and_its_bars_show_the_time_of_the_model(lab: Lab) -> None:
     start(lab, RESEARCH)
-    lab.page.wait_for_selector(f"{row(lab, 'researcher')} >> text=2 turns")
+    lab.page.wait_for_selector(f"{row(lab, 'researcher')} >> text=grep", state="attached")
     assert not lab.page.locator(".axe-nb-tools").is_visible()
-    bar = lab.page.locator(f"{row(lab, 'researcher')} > summary i")
-    assert f"{SEGMENTS['model']} 0 calc(" in str(bar.get_attribute("style"))
-    painted = "e => getComputedStyle(e).backgroundImage"
-    assert "linear-gradient" in bar.evaluate(painted)
+    bar = lab.page.locator(f"{row(lab, 'researcher')} > summary .axe-nb-model").first
+    assert bar.evaluate("e => getComputedStyle(e).backgroundColor") == "rgb(91, 143, 217)"
+    assert SEGMENTS["model"] == "#5b8fd9"
+    assert lab.page.locator(".axe-nb-legend").inner_text().split()[:2] == ["model", "tool"]
     names = lab.page.locator(".axe-nb-axis > small").all_inner_texts()
     assert names[0] == "0"
     assert names[-1].endswith(" s")

@@ -108,7 +108,7 @@ def test_a_saved_notebook_of_a_stranger_is_inert(lab: Lab) -> None:
 def test_a_cell_that_ran_here_is_inert(lab: Lab) -> None:
     lab.open(code(TRUSTED))
     lab.run_all()
-    lab.page.wait_for_selector(".jp-OutputArea details")
+    lab.page.wait_for_selector(".jp-OutputArea details", state="attached")
     check(lab, ".jp-OutputArea-output")
 
 
@@ -132,13 +132,15 @@ def test_the_live_tree_is_inert_at_each_moment(lab: Lab) -> None:
     lab.page.evaluate(LOOK)
     lab.run_all(wait=False)
     lab.page.wait_for_selector(".axe-nb-error, .axe-nb-bad", state="attached")
-    check(lab, ".axe-nb-tree", own=["axe-nb-stop", *["axe-nb-chip"] * 4, "axe-nb-search"])
+    jumps = [f"axe-nb-chip axe-nb-jump axe-nb-{tone}" for tone in ("limit", "bad")]
+    own = ["axe-nb-stop", *jumps, *["axe-nb-chip"] * 4, "axe-nb-search"]
+    check(lab, ".axe-nb-tree", own=own)
     assert lab.page.evaluate("() => window.looks") > 100
     assert lab.page.evaluate("() => window.links") > 3, "it was rendered as Markdown"
     lab.page.evaluate("() => window.look.disconnect()")
     lab.gate("end")
     lab.finished()
-    lab.page.wait_for_selector(".jp-OutputArea details")
+    lab.page.wait_for_selector(".jp-OutputArea details", state="attached")
     check(lab, ".jp-OutputArea-output")
 
 
@@ -146,7 +148,7 @@ def test_the_live_tree_is_inert_at_each_moment(lab: Lab) -> None:
 def test_the_words_of_an_mcp_server_are_inert(lab: Lab) -> None:
     lab.open(code(SERVER))
     lab.run_all()
-    lab.page.wait_for_selector(".jp-OutputArea details")
+    lab.page.wait_for_selector(".jp-OutputArea details", state="attached")
     check(lab, ".jp-OutputArea-output")
     listed = lab.page.locator(".jp-OutputArea-output", has_text="raw__a_b").first
     assert "<script>" in listed.inner_text()

@@ -29,7 +29,7 @@ def press(lab: Lab, key: str, focused: str) -> None:
 
 def test_the_tree_is_one_tab_stop_and_arrows_go_through_its_rows(lab: Lab) -> None:
     start(lab, RESEARCH)
-    lab.page.wait_for_selector(f"{row(lab, 'researcher')} >> text=2 turns")
+    lab.page.wait_for_selector(f"{row(lab, 'researcher')} >> text=grep", state="attached")
     tree = lab.page.get_by_role("tree", name="Run")
     assert tree.evaluate(STOPS) == 1
     lab.page.locator(".jp-InputPrompt").first.click()
@@ -42,13 +42,12 @@ def test_the_tree_is_one_tab_stop_and_arrows_go_through_its_rows(lab: Lab) -> No
     for key, focused in (
         ("ArrowDown", "turn 1"), ("ArrowDown", "researcher"), ("ArrowDown", "counter"),
         ("End", "critic"), ("ArrowDown", "critic"), ("Home", "lead"), ("ArrowUp", "lead"),
-        ("ArrowRight", "turn 1"), ("ArrowRight", "researcher"), ("ArrowRight", "researcher"),
+        ("ArrowRight", "turn 1"), ("ArrowDown", "researcher"), ("ArrowRight", "researcher"),
     ):  # fmt: skip
         press(lab, key, focused)
     expect(lab.page.locator(row(lab, "researcher"))).to_have_attribute("aria-expanded", "true")
     for key, focused in (
-        ("ArrowRight", "turn 1"), ("ArrowLeft", "turn 1"), ("ArrowLeft", "researcher"),
-        ("Enter", "researcher"),
+        ("ArrowRight", "grep 1"), ("ArrowLeft", "researcher"), ("Enter", "researcher"),
     ):  # fmt: skip
         press(lab, key, focused)
     expect(lab.page.locator(row(lab, "researcher"))).to_have_attribute("aria-expanded", "false")
@@ -59,9 +58,10 @@ def test_the_tree_is_one_tab_stop_and_arrows_go_through_its_rows(lab: Lab) -> No
     lab.page.keyboard.press("Tab")
     assert lab.page.evaluate(FOCUSED) is None, "Tab leaves the tree"
     press(lab, "Shift+Tab", "counter")
-    lab.page.locator(f"{row(lab, 'turn 1')} > summary").first.click()
+    lab.page.locator(f"{row(lab, 'lead')} > summary").first.click()
     assert tree.evaluate(STOPS) == 1
-    press(lab, "ArrowUp", "lead")
+    assert lab.page.evaluate(FOCUSED) == "lead"
+    lab.page.keyboard.press("ArrowRight")
     index = "() => jupyterapp.shell.currentWidget.content.activeCellIndex"
     assert lab.page.evaluate(index) == active, "the keys went to the tree, not to the notebook"
     answer(lab, "researcher")
@@ -77,8 +77,7 @@ def copy_texts(lab: Lab) -> None:
     lab.context.grant_permissions(["clipboard-read", "clipboard-write"])
     read = "() => navigator.clipboard.readText()"
     for key, focused in (
-        ("ArrowDown", "turn 1"), ("ArrowRight", "turn 1"), ("ArrowRight", "researcher"),
-        ("c", "researcher"),
+        ("ArrowDown", "turn 1"), ("ArrowDown", "researcher"), ("c", "researcher"),
     ):  # fmt: skip
         press(lab, key, focused)
     researcher = lab.page.locator(row(lab, "researcher"))
@@ -99,14 +98,14 @@ def copy_texts(lab: Lab) -> None:
 
 def test_a_screen_reader_is_told_names_states_and_levels(lab: Lab) -> None:
     start(lab, RESEARCH)
-    lab.page.wait_for_selector(f"{row(lab, 'researcher')} >> text=2 turns")
+    lab.page.wait_for_selector(f"{row(lab, 'researcher')} >> text=grep", state="attached")
     answer(lab, "counter")
     assert tell(lab) == [
         ("running lead", 1, True),
-        ("running turn 1 asks researcher, counter, critic in parallel", 2, True),
-        (f"running researcher {TASKS['researcher']}", 3, False),
-        ("completed counter → 184", 3, False),
-        (f"running critic {TASKS['critic']}", 3, False),
+        ("completed turn 1 I'll ask three agents.", 2, False),
+        (f"running researcher {TASKS['researcher']}", 2, False),
+        ("completed counter 184", 2, False),
+        (f"running critic {TASKS['critic']}", 2, False),
     ]
     tree = lab.page.get_by_role("tree", name="Run")
     lead = tree.get_by_role("treeitem").first

@@ -26,10 +26,23 @@ def test_a_button_answers_its_question_and_the_decision_stays_in_the_row(lab: La
     asks = lab.page.locator(f"{row(lab, 'doc_writer')} > summary")
     expect(asks).to_contain_text("? doc_writer asks you: may it call edit_file on CHANGELOG.md?")
     question = lab.page.locator(".axe-nb-question:visible")
+    prompt = lab.page.locator(".jp-Stdin-prompt").last
+    expect(prompt).to_have_text(
+        "doc_writer (0.1): may it call edit_file on CHANGELOG.md? "
+        "[y]es [n]o [a]lways [e]dit [s]top: "
+    )
     expect(question.locator(".axe-nb-gone")).to_have_text("-Tuesday: calm")
     expect(question.locator(".axe-nb-new")).to_have_text("+Tuesday: calm, 3 visitors")
     buttons = question.locator("button")
-    expect(buttons).to_have_text(["Allow y", "Always a", "Edit… e", "Deny n", "Stop s"])
+    expect(buttons).to_have_text(
+        [
+            "Allow y",
+            "Always here a",
+            "Edit… e",
+            "Deny n",
+            "Stop the run s",
+        ]
+    )
     buttons.nth(2).click()
     box = find_box(lab)
     prompt = lab.page.locator(".jp-Stdin-prompt", has_text="arguments, as JSON")
@@ -52,7 +65,7 @@ def test_a_button_answers_its_question_and_the_decision_stays_in_the_row(lab: La
     lab.gate("counter")
     lab.ended()
     outputs = lab.save().cells[0].outputs
-    [twin] = [output for output in outputs if output.output_type == "display_data"]
+    [twin] = outputs  # and no dialogue
     assert "allowed by the user" in twin.data["text/html"]
     assert "axe-nb-question" not in twin.data["text/html"]
 
@@ -66,7 +79,7 @@ def test_the_budget_is_raised_by_a_button_in_the_row_that_waits_for_it(lab: Lab)
         "asks you: may it spend up to $0.10?"
     )
     buttons = question.locator("button")
-    expect(buttons).to_have_text(["Raise y", "Refuse n", "Stop s"])
+    expect(buttons).to_have_text(["Raise y", "Refuse n", "Stop the run s"])
     buttons.first.click()
     lab.ended()
 
@@ -80,7 +93,7 @@ def test_a_question_about_hostile_words_is_inert_and_no_other_input_is_answered(
     expect(buttons.nth(3)).to_be_disabled()
     lab.page.locator("input.jp-Stdin-input").evaluate("box => { box.type = 'text' }")
     buttons.nth(3).click()
-    tree = lab.page.locator(f"{row(lab, 'turn 2')} .axe-nb-question:visible")
+    tree = lab.page.locator(".axe-nb-question:visible")
     expect(tree).to_have_count(1)
     active = ", ".join(name for name in ACTIVE.split(", ") if name != "button")
     assert tree.evaluate("(e, active) => e.querySelectorAll(active).length", active) == 0
@@ -89,9 +102,7 @@ def test_a_question_about_hostile_words_is_inert_and_no_other_input_is_answered(
     expect(deny).to_be_enabled()
     deny.click()
     lab.gate("counter")
-    lab.finished()
-    twin = lab.page.locator(".jp-OutputArea summary >> text=completed")
-    twin.first.wait_for()
+    lab.ended()
     assert "Tuesday: calm\n" in (lab.server.folder / "CHANGELOG.md").read_text()
     [shown] = [o for o in lab.save().cells[0].outputs if o.output_type == "display_data"]
     assert "denied by the user" in shown.data["text/plain"]

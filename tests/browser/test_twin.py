@@ -59,7 +59,7 @@ def test_a_reopened_notebook_shows_the_folded_tree_without_trust_or_kernel(
     critic = lab.page.locator(f"{TWIN}:has(> summary b:text-is('critic'))").last
     assert critic.is_visible()
     assert critic.evaluate("e => e.open") is True
-    assert "timeout after 2s" in critic.inner_text()
+    assert "timed out after 2 s" in critic.inner_text()
     counter = lab.page.locator(f"{TWIN}:has(> summary b:text-is('counter'))").last
     assert counter.evaluate("e => e.open") is False
     lab.page.keyboard.press("Enter")
@@ -93,12 +93,14 @@ def test_all_rows_are_on_one_grid_and_one_line_each(lab: Lab, width: int) -> Non
     lab.open(saved(three()))
     lab.unfold()
     for part in ("b + b", "bdi"):
-        rows = lab.page.locator(f"{TWIN} details details > summary {part}").evaluate_all(BOXES)
+        rows = lab.page.locator(f"{TWIN} details > summary {part}").evaluate_all(BOXES)
         column = [left for left, _ in rows]
-        assert len(column) == 3
+        assert len(column) == 4
         # where there is less room, a row with a long cost shortens its name
         assert max(column) - min(column) < (8 if width == 1000 else 1)
-    rows = lab.page.locator(f"{TWIN} details > summary").evaluate_all(BOXES)
+    # a failure is read whole, in two lines where there is less room
+    rows = lab.page.locator(f"{TWIN} details > summary").filter(has_not_text="critic")
+    rows = rows.evaluate_all(BOXES)
     assert len({round(height) for _, height in rows}) == 1
 
 
@@ -137,9 +139,9 @@ def test_without_any_style_it_is_an_outline_in_reading_order(lab: Lab) -> None:
     )
     text = " ".join(lab.page.locator(".jp-OutputArea-output").inner_text().split())
     order = (
-        "It costs $5 or $6", "✓ lead script/x · completed", "✓ turn 1 asks researcher",
-        "said Three at once.", "✓ researcher → ok 1 turn · 512 tokens",
-        "was told Task: Do researcher", "◷ critic timeout after 2s timeout", "✓ turn 2 answers",
+        "It costs $5 or $6", "✓ lead script/x · completed", "✓ turn 1 Three at once.",
+        "✓ researcher ok 512 tokens", "task Do researcher", "✓ counter ok 512 tokens",
+        "◷ critic timed out after 2 s · retry %%axe --from",
     )  # fmt: skip
     places = [text.index(words) for words in order]
     assert places == sorted(places)

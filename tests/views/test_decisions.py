@@ -94,7 +94,8 @@ def test_the_event_tells_the_question_its_diff_and_its_letters() -> None:
     assert asked.arguments == '{"path": "x"}'
     html = format_question(asked)
     assert re.findall(r"class='(\S*)'>([^\s<]+)", html) == [
-        ("", "---"), ("", "+++"), ("", "@@"), ("axe-nb-gone", "-calm"), ("axe-nb-new", "+storm"),
+        *(("axe-nb-place", mark) for mark in ("---", "+++", "@@")),
+        ("axe-nb-gone", "-calm"), ("axe-nb-new", "+storm"),
     ]  # fmt: skip
     assert re.findall("<button [^>]*value='(.)'>", html) == ["y", "a", "e", "n", "s"]
 

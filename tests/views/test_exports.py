@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64encode
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -39,7 +41,13 @@ def test_a_page_has_all_texts_and_nothing_that_runs_or_loads(
     path = axe_nb.export(result, project / "run.html")
     page = path.read_text("utf-8")
     found = Page(page)
-    assert not {"script", "img", "link", "iframe", "object", "base"}.intersection(found.tags)
+    assert not {"img", "link", "iframe", "object", "base"}.intersection(found.tags)
+    script = (Path(axe_nb.__file__).parent / "views/static/play.js").read_text()
+    assert re.findall("<script.*?</script>", page, re.DOTALL) == [f"<script>{script}</script>"]
+    allowed = b64encode(sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{allowed}'\">" in page
+    assert {"data-from", "data-to"} < {key for _, key, _ in found.attributes}
+    assert "<dt>model</dt><dd>script/helper · " in page
     attributes = {key for _, key, _ in found.attributes}
     assert not {key for key in attributes if key.startswith("on") or key == "src"}
     assert "default-src 'none'" in page

@@ -12,7 +12,7 @@ import pytest
 import axe_nb
 from axe_nb import Agent, ProviderError, RunResult, call, script, tool
 from axe_nb.messages import ToolCall
-from axe_nb.messages.exchanges import Lap, LapKind
+from axe_nb.messages.exchanges import Lap
 from axe_nb.views.html import twin
 from axe_nb.views.timeline import COLOURS, MOST, NONE, PLAYED, Timeline
 from tests.views.runs import PAYLOADS, ask, done, hostile_run, turn
@@ -47,7 +47,7 @@ def test_each_row_has_its_seconds_and_what_they_went_to() -> None:
     assert head.startswith("✓ lead · ")
     assert titles.split() == ["from", "took", "of", "it"]
     assert [re.sub(r".*?(\d+\.\d+ s)", r"\1", row, count=1).split("  ") for row in rows] == [
-        ["0.00 s", "10.00 s", f"model 5.00 s, tool 5.00 s, {WAITS}"],
+        ["0.00 s", "10.00 s", f"model 5.00 s, its sub-agents 3.00 s, tool 2.00 s, {WAITS}"],
         ["3.00 s", "2.00 s", " tool 2.00 s, waits for you 1.00 s"],
         ["5.00 s", "3.00 s", " model 3.00 s"],
     ]
@@ -55,9 +55,9 @@ def test_each_row_has_its_seconds_and_what_they_went_to() -> None:
 
 def test_each_bar_is_painted_as_the_time_went_and_kept_by_jupyterlab_without_trust() -> None:
     lead, *_, last = re.findall(r"linear-gradient\(90deg,([^)]*)\)", html_of(timed()))
-    colours = [stop.split()[0] for stop in lead.split(",")]
-    kinds: list[LapKind] = ["model", "retry", "model", "person", "tool", "model"]
-    assert colours == [COLOURS[kind] for kind in kinds]
+    colours = dict.fromkeys(stop.split()[0] for stop in lead.split(","))
+    kinds = ["model", "retry", "hatched", "person", "tool", "sub"]
+    assert list(colours) == [COLOURS[kind] for kind in kinds]
     assert [stop.split()[-1] for stop in last.split(",")] == ["50%", "80%", "100%"]
     whole = replace(timed(), times=(Lap("run", 0.0, 10.0), Lap("model", 0.0, 10.0, 1)))
     bars = re.findall(r"linear-gradient\(90deg,([^)]*)\)", html_of(whole))

@@ -16,16 +16,21 @@ const TROUBLES = {
   lost: "The kernel is gone. This is the run as of TIME; %axe history has what was answered by then",
   quiet: "No updates since TIME: the kernel is busy or unreachable",
 };
+const LEGEND = { model: "model", tool: "tool", sub: "its sub-agents", retry: "retry wait", person: "you" };
 const CHIPS = ["all", "running", "failed", "slowest first"];
 const TREE = `<div class=axe-nb-tree><div class=axe-nb-note role=status></div>
   <div class="axe-nb-writing jp-RenderedHTMLCommon mathjax_ignore tex2jax_ignore"><div></div></div>
   <div class="axe-nb-scroll jp-RenderedHTMLCommon" role=tree aria-label=Run></div>
   <span class=axe-nb-said role=status></span></div>`;
 const HEAD = `<div class=axe-nb-head><div class=axe-nb-progress></div><div class=axe-nb-ruled>
-  <button type=button class=axe-nb-stop hidden></button><div class=axe-nb-tools hidden>
+  <button type=button class=axe-nb-stop hidden></button>
+  <button type=button class="axe-nb-chip axe-nb-jump axe-nb-limit" hidden></button>
+  <button type=button class="axe-nb-chip axe-nb-jump axe-nb-bad" hidden></button><div class=axe-nb-tools hidden>
   <span class=axe-nb-chips role=group aria-label="Rows to show">${CHIPS.map((name) =>
     `<button type=button class=axe-nb-chip aria-pressed=${name === "all"}>${name}</button>`).join("")}
   </span><input type=search class=axe-nb-search placeholder=search aria-label="Search the rows"></div>
+  <span class=axe-nb-legend aria-hidden=true>${Object.entries(LEGEND).map(([kind, name]) =>
+    `<i class=axe-nb-${kind}></i>${name}`).join(" ")}</span>
   <div class=axe-nb-axis aria-hidden=true></div></div></div>`;
 const ROW = `<details role=treeitem><summary tabindex=-1></summary><div class=axe-nb-inside>
   <div></div><div></div><div class=axe-nb-rows role=group></div><div></div></div></details>`;
@@ -77,6 +82,7 @@ class Store {
     this.stoppedAt = this.heardAt = 0; // by the browser's clock; 0 = never
     this.isLost = false; // the kernel seems to be gone
     this.views = new Set();
+    this.uncover = new Set(); // what shows the twin again where a tree covers it
   }
 
   // Seconds since the run began; the clock stands still while there are no updates.
@@ -106,11 +112,14 @@ class Store {
       fresh.add(key);
     }
     for (const view of this.views) view.draw(fresh);
+    if (this.head.newest === "" && !this.isOver) for (const view of this.views) view.finish?.();
+    this.isOver = this.head.newest === "";
   }
 
   lose() {
     this.isLost = true;
     for (const view of this.views) view.tick();
+    if (this.head.newest === "") for (const uncover of [...this.uncover]) uncover();
   }
 
   stop() {
@@ -146,7 +155,9 @@ class Tree {
     element.append(this.root);
     [this.note, this.written, this.scroll, this.said] = this.root.children;
     [this.progress, this.ruled] = this.head.children;
-    [this.stop, this.tools, this.axis] = this.ruled.children;
+    [this.stop, this.needy, this.broken, this.tools, , this.axis] = this.ruled.children;
+    this.asking = new Set(); // keys of rows with a question
+    this.failed = new Set(); // keys of sub-agents that failed
     this.rows = new Map(); // elements of rows by key
     this.running = new Set(); // rows whose clocks run
     this.only = "all";
@@ -166,7 +177,9 @@ class Tree {
     });
     this.root.addEventListener("click", ({ target, isTrusted }) => {
       if (target.matches(".axe-nb-copy")) this.copy(target.parentElement, target.parentElement);
-      if (target.matches(".axe-nb-chip")) this.choose(target);
+      if (target === this.needy) this.jump(this.asking);
+      else if (target === this.broken) this.jump(this.failed);
+      else if (target.matches(".axe-nb-chip")) this.choose(target);
       if (target === this.stop && isTrusted) this.store.stop();
     });
     this.search = this.tools.querySelector("input");
@@ -191,6 +204,7 @@ class Tree {
       this.progress.innerHTML = head.progress;
       this.axis.innerHTML = head.axis;
     }
+    this.drawJumps();
     this.tools.hidden = this.rows.size <= MANY;
     if (this.only !== "all" || this.search.value) this.filter();
     this.mark();
@@ -208,6 +222,42 @@ class Tree {
     this.fill(row);
     row.question.draw(data.question);
     this.time(row);
+    this.asking[data.question ? "add" : "delete"](key);
+    const hasFailed = data.above && /^axe-nb-run .*-(bad|limit)$/.test(data.look) && !this.running.has(row);
+    this.failed[hasFailed ? "add" : "delete"](key);
+  }
+
+  // At the end the answer is in view, unless the reader goes through the rows.
+  finish() {
+    if (this.keys.isInUse || !this.store.parts.length) return;
+    requestAnimationFrame(() => this.written.scrollIntoView({ block: "nearest" }));
+  }
+
+  // The chips that lead to what needs the reader.
+  drawJumps() {
+    let at = [...this.asking][0];
+    const isAsked = at !== undefined;
+    while (at && !this.rows.get(at).data.look.startsWith("axe-nb-run ")) at = this.rows.get(at).data.above;
+    const who = at === undefined ? "" : this.rows.get(at).line.querySelector("b + b").textContent;
+    const words = [isAsked && `${who} needs you ↓`, this.failed.size && `${this.failed.size} failed ↓`];
+    for (const [at, chip] of [this.needy, this.broken].entries()) {
+      chip.hidden = !words[at];
+      say(chip, words[at] || "");
+    }
+  }
+
+  // Goes to the next of these rows, and from the last one to the first.
+  jump(keys) {
+    const all = [...keys];
+    const to = all[(all.indexOf(this.jumped) + 1) % all.length];
+    if (to === undefined) return;
+    this.jumped = to;
+    const { element } = this.rows.get(to);
+    this.search.value = "";
+    this.choose(this.tools.querySelector(".axe-nb-chip"));
+    for (let up = element.parentElement.closest("details"); up; up = up.parentElement.closest("details")) up.open = true;
+    element.scrollIntoView({ block: "center" });
+    this.keys.go(element, { preventScroll: true });
   }
 
   addRow(key, data) {
@@ -338,7 +388,7 @@ class Tree {
     this.stop.hidden = !canStop || isOver;
     const isLate = clock() - stoppedAt > PATIENCE;
     const words = isLate ? "Stopping as soon as the kernel is free…" : "Stopping…";
-    say(this.stop, stoppedAt ? words : "Stop");
+    say(this.stop, stoppedAt ? words : "Stop the run");
     this.stop.ariaDisabled = String(Boolean(stoppedAt)); // a disabled button would lose the focus
     this.stop.ariaLabel = `${this.stop.textContent} (run of ${who})`;
   }
@@ -347,7 +397,7 @@ class Tree {
   async copy(text, place) {
     if (!text) return;
     const { whole } = text.querySelector(".axe-nb-copy").dataset;
-    const shown = whole ?? text.querySelector("pre, code, ol").textContent;
+    const shown = whole ?? text.querySelector("pre, code, ol, bdi").textContent;
     const words = shown.startsWith("… ") ? "copied the part shown" : "copied";
     const isDone = await write(shown);
     const told = parse("<small class=axe-nb-told></small>");
@@ -439,7 +489,7 @@ class Keys {
   press = (event) => {
     if (event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
     const row = event.target;
-    const isPress = row === this.view.stop && ["Enter", " "].includes(event.key);
+    const isPress = row.matches(".axe-nb-head button, .axe-nb-answer") && ["Enter", " "].includes(event.key);
     if (isPress) event.stopImmediatePropagation();
     const move = row.row && this.moves[event.key];
     if (!move) return;
@@ -482,14 +532,24 @@ class Question {
     this.row = row;
     this.box = box;
     box.addEventListener("click", ({ target, isTrusted }) => {
-      const button = target.closest(".axe-nb-answer");
-      const input = button && isTrusted && this.find();
-      if (!input) return;
-      this.fills = button.value === "e";
-      input.value = button.value;
-      input.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter" }));
-      this.look();
+      const button = target.closest(".axe-nb-answer[value]");
+      if (button && isTrusted) this.type(button.value);
     });
+    box.addEventListener("submit", (event) => {
+      event.preventDefault();
+      if (event.isTrusted) this.type(event.target.elements[0].value);
+    });
+    // JupyterLab would take the letters of an answer for its own shortcuts
+    box.addEventListener("keydown", (event) => event.target.matches("input") && event.stopPropagation());
+  }
+
+  type(words) {
+    const input = this.find();
+    if (!input) return;
+    this.fills = words === "e" && Boolean(this.box.querySelector("[value=e]"));
+    input.value = words;
+    input.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter" }));
+    this.look();
   }
 
   // An empty question has been answered.
@@ -547,25 +607,31 @@ function show(store, element) {
   return view;
 }
 
-// Covers the outputs with a widget's mark in JupyterLab's page, as long as they have the mark. At
-// the end of the run, the static tree, which has no mark, replaces them. Returns a function that ends
-// this; in a page that was loaded in mid-run, the live tree stays.
+// Covers the places of one widget in JupyterLab's page: outputs with the mark. The end of a run puts
+// the static twin there, without a mark, which is saved; in this page the tree stays over it, with its
+// times and its opened rows, until the kernel is gone. A table makes room for its twin at once.
 function cover(store, mark) {
   const taken = new Map(); // functions that uncover outputs, by output
   let timer;
   function take(output) {
     const element = parse('<div class="axe-nb-place jp-OutputArea-output"></div>');
     const view = show(store, element);
-    // at once, so that never both or neither are visible
-    const observer = new MutationObserver(() => {
-      if (!output.firstElementChild || output.querySelector(`.${mark}`)) return;
+    // at once, so that neither both nor nothing is ever seen
+    const uncover = () => {
       taken.get(output)();
       element.remove();
       output.style.display = "";
       taken.delete(output);
+    };
+    const observer = new MutationObserver(() => {
+      if (!output.firstElementChild || output.querySelector(`.${mark}`)) return;
+      if (store.head.newest === "" && !store.isLost) return;
+      uncover();
     });
     observer.observe(output, { childList: true, subtree: true });
+    store.uncover.add(uncover);
     taken.set(output, () => {
+      store.uncover.delete(uncover);
       observer.disconnect();
       view.close();
     });
