@@ -175,7 +175,7 @@ class Lab:
 
     def __post_init__(self) -> None:
         self.page = self.context.new_page()
-        self.page.set_default_timeout(15_000)
+        self.page.set_default_timeout(120_000)
         self.page.on("dialog", self._on_dialog)
         self.page.on("pageerror", lambda error: self.errors.append(f"{error}\n{error.stack}"))
         self.page.on("request", self._on_request)

@@ -78,5 +78,4 @@ def test_a_finished_run_plays_once_more_in_the_live_tree_faster_than_it_ran(lab:
     head = lab.page.locator(".axe-nb-scroll > details > summary")
     expect(head).to_contain_text("1 of 2 sub-agents done")
     lab.finished()
-    expect(lab.page.locator(".jp-OutputArea details").first).to_be_attached()
-    expect(lab.page.locator(".axe-nb-tree")).to_have_count(0)
+    expect(head).to_contain_text("completed")
