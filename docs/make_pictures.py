@@ -382,7 +382,7 @@ def save_run(lab: Lab) -> str:
     return json.dumps(notebook)
 
 
-ENDED = ".jp-OutputArea summary >> text=completed"
+ENDED = ".jp-OutputArea summary >> text=completed >> visible=true"
 
 STATES: dict[str, Callable[[Lab], None]] = {
     "eight": show_crowd(8),
