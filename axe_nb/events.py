@@ -132,7 +132,7 @@ class ToolFinished:
 
 @dataclass(frozen=True, slots=True)
 class PersonAsked:
-    """A run waits for an answer from the person who is prompted. Its clock is paused."""
+    """A run waits for an answer from the person who is prompted; the run's clock is paused."""
 
     run: str
     call_id: str = ""

@@ -122,7 +122,7 @@ def align_columns(rows: Sequence[Sequence[str]], right: int = 0) -> Iterator[str
 
 
 def cut_chars(text: str, limit: int, note: str = "...") -> str:
-    """Cuts a long text to `limit` characters and appends `note`, with `{more}` and `{size}` set."""
+    """Cuts a text to `limit` characters and adds `note`, with `{more}` and `{size}` filled in."""
     if len(text) <= limit:
         return text
     return text[:limit] + note.format(more=len(text) - limit, size=len(text))
@@ -170,7 +170,7 @@ def count_bytes(text: str) -> int:
 
 
 def cut_bytes(text: str, limit: int, note: str = "") -> str:
-    """Cuts a long text to `limit` bytes and appends `note`, with `{limit}` and `{size}` set."""
+    """Cuts a text to `limit` bytes and adds `note`, with `{limit}` and `{size}` filled in."""
     data = text.encode("utf-8", "surrogatepass")
     if len(data) <= limit:
         return text
@@ -248,7 +248,7 @@ def type_name(value: object) -> str:
 
 
 def own_text(value: object) -> str:
-    """Returns an object's `str()` without addresses, or its description if it has no own text."""
+    """Returns `str(value)` without addresses, or a description if the class defines no text."""
     kind = type(value)
     is_address = kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__
     if is_address or issubclass(kind, ModuleType):

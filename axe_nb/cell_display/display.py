@@ -26,10 +26,10 @@ _shown: list[object] = []
 """Objects that this cell has already displayed, and so does not display as its value."""
 
 _brief: list[RunResult] = []
-"""Results of runs without a view; as the value of this cell, only their answer is displayed."""
+"""Results of runs that were not displayed; as the cell's value, they show only the answer."""
 
 _static: list[RunView] = []
-"""Views of this cell's runs that are only displayed after the run, in order of their start."""
+"""Views of this cell's runs that are displayed once the runs are over, in order of start."""
 
 _ordering = threading.RLock()
 
@@ -59,7 +59,7 @@ def notebook_view(name: str = "", *, quiet: bool = False, speed: float = 1.0) ->
     """Creates the view of a run in this cell, according to `display_mode`.
 
     `name` is the variable that holds the result, for references to long texts. `quiet` shows only
-    the answer. `speed` is the number of the run's seconds shown per second.
+    the answer. `speed` is the playback speed: how many seconds of the run are shown per second.
     """
     shell = get_ipython()
     if shell is None:
@@ -92,7 +92,7 @@ class RunView:
         stop: Callable[[], None] | None = None,
         speed: float = 1.0,
     ) -> None:
-        """Creates a view without output. `stop` stops the run if it may outlive its cell."""
+        """Creates a view without output. `stop` is given for a run that may outlive its cell."""
         self.streams = self.is_live = live
         self._name, self._quiet, self._outlives = name, quiet, stop is not None
         self._lock = threading.RLock()

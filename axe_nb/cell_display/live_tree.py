@@ -39,7 +39,7 @@ EVERY = 0.1
 """Minimum time between two updates, in seconds."""
 
 MAX_SEGMENTS = 60
-"""Maximum number of segments in a bar; of a longer run, only the latest are drawn."""
+"""Maximum number of segments in a bar; only the latest segments of a longer run are drawn."""
 
 PACE = 50_000
 """Maximum number of characters rendered per second; long answers are updated less often."""

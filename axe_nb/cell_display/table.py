@@ -65,7 +65,7 @@ class Table:
 
 
 class CellLine:
-    """A progress line in the output of a cell, such as that of a map."""
+    """A progress line in the output of a cell, such as a map's."""
 
     def __init__(self, *, live: bool) -> None:
         self._is_live = live

@@ -157,7 +157,7 @@ WANTED: Mapping[Callable[[str], Any], str] = {
     parameter: "KEY=VALUE, as in temperature=0.2",
     prompt_variable: "NAME=VALUE, as in language=French",
 }
-"""Descriptions for error messages of the values that each parser accepts."""
+"""Descriptions of the values that each parser accepts, for error messages."""
 
 AGENT = Option("agent",
                "name of the agent; without it, the prompt goes directly to the model of -m",

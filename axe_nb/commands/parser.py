@@ -222,7 +222,7 @@ def split_line(command: Command, face: Face, line: str) -> list[str]:
 def _repeat_flags(made: Parser, words: Sequence[str], flags: Collection[str]) -> list[str]:
     """Rewrites `--param A=1 B=2` as `--param A=1 --param B=2`.
 
-    Otherwise an option with several values would take an agent's name after them as a value. If a
+    Otherwise, an option with several values would also consume an agent's name that follows. If a
     positional prompt is possible, a value with spaces needs its own flag.
     """
     value = r"\S*" if made.takes_prompt else ".*"
@@ -248,7 +248,7 @@ def parse_run(
     defaults: Mapping[str, Any] | None = None,
     names: Mapping[str, Any] = MappingProxyType({}),
 ) -> Options:
-    """Parses a run's options. `defaults` are for omitted options, `names` for `--output`."""
+    """Parses a run's options. `defaults` are for omitted options, `names` resolves `--output`."""
     given = {k: v for k, v in vars(parse(RUN, face, line)).items() if v is not None}
     if BARE_PROMPT.keyword in given:
         if "prompt" in given:

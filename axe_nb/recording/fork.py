@@ -245,7 +245,7 @@ def move_run(run: RunResult, before: str, now: str) -> RunResult:
 
 @dataclass
 class _Run:
-    """The state of one run of the new tree."""
+    """The state of one run in the new tree."""
 
     describer: Describer
     recorded: RecordedRun | None = None
@@ -276,13 +276,13 @@ class Fork:
         self.changed: dict[str, Agent] = {}
         self._recorded = {run.id: RecordedRun(run, self._clean) for run in point.root.walk()}
         self._first: dict[tuple[str, str], dict[str, RecordedRun]] = {}
-        """Runs by agent and digest of the first request, and then by id."""
+        """Runs by agent name and digest of the first request, and then by run id."""
         self._runs: dict[str, _Run] = {}
         self._is_reached = False
         id = point.run.id
         self._way = {id: (point.turn - (point.results is None), "")}
-        """For each run on the way to the place: the last turn that is replayed, and the id of the
-        call that leads on, which is empty for the run at the place."""
+        """For each run on the way to the place: its last replayed turn, and the id of its call that
+        leads to the place, which is empty for the run at the place."""
         self._made_again: dict[str, str] = {}
         """Maps the user's own tools on the way to the place to the ids of the runs that they
         started."""
@@ -397,7 +397,7 @@ class Fork:
         return KeptTurn(recorded.list_attempts(turn))
 
     def _claim(self, id: str, asked: Description, agent: str) -> RecordedRun | None:
-        """Returns an unused recorded run with the same first request, preferably this one."""
+        """Returns an unused recorded run with this first request, preferably with the same id."""
         if id in self._way:
             return self._recorded[id]
         if not self._first:
@@ -478,7 +478,7 @@ class RestoredAgents:
     root: Agent
 
     def __init__(self, result: RunResult, find: Callable[[str], Agent]) -> None:
-        """Restores the agents; `find` loads the user's own. Raises ConfigError if that fails."""
+        """Restores the agents; `find` loads the user's agents. Raises ConfigError if that fails."""
         self.agents: dict[str, Agent] = {}
         """Agents by name, without changes made by forks."""
         self.changed: dict[str, Agent] = {}

@@ -47,7 +47,7 @@ class HistoryRow:
     turns: int
     tokens: int
     cost: float | None
-    """Price in US dollars; None if any part has no known price, or the run has not ended."""
+    """Cost in US dollars; None if the price of any part is unknown, or the run has not ended."""
     seconds: float
     kind: str = ""
     """`map` or `grid`; empty for a single run."""

@@ -98,7 +98,7 @@ class Store:
     """An open history file, for use by a single thread."""
 
     def __init__(self, path: Path, *, writes: bool = False) -> None:
-        """Opens the file; creates it if `writes`. Raises ConfigError if it is not a history."""
+        """Opens the file, creating it if `writes`. Raises ConfigError if it is not a history."""
         self.path = path
         if writes:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))

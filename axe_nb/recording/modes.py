@@ -28,7 +28,7 @@ def find_mode(given: Mode | None, *, can_ask: bool) -> Mode:
 
 
 def check_sending() -> None:
-    """Raises ConfigError if the environment demands `replay`, for use when no cassette is open."""
+    """Raises ConfigError if the environment requires `replay`. Called when no cassette is open."""
     if (mode := os.environ.get(MODE, "")) and check_mode(mode) == "replay":
         raise ConfigError(
             f"no cassette is in use, and {MODE}=replay allows no requests to models",

@@ -1,7 +1,7 @@
 """The tape of a root run: replays the records of a cassette and records anything new.
 
 A cassette may come with a stranger's repository. Tool calls in its replies are checked like those
-of a model. Its approvals would replace the person's, so they count only on the machine where they
+of a model. Recorded approvals stand in for a person's, so they count only on the machine where they
 were given, unless the user trusts all folders. Source: D-48, D-56, D-59, D-81, docs/recordings.md.
 """
 
@@ -280,7 +280,7 @@ class RootTape:
         return replace(from_json(Decision, said), is_recorded=True)
 
     def _keep_decision(self, question: Question, decision: Decision) -> None:
-        """Records a decision. A reply that the person gave for the model is recorded as a turn."""
+        """Records a decision. A reply that a person gave for the model is recorded as a turn."""
         if isinstance(question, Step) and (given := make_decided(question, decision)):
             assert question.request is not None
             asked = AskedTurn(question.request, question.model)

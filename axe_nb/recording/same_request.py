@@ -40,7 +40,7 @@ def is_same(recorded: Any, asked: Any) -> bool:
 
 
 def _fits(recorded: str, asked: str) -> bool:
-    """True if two texts are equal apart from secrets where `recorded` has masks."""
+    """True if two texts are equal, where a mask in `recorded` may stand for any secret."""
     first, *rest = recorded.split(MASK)
     if not rest or not asked.startswith(first) or not asked.endswith(rest[-1]):
         return False

@@ -142,7 +142,7 @@ FORMATS: Mapping[str, Callable[[RunResult], str]] = {
 
 
 def export(result: RunResult, path: str | os.PathLike[str]) -> Path:
-    """Exports a finished run, without secrets, to a file readable without axe_nb; returns its path.
+    """Exports a finished run, without secrets, to a file readable without axe_nb. Returns the path.
 
     `.html` is a self-contained page that opens offline and plays the timeline, `.md` the same in
     Markdown, and `.jsonl` has one line of JSON for each run, turn and call of the tree.

@@ -1,4 +1,4 @@
-"""Lays out a run's tree as rows and texts, also as plain text. Source: D-6, D-11, D-34."""
+"""Lays out a run's tree, as rows with texts or as plain text. Source: D-6, D-11, D-34."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Block:
     links: tuple[Page, ...] = ()
     """Web pages, which HTML draws as links in place of the text."""
     in_row: bool = False
-    """True if the row above already shows the text, given a wide enough window."""
+    """True if the row above already shows the text in a wide enough window."""
 
     @property
     def is_line(self) -> bool:
@@ -345,7 +345,7 @@ class Outline:
 
 
 def _find_last(node: Node) -> TurnNode | None:
-    """Returns a run's last turn if it is shown in the row of the run."""
+    """Returns a run's last turn if the run's row shows it; otherwise None."""
     return (
         node.turns[-1]
         if node.turns and node.turns[-1].is_hidden and not node.turns[-1].calls

@@ -137,7 +137,7 @@ class SentRequest:
     place: str
     """Place in the run tree: `0.2/3` is the third turn of run `0.2`."""
     attempt: int = 1
-    """Number of the attempt that is shown, the turn's last, starting at 1."""
+    """Number of the attempt, which is the turn's last one; attempts are numbered from 1."""
     agent: str
     model: str
     """The model, as provider/model."""

@@ -32,7 +32,8 @@ GIVEN = 40
 """Maximum length of a failed call's arguments, which precede the cause of the failure."""
 
 POINTER = 60
-"""Length of a "show the whole text" pointer; a text is only cut if that saves more characters."""
+"""Length of a "show the whole text" pointer; a text is cut only if that saves more characters than
+this."""
 
 LINES = 12
 """Maximum number of lines shown of a text."""

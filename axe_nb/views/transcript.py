@@ -66,7 +66,7 @@ class Draft:
     calls: dict[int, StringIO] = field(default_factory=dict)
     """Arguments received so far by call number, in the order in which the calls arrived."""
     tools: dict[int, str] = field(default_factory=dict)
-    """Tool name by call number; empty if it has not arrived yet."""
+    """Tool name by call number; empty if the name has not arrived yet."""
     latest: Literal["", "text", "reasoning", "arguments"] = ""
     """Kind of the latest piece; empty before the first piece."""
 
@@ -123,7 +123,7 @@ class CallNode:
     children: list[Node] = field(default_factory=list)
     times: Times = field(default_factory=Times)
     served: ServerCall | None = None
-    """The call as made by the model's server; None for a call made here."""
+    """The call as made by the model's server; None for a call made on this machine."""
 
     @property
     def key(self) -> str:
@@ -299,7 +299,7 @@ def row_of(thing: TreeNode) -> TreeNode:
 
 
 def parent_row(thing: TreeNode) -> TreeNode | None:
-    """Returns the node of the parent row of this node's row; None for the root."""
+    """Returns the node whose row contains this node's row; None for the root."""
     if isinstance(thing, Node):
         return thing.call
     return row_of(thing.turn.run if isinstance(thing, CallNode) else thing.run)
@@ -351,7 +351,7 @@ class Transcript:
         return self.root
 
     def apply(self, event: Event, now: float) -> tuple[TreeNode, ...]:
-        """Applies an event at the monotonic time `now`. Returns changed nodes, the event's last."""
+        """Applies an event at the monotonic time `now`. Returns changed nodes, the subject last."""
         if isinstance(event, RunStarted):
             return self._begin(event, now)
         node = self._nodes.get(event.run)
@@ -452,7 +452,7 @@ class Transcript:
         return node, turn, *turn.server_calls, *turn.calls
 
     def tick(self, now: float) -> tuple[TreeNode, ...]:
-        """Updates turns whose retry is due, which has no event. Returns the changed nodes."""
+        """Updates turns whose retry is due, as no event reports this. Returns the changed nodes."""
         changed: list[TreeNode] = []
         for _, turn, words in (retry for retry in self._retries if retry[0] <= now):
             if turn.waits and turn.draft is None:
