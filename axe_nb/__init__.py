@@ -74,7 +74,7 @@ _NAMES = {
     "tools.tool": "ToolContext ToolError",
     "views.export": "export",
 }
-"""Module → the public names that the module defines."""
+"""Module → public names that the module defines."""
 
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 

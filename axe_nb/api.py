@@ -75,7 +75,7 @@ def run(
         output: structured output for `result.data`: a JSON Schema, a dataclass, a TypedDict, a
             pydantic model, a list of one of these, or the path of a file with a schema.
         stream: if False, replies are never streamed.
-        expect: what the run must meet, as in `researcher >= 2, parallel; no write_file`.
+        expect: expectations for the run, as in `researcher >= 2, parallel; no write_file`.
         step: pause before each request and call: True asks you, a function decides on each `Step`.
         break_at: pause only at these places: `tool:NAME`, `agent:NAME`, `depth:N`, `turn`.
     """
@@ -95,7 +95,7 @@ async def arun(
     display: bool = True,
     **options: Unpack[RunOptions],
 ) -> RunResult:
-    """Runs an agent like `run`, but on the caller's event loop; an async tool starts a child run.
+    """Runs an agent like `run`, but on the caller's event loop, or as a child run in an async tool.
 
     Takes the same arguments, returns the same result and raises the same errors as `run`.
     Cancelling the task stops the run.
@@ -193,8 +193,8 @@ def history(
     Args:
         words: words to find, ignoring case, in the agent, the model or the prompt's first line; the
             id of a map or grid lists its runs.
-        status: only runs with this status, which may be `running`.
-        since: only runs since this date, as in `2026-11-26`, `today` or `yesterday`.
+        status: status of the runs, such as `completed`, `error` or `running`.
+        since: earliest date of the runs, such as `2026-11-26`, `today` or `yesterday`.
         limit: maximum number of rows.
     """
     from axe_nb.recording.history import list_history
@@ -259,9 +259,9 @@ def define(agent: Agent) -> None:
 def replay(result: RunResult, *, speed: float = 1.0) -> None:
     """Plays a finished run again in the live tree, at its recorded times.
 
-    Nothing is sent or executed, and nothing changes. Blocks; without a live tree, only the end is
-    shown, at once. With `speed=10`, ten seconds of the run pass in one second. Raises
-    ConfigError if `result` is not the result of a run, or `speed` is not a positive number.
+    Nothing is sent or executed, and nothing changes. Blocks. Without a live tree, only the end is
+    shown. With `speed=10`, ten seconds of the run pass in one second. Raises ConfigError if
+    `result` is not the result of a run, or `speed` is not a positive number.
     """
     from axe_nb.session.played_run import play
 

@@ -74,7 +74,7 @@ def count_levels(run: RunResult) -> int:
 
 
 MAX_SHOWN = 80
-"""Maximum characters of an expectation, a name or a text in messages."""
+"""Maximum length of an expectation, a name or a text value in messages."""
 
 MAX_SECONDS = 1.0
 """Time limit in seconds for matching a pattern against a model's text."""
@@ -115,7 +115,7 @@ class Clause:
     measure: Measure | None
     """Measure to compare; None if the clause is about an agent or a tool."""
     path: tuple[str | int, ...]
-    """Keys and indices that lead to a part of `data`; empty for all of it or another measure."""
+    """Keys and indices that lead to a part of `data`; empty if the clause compares no part."""
     operator: str
     """Comparison operator; if empty, `data` must have the part and other values must be truthy."""
     value: Any
@@ -207,7 +207,7 @@ class Thing:
     place: str
     """Place in words: `in agent lead › writer (0.3), turn 1, call of write_file`."""
     pointer: str
-    """Path below the root's RunResult: `.children[0].log[0].calls[1]`."""
+    """Path from the root's RunResult to this run or call, as in `.children[0].log[0].calls[1]`."""
     group: Hashable = None
     """Key shared by all runs that one call, or several parallel calls, have started."""
     lap: Lap | None = None
@@ -230,7 +230,7 @@ class Thing:
 
 
 Verdict: TypeAlias = tuple[bool, str, Thing]
-"""Outcome of a clause: whether it is met, the value found, and the run or call that decided."""
+"""Outcome of a clause: whether it is met, the value found, and the deciding run or call."""
 
 
 def check(

@@ -50,7 +50,7 @@ from axe_nb.tools.tool import Tool
 VERSION = str(vars(sys.modules["axe_nb"])["__version__"])
 
 LOOK = 3.0
-"""Seconds without a reply after which the executor is checked."""
+"""Time in seconds without a reply after which the executor is checked."""
 
 CLOSED = "the executor was closed, or no longer responds"
 

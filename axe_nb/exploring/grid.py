@@ -128,7 +128,7 @@ class Grid:
         self._runs: dict[tuple[int, int, int], GridRun] = {}
 
     def add(self, input: int, variant: int, run: GridRun) -> None:
-        """Adds a run to its square."""
+        """Adds a run to the square of its input and variant."""
         self._runs[input, variant, run.repeat] = run
 
     @property
@@ -350,7 +350,7 @@ def is_grid(path: str | os.PathLike[str]) -> bool:
 
 
 def label_inputs(rows: Sequence[Row]) -> tuple[str, ...]:
-    """Labels inputs with their values in the first column of distinct values, or with numbers."""
+    """Labels inputs by the first column whose values are distinct, or else by number."""
     for column in rows[0]:
         try:
             labels = tuple(one_line(str(row.get(column, "")), 40) for row in rows)
@@ -465,7 +465,7 @@ def _list_hidden(grid: Grid) -> Iterator[str]:
 
 
 def _describe_square(square: Square, is_graded: bool) -> tuple[str, str]:
-    """Returns the text of a square (a sign, a score or the passed runs) and its colour."""
+    """Returns the text of a square, which is a sign, a score or `2/3` passed, and its colour."""
     if not square:
         return "–", COLOURS["off"]
     if square.passed == len(square) and is_graded and square.score is not None:
@@ -482,7 +482,7 @@ class Page:
         self._is_graded = grid.has_grades
         self._room = MAX_PAGE
         self._is_cut = False
-        """True if some inputs cannot be opened, because the page would be too large."""
+        """True if some inputs cannot be expanded, because the page would be too large."""
 
     def list_parts(self) -> list[str]:
         """Returns the HTML in a fixed number of parts: head, table, one per input, and notes."""

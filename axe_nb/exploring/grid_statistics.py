@@ -163,7 +163,7 @@ class Square:
 
     @property
     def score(self) -> float | None:
-        """Mean of the scores; None if there are none."""
+        """Mean score; None if no run has a score."""
         scores = [run.score for run in self.runs if run.score is not None]
         return find_mean(scores) if scores else None
 
@@ -186,7 +186,7 @@ class Summary:
     disagree: float | None
     """Share of the inputs with both passed and failed repeats; None if nothing was repeated."""
     score: float | None
-    """Mean score over the inputs; None if no run has one."""
+    """Mean score over the inputs; None if no run has a score."""
     tokens: int
     cost: float | None
     """Cost of all runs in US dollars; None if the cost of any run is unknown."""

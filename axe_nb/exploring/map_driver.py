@@ -89,7 +89,7 @@ class Task:
     key: str = ""
     """Key of the run in the resume file; empty if there is no resume file."""
     judged: Task | None = None
-    """Task whose answer a judge's task judges; None for all other tasks."""
+    """For a judge's task, the task whose answer is judged; None for all other tasks."""
     result: RunResult | None = None
     is_from_file: bool = False
     judgement: RunResult | None = None
@@ -231,7 +231,7 @@ class Ended:
 
 @dataclass
 class Asking:
-    """An agent with the options for its runs. A grid has one for each variant and for the judge."""
+    """An agent with the options for its runs. A grid has an `Asking` per variant and judge."""
 
     agent: str | Agent | None
     overrides: Overrides

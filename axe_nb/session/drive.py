@@ -27,7 +27,7 @@ from axe_nb.session.portal import DRAIN, PUMP, STUCK, answers, portal, record_in
 from axe_nb.session.runs import RunHandle
 
 PAUSE = 0.2
-"""Delay in seconds before a question is prompted, so that the view can show the call first."""
+"""Delay in seconds before the user is prompted, so that the view can show the call first."""
 
 END = object()
 
@@ -98,7 +98,7 @@ class Approver:
         return self._prompt(question)
 
     def serve(self, meanwhile: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
-        """Prompts for the next question, inside `meanwhile`, once the view has shown the call."""
+        """Asks the next question inside `meanwhile`, once the view had time to show the call."""
         if time.monotonic() < self._asked_at + PAUSE:
             return
         with suppress(queue.Empty):

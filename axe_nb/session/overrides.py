@@ -200,6 +200,6 @@ _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "Any": ("a JSON Schema or a type", lambda v: True),
     "tuple[str, ...] | None": ("a list of strings", _is_tuple_of(str)),
 }
-"""Annotation in `Overrides` → name of the type in messages, and a function that checks values."""
+"""Type annotation in `Overrides` → name of the type in messages, and check of a value."""
 
 _CHECKS = {field.name: _KINDS[str(field.type)] for field in fields(Overrides)}

@@ -54,7 +54,7 @@ def time_events(result: RunResult) -> list[tuple[float, Event]]:
                 laps[run.id, lap.turn, lap.call].append(lap)
     timed: list[tuple[float, Event]] = []
     latest = defaultdict[str, float](float)
-    """Run → time of its latest event."""
+    """Run id → time of the run's latest event."""
     turns: dict[str, int] = {}
     calls: dict[tuple[str, str], int] = {}
     called: dict[tuple[str, str], float] = {}

@@ -20,7 +20,7 @@ from axe_nb.errors import interrupted
 T = TypeVar("T")
 
 PUMP = 0.05
-"""Polling interval in seconds; a bare `get()` ignores interrupts on Windows."""
+"""Polling interval in seconds, as a bare `get()` ignores interrupts on Windows."""
 
 DRAIN = 0.4
 """Time in seconds for a cancelled run to close its requests and report its partial result."""
@@ -29,7 +29,7 @@ ANSWER = 0.25
 """Time in seconds for the event loop to respond before another loop replaces it."""
 
 STUCK = 0.7
-"""Seconds past its deadline after which a run on an unresponsive loop is abandoned (D-58)."""
+"""Seconds after which an overdue run on an unresponsive event loop is abandoned (D-58)."""
 
 
 class Portal:

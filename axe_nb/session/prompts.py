@@ -1,4 +1,4 @@
-"""Prompts the person in charge of a run: formats questions, parses answers, makes events.
+"""Prompts the person in charge of a run: formats the questions, and parses the answers.
 
 The person decides on the basis of a prompt, so no text of a model may be invisible, look like part
 of the prompt itself, or be omitted without being counted. The letters of answers are constants: a
@@ -33,10 +33,10 @@ from axe_nb.text import (
 )
 
 MAX_SHOWN = 4000
-"""Maximum characters shown of arguments or a preview; longer text is cut in the middle."""
+"""Maximum characters of the arguments or a preview; longer text is cut in the middle."""
 
 MAX_WHOLE = 100_000
-"""Maximum characters shown of an argument that is shown in full, such as a command."""
+"""Maximum characters of an argument that is shown with its line breaks, such as a command."""
 
 BAR = "  | "
 """Prefix of each line of an argument that is shown with its line breaks."""
@@ -107,7 +107,7 @@ def format_question(request: ApprovalRequest) -> Prompt:
 
 
 def format_model_question(request: ApprovalRequest) -> str:
-    """Formats a model's question. Several lines get a prefix, as they could imitate a prompt."""
+    """Formats a model's question. If it has several lines, a prefix shows that each is quoted."""
     caller = format_caller(request)
     detail, _ = _show_most(request.detail, MAX_SHOWN)
     if "\n" not in detail:
@@ -243,7 +243,7 @@ def prompt_person(request: Question, *, has_view: bool = False) -> Decision:
 
 
 STEP_CHOICES = "[g]o on [e]dit [r]esult s[k]ip run to the e[n]d [s]top"
-"""Choices at the end of each step prompt, which programs that answer prompts look for."""
+"""Choices at the end of each step prompt; programs that answer prompts recognize this text."""
 
 WORDS: Mapping[str, Choice | None] = {
     "g": "go", "go": "go", "go on": "go", "e": "edit", "edit": "edit", "r": "result",
@@ -367,7 +367,7 @@ def describe(question: Question) -> PersonAsked:
 
 
 def _with_prompt(asked: PersonAsked, text: str, prompt: str) -> PersonAsked:
-    """Adds the prompt to an event, or removes the buttons if the prompt is long or has secrets."""
+    """Adds the prompt to an event; removes the buttons if the prompt is too long or has secrets."""
     if len(text + prompt) > MOST or redact(text + prompt) != text + prompt:
         return replace(asked, choices=(), arguments="")
     return replace(asked, prompt=prompt)

@@ -63,7 +63,7 @@ class RunRequest:
 
 
 class Outlet:
-    """Passes on a run's events until the root ends, so that a run does not refer to its handle."""
+    """Passes on a run's events until the root ends. Runs refer to an outlet, not to a handle."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()

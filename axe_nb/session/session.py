@@ -195,7 +195,7 @@ class BeginningFork:
         return agent, self.fork.open(root.id, replace(job, agent=agent))
 
     async def check_place(self, scope: RunScope) -> None:
-        """Checks that the sub-agent at the fork's place can start with the changes."""
+        """Checks that the sub-agent at the fork's place can start with the fork's changes."""
         run = self.point.run
         if run.id == self.point.root.id:
             return
@@ -314,7 +314,7 @@ class Session:
             atexit.register(cassette.save_quietly)
 
     def open_cassette(self) -> Cassette | None:
-        """Returns the cassette in use, if any; first opens the one that `AXE_CASSETTE` sets."""
+        """Returns the session's cassette. Opens the one set in `AXE_CASSETTE` if there is none yet."""
         if self.cassette_problem is not None:
             raise ConfigError(self.cassette_problem.message, hint=self.cassette_problem.hint)
         if self.cassette is None and (path := os.environ.get("AXE_CASSETTE")):

@@ -35,7 +35,7 @@ def find_script_dirs(agents_dir: str | None) -> tuple[Path, ...]:
 
 
 def find_source_dirs(agents_dir: str | None) -> set[Path]:
-    """Returns an agents folder and its script folders, which tools change only with approval."""
+    """Returns an agents folder and its script folders; tools need approval to change them."""
     folders = (Path(agents_dir).expanduser(), *find_script_dirs(agents_dir)) if agents_dir else ()
     return {Path(os.path.realpath(folder)) for folder in folders}
 
@@ -62,7 +62,7 @@ class Snapshot:
         prices: Prices,
         read: Read | None = None,
     ) -> None:
-        """Creates a snapshot. With `read`, sent by another process, no files are read here."""
+        """Creates a snapshot, which reads no files if another process has sent `read`."""
         self.prices = prices
         self.defined = dict(defined)
         """Name → agent that was defined in the session when the root started."""

@@ -1,1 +1,1 @@
-"""Notebooks as tests: runs them unattended, compares outputs with saved ones, and freezes them."""
+"""Runs notebooks as tests, compares their outputs with saved outputs, and freezes notebooks."""

@@ -68,7 +68,7 @@ class HeadlessRun:
     cassette: tuple[str, int, int, int] | None = None
     """Cassette path, and numbers of replayed, recorded and removed exchanges; None if unused."""
     missed: Sequence[str] = ()
-    """Descriptions of requests missing from the cassette, even if no output shows the failure."""
+    """Messages about requests that the cassette could not answer; at most three."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +225,7 @@ def _list_parts(outputs: Any) -> list[tuple[str, str]]:
 
 
 def normalize(book: Book, first: Book, second: Book) -> Book:
-    """Returns the notebook with the first run's outputs, without parts that the second changed."""
+    """Returns the notebook with the first run's outputs, minus what differs in the second run."""
     frozen = deepcopy(book)
     frozen.metadata.pop("widgets", None)
     for cell, one, other in zip(frozen.cells, first.cells, second.cells, strict=True):

@@ -217,7 +217,7 @@ def mark_submission(
 
 
 def copy_folder(lesson: Path, target: Path, without: Path) -> None:
-    """Copies a lesson's folder, except notebooks, hidden files and `without`. Links stay links."""
+    """Copies a lesson's folder except notebooks, hidden files and `without`. Links stay links."""
     patterns = shutil.ignore_patterns(".*", "__pycache__", "*.ipynb")
     left_out = without.resolve()
 
