@@ -314,7 +314,7 @@ class Session:
             atexit.register(cassette.save_quietly)
 
     def open_cassette(self) -> Cassette | None:
-        """Returns the session's cassette. Opens the one set in `AXE_CASSETTE` if there is none yet."""
+        """Returns the session's cassette, if any. Opens the one in `AXE_CASSETTE` on first use."""
         if self.cassette_problem is not None:
             raise ConfigError(self.cassette_problem.message, hint=self.cassette_problem.hint)
         if self.cassette is None and (path := os.environ.get("AXE_CASSETTE")):
