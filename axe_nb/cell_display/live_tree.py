@@ -233,7 +233,7 @@ def draw_progress(root: Node) -> str:
 
 
 def find_span(now: float, *, is_over: bool) -> float:
-    """Returns the time span of a full bar in seconds; grows in steps, so that bars rarely move."""
+    """Returns the time span of a full bar in seconds; grows in steps until the run is over."""
     span = now if is_over else 4.0
     while span < now:
         span *= 1.5

@@ -40,7 +40,7 @@ def request_of(options: Options, prompt: str, pictures: tuple[Picture, ...] = ()
 def show_dry_run(
     request: RunRequest, options: Options, write: Write, note: Write, *, streams: bool
 ) -> None:
-    """Writes the request that would be sent, using `write`, and warnings, using `note`."""
+    """Shows what a run would send: the request goes to `write`, and warnings go to `note`."""
     plan = run_and_wait(session.plan(request, streams=streams, is_dry=True))
     write(axe_text.dry_run(plan))
     if options.full:

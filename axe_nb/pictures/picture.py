@@ -156,7 +156,7 @@ class Picture:
 
     @property
     def tokens(self) -> int:
-        """A rough token count, averaged over servers; servers scale large pictures down."""
+        """Estimated tokens, averaged over servers; capped, as servers scale large pictures down."""
         return 2000 if self.is_document else min(1600, 1 + self.width * self.height // 750)
 
     def mark(self, number: int) -> str:

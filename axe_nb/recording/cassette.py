@@ -388,7 +388,7 @@ class Cassette:
                 self._writing = self._written_at - began
 
     def _read_changes(self) -> None:
-        """Merges changes on disk, without touching roots that runs of this session use."""
+        """Merges changes on disk; roots that runs of this session use stay as they are."""
         stamp = _find_stamp(self.path)
         if stamp is None or stamp == self._stamp:
             return

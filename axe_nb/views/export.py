@@ -44,7 +44,7 @@ STATIC = Path(__file__).parent / "static"
 
 
 def write_html(result: RunResult) -> str:
-    """Writes a run as a page that plays its timeline, and whose policy allows no other script."""
+    """Formats a run as a page that plays its timeline; the page's policy allows no other script."""
     outline = Outline(Transcript.of(result).whole, "", max_chars=MAX_CHARS, max_rows=MAX_ROWS)
     who = result.agent or result.model
     script = (STATIC / "play.js").read_text("utf-8")

@@ -62,7 +62,7 @@ PLAIN = "mathjax_ignore tex2jax_ignore"
 """CSS classes that keep JupyterLab and nbconvert from rendering dollar signs as mathematics."""
 
 BUDGET = 47_500
-"""Bytes of a saved tree, HTML and plain text, within which long texts are kept whole (D-80)."""
+"""Long texts of a saved tree are shown whole up to this size of HTML and text, in bytes (D-80)."""
 
 MIN_ROWS = 30
 """Minimum number of rows to draw, even if they exceed the budget."""

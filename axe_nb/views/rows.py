@@ -26,7 +26,7 @@ from axe_nb.views.transcript import (
 )
 
 LINE, WHO = 240, 32
-"""Maximum length of a row's text, which narrow windows cut further, and of a name."""
+"""Maximum length of a row's text, which narrow windows cut further, and of its name."""
 
 GIVEN = 40
 """Maximum length of a failed call's arguments, which precede the cause of the failure."""

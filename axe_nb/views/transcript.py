@@ -230,7 +230,7 @@ class Node:
     state: State = "running"
     turns: list[TurnNode] = field(default_factory=list)
     failed: list[TurnNode] = field(default_factory=list)
-    """Turns without a response, once the run has ended; live views have their times."""
+    """Turns without a response, once the run has ended; live views include their times."""
     result: RunResult | None = None
     """The result; None until the run has ended."""
     times: Times = field(default_factory=Times)
