@@ -79,7 +79,7 @@ class RetryScheduled:
     seconds: float
     """Duration of the wait before the retry."""
     reason: str
-    """HTTP status of the failure, or the error category if there was no response."""
+    """HTTP status of the failure, or the error category if there is no status."""
     error: str
     """The error message, in one line."""
     most: int = 0

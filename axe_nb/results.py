@@ -129,7 +129,7 @@ class RunResult:
     warnings: tuple[str, ...] = ()
     """Problems that did not stop the run, such as load warnings or a truncated reply."""
     log: tuple[Turn, ...] = field(default=(), repr=False)
-    """The turns of the run, for display."""
+    """The turns of the run, with their calls and results."""
     id: str = "0"
     """Dotted path in the run tree: `0` is the root, and `0.2` the child started by its second
     call."""

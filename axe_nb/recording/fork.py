@@ -69,7 +69,7 @@ class RecordedRun:
         return found if found and not found.cut and (found.response or found.error) else None
 
     def list_attempts(self, turn: int) -> list[Exchange]:
-        """Returns a turn's attempts, up to the first that is missing or was cut."""
+        """Returns a turn's attempts before the first attempt that is missing or was cut."""
         attempts: list[Exchange] = []
         calls = self.get_turn(turn).calls
         while one := self.find(turn, len(attempts) + 1):
