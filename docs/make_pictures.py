@@ -20,6 +20,7 @@ from io import BytesIO
 from pathlib import Path
 
 import nbformat
+import numpy as np
 from nbconvert.exporters import HTMLExporter
 from PIL import Image
 from playwright.sync_api import Browser
@@ -281,16 +282,16 @@ def save_film(film: list[tuple[Image.Image, float]], path: Path) -> None:
 
 
 def save_picture(image: Image.Image, path: Path) -> None:
-    """Saves the picture with the colours that are seen most; rare greys are close to others."""
-
-    def weigh(counted: tuple[int, tuple[int, ...]]) -> int:
-        count, colour = counted
-        return count * (1 + max(colour) - min(colour))
-
-    counts = sorted(image.getcolors(1 << 24), key=weigh, reverse=True)[:COLOURS]
-    palette = Image.new("P", (1, 1))
-    palette.putpalette([value for _, colour in counts for value in colour])
-    image.quantize(palette=palette, dither=Image.Dither.NONE).save(path, optimize=True)
+    """Saves the picture with the colours that are seen most; others become the nearest of them."""
+    codes = np.asarray(image) @ np.array([1 << 16, 1 << 8, 1])
+    found, places, counts = np.unique(codes, return_inverse=True, return_counts=True)
+    colours = np.stack([found >> 16, found >> 8 & 255, found & 255], axis=1)
+    weights = counts * (1 + np.ptp(colours, axis=1))  # rare greys are close to others
+    palette = colours[np.argsort(-weights)[:COLOURS]]
+    nearest = ((colours[:, None] - palette) ** 2).sum(axis=2).argmin(axis=1)
+    reduced = Image.fromarray(nearest[places].reshape(codes.shape).astype("uint8"))
+    reduced.putpalette(palette.astype("uint8").tobytes())
+    reduced.save(path, optimize=True)
 
 
 def make_gallery(*names: str) -> None:
