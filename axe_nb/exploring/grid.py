@@ -79,7 +79,7 @@ LABEL, SHARE = 1, 2
 """Indices in `HEADS` of the columns for a variant's label and its share of passed runs."""
 
 MAX_PAGE = 300_000
-"""Maximum characters of a page's HTML. Once run trees fill half, later runs are single lines."""
+"""Maximum characters of a page's HTML; run trees get half, and further runs one line each."""
 
 MAX_INPUTS = 200
 
@@ -465,7 +465,7 @@ def _list_hidden(grid: Grid) -> Iterator[str]:
 
 
 def _describe_square(square: Square, is_graded: bool) -> tuple[str, str]:
-    """Returns the text of a square, which is a sign, a score or `2/3` passed, and its colour."""
+    """Returns a square's text (a sign, a score or a fraction such as `2/3`) and its colour."""
     if not square:
         return "–", COLOURS["off"]
     if square.passed == len(square) and is_graded and square.score is not None:

@@ -200,6 +200,6 @@ _KINDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "Any": ("a JSON Schema or a type", lambda v: True),
     "tuple[str, ...] | None": ("a list of strings", _is_tuple_of(str)),
 }
-"""Type annotation in `Overrides` → name of the type in messages, and check of a value."""
+"""Type annotation in `Overrides` → name of the type in messages, and a check for values."""
 
 _CHECKS = {field.name: _KINDS[str(field.type)] for field in fields(Overrides)}

@@ -33,7 +33,7 @@ from axe_nb.text import (
 )
 
 MAX_SHOWN = 4000
-"""Maximum characters of the arguments or a preview; longer text is cut in the middle."""
+"""Maximum characters shown of a call's arguments or preview; longer text is cut in the middle."""
 
 MAX_WHOLE = 100_000
 """Maximum characters of an argument that is shown with its line breaks, such as a command."""
@@ -212,7 +212,7 @@ def _parse(typed: str, wanted: str) -> Any:
 
 
 def prompt_person(request: Question, *, has_view: bool = False) -> Decision:
-    """Prompts for a decision; in one line if a view on the screen says all of the question."""
+    """Prompts for a decision, on a single line if a live view shows the whole question."""
     short = describe(request).prompt if has_view else ""
     if isinstance(request, Step):
         return prompt_step(request, short)
@@ -367,7 +367,7 @@ def describe(question: Question) -> PersonAsked:
 
 
 def _with_prompt(asked: PersonAsked, text: str, prompt: str) -> PersonAsked:
-    """Adds the prompt to an event; removes the buttons if the prompt is too long or has secrets."""
+    """Adds the prompt to an event; removes the buttons if a text is too long or has secrets."""
     if len(text + prompt) > MOST or redact(text + prompt) != text + prompt:
         return replace(asked, choices=(), arguments="")
     return replace(asked, prompt=prompt)
