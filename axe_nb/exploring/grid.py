@@ -180,12 +180,14 @@ class Grid:
     def diff(self, first: int | str, second: int | str) -> Comparison:
         """Compares two variants, given by number or label, on the inputs they have in common."""
         pairs = list(zip(self.column(first), self.column(second), strict=True))
-        changes, scores = dict[str, float](), list[float]()
+        shares, scores = dict[str, float](), dict[str, float]()
         for one, other in pairs:
             if one.share is not None and other.share is not None:
-                changes[one.input] = other.share - one.share
+                shares[one.input] = other.share - one.share
             if one.score is not None and other.score is not None:
-                scores.append(other.score - one.score)
+                scores[one.input] = other.score - one.score
+        by_score = self.has_grades and bool(scores)  # as the verdict does
+        changes = scores if by_score else shares
         better = tuple(name for name, change in changes.items() if change > 0)
         worse = tuple(name for name, change in changes.items() if change < 0)
         return Comparison(
@@ -195,8 +197,9 @@ class Grid:
             worse=worse,
             same=len(changes) - len(better) - len(worse),
             chance=find_sign_chance(len(better), len(worse)),
-            difference=fmean(changes.values()) if changes else None,
-            score=fmean(scores) if scores else None,
+            difference=fmean(shares.values()) if shares else None,
+            score=fmean(scores.values()) if scores else None,
+            by_score=by_score,
         )
 
     def column(self, variant: int | str) -> list[Square]:

@@ -233,10 +233,10 @@ class Comparison:
     first: str
     second: str
     better: tuple[str, ...]
-    """Inputs on which a larger share of the second variant's runs passed."""
+    """Inputs on which the second variant did better: it scored higher, or without scores, a larger
+    share of its runs passed."""
     worse: tuple[str, ...]
     same: int
-    """Number of inputs on which an equal share of both variants' runs passed."""
     chance: float
     """p-value of the exact sign test over the inputs on which the variants differ."""
     difference: float | None
@@ -244,9 +244,13 @@ class Comparison:
     score: float | None
     """Mean difference between the scores; None if no input has scores for both variants."""
 
+    by_score: bool = False
+    """True if scores decide which variant did better; False if passed runs decide."""
+
     def __str__(self) -> str:
         count = len(self.better) + len(self.worse) + self.same
-        lines = [f"{self.second} against {self.first}, {plural(count, 'input')}:"]
+        by = ", by score" if self.by_score else ""
+        lines = [f"{self.second} against {self.first}{by}, {plural(count, 'input')}:"]
         for word, names in (("better", self.better), ("worse", self.worse)):
             named = f" ({list_some(names, MAX_NAMED)})" if names else ""
             lines.append(f"  {word} on {len(names)}{named}")

@@ -63,6 +63,10 @@ def test_two_variants_are_compared_input_by_input(grid: Grid) -> None:
     ]
     grid.add(0, 0, replace(grid[0, 0][0], score=0.5))
     assert "  score +" in str(grid.diff("old", "new"))
+    scored = fill(old=[0.2] * 8, new=[0.9] * 8).diff("old", "new")
+    assert (len(scored.better), scored.worse, scored.same) == (8, (), 0)
+    assert str(scored).startswith("new against old, by score, 8 inputs:\n  better on 8 (")
+    assert scored.chance == pytest.approx(0.0078, rel=0.01)
     many = fill(old=["no"] * 12, new=["right"] * 12)
     assert "passed +100%" in str(many.diff("old", "new"))
     assert "  p = 0.00049 (" in str(many.diff("old", "new"))
