@@ -8,7 +8,6 @@ of its row.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from html import escape
@@ -19,10 +18,9 @@ from axe_nb.events import Event, PersonAsked
 from axe_nb.results import RunResult
 from axe_nb.text import clean, plural
 from axe_nb.views import html
-from axe_nb.views.appearance import LOOKS, Tone
 from axe_nb.views.markdown import render_blocks
 from axe_nb.views.outline import ANSWER, Block, Outline
-from axe_nb.views.rows import cut_end, find_question, indent_json, question_of
+from axe_nb.views.rows import cut_end, indent_json, question_of
 from axe_nb.views.transcript import (
     CallNode,
     Node,
@@ -73,7 +71,6 @@ class LiveTree:
         self._drawing = html.Drawing()
         self._rows: dict[str, dict[str, Any]] = {}
         """Fields of the rows as last sent, by row key."""
-        self._head: tuple[str, float] = "", 0.0
         self._next_at = self._told_at = self._sent_at = 0.0
 
     @property
@@ -142,24 +139,17 @@ class LiveTree:
         self._sent_at = now
 
     def _take_all(self) -> News:
-        self._head = "", 0.0
         rows = [{"key": key, **row} for key, row in self._rows.items()]
         return {**self._describe(()), "rows": rows}
 
     def _describe(self, blocks: Iterable[str]) -> News:
         """Returns an update of everything except rows; `blocks` are the answer blocks last sent."""
-        now = self._now
-        news = {
-            "now": round(now, 2),
+        return {
+            "now": round(self._now, 2),
             "newest": self._newest,
             "is_earlier": self._answer.is_earlier,
             **pack_parts(list(blocks), self._answer.blocks),
         }
-        head = draw_progress(self._transcript.whole), find_span(now, is_over=not self._newest)
-        if head != self._head:
-            self._head = head
-            news |= {"progress": head[0], "span": head[1], "axis": draw_axis(head[1])}
-        return news
 
     def _draw(self) -> list[dict[str, Any]]:
         changed, self._changed = self._changed, {}
@@ -221,29 +211,6 @@ def _draw_text(block: Block, drawing: html.Drawing) -> str:
         f"<div class=axe-nb-text>{drawing.block(block)}<button type=button class=axe-nb-copy "
         f"tabindex=-1 aria-label='Copy text'{whole}{hidden}></button></div>"
     )
-
-
-def draw_progress(root: Node) -> str:
-    """Draws the bar below the root's line, with one segment per sub-agent state."""
-    below = (("asks" if find_question(child) else child.state) for child in root.below())
-    counts = Counter(LOOKS[state].tone for state in below)
-    order: tuple[Tone, ...] = ("good", "bad", "limit", "off", "running")
-    shares = ((tone, counts[tone]) for tone in order if counts[tone])
-    return "".join(f"<i class=axe-nb-{tone} style=flex-grow:{n}></i>" for tone, n in shares)
-
-
-def find_span(now: float, *, is_over: bool) -> float:
-    """Returns the time span of a full bar in seconds; grows in steps until the run is over."""
-    span = now if is_over else 4.0
-    while span < now:
-        span *= 1.5
-    return round(span, 2)
-
-
-def draw_axis(span: float) -> str:
-    unit, size = ("s", 1) if span < 60 else ("min", 60) if span < 3600 else ("h", 3600)
-    names = ("0", f"{round(span / 2 / size, 1):g}", f"{round(span / size, 1):g} {unit}")
-    return "".join(f"<small style=left:{50 * n}%>{name}</small>" for n, name in enumerate(names))
 
 
 def _draw_segment(segment: Segment) -> str:

@@ -31,7 +31,7 @@ from axe_nb.text import clean, format_seconds, list_choices, one_line, quote
 from axe_nb.views.html import write_tree
 from axe_nb.views.outline import MAX_LISTED, TITLE, Outline, count_more, list_tree
 from axe_nb.views.rows import format_tokens, join_facts
-from axe_nb.views.timeline import format_timeline
+from axe_nb.views.timeline import Timeline
 from axe_nb.views.transcript import Transcript
 
 MAX_CHARS, MAX_ROWS = 200_000, 20_000
@@ -62,7 +62,7 @@ def write_html(result: RunResult) -> str:
         "FACTS": "".join(f"<dt>{k}</dt><dd>{escape(clean(v))}</dd>" for k, v in facts if v),
         "CONTENT": f"<details><summary>prompt</summary><pre>{prompt}</pre></details>\n"
         f"{write_tree(outline)}",
-        "TIMELINE": format_timeline(result),
+        "TIMELINE": Timeline(result)._repr_mimebundle_()["text/html"],
         "SCRIPT": script,
         "HASH": b64encode(sha256(script.encode()).digest()).decode(),
     }

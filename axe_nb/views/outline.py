@@ -116,11 +116,6 @@ class Entry:
     left_out: int = 0
     """Number of rows below this row that are not drawn."""
 
-    @property
-    def rows_here(self) -> tuple[Entry, ...]:
-        """The members of a group row, or else this row alone."""
-        return self.rows if self.row.kind == "group" else (self,)
-
 
 @dataclass
 class Outline:
@@ -185,8 +180,10 @@ class Outline:
         self.count += 1
         before, after = self.blocks(thing)
         rows, below = list[Entry](), nodes_below(thing)
-        room = max(self.max_rows - self.count, 0)
-        for child in sorted(below, key=_is_calm)[:room] if len(below) > room else below:
+        room = self.max_rows - self.count
+        if len(below) > room:
+            below.sort(key=lambda child: not make_row(child).is_open)
+        for child in below:
             if self.count >= self.max_rows:
                 break
             rows.append(self._make_entry(child))
@@ -215,7 +212,8 @@ class Outline:
         node = thing.child if isinstance(thing, CallNode) else thing
         call = thing if isinstance(thing, CallNode) else None
         if isinstance(node, Node):
-            found, turn = self._collect_run(node, call), _find_last(node)
+            shown = (one for one in node.turns[-1:] if one.is_hidden and not one.calls)
+            found, turn = self._collect_run(node, call), next(shown, None)
         elif isinstance(node, TurnNode):
             found, turn = self._collect_turn(node), node
         else:
@@ -254,11 +252,7 @@ class Outline:
         if not node.depth:  # what a reader looks for first
             hint = result.cause.hint if result.cause else ""
             before += [error, self._make_block("next", redact(hint), node, "cause")]
-        elif (
-            error.text
-            and (result.error or "") not in answered
-            and (error.more or "\n" in error.text)
-        ):
+        elif (error.more or "\n" in error.text) and (result.error or "") not in answered:
             after.append(error)
         noted = (  # other keys are shown elsewhere in the tree, or differ between equal runs
             f"{key} {value}"
@@ -315,11 +309,8 @@ class Outline:
 
     def _collect_call(self, call: CallNode) -> tuple[list[Block], list[Block]]:
         is_told = tell_arguments(call.call.arguments)[1] and not call.call.raw
-        given = (
-            ""
-            if call.asks or (is_told and not call.call.traits.delegates)
-            else format_arguments(call.call)
-        )
+        is_told = bool(call.asks) or (is_told and not call.call.traits.delegates)
+        given = "" if is_told else format_arguments(call.call)
         key = "edited" if call.is_edited else "arguments"
         arguments = self._make_block("arguments", given, call, key)
         if call.served:
@@ -344,19 +335,6 @@ class Outline:
         return Block(label, shown, more, pointer or "", whole=whole)
 
 
-def _find_last(node: Node) -> TurnNode | None:
-    """Returns a run's last turn if the run's row shows it; otherwise None."""
-    return (
-        node.turns[-1]
-        if node.turns and node.turns[-1].is_hidden and not node.turns[-1].calls
-        else None
-    )
-
-
-def _is_calm(thing: TreeNode) -> bool:
-    return not make_row(thing).is_open
-
-
 def _fold(rows: Sequence[Entry]) -> tuple[Entry, ...]:
     """Groups sub-agents that failed alike, and folds the least urgent of many rows."""
     alike = defaultdict[tuple[State, str], list[Entry]](list)
@@ -369,15 +347,15 @@ def _fold(rows: Sequence[Entry]) -> tuple[Entry, ...]:
         if len(same) == 1 or entry.row.kind != "run":
             shown.append(entry)
         elif same[0] is entry:
-            names = {one.row.who for one in same}
-            who = f"{len(same)} {count_names(names)}"
+            who = f"{len(same)} {count_names({one.row.who for one in same})}"
             group = replace(entry.row, kind="group", who=who, cost="", retry="", is_open=False)
             shown.append(Entry(group, (), tuple(same), ()))
     if len(shown) <= MAX_OPEN or all(entry.row.kind in ("call", "turn") for entry in shown):
         return tuple(shown)
     shown.sort(key=lambda one: (not one.row.is_failed, not one.row.is_open, one.row.kind != "run"))
     first, rest = shown[:MAX_OPEN], shown[MAX_OPEN:]
-    signs = Counter(one.row.look.sign for entry in rest for one in entry.rows_here)
+    here = (one.rows if one.row.kind == "group" else (one,) for one in rest)
+    signs = Counter(one.row.look.sign for some in here for one in some)
     told = ", ".join(f"{n:,} {sign}" for sign, n in signs.items())
     told = f"all {next(iter(signs))}" if len(signs) == 1 else told
     row = Row("rest", "completed", f"… {signs.total():,} more", told, "", False)

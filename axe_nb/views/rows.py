@@ -117,7 +117,8 @@ def make_row(thing: TreeNode) -> Row:
         return Row("run", state, name_node(thing), told, "", is_open, facts)
     ending = "" if state in ("completed", "running", "error", "timeout") else state
     cost = join_facts(ending, thing.source, format_tokens(thing.total))
-    below = [child.state for call in find_current(thing) for child in call.children]
+    calls = [call for turn in thing.turns[-1:] for call in turn.calls if len(turn.calls) > 1]
+    below = [child.state for call in calls for child in call.children]
     states = tuple(below) if state == "running" and not asks and 1 < len(below) <= 60 else ()
     state = "asks" if asks else state
     asked = finding_of(thing)
@@ -175,11 +176,6 @@ def failure_of(node: Node) -> str:
     told = re.sub(r"^timeout after ([\d.]+)s$", r"timed out after \1 s", told)
     retries = result.retries if result and "gave up" not in told else 0
     return join_facts(cut_line(told) or node.state, f"retried {retries}×" if retries else "")
-
-
-def find_current(node: Node) -> list[CallNode]:
-    """Returns the calls in a run's latest turn that delegate to sub-agents."""
-    return [call for turn in node.turns[-1:] for call in turn.calls if call.call.traits.delegates]
 
 
 def finding_of(node: Node) -> str:

@@ -72,10 +72,6 @@ class Timeline:
         return {"text/html": times.format_html(), "text/plain": "\n".join(times.format_text())}
 
 
-def format_timeline(result: RunResult) -> str:
-    return _Times(result).format_html()
-
-
 class _Times:
     """The recorded times of a run tree, without impossible values such as NaN."""
 
@@ -170,9 +166,9 @@ class _Times:
                     cells[max(0, first) : last] = [kind] * max(0, last - max(0, first))
                     cells[max(0, first)] = kind  # even the shortest time is visible
         parts, at = list[tuple[str, str]](), 0
-        ends = (min(lap.began for lap in laps), max(lap.ended for lap in laps)) if laps else ()
-        places = zip(("from", "to"), (f"{end - self.start:.3f}" for end in ends), strict=False)
-        times = "".join(f" data-{name}={place}" for name, place in places)
+        began = min((lap.began for lap in laps), default=self.end) - self.start
+        ended = max((lap.ended for lap in laps), default=self.end) - self.start
+        times = f" data-from={began:.3f} data-to={ended:.3f}"
         hatch = ("hatched" if cell == "retry" and n % 2 else cell for n, cell in enumerate(cells))
         for painted, some in groupby(hatch):
             at += len(list(some))

@@ -17,6 +17,7 @@ const TROUBLES = {
   quiet: "No updates since TIME: the kernel is busy or unreachable",
 };
 const LEGEND = { model: "model", tool: "tool", sub: "its sub-agents", retry: "retry wait", person: "you" };
+const TONES = ["good", "bad", "limit", "off", "running"];
 const CHIPS = ["all", "running", "failed", "slowest first"];
 const TREE = `<div class=axe-nb-tree><div class=axe-nb-note role=status></div>
   <div class="axe-nb-writing jp-RenderedHTMLCommon mathjax_ignore tex2jax_ignore"><div></div></div>
@@ -163,7 +164,7 @@ class Tree {
     this.only = "all";
     this.spoke = 0;
     this.keys = new Keys(this);
-    this.follow = follow(this.scroll, () => !this.keys.isInUse);
+    this.follow = follow(this.scroll, () => !this.keys.isInUse && !this.asking.size);
     this.followAnswer = follow(this.written);
     this.listen();
     this.draw(new Set(store.rows.keys()));
@@ -198,12 +199,8 @@ class Tree {
     put(box, parts);
     this.written.classList.toggle("axe-nb-earlier", head.is_earlier);
     for (const key of fresh) this.drawRow(key, rows.get(key));
-    if (this.shownHead !== head.progress + head.axis) {
-      this.shownHead = head.progress + head.axis;
-      this.root.style.setProperty("--span", head.span);
-      this.progress.innerHTML = head.progress;
-      this.axis.innerHTML = head.axis;
-    }
+    this.drawAxis();
+    this.drawProgress();
     this.drawJumps();
     this.tools.hidden = this.rows.size <= MANY;
     if (this.only !== "all" || this.search.value) this.filter();
@@ -233,10 +230,52 @@ class Tree {
     requestAnimationFrame(() => this.written.scrollIntoView({ block: "nearest" }));
   }
 
+  // The bar below the root's line: the sub-agents by the tones of their states.
+  drawProgress() {
+    const counts = new Map(TONES.map((tone) => [tone, 0]));
+    for (const { data } of this.rows.values()) {
+      if (!data.above || !data.look.startsWith("axe-nb-run ")) continue;
+      const tone = data.look.slice("axe-nb-run axe-nb-".length);
+      counts.set(tone, counts.get(tone) + 1);
+    }
+    const shares = [...counts].filter(([, count]) => count);
+    if (String(shares) === this.shares) return;
+    this.shares = String(shares);
+    this.progress.replaceChildren(...shares.map(([tone, count]) => {
+      const share = Object.assign(document.createElement("i"), { className: `axe-nb-${tone}` });
+      share.style.flexGrow = count;
+      return share;
+    }));
+  }
+
+  // The axis of all bars: it ends where the run ends, and grows in steps until then, so that bars
+  // rarely move.
+  drawAxis() {
+    const { now, newest } = this.store.head;
+    let span = newest === "" ? Math.max(now, 0.1) : 4;
+    while (span < now) span *= 1.5;
+    if (span === this.span) return;
+    this.span = span;
+    this.root.style.setProperty("--span", span.toFixed(2));
+    const [unit, size] = span < 60 ? ["s", 1] : span < 3600 ? ["min", 60] : ["h", 3600];
+    const name = (time) => String(Number((time / size).toFixed(1)));
+    const names = ["0", name(span / 2), `${name(span)} ${unit}`];
+    this.axis.replaceChildren(...names.map((text, at) => {
+      const tick = Object.assign(document.createElement("small"), { textContent: text });
+      tick.style.left = `${50 * at}%`;
+      return tick;
+    }));
+  }
+
   // The chips that lead to what needs the reader.
   drawJumps() {
     let at = [...this.asking][0];
     const isAsked = at !== undefined;
+    // a question comes into view by itself, unless the reader goes through the rows
+    if (isAsked && at !== this.asked && !this.keys.isInUse) {
+      this.rows.get(at).element.scrollIntoView({ block: "nearest" });
+    }
+    this.asked = at;
     while (at && !this.rows.get(at).data.look.startsWith("axe-nb-run ")) at = this.rows.get(at).data.above;
     const who = at === undefined ? "" : this.rows.get(at).line.querySelector("b + b").textContent;
     const words = [isAsked && `${who} needs you ↓`, this.failed.size && `${this.failed.size} failed ↓`];
