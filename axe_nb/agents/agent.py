@@ -60,7 +60,7 @@ IGNORED = (
     "artifacts", "memory", "timeout", "retry.backoff", "retry.initial_delay_ms",
     "retry.max_delay_ms",
 )  # fmt: skip
-"""Keys of the Axe command line that are accepted and ignored (D-27)."""
+"""Agent-file keys of the Axe command line that axe_nb accepts but ignores (D-27)."""
 
 
 @dataclass(frozen=True)
@@ -87,15 +87,17 @@ class Agent:
     system_prompt: str = ""
     """Instructions sent with every request."""
     skill: str = ""
-    """SKILL.md appended to the system prompt; relative to `axe/` or the config folder."""
+    """Path of a SKILL.md to append to the system prompt, relative to `axe/` or the config
+    folder."""
     files: tuple[str, ...] = ()
     """Globs of text files appended to the system prompt, relative to the workdir."""
     workdir: str = ""
-    """Folder for the agent's files and tools; empty = the current folder."""
+    """Folder for the agent's files and tools; empty for the current folder."""
     sub_agents: tuple[str, ...] = ()
-    """Names of agents that it may call; if there are any, the agent gets the tool call_agent."""
+    """Names of agents that the agent may call; any entry adds the tool call_agent."""
     tools: tuple[str, ...] = ()
-    """Names of tools and toolsets that it may use; in Python also functions and Tool objects."""
+    """Names of tools and toolsets that the agent may use; in Python also functions and Tool
+    objects."""
     mode: Mode = "ask"
     """Permission to write: plan (never), ask (after approval), auto (always)."""
     allowed_hosts: tuple[str, ...] = ()
@@ -103,29 +105,31 @@ class Agent:
     sandbox: str = "auto"
     """Sandbox for commands: auto (the strongest that works here), off, or docker:IMAGE."""
     mcp_servers: tuple[Any, ...] | Mapping[str, Any] = ()
-    """MCP servers: names of `[mcp_servers.NAME]` in `config.toml`, or such tables here. If `tools`
-    lists tools of a server, as in `NAME__tool`, only those are offered."""
+    """MCP servers: names of `[mcp_servers.NAME]` tables in `config.toml`, or such tables here. If
+    `tools` lists tools of a server, as in `NAME__tool`, only the listed tools are offered."""
     stream: bool = True
-    """If true, responses are streamed while someone watches the run; if not, they arrive whole."""
+    """If true, responses are streamed while someone watches the run; otherwise they arrive
+    whole."""
     vars: Mapping[str, Any] = field(default_factory=dict)
-    """`[vars]`: values for `{{ name }}` in `system_prompt`; if empty, the text stays unchanged."""
+    """`[vars]`: values for `{{ name }}` in `system_prompt`; if empty, nothing is replaced."""
     params: Mapping[str, Any] = field(default_factory=dict, metadata={"keys": COMMON_PARAMS})
     """`[params]` for the model: temperature, max_tokens, thinking (off, low, medium, high, or a
-    number of tokens), server_tools (tools run by the model's server); others are passed on."""
+    number of tokens), server_tools (tools run by the model's server); other keys are sent
+    unchanged."""
     permissions: Mapping[str, str] = field(default_factory=dict)
-    """`[permissions]`: tool → allow, ask or deny; takes precedence over the mode."""
+    """`[permissions]`: allow, ask or deny for each tool; takes precedence over the mode."""
     output: Mapping[str, Any] = field(default_factory=dict)
     """`[output]`: JSON Schema of the answer, or `schema = "FILE.json"`, relative to the agent's
-    file; empty = a text answer."""
+    file; empty for a text answer."""
     limits: TreeLimits = DEFAULT_LIMITS
     retry: Retry = Retry()
     sub_agents_config: SubAgentsConfig = NO_CONFIG
     own_tools: Mapping[str, Any] = field(default_factory=dict, repr=False, metadata={"toml": False})
-    """Name → function or Tool that was passed in `tools`."""
+    """Functions and Tool objects passed in `tools`, by name."""
     path: str = field(default="", compare=False, metadata={"toml": False})
-    """File that the agent was loaded from; empty if it was made in code."""
+    """File that the agent was loaded from; empty if the agent was created in code."""
     text: str = field(default="", repr=False, compare=False, metadata={"toml": False})
-    """Text of the agent's file; empty if the agent was made in code."""
+    """Text of the agent's file; empty if the agent was created in code."""
     warnings: tuple[str, ...] = field(default=(), compare=False, metadata={"toml": False})
     """Warnings about keys of the agent's file that were ignored or left out."""
     is_restricted: bool = field(default=False, compare=False, metadata={"toml": False})
@@ -299,14 +303,14 @@ class NoAgent(Agent):
 
 
 DEFINED: dict[str, Agent] = {}
-"""Name → agent defined in this session; owned by the session."""
+"""Agents defined in this session, by name; owned by the session."""
 
 DEFAULTS: dict[str, Any] = {}
-"""Option → default value set by `%config AxeMagics`; owned by the session."""
+"""Option defaults set by `%config AxeMagics`, by option name; owned by the session."""
 
 
 def _remove_ignored_keys(table: dict[str, Any], name: str, source: Source) -> list[str]:
-    """Removes or converts the keys of the Axe command line in a table, and returns warnings."""
+    """Removes or converts the Axe command line's keys in a table, and returns warnings."""
     ignored = []
     for dotted in IGNORED:
         above, _, key = dotted.rpartition(".")
@@ -330,7 +334,7 @@ def _remove_ignored_keys(table: dict[str, Any], name: str, source: Source) -> li
 
 
 def find_place(agent: Agent, key: str, value: str) -> str:
-    """Finds an agent's value or entry in its file; returns file and line, or an empty string."""
+    """Returns the file and line of an agent's value or entry; empty if it is not in the file."""
     if not agent.path or not agent.text:
         return ""
     written: Any = tomllib.loads(agent.text).get(key)
@@ -355,7 +359,7 @@ def check_agents_dir(agents_dir: str | Path | None) -> None:
 def find_agent_file(
     name: str, agents_dir: str | Path | None = None, also: Iterable[str] = ()
 ) -> Path:
-    """Finds an agent's file. Raises ConfigError if it has none; `also` holds names to suggest."""
+    """Finds an agent's file. Raises ConfigError if it is missing; `also` adds names to suggest."""
     check_name(name)
     check_agents_dir(agents_dir)
     for folder in agent_dirs(agents_dir):
@@ -368,7 +372,7 @@ def find_agent_file(
 
 
 def list_agents(agents_dir: str | Path | None = None) -> dict[str, Path]:
-    """Returns name → file of every agent found, sorted by name; the first folder wins."""
+    """Returns the files of all agents by name, sorted; the first folder with a name wins."""
     found: dict[str, Path] = {}
     for folder in agent_dirs(agents_dir):
         for path in sorted(folder.glob("*.toml")):
@@ -431,7 +435,7 @@ def init_agent(name: str, agents_dir: str | Path | None = None) -> Path:
 
 
 def _read_schema(name: Any, agent_path: str) -> dict[str, Any]:
-    """Reads the file of `output.schema`, which must be in or below the folder of the agent."""
+    """Reads the file of `output.schema`, which must be in or below the agent file's folder."""
     if not isinstance(name, str) or not name.strip():
         raise _make_schema_error(name, "name a JSON file, or write the schema under [output]")
     if Path(name).is_absolute() or ".." in Path(name).parts or name.startswith("~"):
@@ -441,7 +445,7 @@ def _read_schema(name: Any, agent_path: str) -> dict[str, Any]:
 
 
 def read_schema_file(path: Path, name: str) -> dict[str, Any]:
-    """Reads a JSON Schema file without following links; `name` is the user's path, for errors."""
+    """Reads a JSON Schema file without following links; `name` is the path to show in errors."""
     try:
         schema = json.loads(read_real_text(path))
     except (OSError, RecursionError, ValueError) as error:

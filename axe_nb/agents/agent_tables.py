@@ -63,21 +63,22 @@ class SubAgentsConfig:
     enabled: bool = True
     """If false, all delegation tools are removed."""
     max_depth: int = 0
-    """Maximum depth of agents below this one, up to 5; 0 = the default of the tool, 2 or 3."""
+    """Maximum depth of agents below this one, up to 5; 0 for the tool's default, 2 or 3."""
     parallel: bool = True
     """If true, the tool calls of one response run concurrently."""
     timeout: float = 0
-    """Time limit of each call_agent child in seconds; 0 = the remaining time of the run."""
+    """Time limit of each call_agent child in seconds; 0 for the remaining time of the run."""
     ask: Ask = "deny"
-    """Tool calls of children that need approval: `deny` refuses them, `person` asks you."""
+    """Handling of children's tool calls that need approval: `deny` refuses them, `person` asks
+    you."""
     max_concurrent: int = 0
-    """Maximum number of concurrent children; 0 = no limit."""
+    """Maximum number of concurrent children; 0 for no limit."""
     max_turns: int = 10
     """Maximum number of turns for a child of the subagent tool, 1 to 50."""
     output_limit: int = 4096
     """Maximum size of a subagent result in the parent's context, in UTF-8 bytes."""
     inherit_mode: bool = True
-    """If true, children run in this agent's mode; otherwise in their own if it is stricter."""
+    """If true, children run in this agent's mode; otherwise in their own mode if it is stricter."""
     budget: ChildBudget = ChildBudget()
 
     def __post_init__(self) -> None:
@@ -98,21 +99,22 @@ NO_CONFIG = SubAgentsConfig()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeLimits:
-    """`[limits]`: limits of a run and all runs below it; 0 = no limit."""
+    """`[limits]`: limits of a run and all runs below it; 0 for no limit."""
 
     max_requests: int = 1000
     """Maximum number of model requests in the whole tree."""
     max_calls_per_reply: int = 256
-    """Maximum number of tool calls run per response; the others get an error result."""
+    """Maximum number of tool calls run per response; further calls get an error result."""
     max_in_flight: int = 200
-    """Maximum number of concurrent model requests, and of concurrent tool calls; others wait."""
+    """Maximum number of concurrent model requests, and of concurrent tool calls; more have to
+    wait."""
     max_total_tokens: int = 0
     """Maximum number of input and output tokens of the whole tree."""
     max_cost: float = 0
-    """Maximum cost of the whole tree in US dollars; needs known prices for all of its models."""
+    """Maximum cost of the whole tree in US dollars; the prices of all its models must be known."""
     max_picture_bytes: int = 5_000_000
     """Maximum bytes of a picture; a request may hold four times as much. Larger pictures are scaled
-    down by Pillow, or refused without it."""
+    down if Pillow is installed, or else refused."""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -138,7 +140,7 @@ class Retry:
     """`[retry]`: retries of failed model requests; child runs are never retried (D-23)."""
 
     max_retries: int | None = None
-    """Retries after a temporary failure (408, 409, 425, 429, 5xx, no connection); 0 = none.
+    """Retries after a temporary failure (408, 409, 425, 429, 5xx, no connection); 0 for none.
 
     Defaults to `AXE_NB_RETRIES`, then `[retry]` of config.toml, then 2.
     """
@@ -196,7 +198,7 @@ class McpServer:
     headers: Mapping[str, str] = field(default_factory=dict)
     """HTTP headers for a remote server; `${VARIABLE}` is replaced by your environment variable."""
     env: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables for `command`, which sees none of your API keys otherwise;
+    """Environment variables for `command`, which otherwise sees none of your API keys;
     `${VARIABLE}` is replaced by your environment variable."""
     sandbox: str = "auto"
     """Sandbox for `command`: auto (the strongest that works here), off, or docker:IMAGE."""
@@ -205,8 +207,8 @@ class McpServer:
     start_timeout: float = 30
     """Maximum seconds for the server to start and list its tools."""
     read_only: bool | tuple[str, ...] = False
-    """True if no tool of the server changes anything, or the names of the tools that do not;
-    these need no approval."""
+    """True if all tools of the server are read-only, or the names of the read-only tools; calls of
+    read-only tools need no approval."""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -231,9 +233,9 @@ class McpServer:
 
 
 def parse_servers(given: Any) -> Mapping[str, McpServer | None]:
-    """Parses `mcp_servers` into name → server; None stands for a server of `config.toml`.
+    """Parses `mcp_servers` into servers by name, with None for a server of `config.toml`.
 
-    Accepts names, tables by name, or a list of tables with a `name` each, as in files for the Axe
+    Accepts names, tables by name, or a list of tables with a `name` key, as in files for the Axe
     command line. Raises ConfigError if a name, key or value is invalid.
     """
     if isinstance(given, Mapping):
@@ -290,7 +292,7 @@ def names_of_servers(given: Any) -> Sequence[str]:
 
 
 def keep_servers(given: Any, tools: Sequence[str]) -> Any:
-    """Returns a valid `mcp_servers` without the servers that `tools` does not use."""
+    """Returns a valid `mcp_servers` with only the servers that `tools` refers to."""
     used = {tool.partition("__")[0] for tool in tools}
     if isinstance(given, Mapping):
         return {name: table for name, table in given.items() if name in used}

@@ -1,7 +1,6 @@
 """Data files of axe_nb: a header line with kind and version, then JSON formatted for diffs.
 
-A string of several lines is stored as `{"|": [lines]}`. Reading a file never executes code.
-Source: D-61.
+A multi-line string is stored as `{"|": [lines]}`. Reading a file never executes code. Source: D-61.
 """
 
 from __future__ import annotations
@@ -26,17 +25,18 @@ Kind = Literal["run", "cassette", "history", "grid", "runs"]
 VERSIONS: Mapping[Kind, tuple[int, int]] = {
     "run": (2, 0), "cassette": (2, 0), "history": (5, 0), "grid": (3, 0), "runs": (2, 0),
 }  # fmt: skip
-"""Kind of file → (major, minor) version to write; all minor versions of that major can be read."""
+"""Version to write as (major, minor), by kind of file; any minor version of that major can be
+read."""
 
 MAX_BYTES = 100_000_000
 LINES = "|"
-"""Key for the lines of a string. A real key that consists of bars is written with one more bar."""
+"""Key for the lines of a string. A real key that consists of bars is stored with one more bar."""
 
 _UNSEEN = re.compile(rf"[\x7f-\x9f\u2028\u2029]|{INVISIBLE.pattern}")  # not shown by editors
 
 
 def write_data(path: Path, kind: Kind, data: T, form: Callable[[T], str] | None = None) -> None:
-    """Writes data to a file atomically; `form` formats it as text (None = JSON)."""
+    """Writes data to a file atomically; `form` formats the data as text, by default as JSON."""
     path = expand_home(path)
     try:
         text = f"{format_header(kind)}{(form or format_data)(data)}\n"
@@ -55,7 +55,7 @@ def write_data(path: Path, kind: Kind, data: T, form: Callable[[T], str] | None 
 def read_data(
     path: Path, kind: Kind, make: Callable[[Any], T], parse: Callable[[str], Any] | None = None
 ) -> T:
-    """Reads a data file; `parse` turns its text into data (None = JSON), `make` converts that."""
+    """Reads a data file; `parse` parses its text (by default JSON), `make` converts the data."""
     path = expand_home(path)
     text = ""
     try:

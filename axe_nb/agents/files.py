@@ -65,7 +65,7 @@ def read_real_text(path: Path) -> str:
 
 
 def write_whole(path: Path, text: str, mode: int | None = None) -> None:
-    """Writes a file atomically; None as mode keeps the permissions of an existing file."""
+    """Writes a file atomically; if `mode` is None, an existing file keeps its permissions."""
     try:
         target = Path(os.path.realpath(path))  # keeps a symbolic link
         if target.is_symlink():  # a loop of links; it would be replaced otherwise

@@ -66,7 +66,7 @@ def parse_model(model: str) -> tuple[str, str]:
 
 
 def own_tools(tools: object) -> dict[str, Any]:
-    """Returns name → function or tool for the entries of `tools` that are not names."""
+    """Returns the entries of `tools` that are functions or Tool objects, by tool name."""
     own: dict[str, Any] = {}
     for thing in tools if isinstance(tools, (list, tuple)) else ():
         if callable(thing) or is_tool(thing):
@@ -93,7 +93,7 @@ ANY = "*"
 def is_allowed(host: str, allowed: Iterable[str]) -> bool:
     """True if a host matches one of the patterns; an empty host matches only `*`.
 
-    `python.org` matches only that host, `*.python.org` its subdomains but not the host itself.
+    `python.org` matches only that host; `*.python.org` matches its subdomains but not `python.org`.
     """
     host = fold_host(host)
     patterns = {fold_host(pattern) for pattern in allowed}

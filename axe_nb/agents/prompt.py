@@ -1,9 +1,10 @@
 """Preparation of an agent's context: its workdir, skill, context files and system prompt.
 
-A link can be replaced at any moment, so each one is resolved once, checked, and opened as a path
+A link can be replaced at any moment, so each link is resolved once, checked, and opened as a path
 without links. In a system prompt, `{{ name }}` is replaced by a value of `[vars]` or of the run.
 Nothing is evaluated, as an agent file may come from someone else. The definitions of all agents in
 a tree of runs are saved with its result, for forks.
+
 Source: B-6, B-7, B-8, D-12, D-40, D-42, D-53, D-61, D-66, D-81, D-83, docs/threat-model.md.
 """
 
@@ -45,7 +46,8 @@ VISITED = 100_000  # maximum files and folders that the globs of an agent visit
 LONGEST_PROMPT = 4_000_000  # maximum characters of a system prompt with its variables
 
 TEXT_SIZES, PICTURE_SIZES = (1_048_576, 8_388_608), (20_000_000, 40_000_000)
-"""Maximum bytes of one text or picture file, and of all such files; larger ones are skipped."""
+"""Maximum bytes of one file and of all files, for texts and for pictures; larger files are
+skipped."""
 
 _BRACES = re.compile(r"\\\{\{|\{\{\s*([^\W\d]\w*)\s*\}\}")  # `\{{`, or `{{ name }}`
 
@@ -71,7 +73,7 @@ def find_workdir(agent: Agent) -> Path:
 
 
 def _leaves_by_link(agent: Agent, real: Path, root: Path) -> bool:
-    """True if a workdir below `root` leads out of it by a link that a command may have created."""
+    """True if a workdir escapes `root` through a link in it that a command may have created."""
     if real.is_relative_to(root):
         return False
     names = follow_links(expand_home(agent.workdir.strip()).absolute())
@@ -86,7 +88,7 @@ def is_from_file(agent: Agent, key: str) -> bool:
 
 
 def confine(child: Agent, caller: Path, root: str, defined: Mapping[str, Agent]) -> Agent:
-    """Returns a child agent with an allowed workdir. Raises ConfigError if its own is not allowed.
+    """Returns a child with an allowed workdir. Raises ConfigError if its own is not allowed.
 
     A child without a workdir uses the current folder, or the root's workdir if the current folder
     is outside it. `caller` and `root` are the real workdirs of the calling and the root run (empty
@@ -105,7 +107,7 @@ def confine(child: Agent, caller: Path, root: str, defined: Mapping[str, Agent])
 
 
 def check_confined(child: Agent, real: Path, root: str, defined: Mapping[str, Agent]) -> None:
-    """Raises ConfigError if a child may not use a workdir whose links have been resolved."""
+    """Raises ConfigError if a child may not use its workdir, whose real path is `real`."""
     if not root or real.is_relative_to(root):
         return
     if not _names_workdir(child, defined) or _leaves_by_link(child, real, Path(root)):
@@ -135,11 +137,11 @@ class Context:
 
     skill: str
     files: tuple[tuple[str, str], ...]
-    """(path relative to the workdir, text) of each context file, sorted by path."""
+    """Path relative to the workdir, and text, of each context file, sorted by path."""
     warnings: tuple[str, ...]
     sources: tuple[Path, ...] = ()
     pictures: tuple[tuple[str, Picture], ...] = ()
-    """(path relative to the workdir, picture) of each picture in the context, sorted by path."""
+    """Path relative to the workdir, and picture, of each picture file, sorted by path."""
 
 
 def read_context(agent: Agent, check: Callable[[], None] = lambda: None) -> Context:
@@ -222,7 +224,7 @@ def _read_skill(agent: Agent) -> tuple[str, list[Path]]:
 
 
 class _TooManyFiles(Exception):
-    """Raised if the globs match against more than `VISITED` files and folders."""
+    """Raised when the search for a glob has visited `VISITED` files and folders."""
 
 
 def _find_files(
@@ -254,7 +256,7 @@ def _find_files(
 
 
 def server_of(entry: str) -> str:
-    """Returns the name of the MCP server in an entry of `files`; empty for a glob."""
+    """Returns the name of the MCP server in an entry of `files`; empty if the entry is a glob."""
     return entry.removeprefix(RESOURCE).partition("/")[0] if entry.startswith(RESOURCE) else ""
 
 
@@ -266,7 +268,7 @@ class Briefing(Context):
     system_ends: tuple[int, int]
     """Positions in `system` where the agent's own prompt and its skill end."""
     workdir: Path
-    """The workdir with links resolved; tools use it, so that changing a link has no effect."""
+    """The workdir with links resolved, so that tools are not affected if a link is changed."""
 
     @property
     def prompt(self) -> str:
@@ -310,7 +312,7 @@ def all_warnings(agent: Agent) -> tuple[str, ...]:
 def _join_parts(
     prompt: str, skill: str, files: Iterable[tuple[str, str]]
 ) -> tuple[str, tuple[int, int]]:
-    """Joins the parts of a system prompt (B-7); returns it and where the prompt and skill end."""
+    """Joins the parts of a system prompt (B-7); also returns the ends of prompt and skill."""
     text = prompt if prompt.strip() else ""
     end_of_prompt = len(text)
     if skill.strip():
@@ -395,7 +397,7 @@ AGENT, TRUSTED = "agent", "trusted"
 
 
 class Memory(dict[str, Any]):
-    """A dict of values that are never saved, such as functions; its pickles are empty."""
+    """A dict for values that are never saved, such as functions; it is pickled as an empty dict."""
 
     def __reduce__(self) -> tuple[type[Memory], tuple[()]]:
         return Memory, ()
@@ -406,10 +408,11 @@ class Definition:
     """An agent with its skill and context files, as saved with a result."""
 
     values: Mapping[str, Any]
-    """Key of an agent file → value, where it differs from the default."""
+    """Values of agent-file keys that differ from the defaults."""
     skill: str = field(default="", repr=False)
     files: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Path relative to the workdir → text of the context file; `pictures` has the pictures."""
+    """Texts of the context files, by path relative to the workdir; `pictures` holds the
+    pictures."""
     pictures: Mapping[str, Picture] = field(default_factory=dict, repr=False)
     memory: Memory = field(default_factory=Memory, init=False, repr=False, compare=False)
 
@@ -438,7 +441,7 @@ class Definition:
         )
 
     def make_agent(self) -> Agent:
-        """Makes an agent from the saved values, without the user's functions."""
+        """Creates an agent from the saved values, without the user's functions."""
         kind = Agent if self.name else NoAgent
         try:
             if "schema" in self.values.get("output", {}):  # a run reads the schema
@@ -458,12 +461,12 @@ class Definitions:
     root: Definition
     """The root agent with the options of its run applied."""
     agents: Mapping[str, Definition] = field(default_factory=dict)
-    """Name → definition of each agent that the tree could call, as loaded."""
+    """Definitions, as loaded, of the agents that the tree could call, by name."""
     changed: Mapping[str, Definition] = field(default_factory=dict)
-    """Run id → definition of its agent after the changes of a fork."""
+    """Definitions of the agents that a fork changed, by run id."""
     model_all: str = ""
-    """Model that an option sets for all agents of the tree; empty = none."""
+    """Model that an option sets for all agents of the tree; empty if there is none."""
     vars: Mapping[str, Any] = field(default_factory=dict)
     output: Mapping[str, Any] | None = None
-    """JSON Schema set by an option; None = the agent's own."""
+    """JSON Schema set by an option; None to use the agent's own."""
     memory: Memory = field(default_factory=Memory, init=False, repr=False, compare=False)

@@ -37,7 +37,7 @@ WRITTEN = {
     r"|\.(k|mk|c|tc|xon)shrc|\.profile|\.log(in|out)|\.inputrc|(microsoft\.powershell_)?profile\.ps1":
         "shells run it when they start",
 }  # fmt: skip
-"""Pattern for names of files and folders at any depth → reason to ask before writing to them."""
+"""Pattern for names of files and folders at any depth → reason why writing needs approval."""
 
 _KEY_PATHS = """
 .ssh .aws .azure .gnupg .kube .password-store .netrc _netrc .pypirc .npmrc .git-credentials .pgpass
@@ -66,7 +66,7 @@ appdata/roaming/mozilla appdata/roaming/microsoft/credentials appdata/local/micr
 appdata/local/google/chrome
 """
 KEY_PATHS = tuple(path.replace("_support", " support") for path in _KEY_PATHS.split())
-"""Folded paths, relative to any folder, of files and folders with keys or an input history."""
+"""Case-folded paths, relative to any folder, of files and folders with keys or an input history."""
 
 KEY_PATH = re.compile(f"/({'|'.join(map(re.escape, KEY_PATHS))})/")
 KEY_ENDS = re.compile(r".*\.(key|p12|pfx|ppk|kdbx|jks|keystore)|(.*[^a-z])?(priv)?key\.pem")
@@ -76,7 +76,7 @@ NEEDED = re.compile(
     r"/(\.yarnrc(\.yml)?|\.renviron|terraform\.tfstate(\.backup)?"
     r"|\.git/(.*/)?config(\.worktree)?|\.hg/(.*/)?hgrc|\.bundle/(.*/)?config)/$"
 )
-"""Pattern for folded paths of files that may hold keys but that commands need to read."""
+"""Pattern for case-folded paths of files that may hold keys but that commands need to read."""
 
 
 def find_write_protection(path: Path, workdir: Path, sources: Collection[Path] = ()) -> str:

@@ -23,7 +23,7 @@ NOT_PARAMS = frozenset({"model", "messages", "tools", "stream", "system", "input
 READ_SECONDS = 120.0
 
 SERVER_TOOLS, SEARCH = "server_tools", "web_search"
-"""Key of `[params]` for tools that the provider runs; name of the web search tool among them."""
+"""Key of `[params]` for tools that the provider runs, and the name of the web search tool."""
 
 BEARER = {"authorization": "Bearer {key}"}
 
@@ -42,12 +42,12 @@ class ProviderInfo:
     key_command: tuple[str, ...] = field(default=(), repr=False)
     """Program and arguments that print the key, from `config.toml`; may contain secrets."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Headers of every request; `{key}` stands for the key. Empty headers are omitted, as are those
-    with `{key}` if there is no key."""
+    """Headers of every request; `{key}` stands for the key. Empty headers are omitted, and so are
+    headers with `{key}` if there is no key."""
     read_timeout: float | None = READ_SECONDS
-    """Maximum seconds without data from the server; None = no limit but the run's own."""
+    """Maximum seconds without data from the server; None for no limit but the run's own."""
     certificates: tuple[str, str] = ("", "")
-    """Paths of `ca_file` and `client_cert`; empty = default trust, and no client certificate."""
+    """Paths of `ca_file` and `client_cert`; if empty, default trust and no client certificate."""
     api_path: str = ""
     """Prefix of the API's paths, omitted if the base URL includes the API's root (D-33)."""
     chat_path: str = ""
@@ -57,14 +57,14 @@ class ProviderInfo:
     has_whole_url: bool = False
     """True if the base URL is the complete URL of model requests, whose path selects the API."""
     left_out: str = ""
-    """The `api_path` if the base URL includes it or replaces it with another path."""
+    """The default `api_path`, if the base URL includes it or replaces it; otherwise empty."""
     prefix_is_root: bool = False
     """True if a path in a base URL is the API's root; otherwise `api_path` is appended to it."""
     query: str = field(default="", repr=False)
     """Query of the base URL, added to every request; may contain a key."""
     models_path: str = ""
     models_keys: tuple[str, str] = ("data", "id")
-    """Keys in the response that lists models: of the list, and of the name in each entry."""
+    """Keys of a response that lists models: the key of the list, and of the name in each entry."""
     software: str = "the server"
     """Name of the server's program, for messages."""
     pull: str = ""
@@ -191,7 +191,7 @@ _BUILT_IN = (
 )
 
 PROVIDERS: Mapping[str, ProviderInfo] = {info.name: info for info in _BUILT_IN}
-"""Name → built-in provider, in the order that messages list them."""
+"""Built-in providers by name, in the order in which messages list them."""
 
 RESPONSES = replace(
     PROVIDERS["openai"], module="axe_nb.providers.responses", chat_path="/responses"
@@ -203,7 +203,7 @@ PROTOCOLS: Mapping[str, ProviderInfo] = {
     "responses": RESPONSES,
     "ollama": PROVIDERS["ollama"],
 }
-"""Wire protocol → built-in provider that speaks it; `openai` is Chat Completions."""
+"""Built-in provider that speaks each wire protocol; `openai` is Chat Completions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,10 +213,10 @@ class ProviderTable:
     protocol: str = ""
     """`anthropic`, `openai` or `ollama`: the protocol that a named endpoint speaks."""
     api: str = ""
-    """OpenAI API to use, `responses` or `chat` (Chat Completions); by default the one that suits
-    the model at OpenAI's own address, and `chat` for any other server."""
+    """OpenAI API to use, `responses` or `chat` (Chat Completions). Defaults to the API that suits
+    the model at OpenAI's own address, and to `chat` for any other server."""
     base_url: str = ""
-    """Root of the server, with or without `/v1`; the default is the protocol's own."""
+    """URL of the server's root, with or without `/v1`; defaults to the protocol's own server."""
     api_key: str = field(default="", repr=False)
     """API key; optional for a named endpoint."""
     api_key_env: str = ""
@@ -226,7 +226,7 @@ class ProviderTable:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Headers added to every request, with `{key}` for the key; an empty value removes a header."""
     read_timeout: float = READ_SECONDS
-    """Maximum seconds without data from the server; 0 = no limit but the run's own."""
+    """Maximum seconds without data from the server; 0 for no limit but the run's own."""
     ca_file: str = ""
     """PEM file with the only certificates to trust for this server; a relative path starts at the
     folder of `config.toml`."""
@@ -250,7 +250,7 @@ def in_capitals(name: str) -> str:
 
 
 def describe_provider(name: str, table: Mapping[str, Any]) -> ProviderInfo | None:
-    """Returns the provider that a valid table describes; None if the table has no protocol."""
+    """Returns the provider that a valid table describes, or None if the table has no protocol."""
     base = PROVIDERS.get(table.get("protocol", "") or name)
     if base is None:
         return None

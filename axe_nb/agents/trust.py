@@ -167,7 +167,10 @@ def _make_error(path: Path, problem: str) -> ConfigError:
 
 
 def _find_top(path: Path) -> Path:
-    """Returns the `axe/` folder of an agent file, or its own folder, with links above resolved."""
+    """Returns the `axe/` folder that contains an agent file, or else the file's own folder.
+
+    Links in the parent of the returned folder are resolved.
+    """
     agents = Path(os.path.abspath(path)).parent  # noqa: PTH100 - without `..`, but with its links
     top = agents.parent if (agents.parent.name, agents.name) == ("axe", "agents") else agents
     return Path(os.path.realpath(top.parent), top.name)
@@ -177,7 +180,7 @@ def _list_folders(path: Path) -> list[Path]:
     """Returns the folders between an agent file and the root of its project, innermost first.
 
     The first is `axe/` or the agents' folder, the second its parent. In the home folder, the first
-    one stands in for its parent, which does not belong to the project.
+    folder stands in for its parent, which does not belong to the project.
     """
     top = _find_top(path)
     base = Path(os.path.realpath(top)) if _holds_home(top.parent) else top.parent

@@ -91,7 +91,7 @@ def config_path() -> Path:
 
 
 def state_dir() -> Path:
-    """Returns `$XDG_STATE_HOME/axe`, by default in `~/.local/state` or (Windows) local AppData."""
+    """Returns `$XDG_STATE_HOME/axe`; defaults to `~/.local/state`, or local AppData on Windows."""
     home = expand_home(os.environ.get("XDG_STATE_HOME", "").strip())
     if not home.is_absolute():
         local = os.environ.get("LOCALAPPDATA", "") if os.name == "nt" else ""
@@ -183,10 +183,10 @@ class Config:
     """Settings from the user's `config.toml`; the defaults if there is no such file."""
 
     providers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
-    """Provider name → its table; may contain API keys, so it is never printed."""
+    """Provider tables by name; never printed, as they may contain API keys."""
     prices: Mapping[str, PriceTable] = field(default_factory=dict)
     mcp_servers: Mapping[str, McpServer] = field(default_factory=dict, repr=False)
-    """Name → MCP server that agents can use; may contain keys, so it is never printed."""
+    """MCP servers that agents can use, by name; never printed, as they may contain keys."""
     retries: int = 2
     """Retries after a temporary failure, for agents that do not set a number (D-72)."""
     requires_sandbox: bool = False
@@ -280,7 +280,7 @@ class Config:
         )
 
     def key_source(self, provider: str) -> str:
-        """Returns the name of the variable or file with a provider's key; empty if it has none."""
+        """Returns the name of the variable or file with a provider's key; empty without a key."""
         variable = self.provider(provider).key_variable
         if variable and os.environ.get(variable, "").strip():
             return variable
@@ -289,7 +289,7 @@ class Config:
         return config_path().name if is_here else ""
 
     def api_key(self, provider: str) -> str:
-        """Returns the provider's API key; empty if it needs none or `key_command` supplies it."""
+        """Returns the provider's API key; empty if none is needed or `key_command` supplies it."""
         info = self.provider(provider)
         variable = info.key_variable
         own = self.providers.get(provider, {}).get("api_key", "")
@@ -335,7 +335,7 @@ KEY_ELSEWHERE = "refused, because a key from elsewhere would be sent there"
 
 
 def load_env(file: str) -> dict[str, list[str]]:
-    """Sets environment variables from a file of NAME=VALUE lines; returns outcome → names.
+    """Sets environment variables from a file of NAME=VALUE lines; returns names by outcome.
 
     The file may come with a project, so it can set only API keys of providers, and the base URL of
     a provider whose key it also sets (D-81, D-83). Variables that have a value keep it; values are

@@ -35,7 +35,7 @@ async def ask_user(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
 
 
 def make_server_tool(name: str, description: str) -> Tool:
-    """Makes a tool that the model's server runs within a response; it may contact any host."""
+    """Creates a tool that the model's server runs within a response; it may contact any host."""
 
     async def refuse(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
         raise ToolError(f"{name} is run by the model's server, which did not run it")
@@ -78,7 +78,7 @@ SOURCE = ToolTable(
         "url_fetch": ("fetch",),
     },
 )
-"""Name → tool or its module, and toolset or alias → names of its tools."""
+"""Built-in tools (or their modules) by name, and tool names by toolset or alias."""
 
 OTHER_NAMES: Mapping[str, str] = {
     **dict.fromkeys(("bash", "shell", "sh", "execute", "python", "run"), "run_command"),
@@ -92,4 +92,4 @@ OTHER_NAMES: Mapping[str, str] = {
     **dict.fromkeys(("ask", "input", "ask_human"), "ask_user"),
     **dict.fromkeys(("files", "filesystem"), "file_ops"),
 }
-"""Name of a tool in other programs → name of the built-in tool to suggest."""
+"""Maps tool names of other programs to the built-in tools to suggest instead."""

@@ -47,7 +47,8 @@ MAX_DIFF, MAX_COMPARED = 4096, 2000  # bytes of a diff, and lines of a text with
 BOM = "\ufeff"
 
 edit_lock = threading.Lock()
-"""Lock for reading, changing and writing a file, as concurrent edits could undo one another."""
+"""Lock for reading, changing and writing a file, as concurrent edits could overwrite one
+another."""
 
 
 def read_file(ctx: ToolContext, path: str, offset: int = 1, limit: int = MAX_LINES) -> str:
@@ -87,7 +88,7 @@ def read_file(ctx: ToolContext, path: str, offset: int = 1, limit: int = MAX_LIN
 
 
 def contents(spot: Spot) -> bytes:
-    """Returns the content of a regular file, but only the first bytes of a binary one."""
+    """Returns the content of a regular file, or only the first bytes of a binary file."""
     check_read(spot.names)
     with os.fdopen(open_file(spot), "rb") as file:
         data = file.read(PEEK)
@@ -151,14 +152,14 @@ def list_dir(ctx: ToolContext, path: str = ".") -> str:
 class Change:
     path: str
     old: str | None
-    """Old text of the file; None if it did not exist, was not text, or may not be read."""
+    """Old text of the file; None if the file did not exist, was not text, or may not be read."""
     new: str
     exists: bool = False
     """True if the file exists but its content is not compared."""
 
     @property
     def diff(self) -> str:
-        """The whole change as a unified diff; empty if nothing changes."""
+        """The whole change as a unified diff; empty if there is no difference."""
         old, new = (self.old or "").splitlines(True), self.new.splitlines(True)
         before = "/dev/null" if self.old is None and not self.exists else f"a/{self.path}"
         after = f"b/{self.path}"
@@ -300,7 +301,7 @@ def _match_line_ends(like: str, text: str) -> str:
 
 
 def put(spot: Spot, data: bytes, kept: KeptFiles | None = None, mode: int | None = None) -> None:
-    """Writes a file atomically, storing its old content in `kept`; `mode` is for a new file."""
+    """Writes a file atomically and stores its old content in `kept`; a new file gets `mode`."""
     before = kind(spot)
     if before is not None:
         os.close(open_file(spot, os.O_WRONLY))  # fails if the file is not writable

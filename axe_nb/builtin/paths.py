@@ -1,4 +1,4 @@
-"""Checked access of tools to files in the workdir.
+"""Checked file access for tools, confined to the workdir.
 
 A path is checked as written, and again with links resolved. It is then opened folder by folder,
 each relative to the descriptor of its parent and never through a link; where the system cannot do
@@ -47,7 +47,8 @@ class Spot:
     name: str
     """Name to open relative to `folder`; an absolute path if `folder` is None."""
     folder: int | None
-    """Descriptor of the parent folder; None on Windows, which cannot open relative to it."""
+    """Descriptor of the parent folder; None on Windows, which cannot open files relative to a
+    folder."""
     names: Names
 
     @property
@@ -55,7 +56,7 @@ class Spot:
         return self.names.path
 
     def child(self, name: str, folder: int | None) -> Spot:
-        """Returns the spot of a name in this folder, whose descriptor is `folder`."""
+        """Returns the spot of a name in this folder, which must be open as descriptor `folder`."""
         inner = name if folder is not None else str(Path(self.name, name))
         return Spot(inner, folder, self.names.child(name))
 
@@ -106,7 +107,7 @@ def locate(workdir: Path, path: str) -> Names:
 
 @contextmanager
 def hold_place(workdir: Path, path: str, *, create: bool = False) -> Iterator[Spot]:
-    """Yields the spot of a path with its folder held open; `create` adds missing folders."""
+    """Yields the spot of a path and holds its folder open; `create` adds missing folders."""
     names = locate(workdir, path)
     is_top = names.real == workdir
     above = workdir if is_top else names.real.parent
@@ -118,7 +119,7 @@ def hold_place(workdir: Path, path: str, *, create: bool = False) -> Iterator[Sp
 
 @contextmanager
 def scan_folder(spot: Spot) -> Iterator[tuple[int | None, Iterator[os.DirEntry[str]]]]:
-    """Yields the descriptor of a folder (None on Windows) and an iterator over its entries."""
+    """Yields a folder's descriptor (None on Windows) and an iterator over its entries."""
     if spot.folder is None:
         with os.scandir(spot.name) as entries:
             yield None, entries
@@ -139,7 +140,7 @@ def kind(spot: Spot) -> os.stat_result | None:
 
 
 def open_file(spot: Spot, flags: int = os.O_RDONLY) -> int:
-    """Opens a regular file and returns its descriptor. Raises ToolError if it is not regular."""
+    """Opens a file and returns its descriptor. Raises ToolError if it is not a regular file."""
     before = kind(spot)
     if before is None:
         raise ToolError(missing(spot))
@@ -218,7 +219,7 @@ def may_read(names: Names) -> bool:
 
 
 def _find_reason(names: Names, find: Callable[[Path, Path], str]) -> str:
-    """Returns the first reason that `find` has for a name of a file; empty if it has none."""
+    """Returns the first reason that `find` has for a name of the file; empty if there is none."""
     if len(names.all) > MAX_NAMES:
         return "too many links lead to it"
     for path in reversed(names.all):

@@ -1,8 +1,9 @@
 """run_command: runs a shell command in the workdir and a sandbox, with limited time and output.
 
 Without a sandbox, the user approves each command (D-82), and a word filter refuses dangerous
-programs and paths outside the workdir. The filter only guards against mistakes; docs/tools.md shows
-what it deliberately does not catch. Source: D-8, D-19, D-20, D-43, D-77, D-82, X-30, X-35, X-38.
+programs and paths outside the workdir. The filter only guards against mistakes; docs/tools.md lists
+what the filter deliberately does not catch. Source: D-8, D-19, D-20, D-43, D-77, D-82, X-30, X-35,
+X-38.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ PATIENCE = 2.0
 SYSTEM = "/usr/bin:/bin:/usr/local/bin"  # folders of programs that commands cannot change
 
 SETTINGS = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
-"""Variables that keep programs from waiting for input."""
+"""Environment variables that keep programs from waiting for input."""
 
 OFFLINE = {
     "PIP_RETRIES": "0", "NPM_CONFIG_FETCH_RETRIES": "0", "NPM_CONFIG_UPDATE_NOTIFIER": "false",
     "CARGO_NET_RETRY": "0",
 }  # fmt: skip
-"""Variables that keep programs from retrying or using the network on their own."""
+"""Environment variables that keep programs from retrying or using the network on their own."""
 
 LIMITS = re.compile(
     r"name resolution|EAI_AGAIN|Could not resolve host|Name or service not known"
@@ -52,13 +53,13 @@ LIMITS = re.compile(
     r"|Read-only file system|Device or resource busy|EROFS|EBUSY|\.env\S*: Is a directory"
     r"|mkdir: .*\W(axe|\.\w+)\W: File exists"
 )
-"""Pattern of error messages caused by a missing network or a protected file."""
+"""Pattern for error messages caused by a missing network or a protected file."""
 
 QUIET = re.compile(r"\b(curl|wget)\b.*\bhttps?://(?!localhost|127\.)")
-"""Pattern of commands that may fail silently without a network."""
+"""Pattern for commands that may fail silently without a network."""
 
 DENIED = re.compile(r"Permission denied|EACCES|Operation not permitted|EPERM|/proc|library error")
-"""Pattern of error messages caused by limitations of the sandbox level `files`."""
+"""Pattern for error messages caused by limitations of the sandbox level `files`."""
 
 WITH_GIT = f"""
 [ -e ~/.gitconfig ] || {{
@@ -82,7 +83,7 @@ MEANINGS = {
 }
 
 SPECIAL = re.compile(r"[`$(){}<>|&;\n\r*?\[\]~#!\\^%]")
-"""Pattern of characters that have a special meaning to some shell, even if they are quoted."""
+"""Pattern for characters that have a special meaning in some shell, even if they are quoted."""
 
 PLAIN = frozenset({
     # readers
@@ -99,7 +100,7 @@ PLAIN = frozenset({
     "ninja", "pre-commit", "prettier", "pylint", "pyright", "pytest", "ruff", "rustc", "rustfmt",
     "shellcheck", "sphinx-build", "tsc", "vitest",
 })  # fmt: skip
-"""Programs whose name says what they do, unlike shells, wrappers and interpreters."""
+"""Programs that the answer "always" can cover, unlike shells, wrappers and interpreters."""
 
 
 class Output:
@@ -200,7 +201,7 @@ async def _run(sandbox: Sandbox, command: str, seconds: float) -> tuple[Process,
 def choose_sandbox(
     agents: Sequence[Agent], workdir: Path, sources: Collection[Path] = ()
 ) -> Sandbox:
-    """Returns the sandbox for the first agent's commands; agents above it can make it stricter."""
+    """Returns the sandbox for the first agent's commands; agents above can make it stricter."""
     is_off = all(agent.sandbox == "off" for agent in agents)
     containers = (agent.sandbox for agent in agents if agent.sandbox not in ("auto", "off"))
     setting = "off" if is_off else next(containers, "auto")
@@ -230,8 +231,8 @@ def guard_command(arguments: Mapping[str, Any], site: CallSite) -> Guard:
 def program_of(command: str) -> str:
     """Returns the name of the only program that a command runs, or "" if that is uncertain.
 
-    The answer "always" covers this program, so compound commands, paths, assignments, and programs
-    that are not in `PLAIN` have none.
+    The answer "always" covers this program, so the result is "" for compound commands, paths,
+    assignments, and programs that are not in `PLAIN`.
     """
     name, *_ = [*command.split(), ""]
     is_plain = command.isascii() and not SPECIAL.search(command)
@@ -307,19 +308,19 @@ REASONS = {
     "nc ncat netcat socat telnet ssh scp sftp": "opens a connection to another machine",
     "eval": "hides the command that it runs",
 }  # fmt: skip
-"""Names of programs → reason to refuse them, phrased to follow the name."""
+"""Names of programs → reason for refusing them, phrased to follow the name."""
 
 DANGEROUS = {program: why for programs, why in REASONS.items() for program in programs.split()}
 SHELLS = {"sh", "bash", "zsh", "dash", "ksh", "fish", "ash", "csh", "tcsh"}
 INTERPRETERS = {*SHELLS, "python", "python3", "perl", "ruby", "node", "php"}
 UNSEEN = {"curl", "wget", "base64", "xxd", "openssl"}
-"""Programs whose output is unreviewed, and must not be piped into an interpreter."""
+"""Programs whose output no one has reviewed, and which must not be piped into an interpreter."""
 
 BEFORE = re.compile(
     r"if|then|elif|else|while|until|do|[!{}]|env|command|builtin|exec|time|nice|ionice|timeout"
     r"|xargs|stdbuf|busybox|-.*|\w+=.*|[\d.]+[smhd]?|\d*[<>].*", re.DOTALL
 )  # fmt: skip
-"""Pattern of words that may precede a program: keywords, wrappers, assignments, redirections."""
+"""Pattern for words that may precede a program: keywords, wrappers, assignments, redirections."""
 
 EVERYTHING = {".", "./", "*", "./*", ".*", "./.*"}
 SELECTS = re.compile("-(i?name|path|regex|size|mtime|newer|empty)")
@@ -345,7 +346,7 @@ def check_form(command: str) -> str:
 
 
 def refusal(command: str, workdir: Path) -> str:
-    """Returns the reason to refuse a command, with an alternative; empty if it may run."""
+    """Returns the reason for refusing a command, with an alternative; empty if it may run."""
     if problem := check_form(command):
         return problem
     if FORK_BOMB.search(command):

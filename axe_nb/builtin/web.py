@@ -1,8 +1,8 @@
 """fetch: returns a page of the public internet as text.
 
-A host name is resolved once, and the connection goes to one of the addresses that were checked, so
-that the name cannot resolve to another machine in between. Redirects are checked too.
-Source: D-20, D-50, X-30, X-31, X-38.
+A host name is resolved once, and the connection goes to one of the checked addresses, so that the
+name cannot resolve to another machine in between. Redirects are checked too. Source: D-20, D-50,
+X-30, X-31, X-38.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Fetcher:
     seconds: float = 30.0
     per_minute: int = 30
     resolve: Callable[[str, int], Sequence[Address]] = resolve
-    """(host, port) -> addresses. Blocks while it resolves; may raise OSError."""
+    """Returns the addresses of a host and port. Blocks while it resolves; may raise OSError."""
     _times: list[float] = field(default_factory=list, init=False)
 
     async def fetch(self, ctx: ToolContext, url: str) -> str:

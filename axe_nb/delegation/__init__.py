@@ -10,4 +10,4 @@ SOURCE = ToolTable(
         "delegate_task": "axe_nb.delegation.delegate_task",
     }
 )
-"""Name of a tool → its module."""
+"""Modules of the delegation tools, by tool name."""

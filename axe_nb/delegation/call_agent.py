@@ -1,4 +1,4 @@
-"""call_agent: delegates a task to a named, independent agent and returns only its text."""
+"""call_agent: delegates a task to a named, independent agent and returns only its answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAME = "call_agent"
 
 
 def tool(agents: Sequence[str], describe: Describe = lambda _: "") -> Tool:
-    """Makes the tool for an agent with these sub-agents, which may be empty (A-6.4)."""
+    """Creates the tool for an agent with the given sub-agents, which may be empty (A-6.4)."""
     names = ", ".join(agents)
     # shortened, as they are sent with every request
     described = {name: one_line(describe(name), 300) for name in agents}
@@ -41,7 +41,7 @@ def tool(agents: Sequence[str], describe: Describe = lambda _: "") -> Tool:
 
 
 async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> str | ToolOutput:
-    """Runs the sub-agent and returns its text, or an error text; never raises (A-7.1)."""
+    """Runs the sub-agent and returns its text, or an error message; never raises (A-7.1)."""
     agent, task, context = (text_argument(arguments, n) for n in ("agent", "task", "context"))
     problem = ""  # the order of the checks is specified (A-7.3-o)
     if not agent.strip():

@@ -36,7 +36,7 @@ class Subtask:
     task: str
     scope: str
     depends_on: int | None
-    """Index of an earlier subtask whose report this one receives; None = no dependency."""
+    """Index of an earlier subtask whose report this subtask receives; None without a dependency."""
 
 
 Outcome: TypeAlias = RunResult | AxeError | ToolError
@@ -67,7 +67,7 @@ async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> ToolOutput:
 
 
 def parse_subtasks(given: object) -> list[Subtask]:
-    """Parses the subtasks from a model (O-42, D-21). Raises ToolError if they are invalid."""
+    """Parses subtasks sent by a model (O-42, D-21). Raises ToolError if they are invalid."""
     if isinstance(given, str):
         with suppress(ValueError, RecursionError):
             given = json.loads(given)
@@ -96,9 +96,10 @@ def parse_subtasks(given: object) -> list[Subtask]:
 async def run_subtasks(
     ctx: ToolContext, plan: str, subtasks: Sequence[Subtask]
 ) -> dict[int, Outcome]:
-    """Runs the subtasks and returns index → outcome; after an error, no more are started.
+    """Runs the subtasks and returns outcomes by index; after an error, starts no more subtasks.
 
-    Up to `max_concurrent` run at once, in order, each after the subtask it depends on (D-5).
+    Up to `max_concurrent` subtasks run at once, in order, each after the subtask it depends on
+    (D-5).
     """
     width = max(1, ctx.agent.sub_agents_config.max_concurrent)
     outcomes: dict[int, Outcome] = {}

@@ -1,7 +1,7 @@
 """spawn_agent: runs a task in a copy of the caller within a budget, and returns a report.
 
-`ctx.delegate` starts such a child, or a named agent, from a Python tool. Reports contain run times,
-which recordings and diffs ignore when they compare requests, and which views show as `…s`.
+`ctx.delegate` starts such a copy, or a named agent, from a Python tool. Reports contain run times,
+which views show as `…s` and which recordings and diffs ignore when they compare requests.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ OF_OPTA: Mapping[Status, str] = {
     "cancelled": "cancelled",
     "error": "error",
 }
-"""Status of a run → status in the report for the caller's model (O-12, D-18)."""
+"""Maps the status of a run to the status in the report for the caller's model (O-12, D-18)."""
 
 
 def tool(budget: ChildBudget) -> Tool:
@@ -104,7 +104,7 @@ async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> ToolOutput:
 
 
 def too_deep(ctx: ToolContext) -> str:
-    """Returns an error text if the caller has reached its depth limit, or "" (O-17)."""
+    """Returns an error message if the caller has reached its depth limit, or "" (O-17)."""
     if ctx.depth < ctx.max_depth:
         return ""
     return f"Maximum sub-agent depth ({ctx.max_depth}) exceeded"
@@ -127,7 +127,7 @@ def job(
     tools: Sequence[str] | None = None,
     more: str = "",
 ) -> Job:
-    """Makes a job for a copy of the caller that sees only its task (O-1, O-18)."""
+    """Creates the job for a copy of the caller that sees only its task (O-1, O-18)."""
     limits = limits.within(ctx.limits)
     focus = f"Focus on: {scope}" if scope.strip() else ""
     budget = "" if limits.tool_calls is None else f"You can make {limits.tool_calls} tool calls. "
@@ -185,17 +185,17 @@ def block(result: RunResult, notes: Sequence[str] = ()) -> str:
 
 
 def format_failure(reason: str) -> ToolOutput:
-    """Makes the tool result for a child that did not start (O-27, O-41)."""
+    """Formats the tool result for a child that did not start (O-27, O-41)."""
     return ToolOutput(f"[ERROR] Error: {reason}", is_error=True)
 
 
 def is_failure(result: RunResult) -> bool:
-    """True if a child's status is an error for its caller; exhausted budgets are not (O-6, D-7)."""
+    """True if a child's status is an error to its caller; a used-up budget is not (O-6, D-7)."""
     return result.status in ("error", "cancelled")
 
 
 def whole_number(value: object) -> int | None:
-    """Converts a model's number, possibly as text (`"15"`), to an int; None for anything else."""
+    """Converts a whole number or its text (`"15"`) to an int; returns None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     with suppress(ValueError, OverflowError):  # other text, NaN or infinity
@@ -204,10 +204,10 @@ def whole_number(value: object) -> int | None:
 
 
 def copy_of_caller(ctx: ToolContext, name: str, tools: Sequence[str]) -> Agent:
-    """Copies the caller with its model, prompt, workdir and settings, but only the given tools.
+    """Copies the caller's model, prompt, workdir and settings, but only the given tools.
 
-    MCP servers without any of these tools are left out, with their permissions and resources. The
-    caller's permissions apply to the copy in any case.
+    MCP servers that provide none of these tools are left out, with their permissions and resources.
+    The caller's permissions apply to the copy in any case.
     """
     caller = ctx.agent
     servers = keep_servers(caller.mcp_servers, tools)
@@ -229,7 +229,7 @@ def copy_of_caller(ctx: ToolContext, name: str, tools: Sequence[str]) -> Agent:
 
 
 def tools_of_caller(ctx: ToolContext, names: Sequence[str], problem: str) -> tuple[str, ...]:
-    """Expands names to tools of the caller (D-20). Raises ToolError if it lacks one of them."""
+    """Expands names to tools of the caller (D-20). Raises ToolError if the caller lacks a tool."""
     found: dict[str, None] = {}
     for name in names:
         mine = [tool for tool in builtin.SOURCE.sets.get(name, (name,)) if tool in ctx.tools]

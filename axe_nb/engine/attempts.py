@@ -1,6 +1,6 @@
-"""Requests of a run to its provider: attempts, and retries after temporary failures.
+"""Sends a run's requests to its provider, and retries after temporary failures.
 
-`interceptors.py` adds further links for a run with a fork, a cassette or pauses.
+`interceptors.py` adds handlers for a run with a fork, a cassette or pauses.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from axe_nb.text import format_seconds
 EVERY = 0.03  # minimum seconds between two text events of the same kind
 
 Send: TypeAlias = Callable[[Request], Awaitable[Response]]
-"""Link in the chain of a request: (request) -> complete response, usually from the next link.
+"""Handler in the chain of a request: returns the response, usually from the next handler.
 
 Raises ProviderError if the request fails and is not retried, RunStopped if a cap of the tree is
 reached or the user stops the tree, and TimeoutError if the time is up.
@@ -38,7 +38,7 @@ reached or the user stops the tree, and TimeoutError if the time is up.
 
 
 class Partial:
-    """A response as it arrives; its pieces are emitted as events, merged if they arrive fast."""
+    """A response as it arrives, whose pieces become events; pieces that arrive fast are merged."""
 
     def __init__(self, emit: Emit, run: str, turn: int, attempt: int) -> None:
         self.deltas: list[Delta] = []
@@ -52,7 +52,7 @@ class Partial:
         return "".join(delta.text for delta in self.deltas if delta.kind == "text")
 
     def add(self, delta: Delta) -> None:
-        """Adds a piece; neither blocks nor raises."""
+        """Adds a piece, without blocking or raising an error."""
         if len(self.deltas) > self._passed_on:
             last = self.deltas[-1]
             if (last.kind, last.call) != (delta.kind, delta.call):
@@ -121,7 +121,7 @@ class Attempts:
             scope.note("retry", began, turn)
 
     async def _attempt(self, request: Request) -> Response:
-        """Sends a request once, subject to slots, caps and the budget of the session."""
+        """Sends a request once, subject to slots, caps and the session's budget."""
         scope, budget, usage = self.scope, self.scope.env.budget, None
         async with scope.in_flight.requests.take():
             scope.env.halt.check()
@@ -144,7 +144,7 @@ class Attempts:
         return await self.scope.env.prices.find_cost(self.scope.agent.model, usage) or 0.0
 
     def begin(self, request: Request) -> OnDelta | None:
-        """Begins a response; returns the callback for its pieces, or None without streaming."""
+        """Starts a response; returns the callback for its pieces, or None without streaming."""
         self.partial = Partial(self._emit, self.scope.id, turn_of(request.place), request.attempt)
         return self.partial.add if self._is_streamed else None
 
@@ -190,7 +190,7 @@ class Attempts:
 
 
 def compute_wait(error: ProviderError, attempt: int) -> float:
-    """Returns the seconds to wait before an attempt: the server's Retry-After, or 0.5, 1, … 30."""
+    """Returns the seconds to wait before an attempt: Retry-After, or else 0.5, 1, 2 … up to 30."""
     return error.retry_after or min(0.5 * 2 ** min(attempt - 2, 10), 30.0)
 
 
@@ -204,7 +204,7 @@ def tell_retry(
 
 
 def give_up(error: ProviderError, attempts: int = 0) -> ProviderError:
-    """Returns the final error after a number of attempts; 0 = no time is left for a retry."""
+    """Returns the error to raise instead of retrying; 0 `attempts` means that no time is left."""
     final = copy(error)
     if attempts:
         final.message += f" ({attempts} attempts)" if attempts > 1 else ""

@@ -39,8 +39,8 @@ class Authorizer:
     async def authorize(self, call: PendingCall) -> None:
         """Checks that a call is permitted, and asks the user if necessary.
 
-        Raises PermissionDenied if it is not, ToolError if its guard rejects the arguments, and
-        RunStopped if the user stops the run.
+        Raises PermissionDenied if the call is not permitted, ToolError if the tool's guard rejects
+        the arguments, and RunStopped if the user stops the run.
         """
         verdict, reason = self._scope.policy.decide(call.tool)
         if verdict == "deny" and call.tool.effect != "network":  # no host is known yet
@@ -53,7 +53,7 @@ class Authorizer:
                     await self._ask_approval(call)
 
     async def find_refused(self, tools: Iterable[Tool]) -> dict[str, str]:
-        """Returns tool → reason for tools of the model's server that must not be offered."""
+        """Returns which tools of the model's server must not be offered, with the reasons."""
         refused = {}
         for tool in tools:
             call = PendingCall(ToolCall("", tool.name, {}))

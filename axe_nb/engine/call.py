@@ -1,7 +1,7 @@
-"""Execution of a tool call in its own task, with the children that it starts.
+"""Runs a tool call in its own task, together with the child runs that it starts.
 
-A tool cannot block its run: if it is cancelled, it is abandoned after a short grace period. No
-child outlives the call that started it.
+A tool cannot block its run: a cancelled tool is abandoned after a short grace period. No child
+outlives the call that started it.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from axe_nb.tools.tool import Job, Tool, ToolContext, ToolError, ToolOutput
 TASK = "axe_nb: "
 
 _left_behind: set[asyncio.Task[Any]] = set()
-"""Tasks of tools that ignored cancellation, as event loops hold only weak references to tasks."""
+"""Tasks of tools that ignored cancellation; without this set they could be garbage-collected."""
 
 RunCall: TypeAlias = Callable[[PendingCall], Awaitable[ToolOutput]]
-"""Link in the chain of a tool call: (call) -> output, usually from the next link.
+"""Handler in the chain of a tool call: returns the output, usually from the next handler.
 
 Raises the tool's own exceptions, which become error results, and RunStopped if the tree is stopped.
 """
 
 StartChild: TypeAlias = Callable[..., Coroutine[Any, Any, RunResult]]
-"""(call, job, env=None) -> result of a child, which uses `env`, by default that of its caller.
+"""Starts a child (call, job, env=None) and returns its result; `env` defaults to the caller's.
 
 Raises ConfigError if the child cannot be started, and ToolError if its key is invalid or taken, or
 if the tree may not send another request.
@@ -40,7 +40,7 @@ if the tree may not send another request.
 
 
 def take_key(call: PendingCall, given: str | int | None) -> str:
-    """Reserves and returns the key of a child in its call (D-59), by default the next number."""
+    """Reserves and returns a child's key in its call (D-59), by default the next free number."""
     if given is None:
         given = next(free for free in count(len(call.keys)) if f"{free}" not in call.keys)
     key = f"{given}"
@@ -56,7 +56,7 @@ ENDED = "this call has ended and can no longer start a sub-agent"
 
 
 class CallChildren:
-    """The children of a tool call, which any thread may start, but not after the call."""
+    """The children of a tool call; any thread may start a child until the call has ended."""
 
     def __init__(self, call: PendingCall, start_child: StartChild) -> None:
         self._call, self._start_child = call, start_child
@@ -65,7 +65,7 @@ class CallChildren:
         self._has_ended = False
 
     async def start(self, job: Job, env: Env | None = None) -> RunResult:
-        """Runs a child to its end, always on the event loop of its call; see `StartChild`."""
+        """Runs a child to completion, always on the event loop of its call; see `StartChild`."""
         if self._has_ended or self._loop.is_closed():
             raise ToolError(ENDED)
         if os.getpid() != self._process:
@@ -97,7 +97,7 @@ class CallChildren:
         return waiting.result()
 
     async def end(self) -> None:
-        """Cancels the children that are still running, and waits for them even if cancelled."""
+        """Cancels the running children, and waits for them even if the wait is itself cancelled."""
         self._has_ended = True
         stop: asyncio.CancelledError | None = None
         for task in self._tasks:
@@ -112,7 +112,7 @@ class CallChildren:
 
 
 def blocking_call(loop: asyncio.AbstractEventLoop) -> str:
-    """Returns the tool call that blocks an event loop, for display; empty if none does."""
+    """Returns a label for the tool call that blocks an event loop; empty if no call does."""
     task = asyncio.current_task(loop)
     name = task.get_name() if task else ""
     return name.removeprefix(TASK) if name.startswith(TASK) else ""

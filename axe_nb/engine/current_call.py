@@ -1,6 +1,6 @@
-"""The current tool call, so that `axe_nb.run` inside a tool starts a child of its run (D-57).
+"""Tracks the current tool call, so that `axe_nb.run` in a tool starts a child of its run (D-57).
 
-A context variable holds the call, which threads inherit with the context of the tool.
+The call is held in a context variable, which the tool's threads inherit.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from axe_nb.errors import AxeError
 from axe_nb.tools.tool import ToolContext
 
 _caller: ContextVar[ToolContext | None] = ContextVar("axe_nb_caller")
-"""The current call; unset = outside of runs, None = in a run, but outside of tools."""
+"""Context of the current tool call; None in a run but outside of tools, unset outside of runs."""
 
 
 def _leave_run() -> None:
@@ -27,17 +27,17 @@ if hasattr(os, "register_at_fork"):  # a forked process does not continue the ru
 
 
 def is_inside() -> bool:
-    """True if the current code was called by a run, from one of its tools or models."""
+    """True if a run called the current code, as part of a tool or a script model."""
     return _caller.get(...) is not ...
 
 
 def calling() -> ToolContext | None:
-    """Returns the tool call that the current code belongs to; None outside of tools."""
+    """Returns the context of the current tool call, or None outside of tools."""
     return _caller.get(None)
 
 
 def refuse_in_tool(name: str) -> None:
-    """Raises AxeError inside a tool, whose tree would not include runs of function `name`."""
+    """Raises AxeError inside a tool, as runs started by function `name` would not join its tree."""
     if calling() is not None:
         step = "use `await ctx.delegate(…)` or `await axe_nb.arun(…)`, which the run's views show"
         raise AxeError(f"axe_nb.{name} was called inside a tool", hint=step)
@@ -45,7 +45,7 @@ def refuse_in_tool(name: str) -> None:
 
 @contextmanager
 def inside_run(caller: ToolContext | None = None) -> Iterator[None]:
-    """Marks the block as code of a run, or of one of its tools; hides enclosing runs."""
+    """Marks the block as part of a run, or of a tool if `caller` is set; hides enclosing runs."""
     before = _caller.set(caller)
     try:
         yield

@@ -1,7 +1,7 @@
-"""Dispatch of the tool calls of a response, which run concurrently and have one result each.
+"""Dispatches the tool calls of a response, which run concurrently and return one result each.
 
-A call passes through a chain of links (`RunCall`): `Authorizer` checks permissions and asks the
-user, `Dispatch.run_tool` runs the tool, and the links of `interceptors.py` may answer first.
+A call passes through a chain of handlers (`RunCall`): `Authorizer` checks permissions and asks the
+user, `Dispatch.run_tool` runs the tool, and the handlers of `interceptors.py` may answer first.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LATER = "make the other calls in later replies"
 
 
 def is_refused(result: ToolResult) -> bool:
-    """True if a call was not made because of a limit; such a call has no number."""
+    """True if a call exceeded a limit and was not made; such a call has no number."""
     return result.is_error and result.content.endswith((USED_UP, LATER))
 
 
@@ -55,22 +55,23 @@ class Dispatch:
         self.count = 0
         self.authorizer = Authorizer(plan.scope, self.workdir, self.run_tool)
         self.answer: RunCall = self.authorizer.run
-        """First link in the chain of a call."""
+        """First handler in the chain of a call."""
         self.make: Callable[[PendingCall], Awaitable[ToolResult]] = self.run
         """Function that makes a call, or takes its result from a forked run."""
         self._toolset = plan.toolset
         self._start_child = start_child
 
     def close(self) -> None:
-        """Drops the links, as their circular references would wait for the garbage collector."""
+        """Drops the chain of handlers, whose reference cycles would delay the release of memory."""
         del self.answer, self.make, self._start_child, self.authorizer.next
 
     async def run_all(
         self, turn: int, calls: Sequence[ToolCall], results: list[ToolResult | None]
     ) -> None:
-        """Runs the calls and stores each result in `results`, even if it is cancelled midway.
+        """Runs the calls, and stores each result in `results` even if cancelled midway.
 
-        Raises RunStopped if the calls exceed the limit of the run, after making the allowed ones.
+        Raises RunStopped if there are more calls than the run allows, after making the allowed
+        calls.
         """
         scope, clock, limit = self.scope, self.scope.clock, self.scope.limits.tool_calls
         most, (cap, reached), why = len(calls), scope.meter.cap_reply(), ""
@@ -103,7 +104,7 @@ class Dispatch:
             raise RunStopped("max_tool_calls", f"agent exceeded its budget of {limit} tool calls")
 
     async def run(self, call: PendingCall) -> ToolResult:
-        """Makes a call and emits its events; returns its result or an error result (A-13.1)."""
+        """Makes a call and emits its events; returns its result, which may be an error (A-13.1)."""
         scope, asked = self.scope, call.call
         scope.clock.check()  # the timer does not fire before all calls have begun
         scope.env.halt.check()
@@ -150,7 +151,7 @@ class Dispatch:
         )  # fmt: skip
 
     async def run_tool(self, call: PendingCall) -> ToolOutput:
-        """Runs the tool of a call and the children that it starts; last link in the chain."""
+        """Runs a call's tool and the children that the tool starts; last handler in the chain."""
         scope, tool = self.scope, call.tool
         call.has_begun = True
         if tool.effect == "delegate":  # a built-in tool, which ends when it is cancelled
@@ -189,7 +190,7 @@ def _make_error(call: ToolCall, text: str) -> ToolResult:
 
 
 def describe_failure(error: BaseException) -> ToolOutput:
-    """Converts an exception of a tool to a result for the model."""
+    """Converts an exception raised by a tool to a result for the model."""
     if isinstance(error, ToolError):
         return ToolOutput(f"Error: {words(error)}", is_error=True, note=error.note)
     return ToolOutput(f"Error: {fault_text(error)}", is_error=True)

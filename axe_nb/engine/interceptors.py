@@ -1,7 +1,7 @@
-"""Links that may answer instead of a model or tool: forks, pauses and cassettes.
+"""Handlers that may answer instead of a model or tool: forks, pauses and cassettes.
 
-A fork precedes the pauses of a run, as its turns are not stepped through. A cassette follows them,
-as it also records the user's decisions.
+The fork comes before the pauses, as replayed turns are not stepped through. The cassette comes
+after them, as it also records the user's decisions.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SKIPPED = "skipped by the user"
 
 
 def connect(attempts: Attempts, calls: Dispatch, adopt: Callable[[RunResult], None]) -> Send:
-    """Puts the links of a run before its model and tools; returns the first link for a request.
+    """Puts a run's handlers in front of its model and tools; returns the first request handler.
 
     `adopt` takes over finished children of the forked run.
     """
@@ -76,7 +76,7 @@ async def replay_fork_turn(
 async def replay_cassette_turn(
     attempts: Attempts, cassette: Replay, next: Send, request: Request
 ) -> Response:
-    """Replays a recorded turn at its recorded cost, or records a new one."""
+    """Replays a recorded turn at its recorded cost, or records a new turn."""
     scope = attempts.scope
     asked = AskedTurn(request, scope.agent.model)
     found = await cassette.find(asked)
@@ -169,7 +169,7 @@ async def _play(
 async def replay_fork_call(
     calls: Dispatch, fork: Replay, adopt: Callable[[RunResult], None], call: PendingCall
 ) -> ToolResult:
-    """Takes the result of a call, with its children, from the forked run, or makes the call."""
+    """Replays a call, with its child runs, from the forked run; makes the call if it is new."""
     scope = calls.scope
     kept = await fork.find(call)
     if not isinstance(kept, KeptCall):
@@ -204,7 +204,7 @@ async def replay_cassette_call(cassette: Replay, next: RunCall, call: PendingCal
 
 
 async def step_turn(attempts: Attempts, stepper: Stepper, next: Send, request: Request) -> Response:
-    """Pauses before a request, and again after its response if the user wants to edit that."""
+    """Pauses before a request, and after its response if the user wants to edit the response."""
     scope, made = attempts.scope, attempts.exchanges
     step = Step(
         kind="request", agent=scope.name, run=scope.id, turn=turn_of(request.place),

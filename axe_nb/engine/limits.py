@@ -1,6 +1,6 @@
 """Limits of a tree of runs: deadlines, the caps of `[limits]`, the session's budget, and slots.
 
-The time of a run includes the virtual time of script models, and excludes questions to the user.
+A run's time includes the virtual time of script models, and excludes waiting for the user.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ MAX_NAMED = 5  # maximum agents in the message that a cap is reached, in order o
 
 
 class TimeIsUp(TimeoutError):
-    """Raised by the clock of a run after its deadline."""
+    """Raised by a run's clock after the deadline."""
 
 
 class Clock:
-    """The time of a run, and its deadline, which also applies to all runs below it."""
+    """A run's time and its deadline, which also applies to all runs below it."""
 
     def __init__(
         self, seconds: float | None, above: Clock | None = None, ahead: float = 0.0, run: str = "0"
     ) -> None:
-        """Starts the clock, in the task of the run.
+        """Starts the clock; must be called in the run's own task.
 
-        `seconds` is the run's own timeout (None = none), which the deadline of the clock `above`
-        caps; `ahead` is the virtual time in seconds that the parent run has used.
+        `seconds` is the run's own timeout, or None; the deadline of the clock `above` applies too.
+        `ahead` is the virtual time in seconds that the parent run has used.
         """
         self._loop = asyncio.get_running_loop()
         self.run, self.ahead = run, ahead
@@ -62,7 +62,7 @@ class Clock:
 
     @property
     def deadline(self) -> Clock | None:
-        """The clock that sets the run's deadline, this one or one above; None = no deadline."""
+        """The clock that sets the run's deadline, this one or one above; None if there is none."""
         return self if self._timer else self._above
 
     def tell_timeout(self) -> str:
@@ -84,13 +84,13 @@ class Clock:
 
     @property
     def left(self) -> float | None:
-        """Seconds until the deadline; None if there is none, or it is paused."""
+        """Seconds until the deadline; None if there is no deadline or the clock is paused."""
         if self.deadline is None or self.deadline.pauses:
             return None
         return max(0.0, self.deadline.at - self.now())
 
     def overdue(self, now: float) -> float:
-        """Returns the seconds from the deadline to `now`, a `time.monotonic()`; thread-safe."""
+        """Returns the seconds since the deadline at `now`, a `time.monotonic()`; thread-safe."""
         deadline = self.deadline
         if deadline is None or deadline.pauses:
             return 0.0
@@ -125,7 +125,7 @@ class Clock:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Stops this clock and those above during the block, while the user is asked."""
+        """Stops this clock and the clocks above while the block asks the user."""
         stopped, now = list[Clock](), self._loop.time
         clock = self.deadline
         while clock is not None:
@@ -158,7 +158,7 @@ class Spent:
 
 
 CAPS = {"max_requests": "requests", "max_total_tokens": "tokens", "max_cost": "dollars"}
-"""Key of `[limits]` → field of `Spent` that it caps."""
+"""Maps keys of `[limits]` to the fields of `Spent` that they cap."""
 
 
 @dataclass(slots=True)
@@ -170,23 +170,23 @@ class UsageMeter:
     above: UsageMeter | None = None
     """Meter of the parent run, which includes the usage of its children; None for a root."""
     path: str = ""
-    """Path of the agent's file; empty if it has none."""
+    """Path of the agent's file; empty if the agent has no file."""
     is_expected: bool = False
     """True for a child that has not sent its first request yet."""
     expected: int = 0
-    """Number of descendants that have not sent a request yet, which limits further starts."""
+    """Number of descendants without a request so far; they count when a child is to start."""
     total: Spent = field(default_factory=Spent)
     unpriced: str = ""
-    """Name of an agent that received a response of unknown price; empty = none."""
+    """Name of an agent that received a response of unknown price; empty if there is none."""
     spent: dict[str, Spent] = field(default_factory=dict)
-    """Name of an agent → its usage, in order of first request."""
+    """Usage by agent name, in order of first request."""
 
     @property
     def caps_cost(self) -> bool:
         return any(meter.limits.max_cost for meter in self._walk_up())
 
     def check(self, *, is_child: bool = False) -> None:
-        """Raises RunStopped if a cap of this run or one above it forbids a request or child.
+        """Raises RunStopped if a cap of this run or a run above forbids another request or child.
 
         Each child that has been started without sending a request yet counts as one request.
         """
@@ -215,7 +215,7 @@ class UsageMeter:
                 meter.expected -= 1
 
     def has_cap(self, cap: str) -> bool:
-        """True if a cap, worded as in messages, applies to this run."""
+        """True if the message `cap` describes a cap that applies to this run."""
         return any(cap == meter._format_cap(key) for meter in self._walk_up() for key in CAPS)
 
     def request(self, agent: str) -> None:
@@ -225,7 +225,7 @@ class UsageMeter:
                 spent.requests += 1
 
     def charge(self, agent: str, tokens: int, dollars: float | None = None) -> None:
-        """Counts the tokens and dollars of a response; None = unknown price."""
+        """Adds the tokens and price of a response; the price is None if it is unknown."""
         for meter in self._walk_up():
             for spent in (meter.total, meter.spent[agent]):
                 spent.tokens += tokens
@@ -234,7 +234,7 @@ class UsageMeter:
                 meter.unpriced = agent
 
     def cap_reply(self) -> tuple[int | None, str]:
-        """Returns the maximum calls per response (None = no limit), and a text about that cap."""
+        """Returns the maximum calls per response, or None, and a description of that limit."""
         caps = [(m.limits.max_calls_per_reply, m) for m in self._walk_up()]
         most, meter = min(caps, key=lambda cap: cap[0] or sys.maxsize)
         if not most:
@@ -283,7 +283,7 @@ class OverBudget(RunStopped):
 
 @dataclass(slots=True)
 class Budget:
-    """US dollars that the runs of a session have spent, and the amount that they may spend.
+    """The US dollars that the runs of a session have spent, and the amount that they may spend.
 
     Replayed responses cost nothing, and responses of unknown price are not counted.
     """
@@ -292,9 +292,9 @@ class Budget:
     spent: float = 0.0
     held: float = 0.0
     unpriced: dict[str, int] = field(default_factory=dict)
-    """provider/model → number of responses of unknown price."""
+    """Number of responses of unknown price, by provider/model."""
     step: float = 0.0
-    """US dollars that each approval adds to the amount."""
+    """US dollars that each approval adds to the budget."""
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
     """Lock for changes, as runs of the session may use the event loops of several threads."""
 
@@ -313,7 +313,7 @@ class Budget:
         return False
 
     def settle(self, held: float, model: str, usage: Usage | None) -> None:
-        """Replaces the amount reserved for a request by its cost; None = there was no response."""
+        """Replaces the reserved amount by the actual cost; `usage` is None without a response."""
         with self.lock:
             self.held = max(0.0, self.held - held)
             if usage is None:
@@ -324,7 +324,7 @@ class Budget:
 
 
 class SlotPool:
-    """A pool of `most` slots (0 = no limit), each of which also takes one of the pool above."""
+    """A pool of `most` slots, unlimited if 0; taking a slot also takes one from the pool above."""
 
     def __init__(self, most: int, above: SlotPool | None = None) -> None:
         self._slots = asyncio.Semaphore(most) if most else nullcontext()
@@ -350,12 +350,12 @@ class InFlight:
         self.calls: SlotPool = SlotPool(most, above.calls if above else None)
 
     def below(self, most: int) -> InFlight:
-        """Returns the slots of a child: its parent's, or new ones if its own limit is lower."""
+        """Returns a child's slots: the parent's, or new slots if the child has a lower limit."""
         return self if not most or 0 < self.most <= most else InFlight(most, self)
 
 
 def estimate_tokens(system: str, tools: Iterable[ToolSpec], messages: Iterable[Message]) -> int:
-    """Estimates tokens as a quarter of the UTF-8 bytes of texts, plus those of pictures (D-18)."""
+    """Estimates a request's tokens: a quarter of its text's UTF-8 bytes, plus pictures (D-18)."""
     texts, pictures = [system], 0
     for tool in tools:
         texts += tool.name, tool.description, dump(tool.input_schema()).decode()

@@ -128,7 +128,7 @@ class Run:
     async def _run_turns(self) -> RunStopped | None:
         """Runs turns (request, response, tool calls) until a response without calls (A-8.1).
 
-        Returns the limit that ended the turns if a final question follows them (D-17).
+        Returns the limit that ended the turns if a final question is still to be asked (D-17).
         """
         limits, has_tools = self.scope.limits, bool(self.plan.toolset.tools)
         while True:
@@ -186,7 +186,7 @@ class Run:
     ) -> Response:
         """Sends a request and adds the response to the conversation; raises the errors of `Send`.
 
-        The arguments describe a final question, which offers no tools, as in `TurnFinished`.
+        The arguments are only for a final question, which offers no tools; see `TurnFinished`.
         """
         scope, plan, number = self.scope, self.plan, self.turns + 1
         scope.env.halt.check()
@@ -242,7 +242,7 @@ class Run:
         return response
 
     async def ask(self, question: str, *, asked: FinalRequest = "") -> None:
-        """Asks a final question, for data or to close; an empty response keeps the old answer."""
+        """Asks a final question, for data or a closing answer; ignores an empty response."""
         before = self.answer
         self.say(question)
         await self.turn(closing=not asked, asked=asked, question=question if asked else "")
@@ -327,7 +327,7 @@ class Run:
         return "cancelled" if is_exit else "error", error
 
     async def start_child(self, call: PendingCall, job: Job, env: Env | None = None) -> RunResult:
-        """Runs a child, one level deeper, to its end; see `StartChild`."""
+        """Runs a child to completion, one level deeper; see `StartChild`."""
         key, above, env = take_key(call, job.key), self.scope, env or self.scope.env
         id = f"{above.id}.{call.number}" + ("" if key == "0" else f"-{key}")
         try:
@@ -373,10 +373,10 @@ class Run:
     def break_off(
         self, status: Status, error: str | None, emit: Emit, cause: AxeError | None = None
     ) -> RunResult:
-        """Ends the run and all runs below it that have not ended, and returns its result.
+        """Ends the run and all unfinished runs below it, and returns the run's result.
 
-        Any thread may call it for a run that cannot end on its own. If two threads end a run, only
-        the first result counts.
+        Any thread may call this method for a run that cannot end on its own. If two threads end a
+        run, only the first result counts.
         """
         children = self._children.copy()
         results = tuple(

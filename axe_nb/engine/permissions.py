@@ -1,4 +1,4 @@
-"""Permissions of tools in a run: its mode and `[permissions]`, and those of its ancestors."""
+"""Tool permissions of a run, from its mode and `[permissions]` and those of its ancestors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OF_MODE: Mapping[Mode, Mapping[Effect, Verdict]] = {
         "read": "allow", "user": "allow", "network": "allow", "write": "allow", "delegate": "allow",
     },
 }  # fmt: skip
-"""Mode → effect → verdict for a tool without an entry in `[permissions]` (D-19). Plan mode also
+"""Verdict by mode and effect, for a tool without an entry in `[permissions]` (D-19). Plan mode also
 allows tools with `in_plan`, and hosts in `allowed_hosts` need no approval (D-50)."""
 
 
@@ -35,17 +35,18 @@ class PermissionPolicy:
     """Permissions of one run, with reasons for denials; never laxer than the parent's (D-19)."""
 
     agent: Agent
-    """Agent whose file has the run's `[permissions]`; the caller, if the run is a copy of it."""
+    """Agent whose file sets the `[permissions]`; a copy uses the file of the agent that called
+    it."""
     mode: Mode
     above: PermissionPolicy | None = None
     mode_by: Literal["call", "option"] | None = None
-    """Source of a mode other than the parent's: the call that started the run, or an option of the
-    root run; None = the file of `agent`."""
+    """Source of the mode if it is not the agent's file: the call that started the run, or an
+    option."""
 
     def child(
         self, agent: Agent, wish: Mode | None = None, *, is_copy: bool = False
     ) -> PermissionPolicy:
-        """Makes the policy of a child, in the strictest of this mode, its own and `wish` (D-47)."""
+        """Creates a child's policy, in the strictest of this mode, the child's mode and `wish`."""
         is_stricter = agent.mode == "plan" or agent.is_restricted
         inherits = self.agent.sub_agents_config.inherit_mode and not is_stricter
         own = self.mode if inherits else min(self.mode, agent.mode, key=MODES.index)
@@ -54,7 +55,7 @@ class PermissionPolicy:
         return PermissionPolicy(owner, mode, self, None if mode == own else "call")
 
     def decide(self, tool: Tool, guard: Guard | None = None) -> tuple[Verdict, str]:
-        """Returns the verdict for a tool, or a call with its guard, and the reason for a denial."""
+        """Returns the verdict for a tool or a guarded call, and the reason for a denial."""
         guard = guard or Guard()
         verdict, reason = self._decide_tool(tool, guard.host)
         if verdict == "deny" or guard.floor == "allow":
@@ -66,7 +67,7 @@ class PermissionPolicy:
         return "deny", f"{guard.reason}; sub-agents cannot ask; {self.next_step(tool, guard)}"
 
     def _decide_tool(self, tool: Tool, host: str) -> tuple[Verdict, str]:
-        """Returns the stricter verdict of this run and the runs above it.
+        """Returns the strictest verdict of this run and the runs above it.
 
         `ask` becomes a denial if the run may not ask (D-56). An untrusted agent has no commands and
         no MCP servers, and cannot allow them to its children either (D-81).
@@ -161,7 +162,7 @@ class PermissionPolicy:
         return written or by_mode, ""
 
     def _find_rule(self, tool: Tool) -> tuple[str, Verdict | None]:
-        """Returns the rule of `[permissions]` for a tool: by its name, or the strictest match."""
+        """Returns the `[permissions]` rule for a tool: its own, or the strictest of its groups."""
         rules: Mapping[str, Any] = self.agent.permissions
         if tool.name in rules:
             return tool.name, rules[tool.name]
@@ -173,7 +174,7 @@ class PermissionPolicy:
 
 
 def _lacks(agent: Agent, tool: Tool) -> bool:
-    """True if a tool needs trust that the agent lacks, and the user has not allowed it."""
+    """True if a tool needs trust that its agent lacks, and the user has not approved the tool."""
     if tool.server:
         return agent.is_restricted and not agent.mcp_servers
     return agent.is_restricted and tool.name in COMMANDS and COMMANDS.isdisjoint(agent.tools)

@@ -1,6 +1,6 @@
 """Questions to the user, for approval and at the pauses of a run, and the user's decisions.
 
-`RunScope.ask` asks them, and cassettes record the answers. Source: D-48, D-50, D-56, D-66.
+`RunScope.ask` asks the questions, and cassettes record the answers. Source: D-48, D-50, D-56, D-66.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from axe_nb.threads import in_thread
 from axe_nb.tools.tool import fault_text, output_of
 
 Plain = Literal["go", "skip", "end", "stop"]
-"""Decisions that a step function may return as text."""
+"""Decisions that a step function may return as strings."""
 
 Choice = Literal["yes", "no", "always", "edit", "text", "result", "go", "skip", "end", "stop"]
-"""Kind of decision; `text` answers a model's question, `go`, `result`, `skip` and `end` a step."""
+"""Kind of decision: `text` answers a model's question; `go`, `result`, `skip` and `end` a pause."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
     choice: Choice
     text: str = ""
-    """Answer to a question (`text`), reason (`no`, `stop`), or result of the call (`result`)."""
+    """Answer to a question (`text`), reason (`no`, `stop`), or result of a call (`result`)."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """New arguments of a call (`edit`)."""
     reply: Response | None = None
-    """Response to continue with, at a request (`result`) or its reply (`edit`)."""
+    """Response to use instead of sending a request (`result`) or instead of a reply (`edit`)."""
     is_recorded: bool = field(default=False, kw_only=True, compare=False)
     """True if the answer comes from a cassette."""
 
@@ -56,19 +56,19 @@ class ApprovalRequest:
     detail: str = ""
     """Diff of the changes that the call would make, or the model's question."""
     whole: str = ""
-    """Name of the argument to show in full, with its line breaks; empty = none."""
+    """Name of the argument to show in full, with its line breaks; empty if there is none."""
     always: str = "this tool"
-    """Later calls that `always` covers; empty = none."""
+    """Calls that the answer `always` approves as well; empty if that answer is not offered."""
     reason: str = ""
-    """Reason to ask, if it is not the mode, and notes about the call, one per line."""
+    """Reason for asking, unless it is the mode, and notes about the call, one per line."""
     workdir: str = ""
     host: str = ""
-    """Host that approval allows for the session (D-50); empty = none."""
+    """Host that an approval allows for the session (D-50); empty if there is none."""
     raises: str = ""
-    """Budget that approval sets, such as `$0.80`; empty = not a question about the budget."""
+    """Budget after an approval, such as `$0.80`; empty if the question is not about the budget."""
     call_id: str = ""
     schema: Mapping[str, Any] = field(default_factory=dict)
-    """JSON Schema for edited arguments; empty = they are not checked."""
+    """JSON Schema for edited arguments; if empty, edited arguments are not checked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ class Step:
     agent: str
     """Name of the agent; empty for a run without one."""
     run: str
-    """Place of the run in the tree: `0` is the root, `0.2` the child of its second call."""
+    """Place of the run in the tree: `0` is the root, `0.2` the child of the root's second call."""
     turn: int
     """Number of the turn, from 1."""
     model: str
@@ -100,9 +100,9 @@ class Step:
     schema: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """JSON Schema of the arguments of the call."""
     whole: str = ""
-    """Name of the argument to show in full; empty = none."""
+    """Name of the argument to show in full; empty if there is none."""
     request: Request | None = field(default=None, repr=False)
-    """Request to send, or the one that was answered, including secrets; None for a call."""
+    """Request to send, or the request that was answered, including secrets; None for a call."""
     protocol: str = ""
     """Protocol of the model's server; `script` for a model without a server."""
     response: Response | None = field(default=None, repr=False)
@@ -110,7 +110,7 @@ class Step:
 
     @property
     def place(self) -> str:
-        """The place of the turn in the tree, such as `0.2/3`, as for `result.request(place)`."""
+        """The place of the turn in the tree, such as `0.2/3`; valid in `result.request(place)`."""
         return f"{self.run}/{self.turn}"
 
     @property
@@ -138,7 +138,7 @@ class Step:
 
     @property
     def calls(self) -> tuple[tuple[str, dict[str, Any]], ...]:
-        """(name, arguments) of each tool call in the reply, without secrets."""
+        """Name and arguments of each tool call in the reply, without secrets."""
         clean, calls = find_filter(), self.response.tool_calls if self.response else ()
         return tuple((call.name, clean.json(dict(call.arguments))) for call in calls)
 
@@ -204,7 +204,7 @@ def _check_reply(value: Any) -> Response:
 
 
 def make_reply(given: Any) -> Response | None:
-    """Makes a reply from text, tool calls or a `Response`; None for anything else."""
+    """Converts text, tool calls or a `Response` to a reply; returns None for anything else."""
     match [given] if isinstance(given, ToolCall) else given:
         case Response() as reply:
             return reply
@@ -216,7 +216,7 @@ def make_reply(given: Any) -> Response | None:
 
 
 def make_decided(step: Step, decision: Decision) -> Exchange | None:
-    """Makes the exchange of a request that the user answered or skipped; None = it is sent."""
+    """Returns the exchange of a request that the user answered or skipped; None if it is sent."""
     is_skipped = decision.choice == "skip"
     reply = Response() if is_skipped else decision.reply
     if step.kind != "request" or step.request is None or reply is None:
@@ -225,13 +225,13 @@ def make_decided(step: Step, decision: Decision) -> Exchange | None:
 
 
 def make_given(request: Request, reply: Response, source: Source = "given") -> Exchange:
-    """Makes the exchange of a turn whose reply the user supplied, without usage or cost."""
+    """Creates the exchange of a turn whose reply the user supplied, without usage or cost."""
     reply = replace(reply, usage=Usage())
     return Exchange.of(request, protocol="script", response=reply, cost=0.0, source=source)
 
 
 StepFunction: TypeAlias = Callable[[Step], Decision | str | Awaitable[Decision | str | None] | None]
-"""Function that decides at each pause, instead of the user; may be async."""
+"""Function that decides at each pause instead of the user; may be async."""
 
 BreakKind = Literal["tool", "agent", "depth", "turn"]
 
@@ -270,10 +270,10 @@ class Breakpoint:
 
 @dataclass(eq=False)
 class Stepper:
-    """Pauses the runs of a tree; used only on the event loop of the tree."""
+    """Pauses the runs of a tree; used only on the tree's event loop."""
 
     breaks: tuple[Breakpoint, ...] = ()
-    """Breakpoints to pause at; empty = before each request and call."""
+    """Breakpoints to pause at; if empty, each request and call is a pause."""
     function: StepFunction | None = None
     is_over: bool = False
     """True if the tree runs to its end without further pauses."""

@@ -1,4 +1,4 @@
-"""Plan of a run, resolved completely before anything is sent; a dry run prints it."""
+"""The plan of a run, resolved completely before anything is sent; a dry run prints the plan."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ from axe_nb.tools.output_form import Output, make_output
 from axe_nb.tools.tool import Guard, Job, Tool, ToolOutput
 
 Needed: TypeAlias = Literal["key", "provider", "nothing"]
-"""Settings that a plan needs: a run needs a key, a dry run only a provider, a replay nothing."""
+"""Settings that a plan requires: a key for a run, a provider for a dry run, nothing for a
+replay."""
 
 MAX_COUNT = 500  # pictures in one request; servers accept about as many
 OF_PROTOCOL = {"anthropic": 3_900_000}  # bytes of a picture: 5 MiB in base64
@@ -57,7 +58,7 @@ class PictureRoom:
     """Counts the pictures in the requests of a run, and limits their size and number."""
 
     limit: int
-    """Maximum bytes of one picture, from `limits.max_picture_bytes`; 0 = no limit."""
+    """Maximum bytes of one picture, from `limits.max_picture_bytes`; 0 for no limit."""
     protocol: str
     used: int = 0
     count: int = 0
@@ -68,7 +69,7 @@ class PictureRoom:
         self.count += len(sizes)
 
     async def admit(self, pictures: Iterable[Picture]) -> tuple[Picture, ...]:
-        """Returns pictures scaled down and counted. Raises ConfigError if there is no room left."""
+        """Scales pictures down and counts them. Raises ConfigError if they exceed the limits."""
         fitted: list[Picture] = []
         limits = (self.limit, OF_PROTOCOL.get(self.protocol, 0))
         most, whole = min(filter(None, limits), default=0), 4 * self.limit
@@ -87,7 +88,7 @@ class PictureRoom:
     async def admit_prompt(
         self, prompt: str, pictures: Sequence[Picture], files: Sequence[tuple[str, Picture]]
     ) -> Illustrated:
-        """Returns a prompt with the `pictures` that it mentions, and with `files` listed below."""
+        """Returns a prompt with the `pictures` that it mentions, followed by those in `files`."""
         if not (pictures or files):
             return Illustrated(prompt)
         own = await self.admit(pictures)
@@ -138,12 +139,12 @@ class Plan:
 
     @property
     def streams(self) -> bool:
-        """True if responses are shown as they arrive: the root run and the agent allow it."""
+        """True if responses are shown as they arrive, as the root run and the agent allow."""
         return self.scope.env.streams and self.agent.stream
 
     @property
     def is_streamed(self) -> bool:
-        """True if responses are requested as streams: they are shown, or take long (D-79)."""
+        """True if responses are requested as streams, to be shown or as they take long (D-79)."""
         may_be = self.agent.stream and not self.scope.env.wants_whole
         return self.streams or (
             may_be and takes_long(self.provider.name, self.model, self.agent.params)
@@ -240,7 +241,7 @@ def _check_price(scope: RunScope, agent: Agent) -> None:
 
 
 def _require_sandbox(env: Env, agents: tuple[Agent, ...], workdir: Path) -> None:
-    """Raises ConfigError if the first of `agents` lacks the required sandbox (D-82)."""
+    """Raises ConfigError if the first of `agents` could run outside a required sandbox (D-82)."""
     agent, who = agents[0], f"agent {quote(agents[0].name)}"
     tables = find_servers(agent, env.server_tables).items()
     servers = [name for name, table in tables if table.command and table.sandbox == "off"]
@@ -292,9 +293,9 @@ def _make_toolset(
 
 
 def _make_entry(scope: RunScope, tool: Tool, provider: Provider) -> tuple[bool, Mapping[str, Any]]:
-    """Returns True if a tool of the model's server needs no approval, and its request entry.
+    """Returns whether a tool of the model's server needs no approval, and its request entry.
 
-    Except in plan mode, a search needs none if it can be limited to allowed hosts (D-50).
+    Except in plan mode, a search that can be limited to allowed hosts needs no approval (D-50).
     """
     policy, agent = scope.policy, scope.agent
     server = provider.name, getattr(provider, "base_url", "")
@@ -330,7 +331,7 @@ def _make_server_error(agent: Agent, tool: str, provider: Provider) -> ConfigErr
 
 
 def _find_missing(scope: RunScope, toolset: Toolset) -> Iterator[str]:
-    """Yields a warning for each sub-agent on offer that cannot be started (A-E2.4)."""
+    """Yields a warning for each sub-agent that is offered but cannot be started (A-E2.4)."""
     if not any(toolset.tools[spec.name].calls_sub_agents for spec in toolset.offered):
         return
     # not all of them, as the search for similar names takes milliseconds
@@ -345,7 +346,7 @@ def _find_missing(scope: RunScope, toolset: Toolset) -> Iterator[str]:
 
 
 def find_child(parent: Plan, job: Job, env: Env, id: str) -> tuple[Agent, Job]:
-    """Returns the agent and job of a child in this tree. Raises ConfigError if it cannot start."""
+    """Returns a child's agent and job in this tree. Raises ConfigError if it cannot be started."""
     try:
         agent = env.agents.load(job.agent) if isinstance(job.agent, str) else job.agent
     except ConfigError as error:
@@ -363,7 +364,7 @@ def find_child(parent: Plan, job: Job, env: Env, id: str) -> tuple[Agent, Job]:
 
 
 class Keyless:
-    """Placeholder for a provider that is unknown or has no key, so that it can only be replayed."""
+    """Placeholder for a provider that is unknown or has no key, so that runs can be replayed."""
 
     def __init__(self, provider: Provider | None, problem: ConfigError) -> None:
         self.name = provider.name if provider else "unknown"
@@ -373,12 +374,12 @@ class Keyless:
         """Error that is raised for a request that is not replayed."""
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
-        """Raises ConfigError, as the request would have to be sent."""
+        """Raises ConfigError, as the request was not replayed and would have to be sent."""
         raise copy(self.problem)
 
 
 def make_server(name: str, config: Config, model: str = "", key: str | None = None) -> Any:
-    """Makes the client for a provider's server. Raises ConfigError if it is not set up."""
+    """Creates the client for a provider's server. Raises ConfigError if settings are missing."""
     info = config.provider(name)
     key = config.api_key(info.name) if key is None else key
     url = config.base_url(info.name)
@@ -399,7 +400,7 @@ def provider_for(
     needs: Needed = "key",
     sent: Mapping[str, ScriptFunction | Script] | None = None,
 ) -> Callable[[str, str], Provider]:
-    """Returns a function (provider, model) -> cached provider, which may raise ConfigError.
+    """Returns a function that finds the provider of a model, and may raise ConfigError.
 
     Missing settings that `needs` does not include are reported by the first request. `scripts` are
     the first folders to search for script models, and `sent` the scripts that came with a job.

@@ -25,7 +25,7 @@ class AskedTurn:
 
 @dataclass(slots=True, eq=False)
 class PendingCall:
-    """A tool call on its way through the chain of links, which set its fields."""
+    """A tool call on its way through the chain of handlers, which set its fields."""
 
     call: ToolCall
     run: str = ""
@@ -36,15 +36,15 @@ class PendingCall:
     count: int = 0
     ahead: float = 0.0
     arguments: Mapping[str, Any] = field(init=False)
-    """Arguments that the tool is run with, possibly changed by the user."""
+    """Arguments that the tool receives, possibly changed by the user."""
     tool: Tool = field(init=False)
     slot: AsyncExitStack = field(init=False)
-    """Slot of the call, which it releases when it starts a child, as the child may need it."""
+    """The call's slot, released when the call starts a child, as the child may need a slot."""
     keys: set[str] = field(default_factory=set)
     """Keys of the children of the call."""
     guard: Guard = field(default_factory=Guard)
     edited: Mapping[str, Any] | None = None
-    """Arguments as changed by the user; None = not changed."""
+    """Arguments as changed by the user; None if unchanged."""
     note: str = ""
     """Note on the user's approval, for display."""
     is_skipped: bool = False
@@ -55,7 +55,7 @@ class PendingCall:
 
 
 Asked: TypeAlias = AskedTurn | PendingCall | Question | str
-"""A turn, a call, a question, or the place of a turn that a cap refuses (turn 0 = a child)."""
+"""Event to replay: a turn, a call, a question, or a turn (0 for a child) that a cap refuses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +64,10 @@ class KeptTurn:
 
     attempts: Sequence[Exchange]
     refusal: RunStopped | None = None
-    """Cap that refused a further attempt; None = no cap did."""
+    """Error for the cap that refused a further attempt; None if no cap did."""
     wait_until_quiet: Callable[[str], Awaitable[None]] | None = None
-    """(run id) -> returns once that run and those below it have sent all their recorded requests;
-    awaited before the last attempt is cut off."""
+    """Waits until the run with an id, and the runs below it, have sent all their recorded requests;
+    called before the last attempt is cut off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,22 +86,22 @@ Outcome: TypeAlias = KeptTurn | KeptCall | ToolOutput | Decision | RunStopped
 
 
 class Replay(Protocol):
-    """A recording of a tree of runs, used only on the event loop of the tree."""
+    """A recording of a tree of runs, used only on the tree's event loop."""
 
     def holds(self, place: str, has_cap: Callable[[str], bool]) -> bool:
         """True if a turn, or the start of a child (turn 0), is recorded, so that no cap applies.
 
-        Raises RunStopped if it was refused by a cap that still applies, according to `has_cap`.
+        Raises RunStopped if a cap refused the turn and still applies, according to `has_cap`.
         """
 
     async def find(self, asked: Asked) -> Outcome | None:
-        """Returns the recorded outcome or None. Raises CassetteMiss if it must be recorded."""
+        """Returns the recorded outcome, or None. Raises CassetteMiss if a recording is required."""
 
     def keep(self, asked: Asked, outcome: Outcome) -> None:
         """Records an outcome, if it is new."""
 
     def answers(self, kind: Literal["step", "question"]) -> bool:
-        """True if the recording has decisions of the user, at steps or on any questions."""
+        """True if the recording has answers of the user, to any question or only at steps."""
 
     def finish(self, status: Status) -> Sequence[str]:
         """Ends the recording of the tree; returns its warnings."""

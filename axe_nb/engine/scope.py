@@ -31,15 +31,15 @@ from axe_nb.tools.tool import Job, Limits, Tool
 def find_max_depth(tool: Tool, agents: Sequence[Agent]) -> int:
     """Returns the lowest depth at which an agent may not use a delegation tool (A-9.3, D-3).
 
-    `agents` are this agent and those above it. The root's `max_depth` applies to the whole tree,
-    and agents below can only lower it.
+    `agents` are this agent and the agents above it. The root's `max_depth` applies to the whole
+    tree, and agents below can only lower it.
     """
     own = [agent.sub_agents_config.max_depth for agent in agents]
     return min(own[-1] or tool.default_depth, *(depth or 5 for depth in own))  # A-10.4
 
 
 class Recorder(Protocol):
-    """Recorder of a root run with its tree, whose methods neither block nor raise."""
+    """Records a root run and its tree; no method blocks or raises."""
 
     def event(self, event: Event) -> None: ...
 
@@ -55,12 +55,12 @@ class Halt:
     """Stop signal of a tree, which any thread can set and which takes effect at once."""
 
     stop: RunStopped | None = None
-    """Error that ends every run of the tree as soon as possible; None = not stopped."""
+    """Error that ends every run of the tree as soon as possible; None until the tree is stopped."""
     cancel: Callable[[], None] = lambda: None
     """Cancels the tree; set by its handle."""
 
     def end_tree(self, stop: RunStopped) -> RunStopped:
-        """Ends all runs of the tree, unless they are ending already; returns the error to raise."""
+        """Ends all runs of the tree, unless they are already ending; returns the error to raise."""
         self.stop = self.stop or stop
         return self.stop
 
@@ -71,18 +71,19 @@ class Halt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSource:
-    """Functions that find the agents of a tree, with their contexts and providers."""
+    """Functions that find a tree's agents, and their contexts and providers."""
 
     load: Callable[[str], Agent]
-    """(name) -> agent. Raises ConfigError if it is not found or invalid."""
+    """Finds an agent by name. Raises ConfigError if the agent is missing or invalid."""
     provider_for: Callable[[str, str], Provider]
-    """(provider, model) -> provider with shared connections. Raises ConfigError if not set up."""
+    """Finds a provider by the names of provider and model. Raises ConfigError if it is not set
+    up."""
     knows: Callable[[str], bool] = lambda name: True
-    """(name) -> False if there is no such agent, without the costly search of `load`."""
+    """Returns False if no agent has this name, without the costly search of `load`."""
     brief: Callable[[Agent], Awaitable[Briefing]]
-    """(agent) -> its system prompt and context. Raises ConfigError if they cannot be read."""
+    """Reads an agent's context and assembles its system prompt. Raises ConfigError on failure."""
     describe: Callable[[Agent], Definitions | None] = lambda root: None
-    """(root agent) -> definitions of the agents of the tree, to save with the result."""
+    """Returns the definitions of all agents in a root agent's tree, to save with the result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,37 +95,37 @@ class Env:
     tools: Sequence[Tool] = ()
     """Tools passed to this run as objects, in addition to those found by name."""
     ask_person: AskPerson | None = None
-    """Asks the user a question; None = no one can be asked."""
+    """Asks the user a question; None if no one can be asked."""
     describe: Callable[[Question], PersonAsked] = lambda asked: PersonAsked("", asked.call_id)
-    """(question) -> event for the views."""
+    """Converts a question to an event for the views."""
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Lock held while a question of the tree is open, so that the user sees one at a time."""
+    """Lock held while a question of the tree is open, so that questions appear one at a time."""
     stepper: Stepper | None = None
-    """Pauses the runs of the tree; None = no pauses."""
+    """Pauses the runs of the tree; None for a tree without pauses."""
     as_child: Callable[[Agent], Agent] = lambda agent: agent
-    """(agent) -> that agent as a child in this tree, changed by options such as `--model-all`."""
+    """Adapts an agent for use as a child in this tree, by options such as `--model-all`."""
     retries: int | None = None
-    """Maximum retries of each request of the tree; None = the setting of its agent."""
+    """Maximum retries of each request in the tree; None to use the agent's setting."""
     default_retries: int = 0
-    """Maximum retries for agents without a setting."""
+    """Maximum retries for an agent without a setting."""
     requires_sandbox: bool = False
     """True if commands and MCP servers of the tree must not run without a sandbox."""
     nest: Callable[[Any, Env], tuple[Job, Env]] | None = None
-    """(request of `axe_nb.run` in a tool, this object) -> job and `Env` of the child (D-57). Raises
-    ConfigError if the request is invalid. None = the run belongs to no session."""
+    """Converts a call of `axe_nb.run` in a tool, given this object, to the child's job and `Env`
+    (D-57). Raises ConfigError if the call is invalid. None if the run belongs to no session."""
     workdir: str = ""
-    """Real workdir of the root, which contains those of children; empty = no limit (D-53)."""
+    """Real workdir of the root, to which children are confined; empty for no limit (D-53)."""
     defined: Mapping[str, Agent] = field(default_factory=dict)
-    """Name → agent of the session when the root run started."""
+    """Agents of the session when the root run started, by name."""
     hosts: dict[str, None] = field(default_factory=dict)
     """Hosts that the user has allowed in this session (D-50)."""
     recorded_hosts: set[str] = field(default_factory=set)
     """Hosts that recorded answers have allowed in this tree."""
     servers: Servers = field(default_factory=Servers)
     server_tables: Mapping[str, McpServer] = field(default_factory=dict)
-    """Name → MCP server in the settings, as they were when the root run started."""
+    """MCP servers in the settings when the root run started, by name."""
     streams: bool = False
-    """True if responses are shown as they arrive: someone watches, and the root streams."""
+    """True if responses are shown as they arrive, as the root streams and someone is watching."""
     wants_whole: bool = False
     cassette: Replay | None = None
     fork: ForkedTree | None = None
@@ -143,11 +144,11 @@ class Env:
 
     @property
     def has_person(self) -> bool:
-        """True if questions can be answered, by the user or by recorded answers."""
+        """True if the user or recorded answers can answer questions."""
         return self.ask_person is not None or any(one.answers("question") for one in self.replays)
 
     def check_can_step(self) -> None:
-        """Raises ConfigError if the tree has pauses but no one can decide at them."""
+        """Raises ConfigError if the tree has pauses but neither user nor recording can decide."""
         stepper = self.stepper
         if stepper is None or stepper.function is not None or self.ask_person is not None:
             return
@@ -198,7 +199,7 @@ class RunScope:
     depth: int = 0
     began: float = 0.0
     times: list[Lap] = field(default_factory=list)
-    """Times of the run's requests, calls and waits that have ended."""
+    """Start and end times of the run's finished requests, calls and waits."""
 
     @property
     def seconds(self) -> float:
@@ -271,7 +272,7 @@ class RunScope:
     def note(
         self, kind: LapKind, began: float, turn: int = 0, call: PendingCall | None = None
     ) -> None:
-        """Records the time of a request or call that ends now."""
+        """Records how long a request or call, which ends now, has taken."""
         turn, number = (call.turn, call.index + 1) if call and call.turn else (turn, 0)
         self.times.append(Lap(kind, round(began, 6), round(self.seconds, 6), turn, number))
 
@@ -281,9 +282,9 @@ class RunScope:
         is_covered: Callable[[], bool] = lambda: False,
         call: PendingCall | None = None,
     ) -> Decision:
-        """Asks a question of the run; returns the recorded answer or that of the user.
+        """Asks a question of the run; returns the recorded answer or the user's answer.
 
-        The answer is yes if an earlier one now covers the question (`is_covered`). The clocks of
+        The answer is yes if an earlier answer now covers the question (`is_covered`). The clocks of
         the run and its ancestors are paused. Raises RunStopped if the user stops the tree or no one
         can be asked, and CassetteMiss if the answer must be recorded but is not.
         """
@@ -360,7 +361,7 @@ class RunScope:
     def child(
         self, agent: Agent, job: Job, env: Env, *, id: str, call_id: str, ahead: float
     ) -> RunScope:
-        """Makes the scope of a child that was admitted, and starts its clock.
+        """Creates the scope of an admitted child, and starts its clock.
 
         Its limits, time, caps, depth and permissions are never laxer than those of this scope (D-1,
         D-3, D-10, D-19, D-47). `agents.prompt.confine` checks its workdir (D-53).

@@ -29,18 +29,18 @@ REGISTRY = Registry((*BUILT_IN.sources, SESSION))  # tools that any agent can us
 @dataclass(frozen=True, slots=True)
 class Toolset:
     tools: Mapping[str, Tool]
-    """Name → tool, including tools hidden at the depth limit, which reject calls themselves."""
+    """Tools by name, including tools hidden at the depth limit, which reject calls themselves."""
     offered: tuple[ToolSpec, ...]
 
     def find(self, name: str) -> Tool | None:
-        """Returns the tool with a name or alias (D-20), or None."""
+        """Returns the tool with a given name or alias (D-20), or None."""
         if name in self.tools:
             return self.tools[name]
         meant = REGISTRY.expand(name)
         return self.tools.get(meant[0]) if len(meant) == 1 else None
 
     def describe(self, call: ToolCall) -> ToolCall:
-        """Returns a call with the traits of its tool, or with default traits if it is unknown."""
+        """Returns a call with the traits of its tool, or default traits for an unknown tool."""
         tool = self.find(call.name)
         return replace(call, traits=tool.traits if tool else CallTraits())
 
@@ -51,10 +51,10 @@ def find_tools(
     of_servers: Sequence[Tool] | None = None,
     describe: Describe = lambda _: "",
 ) -> dict[str, Tool]:
-    """Returns name → tool for an agent. Raises ConfigError if a name is unknown.
+    """Returns an agent's tools by name. Raises ConfigError if a name is unknown.
 
-    `handed` are tools passed to the run as objects, and `of_servers` the tools of its MCP servers
-    (None = not started). `describe` maps the name of another agent to its description.
+    `handed` are tools passed to the run as objects, and `of_servers` the tools of its MCP servers,
+    or None if these are not started. `describe` maps the name of another agent to its description.
     """
     own = {tool.name: tool for tool in handed}
     own |= {name: tool_of(thing) for name, thing in agent.own_tools.items()}

@@ -1,1 +1,1 @@
-"""MCP servers, started or connected to when a run needs them, with their tools and resources."""
+"""MCP servers with their tools and resources; started or connected to when a run needs them."""

@@ -46,7 +46,7 @@ from axe_nb.tools.tool import Guard, Tool, ToolContext, ToolError, ToolOutput, a
 T = TypeVar("T")
 
 Run = Callable[[Any], Awaitable[Any]]
-"""(coroutine) -> its result, from the event loop of the servers."""
+"""Runs a coroutine on the servers' event loop and returns its result."""
 
 CLOSING = 8.0  # maximum seconds to close a connection
 CONNECT, READ = 30.0, 300.0  # maximum seconds to connect, and between two parts of a response
@@ -61,15 +61,15 @@ MAX_ASKED = 100  # requests by a server whose answers it has not read; then it i
 
 ID = re.compile(rb'"id"\s*:\s*(\d{1,15})\b')
 ERROR = re.compile(rb"\s*[\w.]{0,99}(Error|Exception)\b.{0,99}: ")
-"""Pattern of the start of an output line that reports an error."""
+"""Pattern for the start of an output line that reports an error."""
 
 _OTHER = re.compile(r"[^A-Za-z0-9_-]")
 Listing: TypeAlias = tuple[Mapping[str, ToolSpec], tuple[str, ...]]
-"""(name shown to models → tool with the server's own name, warnings)."""
+"""Tools of a server, by the name that models see, and warnings from listing them."""
 
 
 async def list_tools(session: Any, server: str) -> Listing:
-    """Lists the tools of a server by names that all providers accept, and returns warnings."""
+    """Returns a server's tools under names that all providers accept, and warnings."""
     import mcp_types
 
     if session.server_capabilities is not None and session.server_capabilities.tools is None:
@@ -106,7 +106,7 @@ async def list_tools(session: Any, server: str) -> Listing:
 
 
 class Connection:
-    """Connection to an MCP server, which runs in the real folder `workdir` if it is local."""
+    """Connection to an MCP server; a local server runs in the real folder `workdir`."""
 
     def __init__(
         self, name: str, server: McpServer, workdir: Path, sources: frozenset[Path] = frozenset()
@@ -144,7 +144,7 @@ class Connection:
         return self._session is not None
 
     async def start(self) -> None:
-        """Starts the server if necessary, and lists its tools. Raises ConfigError if it fails."""
+        """Starts the server if necessary and lists its tools. Raises ConfigError if this fails."""
         async with self._lock:
             if not self.is_running:
                 await self._start()
@@ -158,7 +158,7 @@ class Connection:
             await self._end()
 
     async def ask(self, question: Callable[[Any], Awaitable[T]]) -> T:
-        """Runs a request on the session, restarting the server if it has ended."""
+        """Runs a request on the session; first restarts the server if it has ended."""
         named = f"MCP server {quote(self.name)}"
         async with self._lock:
             if not self.is_running:
@@ -196,7 +196,7 @@ class Connection:
         return join_parts((read_block(one.content) for one in answer.messages), "\n\n").text
 
     def make_tools(self, run: Run) -> list[Tool]:
-        """Makes the tools of a started server, in the server's order."""
+        """Creates the tools of a started server, in the server's order."""
         return [
             Tool(
                 name, tool.description, {}, partial(self._call, run, tool.name),
@@ -235,7 +235,7 @@ class Connection:
         return ToolOutput(text or "(no output)", pictures=pictures)
 
     async def list_changes(self) -> tuple[str, ...]:
-        """Returns a note on each protected file that changed since the last call."""
+        """Returns a note on each protected file that has changed since the last call."""
         if self._program is None:
             return ()
         try:
@@ -291,7 +291,7 @@ class Connection:
         raise ConfigError(told + self._explain_end(), hint=self._advise())
 
     async def _own(self, ready: asyncio.Future[Listing]) -> None:
-        """Opens the connection, waits until it is over, and closes it, all in one task."""
+        """Opens the connection, waits until it ends, and closes it, all in one task."""
         from mcp import Client
         from mcp_types import Implementation
 
@@ -329,7 +329,7 @@ class Connection:
 
     @asynccontextmanager
     async def _open(self, lose: Callable[[], object]) -> AsyncIterator[Any]:
-        """Yields the streams of messages; `lose` is called on the loop when the program ends."""
+        """Yields the message streams; `lose` is called on the loop when the program ends."""
         server, sandbox, self._program = self.server, self._sandbox, None
         if sandbox is None:
             headers = expand_variables(server.headers, self.name, "headers")
@@ -389,7 +389,7 @@ class Connection:
 
 
 class Program:
-    """The program of a local server, with the threads and tasks that move its messages."""
+    """A local server's program, with the threads and tasks that transfer its messages."""
 
     def __init__(
         self,
@@ -440,7 +440,7 @@ class Program:
             stream.close()
 
     def read(self, number: int, last: threading.Thread) -> None:
-        """Passes messages from the server to the session, until it ends or sends too much."""
+        """Passes messages from the server to the session until it ends or sends too much."""
         import mcp_types
         from mcp.shared.message import SessionMessage
 
@@ -473,7 +473,7 @@ class Program:
                 pass
 
     async def deliver(self, message: Any) -> bool:
-        """Passes a message to the session; returns False if no more can be passed."""
+        """Passes a message to the session; returns False if the session takes no more messages."""
         is_request = hasattr(message.message, "method") and hasattr(message.message, "id")
         self._asked += is_request
         if self._asked > MAX_ASKED:
@@ -586,7 +586,7 @@ async def bound(response: Any) -> None:
 
 
 def describe(error: BaseException) -> str:
-    """Formats the first cause of an error from the `mcp` package in one line."""
+    """Formats the first exception in an error from the `mcp` package as one line."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return one_line(str(error), 300) or type(error).__name__

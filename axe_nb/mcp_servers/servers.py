@@ -49,7 +49,7 @@ class LoopThread:
             runner.run(self._over.wait())
 
     def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Starts a coroutine on the loop; cancelling the returned future cancels it."""
+        """Starts a coroutine on the loop; cancelling the returned future cancels the coroutine."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -62,16 +62,16 @@ class LoopThread:
 
 @dataclass(frozen=True, slots=True)
 class ServerTools:
-    """Tools and resources that an agent gets from its MCP servers."""
+    """Tools and resources that an agent's MCP servers provide."""
 
     tools: tuple[Tool, ...] = ()
     files: tuple[tuple[str, str], ...] = ()
-    """(entry, text) of each resource in the `files` of the agent."""
+    """Entry and text of each resource in the agent's `files`."""
     warnings: tuple[str, ...] = ()
 
 
 def find_servers(agent: Agent, settings: Mapping[str, McpServer]) -> Mapping[str, McpServer]:
-    """Returns name → server for an agent, from the agent or from the user's settings."""
+    """Returns an agent's servers by name, from the agent or from the user's settings."""
     found = {}
     for name, own in parse_servers(agent.mcp_servers).items():
         if own is None and name not in settings:
@@ -83,7 +83,7 @@ def find_servers(agent: Agent, settings: Mapping[str, McpServer]) -> Mapping[str
 
 
 def list_resources(agent: Agent) -> list[tuple[str, str, str]]:
-    """Returns (entry, server, URI) of each resource in an agent's `files`."""
+    """Returns the entry, server and URI of each resource in an agent's `files`."""
     found = []
     for entry in agent.files:
         if entry.startswith(RESOURCE):
@@ -107,10 +107,10 @@ class Servers:
     """The MCP servers that a session has started."""
 
     _connections: dict[str, Connection] = field(default_factory=dict)
-    """JSON of the name, settings and workdir of a server → its connection."""
+    """Connections by the JSON of a server's name, settings and workdir."""
     _thread: LoopThread = field(init=False, repr=False)
     _owner: int = 0
-    """Id of the process whose thread runs the connections; 0 = none."""
+    """Id of the process whose thread runs the connections; 0 if there is none."""
 
     async def open(
         self,
@@ -119,7 +119,7 @@ class Servers:
         workdir: Path,
         sources: Iterable[Path] = (),
     ) -> ServerTools:
-        """Starts an agent's servers in the real `workdir`. Raises ConfigError if one fails."""
+        """Starts an agent's servers in the real `workdir`. Raises ConfigError if a server fails."""
         tables, resources = find_servers(agent, settings), list_resources(agent)
         if not tables:
             return ServerTools()

@@ -1,4 +1,4 @@
-"""Methods to run commands in a sandbox, and the choice of the strongest that works (D-82).
+"""Sandbox methods for commands, and the choice of the strongest method that works (D-82).
 
 Level `full` uses bubblewrap or macOS's sandbox-exec, level `files` Landlock through a launcher of
 axe_nb, and level `docker` a container for each command. A method is tested before it is used.
@@ -32,9 +32,9 @@ BUBBLEWRAP = (
     "--unshare-all", "--unshare-user", "--cap-drop", "ALL", "--die-with-parent", "--new-session",
 )  # fmt: skip
 NOT_PROMISED_TO_ROOT = ("it may change modes of devices such as /dev/null",)
-"""Caveat for root, as devices that are mounted read-only cannot be opened at all."""
+"""Caveat for root: devices stay writable, as read-only mounts would make them unusable."""
 NO_NESTING = "--disable-userns"
-"""Option of bubblewrap 0.8 and newer, which also have `--size`."""
+"""Option that only bubblewrap 0.8 and newer have; they also have `--size`."""
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store")
 
@@ -45,14 +45,14 @@ SETTINGS = (
     "pki/tls/openssl.cnf", "R", "resolv.conf", "services", "ssl/cert.pem", "ssl/certs",
     "ssl/openssl.cnf", "terminfo", "texmf", "timezone",
 )  # fmt: skip
-"""Entries of `/etc` that programs need, and that hold no secrets; each mount takes 0.2 ms."""
+"""Entries of `/etc` that programs need and that hold no secrets; each mount takes 0.2 ms."""
 
 SIZE = 1 << 30
-"""Maximum bytes that a command can write to each empty folder, which lies in memory."""
+"""Maximum bytes that a command can write to each empty folder, which is held in memory."""
 
 
 def list_bubblewrap() -> Iterator[Method]:
-    """Yields the methods of bubblewrap, the stricter one first, if it is installed."""
+    """Yields the bubblewrap methods, the stricter method first, if bubblewrap is installed."""
     if program := find_program("bwrap"):
         for flags in ((*BUBBLEWRAP, NO_NESTING), BUBBLEWRAP):
             yield Method(
@@ -72,7 +72,7 @@ def list_bubblewrap() -> Iterator[Method]:
 
 
 def _wrap_bubblewrap(start: Sequence[str], words: Sequence[str], view: View) -> Launch:
-    """Gives a command its own file system, in which only mounted files exist."""
+    """Runs a command in its own file system, in which only mounted files exist."""
     mounts: list[str] = ["--share-net"] if view.network else []
     empty = ["--size", str(SIZE), "--tmpfs"] if NO_NESTING in start else ["--tmpfs"]
     for name in SYSTEM:
@@ -110,7 +110,8 @@ def _wrap_bubblewrap(start: Sequence[str], words: Sequence[str], view: View) -> 
 
 
 LAUNCHER = Path(__file__).with_name("launcher.py").read_text("utf-8")
-"""Source of the launcher, read once, as a command could change the file in its workdir."""
+"""Source of the launcher, read only once, as a command could change the file if it is in the
+workdir."""
 
 MORE_SETTINGS = (
     "ca-certificates", "ca-certificates.conf", "debian_version", "gai.conf", "host.conf", "inputrc",
@@ -129,7 +130,7 @@ OLDEST_LANDLOCK = 3  # the first version that can forbid truncating files
 
 
 def find_landlock_version() -> int:
-    """Returns the Landlock version of the kernel; below 1 if it is missing or not permitted."""
+    """Returns the kernel's Landlock version; below 1 if Landlock is missing or not permitted."""
     return int(LIBC.syscall(LANDLOCK_CREATE, None, ctypes.c_size_t(0), 1))
 
 
@@ -230,7 +231,7 @@ def list_seatbelt() -> Iterator[Method]:
 
 
 def make_profile(view: View) -> str:
-    """Formats a view as a sandbox-exec profile, where the last rule that matches applies."""
+    """Formats a view as a sandbox-exec profile, in which the last matching rule applies."""
     temporary = os.path.realpath(tempfile.gettempdir())
     hidden = [path for path, seen in view.closed.items() if seen != path]
     work = [view.workdir, Path(temporary)]
@@ -259,16 +260,16 @@ CONTAINER = (
 )  # fmt: skip
 
 OF_CLIENT = ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY")
-"""Variables that tell the docker client where its daemon is; the container does not get them."""
+"""Variables that tell the docker client how to reach its daemon; not passed to the container."""
 
 OF_PROGRAMS = re.compile(r"(DOCKER|LD|DYLD|XDG)_.*|PATH|HOME|TMPDIR", re.IGNORECASE)
-"""Pattern of container variables that would affect the docker client itself."""
+"""Pattern for names of container variables that would affect the docker client itself."""
 
 ANSWER = 20.0
 
 
 def make_docker(image: str) -> Method:
-    """Returns the method for a Docker image. Raises ConfigError if it cannot be used."""
+    """Creates the method for a Docker image. Raises ConfigError if the image cannot be used."""
     program = find_program("docker")
     problem = "docker is not installed"
     if program:
@@ -350,7 +351,7 @@ PLAIN = Method(
     wrap=_start_plainly,
     protection="none",
 )
-"""Method without a sandbox, which only uses a process group."""
+"""Method without a sandbox, which only puts the command into a process group."""
 
 METHODS: Mapping[str, Sequence[Callable[[], Iterable[Method]]]] = {
     "linux": (list_bubblewrap, list_landlock),
@@ -365,7 +366,7 @@ TRIAL = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """A tested sandbox method, with the view for its commands."""
+    """A tested sandbox method, with the view that its commands have of the machine."""
 
     method: Method
     view: View
@@ -402,7 +403,7 @@ class Sandbox:
 
 
 def find_sandbox(setting: str, view: View) -> Sandbox:
-    """Returns the sandbox for a setting: `auto` (the strongest one), `off` or `docker:IMAGE`."""
+    """Returns the sandbox for a setting: `auto` (the strongest), `off` or `docker:IMAGE`."""
     if setting == "off" or is_caged:
         return Sandbox(PLAIN, view, is_off=True)
     if setting.startswith("docker:"):

@@ -1,7 +1,7 @@
 """Launcher of the sandbox level `files`: a program that restricts itself, then runs a command.
 
-Its arguments are a plan, which `find.py` makes (a marshalled dict in hexadecimal), and the words of
-the command. It imports little, as it starts with every command. Source: D-82.
+Its arguments are a plan from `find.py` (a marshalled dict in hexadecimal) and the command's own
+arguments. It imports little, as it starts with every command. Source: D-82.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def prctl(*arguments: int) -> int:
 
 
 def drop_capabilities() -> None:
-    """Gives up all capabilities, including those that root would regain with the next program."""
+    """Drops all capabilities, including those that root would regain in the next program."""
     for capability in range(64):
         prctl(PR_DROP, capability)
     prctl(PR_AMBIENT, 4)
@@ -113,7 +113,7 @@ def list_children(pid: int) -> list[int]:
 
 
 def main() -> None:
-    """Runs the command; exits with its code, or 128 plus its signal, when all processes ended.
+    """Runs the command; exits with its code, or 128 plus its signal, when all processes have ended.
 
     If the parent of this process ends, the command is killed.
     """

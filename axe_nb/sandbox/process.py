@@ -1,4 +1,4 @@
-"""Starts programs in a sandbox with a clean environment and limits, and ends them completely.
+"""Starts programs in a sandbox with a clean environment and limits, and kills all their processes.
 
 Source: D-43, D-53, D-82.
 """
@@ -42,8 +42,9 @@ PROGRAM_FOLDERS = (
 REPLACED = "axe-nb: a protected file was replaced while the command started; try again"
 
 Ending = Literal["child", "group", "program"]
-"""Way to end a sandbox with all its processes: SIGKILL to its first child, after which it ends the
-others and exits; SIGKILL to its process group; or the program `Launch.end`."""
+"""Method of killing a sandbox with all its processes. `child`: SIGKILL to its first child, which
+then kills the others and exits. `group`: SIGKILL to its process group. `program`: run
+`Launch.end`."""
 
 PATIENCE, LAST_PATIENCE = 2.0, 60.0  # maximum seconds to start a child, and to end at exit
 
@@ -51,12 +52,12 @@ PATIENCE, LAST_PATIENCE = 2.0, 60.0  # maximum seconds to start a child, and to 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
     words: Sequence[str] | str
-    """Program and arguments; on Windows possibly as one command line."""
+    """Program and arguments; on Windows possibly as a single command line."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables that the sandbox adds to those of the command."""
     end: Sequence[str] = ()
     filter: bytes = b""
-    """Compiled filter of system calls for bubblewrap; empty = none."""
+    """Compiled system call filter for bubblewrap; empty for no filter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,11 +67,11 @@ class Method:
     """Program or interface that the method uses, for display."""
     ending: Ending
     promises: tuple[str, ...]
-    """Short sentences about the restrictions of a command."""
+    """Short sentences about the restrictions on a command."""
     not_promised: tuple[str, ...] = ()
     """Short sentences about actions that a command can still take."""
     wrap: Callable[[Sequence[str], View], Launch]
-    """(words of a command, view) -> program to start instead."""
+    """Returns the program to start in place of a command, given the command and its view."""
     protection: Protection
 
 
@@ -87,7 +88,7 @@ def prepare(method: Method, view: View, words: Sequence[str]) -> Launch:
     """Wraps a command in the sandbox, with resource limits and a check of its view.
 
     Another command in the same workdir could replace files with links, which mounts would follow.
-    So the command starts only if it sees the same files and folders as an earlier check.
+    So the command starts only if it sees the same files and folders as a check made before.
     """
     if os.name == "nt":
         return method.wrap(words, view)
@@ -112,7 +113,7 @@ def prepare(method: Method, view: View, words: Sequence[str]) -> Launch:
 
 
 class Process:
-    """A program in a sandbox, which a thread starts and waits for."""
+    """A program in a sandbox; a thread starts the program and waits for its end."""
 
     def __init__(
         self,
@@ -122,7 +123,7 @@ class Process:
         environment: Mapping[str, str],
         files: tuple[int, int, int],
     ) -> None:
-        """Starts the program without waiting; closes `files`, its input, output and errors."""
+        """Starts the program without waiting; closes `files` (standard input, output and error)."""
         self.code: int | None = None
         """Exit code; negative = the signal that ended it, None = still running, or not started."""
         self.failure = ""
@@ -143,11 +144,11 @@ class Process:
         threading.Thread(target=keep, name="axe-nb-command", daemon=True).start()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits for the program and everything it started; returns False on timeout."""
+        """Waits for the program and all its processes to end; returns False on timeout."""
         return self._over.wait(timeout)
 
     def kill(self) -> None:
-        """Kills the program and everything it started, or prevents its start."""
+        """Kills the program and all its processes, or prevents its start."""
         with self._lock:
             is_killed, self._is_killed = self._is_killed, True
             if self._popen is None or self._popen.returncode is not None or is_killed:
@@ -203,7 +204,7 @@ class Process:
             _running.discard(self)
 
     def list_changes(self) -> tuple[str, ...]:
-        """Returns a note on each protected file that changed since the last call."""
+        """Returns a note on each protected file that has changed since the last call."""
         before = self._seen
         if before is None or not self._view.workdir.exists():
             return ()
@@ -221,7 +222,7 @@ _running: set[Process] = set()
 
 
 def end_all() -> None:
-    """Kills all programs that this process started, and waits for their end."""
+    """Kills all programs that this process has started, and waits for them to end."""
     own = [one for one in list(_running) if one.owner == os.getpid()]
     for one in own:
         one.kill()

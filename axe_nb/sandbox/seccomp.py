@@ -1,8 +1,10 @@
-"""Compiler for filters of system calls, which close gaps that mounts and Landlock leave.
+"""Compiles system call filters, which close gaps that mounts and Landlock leave.
 
 Keyrings and sockets to the host of a virtual machine (AF_VSOCK) belong to no namespace. A command
-with the machine's network could reach abstract sockets, such as those of a desktop; one in the home
-folder, the sockets of docker and key agents; one without namespaces, all sockets, and UDP.
+with the machine's network could reach abstract sockets, such as those of a desktop. A command in
+the home folder could reach the sockets of docker and key agents, and a command without namespaces
+all sockets, and UDP.
+
 Source: D-82.
 """
 
@@ -14,7 +16,7 @@ from collections.abc import Collection, Mapping
 from typing import TypeAlias
 
 MACHINES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
-"""Machine → (audit number, column of its numbers in `SYSTEM_CALLS`)."""
+"""Machine → (AUDIT_ARCH constant, column of its system call numbers in `SYSTEM_CALLS`)."""
 
 SYSTEM_CALLS = {
     "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
@@ -24,10 +26,11 @@ SYSTEM_CALLS = {
     "msgsnd": (69, 189), "msgrcv": (70, 188), "msgctl": (71, 187),
     "mq_open": (240, 180), "mq_unlink": (241, 181), "prlimit64": (302, 261),
 }  # fmt: skip
-"""Name of a system call → its numbers on x86-64 and ARM64."""
+"""System call → its numbers on x86-64 and ARM64."""
 
 Rules: TypeAlias = Mapping[str, Collection[int]]
-"""System call → allowed values of its first argument (`socketpair`: its second); none = refused."""
+"""Allowed values of a system call's first argument (second for `socketpair`); if empty, none is
+allowed."""
 
 KEYRINGS: Rules = dict.fromkeys(("add_key", "request_key", "keyctl"), ())
 
@@ -36,13 +39,13 @@ OTHER_PROGRAMS: Rules = {
     **dict.fromkeys(("msgsnd", "msgrcv", "msgctl", "mq_open", "mq_unlink"), ()),
     "prlimit64": (0,),
 }
-"""Rules for a command without namespaces, which keep it from affecting other programs."""
+"""Rules that keep a command without namespaces from affecting other programs."""
 
 UNIX, INTERNET = 1, (2, 10, 16)
-"""Socket families: AF_UNIX; AF_INET, AF_INET6 and AF_NETLINK, which lists the interfaces."""
+"""Socket families: AF_UNIX; then AF_INET, AF_INET6 and AF_NETLINK, which lists the interfaces."""
 
 PAIRS = tuple(kind | flags for kind in (1, 5) for flags in (0, 0x800, 0x80000, 0x80800))
-"""Allowed types of socket pairs, which exclude SOCK_DGRAM, as it can send to any socket."""
+"""Allowed types of socket pairs; SOCK_DGRAM is refused, as it can send to any socket."""
 
 X32 = 0x40000000  # bit in the numbers of system calls of the x32 ABI
 KILL, ALLOW = 0x80000000, 0x7FFF0000
@@ -59,7 +62,7 @@ def is_supported() -> bool:
 
 
 def allow_sockets(families: Collection[int]) -> Rules:
-    """Returns rules that refuse other socket families, and io_uring, which can open sockets."""
+    """Returns rules that refuse other socket families and io_uring, which can open sockets."""
     rules: dict[str, Collection[int]] = {"socket": families, "io_uring_setup": ()}
     if UNIX not in families:
         rules["socketpair"] = PAIRS

@@ -35,18 +35,19 @@ HOME_FILES = (
     ".bashrc", ".bash_profile", ".bash_login", ".bash_aliases", ".profile", ".zshrc", ".zshenv",
     ".zprofile", ".inputrc", ".gitconfig",
 )  # fmt: skip
-"""Dotfiles protected in the home folder even if they are missing; others only if they exist."""
+"""Dotfiles protected in the home folder even if they do not exist; others only if they exist."""
 
 OF_PROGRAMS = (".cache",)  # folders in the home folder that programs must be able to write to
 
 GIT_ABSENT = {"hooks": None, "config": "", "config.worktree": "", "commondir": ".\n"}
-"""Names in `.git` that must not be created → harmless text of a placeholder; None = a folder."""
+"""Names in `.git` that must not be created → harmless content of a placeholder; None for a
+folder."""
 
 GIT_SETTINGS = (
     *GIT_ABSENT, "modules", "worktrees", "rebase-merge", "rebase-apply", "sequencer", "remotes",
     "branches",
 )  # fmt: skip
-"""Names in `.git` that determine which programs git runs; commits write only to other names."""
+"""Names in `.git` that determine which programs git runs; commits write to none of them."""
 
 NOTHING = Path("/dev/null")
 LINE_OF_GIT = re.compile(r"gitdir: *(.+?)\s*", re.DOTALL)  # `.git` as a file, as in worktrees
@@ -57,7 +58,7 @@ TOOLCHAINS = (
     ".local/share/uv/python", ".local/share/fnm", ".local/share/mise", "bin",
     "miniconda3", "miniforge3", "mambaforge", "anaconda3", "micromamba",
 )  # fmt: skip
-"""Folders of the home folder that contain programs and no keys, so that commands may read them."""
+"""Folders in the home folder that hold programs and no keys, so that commands may read them."""
 
 TIME = 946_684_807  # modification time of placeholders: 1 January 2000, plus 7 seconds
 LONGEST, MOST_HELD = 2, 100  # maximum bytes of a placeholder, and maximum folders held open
@@ -68,8 +69,8 @@ CONTENTS = ("objects", "logs")  # folders of repositories with many files and no
 Look: TypeAlias = Mapping[str, tuple[int, ...]]
 
 Protection = Literal["mounts", "rules", "notes", "none"]
-"""Protection of files in the workdir: by mounts, which need existing names; by rules about paths;
-or only by notes on changes."""
+"""Protection of files in the workdir: by mounts, which only cover existing names; by rules for
+paths; or only by reporting changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +80,7 @@ class View:
     workdir: Path
     """Real folder that the command works in and may change."""
     home: Path
-    """Real home folder of the user, of which a command sees only `readable`."""
+    """Real home folder of the user; a command sees only the parts in `readable`."""
     network: bool = False
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Environment variables for a container; empty for other sandboxes."""
@@ -89,16 +90,17 @@ class View:
     names: tuple[Path, ...] = ()
     """Protected files, folders and links, whether or not they exist."""
     closed: Mapping[Path, Path | None] = field(default_factory=dict)
-    """Existing protected path, not a link → read-only path that the command sees in its place;
-    None = an empty folder. Paths with keys come last."""
+    """Existing protected path (not a link) → read-only path that the command sees in its place, or
+    None for an empty folder. Paths with keys come last."""
     missing: Mapping[Path, str | None] = field(default_factory=dict)
-    """Protected path that must not be created → text of its placeholder; None = a folder."""
+    """Protected path that must not be created → content of its placeholder, or None for a
+    folder."""
     anchored: tuple[Path, ...] = ()
     """Writable folders in the workdir that must not be renamed, as they contain protected paths."""
 
 
 def make_view(workdir: Path, *, network: bool = False, sources: Iterable[Path] = ()) -> View:
-    """Makes the view for commands in a workdir. Raises ConfigError if the workdir is unsuitable."""
+    """Creates the view for commands in a workdir. Raises ConfigError for an unsuitable workdir."""
     _check_place(workdir)
     home = Path(os.path.realpath(os.path.expanduser("~")))  # noqa: PTH111 - never raises
     is_home = workdir == home != Path(home.anchor)
@@ -171,9 +173,9 @@ def _check_place(workdir: Path) -> None:
 
 
 def _find_repositories(path: Path, workdir: Path) -> list[Path]:
-    """Returns the repository folders in the workdir that `.git` is or refers to.
+    """Returns the repository folders in the workdir that a `.git` entry is or refers to.
 
-    A worktree has two: its own, and the common one around it, with hooks and settings.
+    A worktree has two: its own folder, and the common folder around it, with hooks and settings.
     """
     found = [Path(os.path.realpath(path))]
     if found[0].is_file() and (line := LINE_OF_GIT.fullmatch(_read_line(found[0]))):
@@ -260,7 +262,7 @@ def _make(path: Path, text: str | None) -> bool:
 
 
 def _lock(folder: int, operation: int, patience: float = 0.0) -> bool:
-    """Locks or unlocks a folder; returns False if it stays locked or cannot be locked."""
+    """Locks or unlocks a folder; returns False if the folder stays locked or cannot be locked."""
     import fcntl
 
     end = time.monotonic() + patience
@@ -280,7 +282,7 @@ def look(view: View) -> Look:
     """Returns the state of the protected files that a command could change.
 
     If existing files are mounted read-only, these are links, names without a mount, and files that
-    are replaced during the command, as editors do.
+    editors and other programs replace during the command.
     """
     there = (view.workdir / name for name in os.listdir(view.workdir))  # noqa: PTH208
     late = (path for path in there if path.name.startswith(".env") or path.name == "HEAD")

@@ -1,7 +1,7 @@
-"""The provider `script`, whose models are Python functions or files of rules.
+"""The `script` provider, whose models are Python functions or rule files.
 
-Lessons, demos and tests use it to script the answers of a model without a network or key. Its
-failures pass through the same code as those of real servers. Source: D-24, D-36.
+Lessons, demos and tests use it to script a model's answers without a network or key. Its failures
+pass through the same code as failures of real servers. Source: D-24, D-36.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from axe_nb.text import one_line, quote
 from axe_nb.threads import in_thread
 
 Played: TypeAlias = Delta | ToolCall | Response | Fault
-"""Part of a response: a piece, a tool call before the pieces of its arguments, or the end."""
+"""Part of a scripted response: a piece, a tool call before its argument pieces, or the end."""
 
 _END = object()
 
 
 async def answer(request: Request, scripts: Scripts) -> tuple[AsyncGenerator[Played, None], bool]:
-    """Runs a script; returns the parts of its response, and True if the script streams them."""
+    """Runs a script; returns the parts of its response, and whether the script streams them."""
     name = request.model
     try:
         found = scripts.find(name)
@@ -237,7 +237,7 @@ def _make_whole(request: Request, text: str, calls: Sequence[ToolCall]) -> Respo
 
 
 def _as_sent(name: str, call: ToolCall) -> ToolCall:
-    """Returns a call with its arguments converted to JSON and back, as over a socket."""
+    """Returns a call whose arguments were converted to JSON and back, as if sent over a socket."""
     try:
         return replace(call, arguments=json.loads(json.dumps(dict(call.arguments))))
     except (TypeError, ValueError, RecursionError) as error:

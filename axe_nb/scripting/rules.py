@@ -1,4 +1,4 @@
-"""Lookup of scripts by name: functions of this process, or TOML files with a list of rules.
+"""Finds scripts by name: functions of this process, or TOML files with a list of rules.
 
 The first rule that matches a request answers it. No state is kept between requests, so that
 parallel runs stay deterministic. Source: D-27, D-36.
@@ -33,12 +33,12 @@ _PLACE = re.compile(r"\{(\w+)\}")
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A failure that a script model simulates, instead of an answer or in the middle of one."""
+    """A failure that a script model simulates, in place of an answer or in the middle of it."""
 
     message: str
     """Error message of the server, or one of FAULTS if there is no status."""
     status: int = 0
-    """HTTP status, 400 to 599; 0 = the failure is not an HTTP error."""
+    """HTTP status, 400 to 599; 0 if the failure is not an HTTP error."""
 
     def __post_init__(self) -> None:
         if not self.status and self.message not in FAULTS:
@@ -50,7 +50,7 @@ class Fault:
 class Reply:
     response: Response = Response()
     fault: Fault | None = None
-    """Failure of the script, which in a stream follows the response; None = success."""
+    """Failure of the script, which in a stream follows the response; None on success."""
     delay: float = 0.0
     """Seconds to wait before the answer; 0 with a virtual clock, which uses `response.seconds`."""
     stream: bool = False
@@ -71,7 +71,7 @@ class Script:
     virtual: bool = False
     """If true, delays are reported in `Response.seconds` instead of awaited (D-36)."""
     stream: bool = False
-    """Default of `stream` for rules that do not set it."""
+    """Default value of `stream` for rules that do not set it."""
 
     def answer(self, name: str, request: Request) -> Reply:
         ends = time.thread_time() + MAX_SECONDS
@@ -133,7 +133,7 @@ def stop_reason(calls: tuple[ToolCall, ...]) -> str:
 
 
 def estimate_usage(request: Request, text: str, calls: tuple[ToolCall, ...]) -> dict[str, int]:
-    """Estimates the tokens of a request with its tools, and of its answer, from the characters.
+    """Estimates the tokens of a request, with its tools, and of its answer by counting characters.
 
     Counts only content that every protocol transmits, so that the result is the same over a socket.
     """
@@ -183,7 +183,7 @@ def _is_json(value: Any) -> bool:
 
 
 Shape: TypeAlias = Mapping[str, tuple[str, Callable[[Any], bool]]]
-"""Key → description of its type for messages, and a function that checks a value."""
+"""Description of the expected type, for messages, and a function that checks a value, by key."""
 
 _TEXT = ("a string", lambda v: isinstance(v, str))
 _SWITCH = ("true or false", lambda v: isinstance(v, bool))
@@ -225,7 +225,7 @@ class _Place:
     text: str
     file: str
     rule: int = 0
-    """Number of the rule, from 1; 0 = above the rules."""
+    """Number of the rule, from 1; 0 for the keys above the rules."""
 
     def check(self, table: Mapping[str, Any], shape: Shape, *at: str) -> None:
         for key, value in table.items():
@@ -279,7 +279,8 @@ def _make_rule(table: Mapping[str, Any], place: _Place) -> Rule:
 
 
 ScriptFunction: TypeAlias = Callable[[Request], Any]
-"""(request) -> text, calls, a Response or a Fault, awaitable or not; or a generator of pieces."""
+"""Takes the request and returns text, tool calls, a Response or a Fault; may be async. A generator
+yields the pieces of its reply."""
 
 Found: TypeAlias = ScriptFunction | Script
 
@@ -312,11 +313,11 @@ def script(name: str) -> Callable[[F], F]:
 
 
 class ScriptNotFound(ConfigError):
-    """Raised if no function and no file has the name of a script."""
+    """Raised if neither a function nor a file defines a script."""
 
 
 class Scripts:
-    """A collection of scripts, which reads each file only once, even if it changes (D-53)."""
+    """A collection of scripts, which reads each file only once, even if the file changes (D-53)."""
 
     def __init__(
         self, dirs: tuple[Path, ...] = (), sent: Mapping[str, Found] | None = None

@@ -1,7 +1,7 @@
 """Serves scripts over a real socket, in the protocol of a real provider.
 
-Tests and lessons use it for connections, HTTP statuses and timeouts. HTTP is parsed by h11, which
-httpx depends on. Source: B-3, B-4, B-5, D-8.
+Tests and lessons use the server for connections, HTTP statuses and timeouts. HTTP is parsed by h11,
+which httpx depends on. Source: B-3, B-4, B-5, D-8.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ STATUS: Mapping[Category, int] = {
     "overloaded": 529,
     "server": 500,
 }
-"""Category of a ProviderError → HTTP status if it sets none; `timeout` gets no response."""
+"""ProviderError category → HTTP status for an error without its own; `timeout` gets no response."""
 
 CHUNK = 65536
 
@@ -83,7 +83,7 @@ def script_server(protocol: Protocol) -> Iterator[ScriptServer]:
 
 
 _Reply: TypeAlias = tuple[h11.Response, bytes | AsyncGenerator[bytes, None]]
-"""HTTP response: its head, and its body or a generator of chunks, which may raise `_Refused`."""
+"""HTTP response: its head, and its body as bytes or as a generator that may raise `_Refused`."""
 
 
 class _Refused(Exception):
@@ -180,7 +180,7 @@ class ScriptServer:
         send(h11.EndOfMessage())
 
     async def reply_to(self, method: str, path: str, content: bytes) -> _Reply:
-        """Makes the response to a request. Raises _Refused if the connection must be closed."""
+        """Answers a request. Raises _Refused if the connection must be closed."""
         if (method, path) != ("POST", self._wire.path):
             return self.make_error(404, f"a script server serves only POST {self._wire.path}")
         try:
@@ -224,7 +224,7 @@ class ScriptServer:
     def make_error(
         self, status: int, message: str, retry_after: float | None = None
     ) -> tuple[h11.Response, bytes]:
-        """Makes an error response of the protocol, without a body if the message is empty."""
+        """Creates an error response in the protocol; the body is empty if the message is empty."""
         body = dump(self._wire.error(status, message)) if message else b""
         more = [] if retry_after is None else [("retry-after", f"{retry_after:g}")]
         return _make_whole(status, body, more)

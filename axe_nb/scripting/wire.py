@@ -35,21 +35,21 @@ TEXTS = ("text", "input_text", "output_text")
 
 
 class Malformed(Exception):
-    """Raised for a body that a real server would reject with status 400; the message says why."""
+    """Raised for a body that a real server would reject with status 400; the text says why."""
 
 
 class Wire:
-    """Formats one response in a protocol, as a whole body or as the events of a stream."""
+    """Formats one response in a provider's protocol, as a whole body or as stream events."""
 
     path = ""
     streams = False
-    """Default of `stream` if a request does not set it."""
+    """Default value of `stream` for a request that does not set it."""
     kind = "text/event-stream; charset=utf-8"
     prefix = "call"
     mark = b""
 
     def __init__(self, request: Request, *, input_tokens: int = 0, wants_usage: bool = False):
-        """Begins a response; `wants_usage` is true if the client asked for usage in a stream."""
+        """Begins a response; `wants_usage` is true if the client requests usage in a stream."""
         self.request, self.input_tokens, self.wants_usage = request, input_tokens, wants_usage
         self.calls: list[ToolCall] = []
         """Tool calls of a streamed response so far."""
@@ -97,7 +97,7 @@ class Wire:
         return b"%sdata: %s\n\n" % (name.encode(), dump(event))
 
     def id_of(self, number: int, call: ToolCall) -> str:
-        """Returns the id of a call, or makes one that is unique in the conversation."""
+        """Returns the id of a call, or creates an id that is unique in the conversation."""
         return call.id.strip() or f"{self.prefix}_script_{self.request.turn}_{number}"
 
 
@@ -106,7 +106,7 @@ def _write_arguments(call: ToolCall) -> str:
 
 
 class _Anthropic(Wire):
-    """Anthropic's Messages API; server-sent events for numbered blocks."""
+    """Formats responses of Anthropic's Messages API; streams send events for numbered blocks."""
 
     path, prefix = "/v1/messages", "toolu"
 
@@ -188,7 +188,7 @@ class _Anthropic(Wire):
 
 
 class _OpenAI(Wire):
-    """OpenAI's Chat Completions API; server-sent events with changes to the message."""
+    """Formats responses of OpenAI's Chat Completions API; streams send message deltas."""
 
     path, mark = "/v1/chat/completions", b"data: [DONE]\n\n"
 
@@ -253,7 +253,7 @@ class _OpenAI(Wire):
 
 
 class _Responses(Wire):
-    """OpenAI's Responses API; server-sent events for items, the last with the whole response."""
+    """Formats responses of OpenAI's Responses API; streams send events for each output item."""
 
     path = "/v1/responses"
 
@@ -337,7 +337,7 @@ class _Responses(Wire):
 
 
 class _Ollama(Wire):
-    """Ollama's chat API; lines of JSON, ending with one that has `done: true`."""
+    """Formats responses of Ollama's chat API; a stream is JSON lines up to `"done": true`."""
 
     path, streams, kind = "/api/chat", True, "application/x-ndjson"
 

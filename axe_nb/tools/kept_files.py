@@ -36,12 +36,12 @@ class Write:
     path: str
     """Path relative to the root, without links."""
     mode: int | None = None
-    """Permission bits before the write; None = the file did not exist."""
+    """Permission bits before the write; None if the file did not exist."""
     before: str = ""
     """Digest of the old content; empty if unknown."""
     after: str
     kept: str = ""
-    """Name of the stored file with the old content; empty = not stored."""
+    """Name of the stored file with the old content; empty if the content was not stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class KeptFile:
 
 @dataclass(slots=True)
 class KeptFiles:
-    """Stores the old contents of files that the tools of a root run change, one call at a time."""
+    """Stores the old contents of files that the tools of a root run change; not thread-safe."""
 
     is_quiet: bool = False
     """True if problems with the state folder cause no warnings, as in tests."""
@@ -64,7 +64,7 @@ class KeptFiles:
     """True if there is something to undo."""
     _seen: set[str] = field(default_factory=set)
     _lost: dict[str, str] = field(default_factory=dict)
-    """Path of a file whose old content was not stored → reason."""
+    """Reasons why old contents were not stored, by file path."""
     _size: int = 0
 
     def keep(
@@ -155,7 +155,7 @@ def read_kept(run: str) -> list[KeptFile] | None:
 
 
 def read_content(run: str, file: KeptFile) -> bytes | None:
-    """Returns the stored old content of a file; None if it is missing or damaged."""
+    """Returns the stored old content of a file, or None if it is missing or damaged."""
     try:
         data = (_home() / run / file.first.kept).read_bytes()
     except (OSError, ValueError):

@@ -32,7 +32,8 @@ from axe_nb.providers.wire import loads
 from axe_nb.text import MAX_SHOWN, one_line, quote
 
 VALUE = "value"
-"""Key that wraps data other than an object, as some providers accept only objects at the top."""
+"""Key that wraps data other than an object, as some providers only accept objects at the top
+level."""
 
 Convert: TypeAlias = Callable[[Any, Mistakes], Any]
 
@@ -73,15 +74,15 @@ def _read_pydantic(given: Any, where: str) -> tuple[Mapping[str, Any], Convert]:
 
 
 class WrongOutput(Exception):
-    """Raised if an answer does not match its schema; the text lists the mistakes for the model."""
+    """Raised if an answer does not match its schema; the message lists the errors for the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     value: Any
-    """Answer converted to the requested type; JSON data if a schema was requested."""
+    """Answer converted to the requested type, or JSON data if a schema was requested."""
     text: str
-    """Answer as JSON text; the model's own text if it contains nothing else."""
+    """Answer as JSON text; the model's own text if the answer is nothing but JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,7 @@ class Output:
 
 
 def make_output(given: Any, where: str = "output") -> Output:
-    """Makes an `Output` from a JSON Schema or a type. Raises ConfigError if it is neither."""
+    """Creates an `Output` from a JSON Schema or a type. Raises ConfigError for anything else."""
     if isinstance(given, Output):
         return given
     if isinstance(given, Mapping):
@@ -152,7 +153,7 @@ def make_output(given: Any, where: str = "output") -> Output:
 
 
 def _wrap(schema: Mapping[str, Any], convert: Convert | None) -> Output:
-    """Makes an `Output`, wrapping a schema that does not describe an object."""
+    """Creates an `Output`, wrapping a schema that does not describe an object."""
     if schema.get("type") == "object":
         return Output(schema, convert=convert)
     defined = {key: schema[key] for key in DEFINITIONS if key in schema}
@@ -181,7 +182,7 @@ def _take_out(text: str) -> str:
 
 
 def find_output(given: Any) -> Output:
-    """Makes an `Output` from a JSON Schema, a type, or the path of a schema file."""
+    """Creates an `Output` from a JSON Schema, a type, or the path of a schema file."""
     if isinstance(given, os.PathLike):
         given = os.fspath(given)
     if not isinstance(given, str):

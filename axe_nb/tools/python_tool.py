@@ -1,8 +1,8 @@
 """Tools made from Python functions: parameters from signatures, argument checks and calls.
 
 Output that a call prints is added to its result, so that it appears in no other cell. All threads
-and tasks share `sys.stdout`, so a wrapper around it assigns output to calls by a context variable,
-which tasks and threads of `in_thread` inherit. Source: A-2.2, D-11, D-19, X-30, X-38.
+and tasks share `sys.stdout`, so a wrapper around it assigns output to calls through a context
+variable, which tasks and threads of `in_thread` inherit. Source: A-2.2, D-11, D-19, X-30, X-38.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _STOPS = (StopIteration, SystemExit, KeyboardInterrupt, asyncio.CancelledError)
 
 
 def tool_of(thing: Tool | Callable[..., Any]) -> Tool:
-    """Returns a tool unchanged; for a function, its attached tool or a new one."""
+    """Returns a tool unchanged; for a function, returns its attached tool or a new tool."""
     if isinstance(thing, Tool):
         return thing
     carried = getattr(thing, "__axe_tool__", None)
@@ -55,7 +55,7 @@ def tool_of(thing: Tool | Callable[..., Any]) -> Tool:
 
 
 def make_tool(function: Callable[..., Any], effect: Effect, name: str = "") -> Tool:
-    """Makes a tool from a function. Raises ConfigError if a model could not call it."""
+    """Creates a tool from a function. Raises ConfigError if a model could not call the tool."""
     if not callable(function):
         raise ConfigError(
             f"{type(function).__name__} is neither a function nor a tool",
@@ -91,7 +91,7 @@ def check(arguments: Mapping[str, Any], wanted: Mapping[str, Parameter]) -> dict
 
 
 class PythonFunction:
-    """Runs a Python function as a tool; pickled as the function and the name of the tool."""
+    """Runs a Python function as a tool; pickled as the function and the tool name."""
 
     def __init__(self, function: Callable[..., Any], name: str) -> None:
         self._function, self._name = function, name
@@ -174,7 +174,7 @@ _output: ContextVar[list[str] | None] = ContextVar("axe_nb_output", default=None
 
 
 class _Switch:
-    """Captures output of tool calls, and passes other output to a stream (None discards it)."""
+    """Captures the output of tool calls; passes other output to a stream or discards it."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -199,7 +199,7 @@ class _Switch:
 
 @contextmanager
 def _capture_output() -> Iterator[list[str]]:
-    """Captures the output of the block and of threads that it starts, even after its end."""
+    """Captures the output of the block and its threads, even if they outlast the block."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if not isinstance(stream, _Switch):  # not restored: an abandoned thread may print later

@@ -77,7 +77,7 @@ class ToolOutput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
-    """Messages that a forked run sends in a turn."""
+    """Messages that replace a forked run's conversation in a turn."""
 
     messages: Sequence[Message]
     said: str = ""
@@ -89,7 +89,7 @@ MAX_TURNS = 50  # maximum turns of any run, as a safety limit (A-8.3, A-N2)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of one run; None = no limit."""
+    """Limits of one run; None for no limit."""
 
     turns: int = MAX_TURNS
     tool_calls: int | None = None
@@ -117,33 +117,35 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Task and limits of a child run; every way to delegate creates one of these (D-1)."""
+    """Task and limits of a child run, the same for every kind of delegation (D-1)."""
 
     agent: Agent | str
     """The child agent or its name."""
     task: str
-    """Task as shown to the user; the model gets `prompt`."""
+    """Task as shown to the user; the model receives `prompt`."""
     prompt: str
     limits: Limits = Limits()
     closing: str = ""
-    """Final question, without tools, whose answer becomes the run's text (X-21); empty = none."""
+    """Final question, without tools, whose answer becomes the run's text (X-21); empty if there is
+    none."""
     mode: Mode | None = None
-    """Mode requested for the child, which is never laxer than the parent's; None = no request."""
+    """Mode requested for the child, which is never laxer than the parent's; None without a
+    request."""
     is_copy: bool = False
     """True if the child is a copy of the caller, so that its settings are in the caller's file."""
     notes: Callable[[RunResult], Mapping[str, str]] = lambda _: {}
-    """(result) -> entries that the delegation tool adds to `RunResult.metadata`."""
+    """Returns entries that the delegation tool adds to the result's `RunResult.metadata`."""
     pictures: tuple[Picture, ...] = ()
     history: tuple[Message, ...] = ()
     output: Any = None
-    """`Output` that replaces the agent's `[output]`; None = the agent's own."""
+    """`Output` that replaces the agent's `[output]`; None to use the agent's own."""
     key: str | int | None = None
     """Identifies the child within its call: an index from 0, or a name of letters, digits and `_`;
-    None = the next free index (D-59)."""
+    None for the next free index (D-59)."""
     asked: Illustrated | None = None
-    """Complete prompt of a forked run; None = assembled from the other fields."""
+    """Complete prompt of a forked run; None if it is assembled from the other fields."""
     open_turn: Callable[[int], Opening | None] = lambda turn: None
-    """(turn number) -> messages to send in that turn of a forked run; None = unchanged."""
+    """Returns the messages that a forked run sends in the turn with a number; None if unchanged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,34 +161,36 @@ class CallSite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
-    """Requirements of one tool call, which can only tighten the permission of its tool."""
+    """Requirements of one tool call, which may only be stricter than the tool's own permission."""
 
     floor: Verdict = "allow"
     """The most permissive verdict that the call can get, in any mode."""
     reason: str = ""
     """Reason for `floor`, as a clause: `setup.pth is protected: Python runs it at start`."""
     key: str = ""
-    """TOML setting in the agent's file that would allow the call; empty = none."""
+    """TOML setting in the agent's file that would allow the call; empty if there is none."""
     covers: str = ""
-    """Later calls that the answer "always" covers, such as `the program git`; empty = none."""
+    """Later calls that the answer "always" covers, such as `the program git`; empty if there are
+    none."""
     note: str = ""
     """Line for the approval prompt, such as `in a sandbox, without network`."""
     host: str = ""
-    """ASCII name of the host that the call contacts; approval lasts for the session (D-50)."""
+    """ASCII name of the host that the call contacts; an approval is valid for the session
+    (D-50)."""
     path: str = ""
-    """File that an approval is limited to, relative to the workdir (D-83); empty = no limit."""
+    """File that an approval is limited to, relative to the workdir (D-83); empty for no limit."""
 
 
 @dataclass(slots=True)
 class FileLog:
-    """Files that the tools of a run used, in order of first use, relative to the workdir."""
+    """Files that the tools of a run have used, relative to the workdir, in order of first use."""
 
     files_read: dict[str, None] = field(default_factory=dict)
     files_modified: dict[str, None] = field(default_factory=dict)
     kept: KeptFiles | None = None
-    """Stores the old contents of modified files; None = they are not stored."""
+    """Stores the old contents of modified files; None if they are not stored."""
     warnings: list[str] = field(default_factory=list)
-    """Warnings for the user, such as changes of protected files."""
+    """Warnings for the user, for instance about changes to protected files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,27 +204,28 @@ class ToolContext:
     call: ToolCall
     agent: Agent
     depth: int
-    """Depth of the caller in the tree of runs; 0 = root."""
+    """Depth of the caller in the tree of runs; 0 for the root."""
     max_depth: int
-    """Depth from which runs of this tree may no longer delegate with this tool."""
+    """Depth at which runs of this tree can no longer delegate with this tool."""
     workdir: Path
     file_log: FileLog
     start: Callable[[Job], Awaitable[RunResult]]
-    """Runs a child to its end. Raises ConfigError if it cannot start, but not if it fails."""
+    """Runs a child to completion. Raises ConfigError if the child cannot start, but not if it
+    fails."""
     tools: tuple[str, ...] = ()
     """Names of the caller's tools."""
     ask: Callable[[str], Awaitable[str]] | None = None
-    """Asks the user a question; None = no one can be asked."""
+    """Asks the user a question; None if no one can be asked."""
     nest: Callable[[Any], Awaitable[RunResult]] | None = None
-    """Runs a request of `axe_nb.run` as a child, on any event loop (D-57)."""
+    """Runs a call of `axe_nb.run` as a child, on any event loop (D-57)."""
     limits: Limits = Limits()
-    """Limits of the caller, which its children cannot exceed."""
+    """Limits of the caller, which the caller's children cannot exceed."""
     delegation: Callable[..., Awaitable[RunResult]] | None = None
-    """Implements `delegate`, with this context as first argument; None = unavailable."""
+    """Implements `delegate`, with this context as first argument; None if it is unavailable."""
     guard: Guard | None = None
-    """Result of the tool's guard when the call was permitted."""
+    """Requirements that the tool's guard returned when the call was permitted."""
     allows_host: Callable[[str], bool] = lambda _: False
-    """(host) -> True if the call may follow a redirect to that host without asking (D-50)."""
+    """True if the call may follow a redirect to a host without asking (D-50)."""
     sources: Collection[Path] = ()
     """Real paths of the files and folders that the tree was loaded from (D-83)."""
     above: tuple[Agent, ...] = ()
@@ -268,39 +273,39 @@ class Tool:
     description: str
     parameters: Mapping[str, ToolParameter]
     fn: Callable[[ToolContext, Mapping[str, Any]], Awaitable[str | ToolOutput]]
-    """(context, arguments) -> text for the model. Raises ToolError if the call fails."""
+    """Runs a call and returns text for the model. Raises ToolError if the call fails."""
     effect: Effect = "write"
     """Effect of the tool; plan mode denies tools that are not known to be harmless (D-19)."""
     _: KW_ONLY
     guard: Callable[[Mapping[str, Any], CallSite], Guard | None] | None = None
-    """(arguments, caller) -> requirements of a call; None = the tool's permission is enough, and
-    "always" covers the tool. Runs in a thread. Raises ToolError if the call is rejected."""
+    """Returns the requirements of a call; None if the tool's permission is enough, and "always"
+    covers the tool. Runs in a thread. Raises ToolError if the call is rejected."""
     default_depth: int = 3
     """Default maximum depth of delegation with this tool (D-3)."""
     preview: Callable[[Mapping[str, Any], Path], str] | None = None
-    """(arguments, workdir) -> preview of a call's changes, for the approval prompt."""
+    """Returns a preview of a call's changes in a workdir, for the approval prompt."""
     shown_whole: str = ""
     """Name of the argument that the approval prompt shows in full, with its line breaks."""
     adapt: Callable[[Agent, Describe], Tool] | None = None
-    """(agent, function that describes other agents) -> the tool as offered to that agent."""
+    """Returns the tool as offered to an agent; the second argument describes other agents."""
     in_plan: bool = False
-    """True if plan mode allows the tool, whose children then run in plan mode too."""
+    """True if plan mode allows the tool, whose children then run in plan mode as well."""
     denied_below: str = ""
-    """Reason why children may not use the tool; empty = they may."""
+    """Reason why children may not use the tool; empty if they may."""
     is_one_child: bool = False
-    """True if each call is exactly one child run, so that views show both as one row."""
+    """True if each call is exactly one child run, so that views show call and run as one row."""
     copies_caller: bool = False
     """True if the children of the tool are copies of the caller."""
     calls_sub_agents: bool = False
-    """True if the tool calls agents in `sub_agents`; it is offered only if there are any (D-44)."""
+    """True if the tool calls agents in `sub_agents`; offered only if the agent has any (D-44)."""
     record: bool = False
-    """True if cassettes record the outputs of the tool and replay them instead of running it."""
+    """True if cassettes record the tool's outputs and replay them instead of running the tool."""
     is_budgeted: bool = False
     """True if `[sub_agents_config.budget]` limits the children of the tool."""
     schema: Mapping[str, Any] | None = None
-    """JSON Schema as in `ToolSpec.schema`; such a tool checks its own arguments."""
+    """JSON Schema as in `ToolSpec.schema`; a tool with a schema checks its own arguments."""
     server: str = ""
-    """Name of the tool's MCP server, which `[permissions]` may use for all of its tools."""
+    """Name of the tool's MCP server; in `[permissions]` it stands for all tools of the server."""
     by_server: bool = False
     """True if the model's server runs the tool, so it is offered only if permitted (D-76)."""
 
@@ -321,9 +326,9 @@ class ToolTable:
     """Tools of one source: the package itself, a session or an agent (D-20)."""
 
     tools: dict[str, Tool | str] = field(default_factory=dict)
-    """Name → tool, or the module with that tool in its `TOOLS`, imported on first use."""
+    """Tools by name; or, by tool name, modules with a `TOOLS` to import on first use."""
     sets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Toolset or alias → names of the tools that it expands to."""
+    """Tool names that a toolset or alias expands to, by its name."""
 
     def find(self, name: str) -> Tool | None:
         found = self.tools.get(name)
@@ -335,7 +340,7 @@ class ToolTable:
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """All known tools; if two sources share a name, the first one wins."""
+    """All known tools; if two sources have a tool of the same name, the first source wins."""
 
     sources: tuple[ToolTable, ...]
 
@@ -364,7 +369,7 @@ class Registry:
         return None if others else next(found, None)
 
     def nearest(self, name: str) -> str:
-        """Returns the known name closest to a mistyped one; empty if none is close."""
+        """Returns the known name closest to a mistyped name; empty if no name is close."""
         words = set(name.split("_"))  # short names are often similar by chance
         alike = [k for k in self.known if k[:1] == name[:1] or words & set(k.split("_"))]
         return nearest(name, sorted(alike))
@@ -374,7 +379,7 @@ class Registry:
 
 
 def text_argument(arguments: Mapping[str, Any], name: str) -> str:
-    """Returns an argument as text: strings unchanged, other values as JSON, absent as "" (D-11)."""
+    """Returns an argument as text: strings unchanged, other values as JSON, "" if absent (D-11)."""
     value = arguments.get(name)
     if value is None:
         return ""
@@ -385,7 +390,7 @@ MAX_OUTPUT = 65536
 
 
 def output_of(answer: object) -> ToolOutput:
-    """Converts a result to text with pictures; closes figures, so that the cell shows none."""
+    """Converts a result to text and pictures, and closes figures so that the cell omits them."""
     given = answer if isinstance(answer, ToolOutput) else ToolOutput(answer)  # type: ignore[arg-type]
     content: object = given.content
     try:
