@@ -54,7 +54,7 @@ def write_html(result: RunResult) -> str:
     facts = [("agent", who), ("status", result.status)]
     facts += [("model", join_facts(name, format_tokens(usage))) for name, usage in spent.items()]
     facts += [("in total", format_tokens(result.total_usage))] if len(spent) > 1 else []
-    facts += [("took", f"{format_seconds(result.duration_ms / 1000)} s")]
+    facts += [("took", f"{format_seconds(round(result.duration_ms / 1000, 1))} s")]
     facts += [("exported", f"{date.today():%d %B %Y}")]
     prompt = escape(clean(result.prompt[:MAX_CHARS]))
     parts = {

@@ -29,6 +29,19 @@ HOST = re.compile(
 LONGEST = 1000
 """Maximum length of a link's text that is searched for host names, which takes quadratic time."""
 
+MATH = re.compile(
+    r"""\$\$(?=\S).{1,2000}?(?<=\S)\$\$ | \\\(.{1,2000}?\\\) | \\\[.{1,2000}?\\\]
+    | \$(?=\S)(?!\d[^$]*\s)(?=[^$]{0,200}[\\^_])[^$\n`]{1,200}(?<=\S)\$(?!\d)""",
+    re.DOTALL | re.VERBOSE,
+)
+"""Matches TeX; between single dollar signs, it has a sign that no price has."""
+
+UNSAFE = re.compile(
+    r"\\(href|url|style|class|cssId|data|html|require|[gx]?def|let|(re)?new|csname|catcode"
+    r"|mmlToken|unicode|include|input|toggle|texttip|bbox|enclose)"
+)
+"""Matches TeX commands that can link, style or define; such formulas stay text."""
+
 LANGUAGES = frozenset(
     {
         "bash", "c", "cpp", "css", "diff", "go", "html", "ini", "java", "javascript", "js", "json",
@@ -83,8 +96,21 @@ def _make_parser() -> MarkdownIt:
     schemes = ("http://", "https://", "mailto:")  # other links stay plain text
     parser.validateLink = lambda url: url.strip().lower().startswith(schemes)  # type: ignore[method-assign]
     parser.inline.ruler.at("linkify", link)
+    parser.inline.ruler.before("escape", "math", _find_math)
+    typeset = "<span class='mathjax_process tex2jax_process'>{}</span>".format
+    parser.add_render_rule("math", lambda _, tokens, at, *__: typeset(escape(tokens[at].content)))
     parser.core.ruler.push("adapt", _adapt_tokens)
     return parser
+
+
+def _find_math(state: StateInline, silent: bool) -> bool:
+    found = MATH.match(state.src, state.pos) if state.src[state.pos] in "$\\" else None
+    if found is None or UNSAFE.search(found[0]):
+        return False
+    if not silent:
+        state.push("math", "", 0).content = found[0]
+    state.pos = found.end()
+    return True
 
 
 def _make_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:

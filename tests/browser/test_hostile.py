@@ -73,7 +73,8 @@ axe_nb.run(victim, "go")
 
 
 COUNT = """(e, active) => [
-  [...e.querySelectorAll(active)].map(each => each.className),
+  [...e.querySelectorAll(active)].filter(each => !each.closest(".mathjax_process > mjx-container"))
+    .map(each => each.className),
   e.querySelectorAll('.axe-nb-text').length,
   [...e.querySelectorAll('.axe-nb-text > button.axe-nb-copy:last-child')].map(b => b.innerHTML),
 ]"""
@@ -89,6 +90,8 @@ def check(lab: Lab, selector: str, own: Sequence[str] = ()) -> None:
     assert texts == len(copies)
     assert acting == [*own, *["axe-nb-copy"] * len(copies)]
     assert set(copies) <= {""}
+    loads = ", ".join(f"mjx-container {what}" for what in ("a", "[href]", "[src]", "[style*=url]"))
+    assert area.locator(loads).count() == 0, "formulas of an answer are typeset, and do nothing"
     attributes = area.evaluate(
         "e => [...e.querySelectorAll('*')].flatMap(x => [...x.attributes].map(a => a.name))"
     )

@@ -137,3 +137,21 @@ def test_code_cannot_bring_marks_of_its_own_or_characters_that_are_not_seen() ->
     assert "\u202e" not in html
     assert "\x1b" not in html
     assert html.count("<pre") == html.count("</pre>") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "formulas"),
+    [
+        ("It is $x_i^2$ or $$a + b$$.", ["$x_i^2$", "$$a + b$$"]),
+        (r"So \(a*b*c\) and \[x\].", [r"\(a*b*c\)", r"\[x\]"]),
+        ("It costs $5, or $6 for a_b and c_d; `$x^2$` is code.", []),
+        ("$x_1$5 and $ x_1 $ and $PATH_A or $PATH_B", []),
+        (r"$$\href{javascript:alert(1)}{x}$$ \(\def\x{y}\) $\style{a}{b}$", []),
+        ("$$<img src=x onerror=alert(1)>$$", ["$$&lt;img src=x onerror=alert(1)&gt;$$"]),
+    ],
+)
+def test_formulas_are_typeset_and_prices_stay_prices(text: str, formulas: list[str]) -> None:
+    html = render(text)
+    found = re.findall("<span class='mathjax_process tex2jax_process'>(.*?)</span>", html)
+    assert found == formulas
+    assert "<img" not in html

@@ -54,5 +54,12 @@
   show(end);
   button.textContent = "Play";
   speeds.value = [1, 2, 10, 60].find((speed) => end / speed <= 12) ?? 60;
-  if (!matchMedia("(prefers-reduced-motion: reduce)").matches) play();
+  if (matchMedia("(prefers-reduced-motion: reduce)").matches) return;
+  // it begins by itself when a reader comes to it
+  const seen = new IntersectionObserver(([entry]) => {
+    if (!entry.isIntersecting) return;
+    seen.disconnect();
+    play();
+  });
+  seen.observe(player);
 })();
