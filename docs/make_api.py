@@ -18,8 +18,6 @@ HEAD = """\
 # Python names
 
 Every public function and class of `axe_nb`, in one line each.
-
-Generated from the docstrings by `docs/make_api.py`; do not edit it by hand.
 """
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
@@ -55,8 +53,9 @@ def page() -> str:
         "The site (`python3 docs`) has each in full, and so has `?` in a notebook: `axe_nb.run?`.",
     ]
     for title, names in GROUPS.items():
-        rows = [f"| `axe_nb.{name}` | {summary(name)} |" for name in names]
-        parts.append("\n".join([f"## {title}", "", "| name | meaning |", "|---|---|", *rows]))
+        rows = [f"`axe_nb.{name}` | {summary(name)}" for name in names]
+        parts.append("\n".join([f"## {title}", "", "name | meaning", "---|---", *rows]))
+    parts.append("Next: [options, keys and commands](reference.md).")
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
 
 

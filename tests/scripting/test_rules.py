@@ -194,7 +194,7 @@ def test_what_is_no_toml_is_told(put: Any, text: str) -> None:
 
 def test_the_page_names_every_key() -> None:
     page = (Path(__file__).parents[2] / "docs" / "scripts.md").read_text("utf-8")
-    rows = set(re.findall(r"^\| `([\w.]+)` \|", page, re.MULTILINE))
+    rows = set(re.findall(r"^`([\w.]+)` \|", page, re.MULTILINE))
     keys = {*rules.RULE, *rules.TOP} - {"rule"}
     assert keys | {f"when.{key}" for key in rules.WHEN} <= rows
     attributes = {field.name for field in fields(axe_nb.Request)} | {"base_url", "open_requests"}
