@@ -28,7 +28,7 @@ from playwright.sync_api import Browser
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[0] = str(ROOT)  # `python docs/make_pictures.py` puts the folder `docs` there
 
-from tests.browser.lab import LIGHT, SIZE, Lab, server, started  # noqa: E402
+from tests.browser.lab import CLOSE_ALL, LIGHT, SIZE, Lab, server, started  # noqa: E402
 from tests.browser.live_tree import BACKGROUND, BUDGET, RESEARCH, RUNS, start  # noqa: E402
 from tests.conftest import CHROMIUM  # noqa: E402
 from tests.views.runs import code  # noqa: E402
@@ -155,12 +155,22 @@ class Picture:
     theme: str = LIGHT
 
 
-BOATMAN = click("summary:has(b:text-is('boatman'))")
+def unfold(name: str) -> Act:
+    row = f".jp-OutputArea summary:has(b:text-is('{name}')) >> visible=true"
+    return lambda lab: lab.page.locator(row).evaluate("e => { e.parentElement.open = true }")
+
+
+def reopen(lab: Lab) -> None:
+    """Closes the notebook, and opens it as it was saved."""
+    lab.save()
+    lab.page.evaluate(CLOSE_ALL)
+    lab.show("test.ipynb", kernel=False)
+
 
 GALLERY = {
     "live.png": Picture((SURVEY,), "PACE = 3", acts=(retry,), ends=False),
-    "tree-light.png": Picture((SURVEY,), acts=(BOATMAN,)),
-    "tree-dark.png": Picture((SURVEY,), acts=(BOATMAN,), theme=DARK),
+    "tree-light.png": Picture((SURVEY,), acts=(reopen, unfold("boatman"))),
+    "tree-dark.png": Picture((SURVEY,), acts=(reopen, unfold("boatman")), theme=DARK),
     "failure.png": Picture((WEATHER,)),
     "question.png": Picture(
         ("%%axe clerk\nThe boat comes on Wednesdays now. Correct the handbook.",), CLERK,
@@ -189,7 +199,7 @@ GALLERY = {
     "output.png": Picture((DELIVERY, NOTE, "note.data"), "from dataclasses import dataclass", 3),
     "prompt.png": Picture(
         ("%%axe analyst\nWhen is high water, according to this curve? {{ tide }}",), TIDE,
-        acts=(click("summary:has(b:text-is('analyst'))"),),
+        acts=(unfold("analyst"),),
     ),
 }  # fmt: skip
 """File → how it is made."""
