@@ -87,8 +87,7 @@ class Agent:
     system_prompt: str = ""
     """Instructions sent with every request."""
     skill: str = ""
-    """Path of a SKILL.md to append to the system prompt, relative to `axe/` or the config
-    folder."""
+    """SKILL.md file to append to the system prompt, relative to `axe/` or the config folder."""
     files: tuple[str, ...] = ()
     """Globs of text files appended to the system prompt, relative to the workdir."""
     workdir: str = ""
@@ -96,8 +95,7 @@ class Agent:
     sub_agents: tuple[str, ...] = ()
     """Names of agents that the agent may call; any entry adds the tool call_agent."""
     tools: tuple[str, ...] = ()
-    """Names of tools and toolsets that the agent may use; in Python also functions and Tool
-    objects."""
+    """Names of tools and toolsets to use; in Python also functions and Tool objects."""
     mode: Mode = "ask"
     """Permission to write: plan (never), ask (after approval), auto (always)."""
     allowed_hosts: tuple[str, ...] = ()
@@ -108,14 +106,12 @@ class Agent:
     """MCP servers: names of `[mcp_servers.NAME]` tables in `config.toml`, or such tables here. If
     `tools` lists tools of a server, as in `NAME__tool`, only the listed tools are offered."""
     stream: bool = True
-    """If true, responses are streamed while someone watches the run; otherwise they arrive
-    whole."""
+    """If true, responses are streamed while someone watches; otherwise they arrive whole."""
     vars: Mapping[str, Any] = field(default_factory=dict)
     """`[vars]`: values for `{{ name }}` in `system_prompt`; if empty, nothing is replaced."""
     params: Mapping[str, Any] = field(default_factory=dict, metadata={"keys": COMMON_PARAMS})
     """`[params]` for the model: temperature, max_tokens, thinking (off, low, medium, high, or a
-    number of tokens), server_tools (tools run by the model's server); other keys are sent
-    unchanged."""
+    number of tokens), server_tools (tools run by the model's server); others are sent unchanged."""
     permissions: Mapping[str, str] = field(default_factory=dict)
     """`[permissions]`: allow, ask or deny for each tool; takes precedence over the mode."""
     output: Mapping[str, Any] = field(default_factory=dict)
@@ -164,10 +160,10 @@ class Agent:
 
     @classmethod
     def load(cls, name: str, agents_dir: str | Path | None = None) -> Agent:
-        """Returns an agent of this session, or loads it from the first folder that has its file.
+        """Returns an agent of this session, or loads one from the first folder with its file.
 
         Args:
-            agents_dir: folder to search first; None = the value of `%config AxeMagics.agents_dir`.
+            agents_dir: folder to search first; by default `%config AxeMagics.agents_dir`.
 
         Raises:
             ConfigError: if the agent is not found or its file is invalid.
@@ -270,7 +266,7 @@ class Agent:
     def save(self, agents_dir: str | Path | None = None) -> Path:
         """Writes the agent's file atomically and returns its path.
 
-        The folder is `agents_dir`, or the one the agent was loaded from, or `./axe/agents/`. An
+        The folder is `agents_dir`, or else the folder of the agent's file, or `./axe/agents/`. An
         existing file keeps its comments and formatting; only values that differ are rewritten.
 
         Raises:

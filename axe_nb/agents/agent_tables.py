@@ -69,8 +69,7 @@ class SubAgentsConfig:
     timeout: float = 0
     """Time limit of each call_agent child in seconds; 0 for the remaining time of the run."""
     ask: Ask = "deny"
-    """Handling of children's tool calls that need approval: `deny` refuses them, `person` asks
-    you."""
+    """Children's tool calls that need approval: `deny` refuses them, `person` asks you."""
     max_concurrent: int = 0
     """Maximum number of concurrent children; 0 for no limit."""
     max_turns: int = 10
@@ -106,8 +105,7 @@ class TreeLimits:
     max_calls_per_reply: int = 256
     """Maximum number of tool calls run per response; further calls get an error result."""
     max_in_flight: int = 200
-    """Maximum number of concurrent model requests, and of concurrent tool calls; more have to
-    wait."""
+    """Maximum number of concurrent model requests, and of concurrent tool calls; others wait."""
     max_total_tokens: int = 0
     """Maximum number of input and output tokens of the whole tree."""
     max_cost: float = 0

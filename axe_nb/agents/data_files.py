@@ -25,8 +25,7 @@ Kind = Literal["run", "cassette", "history", "grid", "runs"]
 VERSIONS: Mapping[Kind, tuple[int, int]] = {
     "run": (2, 0), "cassette": (2, 0), "history": (5, 0), "grid": (3, 0), "runs": (2, 0),
 }  # fmt: skip
-"""Version to write as (major, minor), by kind of file; any minor version of that major can be
-read."""
+"""Version (major, minor) to write for each kind of file; other minor versions can be read."""
 
 MAX_BYTES = 100_000_000
 LINES = "|"

@@ -46,8 +46,7 @@ VISITED = 100_000  # maximum files and folders that the globs of an agent visit
 LONGEST_PROMPT = 4_000_000  # maximum characters of a system prompt with its variables
 
 TEXT_SIZES, PICTURE_SIZES = (1_048_576, 8_388_608), (20_000_000, 40_000_000)
-"""Maximum bytes of one file and of all files, for texts and for pictures; larger files are
-skipped."""
+"""Maximum bytes per file and in total, for texts and pictures; larger files are skipped."""
 
 _BRACES = re.compile(r"\\\{\{|\{\{\s*([^\W\d]\w*)\s*\}\}")  # `\{{`, or `{{ name }}`
 
@@ -91,8 +90,8 @@ def confine(child: Agent, caller: Path, root: str, defined: Mapping[str, Agent])
     """Returns a child with an allowed workdir. Raises ConfigError if its own is not allowed.
 
     A child without a workdir uses the current folder, or the root's workdir if the current folder
-    is outside it. `caller` and `root` are the real workdirs of the calling and the root run (empty
-    = anywhere); `defined` holds the agents of the session when the root run started.
+    is outside it. `caller` and `root` are the real workdirs of the calling and the root run;
+    an empty `root` allows any folder. `defined` are the session's agents when the root started.
     """
     named = child.workdir.strip()
     with suppress(OSError, ValueError):  # an invalid path or current folder: the run reports it
@@ -411,8 +410,7 @@ class Definition:
     """Values of agent-file keys that differ from the defaults."""
     skill: str = field(default="", repr=False)
     files: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Texts of the context files, by path relative to the workdir; `pictures` holds the
-    pictures."""
+    """Texts of the context files, by path relative to the workdir; see also `pictures`."""
     pictures: Mapping[str, Picture] = field(default_factory=dict, repr=False)
     memory: Memory = field(default_factory=Memory, init=False, repr=False, compare=False)
 

@@ -66,7 +66,7 @@ appdata/roaming/mozilla appdata/roaming/microsoft/credentials appdata/local/micr
 appdata/local/google/chrome
 """
 KEY_PATHS = tuple(path.replace("_support", " support") for path in _KEY_PATHS.split())
-"""Case-folded paths, relative to any folder, of files and folders with keys or an input history."""
+"""Case-folded paths, relative to any folder, of files with keys or an input history."""
 
 KEY_PATH = re.compile(f"/({'|'.join(map(re.escape, KEY_PATHS))})/")
 KEY_ENDS = re.compile(r".*\.(key|p12|pfx|ppk|kdbx|jks|keystore)|(.*[^a-z])?(priv)?key\.pem")
@@ -133,7 +133,7 @@ def _fold(path: Path) -> list[str]:
 
 
 def _check_names(path: Path, workdir: Path) -> str:
-    """Returns the reason why a name in a path protects it, or an empty string.
+    """Returns the reason why a path is protected by one of its names, or an empty string.
 
     A workdir may lie in a protected folder, so above the current folder only hidden folders count.
     """

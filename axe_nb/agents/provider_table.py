@@ -68,7 +68,7 @@ class ProviderInfo:
     software: str = "the server"
     """Name of the server's program, for messages."""
     pull: str = ""
-    """Command that fetches a missing model; `{model}` stands for its name."""
+    """Command that fetches a missing model; `{model}` stands for the model's name."""
 
     @property
     def has_server(self) -> bool:
@@ -203,7 +203,7 @@ PROTOCOLS: Mapping[str, ProviderInfo] = {
     "responses": RESPONSES,
     "ollama": PROVIDERS["ollama"],
 }
-"""Built-in provider that speaks each wire protocol; `openai` is Chat Completions."""
+"""Built-in provider for each wire protocol; `openai` is Chat Completions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

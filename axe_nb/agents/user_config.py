@@ -180,7 +180,7 @@ class PriceTable:
 
 @dataclass(frozen=True)
 class Config:
-    """Settings from the user's `config.toml`; the defaults if there is no such file."""
+    """Settings from the user's `config.toml`, or the defaults without that file."""
 
     providers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     """Provider tables by name; never printed, as they may contain API keys."""
@@ -335,7 +335,7 @@ KEY_ELSEWHERE = "refused, because a key from elsewhere would be sent there"
 
 
 def load_env(file: str) -> dict[str, list[str]]:
-    """Sets environment variables from a file of NAME=VALUE lines; returns names by outcome.
+    """Sets environment variables from a file of NAME=VALUE lines; returns the names by outcome.
 
     The file may come with a project, so it can set only API keys of providers, and the base URL of
     a provider whose key it also sets (D-81, D-83). Variables that have a value keep it; values are

@@ -47,8 +47,7 @@ MAX_DIFF, MAX_COMPARED = 4096, 2000  # bytes of a diff, and lines of a text with
 BOM = "\ufeff"
 
 edit_lock = threading.Lock()
-"""Lock for reading, changing and writing a file, as concurrent edits could overwrite one
-another."""
+"""Lock for reading, changing and writing a file, as concurrent edits could undo each other."""
 
 
 def read_file(ctx: ToolContext, path: str, offset: int = 1, limit: int = MAX_LINES) -> str:

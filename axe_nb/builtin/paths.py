@@ -47,8 +47,7 @@ class Spot:
     name: str
     """Name to open relative to `folder`; an absolute path if `folder` is None."""
     folder: int | None
-    """Descriptor of the parent folder; None on Windows, which cannot open files relative to a
-    folder."""
+    """Descriptor of the parent folder; None on Windows, which does not support `dir_fd`."""
     names: Names
 
     @property
@@ -62,7 +61,7 @@ class Spot:
 
 
 def locate(workdir: Path, path: str) -> Names:
-    """Checks a model's path and returns its `Names` in the workdir; the file may not exist."""
+    """Checks a path from a model and returns its `Names`; the file need not exist."""
     if Path(os.path.realpath(workdir)) != workdir:
         raise ToolError(f"The working directory {workdir} was replaced by a link. Start a new run")
     if not workdir.is_dir():
@@ -179,7 +178,7 @@ def errors_for_model(path: str) -> Iterator[None]:
 
 
 def guard_write(arguments: Mapping[str, Any], site: CallSite) -> Guard:
-    """Guard of write_file. Raises ToolError if the path is not allowed."""
+    """Guard for write_file. Raises ToolError if the path is not allowed."""
     names = locate(site.workdir, text_argument(arguments, "path"))
     reason = _find_reason(names, partial(find_write_protection, sources=site.sources))
     if not reason:
@@ -193,7 +192,7 @@ def guard_write(arguments: Mapping[str, Any], site: CallSite) -> Guard:
 
 
 def guard_edit(arguments: Mapping[str, Any], site: CallSite) -> Guard:
-    """Guard of edit_file. Raises ToolError if the file may not be read or the path is invalid."""
+    """Guard for edit_file. Raises ToolError if the file may not be read or the path is invalid."""
     check_read(locate(site.workdir, text_argument(arguments, "path")))
     return guard_write(arguments, site)
 

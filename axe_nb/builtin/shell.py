@@ -2,8 +2,7 @@
 
 Without a sandbox, the user approves each command (D-82), and a word filter refuses dangerous
 programs and paths outside the workdir. The filter only guards against mistakes; docs/tools.md lists
-what the filter deliberately does not catch. Source: D-8, D-19, D-20, D-43, D-77, D-82, X-30, X-35,
-X-38.
+what it deliberately misses. Source: D-8, D-19, D-20, D-43, D-77, D-82, X-30, X-35, X-38.
 """
 
 from __future__ import annotations
@@ -210,7 +209,7 @@ def choose_sandbox(
 
 
 def guard_command(arguments: Mapping[str, Any], site: CallSite) -> Guard:
-    """Guard of run_command: without a sandbox, each call needs approval, in any mode (D-82)."""
+    """Guard for run_command: without a sandbox, each call needs approval, in any mode (D-82)."""
     try:
         sandbox = choose_sandbox(site.agents, site.workdir, site.sources)
     except ConfigError as error:

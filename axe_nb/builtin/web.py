@@ -1,8 +1,8 @@
 """fetch: returns a page of the public internet as text.
 
-A host name is resolved once, and the connection goes to one of the checked addresses, so that the
-name cannot resolve to another machine in between. Redirects are checked too. Source: D-20, D-50,
-X-30, X-31, X-38.
+A host name is resolved once, and the connection goes to a checked address, so that the name cannot
+resolve to another machine in between. Redirects are checked too. Source: D-20, D-50, X-30, X-31,
+X-38.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CARRIES_IPV4 = (IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96"))
 """Networks of IPv4-mapped and NAT64 addresses, whose last 32 bits are an IPv4 address."""
 
 MAX_URL, MAX_REDIRECTS, MAX_TRIED, MAX_BYTES = 2000, 5, 3, 2 * 1024 * 1024
-"""Maximum characters of a URL, redirects, addresses tried for a host, and decompressed bytes."""
+"""Maximum number of characters in a URL, redirects, addresses tried, and decompressed bytes."""
 
 HTML = ("text/html", "application/xhtml+xml")
 
@@ -46,7 +46,7 @@ CHARSET = re.compile(
     r"charset=[\"']?(utf-16(?:[lb]e)?|iso-8859-(?:[1-9]|1[013-6])|windows-125[0-8]|koi8-[ru]"
     r"|shift_jis|euc-(?:jp|kr)|gbk|gb2312|gb18030|big5)\b"
 )
-"""Pattern of the charsets accepted besides UTF-8; some Python codecs do more than decode text."""
+"""Pattern for the charsets accepted besides UTF-8; some Python codecs do more than decode text."""
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 

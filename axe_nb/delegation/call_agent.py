@@ -41,7 +41,7 @@ def tool(agents: Sequence[str], describe: Describe = lambda _: "") -> Tool:
 
 
 async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> str | ToolOutput:
-    """Runs the sub-agent and returns its text, or an error message; never raises (A-7.1)."""
+    """Runs the sub-agent and returns its answer, or an error message; never raises (A-7.1)."""
     agent, task, context = (text_argument(arguments, n) for n in ("agent", "task", "context"))
     problem = ""  # the order of the checks is specified (A-7.3-o)
     if not agent.strip():

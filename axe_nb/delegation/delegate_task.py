@@ -98,8 +98,7 @@ async def run_subtasks(
 ) -> dict[int, Outcome]:
     """Runs the subtasks and returns outcomes by index; after an error, starts no more subtasks.
 
-    Up to `max_concurrent` subtasks run at once, in order, each after the subtask it depends on
-    (D-5).
+    Subtasks start in order, at most `max_concurrent` at once, each after its dependency (D-5).
     """
     width = max(1, ctx.agent.sub_agents_config.max_concurrent)
     outcomes: dict[int, Outcome] = {}

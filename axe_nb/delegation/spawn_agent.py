@@ -295,7 +295,7 @@ REPORTING = ("spawn_agent", "delegate_task")  # tools whose results are reports
 REPORT = re.compile(r"(\b\d+ tool calls), \d+\.\ds\b")  # tool calls and run time in a report
 
 _SUBTASK = re.compile(r"^Subtask \d+: .*\n((?:.+\n?)+)", re.MULTILINE)
-"""Pattern of a subtask in a report of delegate_task, up to the first blank line."""
+"""Pattern for one subtask in a report of delegate_task, up to the first blank line."""
 
 
 def without_seconds(result: ToolResult) -> str:

@@ -204,7 +204,7 @@ def tell_retry(
 
 
 def give_up(error: ProviderError, attempts: int = 0) -> ProviderError:
-    """Returns the error to raise instead of retrying; 0 `attempts` means that no time is left."""
+    """Returns the error to raise instead of retrying; 0 `attempts` means no time for a retry."""
     final = copy(error)
     if attempts:
         final.message += f" ({attempts} attempts)" if attempts > 1 else ""

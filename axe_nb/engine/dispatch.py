@@ -70,8 +70,7 @@ class Dispatch:
     ) -> None:
         """Runs the calls, and stores each result in `results` even if cancelled midway.
 
-        Raises RunStopped if there are more calls than the run allows, after making the allowed
-        calls.
+        Raises RunStopped after the allowed calls if there are more calls than the run's limit.
         """
         scope, clock, limit = self.scope, self.scope.clock, self.scope.limits.tool_calls
         most, (cap, reached), why = len(calls), scope.meter.cap_reply(), ""

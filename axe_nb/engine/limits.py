@@ -43,7 +43,7 @@ class Clock:
         """Id of the run, and virtual seconds that script models have taken so far."""
         self.started = self.now()
         self._above = above.deadline if above else None
-        """Clock whose deadline caps this one; None = no such clock."""
+        """Clock above whose deadline also applies; None if there is none."""
         self.at, self.setting = math.inf, 0.0
         """Time of the clock's own deadline, and the timeout in seconds that set it."""
         self._timer: asyncio.Timeout | None = None
@@ -174,7 +174,7 @@ class UsageMeter:
     is_expected: bool = False
     """True for a child that has not sent its first request yet."""
     expected: int = 0
-    """Number of descendants without a request so far; they count when a child is to start."""
+    """Number of descendants that have yet to send their first request; see `check`."""
     total: Spent = field(default_factory=Spent)
     unpriced: str = ""
     """Name of an agent that received a response of unknown price; empty if there is none."""
@@ -234,7 +234,7 @@ class UsageMeter:
                 meter.unpriced = agent
 
     def cap_reply(self) -> tuple[int | None, str]:
-        """Returns the maximum calls per response, or None, and a description of that limit."""
+        """Returns the maximum calls per response (None if unlimited), and a text about the cap."""
         caps = [(m.limits.max_calls_per_reply, m) for m in self._walk_up()]
         most, meter = min(caps, key=lambda cap: cap[0] or sys.maxsize)
         if not most:

@@ -35,13 +35,11 @@ class PermissionPolicy:
     """Permissions of one run, with reasons for denials; never laxer than the parent's (D-19)."""
 
     agent: Agent
-    """Agent whose file sets the `[permissions]`; a copy uses the file of the agent that called
-    it."""
+    """Agent whose file sets the `[permissions]`; for a copy of the caller, the caller."""
     mode: Mode
     above: PermissionPolicy | None = None
     mode_by: Literal["call", "option"] | None = None
-    """Source of the mode if it is not the agent's file: the call that started the run, or an
-    option."""
+    """Source of the mode, unless it is the agent's file: the starting call, or a run option."""
 
     def child(
         self, agent: Agent, wish: Mode | None = None, *, is_copy: bool = False

@@ -29,7 +29,7 @@ Plain = Literal["go", "skip", "end", "stop"]
 """Decisions that a step function may return as strings."""
 
 Choice = Literal["yes", "no", "always", "edit", "text", "result", "go", "skip", "end", "stop"]
-"""Kind of decision: `text` answers a model's question; `go`, `result`, `skip` and `end` a pause."""
+"""Kind of decision: `text` answers a question; `go`, `result`, `skip` and `end` answer a pause."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,8 +46,7 @@ from axe_nb.tools.output_form import Output, make_output
 from axe_nb.tools.tool import Guard, Job, Tool, ToolOutput
 
 Needed: TypeAlias = Literal["key", "provider", "nothing"]
-"""Settings that a plan requires: a key for a run, a provider for a dry run, nothing for a
-replay."""
+"""Settings required for a plan: a key to run, a provider for a dry run, nothing for a replay."""
 
 MAX_COUNT = 500  # pictures in one request; servers accept about as many
 OF_PROTOCOL = {"anthropic": 3_900_000}  # bytes of a picture: 5 MiB in base64

@@ -78,7 +78,7 @@ class KeptCall:
     children: tuple[RunResult, ...] = ()
     files_read: Sequence[str] = ()
     files_modified: Sequence[str] = ()
-    """Files that the tools of the whole run modified; `files_read` lists those they read."""
+    """Files that the whole run's tools modified; `files_read` lists the files that they read."""
 
 
 Outcome: TypeAlias = KeptTurn | KeptCall | ToolOutput | Decision | RunStopped

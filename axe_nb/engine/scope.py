@@ -76,8 +76,7 @@ class AgentSource:
     load: Callable[[str], Agent]
     """Finds an agent by name. Raises ConfigError if the agent is missing or invalid."""
     provider_for: Callable[[str, str], Provider]
-    """Finds a provider by the names of provider and model. Raises ConfigError if it is not set
-    up."""
+    """Finds the provider of a model (provider, model). Raises ConfigError if it is not set up."""
     knows: Callable[[str], bool] = lambda name: True
     """Returns False if no agent has this name, without the costly search of `load`."""
     brief: Callable[[Agent], Awaitable[Briefing]]
@@ -144,7 +143,7 @@ class Env:
 
     @property
     def has_person(self) -> bool:
-        """True if the user or recorded answers can answer questions."""
+        """True if questions can be answered, by the user or from a recording."""
         return self.ask_person is not None or any(one.answers("question") for one in self.replays)
 
     def check_can_step(self) -> None:
@@ -160,7 +159,7 @@ class Env:
             )
 
     def finish(self, status: Status) -> list[str]:
-        """Ends the recordings of the tree with its root's status, and returns their warnings."""
+        """Ends the recordings of the tree with the root's status, and returns their warnings."""
         told = (
             *(warning for replay in self.replays for warning in replay.finish(status)),
             self.recorder.problem() if self.recorder else "",
@@ -363,8 +362,9 @@ class RunScope:
     ) -> RunScope:
         """Creates the scope of an admitted child, and starts its clock.
 
-        Its limits, time, caps, depth and permissions are never laxer than those of this scope (D-1,
-        D-3, D-10, D-19, D-47). `agents.prompt.confine` checks its workdir (D-53).
+        The child's limits, time, caps, depth and permissions are never laxer than those of this
+        scope (D-1, D-3, D-10, D-19, D-47). `agents.prompt.confine` checks the child's workdir
+        (D-53).
         """
         limits = job.limits.within(self.limits)
         clock = Clock(limits.seconds, self.clock, ahead, id)

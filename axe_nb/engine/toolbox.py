@@ -126,7 +126,7 @@ def tool(
     context of the call.
 
     Args:
-        name: the tool's name; empty = the function's own name.
+        name: the tool's name; by default the function's own name.
         read_only: the tool changes nothing, so `plan` mode allows it.
         writes: the tool changes something, so `ask` mode asks before it runs.
         record: cassettes record the tool's results, and replay them instead of running the tool.

@@ -403,7 +403,7 @@ class Program:
         self.errors = b""
         """Last part of the program's standard error output."""
         self.fault = ""
-        """Reason why the program was stopped; empty = it was not."""
+        """Reason why the program was stopped; otherwise empty."""
         self.to_session, self.from_server = anyio.create_memory_object_stream[Any](0)
         self.from_session, self.to_server = anyio.create_memory_object_stream[Any](0)
         self._gone = (anyio.ClosedResourceError, anyio.BrokenResourceError)
@@ -440,7 +440,7 @@ class Program:
             stream.close()
 
     def read(self, number: int, last: threading.Thread) -> None:
-        """Passes messages from the server to the session until it ends or sends too much."""
+        """Passes the server's messages to the session until the server ends or sends too much."""
         import mcp_types
         from mcp.shared.message import SessionMessage
 

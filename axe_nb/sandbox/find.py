@@ -34,7 +34,7 @@ BUBBLEWRAP = (
 NOT_PROMISED_TO_ROOT = ("it may change modes of devices such as /dev/null",)
 """Caveat for root: devices stay writable, as read-only mounts would make them unusable."""
 NO_NESTING = "--disable-userns"
-"""Option that only bubblewrap 0.8 and newer have; they also have `--size`."""
+"""Option of bubblewrap 0.8 and newer; these versions also have `--size`."""
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store")
 
@@ -45,7 +45,8 @@ SETTINGS = (
     "pki/tls/openssl.cnf", "R", "resolv.conf", "services", "ssl/cert.pem", "ssl/certs",
     "ssl/openssl.cnf", "terminfo", "texmf", "timezone",
 )  # fmt: skip
-"""Entries of `/etc` that programs need and that hold no secrets; each mount takes 0.2 ms."""
+"""Entries of `/etc` that programs need and that hold no secrets; kept few, as each mount takes 0.2
+ms."""
 
 SIZE = 1 << 30
 """Maximum bytes that a command can write to each empty folder, which is held in memory."""
@@ -110,15 +111,14 @@ def _wrap_bubblewrap(start: Sequence[str], words: Sequence[str], view: View) -> 
 
 
 LAUNCHER = Path(__file__).with_name("launcher.py").read_text("utf-8")
-"""Source of the launcher, read only once, as a command could change the file if it is in the
-workdir."""
+"""Source of the launcher, read at import, as a command could later change the file."""
 
 MORE_SETTINGS = (
     "ca-certificates", "ca-certificates.conf", "debian_version", "gai.conf", "host.conf", "inputrc",
     "locale.alias", "magic", "magic.mime", "perl", "protocols", "python3", "python3.11",
     "redhat-release", "rpc", "wgetrc",
 )  # fmt: skip
-"""Further entries of `/etc`, which programs must be able to read if they see them."""
+"""Further readable entries of `/etc` for Landlock, which cannot hide files from programs."""
 
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 

@@ -54,7 +54,7 @@ class Launch:
     words: Sequence[str] | str
     """Program and arguments; on Windows possibly as a single command line."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables that the sandbox adds to those of the command."""
+    """Environment variables that the sandbox adds to the command's own."""
     end: Sequence[str] = ()
     filter: bytes = b""
     """Compiled system call filter for bubblewrap; empty for no filter."""
@@ -125,9 +125,9 @@ class Process:
     ) -> None:
         """Starts the program without waiting; closes `files` (standard input, output and error)."""
         self.code: int | None = None
-        """Exit code; negative = the signal that ended it, None = still running, or not started."""
+        """Exit code, or the negative signal number; None while running or if not started."""
         self.failure = ""
-        """Reason why it could not start or protected files could not be compared; empty = none."""
+        """Reason why starting it or comparing protected files failed; empty if neither did."""
         self.notes: tuple[str, ...] = ()
         """Notes on protected files that changed while the program ran."""
         self.owner = os.getpid()

@@ -26,11 +26,10 @@ SYSTEM_CALLS = {
     "msgsnd": (69, 189), "msgrcv": (70, 188), "msgctl": (71, 187),
     "mq_open": (240, 180), "mq_unlink": (241, 181), "prlimit64": (302, 261),
 }  # fmt: skip
-"""System call → its numbers on x86-64 and ARM64."""
+"""System call → numbers on x86-64 and ARM64."""
 
 Rules: TypeAlias = Mapping[str, Collection[int]]
-"""Allowed values of a system call's first argument (second for `socketpair`); if empty, none is
-allowed."""
+"""Maps system calls to the values allowed as first argument (second for `socketpair`), if any."""
 
 KEYRINGS: Rules = dict.fromkeys(("add_key", "request_key", "keyctl"), ())
 
@@ -54,7 +53,7 @@ LOAD, EQUAL, AT_LEAST, RETURN = 0x20, 0x15, 0x35, 0x06
 MACHINE, NUMBER, ARGUMENT, SECOND = 4, 0, 16, 24  # offsets of fields, or their lower halves
 
 Step: TypeAlias = tuple[int, int, int, int]
-"""Filter instruction: (code, steps to skip if true, steps to skip if false, value)."""
+"""Filter instruction: (code, jump if true, jump if false, value)."""
 
 
 def is_supported() -> bool:

@@ -1,10 +1,11 @@
-"""The view of a command: its workdir, toolchains, and no other files of the home folder.
+"""A command's view of the file system, with its workdir and toolchains but no other home files.
 
 Protected files of the workdir are covered during a command, and compared after it. A sandbox can
 mount only over existing files, so a protected name that does not exist gets an empty placeholder,
 which the last command in the workdir removes. If the kernel is killed before that, the next command
 recognizes the placeholder by its modification time. Links are never followed, as a command may have
-replaced a folder with one. Changes that no mount prevents are reported, not undone. Source: D-82.
+replaced a folder with a link. Changes that no mount prevents are reported, not undone. Source:
+D-82.
 """
 
 from __future__ import annotations
@@ -35,13 +36,12 @@ HOME_FILES = (
     ".bashrc", ".bash_profile", ".bash_login", ".bash_aliases", ".profile", ".zshrc", ".zshenv",
     ".zprofile", ".inputrc", ".gitconfig",
 )  # fmt: skip
-"""Dotfiles protected in the home folder even if they do not exist; others only if they exist."""
+"""Dotfiles protected in the home folder even if missing; other dotfiles only if they exist."""
 
 OF_PROGRAMS = (".cache",)  # folders in the home folder that programs must be able to write to
 
 GIT_ABSENT = {"hooks": None, "config": "", "config.worktree": "", "commondir": ".\n"}
-"""Names in `.git` that must not be created → harmless content of a placeholder; None for a
-folder."""
+"""Names in `.git` that must not be created → placeholder content, or None for a folder."""
 
 GIT_SETTINGS = (
     *GIT_ABSENT, "modules", "worktrees", "rebase-merge", "rebase-apply", "sequencer", "remotes",
@@ -93,8 +93,7 @@ class View:
     """Existing protected path (not a link) → read-only path that the command sees in its place, or
     None for an empty folder. Paths with keys come last."""
     missing: Mapping[Path, str | None] = field(default_factory=dict)
-    """Protected path that must not be created → content of its placeholder, or None for a
-    folder."""
+    """Protected path that must not be created → placeholder content, or None for a folder."""
     anchored: tuple[Path, ...] = ()
     """Writable folders in the workdir that must not be renamed, as they contain protected paths."""
 
@@ -281,8 +280,8 @@ def _lock(folder: int, operation: int, patience: float = 0.0) -> bool:
 def look(view: View) -> Look:
     """Returns the state of the protected files that a command could change.
 
-    If existing files are mounted read-only, these are links, names without a mount, and files that
-    editors and other programs replace during the command.
+    If existing files are mounted read-only, only links, names without a mount, and files that other
+    programs replace during the command can change.
     """
     there = (view.workdir / name for name in os.listdir(view.workdir))  # noqa: PTH208
     late = (path for path in there if path.name.startswith(".env") or path.name == "HEAD")

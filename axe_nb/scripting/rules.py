@@ -183,7 +183,7 @@ def _is_json(value: Any) -> bool:
 
 
 Shape: TypeAlias = Mapping[str, tuple[str, Callable[[Any], bool]]]
-"""Description of the expected type, for messages, and a function that checks a value, by key."""
+"""Expected type of each key, as words for messages and as a function that checks a value."""
 
 _TEXT = ("a string", lambda v: isinstance(v, str))
 _SWITCH = ("true or false", lambda v: isinstance(v, bool))
@@ -363,5 +363,5 @@ def _list_folders(dirs: tuple[Path, ...]) -> tuple[Path, ...]:
 
 
 def _is_plain(name: str) -> bool:
-    """True for a valid script name, which is not a path on any system."""
+    """True if a script name is valid, that is, not a path on any system."""
     return bool(name.strip()) and not name.endswith(".toml") and not re.search(r"[/\\:\0]", name)

@@ -34,7 +34,7 @@ class Write:
 
     root: str
     path: str
-    """Path relative to the root, without links."""
+    """Path relative to `root`, without links."""
     mode: int | None = None
     """Permission bits before the write; None if the file did not exist."""
     before: str = ""

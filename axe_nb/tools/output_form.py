@@ -32,8 +32,7 @@ from axe_nb.providers.wire import loads
 from axe_nb.text import MAX_SHOWN, one_line, quote
 
 VALUE = "value"
-"""Key that wraps data other than an object, as some providers only accept objects at the top
-level."""
+"""Key that wraps data other than an object, as some providers require an object at the top."""
 
 Convert: TypeAlias = Callable[[Any, Mistakes], Any]
 

@@ -103,7 +103,7 @@ class PythonFunction:
         self.description, descriptions = parse_docstring(plain)
         self.parameters: dict[str, Parameter] = {}
         self.context = ""
-        """Name of the ToolContext parameter, which is hidden from the model; empty = none."""
+        """Name of the ToolContext parameter, which is hidden from the model; empty without one."""
         try:
             self.python = inspect.signature(function)
         except (TypeError, ValueError) as error:

@@ -126,11 +126,9 @@ class Job:
     prompt: str
     limits: Limits = Limits()
     closing: str = ""
-    """Final question, without tools, whose answer becomes the run's text (X-21); empty if there is
-    none."""
+    """Final question, without tools, whose answer becomes the run's text (X-21); may be empty."""
     mode: Mode | None = None
-    """Mode requested for the child, which is never laxer than the parent's; None without a
-    request."""
+    """Mode requested for the child, if any; never laxer than the parent's mode."""
     is_copy: bool = False
     """True if the child is a copy of the caller, so that its settings are in the caller's file."""
     notes: Callable[[RunResult], Mapping[str, str]] = lambda _: {}
@@ -170,13 +168,11 @@ class Guard:
     key: str = ""
     """TOML setting in the agent's file that would allow the call; empty if there is none."""
     covers: str = ""
-    """Later calls that the answer "always" covers, such as `the program git`; empty if there are
-    none."""
+    """Later calls that the answer "always" covers, such as `the program git`; may be empty."""
     note: str = ""
     """Line for the approval prompt, such as `in a sandbox, without network`."""
     host: str = ""
-    """ASCII name of the host that the call contacts; an approval is valid for the session
-    (D-50)."""
+    """ASCII name of the host that the call contacts; approved for the whole session (D-50)."""
     path: str = ""
     """File that an approval is limited to, relative to the workdir (D-83); empty for no limit."""
 
@@ -206,12 +202,11 @@ class ToolContext:
     depth: int
     """Depth of the caller in the tree of runs; 0 for the root."""
     max_depth: int
-    """Depth at which runs of this tree can no longer delegate with this tool."""
+    """Depth at which the runs of this tree can no longer delegate with this tool."""
     workdir: Path
     file_log: FileLog
     start: Callable[[Job], Awaitable[RunResult]]
-    """Runs a child to completion. Raises ConfigError if the child cannot start, but not if it
-    fails."""
+    """Runs a child to completion and returns its result. Raises ConfigError if it cannot start."""
     tools: tuple[str, ...] = ()
     """Names of the caller's tools."""
     ask: Callable[[str], Awaitable[str]] | None = None
@@ -241,19 +236,19 @@ class ToolContext:
         limits: Limits | None = None,
         key: str | int | None = None,
     ) -> RunResult:
-        """Runs a child agent to its end and returns its result, whatever its status.
+        """Runs a child agent to completion and returns its result, whatever the status.
 
         A child that is still running when the tool call ends is cancelled.
 
         Args:
             task: the child's task.
-            agent: a named, independent agent; None = a copy of the caller.
-            tools: tools of the caller for a copy; None = all of them.
+            agent: a named, independent agent; by default a copy of the caller.
+            tools: tools of the caller for a copy; by default all of them.
             scope: folder or file to focus on; advice in the child's prompt, not a limit.
             mode: plan, ask or auto; never laxer than the caller's.
-            limits: limits of the child; unset ones come from `[sub_agents_config]`.
-            key: identifies the child within the call: an index from 0, or a name; None = the next
-                free index.
+            limits: limits of the child; unset limits come from `[sub_agents_config]`.
+            key: identifies the child within the call: an index from 0, or a name; by
+                default the next free index.
 
         Raises:
             ToolError: if the depth limit is reached or an argument is invalid.
@@ -326,9 +321,9 @@ class ToolTable:
     """Tools of one source: the package itself, a session or an agent (D-20)."""
 
     tools: dict[str, Tool | str] = field(default_factory=dict)
-    """Tools by name; or, by tool name, modules with a `TOOLS` to import on first use."""
+    """Tools by name, or in place of a tool the module to import, whose `TOOLS` holds the tool."""
     sets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Tool names that a toolset or alias expands to, by its name."""
+    """Toolset or alias → tool names."""
 
     def find(self, name: str) -> Tool | None:
         found = self.tools.get(name)
