@@ -205,7 +205,7 @@ def _find_real(paths: Iterable[Path | str], folder: Path) -> list[Path]:
 
 @contextmanager
 def cover(view: View, protection: Protection) -> Iterator[View]:
-    """Yields the view with its protected files; mounts get placeholders while commands run."""
+    """Yields the view with its protected files; for mounts, placeholders exist until the end."""
     if protection == "none":
         yield view
         return

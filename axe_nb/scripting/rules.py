@@ -322,7 +322,7 @@ class Scripts:
     def __init__(
         self, dirs: tuple[Path, ...] = (), sent: Mapping[str, Found] | None = None
     ) -> None:
-        """Creates a collection; `sent` precedes functions, `dirs` precedes the usual folders."""
+        """Creates a collection; `sent` overrides functions, and `dirs` the usual folders."""
         self._dirs, self._sent = dirs, sent or {}
         self._read: dict[str, Script] = {}
 
