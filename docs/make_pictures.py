@@ -276,7 +276,8 @@ def take_film(lab: Lab, cells: tuple[str, ...]) -> list[tuple[Image.Image, float
 
 
 def save_film(film: list[tuple[Image.Image, float]], path: Path) -> None:
-    images, durations = [], []
+    images: list[Image.Image] = []
+    durations: list[int] = []
     for image, seconds in film:
         frame = Image.new("RGB", (image.width, max(image.height for image, _ in film)), "white")
         frame.paste(image)
