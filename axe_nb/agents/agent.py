@@ -368,7 +368,7 @@ def find_agent_file(
 
 
 def list_agents(agents_dir: str | Path | None = None) -> dict[str, Path]:
-    """Returns the files of all agents by name, sorted; the first folder with a name wins."""
+    """Returns all agent files by agent name, sorted; earlier folders take precedence."""
     found: dict[str, Path] = {}
     for folder in agent_dirs(agents_dir):
         for path in sorted(folder.glob("*.toml")):

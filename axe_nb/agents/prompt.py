@@ -136,11 +136,11 @@ class Context:
 
     skill: str
     files: tuple[tuple[str, str], ...]
-    """Path relative to the workdir, and text, of each context file, sorted by path."""
+    """Path (relative to the workdir) and text of each context file, sorted by path."""
     warnings: tuple[str, ...]
     sources: tuple[Path, ...] = ()
     pictures: tuple[tuple[str, Picture], ...] = ()
-    """Path relative to the workdir, and picture, of each picture file, sorted by path."""
+    """Path (relative to the workdir) and picture of each picture file, sorted by path."""
 
 
 def read_context(agent: Agent, check: Callable[[], None] = lambda: None) -> Context:
@@ -311,7 +311,7 @@ def all_warnings(agent: Agent) -> tuple[str, ...]:
 def _join_parts(
     prompt: str, skill: str, files: Iterable[tuple[str, str]]
 ) -> tuple[str, tuple[int, int]]:
-    """Joins the parts of a system prompt (B-7); also returns the ends of prompt and skill."""
+    """Joins the parts of a system prompt (B-7); also returns where prompt and skill end."""
     text = prompt if prompt.strip() else ""
     end_of_prompt = len(text)
     if skill.strip():
@@ -459,7 +459,7 @@ class Definitions:
     root: Definition
     """The root agent with the options of its run applied."""
     agents: Mapping[str, Definition] = field(default_factory=dict)
-    """Definitions, as loaded, of the agents that the tree could call, by name."""
+    """Definition of each agent that the tree could call, as loaded, by agent name."""
     changed: Mapping[str, Definition] = field(default_factory=dict)
     """Definitions of the agents that a fork changed, by run id."""
     model_all: str = ""

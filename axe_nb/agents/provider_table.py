@@ -1,4 +1,4 @@
-"""The table of providers: built-in ones, and those that `config.toml` changes or adds.
+"""The provider table: built-in providers, and providers that `config.toml` changes or adds.
 
 A `[providers.NAME]` table changes a built-in provider or adds a named endpoint, which is a server
 that speaks the protocol of a built-in provider. Source: B-2, B-3, D-27.
@@ -231,7 +231,7 @@ class ProviderTable:
     """PEM file with the only certificates to trust for this server; a relative path starts at the
     folder of `config.toml`."""
     client_cert: str = ""
-    """PEM file with a client certificate and its unencrypted key, if the server requires one."""
+    """PEM file with a client certificate and its unencrypted key, if required by the server."""
 
     def __post_init__(self) -> None:
         check_types(self)

@@ -194,7 +194,7 @@ class Config:
 
     @classmethod
     def load(cls) -> Config:
-        """Reads `config.toml` and the environment variables that override it, without a cache."""
+        """Reads `config.toml` and the environment variables that override it, anew on each call."""
         file, text = f"in {format_path(config_path())}", ""
         try:
             with suppress(FileNotFoundError):

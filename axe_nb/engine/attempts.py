@@ -38,7 +38,7 @@ reached or the user stops the tree, and TimeoutError if the time is up.
 
 
 class Partial:
-    """A response as it arrives, whose pieces become events; pieces that arrive fast are merged."""
+    """A response as it arrives, emitted as events; pieces that arrive close together are merged."""
 
     def __init__(self, emit: Emit, run: str, turn: int, attempt: int) -> None:
         self.deltas: list[Delta] = []
@@ -144,7 +144,7 @@ class Attempts:
         return await self.scope.env.prices.find_cost(self.scope.agent.model, usage) or 0.0
 
     def begin(self, request: Request) -> OnDelta | None:
-        """Starts a response; returns the callback for its pieces, or None without streaming."""
+        """Starts a response; returns the callback for its pieces, or None if it is not streamed."""
         self.partial = Partial(self._emit, self.scope.id, turn_of(request.place), request.attempt)
         return self.partial.add if self._is_streamed else None
 

@@ -90,7 +90,7 @@ class Clock:
         return max(0.0, self.deadline.at - self.now())
 
     def overdue(self, now: float) -> float:
-        """Returns the seconds since the deadline at `now`, a `time.monotonic()`; thread-safe."""
+        """Returns the lateness in seconds at `now`, a `time.monotonic()` value; thread-safe."""
         deadline = self.deadline
         if deadline is None or deadline.pauses:
             return 0.0
@@ -225,7 +225,7 @@ class UsageMeter:
                 spent.requests += 1
 
     def charge(self, agent: str, tokens: int, dollars: float | None = None) -> None:
-        """Adds the tokens and price of a response; the price is None if it is unknown."""
+        """Adds the tokens and price of a response; `dollars` is None for an unknown price."""
         for meter in self._walk_up():
             for spent in (meter.total, meter.spent[agent]):
                 spent.tokens += tokens
@@ -313,7 +313,7 @@ class Budget:
         return False
 
     def settle(self, held: float, model: str, usage: Usage | None) -> None:
-        """Replaces the reserved amount by the actual cost; `usage` is None without a response."""
+        """Replaces the reserved amount with the actual cost; `usage` is None without a response."""
         with self.lock:
             self.held = max(0.0, self.held - held)
             if usage is None:

@@ -184,7 +184,7 @@ class Run:
     async def turn(
         self, *, closing: bool = False, asked: FinalRequest = "", question: str = ""
     ) -> Response:
-        """Sends a request and adds the response to the conversation; raises the errors of `Send`.
+        """Sends a request and adds the response to the conversation; see `Send` for errors.
 
         The arguments are only for a final question, which offers no tools; see `TurnFinished`.
         """

@@ -44,7 +44,7 @@ class PermissionPolicy:
     def child(
         self, agent: Agent, wish: Mode | None = None, *, is_copy: bool = False
     ) -> PermissionPolicy:
-        """Creates a child's policy, in the strictest of this mode, the child's mode and `wish`."""
+        """Creates a child's policy, with the strictest of this mode, the agent's and `wish`."""
         is_stricter = agent.mode == "plan" or agent.is_restricted
         inherits = self.agent.sub_agents_config.inherit_mode and not is_stricter
         own = self.mode if inherits else min(self.mode, agent.mode, key=MODES.index)

@@ -82,7 +82,7 @@ class Step:
     kind: Literal["request", "call", "reply"]
     """Action at the pause: a request to send, a tool call to make, or a reply to edit."""
     agent: str
-    """Name of the agent; empty for a run without one."""
+    """Name of the agent; empty for a run without an agent."""
     run: str
     """Place of the run in the tree: `0` is the root, `0.2` the child of the root's second call."""
     turn: int
@@ -98,7 +98,7 @@ class Step:
     call_id: str = ""
     """Id of the call; empty unless the step is a call."""
     schema: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """JSON Schema of the arguments of the call."""
+    """JSON Schema of the call's arguments."""
     whole: str = ""
     """Name of the argument to show in full; empty if there is none."""
     request: Request | None = field(default=None, repr=False)
@@ -147,7 +147,7 @@ class Step:
 
         Args:
             value: for a call, its new arguments; for a reply, its replacement, as for `result`;
-                for a request, None: the request is sent, and the run pauses again at its reply.
+                for a request, None, to send the request and pause again at its reply.
 
         Raises:
             ConfigError: if the value cannot be used as a replacement.
@@ -273,7 +273,7 @@ class Stepper:
     """Pauses the runs of a tree; used only on the tree's event loop."""
 
     breaks: tuple[Breakpoint, ...] = ()
-    """Breakpoints to pause at; if empty, each request and call is a pause."""
+    """Breakpoints to pause at; if empty, the runs pause at each request and call."""
     function: StepFunction | None = None
     is_over: bool = False
     """True if the tree runs to its end without further pauses."""

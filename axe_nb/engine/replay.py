@@ -41,7 +41,7 @@ class PendingCall:
     slot: AsyncExitStack = field(init=False)
     """The call's slot, released when the call starts a child, as the child may need a slot."""
     keys: set[str] = field(default_factory=set)
-    """Keys of the children of the call."""
+    """Keys of the call's children."""
     guard: Guard = field(default_factory=Guard)
     edited: Mapping[str, Any] | None = None
     """Arguments as changed by the user; None if unchanged."""
@@ -66,7 +66,7 @@ class KeptTurn:
     refusal: RunStopped | None = None
     """Error for the cap that refused a further attempt; None if no cap did."""
     wait_until_quiet: Callable[[str], Awaitable[None]] | None = None
-    """Waits until the run with an id, and the runs below it, have sent all their recorded requests;
+    """Waits until a run, given by id, and the runs below it have sent all their recorded requests;
     called before the last attempt is cut off."""
 
 

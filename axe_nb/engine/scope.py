@@ -57,7 +57,7 @@ class Halt:
     stop: RunStopped | None = None
     """Error that ends every run of the tree as soon as possible; None until the tree is stopped."""
     cancel: Callable[[], None] = lambda: None
-    """Cancels the tree; set by its handle."""
+    """Cancels the tree; set by the tree's handle."""
 
     def end_tree(self, stop: RunStopped) -> RunStopped:
         """Ends all runs of the tree, unless they are already ending; returns the error to raise."""
@@ -102,7 +102,7 @@ class Env:
     stepper: Stepper | None = None
     """Pauses the runs of the tree; None for a tree without pauses."""
     as_child: Callable[[Agent], Agent] = lambda agent: agent
-    """Adapts an agent for use as a child in this tree, by options such as `--model-all`."""
+    """Adapts an agent for use as a child in this tree, applying options such as `--model-all`."""
     retries: int | None = None
     """Maximum retries of each request in the tree; None to use the agent's setting."""
     default_retries: int = 0
@@ -110,7 +110,7 @@ class Env:
     requires_sandbox: bool = False
     """True if commands and MCP servers of the tree must not run without a sandbox."""
     nest: Callable[[Any, Env], tuple[Job, Env]] | None = None
-    """Converts a call of `axe_nb.run` in a tool, given this object, to the child's job and `Env`
+    """Makes a child's job and `Env` from a call of `axe_nb.run` in a tool and from this object
     (D-57). Raises ConfigError if the call is invalid. None if the run belongs to no session."""
     workdir: str = ""
     """Real workdir of the root, to which children are confined; empty for no limit (D-53)."""
@@ -191,7 +191,7 @@ class RunScope:
     in_flight: InFlight
     clock: Clock
     id: str = "0"
-    """Dotted path: `0` is the root, `0.2` the child of its second call (D-59)."""
+    """Dotted path: `0` is the root, `0.2` the child of the root's second call (D-59)."""
     parent: str = ""
     """Id of the parent run; empty for a root."""
     call_id: str = ""
@@ -271,7 +271,7 @@ class RunScope:
     def note(
         self, kind: LapKind, began: float, turn: int = 0, call: PendingCall | None = None
     ) -> None:
-        """Records how long a request or call, which ends now, has taken."""
+        """Records the duration of a request or call that ends now."""
         turn, number = (call.turn, call.index + 1) if call and call.turn else (turn, 0)
         self.times.append(Lap(kind, round(began, 6), round(self.seconds, 6), turn, number))
 

@@ -54,7 +54,7 @@ def find_tools(
     """Returns an agent's tools by name. Raises ConfigError if a name is unknown.
 
     `handed` are tools passed to the run as objects, and `of_servers` the tools of its MCP servers,
-    or None if these are not started. `describe` maps the name of another agent to its description.
+    or None if no server was started. `describe` maps the name of another agent to its description.
     """
     own = {tool.name: tool for tool in handed}
     own |= {name: tool_of(thing) for name, thing in agent.own_tools.items()}

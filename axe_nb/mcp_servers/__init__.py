@@ -1,1 +1,1 @@
-"""MCP servers with their tools and resources; started or connected to when a run needs them."""
+"""MCP servers and their tools and resources; a run starts or connects to the servers it needs."""

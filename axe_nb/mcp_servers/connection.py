@@ -69,7 +69,7 @@ Listing: TypeAlias = tuple[Mapping[str, ToolSpec], tuple[str, ...]]
 
 
 async def list_tools(session: Any, server: str) -> Listing:
-    """Returns a server's tools under names that all providers accept, and warnings."""
+    """Returns a server's tools, under names that all providers accept, and any warnings."""
     import mcp_types
 
     if session.server_capabilities is not None and session.server_capabilities.tools is None:

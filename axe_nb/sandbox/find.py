@@ -45,8 +45,7 @@ SETTINGS = (
     "pki/tls/openssl.cnf", "R", "resolv.conf", "services", "ssl/cert.pem", "ssl/certs",
     "ssl/openssl.cnf", "terminfo", "texmf", "timezone",
 )  # fmt: skip
-"""Entries of `/etc` that programs need and that hold no secrets; kept few, as each mount takes 0.2
-ms."""
+"""Entries of `/etc` that programs need, without secrets; kept few, as a mount takes 0.2 ms."""
 
 SIZE = 1 << 30
 """Maximum bytes that a command can write to each empty folder, which is held in memory."""

@@ -1,7 +1,7 @@
 """Launcher of the sandbox level `files`: a program that restricts itself, then runs a command.
 
 Its arguments are a plan from `find.py` (a marshalled dict in hexadecimal) and the command's own
-arguments. It imports little, as it starts with every command. Source: D-82.
+arguments. It imports little, as it runs for every command. Source: D-82.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def prepare(method: Method, view: View, words: Sequence[str]) -> Launch:
     """Wraps a command in the sandbox, with resource limits and a check of its view.
 
     Another command in the same workdir could replace files with links, which mounts would follow.
-    So the command starts only if it sees the same files and folders as a check made before.
+    So the command starts only if it sees the same files and folders as an earlier check.
     """
     if os.name == "nt":
         return method.wrap(words, view)

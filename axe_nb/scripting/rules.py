@@ -133,7 +133,7 @@ def stop_reason(calls: tuple[ToolCall, ...]) -> str:
 
 
 def estimate_usage(request: Request, text: str, calls: tuple[ToolCall, ...]) -> dict[str, int]:
-    """Estimates the tokens of a request, with its tools, and of its answer by counting characters.
+    """Estimates the tokens of a request, its tools and its answer from the number of characters.
 
     Counts only content that every protocol transmits, so that the result is the same over a socket.
     """
@@ -290,7 +290,7 @@ functions: dict[str, ScriptFunction] = {}
 
 
 def script(name: str) -> Callable[[F], F]:
-    """Registers the decorated function as the model `script/NAME`, replacing an earlier one.
+    """Registers the decorated function as the model `script/NAME`, replacing an earlier function.
 
     The function takes the `Request` and returns text, one or more tool calls (`axe_nb.call`), or a
     whole `Response`; it may be async. A generator streams its reply piece by piece. If the function

@@ -80,7 +80,7 @@ def make_tool(function: Callable[..., Any], effect: Effect, name: str = "") -> T
 
 
 def check(arguments: Mapping[str, Any], wanted: Mapping[str, Parameter]) -> dict[str, Any]:
-    """Converts arguments to the types of their parameters. Raises ToolError if any do not fit."""
+    """Converts arguments to the types of their parameters. Raises ToolError if one does not fit."""
     mistakes: Mistakes = []
     values = fields(arguments, wanted, "", mistakes)
     if mistakes:

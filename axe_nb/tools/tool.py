@@ -38,8 +38,8 @@ from axe_nb.text import cut_bytes, nearest, remove_addresses
 from axe_nb.tools.kept_files import KeptFiles
 
 Effect = Literal["read", "user", "network", "write", "delegate"]
-"""Effect of a tool. `user` stands for a user's function without a declared effect, which mode ask
-runs without asking (D-19); `network` contacts other machines but changes nothing here (D-50)."""
+"""Effect of a tool. `user` stands for a user's function without a declared effect, which mode `ask`
+runs without approval (D-19); `network` contacts other machines but changes nothing here (D-50)."""
 
 Verdict = Literal["deny", "ask", "allow"]
 VERDICTS = ("deny", "ask", "allow")
@@ -143,7 +143,7 @@ class Job:
     asked: Illustrated | None = None
     """Complete prompt of a forked run; None if it is assembled from the other fields."""
     open_turn: Callable[[int], Opening | None] = lambda turn: None
-    """Returns the messages that a forked run sends in the turn with a number; None if unchanged."""
+    """Returns the messages that a forked run sends in a turn (by number), or None if unchanged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,7 +321,7 @@ class ToolTable:
     """Tools of one source: the package itself, a session or an agent (D-20)."""
 
     tools: dict[str, Tool | str] = field(default_factory=dict)
-    """Tools by name, or in place of a tool the module to import, whose `TOOLS` holds the tool."""
+    """Tools by name; a tool that is not imported yet is listed as the module with its `TOOLS`."""
     sets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Toolset or alias → tool names."""
 
