@@ -36,7 +36,7 @@ class Subtask:
     task: str
     scope: str
     depends_on: int | None
-    """Index of an earlier subtask whose report this subtask receives; None without a dependency."""
+    """Index of an earlier subtask whose report this subtask receives, if any."""
 
 
 Outcome: TypeAlias = RunResult | AxeError | ToolError

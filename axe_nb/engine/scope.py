@@ -76,7 +76,7 @@ class AgentSource:
     load: Callable[[str], Agent]
     """Finds an agent by name. Raises ConfigError if the agent is missing or invalid."""
     provider_for: Callable[[str, str], Provider]
-    """Finds the provider of a model (provider, model). Raises ConfigError if it is not set up."""
+    """Returns the named provider for a model. Raises ConfigError if it is not set up."""
     knows: Callable[[str], bool] = lambda name: True
     """Returns False if no agent has this name, without the costly search of `load`."""
     brief: Callable[[Agent], Awaitable[Briefing]]
