@@ -39,7 +39,8 @@ class PermissionPolicy:
     mode: Mode
     above: PermissionPolicy | None = None
     mode_by: Literal["call", "option"] | None = None
-    """Source of the mode, unless it is the agent's file: the starting call, or a run option."""
+    """Source of a mode that is neither inherited nor from the agent's file: the call or an
+    option."""
 
     def child(
         self, agent: Agent, wish: Mode | None = None, *, is_copy: bool = False
