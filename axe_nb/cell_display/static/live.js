@@ -17,6 +17,7 @@ const TROUBLES = {
   quiet: "No updates since TIME: the kernel is busy or unreachable",
 };
 const LEGEND = { model: "model", tool: "tool", sub: "its sub-agents", retry: "retry wait", person: "you" };
+const CHUNK = 100; // rows that are laid out together
 const TONES = ["good", "bad", "limit", "off", "running"];
 const CHIPS = ["all", "running", "failed", "slowest first"];
 const TREE = `<div class=axe-nb-tree><div class=axe-nb-note role=status></div>
@@ -285,6 +286,14 @@ class Tree {
     }
   }
 
+  // Rows are in chunks: the browser lays out those that are in sight.
+  lastChunk(box) {
+    const last = box.lastElementChild;
+    if (last && last.childElementCount < CHUNK) return last;
+    last?.classList.add("axe-nb-full");
+    return box.appendChild(parse("<div class=axe-nb-chunk role=none></div>"));
+  }
+
   // Goes to the next of these rows, and from the last one to the first.
   jump(keys) {
     const all = [...keys];
@@ -308,7 +317,7 @@ class Tree {
     element.row = row;
     element.open = data.open;
     const above = this.rows.get(data.above);
-    (above?.below ?? this.scroll).append(element);
+    (above ? this.lastChunk(above.below) : this.scroll).append(element);
     if (!above) line.after(this.head);
     this.rows.set(key, row);
     this.keys.add(row, above);
@@ -377,15 +386,23 @@ class Tree {
       }
     }
     const isSorted = this.only === "slowest first";
+    const changed = new Set(); // chunks of rows
+    this.root.classList.toggle("axe-nb-sorted", isSorted);
     for (const [key, { element, line, data }] of this.rows) {
       const isHidden = Boolean(isOn && data.above && !shown.has(key));
-      if (element.hidden !== isHidden) element.hidden = isHidden;
+      if (element.hidden !== isHidden) {
+        element.hidden = isHidden;
+        changed.add(element.parentElement);
+      }
       if (!isSorted && !this.wasSorted) continue;
       const { from, to } = line.querySelector("time").dataset;
       const isRun = isSorted && from && data.look.startsWith("axe-nb-run ");
       element.style.order = isRun ? -Math.round(1000 * ((to ?? this.store.now) - from)) : "";
     }
     this.wasSorted = isSorted;
+    for (const chunk of changed) {
+      if (chunk !== this.scroll) chunk.hidden = ![...chunk.children].some((row) => !row.hidden);
+    }
   }
 
   tick() {
