@@ -340,7 +340,9 @@ def _walk(run: RunResult, above: tuple[str, ...], pointer: str, group: Hashable)
         for number, call in enumerate(turn.calls):
             groups[call.id] = (pointer, at, None if turn.parallel else number)
             result = results.get(call.id)
-            if turn.closing or (result and (result.is_denied or result.is_skipped)):
+            if result is None and (turn.closing or run.ok):  # an agent without tools
+                continue
+            if result and (result.is_denied or result.is_skipped):
                 continue
             place_of_call = f"{where}, call of {_shorten(call.name)}"
             here = f"{pointer}.log[{at}].calls[{number}]"

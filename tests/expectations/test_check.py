@@ -212,6 +212,14 @@ def test_calls_that_were_denied_are_not_used() -> None:
     axe_nb.expect(done(log=log), f"{told}; denied contains write_file; failed contains write_file")
 
 
+def test_calls_of_an_agent_without_tools_are_not_counted(project: Any) -> None:
+    result = axe_nb.run(agent("alone", lambda request: axe_nb.call("grep", pattern="x")), "go")
+    assert result.status == "completed"
+    axe_nb.expect(result, "no grep")
+    with pytest.raises(ExpectationError, match="0 calls"):
+        axe_nb.expect(result, "tool:grep >= 1")
+
+
 def test_several_failures_are_one_error_of_three_lines() -> None:
     with pytest.raises(ExpectationError) as failure:
         axe_nb.expect(survey(), "no writer; turns < 2; runs == 5; depth == 0; tokens < 10")
