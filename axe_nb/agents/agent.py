@@ -229,6 +229,11 @@ class Agent:
             error.place = error.place or source.place(getattr(error, "key", ()))
             raise
 
+    @property
+    def lacks_entries(self) -> bool:
+        """True if entries of the agent's file were left out, as its project is not trusted."""
+        return self.is_restricted and bool(restrict(parse_toml(self.text), Path(self.path)))
+
     def but(self, **changes: Any) -> Agent:
         """Returns a copy with changed values: `agent.but(system_prompt="Be brief.", mode="plan")`.
 
@@ -275,7 +280,7 @@ class Agent:
         check_name(self.name)
         folder = agent_dirs(agents_dir)[0]
         path = Path(self.path) if self.path and not agents_dir else folder / f"{self.name}.toml"
-        if self.is_restricted and restrict(parse_toml(self.text), Path(self.path)):
+        if self.lacks_entries:
             raise ConfigError(
                 f"agent {quote(self.name)} was loaded without some entries of its file",
                 hint=f"trust its project before you save it: {NEXT_STEP}",

@@ -120,19 +120,21 @@ class PermissionPolicy:
         return f'set sub_agents_config.ask = "person" in {_format_file(silent)}'
 
     def _tell_keys(self, tool: Tool, host: str) -> str:
-        if self.agent.is_restricted:  # such settings in its file are ignored
+        if self.agent.lacks_entries:
             return _ask_trust(self.agent)
+        # without trust, such settings in its file would be left out
+        trust = f"{_ask_trust(self.agent)}, and " if self.agent.is_restricted else ""
         if tool.effect == "network" and host and self._find_rule(tool)[1] != "ask":
             pattern = ANY if tool.by_server else host
-            return f"set allowed_hosts = [{quote(pattern)}] in {_format_file(self.agent)}"
+            return f"{trust}set allowed_hosts = [{quote(pattern)}] in {_format_file(self.agent)}"
         mode, allow = 'set mode = "auto"', f'permissions.{tool.name} = "allow"'
         here, source = _format_file(self.agent), self._find_mode_source()
         if source.mode_by == "option":
             by_run = 'start the run with --mode auto (in Python: mode="auto")'
-            return f"set {allow} in {here}, or {by_run}"
+            return f"{trust}set {allow} in {here}, or {by_run}"
         there = here if source.mode_by else _format_file(source.agent)
         place = "" if there == here else f" in {there}"
-        return f"{mode}{place} or {allow} in {here}"
+        return f"{trust}{mode}{place} or {allow} in {here}"
 
     def _find_mode_source(self) -> PermissionPolicy:
         if self.above is None or self.mode != self.above.mode:

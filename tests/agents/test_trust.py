@@ -301,6 +301,18 @@ def test_a_denial_of_a_restricted_agent_names_the_trust_that_it_lacks_not_a_key(
     assert Path("harm.txt").exists()
 
 
+def test_a_denial_of_a_restricted_agent_that_asks_for_nothing_names_trust_and_key(
+    clone: Path, writer: None
+) -> None:
+    put(
+        "axe/agents/worker.toml",
+        'name = "worker"\nmodel = "script/writer"\ntools = ["write_file"]\n',
+    )
+    denied = axe_nb.run("worker", "go", display=False).text
+    assert "to trust the project of agent" in denied
+    assert ', and set mode = "auto" or permissions.write_file = "allow" in worker.toml' in denied
+
+
 def test_a_restricted_agent_cannot_have_the_users_own_agent_run_commands(
     clone: Path, tmp_path: Path
 ) -> None:
