@@ -369,6 +369,8 @@ def find_agent_file(
             return path
     bare = name.removesuffix(".toml")
     hint = suggestion(bare, [*list_agents(agents_dir), *also]) or creation_step(bare)
+    if not agent_dirs(agents_dir)[0].is_dir():
+        hint += "; the current folder has no folder axe/agents"
     raise ConfigError(f"agent config not found: {name}", hint=hint)
 
 

@@ -222,7 +222,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("--json", "print one line of JSON", "", IN_TEXT, group=SHOWN),
     Option("-v --verbose", "print progress line by line", "", IN_TEXT, group=SHOWN),
     Option("--raw", "do not interpolate {{ … }} in the prompt", "", ("cell",), group=INPUT),
-    Option("-q --quiet", "show only the answer, no tree", "", IN_TEXT, group=SHOWN),
+    Option("-q --quiet", "show only the answer: no tree, no progress", "", IN_TEXT, group=SHOWN),
     Option("--bg", "run in the background and return a handle at once", "", IN_NOTEBOOKS,
            keyword="background", group=ANSWER),
 )  # fmt: skip

@@ -28,7 +28,7 @@ from axe_nb.conversion.records import Parts, from_json, to_json
 from axe_nb.errors import ConfigError
 from axe_nb.events import Event, RunFinished, RunStarted, ToolFinished, TurnFinished
 from axe_nb.messages import Message, ToolResult, Usage, close_open_calls
-from axe_nb.results import RunResult, Turn, make_metadata, order_of
+from axe_nb.results import NO_AGENT, RunResult, Turn, make_metadata, order_of
 from axe_nb.secrets import Filter, find_filter
 from axe_nb.text import one_line
 
@@ -195,7 +195,8 @@ class MapRecorder:
         for name, known in self._names.items():
             if getattr(run, name) not in known:
                 known[getattr(run, name)] = None
-                setattr(row, name, one_line(", ".join(list(known)[:20]), 200))
+                names = [one or NO_AGENT for one in list(known)[:20]]
+                setattr(row, name, one_line(", ".join(names), 200))
         if result is not None:
             self._ended += 1
             if not result.ok:
