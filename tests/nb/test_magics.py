@@ -145,7 +145,7 @@ def test_python_functions_show_the_same_view_once(cells: Kernel) -> None:
     assert cells.run("r = axe_nb.run('echo', 'hi', display=False)") == []
     [named] = cells.run("for _ in 'ab': r\nr")
     assert named["data"]["text/plain"] == shown["data"]["text/plain"]
-    assert "<code>%%axe --from r@0/1</code>" in named["data"]["text/html"], "by its name"
+    assert ">%%axe --from r@0/1</code>" in named["data"]["text/html"], "by its name"
     two = cells.run("for word in 'ab': axe_nb.run('echo', word)")
     assert [o["data"]["text/plain"].split("\n")[0] for o in two] == ["You said: a", "You said: b"]
     streamed = "[e async for e in axe_nb.stream('echo', 'hi')][-1].result.text"
