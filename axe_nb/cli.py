@@ -163,7 +163,7 @@ def _write(text: str) -> None:
 
 
 def _write_exactly(text: str) -> None:
-    """Writes a text without secrets, and on a terminal also without control characters."""
+    """Prints text with secrets removed and, on a terminal, with control characters replaced."""
     on_terminal = sys.stdout is not None and sys.stdout.isatty()
     print(clean(redact(text)) if on_terminal else redact(text), flush=True)
 

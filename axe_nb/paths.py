@@ -35,13 +35,14 @@ Links: TypeAlias = Mapping[str, Sequence[Path]]
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """All names of a file or folder in `folder`, which is a real path."""
+    """All names of a file or folder that lies in `folder`, whose path is real."""
 
     folder: Path
     path: str
     """The real path relative to `folder`, with `/` as the separator; `.` is the folder itself."""
     all: tuple[Path, ...]
-    """Absolute paths inside `folder`, followed by the real path, which may be outside."""
+    """All absolute paths of the file. The last is the real path, which may be outside `folder`;
+    the others are inside."""
     links: Links = field(repr=False)
     """The links directly in `folder` that lead to other places inside it."""
 
@@ -57,7 +58,10 @@ class Names:
 
 
 def find_names(folder: Path, path: Path, links: Links | None = None) -> Names:
-    """Returns the current names of an absolute path inside `folder`, which is a real path."""
+    """Returns all current names of the file at `path`, which is absolute and inside `folder`.
+
+    `folder` is a real path.
+    """
     *passed, real = follow_links(path)
     links = list_links(folder) if links is None else links
     for place in (real, *real.parents):

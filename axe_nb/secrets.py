@@ -21,7 +21,9 @@ from urllib.parse import quote, quote_plus
 MASK = "***"
 
 SHORTEST = 8
-"""Minimum length of a secret, or of the part of it left by a cut; ordinary words are shorter."""
+"""Minimum length of a secret, or of what is left of a truncated secret.
+
+Shorter texts are not removed, as they may be ordinary words."""
 
 SECRET_NAME = re.compile(
     r"KEY|TOKEN|SECRET|PASSWO?R?D|PASSPHRASE|CREDENTIAL|AUTHORIZATION|COOKIE"
@@ -61,7 +63,7 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
     r"[\w-]{16,}\.[\w-]{16,}": ("SG.",),
     r"(?=[\w-]{8})\w*+(?:-(?!eyJ)\w*+)*+\.eyJ[\w-]{8,}\.[\w-]{8,}": ("eyJ",),
 }  # fmt: skip
-"""Prefixes of well-known keys, by the pattern for the rest of the key."""
+"""Prefixes of well-known keys, keyed by the pattern for the rest of the key."""
 
 _HEADER = r"""\\{0,3}["']?\s{0,4}[:=]\s{0,4}\\{0,3}["']?"""
 _VALUE = r"""[^\s"'\\,;<>{}*]{8,}"""
@@ -95,12 +97,13 @@ SHAPES: Mapping[str, tuple[str, str]] = {
     ),
     "://": (r"[^\s/:@?#\"'\\]{0,100}:", r"[^\s/@\"'\\*]{1,200}(?=@)"),
 }
-"""Maps the fixed start of well-known keys, logins and headers to two patterns: for text to keep,
-and for the secret, which never matches `***`. A fixed start makes the search fast. No pattern scans
-the same long text from many positions, as a model may write the text that takes longest."""
+"""Maps fixed texts at the start of well-known keys, logins and headers to two patterns: one for the
+text to keep after the start, and one for the secret, which never matches `***`. Fixed texts can be
+found quickly. No pattern scans the same long text from many positions, because a model could
+otherwise write a text that takes very long."""
 
 _END, _START = r"(?=\n?(?:…|\.\.\.))", r"(?:(?<=…)|(?<=…\n))"
-"""Patterns for an ellipsis that marks a cut, after and before the remaining text."""
+"""Patterns for an ellipsis where text was cut off, after and before the remaining text."""
 
 _passed: set[str] = set()
 

@@ -42,7 +42,7 @@ _NEEDED = rf"""
     | (?<= {_JOINED} ) \u200c (?= {_JOINED} )
     | (?<= {_JOINED} ) \u200d (?! {_JOINED} | {_EMOJI} | {_VIRAMA} )
 """
-"""Matches invisible characters that change how text is displayed, or in Persian may do so."""
+"""Matches invisible characters where they affect, or may affect, how text is displayed."""
 
 _UNSEEN = f"({_NEEDED})|{INVISIBLE.pattern}"
 
@@ -96,7 +96,10 @@ def _is_visible(character: str) -> bool:
 
 
 def one_line(text: str, limit: int) -> str:
-    """Cleans a text and shortens it to one line of `limit` characters; `…` marks a cut."""
+    """Cleans a text, and joins and shortens it to one line of at most `limit` characters.
+
+    If text is cut off, the line ends with `…`.
+    """
     beginning = text[: 4 * limit]
     line = clean(" ".join(beginning.split()))
     if len(line) <= limit and len(beginning) == len(text):
@@ -110,7 +113,7 @@ def count_columns(text: str) -> int:
 
 
 def align_columns(rows: Sequence[Sequence[str]], right: int = 0) -> Iterator[str]:
-    """Yields a table's rows as cleaned, aligned lines; right-aligns the last `right` columns."""
+    """Formats a table as cleaned, aligned lines; the last `right` columns are right-aligned."""
     rows = [[clean(cell).replace("\n", " ") for cell in row] for row in rows]
     widths = [max(map(count_columns, column)) for column in zip(*rows, strict=True)]
     for row in rows:
@@ -248,7 +251,10 @@ def type_name(value: object) -> str:
 
 
 def own_text(value: object) -> str:
-    """Returns `str(value)` without addresses, or a description if the class defines no text."""
+    """Returns `str(value)` without memory addresses.
+
+    A module, and an object whose class defines neither `__str__` nor `__repr__`, is described.
+    """
     kind = type(value)
     is_address = kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__
     if is_address or issubclass(kind, ModuleType):
@@ -257,7 +263,7 @@ def own_text(value: object) -> str:
 
 
 def remove_addresses(text: str, value: object) -> str:
-    """Removes numbers from an object's text that are, or may be, memory addresses."""
+    """Removes numbers that are, or may be, memory addresses from the text of an object."""
     # looks at each blank only once, as there may be very many
     text = re.sub(r"(?<!\s)\s+at 0x[0-9a-fA-F]+", "", text)
     text = re.sub(r"\b0[xX][0-9a-fA-F]{6,}", "0x…", text)

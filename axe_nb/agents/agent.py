@@ -121,7 +121,7 @@ class Agent:
     retry: Retry = Retry()
     sub_agents_config: SubAgentsConfig = NO_CONFIG
     own_tools: Mapping[str, Any] = field(default_factory=dict, repr=False, metadata={"toml": False})
-    """Functions and Tool objects passed in `tools`, by name."""
+    """Functions and Tool objects passed in `tools`, keyed by tool name."""
     path: str = field(default="", compare=False, metadata={"toml": False})
     """File that the agent was loaded from; empty if the agent was created in code."""
     text: str = field(default="", repr=False, compare=False, metadata={"toml": False})
@@ -160,7 +160,7 @@ class Agent:
 
     @classmethod
     def load(cls, name: str, agents_dir: str | Path | None = None) -> Agent:
-        """Returns an agent of this session, or loads one from the first folder with its file.
+        """Returns an agent of this session, or loads the agent from the first folder with its file.
 
         Args:
             agents_dir: folder to search first; by default `%config AxeMagics.agents_dir`.
@@ -271,8 +271,9 @@ class Agent:
     def save(self, agents_dir: str | Path | None = None) -> Path:
         """Writes the agent's file atomically and returns its path.
 
-        The folder is `agents_dir`, or else the folder of the agent's file, or `./axe/agents/`. An
-        existing file keeps its comments and formatting; only values that differ are rewritten.
+        The folder is `agents_dir` if given, otherwise the folder of the agent's file, and for an
+        agent without a file `./axe/agents/`. An existing file keeps its comments and formatting;
+        only values that differ are rewritten.
 
         Raises:
             ConfigError: if the name is invalid or the file cannot be written.
@@ -304,14 +305,17 @@ class NoAgent(Agent):
 
 
 DEFINED: dict[str, Agent] = {}
-"""Agents defined in this session, by name; owned by the session."""
+"""Agents defined in this session, keyed by name; the session adds and removes them."""
 
 DEFAULTS: dict[str, Any] = {}
-"""Option defaults set by `%config AxeMagics`, by option name; owned by the session."""
+"""Option defaults set by `%config AxeMagics`, keyed by option name; the session changes them."""
 
 
 def _remove_ignored_keys(table: dict[str, Any], name: str, source: Source) -> list[str]:
-    """Removes or converts the Axe command line's keys in a table, and returns warnings."""
+    """Removes the ignored keys from an agent's table, and converts `[budget]` to `[limits]`.
+
+    Returns warnings, also about a wrong agent name.
+    """
     ignored = []
     for dotted in IGNORED:
         above, _, key = dotted.rpartition(".")
@@ -335,7 +339,10 @@ def _remove_ignored_keys(table: dict[str, Any], name: str, source: Source) -> li
 
 
 def find_place(agent: Agent, key: str, value: str) -> str:
-    """Returns the file and line of an agent's value or entry; empty if it is not in the file."""
+    """Returns the file and line where an agent's `key` has `value`, or has an entry `value`.
+
+    The result is empty if the agent's file does not contain the value.
+    """
     if not agent.path or not agent.text:
         return ""
     written: Any = tomllib.loads(agent.text).get(key)
@@ -360,7 +367,10 @@ def check_agents_dir(agents_dir: str | Path | None) -> None:
 def find_agent_file(
     name: str, agents_dir: str | Path | None = None, also: Iterable[str] = ()
 ) -> Path:
-    """Finds an agent's file. Raises ConfigError if it is missing; `also` adds names to suggest."""
+    """Returns the path of an agent's file. Raises ConfigError if there is no such file.
+
+    The error suggests similar names among the agent files and the names in `also`.
+    """
     check_name(name)
     check_agents_dir(agents_dir)
     for folder in agent_dirs(agents_dir):
@@ -375,7 +385,10 @@ def find_agent_file(
 
 
 def list_agents(agents_dir: str | Path | None = None) -> dict[str, Path]:
-    """Returns all agent files by agent name, sorted; earlier folders take precedence."""
+    """Returns the agent files of all folders, keyed by agent name and sorted.
+
+    If several folders have a file with the same name, the first folder takes precedence.
+    """
     found: dict[str, Path] = {}
     for folder in agent_dirs(agents_dir):
         for path in sorted(folder.glob("*.toml")):
@@ -420,7 +433,11 @@ def scaffold(name: str, model: str | None = None) -> str:
 
 
 def first_model() -> str:
-    """Suggests a model for a new agent, from the only provider with a key or from Anthropic."""
+    """Suggests a model for a new agent.
+
+    If exactly one provider has an API key, the model is from that provider, otherwise from
+    Anthropic.
+    """
     with_key = []
     with suppress(ConfigError):  # `init` works without settings; a run will report the error
         config = Config.load()
@@ -438,7 +455,7 @@ def init_agent(name: str, agents_dir: str | Path | None = None) -> Path:
 
 
 def _read_schema(name: Any, agent_path: str) -> dict[str, Any]:
-    """Reads the file of `output.schema`, which must be in or below the agent file's folder."""
+    """Reads the file that `output.schema` names; it must be in or below the agent file's folder."""
     if not isinstance(name, str) or not name.strip():
         raise _make_schema_error(name, "name a JSON file, or write the schema under [output]")
     if Path(name).is_absolute() or ".." in Path(name).parts or name.startswith("~"):

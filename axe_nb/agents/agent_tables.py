@@ -77,7 +77,7 @@ class SubAgentsConfig:
     output_limit: int = 4096
     """Maximum size of a subagent result in the parent's context, in UTF-8 bytes."""
     inherit_mode: bool = True
-    """If true, children run in this agent's mode; otherwise in their own mode if it is stricter."""
+    """If true, children run in this agent's mode; otherwise in the stricter of both modes."""
     budget: ChildBudget = ChildBudget()
 
     def __post_init__(self) -> None:
@@ -111,8 +111,8 @@ class TreeLimits:
     max_cost: float = 0
     """Maximum cost of the whole tree in US dollars; the prices of all its models must be known."""
     max_picture_bytes: int = 5_000_000
-    """Maximum bytes of a picture; a request may hold four times as much. Larger pictures are scaled
-    down if Pillow is installed, or else refused."""
+    """Maximum bytes of a picture; all pictures of a request may have four times as much. Larger
+    pictures are scaled down if Pillow is installed, otherwise refused."""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -174,7 +174,7 @@ def keep_server_tools(params: Mapping[str, Any], names: Collection[str]) -> dict
 
 
 def variable_problem(name: str) -> str:
-    """Returns the problem with a variable's name, or an empty string if the name is valid."""
+    """Returns the problem with a Python variable's name; empty if the name is valid."""
     if not name.isidentifier():
         return "must have a name made of letters, digits and _ that does not start with a digit"
     return "must have another name: this one is a Python keyword" if keyword.iskeyword(name) else ""
@@ -231,7 +231,7 @@ class McpServer:
 
 
 def parse_servers(given: Any) -> Mapping[str, McpServer | None]:
-    """Parses `mcp_servers` into servers by name, with None for a server of `config.toml`.
+    """Parses `mcp_servers` into servers keyed by name; a server in `config.toml` becomes None.
 
     Accepts names, tables by name, or a list of tables with a `name` key, as in files for the Axe
     command line. Raises ConfigError if a name, key or value is invalid.
@@ -266,7 +266,7 @@ def parse_server(name: str, table: Any, source: Source | None = None) -> McpServ
 def expand_variables(values: Mapping[str, str], name: str, key: str) -> dict[str, str]:
     """Replaces `${VARIABLE}` in `env` or `headers`. Raises ConfigError if a variable is not set.
 
-    From then on, recordings and displays mask values whose names look like secrets.
+    Values whose names look like secrets are masked in recordings and displays from then on.
     """
     found, variable = {}, re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
     for own, value in values.items():
@@ -290,7 +290,7 @@ def names_of_servers(given: Any) -> Sequence[str]:
 
 
 def keep_servers(given: Any, tools: Sequence[str]) -> Any:
-    """Returns a valid `mcp_servers` with only the servers that `tools` refers to."""
+    """Filters a valid `mcp_servers` value, keeping only the servers that `tools` refers to."""
     used = {tool.partition("__")[0] for tool in tools}
     if isinstance(given, Mapping):
         return {name: table for name, table in given.items() if name in used}

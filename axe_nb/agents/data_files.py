@@ -25,17 +25,20 @@ Kind = Literal["run", "cassette", "history", "grid", "runs"]
 VERSIONS: Mapping[Kind, tuple[int, int]] = {
     "run": (2, 0), "cassette": (2, 0), "history": (5, 0), "grid": (3, 0), "runs": (2, 0),
 }  # fmt: skip
-"""Version (major, minor) to write for each kind of file; other minor versions can be read."""
+"""Version (major, minor) of the files that are written, by kind of file.
+
+Files with the same major and any minor version can be read."""
 
 MAX_BYTES = 100_000_000
 LINES = "|"
-"""Key for the lines of a string. A real key that consists of bars is stored with one more bar."""
+"""Key of an object that stands for a multi-line string; the value is the list of lines. A real key
+that consists of bars is stored with one more bar."""
 
 _UNSEEN = re.compile(rf"[\x7f-\x9f\u2028\u2029]|{INVISIBLE.pattern}")  # not shown by editors
 
 
 def write_data(path: Path, kind: Kind, data: T, form: Callable[[T], str] | None = None) -> None:
-    """Writes data to a file atomically; `form` formats the data as text, by default as JSON."""
+    """Writes data to a file atomically; `form` converts the data to text, by default to JSON."""
     path = expand_home(path)
     try:
         text = f"{format_header(kind)}{(form or format_data)(data)}\n"
@@ -54,7 +57,10 @@ def write_data(path: Path, kind: Kind, data: T, form: Callable[[T], str] | None 
 def read_data(
     path: Path, kind: Kind, make: Callable[[Any], T], parse: Callable[[str], Any] | None = None
 ) -> T:
-    """Reads a data file; `parse` parses its text (by default JSON), `make` converts the data."""
+    """Reads a data file and returns the object that `make` creates from the file's data.
+
+    `parse` parses the text after the header line, by default as JSON.
+    """
     path = expand_home(path)
     text = ""
     try:

@@ -52,7 +52,7 @@ def read_text(path: Path) -> str:
 
 
 def read_real_text(path: Path) -> str:
-    """Reads a text file like `read_text` but without following links; the path is absolute."""
+    """Reads a text file like `read_text`, but follows no links; the path must be absolute."""
     with os.fdopen(open_real_file(path), "rb") as file:
         data = file.read(MAX_TEXT + 1)
     if len(data) > MAX_TEXT:

@@ -66,7 +66,7 @@ def parse_model(model: str) -> tuple[str, str]:
 
 
 def own_tools(tools: object) -> dict[str, Any]:
-    """Returns the entries of `tools` that are functions or Tool objects, by tool name."""
+    """Returns the entries of `tools` that are functions or Tool objects, keyed by tool name."""
     own: dict[str, Any] = {}
     for thing in tools if isinstance(tools, (list, tuple)) else ():
         if callable(thing) or is_tool(thing):
@@ -91,7 +91,7 @@ ANY = "*"
 
 
 def is_allowed(host: str, allowed: Iterable[str]) -> bool:
-    """True if a host matches one of the patterns; an empty host matches only `*`.
+    """True if a host matches a pattern in `allowed`; an empty host matches only `*`.
 
     `python.org` matches only that host; `*.python.org` matches its subdomains but not `python.org`.
     """

@@ -72,7 +72,7 @@ def find_workdir(agent: Agent) -> Path:
 
 
 def _leaves_by_link(agent: Agent, real: Path, root: Path) -> bool:
-    """True if a workdir escapes `root` through a link in it that a command may have created."""
+    """True if the workdir leads out of `root` through a link that a command may have created."""
     if real.is_relative_to(root):
         return False
     names = follow_links(expand_home(agent.workdir.strip()).absolute())
@@ -87,11 +87,12 @@ def is_from_file(agent: Agent, key: str) -> bool:
 
 
 def confine(child: Agent, caller: Path, root: str, defined: Mapping[str, Agent]) -> Agent:
-    """Returns a child with an allowed workdir. Raises ConfigError if its own is not allowed.
+    """Checks a child agent's workdir, and returns the child with the workdir to use.
 
-    A child without a workdir uses the current folder, or the root's workdir if the current folder
-    is outside it. `caller` and `root` are the real workdirs of the calling and the root run;
-    an empty `root` allows any folder. `defined` are the session's agents when the root started.
+    A child without a workdir uses the current folder if it lies in the root run's workdir, and
+    otherwise the root run's workdir. `caller` and `root` are the real workdirs of the calling run
+    and the root run; an empty `root` allows any folder. `defined` has the agents of the session, as
+    they were when the root run started. Raises ConfigError if the child's workdir is not allowed.
     """
     named = child.workdir.strip()
     with suppress(OSError, ValueError):  # an invalid path or current folder: the run reports it
@@ -114,7 +115,7 @@ def check_confined(child: Agent, real: Path, root: str, defined: Mapping[str, Ag
 
 
 def _names_workdir(child: Agent, defined: Mapping[str, Agent]) -> bool:
-    """True if the child's workdir comes unchanged from a trusted file or a session's agent."""
+    """True if a child's workdir comes unchanged from a trusted file or an agent of the session."""
     if child.text:
         return is_from_file(child, "workdir") and is_trusted(Path(child.path))
     known = defined.get(child.name)  # may be a restricted agent of a saved run
@@ -311,7 +312,10 @@ def all_warnings(agent: Agent) -> tuple[str, ...]:
 def _join_parts(
     prompt: str, skill: str, files: Iterable[tuple[str, str]]
 ) -> tuple[str, tuple[int, int]]:
-    """Joins the parts of a system prompt (B-7); also returns where prompt and skill end."""
+    """Joins the parts of a system prompt (B-7).
+
+    Returns the text, and the positions where the agent's own prompt and its skill end.
+    """
     text = prompt if prompt.strip() else ""
     end_of_prompt = len(text)
     if skill.strip():
@@ -410,7 +414,7 @@ class Definition:
     """Values of agent-file keys that differ from the defaults."""
     skill: str = field(default="", repr=False)
     files: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Texts of the context files, by path relative to the workdir; see also `pictures`."""
+    """Texts of the context files, keyed by path relative to the workdir."""
     pictures: Mapping[str, Picture] = field(default_factory=dict, repr=False)
     memory: Memory = field(default_factory=Memory, init=False, repr=False, compare=False)
 
@@ -459,12 +463,12 @@ class Definitions:
     root: Definition
     """The root agent with the options of its run applied."""
     agents: Mapping[str, Definition] = field(default_factory=dict)
-    """Definition of each agent that the tree could call, as loaded, by agent name."""
+    """Definitions, as loaded, of the agents that the tree could call, keyed by agent name."""
     changed: Mapping[str, Definition] = field(default_factory=dict)
-    """Definitions of the agents that a fork changed, by run id."""
+    """Definitions of the agents that a fork changed, keyed by run id."""
     model_all: str = ""
-    """Model that an option sets for all agents of the tree; empty if there is none."""
+    """Model that an option sets for all agents of the tree; empty if the option is not used."""
     vars: Mapping[str, Any] = field(default_factory=dict)
     output: Mapping[str, Any] | None = None
-    """JSON Schema set by an option; None to use the agent's own."""
+    """JSON Schema of the answer that an option sets; None to use the root agent's schema."""
     memory: Memory = field(default_factory=Memory, init=False, repr=False, compare=False)

@@ -33,7 +33,7 @@ class ProviderInfo:
     """Facts about a provider that are needed to call its models and to describe it."""
 
     name: str
-    """Part of a model string before the slash, in lower case."""
+    """Name of the provider: the part of a model string before the slash, in lower case."""
     module: str = ""
     """Module with the `PROVIDER` that sends requests; empty if the provider has no server."""
     base_url: str = ""
@@ -45,21 +45,22 @@ class ProviderInfo:
     """Headers of every request; `{key}` stands for the key. Empty headers are omitted, and so are
     headers with `{key}` if there is no key."""
     read_timeout: float | None = READ_SECONDS
-    """Maximum seconds without data from the server; None for no limit but the run's own."""
+    """Maximum seconds without data from the server; None if only the run's time limit applies."""
     certificates: tuple[str, str] = ("", "")
-    """Paths of `ca_file` and `client_cert`; if empty, default trust and no client certificate."""
+    """Paths of `ca_file` and `client_cert`; an empty path means the system's certificate
+    authorities, or no client certificate."""
     api_path: str = ""
     """Prefix of the API's paths, omitted if the base URL includes the API's root (D-33)."""
     chat_path: str = ""
-    """Path of model requests; a base URL may already end with it (D-33)."""
+    """Path of model requests; a base URL may already end with this path (D-33)."""
     api: str = ""
-    """`responses` or `chat` if `config.toml` sets the OpenAI API; otherwise empty (D-73)."""
+    """OpenAI API that `config.toml` sets, `responses` or `chat`; empty if not set (D-73)."""
     has_whole_url: bool = False
     """True if the base URL is the complete URL of model requests, whose path selects the API."""
     left_out: str = ""
-    """The default `api_path`, if the base URL includes it or replaces it; otherwise empty."""
+    """The default `api_path`, if the base URL includes or replaces this prefix; otherwise empty."""
     prefix_is_root: bool = False
-    """True if a path in a base URL is the API's root; otherwise `api_path` is appended to it."""
+    """True if a path in a base URL is the API's root; otherwise `api_path` is added to the path."""
     query: str = field(default="", repr=False)
     """Query of the base URL, added to every request; may contain a key."""
     models_path: str = ""
@@ -89,10 +90,11 @@ class ProviderInfo:
         return f"key_command under [providers.{self.name}] in config.toml"
 
     def choose_api(self, url: str, model: str) -> ProviderInfo:
-        """Returns a copy of the provider for the OpenAI API that a model uses (D-73).
+        """Returns a copy of the provider, set up for the OpenAI API that `model` uses (D-73).
 
-        A complete base URL selects the API, or else the `api` setting; without either, the model
-        selects it at OpenAI's own address, and other servers use Chat Completions.
+        If the base URL is complete, its path selects the API; otherwise the `api` setting does.
+        Without either, OpenAI's own server uses the API listed for the model, and any other server
+        uses Chat Completions. A provider with another protocol is returned unchanged.
         """
         chat = PROVIDERS["openai"]
         if self.module != chat.module:
@@ -122,10 +124,10 @@ class ProviderInfo:
         return f'set api = "{other}" under [providers.{self.name}] in config.toml'
 
     def locate(self, url: str) -> tuple[str, ProviderInfo]:
-        """Splits known API paths off a URL; returns the base URL and a provider with its paths.
+        """Splits known API paths off `url`; returns the base URL and a provider with these paths.
 
-        The URL is the root of the server, the root of its API, or the complete URL of model
-        requests. Each may have a query.
+        `url` is the root of the server, the root of the server's API, or the complete URL of model
+        requests, and may end with a query.
         """
         address, _, query = url.partition("?")
         given = address.rstrip("/")
@@ -226,7 +228,7 @@ class ProviderTable:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Headers added to every request, with `{key}` for the key; an empty value removes a header."""
     read_timeout: float = READ_SECONDS
-    """Maximum seconds without data from the server; 0 for no limit but the run's own."""
+    """Maximum seconds without data from the server; 0 if only the run's time limit applies."""
     ca_file: str = ""
     """PEM file with the only certificates to trust for this server; a relative path starts at the
     folder of `config.toml`."""

@@ -38,8 +38,8 @@ def trust_file() -> Path:
 def find_project(path: Path) -> Path:
     """Returns the real path of the project folder that an agent file belongs to.
 
-    This is the root of the git repository or, without one, the parent of `axe/` or of the agents'
-    folder. It is never the home folder or a folder above it.
+    The project folder is the root of the git repository. If there is no repository, it is the
+    parent of `axe/` or of the agents' folder. It is never the home folder or a folder above that.
     """
     return _list_folders(path)[-1]
 
@@ -62,7 +62,7 @@ def remember_trust(entry: str) -> None:
 
 
 def trust_new_folder(path: Path) -> None:
-    """Trusts the folder that axe_nb is about to write an agent file to, if it is new or empty.
+    """Trusts the folder that a new agent file is about to be written to, if it is new or empty.
 
     The rest of the project stays untrusted, as it may be a clone with other agents.
     """
@@ -101,7 +101,10 @@ def is_outside(path: Path, target: Path) -> bool:
 
 
 def check_link(path: Path) -> Path:
-    """Resolves the path of an agent file. Raises ConfigError if it leaves an untrusted project."""
+    """Resolves links in the path of an agent file.
+
+    Raises ConfigError if the links lead out of a project that the user does not trust.
+    """
     real = Path(os.path.realpath(path))
     if not is_trusted(path) and is_outside(path, real):
         raise _make_error(path, "is a link out of its project")

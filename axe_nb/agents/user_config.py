@@ -78,7 +78,7 @@ def is_test() -> bool:
 
 
 def config_dir() -> Path:
-    """Returns `$XDG_CONFIG_HOME/axe`, by default `~/.config/axe`, whether or not it exists.
+    """Returns the config folder, `$XDG_CONFIG_HOME/axe` or `~/.config/axe`; it may not exist.
 
     A relative `XDG_CONFIG_HOME` is ignored, as it could point into a project.
     """
@@ -91,7 +91,10 @@ def config_path() -> Path:
 
 
 def state_dir() -> Path:
-    """Returns `$XDG_STATE_HOME/axe`; defaults to `~/.local/state`, or local AppData on Windows."""
+    """Returns the state folder, `$XDG_STATE_HOME/axe`, which may not exist.
+
+    `XDG_STATE_HOME` defaults to `~/.local/state`, and on Windows to the local AppData folder.
+    """
     home = expand_home(os.environ.get("XDG_STATE_HOME", "").strip())
     if not home.is_absolute():
         local = os.environ.get("LOCALAPPDATA", "") if os.name == "nt" else ""
@@ -164,7 +167,10 @@ class PriceTable:
         check_types(self)
 
     def cost_of(self, usage: Usage) -> float | None:
-        """Returns the cost of a response in US dollars, or None if it has unpriced searches."""
+        """Returns the cost of a response in US dollars.
+
+        The cost is None if the response has web searches but their price is not set.
+        """
         if usage.searches and self.search == UNSET:
             return None
         cached = min(usage.cached_tokens, usage.input_tokens)
@@ -183,10 +189,10 @@ class Config:
     """Settings from the user's `config.toml`, or the defaults without that file."""
 
     providers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
-    """Provider tables by name; never printed, as they may contain API keys."""
+    """Provider tables, keyed by name; never printed, as they may contain API keys."""
     prices: Mapping[str, PriceTable] = field(default_factory=dict)
     mcp_servers: Mapping[str, McpServer] = field(default_factory=dict, repr=False)
-    """MCP servers that agents can use, by name; never printed, as they may contain keys."""
+    """MCP servers for agents, keyed by name; never printed, as they may contain keys."""
     retries: int = 2
     """Retries after a temporary failure, for agents that do not set a number (D-72)."""
     requires_sandbox: bool = False
@@ -280,7 +286,10 @@ class Config:
         )
 
     def key_source(self, provider: str) -> str:
-        """Returns the name of the variable or file with a provider's key; empty without a key."""
+        """Returns the name of the environment variable or file that holds a provider's key.
+
+        The name is empty if no key is set.
+        """
         variable = self.provider(provider).key_variable
         if variable and os.environ.get(variable, "").strip():
             return variable
@@ -335,7 +344,9 @@ KEY_ELSEWHERE = "refused, because a key from elsewhere would be sent there"
 
 
 def load_env(file: str) -> dict[str, list[str]]:
-    """Sets environment variables from a file of NAME=VALUE lines; returns the names by outcome.
+    """Sets environment variables from a file of NAME=VALUE lines.
+
+    Returns lists of variable names, keyed by a text with the outcome, such as `set`.
 
     The file may come with a project, so it can set only API keys of providers, and the base URL of
     a provider whose key it also sets (D-81, D-83). Variables that have a value keep it; values are

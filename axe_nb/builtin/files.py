@@ -300,7 +300,10 @@ def _match_line_ends(like: str, text: str) -> str:
 
 
 def put(spot: Spot, data: bytes, kept: KeptFiles | None = None, mode: int | None = None) -> None:
-    """Writes a file atomically and stores its old content in `kept`; a new file gets `mode`."""
+    """Writes a file atomically and stores the file's old content in `kept`.
+
+    A new file gets the permissions `mode`.
+    """
     before = kind(spot)
     if before is not None:
         os.close(open_file(spot, os.O_WRONLY))  # fails if the file is not writable

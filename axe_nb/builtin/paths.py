@@ -42,7 +42,7 @@ DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d|conin\$|conout\$)(\..*)?", r
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A path in the workdir whose parent folder is held open while it is used."""
+    """A path in the workdir whose parent folder is held open while the path is used."""
 
     name: str
     """Name to open relative to `folder`; an absolute path if `folder` is None."""
@@ -55,7 +55,7 @@ class Spot:
         return self.names.path
 
     def child(self, name: str, folder: int | None) -> Spot:
-        """Returns the spot of a name in this folder, which must be open as descriptor `folder`."""
+        """Returns the spot of an entry of this folder, whose open descriptor is `folder`."""
         inner = name if folder is not None else str(Path(self.name, name))
         return Spot(inner, folder, self.names.child(name))
 
@@ -106,7 +106,10 @@ def locate(workdir: Path, path: str) -> Names:
 
 @contextmanager
 def hold_place(workdir: Path, path: str, *, create: bool = False) -> Iterator[Spot]:
-    """Yields the spot of a path and holds its folder open; `create` adds missing folders."""
+    """Opens the parent folder of a path and yields the path's spot; the folder stays open.
+
+    If `create` is true, missing folders are created.
+    """
     names = locate(workdir, path)
     is_top = names.real == workdir
     above = workdir if is_top else names.real.parent
@@ -178,7 +181,10 @@ def errors_for_model(path: str) -> Iterator[None]:
 
 
 def guard_write(arguments: Mapping[str, Any], site: CallSite) -> Guard:
-    """Guard for write_file. Raises ToolError if the path is not allowed."""
+    """Decides whether a call of write_file needs approval.
+
+    Raises ToolError if the path is invalid.
+    """
     names = locate(site.workdir, text_argument(arguments, "path"))
     reason = _find_reason(names, partial(find_write_protection, sources=site.sources))
     if not reason:
@@ -192,7 +198,10 @@ def guard_write(arguments: Mapping[str, Any], site: CallSite) -> Guard:
 
 
 def guard_edit(arguments: Mapping[str, Any], site: CallSite) -> Guard:
-    """Guard for edit_file. Raises ToolError if the file may not be read or the path is invalid."""
+    """Decides whether a call of edit_file needs approval.
+
+    Raises ToolError if the path is invalid or the file must not be read.
+    """
     check_read(locate(site.workdir, text_argument(arguments, "path")))
     return guard_write(arguments, site)
 
@@ -218,7 +227,10 @@ def may_read(names: Names) -> bool:
 
 
 def _find_reason(names: Names, find: Callable[[Path, Path], str]) -> str:
-    """Returns the first reason that `find` has for a name of the file; empty if there is none."""
+    """Returns the reason why a file is protected; empty if the file is not protected.
+
+    `find` returns the reason for one of the file's names. A file with too many names is protected.
+    """
     if len(names.all) > MAX_NAMES:
         return "too many links lead to it"
     for path in reversed(names.all):

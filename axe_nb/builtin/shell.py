@@ -200,7 +200,10 @@ async def _run(sandbox: Sandbox, command: str, seconds: float) -> tuple[Process,
 def choose_sandbox(
     agents: Sequence[Agent], workdir: Path, sources: Collection[Path] = ()
 ) -> Sandbox:
-    """Returns the sandbox for the first agent's commands; agents above can make it stricter."""
+    """Returns the sandbox for the commands of the first of `agents`.
+
+    The other agents are the callers above the first agent; they can make the sandbox stricter.
+    """
     is_off = all(agent.sandbox == "off" for agent in agents)
     containers = (agent.sandbox for agent in agents if agent.sandbox not in ("auto", "off"))
     setting = "off" if is_off else next(containers, "auto")
@@ -209,7 +212,10 @@ def choose_sandbox(
 
 
 def guard_command(arguments: Mapping[str, Any], site: CallSite) -> Guard:
-    """Guard for run_command: without a sandbox, each call needs approval, in any mode (D-82)."""
+    """Decides whether a call of run_command needs approval.
+
+    Without a sandbox, each call needs approval, in any mode (D-82).
+    """
     try:
         sandbox = choose_sandbox(site.agents, site.workdir, site.sources)
     except ConfigError as error:
@@ -313,7 +319,7 @@ DANGEROUS = {program: why for programs, why in REASONS.items() for program in pr
 SHELLS = {"sh", "bash", "zsh", "dash", "ksh", "fish", "ash", "csh", "tcsh"}
 INTERPRETERS = {*SHELLS, "python", "python3", "perl", "ruby", "node", "php"}
 UNSEEN = {"curl", "wget", "base64", "xxd", "openssl"}
-"""Programs whose output no one has reviewed, and which must not be piped into an interpreter."""
+"""Programs whose output no one has reviewed, so that it must not be piped into an interpreter."""
 
 BEFORE = re.compile(
     r"if|then|elif|else|while|until|do|[!{}]|env|command|builtin|exec|time|nice|ionice|timeout"

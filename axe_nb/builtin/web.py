@@ -32,7 +32,8 @@ Address = IPv4Address | IPv6Address
 SPECIAL = (
     "168.63.129.16/32", "192.0.0.0/24", "192.88.99.0/24", "2001::/23", "2002::/16", "3fff::/20",
 )  # fmt: skip
-"""Special networks that `ipaddress` may consider public, and the address of Azure's host."""
+"""Special networks that `ipaddress` may consider public, and the address of Azure's platform
+services."""
 
 CARRIES_IPV4 = (IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96"))
 """Networks of IPv4-mapped and NAT64 addresses, whose last 32 bits are an IPv4 address."""
@@ -96,7 +97,7 @@ class Fetcher:
     seconds: float = 30.0
     per_minute: int = 30
     resolve: Callable[[str, int], Sequence[Address]] = resolve
-    """Returns the addresses of a host and port. Blocks while it resolves; may raise OSError."""
+    """Function that resolves a host and port to IP addresses; it may block, and raise OSError."""
     _times: list[float] = field(default_factory=list, init=False)
 
     async def fetch(self, ctx: ToolContext, url: str) -> str:
@@ -172,7 +173,10 @@ class Fetcher:
 
 
 def check_url(given: str, base: httpx.URL | None = None) -> httpx.URL:
-    """Parses a URL, relative to `base` in a redirect. Raises ToolError if it is invalid."""
+    """Parses a URL. Raises ToolError if the URL is invalid or is not allowed.
+
+    `base` is the URL of the page if `given` is the target of a redirect, which may be relative.
+    """
     import httpx
 
     text = given.strip()

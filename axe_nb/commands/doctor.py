@@ -288,7 +288,7 @@ class Problem:
 def problems(
     agent: Agent, find: Callable[[str], Agent], config: Config, scripts: tuple[Path, ...] = ()
 ) -> list[Problem]:
-    """Returns an agent's problems, starting with mistakes in its TOML.
+    """Returns an agent's problems, starting with errors in the agent's TOML.
 
     `scripts` are folders in which to look for scripts.
     """

@@ -46,9 +46,10 @@ class Option:
     required: bool = True
     """True for a positional argument that must be given; ignored for options."""
     value: bool = True
-    """Value of the keyword if a flag without `metavar` is given."""
+    """Value that the option sets if it is a flag, that is, if it has no `metavar`."""
     offers: Literal["", "agents", "models", "tools", "variables", "files", "commands"] = ""
-    """Kind of completions for the value; if empty, the `choices`. IPython completes file names."""
+    """Kind of completions for the value; if empty, the `choices` are offered. IPython itself
+    completes file names."""
     group: str = "Options"
     keyword: str = ""
     """Name of the field in `Overrides` or `Options`; by default derived from the long flag."""
@@ -68,7 +69,7 @@ class Option:
 
 
 PROGRAMS: Mapping[Face, str] = {"cell": "%%", "line": "%axe ", "command": "axe-nb "}
-"""Prefix of usage lines, by interface."""
+"""Prefix of usage lines, keyed by interface."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ class Command:
     name: str
     help: str
     words: Mapping[Face, str]
-    """Name that invokes the command, by interface, without the prefix in `PROGRAMS`."""
+    """Name that invokes the command, without the prefix in `PROGRAMS`; keyed by interface."""
     options: tuple[Option, ...] = ()
     """Options in all interfaces; `Option.faces` lists the interfaces that offer an option."""
     is_verbatim: bool = False
@@ -111,7 +112,7 @@ def dollars(text: str) -> float:
 
 
 def budget(text: str) -> Any:
-    """Parses US dollars, or limits such as `max_requests=100,max_cost=0.5`."""
+    """Parses a budget: an amount in US dollars, or limits as in `max_requests=100,max_cost=0.5`."""
     if "=" not in text:
         return dollars(text)
     words = [word.partition("=") for word in text.split(",")]
@@ -250,7 +251,7 @@ OF_GRIDS = (
     "model_all", "skill", "workdir", "timeout", "retries", "params", "vars", "agents_dir", "tools",
     "mode", "output", "expect", "out", "dry_run",
 )  # fmt: skip
-"""Keywords of the run options that a grid accepts, too."""
+"""Keywords of the run options that a grid also accepts."""
 
 GRID = Command("grid", "run variants of agents on the same inputs", {"cell": "axe_grid"}, (
     Option("agents", "agents, comma-separated; without any, prompts go directly to the models",
@@ -425,7 +426,7 @@ ABOUT: Mapping[str, str] = {
     "network, must give the same outputs; if not, the notebook is left unchanged and the exit code "
     "is 1.",
 }
-"""Additional paragraphs for help pages, by command as shown in usage lines."""
+"""Additional paragraphs for help pages, keyed by the command as shown in usage lines."""
 
 EXAMPLES: Mapping[str, str] = {
     "%%axe": """\
@@ -492,4 +493,6 @@ axe-nb lesson lesson.ipynb
 axe-nb lesson lesson.ipynb --to handout
 axe-nb lesson lesson.ipynb --check submissions --csv marks.csv""",
 }
-"""Examples for help pages, by command as shown in usage lines; blank lines separate cells."""
+"""Examples for help pages, keyed by the command as shown in usage lines.
+
+Blank lines separate cells."""

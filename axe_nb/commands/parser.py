@@ -33,7 +33,7 @@ from axe_nb.session.session import session
 from axe_nb.text import nearest, quote
 
 DATA = "\0"
-"""Prefix that marks a word as a variable's value, which is never parsed as an option."""
+"""Prefix of a word that is the value of a variable; such a word is never parsed as an option."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,7 +207,10 @@ def parse(command: Command, face: Face, line: str | Sequence[str]) -> argparse.N
 
 
 def split_line(command: Command, face: Face, line: str) -> list[str]:
-    """Splits a line like `shlex.split`, but drops a final `;`, and on Windows keeps backslashes."""
+    """Splits an option line like `shlex.split`, but drops a final `;`.
+
+    On Windows, backslashes are kept.
+    """
     lexer = shlex.shlex(line.strip().removesuffix(";"), posix=True)
     lexer.whitespace_split = True
     lexer.commenters = ""
@@ -222,8 +225,8 @@ def split_line(command: Command, face: Face, line: str) -> list[str]:
 def _repeat_flags(made: Parser, words: Sequence[str], flags: Collection[str]) -> list[str]:
     """Rewrites `--param A=1 B=2` as `--param A=1 --param B=2`.
 
-    Otherwise, an option with several values would also consume an agent's name that follows. If a
-    positional prompt is possible, a value with spaces needs its own flag.
+    Without this, an option with several values would also consume an agent's name that follows the
+    values. If the command takes a prompt as an argument, a value with spaces needs its own flag.
     """
     value = r"\S*" if made.takes_prompt else ".*"
     # KEY=VALUE at the start of the word; other equals signs belong to a text, such as an address
@@ -248,7 +251,11 @@ def parse_run(
     defaults: Mapping[str, Any] | None = None,
     names: Mapping[str, Any] = MappingProxyType({}),
 ) -> Options:
-    """Parses a run's options. `defaults` are for omitted options, `names` resolves `--output`."""
+    """Parses the options of a run.
+
+    `defaults` has the values of omitted options, and `names` the variables that `--output` may
+    name.
+    """
     given = {k: v for k, v in vars(parse(RUN, face, line)).items() if v is not None}
     if BARE_PROMPT.keyword in given:
         if "prompt" in given:

@@ -40,7 +40,10 @@ TEMPLATES = Path(__file__).parent / "first"
 
 
 def start(write: Callable[[str], object], *, opens: bool) -> int:
-    """Creates missing files and, if `opens`, runs JupyterLab. Returns the exit code."""
+    """Creates the files of a first notebook that are missing, and returns the exit code.
+
+    If `opens` is true, JupyterLab is then started with the notebook.
+    """
     notebook = "first.ipynb"
     trust_new_folder(AGENT_FILE)
     model = json.dumps(quote(first_model()), ensure_ascii=False)[1:-1]
@@ -78,7 +81,7 @@ READERS = {"counter": "engine/loop.py", "historian": "events.py", "critic": "err
 
 
 def show_demo(write: Callable[[str], object]) -> None:
-    """Runs the demo, and writes its answer and tree."""
+    """Runs the demo, and writes the answer and the tree of runs."""
     session = Session()
     here = str(Path(__file__).parents[1])
     for name, file in READERS.items():

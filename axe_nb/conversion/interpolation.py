@@ -23,7 +23,7 @@ LEFT_OUT = re.compile(
 """Matches a comment for nbval, or a comment that delimits a solution (`testing/lesson.py`)."""
 
 LONGEST_EXPRESSION = 1000
-"""Maximum number of characters between the braces; longer text is not an expression."""
+"""Maximum number of characters between the braces of `{{ expr }}`; longer text is kept as is."""
 
 
 def prompt_of(
@@ -34,10 +34,11 @@ def prompt_of(
     first_line: int = 2,
     pictures: list[Picture] | None = None,
 ) -> str:
-    """Makes the prompt from a cell's body; `raw` leaves `{{ … }}` unchanged.
+    """Makes the prompt from a cell's body; if `raw` is true, `{{ … }}` is left unchanged.
 
-    `first_line` is the line number of the body in the cell, whose line 1 is the magic (D-41).
-    Raises ConfigError, with the line, if an expression uses an unknown name or fails.
+    `first_line` is the line number of the body in the cell, where line 1 is the magic (D-41).
+    Pictures are handled as by `interpolate`. Raises ConfigError, with the line, if an expression
+    uses an unknown name or fails.
     """
     body = body.removesuffix("\n")  # some front ends add a line end
     if raw:
@@ -59,7 +60,8 @@ def interpolate(
 ) -> str:
     """Replaces each `{{ expr }}` in a text with its value. Values are not expanded again.
 
-    If `pictures` is given, pictures among the values are appended to it and marked in the text.
+    If `pictures` is given, each picture among the values is appended to that list, and the text
+    gets a picture marker.
     """
     pieces: list[str] = []
     at = 0
@@ -84,7 +86,7 @@ def interpolate(
 
 
 def _find_expression(text: str, start: int) -> tuple[str, int] | None:
-    """Returns the Python expression at `start` and the end of its braces, or None.
+    """Returns the Python expression at `start` and the position after its `}}`, or None.
 
     A literal is not an expression: `{{2}}` is a regex, `{{ [1, 2] }}` belongs to a template.
     """

@@ -1,9 +1,9 @@
-"""JSON Schemas for Python types or from files, and validation that reports all mistakes at once.
+"""JSON Schemas for Python types or from files, and validation that reports several errors at once.
 
 Used for tool arguments and structured output. A schema may come from an untrusted repository, and
-the data comes from a model: validation loads nothing from the network or from files, and has time
-limits, for each pattern and in total. `records` reads axe_nb's own files, including recursive
-types, and `toml_tables` reads TOML, with line numbers. Source: A-1.2, A-2.2, X-38.
+the data comes from a model. Validation therefore loads nothing from the network or from files, and
+has time limits, for each pattern and in total. Related modules: `records` reads axe_nb's own files,
+including recursive types, and `toml_tables` reads TOML. Source: A-1.2, A-2.2, X-38.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ LISTS: Mapping[object, Callable[[list[Any]], Any]] = {
 """Type whose JSON form is an array → constructor that takes a list."""
 
 MAX_MISTAKES = 8
-"""Maximum number of mistakes reported for one answer."""
+"""Maximum number of validation errors reported for one answer."""
 
 MAX_TOLD = 400
-"""Maximum number of characters in one reported mistake."""
+"""Maximum length of one validation message, in characters."""
 
 MAX_SCHEMA, MAX_NESTING = 100_000, 60
 """Maximum size of a schema in bytes of JSON, and its maximum nesting depth."""
 
 MAX_SECONDS = 1.0
-"""Time limit in seconds for checking one answer, because some checks would never end."""
+"""Time limit for validating one answer, in seconds; some patterns would take forever."""
 
 DEFINITIONS = ("$defs", "definitions")
 """Top-level keys that hold the schemas that `$ref` may refer to."""
@@ -70,12 +70,12 @@ TABLES = (*DEFINITIONS, "dependentSchemas", "patternProperties", "properties")
 """Keywords whose value maps names to schemas."""
 
 Keyword: TypeAlias = Callable[[Any, Any, Any, Any], Iterable[Any]]
-"""Function that takes a validator, a keyword's value, data and a schema, and yields mistakes."""
+"""Function that takes a validator, a keyword's value, data and a schema, and yields errors."""
 
 Mistakes: TypeAlias = list[str]
 Read: TypeAlias = Callable[[Any, str, Mistakes, bool], Any]
-"""Function that converts a JSON value, given its place, the list to add mistakes to, and whether to
-be lenient."""
+"""Function that converts a JSON value. Arguments: the value, its place in the data, the list to
+which validation errors are added, and whether to be lenient."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,11 @@ class Shape:
         return not mistakes
 
     def take(self, value: Any, at: str, mistakes: Mistakes, kindly: bool = True) -> Any:
-        """Converts a JSON value to the Python type; `kindly` also parses strings as JSON (D-11)."""
+        """Converts a JSON value to the Python type, and adds validation errors to `mistakes`.
+
+        `at` is the place of the value. If `kindly` is true and the value does not fit, a string is
+        parsed as JSON, and any other value is converted to a JSON string (D-11).
+        """
         if not kindly or value is None or self.accepts(value):
             return self.read(value, at, mistakes, False)
         try:
@@ -153,7 +157,11 @@ def fields(
     mistakes: Mistakes,
     kindly: bool = True,
 ) -> dict[str, Any]:
-    """Reads an object's values by name; null counts as missing unless the type allows null."""
+    """Converts the values of a JSON object, keyed by name, to the types of the `wanted` fields.
+
+    Null counts as a missing value unless the type allows null. Validation errors are added to
+    `mistakes`.
+    """
     for name in given:
         if name not in wanted:
             names = ", ".join(map(quote, wanted)) or "nothing"
@@ -172,7 +180,7 @@ def fields(
 
 
 def shape(hint: Any, where: str, inside: tuple[Any, ...] = ()) -> Shape:
-    """Returns the JSON form of a type. Raises ConfigError if it has none.
+    """Returns the JSON form of a Python type. Raises ConfigError if the type has none.
 
     Error messages contain `where`, the place of the type; `inside` holds the enclosing types.
     """
@@ -406,7 +414,7 @@ class TooSlow(Exception):
 
 
 def clean_schema(given: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Checks a schema and returns it without `$schema` and `$id`.
+    """Checks a schema and returns a copy without `$schema` and `$id`.
 
     Raises ConfigError if it is not a JSON Schema (2020-12), is too large, or refers to another
     document; `where` is the place to name in the error, such as `[output]`.
@@ -442,7 +450,7 @@ def clean_schema(given: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def find_wrong_arguments(schema: Mapping[str, Any], arguments: object) -> list[str]:
-    """Returns the mistakes in a tool's arguments; empty if the schema is empty or unusable."""
+    """Returns the validation errors of a tool's arguments; empty without a usable schema."""
     with suppress(ConfigError):
         return find_mistakes(clean_schema(schema, "arguments"), arguments) if schema else []
     return []
@@ -451,7 +459,7 @@ def find_wrong_arguments(schema: Mapping[str, Any], arguments: object) -> list[s
 def find_mistakes(
     schema: Mapping[str, Any], data: object, *, seconds: float = MAX_SECONDS
 ) -> list[str]:
-    """Returns the mistakes in the data, each with its place; empty if the data is valid.
+    """Returns the validation errors of the data, each with its place; empty if the data is valid.
 
     `schema` must come from `clean_schema`; `seconds` limits the CPU time of this thread.
     """

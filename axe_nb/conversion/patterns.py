@@ -23,7 +23,7 @@ MAX_SIZE = 50_000
 _SPACE = r"(?:\s|\#[^\n]*\n|\(\?\#[^)]*\))*"
 
 _NO_GROUP = re.compile(r"\(\?\#[^)]*\)|\(\?[A-Za-z01-]*\)")
-"""Matches a comment or flags in a pattern, which look like groups."""
+"""Matches a comment or inline flags, which look like groups in a pattern."""
 
 _EMPTY = r"\((?:\?(?:[:=!>|]|<[=!]|P?<\w+>|[A-Za-z01-]*:|\(\w*\)))?{space}\|?{space}\)"
 """Pattern for an empty group, which takes quadratic time to compile if repeated."""

@@ -37,7 +37,7 @@ PARTS = "by_digest"
 """Key of the parts in saved data; the value maps digests to parts."""
 
 PART = "digest"
-"""The only key in an object that stands for a part."""
+"""The only key of an object that refers to a part; the value is the part's digest."""
 
 DIGITS = 20
 """Number of hexadecimal digits in a digest."""
@@ -90,7 +90,7 @@ class Parts:
         return self._made[digest, hint]
 
     def take(self) -> dict[str, Any]:
-        """Returns the parts that the current value has added, and marks these parts as written."""
+        """Returns the parts first used by the current value, and marks these parts as written."""
         new, self._new = self._new, {}
         self.values.update(new)
         return new
@@ -295,7 +295,10 @@ def _read_record(kind: Any, value: Mapping[str, Any], at: str, parts: Parts) -> 
 
 @cache
 def _list_fields(kind: Any) -> tuple[Field, ...]:
-    """Lists the constructor arguments of a dataclass or, together with `place`, of an exception."""
+    """Lists the constructor arguments of a dataclass or of an exception.
+
+    For an exception, the attribute `place` is added.
+    """
     if issubclass(kind, AxeError):
         defaults = kind.__init__.__kwdefaults__ or {}
         hints = typing.get_type_hints(kind.__init__)

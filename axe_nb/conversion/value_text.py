@@ -95,7 +95,8 @@ class Table(NamedTuple):
     labels: Sequence[str]
     height: int
     read: Callable[[int, int, int], Iterable[Sequence[Any]]]
-    """Returns values by column, given the first row, the row after the last, and a column count."""
+    """Function that yields the values of each column. Arguments: the first row, the row after the
+    last, and the number of columns."""
 
     def rows(self, width: int) -> Iterator[tuple[Any, ...]]:
         """Yields the rows with their first `width` columns, read in blocks."""
@@ -242,7 +243,7 @@ def _open_of_library(value: Any) -> Opened | None:
 
 
 def _open_frame(frame: Any, columns: Iterable[Any]) -> Table:
-    """Opens a pandas frame, leaving out an index that only counts the rows."""
+    """Opens a pandas DataFrame as a table, leaving out an unnamed default RangeIndex."""
     index = frame.index
     counts = type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1
     levels = 0 if counts and index.name is None else index.nlevels
@@ -437,7 +438,10 @@ def _write_table(table: Table, limit: int) -> str:
 
 
 def _write_lines(table: Table, width: int, limit: int, cell: int) -> tuple[list[str], bool]:
-    """Returns the CSV lines that fit `limit` bytes, and whether all do; `cell` limits a cell."""
+    """Returns the CSV lines of a table that fit `limit` bytes, and whether all lines fit.
+
+    `width` is the number of columns, and `cell` the maximum size of a cell in bytes.
+    """
     lines: list[str] = []
     for row in chain([tuple(table.labels[:width])], table.rows(width)):
         line = ",".join(_write_cell(value, cell) for value in row)

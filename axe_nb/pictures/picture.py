@@ -1,9 +1,9 @@
-"""Pictures and PDF documents for models, and their marks in texts.
+"""Pictures and PDF documents for models, and the markers that stand for pictures in texts.
 
-A mark such as `[picture 1: …]` stands for a picture; a forged mark can only move a picture. Format
-and size are read from the bytes alone, as names and declared types may be wrong. Libraries are
-never imported just to check whether a value is one of their pictures. Pillow, if it is installed,
-scales pictures down.
+A marker looks like `[picture 1: …]`; a forged marker can only move a picture to another position.
+Format and size are read from the bytes alone, as file names and declared types may be wrong. A
+library is never imported just to check whether a value is one of its pictures. Pillow, if it is
+installed, scales pictures down.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from axe_nb.paths import open_real_file
 from axe_nb.text import one_line, plural, printable
 
 MAX_PIXELS, MAX_LENGTH = 80_000_000, 65_535
-"""Maximum number of pixels of a picture, as a kilobyte can unpack to a billion, and maximum length
-of a side, as each row takes time to unpack. Larger pictures are rejected before unpacking."""
+"""Maximum number of pixels of a picture, and maximum length of a side. A kilobyte can unpack to a
+billion pixels, and each row takes time, so larger pictures are rejected before unpacking."""
 
 SUPPORTED = "supported formats are PNG, JPEG, GIF, WebP and PDF"
 
@@ -44,14 +44,14 @@ _MARKS = {
 
 
 def find_format(data: bytes) -> str:
-    """Returns the format indicated by the file signature; empty if the format is not supported."""
+    """Returns the format of a file's data by its signature; empty if it is not supported."""
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "WebP"
     return next((name for mark, name in _MARKS.items() if data.startswith(mark)), "")
 
 
 def _read_header(data: bytes, format: str) -> tuple[int, int, bool]:
-    """Returns width and height in pixels (0 for a PDF), and whether the file is complete."""
+    """Returns a picture's width and height in pixels (0 for a PDF), and whether it is complete."""
 
     def little(at: int, size: int = 2) -> int:
         return int.from_bytes(data[at : at + size], "little")
@@ -97,7 +97,10 @@ class NoPicture(ConfigError):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Picture:
-    """A PNG, JPEG, GIF, WebP or PDF to send to a model. Raises NoPicture for any other data."""
+    """A PNG, JPEG, GIF, WebP or PDF to send to a model.
+
+    The constructor raises NoPicture if the data has any other format.
+    """
 
     data: bytes
     digest: str = field(init=False, compare=False)
@@ -106,7 +109,7 @@ class Picture:
     """PNG, JPEG, GIF, WebP or PDF."""
     width: int = field(init=False, compare=False)
     height: int = field(init=False, compare=False)
-    """Like `width`, in pixels; both are 0 for a PDF."""
+    """Height in pixels; 0 for a PDF, like `width`."""
 
     def __post_init__(self) -> None:
         name = find_format(self.data)
@@ -156,11 +159,14 @@ class Picture:
 
     @property
     def tokens(self) -> int:
-        """Estimated tokens, averaged over servers; capped, as servers scale large pictures down."""
+        """Estimated number of tokens, as an average over servers.
+
+        The number is capped, because servers scale large pictures down.
+        """
         return 2000 if self.is_document else min(1600, 1 + self.width * self.height // 750)
 
     def mark(self, number: int) -> str:
-        """Returns the mark of this picture, where `number` is its position in the text."""
+        """Returns the marker of this picture, which is picture `number` of a text, from 1."""
         return f"[{'document' if self.is_document else 'picture'} {number}: {self.shown}]"
 
 
@@ -171,14 +177,14 @@ def format_bytes(count: int) -> str:
 
 
 class Illustrated(NamedTuple):
-    """A text with marks, and the pictures that the marks stand for, in the same order."""
+    """A text with picture markers, and the pictures in the order of their markers."""
 
     text: str
     pictures: tuple[Picture, ...] = ()
 
 
 def join_parts(parts: Iterable[str | Picture], separator: str = "") -> Illustrated:
-    """Joins texts and pictures into one text with marks."""
+    """Joins texts and pictures into one text with picture markers, and the list of pictures."""
     pictures: list[Picture] = []
     texts: list[str] = []
     for part in parts:
@@ -190,7 +196,10 @@ def join_parts(parts: Iterable[str | Picture], separator: str = "") -> Illustrat
 
 
 def split_parts(text: str, pictures: Sequence[Picture]) -> Iterator[str | Picture]:
-    """Yields the parts of a text, and each picture after its mark; adds marks that are missing."""
+    """Splits a text after each picture marker, and yields its parts, each followed by its picture.
+
+    The marker of a picture is added if it is missing from the text.
+    """
     for number, picture in enumerate(pictures, 1):
         mark = picture.mark(number)
         before, found, text = text.partition(mark)
@@ -204,7 +213,10 @@ def split_parts(text: str, pictures: Sequence[Picture]) -> Iterator[str | Pictur
 
 
 def find_picture(value: object) -> Picture | None:
-    """Converts a value to a picture; None if it is not a picture. Raises NoPicture on failure."""
+    """Converts a value to a picture, or returns None if the value cannot be displayed as a picture.
+
+    Raises NoPicture if the conversion of a figure or other picture fails.
+    """
     if isinstance(value, Picture):
         return value
     if isinstance(value, bytes | bytearray | memoryview):
@@ -237,7 +249,10 @@ def _make_error(what: str, error: Exception) -> NoPicture:
 
 
 def find_parts(value: object) -> list[object]:
-    """Returns a list of one picture, or the entries of a list with pictures; otherwise empty."""
+    """Returns a picture, or a list that contains pictures, as a list; otherwise an empty list.
+
+    Pictures are converted to `Picture`; a list of more than 100 entries is treated as data.
+    """
     entries = value if isinstance(value, list | tuple) else (value,)
     if isinstance(value, str) or len(entries) > 100:  # a list of data, not of pictures
         return []
@@ -248,7 +263,7 @@ def find_parts(value: object) -> list[object]:
 
 
 def find_figure(value: object) -> Any:
-    """Returns the matplotlib figure that a value is or belongs to, or None."""
+    """Returns a matplotlib figure, or the figure of matplotlib axes; None for other values."""
     for module, name in (("matplotlib.figure", "FigureBase"), ("matplotlib.axes", "Axes")):
         kind = getattr(sys.modules.get(module), name, None)
         if isinstance(kind, type) and issubclass(type(value), kind):
@@ -279,7 +294,11 @@ def read_picture(path: str | os.PathLike[str]) -> Picture:
 
 
 def split_prompt(prompt: object) -> Illustrated:
-    """Converts a prompt to text with marks. Raises ConfigError if it is neither text nor a list."""
+    """Converts a prompt to text with picture markers, and the list of its pictures.
+
+    Raises ConfigError if the prompt is neither text nor a list, or if a part of the list is neither
+    text nor a picture.
+    """
     if isinstance(prompt, str):
         return Illustrated(prompt)
     if not isinstance(prompt, Sequence) or isinstance(prompt, bytes | bytearray | memoryview):
@@ -307,20 +326,23 @@ def split_prompt(prompt: object) -> Illustrated:
 
 
 MAX_SIDE = 8000
-"""Maximum length of a side, in pixels, that servers accept."""
+"""Maximum length of a picture's side that servers accept, in pixels."""
 
 THUMBNAIL = 96
 """Height of a thumbnail in CSS pixels."""
 
 SMALL = 20_000
-"""Maximum size of a picture that serves as its own thumbnail, in bytes."""
+"""Maximum size in bytes of a thumbnail, or of a picture that is used unscaled as a thumbnail."""
 
 ROOM = 250_000
 """Maximum total length of a page's thumbnail data URLs, in characters."""
 
 
 def fit(picture: Picture, limit: int) -> Picture:
-    """Scales a picture down to `limit` bytes and sides of MAX_SIDE. Raises NoPicture on failure."""
+    """Scales a picture down to at most `limit` bytes, and to sides of at most MAX_SIDE pixels.
+
+    Raises NoPicture if that is not possible.
+    """
     longest = max(picture.width, picture.height)
     if longest <= MAX_SIDE and not 0 < limit < picture.size:
         return picture
@@ -346,7 +368,7 @@ def fit(picture: Picture, limit: int) -> Picture:
 
 
 class Thumbnails:
-    """The thumbnails of one page, limited in their total size and in the work to make them."""
+    """Makes the thumbnails of one page, and limits their total size and the work to make them."""
 
     def __init__(self) -> None:
         self._room = ROOM
@@ -357,7 +379,10 @@ class Thumbnails:
         return picture.digest in self._urls
 
     def find(self, picture: Picture) -> str:
-        """Returns a thumbnail as a data URL; empty if it cannot be made or there is no room."""
+        """Returns a picture's thumbnail as a data URL.
+
+        The URL is empty if the thumbnail cannot be made or would exceed a limit of the page.
+        """
         if picture not in self:
             effort = picture.width * picture.height // 1000  # even a tiny file may take a second
             url = make_thumbnail(picture) if effort <= self._room else ""
@@ -368,7 +393,7 @@ class Thumbnails:
 
 
 def make_thumbnail(picture: Picture) -> str:
-    """Returns a thumbnail as a data URL; empty if it cannot be made."""
+    """Returns a picture's thumbnail as a data URL; empty if the thumbnail cannot be made."""
     if picture.is_document:
         return ""
     if picture.size > SMALL // 4 and find_spec("PIL"):
@@ -381,7 +406,7 @@ def make_thumbnail(picture: Picture) -> str:
 
 
 def _resize(picture: Picture, box: tuple[int, int], format: str) -> bytes | None:
-    """Returns a scaled-down copy that fits into `box`; None if the picture cannot be decoded."""
+    """Returns the data of a copy scaled down to fit `box`; None if decoding the picture fails."""
     file = io.BytesIO()
     try:
         image: Any = import_module("PIL.Image")

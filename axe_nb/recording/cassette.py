@@ -57,7 +57,7 @@ FOLDER, HOME = "⟨folder⟩", "⟨home⟩"
 """Placeholders for the paths of the notebook's folder and the user's home."""
 
 SHARE = 20
-"""Minimum time between two writes, as a multiple of the first write's duration."""
+"""Minimum time to wait after a write, as a multiple of the duration of that write."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -66,13 +66,13 @@ class Record:
 
     kind: Kind
     place: str
-    """The turn of an exchange, such as `0.2/3`, or the turn that a cap refused (`0.2/0` for a child
-    that was not started). Other kinds of record have the run, such as `0.2`."""
+    """Place in the run tree: the turn of an exchange, such as `0.2/3`, or the turn that a cap
+    refused (`0.2/0` for a child that was not started). For other kinds, the run, such as `0.2`."""
     number: int = 1
     agent: str = ""
     asked: Any = None
-    """The request, question or call as JSON; None for a retry, a refused turn and a stopped
-    tree."""
+    """The request, question or call as JSON; None if the record is for a retry, a refused turn or
+    a stopped tree."""
     outcome: Mapping[str, Any] = field(default_factory=dict)
     is_used: bool = field(default=False, compare=False)
 
@@ -94,7 +94,7 @@ class Root:
     """Number of the root in the file, starting at 1."""
     records: dict[Key, Record] = field(default_factory=dict)
     likenesses: tuple[str, ...] = ()
-    """Digests that similar roots have in common."""
+    """Digests for finding similar roots: two roots are similar if they share a digest."""
 
     def is_like(self, likeness: str) -> bool:
         first = self.records.get(BEGINNING)
@@ -242,7 +242,7 @@ def decode(
 
 
 def has_failed(exchange: Exchange) -> bool:
-    """True if an exchange has no response and was not abandoned."""
+    """True if an exchange has no response, unless the caller stopped waiting for the response."""
     return exchange.response is None and exchange.cut != "abandoned"
 
 
@@ -343,7 +343,10 @@ class Cassette:
         return (one for one in self._roots if one not in self._owners and one.is_like(likeness))
 
     def commit(self, root: Root, new: Iterable[Record], stale: Iterable[Record]) -> str:
-        """Replaces a run's `stale` records with `new` ones. Returns the write error, or ""."""
+        """Replaces the `stale` records of a root with `new` records, and saves the changes.
+
+        Returns the error message of the last write that failed, or "".
+        """
         with self._lock:
             old = {record.key for record in stale}
             kept = {key: record for key, record in root.records.items() if key not in old}
@@ -388,7 +391,7 @@ class Cassette:
                 self._writing = self._written_at - began
 
     def _read_changes(self) -> None:
-        """Merges changes on disk; roots that runs of this session use stay as they are."""
+        """Merges changes on disk into this cassette, except for roots that this session uses."""
         stamp = _find_stamp(self.path)
         if stamp is None or stamp == self._stamp:
             return

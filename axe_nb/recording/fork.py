@@ -64,12 +64,15 @@ class RecordedRun:
         self._asked: dict[int, Description] = {}
 
     def find(self, turn: int, attempt: int = 1) -> Exchange | None:
-        """Returns a recorded exchange with its outcome; None if it was cut or is missing."""
+        """Returns the recorded exchange of an attempt.
+
+        The result is None if the exchange is missing, was cut off or has no outcome.
+        """
         found = self.exchanges.get((turn, attempt))
         return found if found and not found.cut and (found.response or found.error) else None
 
     def list_attempts(self, turn: int) -> list[Exchange]:
-        """Returns a turn's attempts before the first attempt that is missing or was cut."""
+        """Returns a turn's attempts, ending before the first that is missing or was cut off."""
         attempts: list[Exchange] = []
         calls = self.get_turn(turn).calls
         while one := self.find(turn, len(attempts) + 1):
@@ -94,7 +97,7 @@ class RecordedRun:
         return self.turns.get(turn) or Turn(turn, "", (), (), "", Usage())
 
     def open_turn(self, turn: int) -> Opening:
-        """Returns the conversation before a turn, which may be the one after the last."""
+        """Returns the conversation before a turn; `turn` may be one more than the last turn."""
         sent, messages = self.sent.get(min(turn, self.last), 0), self.result.messages
         if turn <= self.last:
             logged = self.get_turn(turn)
@@ -118,9 +121,9 @@ class ForkPoint:
     prompt: Illustrated | None = None
     """The new prompt if the turn is 1; for a later turn, a message to add before it."""
     system_prompt: str | None = None
-    """The new system prompt; None keeps the agent's."""
+    """The new system prompt; None to keep the agent's own."""
     reply: Response | None = None
-    """The reply to use in the turn; None asks the model."""
+    """The reply to use in the turn; None to ask the model."""
     results: Mapping[str, ToolResult] | None = None
     """New results of calls in the turn, by call id; if None, the whole turn runs live."""
 
@@ -264,9 +267,10 @@ class Fork:
         adapt: Callable[[Agent, Job], tuple[Agent, Job]],
         earlier: Mapping[str, Agent],
     ) -> None:
-        """Creates a fork; `adapt` changes the run at the place.
+        """Creates a fork that makes changes at `point`.
 
-        `earlier` has the agents that earlier forks changed, by run id.
+        `adapt` changes the agent and the job of the forked run. `earlier` has the agents that
+        earlier forks changed, keyed by run id.
         """
         self._point = point
         self._adapt = adapt
@@ -324,7 +328,10 @@ class Fork:
         return agent, self.open(run, job)
 
     def open(self, run: str, job: Job) -> Job:
-        """Returns a run's job, with the recorded prompt and conversation up to the place."""
+        """Adds the recorded prompt and conversation to a run's job, and returns the new job.
+
+        The job is returned unchanged if the run is not on the way to the place of the fork.
+        """
         if run not in self._way:
             return job
         recorded, said, last = self._recorded[run], self._point.prompt, self._way[run][0]
@@ -531,7 +538,10 @@ def _is_same(kept: Any, now: Any) -> bool:
 
 
 def _compare(kept: Definition, now: Agent | None) -> str:
-    """Returns a warning if an agent has changed since it was recorded, otherwise ""."""
+    """Compares a recorded agent with the user's own agent `now`, which may be missing.
+
+    Returns a warning if the agents differ, otherwise "".
+    """
     name = quote(kept.name)
     if now is None:
         return f"agent {name} no longer exists; the fork uses the recorded one"

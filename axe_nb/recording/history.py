@@ -214,7 +214,10 @@ def _find_run(number: int) -> tuple[Row, bool]:
 
 
 def _use(look: Callable[[Store], T], verb: str = "read") -> T | None:
-    """Calls a function with the open history, if it exists. Raises ConfigError on failure."""
+    """Opens the history and returns the result of `look`; None if there is no history.
+
+    Raises ConfigError, with `verb` in the message, if reading or changing the history fails.
+    """
     path = history_path()
     find_writer(path).flush()
     if not path.exists():

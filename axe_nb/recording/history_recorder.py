@@ -72,7 +72,7 @@ class RunSoFar:
     history: Sequence[Message]
     began: float
     latest: float
-    """Time of the latest event. Like `began`, in seconds since the root run started."""
+    """Time of the latest event, in seconds since the root run started, as for `began`."""
     turns: list[TurnFinished] = field(default_factory=list)
     results: dict[str, ToolResult] = field(default_factory=dict)
     end: RunResult | None = None
@@ -169,7 +169,10 @@ def find_reason_against() -> str:
 
 
 class MapRecorder:
-    """Maintains the row of a map or grid. Only `finish` may be called outside the writer thread."""
+    """Maintains the history row of a map or grid.
+
+    Only `finish` may be called outside the writer thread.
+    """
 
     def __init__(self, kind: str) -> None:
         """Creates the recorder of a `map` or `grid`."""
@@ -337,8 +340,8 @@ class Recorder:
 
 
 Work: TypeAlias = "tuple[Recorder | MapRecorder, float, Event | None]"
-"""A recorder, an event, and its time in seconds since the run started. The event is None at the end
-of a map or grid."""
+"""A recorder, the time of an event in seconds since the run started, and the event. The event is
+None at the end of a map or grid."""
 
 
 class Writer:
@@ -376,7 +379,7 @@ class Writer:
         return mark.wait(seconds)
 
     def close(self) -> None:
-        """Writes the remaining items and closes the file, unless `flush` times out."""
+        """Writes the remaining items and closes the file. Waits as long as `flush` by default."""
         self._is_closing = True
         self.flush()
 
@@ -446,7 +449,7 @@ class Writer:
 
 
 _writers: dict[tuple[int, Path], Writer] = {}
-"""Writers by process id and path. A forked process must not use or close its parent's files."""
+"""Writers, keyed by process id and path: a forked process must not use its parent's files."""
 
 
 def find_writer(path: Path) -> Writer:

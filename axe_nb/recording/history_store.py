@@ -98,7 +98,10 @@ class Store:
     """An open history file, for use by a single thread."""
 
     def __init__(self, path: Path, *, writes: bool = False) -> None:
-        """Opens the file, creating it if `writes`. Raises ConfigError if it is not a history."""
+        """Opens the file at `path`; a missing file is created if `writes` is true.
+
+        Raises ConfigError if the file is not a history.
+        """
         self.path = path
         if writes:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
@@ -138,7 +141,10 @@ class Store:
         self._connection.close()
 
     def _check_version(self) -> bool:
-        """Returns False for an empty file. Raises ConfigError if it is not a valid history."""
+        """Checks the version of the file; returns False if the file is empty.
+
+        Raises ConfigError if the file is not a history, or its version is not supported.
+        """
         (application, version, tables) = self._connection.execute(
             "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)"
             " FROM pragma_application_id, pragma_user_version"
@@ -204,10 +210,10 @@ class Store:
         since: float = 0.0,
         within: int = 0,
     ) -> Iterator[Row]:
-        """Yields rows whose agent, model and prompt contain all words, ignoring case, newest first.
+        """Yields rows, newest first, in which each word occurs in the agent, model or prompt.
 
-        Without words or statuses, the runs of maps and grids are left out; `within` yields those of
-        one map or grid.
+        Case is ignored. The runs of maps and grids are left out unless there are words or statuses;
+        `within`, the id of a map or grid, restricts the rows to the runs of that map or grid.
         """
         tests = ["started >= ?"]
         values: list[object] = [since]

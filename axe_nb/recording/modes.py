@@ -18,7 +18,7 @@ MODE = "AXE_CASSETTE_MODE"
 
 
 def find_mode(given: Mode | None, *, can_ask: bool) -> Mode:
-    """Returns the given mode, that of the environment, or the default.
+    """Returns the mode of a cassette: the given mode, the environment's mode, or the default.
 
     The default is `auto`, but `replay` in tests and batch jobs, which must not send requests.
     """

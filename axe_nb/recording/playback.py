@@ -57,8 +57,8 @@ PATIENCE = 5.0
 """Seconds that a replay waits for recorded exchanges to be requested before it cancels its tree."""
 
 QUIET = 0.1
-"""Seconds without progress after which a tree is taken to be waiting for cancelled requests
-only."""
+"""Seconds without progress after which all open requests of a tree are assumed to be requests that
+were cancelled in the recording."""
 
 
 class RootTape:

@@ -94,7 +94,7 @@ class Describer:
 
 
 def digest(asked: Any) -> str:
-    """Returns a SHA-256 digest of a description, independent of the order of its keys."""
+    """Returns the SHA-256 digest of a JSON value, independent of key order."""
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
