@@ -70,7 +70,8 @@ function follow(box, isFree = () => true) {
   box.addEventListener("scroll", () => {
     follows = box.scrollHeight - box.scrollTop - box.clientHeight < 30;
   });
-  return () => follows && isFree() && requestAnimationFrame(() => box.scrollTo(0, 1e9));
+  const scroll = () => follows && box.scrollTo(0, 1e9); // the reader may have scrolled meanwhile
+  return () => follows && isFree() && requestAnimationFrame(scroll);
 }
 
 // The state of one tree or table, from which every view of the widget is drawn.
