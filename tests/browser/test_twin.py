@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
 from nbconvert.exporters import HTMLExporter
+from playwright.sync_api import expect
 
+import axe_nb
 from axe_nb.messages import ToolCall, ToolResult
+from axe_nb.messages.exchanges import Lap
 from axe_nb.results import RunResult, Turn
 from axe_nb.views.html import twin
 from tests.browser.lab import Lab
-from tests.views.runs import ask, done, saved, turn
+from tests.views.runs import ask, done, hostile_run, saved, turn
 from tests.views.test_server_calls import PAGES, SEARCH, searched
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(600)]
@@ -159,3 +163,20 @@ def test_cited_and_found_pages_are_links_without_trust(lab: Lab) -> None:
     assert links.last.is_visible()
     found = lab.page.locator(f"{TWIN}:has(> summary b:text-is('web_search'))").last
     assert "Page 3 p3.example.org" in found.inner_text()
+
+
+@pytest.mark.req("D-59")
+def test_an_exported_page_plays_itself_and_runs_nothing_else(context: Any, tmp_path: Path) -> None:
+    laps = (Lap("run", 0.0, 1.0), Lap("model", 0.2, 0.9, 1))
+    path = axe_nb.export(replace(hostile_run(), times=laps), tmp_path / "run.html")
+    with context.new_page() as page:
+        page.goto(path.as_uri())
+        page.locator(".player").scroll_into_view_if_needed()
+        expect(page.locator(".player output")).to_have_text("1.0 s")
+        button = page.locator(".player button")
+        expect(button).to_have_text("Play again")
+        button.press("Enter")
+        expect(page.locator(".timeline .going, .timeline .later").first).to_be_visible()
+        expect(button).to_have_text("Play again")
+        assert page.evaluate("() => window.pwned") is None
+        assert page.locator("img, iframe, object, form, link, svg").count() == 0
