@@ -1,4 +1,4 @@
-"""The delegation tools and `ctx.delegate`; each of them creates a `Job` for a child run."""
+"""The delegation tools and `ctx.delegate`, which create a `Job` for each child run."""
 
 from axe_nb.tools.tool import ToolTable
 
@@ -10,4 +10,4 @@ SOURCE = ToolTable(
         "delegate_task": "axe_nb.delegation.delegate_task",
     }
 )
-"""Modules of the delegation tools, by tool name."""
+"""Modules of the delegation tools, keyed by tool name."""

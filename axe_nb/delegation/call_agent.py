@@ -14,7 +14,7 @@ NAME = "call_agent"
 
 
 def tool(agents: Sequence[str], describe: Describe = lambda _: "") -> Tool:
-    """Creates the tool for an agent with the given sub-agents, which may be empty (A-6.4)."""
+    """Creates the tool with which an agent calls the sub-agents in `agents`, if any (A-6.4)."""
     names = ", ".join(agents)
     # shortened, as they are sent with every request
     described = {name: one_line(describe(name), 300) for name in agents}

@@ -96,7 +96,7 @@ def parse_subtasks(given: object) -> list[Subtask]:
 async def run_subtasks(
     ctx: ToolContext, plan: str, subtasks: Sequence[Subtask]
 ) -> dict[int, Outcome]:
-    """Runs the subtasks and returns outcomes by index; after an error, starts no more subtasks.
+    """Runs subtasks and returns outcomes keyed by index; after an error, no more subtasks start.
 
     Subtasks start in order, at most `max_concurrent` at once, each after its dependency (D-5).
     """

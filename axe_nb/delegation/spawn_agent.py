@@ -42,7 +42,7 @@ OF_OPTA: Mapping[Status, str] = {
     "cancelled": "cancelled",
     "error": "error",
 }
-"""Maps the status of a run to the status in the report for the caller's model (O-12, D-18)."""
+"""Status of a run → status in the report for the caller's model (O-12, D-18)."""
 
 
 def tool(budget: ChildBudget) -> Tool:
@@ -206,7 +206,7 @@ def whole_number(value: object) -> int | None:
 def copy_of_caller(ctx: ToolContext, name: str, tools: Sequence[str]) -> Agent:
     """Copies the caller's model, prompt, workdir and settings, but only the given tools.
 
-    MCP servers that provide none of these tools are left out, with their permissions and resources.
+    MCP servers that provide none of the tools are left out, with their permissions and resources.
     The caller's permissions apply to the copy in any case.
     """
     caller = ctx.agent
@@ -229,7 +229,7 @@ def copy_of_caller(ctx: ToolContext, name: str, tools: Sequence[str]) -> Agent:
 
 
 def tools_of_caller(ctx: ToolContext, names: Sequence[str], problem: str) -> tuple[str, ...]:
-    """Expands names to tools of the caller (D-20). Raises ToolError if the caller lacks a tool."""
+    """Expands names to the caller's tools (D-20). Raises ToolError if a name has no such tool."""
     found: dict[str, None] = {}
     for name in names:
         mine = [tool for tool in builtin.SOURCE.sets.get(name, (name,)) if tool in ctx.tools]

@@ -107,7 +107,7 @@ async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
 
 
 def find_problem(given: Mapping[str, Any]) -> str:
-    """Returns the first problem with the arguments, types before values, or "" (X-7, X-11)."""
+    """Returns the first problem with the arguments, or "". Checks types first (X-7, X-11)."""
     wrong = "Invalid subagent input:"
     for name in ("label", "task_prompt"):
         if given.get(name) is None:

@@ -144,7 +144,7 @@ class Attempts:
         return await self.scope.env.prices.find_cost(self.scope.agent.model, usage) or 0.0
 
     def begin(self, request: Request) -> OnDelta | None:
-        """Starts a response; returns the callback for its pieces, or None if it is not streamed."""
+        """Starts a response. Returns the callback for its pieces; None if it is not streamed."""
         self.partial = Partial(self._emit, self.scope.id, turn_of(request.place), request.attempt)
         return self.partial.add if self._is_streamed else None
 
@@ -190,7 +190,7 @@ class Attempts:
 
 
 def compute_wait(error: ProviderError, attempt: int) -> float:
-    """Returns the seconds to wait before an attempt: Retry-After, or else 0.5, 1, 2 … up to 30."""
+    """Returns the seconds to wait before a retry: Retry-After if it was sent, or 0.5, 1, 2 … 30."""
     return error.retry_after or min(0.5 * 2 ** min(attempt - 2, 10), 30.0)
 
 
@@ -204,7 +204,7 @@ def tell_retry(
 
 
 def give_up(error: ProviderError, attempts: int = 0) -> ProviderError:
-    """Returns the error to raise instead of retrying; 0 `attempts` means no time for a retry."""
+    """Returns the error to raise instead of retrying; if `attempts` is 0, no time was left."""
     final = copy(error)
     if attempts:
         final.message += f" ({attempts} attempts)" if attempts > 1 else ""

@@ -25,9 +25,9 @@ class Authorizer:
     def __init__(self, scope: RunScope, workdir: Path, next: RunCall) -> None:
         self.next, self._scope, self._workdir = next, scope, workdir
         self._covered: set[tuple[str, str]] = set()
-        """(tool, later calls) pairs that the user always allows."""
+        """(tool, description of the calls) pairs that the user always allows."""
         self.unasked: dict[str, str] = {}
-        """Tool → reason why its calls were denied, if the user could have allowed them."""
+        """Tool → reason for a denial, if it happened only because no one could be prompted."""
         self._guard_lock = asyncio.Lock()
         self._prompt_lock = asyncio.Lock()
 
@@ -53,7 +53,7 @@ class Authorizer:
                     await self._ask_approval(call)
 
     async def find_refused(self, tools: Iterable[Tool]) -> dict[str, str]:
-        """Returns which tools of the model's server must not be offered, with the reasons."""
+        """Returns the tools of the model's server that are denied, as a map from name to reason."""
         refused = {}
         for tool in tools:
             call = PendingCall(ToolCall("", tool.name, {}))
@@ -66,7 +66,7 @@ class Authorizer:
         return refused
 
     def allows_host(self, tool: Tool, host: str) -> bool:
-        """True if a call may contact a host without asking (D-50)."""
+        """True if a call of a tool may contact a host without asking the user (D-50)."""
         verdict, _ = self._scope.policy.decide(tool, Guard(host=host))
         return verdict == "allow" or (verdict == "ask" and self._is_allowed(host))
 

@@ -65,7 +65,7 @@ class CallChildren:
         self._has_ended = False
 
     async def start(self, job: Job, env: Env | None = None) -> RunResult:
-        """Runs a child to completion, always on the event loop of its call; see `StartChild`."""
+        """Runs a child to completion, always on the event loop of the call; see `StartChild`."""
         if self._has_ended or self._loop.is_closed():
             raise ToolError(ENDED)
         if os.getpid() != self._process:

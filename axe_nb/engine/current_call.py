@@ -37,7 +37,10 @@ def calling() -> ToolContext | None:
 
 
 def refuse_in_tool(name: str) -> None:
-    """Raises AxeError inside a tool, as runs started by function `name` would not join its tree."""
+    """Raises AxeError if it is called inside a tool.
+
+    The runs that `axe_nb.NAME` starts would not belong to the run tree of the tool.
+    """
     if calling() is not None:
         step = "use `await ctx.delegate(…)` or `await axe_nb.arun(…)`, which the run's views show"
         raise AxeError(f"axe_nb.{name} was called inside a tool", hint=step)

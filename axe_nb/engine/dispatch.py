@@ -42,7 +42,7 @@ LATER = "make the other calls in later replies"
 
 
 def is_refused(result: ToolResult) -> bool:
-    """True if a call exceeded a limit and was not made; such a call has no number."""
+    """True if a call exceeded a limit and was not made; a refused call has no number."""
     return result.is_error and result.content.endswith((USED_UP, LATER))
 
 
@@ -70,7 +70,7 @@ class Dispatch:
     ) -> None:
         """Runs the calls, and stores each result in `results` even if cancelled midway.
 
-        Raises RunStopped after the allowed calls if there are more calls than the run's limit.
+        If the calls exceed the run's limit, the allowed calls run, and RunStopped is raised.
         """
         scope, clock, limit = self.scope, self.scope.clock, self.scope.limits.tool_calls
         most, (cap, reached), why = len(calls), scope.meter.cap_reply(), ""

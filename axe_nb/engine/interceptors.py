@@ -169,7 +169,7 @@ async def _play(
 async def replay_fork_call(
     calls: Dispatch, fork: Replay, adopt: Callable[[RunResult], None], call: PendingCall
 ) -> ToolResult:
-    """Replays a call, with its child runs, from the forked run; makes the call if it is new."""
+    """Replays a call and its child runs from the forked run, or makes a call that is new."""
     scope = calls.scope
     kept = await fork.find(call)
     if not isinstance(kept, KeptCall):

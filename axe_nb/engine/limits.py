@@ -43,12 +43,12 @@ class Clock:
         """Id of the run, and virtual seconds that script models have taken so far."""
         self.started = self.now()
         self._above = above.deadline if above else None
-        """Clock above whose deadline also applies; None if there is none."""
+        """Clock of a run above, whose deadline also applies; None if there is none."""
         self.at, self.setting = math.inf, 0.0
         """Time of the clock's own deadline, and the timeout in seconds that set it."""
         self._timer: asyncio.Timeout | None = None
         self._timer_ahead = ahead
-        """Virtual seconds that the timer accounts for."""
+        """Value of `ahead` for which the timer is set."""
         self.pauses, self._paused_at = 0, 0.0
         """Number of open questions to the user; the clock stands still while there are any."""
         if seconds is not None and (not self._above or self.started + seconds <= self._above.at):
@@ -62,7 +62,7 @@ class Clock:
 
     @property
     def deadline(self) -> Clock | None:
-        """The clock that sets the run's deadline, this one or one above; None if there is none."""
+        """The clock with the run's deadline, this clock or a clock above; None if there is none."""
         return self if self._timer else self._above
 
     def tell_timeout(self) -> str:
@@ -90,7 +90,7 @@ class Clock:
         return max(0.0, self.deadline.at - self.now())
 
     def overdue(self, now: float) -> float:
-        """Returns the lateness in seconds at `now`, a `time.monotonic()` value; thread-safe."""
+        """Returns how many seconds `now` (from `time.monotonic()`) is too late; thread-safe."""
         deadline = self.deadline
         if deadline is None or deadline.pauses:
             return 0.0
@@ -179,7 +179,7 @@ class UsageMeter:
     unpriced: str = ""
     """Name of an agent that received a response of unknown price; empty if there is none."""
     spent: dict[str, Spent] = field(default_factory=dict)
-    """Usage by agent name, in order of first request."""
+    """Usage keyed by agent name, in order of first request."""
 
     @property
     def caps_cost(self) -> bool:
@@ -188,7 +188,7 @@ class UsageMeter:
     def check(self, *, is_child: bool = False) -> None:
         """Raises RunStopped if a cap of this run or a run above forbids another request or child.
 
-        Each child that has been started without sending a request yet counts as one request.
+        If `is_child` is true, each child that has not sent its first request counts as a request.
         """
         for meter in self._walk_up():
             for key, unit in CAPS.items():
@@ -292,7 +292,7 @@ class Budget:
     spent: float = 0.0
     held: float = 0.0
     unpriced: dict[str, int] = field(default_factory=dict)
-    """Number of responses of unknown price, by provider/model."""
+    """Number of responses of unknown price, keyed by provider/model."""
     step: float = 0.0
     """US dollars that each approval adds to the budget."""
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
@@ -324,7 +324,7 @@ class Budget:
 
 
 class SlotPool:
-    """A pool of `most` slots, unlimited if 0; taking a slot also takes one from the pool above."""
+    """A pool of `most` slots, 0 for no limit. Taking a slot also takes a slot of the pool above."""
 
     def __init__(self, most: int, above: SlotPool | None = None) -> None:
         self._slots = asyncio.Semaphore(most) if most else nullcontext()
@@ -332,13 +332,13 @@ class SlotPool:
 
     @asynccontextmanager
     async def take(self) -> AsyncIterator[None]:
-        """Takes a slot for the block, after waiting for one if necessary."""
+        """Waits until a slot is free, and holds the slot during the block."""
         async with self._slots, self._above.take() if self._above else nullcontext():
             yield
 
 
 class InFlight:
-    """Slots for concurrent requests and tool calls of a tree, or below a run with a lower limit.
+    """Slots for concurrent requests and tool calls in a tree, or in a subtree with a lower limit.
 
     There are no deadlocks, as a request waits for nothing else, and a call releases its slot when
     it starts a child.

@@ -74,7 +74,7 @@ class Run:
         self.messages = close_open_calls(plan.job.history)
         self.tools: Sequence[ToolSpec] = plan.toolset.offered
         self.log: list[Turn] = []
-        """Turns with a response; the last one has no tool results while its calls run."""
+        """Turns with a response; the last turn has no tool results while its calls run."""
         self.response = Response("")
         self.answer = ""
         """Text of the latest complete response."""
@@ -242,7 +242,7 @@ class Run:
         return response
 
     async def ask(self, question: str, *, asked: FinalRequest = "") -> None:
-        """Asks a final question, for data or a closing answer; ignores an empty response."""
+        """Asks a final question, for data or a closing answer. An empty response is ignored."""
         before = self.answer
         self.say(question)
         await self.turn(closing=not asked, asked=asked, question=question if asked else "")

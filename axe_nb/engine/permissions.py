@@ -1,4 +1,4 @@
-"""Tool permissions of a run, from its mode and `[permissions]` and those of its ancestors."""
+"""Tool permissions of a run, from the modes and `[permissions]` of the run and its ancestors."""
 
 from __future__ import annotations
 
@@ -45,7 +45,11 @@ class PermissionPolicy:
     def child(
         self, agent: Agent, wish: Mode | None = None, *, is_copy: bool = False
     ) -> PermissionPolicy:
-        """Creates a child's policy, with the strictest of this mode, the agent's and `wish`."""
+        """Creates a child's policy, with the strictest of this mode, the agent's and `wish`.
+
+        If this run's agent sets `inherit_mode`, the mode of the child's agent counts only if it is
+        `plan` or the agent is restricted.
+        """
         is_stricter = agent.mode == "plan" or agent.is_restricted
         inherits = self.agent.sub_agents_config.inherit_mode and not is_stricter
         own = self.mode if inherits else min(self.mode, agent.mode, key=MODES.index)
@@ -102,7 +106,7 @@ class PermissionPolicy:
         return all(agent.sub_agents_config.ask == "person" for agent in self.agents[1:])
 
     def offers(self, tool: Tool) -> bool:
-        """True if the tool is offered to the model; plan mode offers only allowed tools."""
+        """True if the tool is offered to the model; plan mode offers allowed and network tools."""
         if self.mode != "plan":
             return self.above is None or not tool.denied_below
         verdict, _ = self.decide(tool)
@@ -163,7 +167,7 @@ class PermissionPolicy:
         return written or by_mode, ""
 
     def _find_rule(self, tool: Tool) -> tuple[str, Verdict | None]:
-        """Returns the `[permissions]` rule for a tool: its own, or the strictest of its groups."""
+        """Returns the `[permissions]` entry for a tool: its own, or its groups' strictest entry."""
         rules: Mapping[str, Any] = self.agent.permissions
         if tool.name in rules:
             return tool.name, rules[tool.name]

@@ -29,7 +29,8 @@ Plain = Literal["go", "skip", "end", "stop"]
 """Decisions that a step function may return as strings."""
 
 Choice = Literal["yes", "no", "always", "edit", "text", "result", "go", "skip", "end", "stop"]
-"""Kind of decision: `text` answers a question; `go`, `result`, `skip` and `end` answer a pause."""
+"""Kind of decision. `yes`, `no` and `always` answer an approval request, `text` a model's question,
+and `go`, `skip`, `end` and `result` a pause. `edit` changes a call or reply, `stop` ends a tree."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
-    """A question for the user: approval of a call, or a model's own question."""
+    """A question for the user: approval of a call or a higher budget, or a model's question."""
 
     run: str
     agent: str
@@ -60,7 +61,7 @@ class ApprovalRequest:
     always: str = "this tool"
     """Calls that the answer `always` approves as well; empty if that answer is not offered."""
     reason: str = ""
-    """Reason for asking, unless it is the mode, and notes about the call, one per line."""
+    """Reason for asking (unless the mode is the reason) and notes on the call, one per line."""
     workdir: str = ""
     host: str = ""
     """Host that an approval allows for the session (D-50); empty if there is none."""
@@ -76,7 +77,7 @@ class Step:
     """A pause of a run before its next action, as passed to `step=function`.
 
     The function returns `"go"` or None to continue, `"skip"`, `"stop"`, `"end"` to run to the end
-    without further pauses, or the decision that `edit` or `result` makes.
+    without further pauses, or a decision made with `edit` or `result`.
     """
 
     kind: Literal["request", "call", "reply"]
@@ -216,7 +217,7 @@ def make_reply(given: Any) -> Response | None:
 
 
 def make_decided(step: Step, decision: Decision) -> Exchange | None:
-    """Returns the exchange of a request that the user answered or skipped; None if it is sent."""
+    """Returns the exchange of a request that the user answered or skipped; otherwise None."""
     is_skipped = decision.choice == "skip"
     reply = Response() if is_skipped else decision.reply
     if step.kind != "request" or step.request is None or reply is None:
@@ -289,7 +290,7 @@ class Stepper:
         return not self.is_over and bool(met or not self.breaks)
 
     async def decide(self, step: Step) -> Decision:
-        """Calls the step function. Raises RunStopped if it fails or returns no decision."""
+        """Calls the step function. Raises RunStopped if it fails or returns an invalid value."""
         assert self.function is not None
         try:
             if inspect.iscoroutinefunction(self.function):

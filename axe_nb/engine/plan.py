@@ -138,12 +138,12 @@ class Plan:
 
     @property
     def streams(self) -> bool:
-        """True if responses are shown as they arrive, as the root run and the agent allow."""
+        """True if responses are shown as they arrive; the root run and the agent must allow it."""
         return self.scope.env.streams and self.agent.stream
 
     @property
     def is_streamed(self) -> bool:
-        """True if responses are requested as streams, to be shown or as they take long (D-79)."""
+        """True if responses are requested as streams, for display or as they take long (D-79)."""
         may_be = self.agent.stream and not self.scope.env.wants_whole
         return self.streams or (
             may_be and takes_long(self.provider.name, self.model, self.agent.params)
@@ -163,7 +163,7 @@ class Plan:
 
 
 async def make_plan(scope: RunScope, job: Job) -> Plan:
-    """Resolves the model, API key, skill, files and tools of a run. Raises ConfigError if it fails.
+    """Resolves the model, API key, skill, files and tools of a run. Raises ConfigError on failure.
 
     If the time is up before files are read or servers have started, the plan omits them, and the
     run ends before its first request.
@@ -292,7 +292,7 @@ def _make_toolset(
 
 
 def _make_entry(scope: RunScope, tool: Tool, provider: Provider) -> tuple[bool, Mapping[str, Any]]:
-    """Returns whether a tool of the model's server is approved, and the tool's request entry.
+    """Returns True if a tool of the model's server is approved, and the tool's request entry.
 
     Except in plan mode, a search that can be limited to allowed hosts needs no approval (D-50).
     """
@@ -345,7 +345,7 @@ def _find_missing(scope: RunScope, toolset: Toolset) -> Iterator[str]:
 
 
 def find_child(parent: Plan, job: Job, env: Env, id: str) -> tuple[Agent, Job]:
-    """Returns a child's agent and job in this tree. Raises ConfigError if it cannot be started."""
+    """Returns a child's agent and job, adapted to this tree. Raises ConfigError if that fails."""
     try:
         agent = env.agents.load(job.agent) if isinstance(job.agent, str) else job.agent
     except ConfigError as error:

@@ -55,7 +55,7 @@ class PendingCall:
 
 
 Asked: TypeAlias = AskedTurn | PendingCall | Question | str
-"""Event to replay: a turn, a call, a question, or a turn (0 for a child) that a cap refuses."""
+"""Event to replay: a turn, a call, a question, or the place of a turn or child refused by a cap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class KeptCall:
 
 
 Outcome: TypeAlias = KeptTurn | KeptCall | ToolOutput | Decision | RunStopped
-"""Outcome of a turn, a call (in a fork or a cassette), a question or a refused turn."""
+"""Outcome of a turn, a call (KeptCall in a fork), a question, or a turn that a cap refused."""
 
 
 class Replay(Protocol):
@@ -101,7 +101,7 @@ class Replay(Protocol):
         """Records an outcome, if it is new."""
 
     def answers(self, kind: Literal["step", "question"]) -> bool:
-        """True if the recording has answers of the user, to any question or only at steps."""
+        """True if decisions of the user are recorded; `step` counts only decisions at pauses."""
 
     def finish(self, status: Status) -> Sequence[str]:
         """Ends the recording of the tree; returns its warnings."""

@@ -29,7 +29,7 @@ from axe_nb.tools.tool import Job, Limits, Tool
 
 
 def find_max_depth(tool: Tool, agents: Sequence[Agent]) -> int:
-    """Returns the lowest depth at which an agent may not use a delegation tool (A-9.3, D-3).
+    """Returns the depth at which an agent can no longer use a delegation tool (A-9.3, D-3).
 
     `agents` are this agent and the agents above it. The root's `max_depth` applies to the whole
     tree, and agents below can only lower it.
@@ -124,7 +124,7 @@ class Env:
     server_tables: Mapping[str, McpServer] = field(default_factory=dict)
     """MCP servers in the settings when the root run started, by name."""
     streams: bool = False
-    """True if responses are shown as they arrive, as the root streams and someone is watching."""
+    """True if responses are shown as they arrive; the root agent and the view must support it."""
     wants_whole: bool = False
     cassette: Replay | None = None
     fork: ForkedTree | None = None
@@ -281,7 +281,7 @@ class RunScope:
         is_covered: Callable[[], bool] = lambda: False,
         call: PendingCall | None = None,
     ) -> Decision:
-        """Asks a question of the run; returns the recorded answer or the user's answer.
+        """Asks a question about this run; returns the recorded answer or the user's answer.
 
         The answer is yes if an earlier answer now covers the question (`is_covered`). The clocks of
         the run and its ancestors are paused. Raises RunStopped if the user stops the tree or no one

@@ -29,7 +29,7 @@ REGISTRY = Registry((*BUILT_IN.sources, SESSION))  # tools that any agent can us
 @dataclass(frozen=True, slots=True)
 class Toolset:
     tools: Mapping[str, Tool]
-    """Tools by name, including tools hidden at the depth limit, which reject calls themselves."""
+    """Tools keyed by name, including delegation tools at the depth limit, which reject calls."""
     offered: tuple[ToolSpec, ...]
 
     def find(self, name: str) -> Tool | None:
@@ -51,7 +51,7 @@ def find_tools(
     of_servers: Sequence[Tool] | None = None,
     describe: Describe = lambda _: "",
 ) -> dict[str, Tool]:
-    """Returns an agent's tools by name. Raises ConfigError if a name is unknown.
+    """Returns an agent's tools, keyed by name. Raises ConfigError if a name is unknown.
 
     `handed` are tools passed to the run as objects, and `of_servers` the tools of its MCP servers,
     or None if no server was started. `describe` maps the name of another agent to its description.

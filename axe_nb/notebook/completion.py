@@ -32,7 +32,7 @@ ABOVE = re.compile(r"\s*\Z|%%(?!axe\b|axe_agent\b|axe_grid\b)")
 """Matches a line allowed above a cell magic: blank, or another magic, such as %%time."""
 
 ACTIVE = re.compile(r"[\s{}$'\"\\]")
-"""Characters that split words or that IPython expands; completions with these are not offered."""
+"""Matches characters that split words or that IPython expands; no completion contains them."""
 
 HEADER = re.compile(r"^[ \t]*\[+([\w.-]+)\].*$", re.MULTILINE)
 

@@ -26,7 +26,7 @@ from axe_nb.text import quote, suggestion
 def run_grid(
     shell: InteractiveShell, line: str, cell: str, names: Mapping[str, Any], write: Write
 ) -> Grid | None:
-    """Runs a cell's grid and returns the Grid, which is bound to `-o` even after an interrupt."""
+    """Runs a cell's grid and returns the Grid. The `-o` variable is set even after an interrupt."""
     install(shell)
     found = parse(GRID, "cell", read_words(GRID, "cell", line, names))
     fail = parser(GRID, "cell").error

@@ -153,7 +153,7 @@ def _read_toml(name: str, agents_dir: str | None) -> str:
 
 
 def list_keys() -> Iterator[tuple[str, str, str]]:
-    """Yields (provider, variable, state) for each API key and each server address that is set."""
+    """Yields (provider, variable, state) for API keys, and for server addresses that are set."""
     config = Config.load()
     for info in config.known.values():
         if info.has_server:

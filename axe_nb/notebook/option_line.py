@@ -34,7 +34,7 @@ _PROMPTS = re.compile(
 
 
 class _MarkingFormatter(DollarFormatter):
-    """IPython's formatter, but stores each value and puts a mark in its place."""
+    """IPython's formatter, but it stores each value and puts a placeholder into the text."""
 
     def __init__(self, mark: str) -> None:
         self.values: list[str] = []
@@ -60,7 +60,7 @@ class _MarkingFormatter(DollarFormatter):
 
 
 def read_words(command: Command, face: Face, line: str, names: Mapping[str, Any]) -> list[str]:
-    """Splits an option line into words with values. Raises UsageError if a quote is unclosed."""
+    """Splits an option line into words and fills in values. Raises UsageError for an open quote."""
     # a private-use character that the line does not contain
     mark = next(chr(code) for code in range(0xE000, 0xF8FF) if chr(code) not in line)
     formatter = _MarkingFormatter(mark)

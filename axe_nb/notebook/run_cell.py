@@ -40,7 +40,7 @@ NOT_IN_BACKGROUND = {
 def run_prompt(
     shell: InteractiveShell, line: str, cell: str, names: Mapping[str, Any], write: Write
 ) -> RunResult | RunHandle | None:
-    """Runs a cell with its body as the prompt, filling in expressions, and returns its value."""
+    """Runs a `%%axe` cell, whose body is a prompt with expressions; returns the cell's value."""
     options = parse_run(read_words(RUN, "cell", line, names), "cell", session.defaults, names)
     body, magic_line = find_cell_source(shell, "axe", cell)
 
@@ -152,13 +152,13 @@ def _start_in_background(
 
 
 def find_place(shell: InteractiveShell, text: str) -> tuple[RunResult, str]:
-    """Parses `R@PLACE`, `@PLACE`, `PLACE` or `R`. Returns the result and the place."""
+    """Parses `R@PLACE`, `@PLACE`, `PLACE` or `R`; `R` is a variable. Returns result and place."""
     name, _, place = ("", "", text) if text[:1].isdecimal() else text.partition("@")
     return find_result(shell, name), place
 
 
 def find_tree(shell: InteractiveShell, text: str) -> RunResult:
-    """Parses `R`, `R@0.2` or `0.2`. Returns the run with all its descendants."""
+    """Parses `R`, `R@0.2` or `0.2`; `R` is a variable. Returns the run with its descendants."""
     result, place = find_place(shell, text)
     return find_run(result, place.removeprefix("@"))
 
@@ -166,7 +166,7 @@ def find_tree(shell: InteractiveShell, text: str) -> RunResult:
 def find_result(shell: InteractiveShell, name: str) -> RunResult:
     """Returns the result of a run, given a variable with a result or a handle.
 
-    By default, returns the last result.
+    If `name` is empty, returns the last result.
     """
     value = shell.user_ns.get(name) if name else session.last
     if isinstance(value, RunHandle):

@@ -1,4 +1,4 @@
-"""Sandbox methods for commands, and the choice of the strongest method that works (D-82).
+"""Defines the sandbox methods for commands, and chooses the strongest that works (D-82).
 
 Level `full` uses bubblewrap or macOS's sandbox-exec, level `files` Landlock through a launcher of
 axe_nb, and level `docker` a container for each command. A method is tested before it is used.
@@ -32,9 +32,9 @@ BUBBLEWRAP = (
     "--unshare-all", "--unshare-user", "--cap-drop", "ALL", "--die-with-parent", "--new-session",
 )  # fmt: skip
 NOT_PROMISED_TO_ROOT = ("it may change modes of devices such as /dev/null",)
-"""Caveat for root: devices stay writable, as read-only mounts would make them unusable."""
+"""Caveat for commands run as root: a read-only mount would protect devices, but break them."""
 NO_NESTING = "--disable-userns"
-"""Option of bubblewrap 0.8 and newer; these versions also have `--size`."""
+"""bubblewrap option against nested user namespaces; versions that have it also have `--size`."""
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store")
 
@@ -45,14 +45,14 @@ SETTINGS = (
     "pki/tls/openssl.cnf", "R", "resolv.conf", "services", "ssl/cert.pem", "ssl/certs",
     "ssl/openssl.cnf", "terminfo", "texmf", "timezone",
 )  # fmt: skip
-"""Entries of `/etc` that programs need, without secrets; kept few, as a mount takes 0.2 ms."""
+"""Files and folders in `/etc` that programs need, without secrets; each mount takes 0.2 ms."""
 
 SIZE = 1 << 30
-"""Maximum bytes that a command can write to each empty folder, which is held in memory."""
+"""Size limit of each tmpfs mount in bytes; set only together with `NO_NESTING`."""
 
 
 def list_bubblewrap() -> Iterator[Method]:
-    """Yields the bubblewrap methods, the stricter method first, if bubblewrap is installed."""
+    """Yields the bubblewrap methods, strictest first; none if bubblewrap is not installed."""
     if program := find_program("bwrap"):
         for flags in ((*BUBBLEWRAP, NO_NESTING), BUBBLEWRAP):
             yield Method(
@@ -72,7 +72,7 @@ def list_bubblewrap() -> Iterator[Method]:
 
 
 def _wrap_bubblewrap(start: Sequence[str], words: Sequence[str], view: View) -> Launch:
-    """Runs a command in its own file system, in which only mounted files exist."""
+    """Wraps a command in bubblewrap, with a file system that contains only the mounted files."""
     mounts: list[str] = ["--share-net"] if view.network else []
     empty = ["--size", str(SIZE), "--tmpfs"] if NO_NESTING in start else ["--tmpfs"]
     for name in SYSTEM:
@@ -110,14 +110,14 @@ def _wrap_bubblewrap(start: Sequence[str], words: Sequence[str], view: View) -> 
 
 
 LAUNCHER = Path(__file__).with_name("launcher.py").read_text("utf-8")
-"""Source of the launcher, read at import, as a command could later change the file."""
+"""Source code of the launcher; read at import, as a command could later change the file."""
 
 MORE_SETTINGS = (
     "ca-certificates", "ca-certificates.conf", "debian_version", "gai.conf", "host.conf", "inputrc",
     "locale.alias", "magic", "magic.mime", "perl", "protocols", "python3", "python3.11",
     "redhat-release", "rpc", "wgetrc",
 )  # fmt: skip
-"""Further readable entries of `/etc` for Landlock, which cannot hide files from programs."""
+"""Further files and folders in `/etc` to make readable under Landlock, which cannot hide them."""
 
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
@@ -259,10 +259,10 @@ CONTAINER = (
 )  # fmt: skip
 
 OF_CLIENT = ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY")
-"""Variables that tell the docker client how to reach its daemon; not passed to the container."""
+"""Environment variables for the docker client itself, which needs them to reach its daemon."""
 
 OF_PROGRAMS = re.compile(r"(DOCKER|LD|DYLD|XDG)_.*|PATH|HOME|TMPDIR", re.IGNORECASE)
-"""Pattern for names of container variables that would affect the docker client itself."""
+"""Pattern for names of container variables that the docker client itself would obey."""
 
 ANSWER = 20.0
 
@@ -350,7 +350,7 @@ PLAIN = Method(
     wrap=_start_plainly,
     protection="none",
 )
-"""Method without a sandbox, which only puts the command into a process group."""
+"""Method that runs a command without a sandbox, but in a process group of its own."""
 
 METHODS: Mapping[str, Sequence[Callable[[], Iterable[Method]]]] = {
     "linux": (list_bubblewrap, list_landlock),
@@ -390,7 +390,7 @@ class Sandbox:
 
     @property
     def portable_label(self) -> str:
-        """The label without the level, so that saved notebooks do not depend on the machine."""
+        """The label without the level, which would make saved notebooks depend on the machine."""
         if self.level == "none":
             return self.label
         return f"in a sandbox, {'with network' if self.view.network else 'no network'}"
@@ -402,7 +402,7 @@ class Sandbox:
 
 
 def find_sandbox(setting: str, view: View) -> Sandbox:
-    """Returns the sandbox for a setting: `auto` (the strongest), `off` or `docker:IMAGE`."""
+    """Returns the sandbox for a setting: `auto` (strongest that works), `off` or `docker:IMAGE`."""
     if setting == "off" or is_caged:
         return Sandbox(PLAIN, view, is_off=True)
     if setting.startswith("docker:"):
@@ -426,7 +426,7 @@ _lock = threading.Lock()
 
 
 def _works(method: Method, view: View) -> bool:
-    """Tests a method with a trivial command and the real flags, but without protected files."""
+    """True if a trivial command runs with the method's flags; protected files are not tested."""
     words = method.wrap(["/bin/true"], view).words
     key = (os.stat(words[0]).st_mtime_ns, *words)  # noqa: PTH116
     with _lock:

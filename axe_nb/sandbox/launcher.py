@@ -1,7 +1,7 @@
 """Launcher of the sandbox level `files`: a program that restricts itself, then runs a command.
 
-Its arguments are a plan from `find.py` (a marshalled dict in hexadecimal) and the command's own
-arguments. It imports little, as it runs for every command. Source: D-82.
+The launcher's arguments are a plan from `find.py` (a marshalled dict in hexadecimal), and the
+command with its arguments. As every command starts the launcher, it imports little. Source: D-82.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def prctl(*arguments: int) -> int:
 
 
 def drop_capabilities() -> None:
-    """Drops all capabilities, including those that root would regain in the next program."""
+    """Drops all capabilities, including those that root would regain by executing a program."""
     for capability in range(64):
         prctl(PR_DROP, capability)
     prctl(PR_AMBIENT, 4)
@@ -51,7 +51,7 @@ def drop_capabilities() -> None:
 
 
 def restrict(handled: bytes, rules: Mapping[str, int]) -> None:
-    """Denies all access that `handled` covers, except the rights that `rules` grant for paths."""
+    """Denies the access rights in `handled`, except those that `rules` grants, keyed by path."""
     size = ctypes.c_size_t(len(handled))
     ruleset = check("landlock", LIBC.syscall(LANDLOCK_CREATE, handled, size, 0))
     for path, rights in rules.items():
@@ -82,7 +82,7 @@ def become(plan: dict[str, Any], words: list[str]) -> NoReturn:
 
 
 def end_all(*, is_confined: bool) -> None:
-    """Kills all processes that the command started, including those that left its group."""
+    """Kills all processes that the command started, even if they left its process group."""
     while True:  # the children of a killed process become children of this one
         for pid in [-1] if is_confined else list_children(os.getpid()):
             kill(pid)
@@ -113,9 +113,10 @@ def list_children(pid: int) -> list[int]:
 
 
 def main() -> None:
-    """Runs the command; exits with its code, or 128 plus its signal, when all processes have ended.
+    """Runs the command; exits with the command's exit code, or 128 plus the number of its signal.
 
-    If the parent of this process ends, the command is killed.
+    Before the exit, all processes that the command started have ended. If the parent of the
+    launcher ends, the command is killed.
     """
     plan, words = marshal.loads(bytes.fromhex(sys.argv[1])), sys.argv[2:]
     drop_capabilities()

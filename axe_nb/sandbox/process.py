@@ -123,11 +123,11 @@ class Process:
         environment: Mapping[str, str],
         files: tuple[int, int, int],
     ) -> None:
-        """Starts the program without waiting; closes `files` (standard input, output and error)."""
+        """Starts a thread that runs the program and closes `files`: stdin, stdout and stderr."""
         self.code: int | None = None
-        """Exit code, or the negative signal number; None while running or if not started."""
+        """Exit code of the program, or the negative number of a fatal signal; None before."""
         self.failure = ""
-        """Reason why starting it or comparing protected files failed; empty if neither did."""
+        """Error from starting the program or comparing protected files; empty if none."""
         self.notes: tuple[str, ...] = ()
         """Notes on protected files that changed while the program ran."""
         self.owner = os.getpid()
@@ -204,7 +204,7 @@ class Process:
             _running.discard(self)
 
     def list_changes(self) -> tuple[str, ...]:
-        """Returns a note on each protected file that has changed since the last call."""
+        """Returns a note on each protected file that changed since the start or the last call."""
         before = self._seen
         if before is None or not self._view.workdir.exists():
             return ()

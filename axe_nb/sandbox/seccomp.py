@@ -29,7 +29,8 @@ SYSTEM_CALLS = {
 """System call → numbers on x86-64 and ARM64."""
 
 Rules: TypeAlias = Mapping[str, Collection[int]]
-"""Maps system calls to the values allowed as first argument (second for `socketpair`), if any."""
+"""System call → allowed values of its first argument (second for `socketpair`); if empty, no call
+is allowed."""
 
 KEYRINGS: Rules = dict.fromkeys(("add_key", "request_key", "keyctl"), ())
 
@@ -44,7 +45,7 @@ UNIX, INTERNET = 1, (2, 10, 16)
 """Socket families: AF_UNIX; then AF_INET, AF_INET6 and AF_NETLINK, which lists the interfaces."""
 
 PAIRS = tuple(kind | flags for kind in (1, 5) for flags in (0, 0x800, 0x80000, 0x80800))
-"""Allowed types of socket pairs; SOCK_DGRAM is refused, as it can send to any socket."""
+"""Allowed types of socket pairs. SOCK_DGRAM is refused, as such a socket can send to any other."""
 
 X32 = 0x40000000  # bit in the numbers of system calls of the x32 ABI
 KILL, ALLOW = 0x80000000, 0x7FFF0000
@@ -61,7 +62,7 @@ def is_supported() -> bool:
 
 
 def allow_sockets(families: Collection[int]) -> Rules:
-    """Returns rules that refuse other socket families and io_uring, which can open sockets."""
+    """Returns rules that allow only these families, and not io_uring, which can open sockets."""
     rules: dict[str, Collection[int]] = {"socket": families, "io_uring_setup": ()}
     if UNIX not in families:
         rules["socketpair"] = PAIRS
@@ -69,7 +70,10 @@ def allow_sockets(families: Collection[int]) -> Rules:
 
 
 def make_filter(rules: Rules) -> bytes:
-    """Compiles rules to a filter that allows all other calls; empty on unsupported machines."""
+    """Compiles rules to a filter; system calls without a rule are allowed.
+
+    The filter is empty on machines that are not in `MACHINES`.
+    """
     if not is_supported():
         return b""
     machine, column = MACHINES[platform.machine()]

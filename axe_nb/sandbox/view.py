@@ -1,6 +1,6 @@
 """A command's view of the file system, with its workdir and toolchains but no other home files.
 
-Protected files of the workdir are covered during a command, and compared after it. A sandbox can
+Protected files of the workdir are covered while a command runs, and then compared. A sandbox can
 mount only over existing files, so a protected name that does not exist gets an empty placeholder,
 which the last command in the workdir removes. If the kernel is killed before that, the next command
 recognizes the placeholder by its modification time. Links are never followed, as a command may have
@@ -78,9 +78,9 @@ class View:
     """The files and network that a command may use."""
 
     workdir: Path
-    """Real folder that the command works in and may change."""
+    """Real path of the command's working folder, in which the command may write."""
     home: Path
-    """Real home folder of the user; a command sees only the parts in `readable`."""
+    """Real path of the user's home folder; a command sees only the parts in `readable`."""
     network: bool = False
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Environment variables for a container; empty for other sandboxes."""
@@ -91,7 +91,7 @@ class View:
     """Protected files, folders and links, whether or not they exist."""
     closed: Mapping[Path, Path | None] = field(default_factory=dict)
     """Existing protected path (not a link) → read-only path that the command sees in its place, or
-    None for an empty folder. Paths with keys come last."""
+    None for an empty folder. Paths that hold keys come last."""
     missing: Mapping[Path, str | None] = field(default_factory=dict)
     """Protected path that must not be created → placeholder content, or None for a folder."""
     anchored: tuple[Path, ...] = ()
@@ -205,7 +205,7 @@ def _find_real(paths: Iterable[Path | str], folder: Path) -> list[Path]:
 
 @contextmanager
 def cover(view: View, protection: Protection) -> Iterator[View]:
-    """Yields the view with its protected files, and keeps placeholders for mounts meanwhile."""
+    """Yields the view with its protected files listed; placeholders for mounts exist meanwhile."""
     if protection == "none":
         yield view
         return

@@ -1,7 +1,7 @@
 """The `script` provider, whose models are Python functions or rule files.
 
-Lessons, demos and tests use it to script a model's answers without a network or key. Its failures
-pass through the same code as failures of real servers. Source: D-24, D-36.
+Lessons, demos and tests use the provider to script a model's answers without a network or key.
+Scripted failures pass through the same code as failures of real servers. Source: D-24, D-36.
 """
 
 from __future__ import annotations
@@ -38,13 +38,14 @@ from axe_nb.text import one_line, quote
 from axe_nb.threads import in_thread
 
 Played: TypeAlias = Delta | ToolCall | Response | Fault
-"""Part of a scripted response: a piece, a tool call before its argument pieces, or the end."""
+"""Part of a scripted response: a piece, a tool call (before the pieces of its arguments), or the
+end, which is a Response or a Fault."""
 
 _END = object()
 
 
 async def answer(request: Request, scripts: Scripts) -> tuple[AsyncGenerator[Played, None], bool]:
-    """Runs a script; returns the parts of its response, and whether the script streams them."""
+    """Runs a request's script. Returns the response's parts, and True if the script streams."""
     name = request.model
     try:
         found = scripts.find(name)

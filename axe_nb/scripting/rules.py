@@ -36,7 +36,7 @@ class Fault:
     """A failure that a script model simulates, in place of an answer or in the middle of it."""
 
     message: str
-    """Error message of the server, or one of FAULTS if there is no status."""
+    """Error message of the simulated server; without a status, one of FAULTS."""
     status: int = 0
     """HTTP status, 400 to 599; 0 if the failure is not an HTTP error."""
 
@@ -50,7 +50,7 @@ class Fault:
 class Reply:
     response: Response = Response()
     fault: Fault | None = None
-    """Failure of the script, which in a stream follows the response; None on success."""
+    """Simulated failure, which comes after `response` in a stream; None on success."""
     delay: float = 0.0
     """Seconds to wait before the answer; 0 with a virtual clock, which uses `response.seconds`."""
     stream: bool = False
@@ -183,7 +183,7 @@ def _is_json(value: Any) -> bool:
 
 
 Shape: TypeAlias = Mapping[str, tuple[str, Callable[[Any], bool]]]
-"""Expected type of each key, as words for messages and as a function that checks a value."""
+"""TOML key → the expected type in words, for messages, and a function that checks a value."""
 
 _TEXT = ("a string", lambda v: isinstance(v, str))
 _SWITCH = ("true or false", lambda v: isinstance(v, bool))
@@ -279,8 +279,8 @@ def _make_rule(table: Mapping[str, Any], place: _Place) -> Rule:
 
 
 ScriptFunction: TypeAlias = Callable[[Request], Any]
-"""Takes the request and returns text, tool calls, a Response or a Fault; may be async. A generator
-yields the pieces of its reply."""
+"""Function that answers a request with text, tool calls, a Response or a Fault; may be async. A
+generator function yields the pieces of the answer."""
 
 Found: TypeAlias = ScriptFunction | Script
 
@@ -322,7 +322,7 @@ class Scripts:
     def __init__(
         self, dirs: tuple[Path, ...] = (), sent: Mapping[str, Found] | None = None
     ) -> None:
-        """Creates a collection; `sent` overrides functions, and `dirs` the usual folders."""
+        """Creates a collection in which `sent` and the folders in `dirs` are searched first."""
         self._dirs, self._sent = dirs, sent or {}
         self._read: dict[str, Script] = {}
 

@@ -180,7 +180,7 @@ class ScriptServer:
         send(h11.EndOfMessage())
 
     async def reply_to(self, method: str, path: str, content: bytes) -> _Reply:
-        """Answers a request. Raises _Refused if the connection must be closed."""
+        """Returns the response to a request. Raises _Refused to close the connection instead."""
         if (method, path) != ("POST", self._wire.path):
             return self.make_error(404, f"a script server serves only POST {self._wire.path}")
         try:

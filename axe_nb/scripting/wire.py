@@ -35,7 +35,7 @@ TEXTS = ("text", "input_text", "output_text")
 
 
 class Malformed(Exception):
-    """Raised for a body that a real server would reject with status 400; the text says why."""
+    """Raised for a request that a real server would reject with status 400; the text says why."""
 
 
 class Wire:
@@ -49,10 +49,10 @@ class Wire:
     mark = b""
 
     def __init__(self, request: Request, *, input_tokens: int = 0, wants_usage: bool = False):
-        """Begins a response; `wants_usage` is true if the client requests usage in a stream."""
+        """Begins a response; `wants_usage` is true if the client asks for usage in a stream."""
         self.request, self.input_tokens, self.wants_usage = request, input_tokens, wants_usage
         self.calls: list[ToolCall] = []
-        """Tool calls of a streamed response so far."""
+        """Tool calls in the part of a streamed response that was sent so far."""
         self.items: dict[tuple[str, int], str] = {}
         """(kind, number of the call) → text so far, for each item of a streamed response."""
 
@@ -71,7 +71,7 @@ class Wire:
         yield from ()
 
     def add(self, delta: Delta) -> Iterator[Json]:
-        """Yields the events for a piece of a stream, preceded by the start of a new item."""
+        """Yields the events for a delta, preceded by the start event if its item is new."""
         kind, number = item = (delta.kind, delta.call)
         if item not in self.items:
             self.items[item] = ""

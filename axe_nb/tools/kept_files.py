@@ -64,7 +64,7 @@ class KeptFiles:
     """True if there is something to undo."""
     _seen: set[str] = field(default_factory=set)
     _lost: dict[str, str] = field(default_factory=dict)
-    """Reasons why old contents were not stored, by file path."""
+    """File path → reason why the old content was not stored."""
     _size: int = 0
 
     def keep(
@@ -129,7 +129,10 @@ def digest(data: bytes) -> str:
 
 
 def read_kept(run: str) -> list[KeptFile] | None:
-    """Returns the files that a run changed, or None. Raises ConfigError if the index is damaged."""
+    """Returns the files that a run changed, or None if no undo data is stored for the run.
+
+    Raises ConfigError if the stored index is damaged.
+    """
     if not ID.fullmatch(run) or not (folder := _home() / run).is_dir():
         return None
     by_file: dict[tuple[str, str], list[Write]] = {}

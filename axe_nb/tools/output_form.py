@@ -1,4 +1,4 @@
-"""Structured output: the JSON Schema of an answer, and its conversion to a Python value (D-65)."""
+"""Structured output: JSON Schemas for answers, and answers converted to Python values (D-65)."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _read_pydantic(given: Any, where: str) -> tuple[Mapping[str, Any], Convert]:
 
 
 class WrongOutput(Exception):
-    """Raised if an answer does not match its schema; the message lists the errors for the model."""
+    """Raised if an answer does not match its schema; the message lists the validation errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Answer:
     value: Any
     """Answer converted to the requested type, or JSON data if a schema was requested."""
     text: str
-    """Answer as JSON text; the model's own text if the answer is nothing but JSON."""
+    """Answer as JSON text without `{"value": …}`; unchanged if the model wrote only this JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ def _wrap(schema: Mapping[str, Any], convert: Convert | None) -> Output:
 
 
 def _take_out(text: str) -> str:
-    """Returns the content of the only code block in an answer, or the whole answer."""
+    """Returns the content of an answer's code block, or the answer if it has none or several."""
     if text.startswith(("{", "[", '"')):
         return text
     text = text.rpartition("</think>")[2].strip()  # some servers leave it in the answer

@@ -80,7 +80,7 @@ def make_tool(function: Callable[..., Any], effect: Effect, name: str = "") -> T
 
 
 def check(arguments: Mapping[str, Any], wanted: Mapping[str, Parameter]) -> dict[str, Any]:
-    """Converts arguments to the types of their parameters. Raises ToolError if one does not fit."""
+    """Converts arguments to the types of their parameters. Raises ToolError for a wrong type."""
     mistakes: Mistakes = []
     values = fields(arguments, wanted, "", mistakes)
     if mistakes:
@@ -103,7 +103,7 @@ class PythonFunction:
         self.description, descriptions = parse_docstring(plain)
         self.parameters: dict[str, Parameter] = {}
         self.context = ""
-        """Name of the ToolContext parameter, which is hidden from the model; empty without one."""
+        """Name of the ToolContext parameter, hidden from the model; empty if there is none."""
         try:
             self.python = inspect.signature(function)
         except (TypeError, ValueError) as error:
@@ -174,7 +174,7 @@ _output: ContextVar[list[str] | None] = ContextVar("axe_nb_output", default=None
 
 
 class _Switch:
-    """Captures the output of tool calls; passes other output to a stream or discards it."""
+    """Captures the output of tool calls; passes other output to the original stream, if any."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

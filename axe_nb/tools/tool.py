@@ -54,7 +54,7 @@ class ToolError(Exception):
 
 
 class PermissionDenied(ToolError):
-    """Raised if the permissions of a run, a guard or the user deny a tool call."""
+    """Raised if a tool call is denied by the run's permissions, a guard or the user."""
 
 
 def fault_text(error: BaseException) -> str:
@@ -77,11 +77,11 @@ class ToolOutput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
-    """Messages that replace a forked run's conversation in a turn."""
+    """Messages that replace the conversation of a forked run when a turn starts."""
 
     messages: Sequence[Message]
     said: str = ""
-    """Text of the last message if a fork added it; otherwise empty."""
+    """Text of the last message if the fork added that message; otherwise empty."""
 
 
 MAX_TURNS = 50  # maximum turns of any run, as a safety limit (A-8.3, A-N2)
@@ -109,7 +109,7 @@ class Limits:
                 raise ConfigError(name)
 
     def within(self, above: Limits) -> Limits:
-        """Caps tool calls and tokens at the parent run's limits (O-9), and turns at 50 (X-18)."""
+        """Returns a copy capped at the parent's tool calls and tokens (O-9) and 50 turns (X-18)."""
         pairs = ((self.tool_calls, above.tool_calls), (self.tokens, above.tokens))
         tool_calls, tokens = (min(filter(None, pair), default=None) for pair in pairs)
         return Limits(min(self.turns, MAX_TURNS), tool_calls, tokens, self.seconds)
@@ -126,11 +126,11 @@ class Job:
     prompt: str
     limits: Limits = Limits()
     closing: str = ""
-    """Final question, without tools, whose answer becomes the run's text (X-21); may be empty."""
+    """Final question, asked without tools, or empty. Its answer becomes the run's text (X-21)."""
     mode: Mode | None = None
     """Mode requested for the child, if any; never laxer than the parent's mode."""
     is_copy: bool = False
-    """True if the child is a copy of the caller, so that its settings are in the caller's file."""
+    """True if the child is a copy of the caller, whose file then holds the child's settings."""
     notes: Callable[[RunResult], Mapping[str, str]] = lambda _: {}
     """Returns entries that the delegation tool adds to the result's `RunResult.metadata`."""
     pictures: tuple[Picture, ...] = ()
@@ -141,9 +141,9 @@ class Job:
     """Identifies the child within its call: an index from 0, or a name of letters, digits and `_`;
     None for the next free index (D-59)."""
     asked: Illustrated | None = None
-    """Complete prompt of a forked run; None if it is assembled from the other fields."""
+    """Complete prompt of a forked run; None if the prompt is assembled from the other fields."""
     open_turn: Callable[[int], Opening | None] = lambda turn: None
-    """Returns the messages that a forked run sends in a turn (by number), or None if unchanged."""
+    """Returns a forked run's new messages for a turn, given its number; None for no change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +172,7 @@ class Guard:
     note: str = ""
     """Line for the approval prompt, such as `in a sandbox, without network`."""
     host: str = ""
-    """ASCII name of the host that the call contacts; approved for the whole session (D-50)."""
+    """ASCII name of the host that the call contacts; an approval covers the session (D-50)."""
     path: str = ""
     """File that an approval is limited to, relative to the workdir (D-83); empty for no limit."""
 
@@ -193,8 +193,8 @@ class FileLog:
 class ToolContext:
     """Context of one tool call, for a tool with a parameter annotated `ToolContext`.
 
-    It describes the caller (`agent`, `depth`) and the absolute folder that tools must not leave
-    (`workdir`), and starts children with `await ctx.delegate(task)`.
+    The context describes the caller (`agent`, `depth`) and the absolute folder that tools must not
+    leave (`workdir`), and starts children with `await ctx.delegate(task)`.
     """
 
     call: ToolCall
@@ -273,8 +273,9 @@ class Tool:
     """Effect of the tool; plan mode denies tools that are not known to be harmless (D-19)."""
     _: KW_ONLY
     guard: Callable[[Mapping[str, Any], CallSite], Guard | None] | None = None
-    """Returns the requirements of a call; None if the tool's permission is enough, and "always"
-    covers the tool. Runs in a thread. Raises ToolError if the call is rejected."""
+    """Returns the requirements of a call. None means that the tool's permission is enough, and that
+    the answer "always" covers all calls of the tool. Runs in a thread. Raises ToolError if the
+    call is rejected."""
     default_depth: int = 3
     """Default maximum depth of delegation with this tool (D-3)."""
     preview: Callable[[Mapping[str, Any], Path], str] | None = None
@@ -302,7 +303,7 @@ class Tool:
     server: str = ""
     """Name of the tool's MCP server; in `[permissions]` it stands for all tools of the server."""
     by_server: bool = False
-    """True if the model's server runs the tool, so it is offered only if permitted (D-76)."""
+    """True if the model's server runs the tool, which is then offered only if permitted (D-76)."""
 
     @property
     def traits(self) -> CallTraits:
@@ -321,7 +322,7 @@ class ToolTable:
     """Tools of one source: the package itself, a session or an agent (D-20)."""
 
     tools: dict[str, Tool | str] = field(default_factory=dict)
-    """Tools by name; a tool that is not imported yet is listed as the module with its `TOOLS`."""
+    """Name → tool, or the module whose `TOOLS` contains the tool and is imported when needed."""
     sets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Toolset or alias → tool names."""
 
@@ -385,7 +386,7 @@ MAX_OUTPUT = 65536
 
 
 def output_of(answer: object) -> ToolOutput:
-    """Converts a result to text and pictures, and closes figures so that the cell omits them."""
+    """Converts a return value to text and pictures; closes figures, so that the cell omits them."""
     given = answer if isinstance(answer, ToolOutput) else ToolOutput(answer)  # type: ignore[arg-type]
     content: object = given.content
     try:
