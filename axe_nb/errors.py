@@ -141,7 +141,7 @@ class ProviderError(AxeError):
 
 
 def _list_letters(text: str) -> str:
-    """Returns a text's letters without `error`: `Overloaded.` equals `overloaded_error`."""
+    """Returns a text's letters without `error`, so that `Overloaded.` equals `overloaded_error`."""
     return re.sub(r"[^a-z]|error", "", text[:100].lower())
 
 

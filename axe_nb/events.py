@@ -176,7 +176,7 @@ Event: TypeAlias = (
 )  # fmt: skip
 
 Emit: TypeAlias = Callable[[Event], None]
-"""A function that receives events; must neither block nor raise."""
+"""A function that receives a run's events. The function must neither block nor raise."""
 
 
 def discard(event: Event) -> None:

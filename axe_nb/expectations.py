@@ -1,7 +1,8 @@
 """Parses expectations, and checks finished runs against them.
 
-A clause is `no NAME`, `NAME` or `NAME OPERATOR VALUE`; the last two may end in `, parallel`.
-`docs/make_reference.py` documents the forms and measures. Source: D-67.
+A clause is `no NAME`, `NAME` or `NAME OPERATOR VALUE`. A clause about an agent, unless it begins
+with `no`, may end in `, parallel`. `docs/make_reference.py` documents the forms and measures.
+Source: D-67.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ class Measure:
     """A property of a run that an expectation compares."""
 
     kind: Kind
-    """Kind of the value. Comparing a list with a number uses its length; with a text, its items."""
+    """Kind of the value. A list is compared with a number by its length, with text by its items."""
     read: Callable[[RunResult], Any]
     """Returns the value for one run, or None if it is unknown."""
     of_tree: bool = True
-    """True if the values of all runs in the tree are added up; False if only the root counts."""
+    """True if the values of all runs in the tree are added up; False if only the root's is used."""
 
 
 def _list_failed(run: RunResult, *, denied: bool) -> list[str]:
@@ -111,13 +112,13 @@ class Clause:
     is_negated: bool
     name: str
     kind: str
-    """`agent` or `tool` if the clause specifies it; otherwise empty."""
+    """`agent` or `tool` if `name` has the prefix `agent:` or `tool:`; otherwise empty."""
     measure: Measure | None
     """Measure to compare; None if the clause is about an agent or a tool."""
     path: tuple[str | int, ...]
     """Keys and indices that lead to a part of `data`; empty if the clause compares no part."""
     operator: str
-    """Comparison operator; if empty, `data` must have the part and other values must be truthy."""
+    """Comparison operator. If empty, `data` must have the part, or the measure must be truthy."""
     value: Any
     """Value to compare with; a compiled pattern for `~` and `!~`."""
     is_parallel: bool
@@ -207,7 +208,7 @@ class Thing:
     place: str
     """Place in words: `in agent lead › writer (0.3), turn 1, call of write_file`."""
     pointer: str
-    """Path from the root's RunResult to this run or call, as in `.children[0].log[0].calls[1]`."""
+    """Python path from the root's result to the run or call: `.children[0].log[0].calls[1]`."""
     group: Hashable = None
     """Key shared by all runs that one call, or several parallel calls, have started."""
     lap: Lap | None = None
@@ -281,7 +282,7 @@ def check_spelling(expectations: str, agents: Iterable[Agent], agents_dir: str |
 
 
 class _KnownNames:
-    """Known names of agents and tools, so that a misspelt `no writ_file` is an error."""
+    """The known names of agents and tools, to find misspelt names such as `writ_file`."""
 
     def __init__(
         self, tree: Sequence[Thing], agents_dir: str | None, agents: Iterable[Agent] = ()
@@ -401,7 +402,7 @@ def _decide_measure(clause: Clause, measure: Measure, tree: Sequence[Thing]) -> 
 
 
 def _decide_data(clause: Clause, data: Any, root: Thing) -> Verdict:
-    """Compares a part of the structured output; a missing part fails every comparison."""
+    """Checks a clause about a part of `data`; a missing part fails every comparison."""
     if data is None:
         return False, "no data: its output is text", root
     found = data = jsonable(data)
@@ -421,7 +422,7 @@ def _decide_data(clause: Clause, data: Any, root: Thing) -> Verdict:
 
 
 def _holds(found: Any, sign: str, value: Any) -> bool:
-    """True if a comparison holds, or, without an operator, if `found` is neither zero nor empty."""
+    """True if a comparison holds; if there is no operator, whether `found` is truthy."""
     if sign == "":
         return bool(found)
     if sign in ("!=", "!~"):

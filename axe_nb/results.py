@@ -76,7 +76,7 @@ def name_run(agent: str, model: str) -> str:
 
 
 def freeze(table: Mapping[str, Any]) -> MappingProxyType[str, Any]:
-    """Returns an immutable copy of a mapping, which can be copied and pickled."""
+    """Returns an immutable copy of a mapping; the copy itself can be copied and pickled."""
     return table if isinstance(table, MappingProxyType) else MappingProxyType({**table})
 
 
@@ -150,8 +150,8 @@ class RunResult:
     definitions: Definitions | None = field(default=None, repr=False, compare=False)
     """The agents of the run tree (D-53), for forks; None in a child, or if they were not kept."""
     undo_id: str = field(default="", repr=False, compare=False)
-    """Id under which the old contents of changed files are kept; empty if none are, or in a
-    child."""
+    """Id under which the old contents of changed files are kept; empty if nothing is kept, and in
+    a child."""
     cause: AxeError | None = field(default=None, repr=False, compare=False)
     """The exception that `error` reports, or None."""
 
@@ -227,7 +227,7 @@ class RunResult:
             place: `0.2/3` is the third turn of run `0.2`, and `0.2` its last turn; a number is a
                 turn of this run; None is its last turn.
             protocol: encodes the body for this protocol (`anthropic`, `openai`, `responses` or
-                `ollama`) instead of that of the provider.
+                `ollama`); by default, the provider's protocol.
 
         Raises:
             ConfigError: if there is no request at that place.
@@ -361,7 +361,7 @@ class RunResult:
 _PLACE = re.compile(r"0(?:\.\d{1,9}(?:-[A-Za-z0-9_]{1,40})?){0,100}/\d{1,9}")
 
 CallOrder: TypeAlias = "tuple[int, int, str]"
-"""Sort key of a child among its siblings: number of the call, position in the call, key."""
+"""Sort key of a child run: number of the call that started it, position in the call, key."""
 
 Order: TypeAlias = "tuple[tuple[CallOrder, ...], int]"
 """Sort key of a place: the sort keys of all runs on the way to it, and the turn number."""
@@ -380,7 +380,7 @@ def turn_of(place: str) -> int:
 
 
 def is_below(place: str, other: str) -> bool:
-    """True if `place` is in the run of `other` or in one of its descendants."""
+    """True if `place` lies in the same run as `other`, or in a descendant of that run."""
     return f"{run_of(place)}.".startswith(f"{run_of(other)}.")
 
 

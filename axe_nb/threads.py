@@ -21,7 +21,7 @@ _wide_lock = threading.Lock()
 
 
 async def in_thread(function: Callable[..., T], /, *args: Any) -> T:
-    """Calls a function in a new thread. If the await is cancelled, the outcome is discarded."""
+    """Calls a function in a new thread, and returns the result. Cancelling discards the result."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
     context = contextvars.copy_context()
@@ -61,8 +61,8 @@ def without_group() -> Iterator[None]:
 def rare_full_collections(at_once: int) -> Iterator[None]:
     """Makes full garbage collections ten times rarer within the block.
 
-    Hundreds of simultaneous runs have many objects but no garbage. Scanning these objects takes a
-    third of a wide map's time. Does nothing for fewer than 100 runs `at_once`.
+    Hundreds of simultaneous runs have many objects but no garbage, and scanning the objects would
+    take a third of a large map's time. Does nothing if `at_once`, the number of runs, is below 100.
     """
     if at_once < 100:
         yield

@@ -3,8 +3,8 @@
 An executor is one of `concurrent.futures`, a Dask client, or an ipyparallel client or view. A job
 calls `run_job`, whose argument and result are bytes, which every executor can transport. No
 exception of axe_nb leaves a worker, because some executors lose the message or crash. Agents,
-skills and context files are sent as read here, with script models, tools and settings. Keys are not
-sent: a worker uses the keys in its own environment and `config.toml`.
+skills and context files are read before the map begins and sent to the workers, with script models,
+tools and settings. Keys are not sent: a worker has keys in its own environment and `config.toml`.
 
 If a worker dies, each task of its job is tried once more, alone, so that a task that kills its
 worker does not affect the others. If the worker dies again, the task fails. Source: D-53, D-59.
@@ -72,7 +72,7 @@ def make_runs(batch: Batch, executor: object, concurrency: int) -> Runs:
 def _find_workers(given: Any) -> tuple[Executor, int, Callable[[], object]]:
     """Returns an executor, its number of workers, and a function that checks whether it is alive.
 
-    The function raises or never returns if the executor is gone. Jobs do not report this.
+    The function raises or never returns if the executor is gone, which jobs do not report.
     """
     # the first package of the object's classes that is not part of Python
     homes = (kind.__module__.partition(".")[0] for kind in type(given).__mro__)
@@ -316,7 +316,7 @@ class SharedPart:
     read: Read
     config: Config
     lacks: Mapping[str, tuple[str, ...]]
-    """Provider → names of the secret settings that are not sent, and that each worker must set."""
+    """Provider → names of its secret settings. They are not sent; each worker must have its own."""
     tools: tuple[Tool, ...]
     scripts: Mapping[str, ScriptFunction | Script]
     version: str

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Row: TypeAlias = Mapping[str, Any]
-"""One input: maps the names that prompts use in `{{ }}` to values."""
+"""One input: its values, keyed by the names that prompt templates use in `{{ }}`."""
 
 MAX_RUNS = 1_000_000
 """Maximum number of runs in a grid; the limit makes an endless iterator an error."""
@@ -76,10 +76,10 @@ HEADS = (
 )  # fmt: skip
 
 LABEL, SHARE = 1, 2
-"""Indices in `HEADS` of the columns for a variant's label and its share of passed runs."""
+"""Indices in `HEADS` of two columns: the variant's label, and its share of passed runs."""
 
 MAX_PAGE = 300_000
-"""Maximum characters of a page's HTML; run trees get half, and further runs one line each."""
+"""Maximum characters of a page's HTML. Once half are used, a run gets a line instead of a tree."""
 
 MAX_INPUTS = 200
 
@@ -91,7 +91,7 @@ class Variant:
     """One combination of agent, model, parameters and prompt."""
 
     label: str
-    """Label that tells the variant from the others; the agent's name if it is the only variant."""
+    """Label that no other variant of the grid has; the agent's name if there is one variant."""
     agent: str | Agent | None = field(repr=False)
     model: str | None = None
     params: Mapping[str, Any] | None = None
@@ -104,7 +104,7 @@ def name_agent(agent: str | Agent | None) -> str:
 
 
 class Grid:
-    """A grid's runs, with one square for each variant and input.
+    """The result of `axe_nb.grid`: its runs, in one square for each input and variant.
 
     `grid[input, variant]` takes numbers from 0, or labels from `inputs` and `variants`. A square is
     empty if the grid was stopped before any of the square's runs.
@@ -143,12 +143,12 @@ class Grid:
 
     @property
     def has_grades(self) -> bool:
-        """True if any score says more than whether its run passed."""
+        """True if the score of any run is not simply 1 if the run passed and 0 if it failed."""
         return any(run.score is not None and run.score != run.passed for run in self.runs)
 
     @property
     def summary(self) -> tuple[Summary, ...]:
-        """Statistics of each variant."""
+        """Statistics of each variant, in the order of `variants`."""
         return tuple(
             summarize(label, self.column(number)) for number, label in enumerate(self.variants)
         )
@@ -353,7 +353,7 @@ def is_grid(path: str | os.PathLike[str]) -> bool:
 
 
 def label_inputs(rows: Sequence[Row]) -> tuple[str, ...]:
-    """Labels inputs by the first column whose values are distinct, or else by number."""
+    """Labels inputs with the values of the first column whose values differ, or with numbers."""
     for column in rows[0]:
         try:
             labels = tuple(one_line(str(row.get(column, "")), 40) for row in rows)

@@ -58,10 +58,11 @@ def find_sign_chance(better: int, worse: int) -> float:
 def compare_columns(names: Sequence[str], columns: Sequence[Sequence[float]], same: str) -> str:
     """Returns a sentence that says which variant is better, and how certain this is.
 
-    The variant with the highest mean is better than another if it did better on more inputs than
-    worse, and the exact sign test over the inputs (not the repeats) is significant, with a
-    Bonferroni correction for the pairs. `columns` holds each variant's values on the inputs for
-    which all variants have values; `same` is the phrase for equal variants.
+    The variant with the highest mean counts as better than another if it did better on more inputs
+    than it did worse on, and if the exact sign test over the inputs (not the repeats) is
+    significant, with a Bonferroni correction for the number of pairs. `columns` holds each
+    variant's values on the inputs for which all variants have values. `same` completes the
+    sentence `all variants … on each input`.
     """
     means = list(map(find_mean, columns))
     best = means.index(max(means))
@@ -103,11 +104,11 @@ class GridRun:
     repeat: int = 1
     result: RunResult
     passed: bool | None
-    """True if the run completed as expected and no score was False; None if this is unknown."""
+    """True if the run completed, met `expect` and was not scored False; None if this is unknown."""
     score: float | None = None
     """Score from `score=` or the judge, with a bool as 0 or 1; None if there is no score."""
     reason: str = ""
-    """Why the run did not pass, the judge's reason for the score, and `problem`."""
+    """Why the run did not pass, the judge's reason and `problem`, joined; empty if all are."""
     problem: str = ""
     """Error of `score=` or the judge, which does not count against the run; empty if none."""
     judgement: RunResult | None = field(default=None, repr=False)
@@ -178,7 +179,7 @@ class Summary:
     """Number of runs with a known verdict."""
     passed: int
     interval: Interval
-    """Confidence interval for the pass rate over the inputs, or the repeats of a single input."""
+    """Confidence interval for the pass rate over the inputs or, for one input, over the repeats."""
     failed: int
     """Number of runs that did not complete."""
     unjudged: int
@@ -191,7 +192,7 @@ class Summary:
     cost: float | None
     """Cost of all runs in US dollars; None if the cost of any run is unknown."""
     seconds: float | None
-    """Mean duration of a run in seconds; None without runs."""
+    """Mean duration of a run in seconds; None if there are no runs."""
     judge_tokens: int
     """Tokens that the judge used; no other number includes them."""
 
@@ -233,14 +234,14 @@ class Comparison:
     first: str
     second: str
     better: tuple[str, ...]
-    """Inputs on which the second variant did better: it scored higher, or without scores, a larger
-    share of its runs passed."""
+    """Inputs on which the second variant had a higher score or, if there are no scores, a larger
+    share of passed runs."""
     worse: tuple[str, ...]
     same: int
     chance: float
     """p-value of the exact sign test over the inputs on which the variants differ."""
     difference: float | None
-    """Mean difference between the shares of passed runs; None without common inputs."""
+    """Mean difference between the shares of passed runs; None if the variants share no inputs."""
     score: float | None
     """Mean difference between the scores; None if no input has scores for both variants."""
 

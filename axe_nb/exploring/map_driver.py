@@ -97,7 +97,7 @@ class Task:
 
 @dataclass
 class Tally:
-    """Counts of a map's runs, shown as one line. The final line omits times and rates."""
+    """Counts of a map's runs, shown as a line of progress. The last line omits times and rates."""
 
     name: str
     total: int | None = None
@@ -157,7 +157,7 @@ class Tally:
 
 @dataclass(slots=True)
 class MapMeter(UsageMeter):
-    """Total usage of a map's runs. A run that the map's budget stops is cancelled, not failed."""
+    """Adds up the usage of a map's runs, and cancels runs when the map's budget is reached."""
 
     def _make_stop(self, key: str, unit: str) -> RunStopped:
         why = f"the budget of {self.agent} was reached: {key} = {self._show_cap(key)}"
@@ -231,12 +231,12 @@ class Ended:
 
 @dataclass
 class Asking:
-    """An agent with the options for its runs. A grid has an `Asking` per variant and judge."""
+    """An agent with the options for its runs. A grid has one per variant, and one for the judge."""
 
     agent: str | Agent | None
     overrides: Overrides
     output: Mapping[str, Any] | None = None
-    """JSON Schema for the answer, if the agent sets none; None for a text answer."""
+    """JSON Schema for the answer, used if the agent sets none; None for a text answer."""
     plan: Plan = field(init=False, repr=False)
     """Plan for a run with an empty prompt, created to check the configuration."""
     common: bytes = field(default=b"", repr=False)
@@ -269,7 +269,7 @@ class Batch:
     receive: Callable[[Ended], None] = lambda ended: None
     """Callback for each run that has ended; called on the event loop."""
     stopped: str = ""
-    """Why no further runs begin; empty while runs may begin."""
+    """Why no more runs may begin; empty as long as runs may begin."""
     results: dict[int, RunResult] = field(default_factory=dict)
     """Prompt index → result; empty if `keep` is `nothing`."""
     file: ResumeFile | None = None
@@ -302,7 +302,7 @@ class Batch:
         return task
 
     def make_case(self, task: Task) -> Task:
-        """Creates the judge's task, which needs no run if the judged run did not complete."""
+        """Creates the judge's task for a run; its prompt is empty if that run did not complete."""
         assert self.judge is not None
         case = Task(asking=self.judge, index=task.index, judged=task)
         if task.result and task.result.ok:
@@ -358,7 +358,7 @@ class Batch:
         return False
 
     def stop_for(self, why: str) -> None:
-        """Prevents further runs from beginning; those in progress continue."""
+        """Prevents further runs from beginning; runs in progress continue."""
         if not self.stopped:
             self.stopped = why
             self.tally.notes.append(why)
@@ -535,7 +535,7 @@ class Driver:
         """Queue for a blocking caller, with ended runs, numbers of prompts to take, and `END`."""
 
     async def run(self) -> None:
-        """Takes prompts and runs them. The batch passes on each result when its run ends."""
+        """Takes prompts from the iterable and runs the agent on each, until no prompt is left."""
         self._main = asyncio.current_task()
         try:
             with rare_full_collections(self._most):
@@ -590,7 +590,7 @@ class Driver:
     def iterate(self) -> Generator[Ended, None, None]:
         """Yields runs as they end, and blocks.
 
-        Closing the generator or an interrupt stops the other runs.
+        Closing the generator stops the other runs, and so does an interrupt.
         """
         self.batch.receive = self.ended.put
         # taking a prompt may run the user's code, which must run in the caller's thread
@@ -663,7 +663,7 @@ class Driver:
             self._changed.set()
 
     def _find_room(self) -> int:
-        """Returns how many tasks may start now; unread results reduce the number."""
+        """Returns how many tasks may start now; fewer if many results are unread by the caller."""
         return min(self._most - self._running, 4 * self._most - (self._taken - self._received))
 
     async def _take_tasks(self) -> list[Task]:

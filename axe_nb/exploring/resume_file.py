@@ -2,7 +2,7 @@
 
 After a header (D-61), each line is a JSON object with the key, the status and the result of a run.
 Several processes and threads may append at once, as each writes whole lines. Lines that are
-unfinished or cannot be read are ignored. Each result is read when it is needed.
+unfinished or cannot be read are ignored. A result is read only when a run with its key is due.
 
 The key is a hash of the whole task: the agent with its options, skill and context files, the
 descriptions of its tools, its sub-agents, and the prompt. The key ignores the code of tools and
@@ -90,7 +90,7 @@ class ResumeFile:
         self.close()  # for a map that was never begun
 
     def take(self, key: str) -> RunResult | None:
-        """Returns the next stored result for a key, each at most once, or None if none is left."""
+        """Returns a stored result for a key, or None. No result is returned twice."""
         with self._lock:
             places = self._found.get(bytes.fromhex(key), [])
             while places:

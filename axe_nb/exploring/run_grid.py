@@ -214,7 +214,7 @@ class GridRunner:
         self._runs.close()
 
     def run(self, display: bool, name: str) -> None:
-        """Runs the grid and shows its progress. Finished runs stay in `grid`, however it ends."""
+        """Runs the grid and shows its progress. An interrupt leaves all finished runs in `grid`."""
 
         def draw(progress: str) -> dict[str, str]:
             return show_grid(self.grid, name, note=progress)
@@ -246,7 +246,7 @@ class GridRunner:
             line.finish(tally.format())
 
     def _take(self, ended: Ended) -> None:
-        """Adds a run with its verdict to the grid. An error in a check does not end the grid."""
+        """Adds a run and its verdict to the grid. An error in `score=` does not stop the grid."""
         grid, (repeat, input, variant) = self.grid, self._jobs[ended.index]
         result, row = ended.result, grid.rows[input]
         run = GridRun(

@@ -127,7 +127,7 @@ class RunMap:
 
     @property
     def stopped(self) -> str:
-        """Reason why some prompts were not run; empty if none were skipped."""
+        """Reason why some prompts were not run; empty if no prompt was skipped."""
         return self._batch.stopped
 
     def __repr__(self) -> str:

@@ -1,10 +1,10 @@
 """Connection to an MCP server: its start, tools, calls, restarts and end.
 
 The `mcp` package requires that one task opens and closes the connection, which other tasks use in
-between; all of them run on the loop of `LoopThread`. Answers of a server may be hostile.
+between; all these tasks run on the event loop of `LoopThread`. A server's answers may be hostile.
 
 The package's own transport would start a program without a sandbox, so this module moves the
-messages to and from the program, which are lines of JSON. URLs come from the user's settings or
+messages, which are lines of JSON, to and from the program. URLs come from the user's settings or
 from trusted agents, and redirects to other hosts are refused.
 """
 
@@ -65,7 +65,7 @@ ERROR = re.compile(rb"\s*[\w.]{0,99}(Error|Exception)\b.{0,99}: ")
 
 _OTHER = re.compile(r"[^A-Za-z0-9_-]")
 Listing: TypeAlias = tuple[Mapping[str, ToolSpec], tuple[str, ...]]
-"""Tools of a server, by the name that models see, and warnings from listing them."""
+"""A server's tools, keyed by the names that models see, and warnings from listing the tools."""
 
 
 async def list_tools(session: Any, server: str) -> Listing:
@@ -158,7 +158,7 @@ class Connection:
             await self._end()
 
     async def ask(self, question: Callable[[Any], Awaitable[T]]) -> T:
-        """Runs a request on the session; first restarts the server if it has ended."""
+        """Returns the result of `question(session)`; first restarts the server if it has ended."""
         named = f"MCP server {quote(self.name)}"
         async with self._lock:
             if not self.is_running:

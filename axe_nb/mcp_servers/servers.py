@@ -1,7 +1,7 @@
 """The MCP servers of a session, with their tools, resources and prompts.
 
-Connections outlive the event loops of runs, and calls from another loop would hang. So they belong
-to one loop in a separate thread (D-46, D-81, D-82, O-5).
+Connections outlive the event loops of runs, and a call from another loop than the connection's own
+would hang. All connections therefore belong to one loop in a thread (D-46, D-81, D-82, O-5).
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ class ServerTools:
 
     tools: tuple[Tool, ...] = ()
     files: tuple[tuple[str, str], ...] = ()
-    """Entry and text of each resource in the agent's `files`."""
+    """Pairs of an entry in the agent's `files` that names a resource, and the resource's text."""
     warnings: tuple[str, ...] = ()
 
 
 def find_servers(agent: Agent, settings: Mapping[str, McpServer]) -> Mapping[str, McpServer]:
-    """Returns an agent's servers by name, from the agent or from the user's settings."""
+    """Returns an agent's servers, keyed by name, as set in the agent or in the user's settings."""
     found = {}
     for name, own in parse_servers(agent.mcp_servers).items():
         if own is None and name not in settings:
@@ -107,10 +107,10 @@ class Servers:
     """The MCP servers that a session has started."""
 
     _connections: dict[str, Connection] = field(default_factory=dict)
-    """Connections by the JSON of a server's name, settings and workdir."""
+    """Connections, keyed by the server's name, settings and workdir as JSON."""
     _thread: LoopThread = field(init=False, repr=False)
     _owner: int = 0
-    """Id of the process whose thread runs the connections; 0 if there is none."""
+    """Id of the process in which the thread was started; 0 if there is no thread."""
 
     async def open(
         self,
@@ -119,7 +119,10 @@ class Servers:
         workdir: Path,
         sources: Iterable[Path] = (),
     ) -> ServerTools:
-        """Starts an agent's servers in the real `workdir`. Raises ConfigError if a server fails."""
+        """Starts an agent's servers in `workdir`, a path without links, and returns their tools.
+
+        Raises ConfigError if a server fails.
+        """
         tables, resources = find_servers(agent, settings), list_resources(agent)
         if not tables:
             return ServerTools()

@@ -22,7 +22,7 @@ INTERRUPTED = "Error: interrupted before this call had a result."
 
 
 def dump(value: object) -> bytes:
-    """Encodes a value as compact JSON in UTF-8, replacing lone surrogates, which servers reject."""
+    """Encodes a value as compact JSON in UTF-8. Replaces lone surrogates, which servers reject."""
     import orjson  # five times as fast as json; each turn encodes the whole conversation
 
     try:
@@ -113,7 +113,7 @@ class ToolResult:
     is_denied: bool = field(default=False, kw_only=True)
     """True if the call was not permitted and did not run."""
     pictures: tuple[Picture, ...] = field(default=(), kw_only=True)
-    """Pictures in the content, as in `Message.pictures`."""
+    """Pictures in the content, in the order of their markers: `[picture 1: …]`."""
     edited: Mapping[str, Any] | None = field(default=None, kw_only=True)
     """Arguments that a person substituted for the model's; None if the call ran unchanged."""
     is_skipped: bool = field(default=False, kw_only=True)
@@ -170,18 +170,18 @@ class Usage:
         return Usage(**{name: getattr(self, name) + getattr(other, name) for name in names})
 
     def at_cost(self, dollars: float | None) -> Usage:
-        """Returns a copy with the reply's cost in US dollars; unchanged if `dollars` is None."""
+        """Returns a copy that contains the cost `dollars`; if `dollars` is None, returns self."""
         if dollars is None:
             return self
         return replace(self, priced_tokens=self.total, dollars=dollars)
 
     @property
     def cost(self) -> float | None:
-        """Cost in US dollars; None if a token's price is unknown, or no tokens were counted."""
+        """Cost in US dollars; None if the price of any token is unknown, or there are no tokens."""
         return self.dollars if self.total and self.priced_tokens == self.total else None
 
     def counts(self) -> dict[str, int]:
-        """Returns the token counts by name."""
+        """Returns the token counts, keyed by field name, such as `input_tokens`."""
         names = [one.name for one in fields(self) if one.name.endswith("_tokens")]
         return {name: getattr(self, name) for name in names if name != "priced_tokens"}
 
@@ -236,9 +236,9 @@ class SentLog:
     streaming: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the body that requested a stream; empty if none was requested."""
     refused: frozenset[str] = frozenset()
-    """Parts of the request that the server refused, as in `Request.refused`."""
+    """Names of the parts of the request that the server refused, such as `tool_choice`."""
     server: str = ""
-    """Digest of the server, as in `Exchange.server`."""
+    """Digest of the server's name and URL and the model; empty if no message has an `echo`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +273,7 @@ class Request:
     attempt: int = 1
     """Number of the attempt, from 1; later attempts are retries under the agent's `[retry]`."""
     server: str = field(default="", kw_only=True, repr=False, compare=False)
-    """Digest of the target server, as in `Message.echo`; empty if unknown."""
+    """Digest of the server's name and URL and the model; empty if unknown."""
     refused: frozenset[str] = field(default=frozenset(), kw_only=True, repr=False, compare=False)
     """Names of the parts that are not sent because the server refuses them."""
     encoded: dict[object, Any] = field(
@@ -333,7 +333,7 @@ class Response:
     """Stop reason as reported by the provider; for information only."""
     usage: Usage = Usage()
     echo: Mapping[str, Any] = field(default_factory=dict)
-    """Parts to send back to the provider unchanged, as in `Message.echo`."""
+    """Parts of the reply to send back to the provider unchanged, keyed by protocol (D-32)."""
     seconds: float = 0.0
     """Virtual duration in seconds, for script models (D-36); otherwise 0."""
     reasoning: str = field(default="", kw_only=True)
@@ -350,7 +350,7 @@ class Response:
 
     @property
     def is_paused(self) -> bool:
-        """True if the server continues the reply when the conversation is sent again."""
+        """True if the server paused the reply, to continue when the conversation is sent again."""
         return self.stop_reason == "pause_turn"
 
     def message(self, *, calls: bool = True) -> Message:

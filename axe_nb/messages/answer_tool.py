@@ -1,6 +1,6 @@
-"""Structured output for servers that support only tools: a tool whose arguments are the answer.
+"""The answer tool: its arguments are the answer, for servers without structured output.
 
-The tool is only offered, not forced, if there are other tools. Its arguments become the answer.
+If there are other tools, the model is free to call the answer tool; otherwise it must do so.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ NAME = "give_answer"
 DESCRIPTION = "Gives your final answer. Call it once, when you have everything; then you are done."
 
 OUTPUT = "output"
-"""Name in `Request.refused` for the answer's schema, which a tool then replaces."""
+"""Name in `Request.refused` for the answer's schema; if refused, the answer tool replaces it."""
 
 FORCED = "tool_choice"
-"""Name in `Request.refused` for forcing the tool, which is then only offered."""
+"""Name in `Request.refused` for forcing a call; if refused, the answer tool is only offered."""
 
 
 def leave_out(request: Request, refused: Iterable[str]) -> Request:
@@ -30,8 +30,8 @@ def leave_out(request: Request, refused: Iterable[str]) -> Request:
 def with_answer_tool(request: Request) -> Request:
     """Returns the request with the answer tool in place of the answer's schema.
 
-    The tool is only offered, not forced, if there are other tools, or if the model thinks, because
-    servers refuse to force a thinking model to call a tool.
+    The model must call the tool, unless there are other tools, or the model thinks: servers refuse
+    to force a thinking model to call a tool.
     """
     if request.output is None:
         return request
@@ -48,8 +48,8 @@ def has_answer_tool_alone(request: Request) -> bool:
 def take_answer(request: Request, response: Response) -> Response:
     """Returns the response with the answer tool's arguments as its text, if the tool was called.
 
-    If the reply also calls other tools, the answer came too early and is dropped. `request` is the
-    original request, in which `output` is set.
+    If the reply also calls other tools, the answer came too early: the call of the answer tool is
+    dropped. `request` is the original request, in which `output` is set.
     """
     if request.output is None or not response.tool_calls:
         return response

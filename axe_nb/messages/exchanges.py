@@ -22,13 +22,18 @@ from axe_nb.messages import (
 from axe_nb.messages.answer_tool import leave_out
 
 Cut = Literal["", "timeout", "cancelled", "abandoned"]
-"""Reason why an exchange was cut off, if it was; `abandoned` if the caller stopped waiting."""
+"""Why an exchange was cut off: empty if it was not, `abandoned` if the caller stopped waiting."""
 
 Source = Literal["", "recorded", "given", "edited", "skipped"]
-"""Source of an answer: the run's model (empty), the forked run (`recorded`), or a person."""
+"""Source of an answer: the run's model (empty), the forked run (`recorded`), or a person.
+
+A person can give an answer, edit the model's answer, or skip the request.
+"""
 
 FinalRequest = Literal["", "output", "repair"]
-"""Purpose of a run's final request: to get the answer as data or repair it; empty if neither."""
+"""Purpose of a request at the end of a run: to get the answer as data (`output`) or to repair it.
+
+Empty for all other requests."""
 
 ASKED_NOW: tuple[Source, ...] = ("", "edited")
 """Sources of answers that came from the run's own model, live or from a cassette."""
@@ -52,15 +57,15 @@ class Exchange:
     sent: int = 0
     system: str = field(default="", repr=False, metadata={"is_part": True})
     system_ends: tuple[int, ...] = field(default=(), repr=False)
-    """Offsets in `system`, as in `Request.system_ends`."""
+    """Offsets in `system` at which the agent's prompt and its skill end."""
     tools: Sequence[ToolSpec] = field(default=(), repr=False, metadata={"is_part": True})
     past_tools: Sequence[ToolSpec] = field(default=(), repr=False, metadata={"is_part": True})
     output: Mapping[str, Any] | None = field(default=None, repr=False)
-    """JSON Schema of the answer, as in `Request.output`; None for plain text."""
+    """JSON Schema of the final answer; None for plain text."""
     refused: tuple[str, ...] = field(default=(), repr=False)
     """Parts of the request that the server refused, in alphabetical order."""
     server: str = field(default="", repr=False)
-    """Digest of the server, as in `Message.echo`; empty if no message has an `echo`."""
+    """Digest of the server's name and URL and the model; empty if no message has an `echo`."""
     params: Mapping[str, Any] = field(default_factory=dict, repr=False)
     streaming: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Fields of the body that requested a stream; empty if none was requested."""

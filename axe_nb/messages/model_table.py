@@ -17,10 +17,10 @@ ASKING = ("thinking", "reasoning", "reasoning_effort", "enable_thinking", "think
 """Keys of `[params]` that can turn on thinking."""
 
 OFF = (False, "none", "off", "disabled")
-"""Values that turn thinking off, for a key in `ASKING` or, within a table, in `DECIDING`."""
+"""Values that turn thinking off, whether of a key in `ASKING` or of a subkey in `DECIDING`."""
 
 DECIDING = ("type", "effort", "enabled")
-"""Keys that decide, within a table, whether the model thinks at all."""
+"""Subkeys that turn thinking on or off, if the value of a key in `ASKING` is a table."""
 
 LEVELS = ("off", "low", "medium", "high")
 """Levels to which `[params] thinking` can be set."""
@@ -33,7 +33,7 @@ class ModelFacts:
     api: Literal["", "responses", "chat"] = ""
     """API to use at the vendor's own address; empty if the protocol has only one API."""
     thinks: Literal["never", "asked", "default"] = "never"
-    """When the model thinks: never, if `[params]` asks for it, or by default, unless turned off."""
+    """`never` thinks, thinks only if `asked` to in `[params]`, or by `default` unless turned off."""
     thinking: Literal["", "adaptive", "budget", "effort"] = ""
     levels: tuple[str, ...] = LEVELS
     """Levels of `[params] thinking` that the model accepts."""
@@ -63,11 +63,11 @@ _CLAUDE = re.compile(r"(?:[\w.-]*\banthropic\.)?(claude-[\w.@-]+?)(?:-v\d+(?::\d
 
 @cache
 def find_facts(vendor: str, model: str) -> ModelFacts:
-    """Returns the facts about a model, or `UNKNOWN`.
+    """Returns the facts about a model, or `UNKNOWN` if the data file does not list the model.
 
     Args:
         vendor: the vendor of the model, not the name of the endpoint; empty for any vendor.
-        model: the name without the provider, also as spelled by gateways and clouds:
+        model: the name without the provider, or as gateways and cloud platforms spell it:
             `anthropic/claude-…`, `us.anthropic.claude-…-v1:0`, `claude-…@20260928`.
     """
     name = model.rpartition("/")[2].lower()
@@ -105,7 +105,7 @@ def suggest_small() -> str:
 
 
 def tell_end(model: str, today: date) -> tuple[str, str]:
-    """Returns a warning and a hint for a model near or past its retirement; else empty strings."""
+    """Returns a warning and a hint if a model is or soon will be retired; both are empty if not."""
     provider, _, name = model.partition("/")
     vendor = provider if provider in ("anthropic", "openai") else ""
     end = find_facts(vendor, name).retires

@@ -55,7 +55,7 @@ def encode(message: Message) -> list[dict[str, Any]]:
 def _restore_blocks(
     kept: Sequence[Mapping[str, Any]], calls: Sequence[ToolCall]
 ) -> list[dict[str, Any]]:
-    """Restores the blocks of a reply in their original order, without thinking at the end."""
+    """Restores a reply's blocks in their original order, and drops trailing thinking blocks."""
     left = iter(calls)
     blocks: list[dict[str, Any]] = []
     for block in kept:
@@ -120,10 +120,10 @@ def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
 
 
 def _begin(request: Request) -> tuple[Request, list[dict[str, Any]], str, Sequence[object] | None]:
-    """Prepares a request; returns the request, its encoded tools, its system prompt, and `before`.
+    """Returns a request, ready to encode, with its encoded tools, its system prompt and `before`.
 
-    `before` is an argument of `encode_messages`: the tools and the system prompt, or None if echoed
-    thinking does not depend on them.
+    `before` is an argument of `encode_messages`: the tools and the system prompt, or None if the
+    server accepts earlier thinking even after the tools or the system prompt have changed.
     """
     if request.output is None or make_closed(request.output) is None:
         request = with_answer_tool(request)
@@ -142,9 +142,10 @@ def _mark_for_cache(
 ) -> None:
     """Sets up to four breakpoints for the prompt cache, if the request is long enough.
 
-    The breakpoints follow the tools, the system prompt and the last two user messages. The earlier
-    of these messages ended the previous request, whose cache entry the API finds at most 20 blocks
-    before a breakpoint. Cached input costs a tenth of the normal price, cache writes 25 % more.
+    The breakpoints follow the tools, the system prompt and the last two user messages. The previous
+    request ended with the earlier of the two messages; without a breakpoint there, the API may miss
+    the cached part, as it searches only the 20 blocks before a breakpoint. Cached input costs a
+    tenth of the normal price; writing to the cache costs 25 % more than the normal price.
     """
     system = fields.get("system", "")
     sizes = (len(dump(part)) for part in (*tools, system, *turns))
@@ -214,7 +215,7 @@ def _select_blocks_to_echo(
 
     Thinking, server-side tools, texts with citations, and unknown blocks keep their meaning only if
     sent back unchanged. A tool call is kept as a placeholder. Server-side calls whose results were
-    cut off by a limit are left out, because the API rejects them.
+    cut off by a limit are left out, because the API rejects calls without results.
     """
     answered = {block.get("tool_use_id") for block in blocks}
     kept: list[Mapping[str, Any]] = []
@@ -264,7 +265,7 @@ class AnthropicAssembly(Assembly):
                 self.is_complete = self.has_ended = True
 
     def _change(self, changes: dict[str, Any], usage: object) -> None:
-        """Updates the message. Token counts are totals, so later counts replace earlier counts."""
+        """Updates the message. Token counts are totals, so each count replaces the one before."""
         for held, new in ((self._message, changes), (self._usage, wire.table(usage))):
             held.update({key: value for key, value in new.items() if value is not None})
 

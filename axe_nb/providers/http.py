@@ -45,13 +45,15 @@ _FIELDS = {
     r"|param\w*\W+include\b",
     SUMMARY: r"reasoning[. ]summar(y|ies)\b",
 }
-"""Request field → pattern for error messages that reject it. Patterns avoid model names."""
+"""Part of a request → pattern of the error messages that reject the part.
+
+The pattern for `stream` does not match inside a model's name."""
 
 _MASKED = re.compile(rf'"([^"]*(encrypted|signature)[^"]*|data)":"[^"]*{re.escape(MASK)}'.encode())
-"""Matches a server's encrypted or signed text if a recording has masked part of it as a key."""
+"""Matches encrypted or signed text from a server if a recording has masked a part of the text."""
 
 MAX_REPLY = 64 * 1024 * 1024
-"""Maximum size of a reply in bytes. Most of a stream is JSON around the pieces of text."""
+"""Maximum size of a reply in bytes; large, because a stream is mostly JSON around short texts."""
 
 MOST_IN_FLIGHT = 4096
 """Maximum number of concurrent requests per event loop; the open-file limit may lower it."""
@@ -83,7 +85,7 @@ class HttpProvider(Server):
 
     name: ClassVar[str]
     stream_fields: ClassVar[Sequence[Mapping[str, Any]]] = ({"stream": True},)
-    """Sets of fields that request a stream, largest first, as servers may refuse some fields."""
+    """Sets of request fields that turn on streaming, tried in this order if fields are refused."""
     assembly: ClassVar[type[Assembly]]
 
     @staticmethod
@@ -103,7 +105,7 @@ class HttpProvider(Server):
 
     @staticmethod
     def find_prefix(request: Request) -> str:
-        """Returns a digest of the conversation (D-78); empty if the reply does not depend on it."""
+        """Returns a digest of the conversation (D-78); empty if the protocol does not need one."""
         return ""
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
@@ -155,10 +157,10 @@ async def ask_server(
 ) -> dict[str, Any]:
     """Sends a POST request (GET if there is no body) and returns the reply's JSON object.
 
-    `request`, which `body` encodes, is used for errors. `stream`, if given, reads a successful
-    reply, even if the server does not stream. Cancelling closes the connection. Raises
-    ProviderError, with the text so far, if the server is unreachable or fails, refuses the request,
-    or sends an invalid reply or a stream that is cut off or reports an error.
+    `request` is what `body` encodes; error messages use it to say which part was refused. `stream`,
+    if given, reads a successful reply, even if the server does not stream. Cancelling closes the
+    connection. Raises ProviderError, with the text so far, if the server is unreachable or fails,
+    refuses the request, or sends an invalid reply or a stream that is cut off or reports an error.
     """
     keyed = server
     try:
@@ -207,7 +209,7 @@ async def _ask(
 
 
 async def _receive(server: Server, response: httpx.Response) -> AsyncGenerator[bytes]:
-    """Yields the decompressed body. Raises ProviderError if it is cut off or too large."""
+    """Yields a response's decompressed body. Raises ProviderError if it is cut off or too large."""
     size = number = 0
     try:
         pieces = decompress(response.aiter_raw(), response.headers.get("content-encoding", ""))
@@ -261,8 +263,8 @@ def encode_messages(
     """Encodes a request's messages; returns them with the digest of `before` and the messages.
 
     A message's `echo` is encoded only for the server that sent it and, if `before` is given, only
-    after the same start of the conversation (D-78). Without `before`, the digest is empty. Encoded
-    messages are cached for the next request: do not change them.
+    if everything before the message is the same as then (D-78). If `before` is None, the digest is
+    empty. Encoded messages are cached for the next request, so callers must not change them.
     """
     objects: list[dict[str, Any]] = []
     digest = None if before is None else hashlib.sha256(b"\n".join(map(dump, before)))
@@ -304,7 +306,7 @@ class _Loop:
         self.until_the_end = self._close_at_the_end()
 
     async def _close_at_the_end(self) -> AsyncGenerator[None]:
-        """Closes the clients when the event loop ends, because no run knows that it is the last."""
+        """Closes the clients when the event loop ends, as no run can tell that it is the last."""
         try:
             yield
         finally:

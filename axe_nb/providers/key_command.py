@@ -26,7 +26,7 @@ FRESH_SECONDS = 600.0
 """Age in seconds at which a key is replaced; most services' tokens last an hour."""
 
 PAUSE = 10.0
-"""Age in seconds up to which a refused key is kept, as a new key would be refused too."""
+"""Age in seconds up to which a refused key is kept, as a new key would likely be refused too."""
 
 MAX_OUTPUT = 32_768
 """Maximum output of a command in bytes, many times the length of a key."""
@@ -61,7 +61,7 @@ async def fill_in_key(server: ServerT, lock: asyncio.Lock | None = None) -> Serv
 
 
 def forget_key(server: ServerT) -> ServerT:
-    """Returns the server without its refused key, unless the key was printed moments ago."""
+    """Returns the server without its refused key, unless the key is at most `PAUSE` seconds old."""
     command = server.info.key_command
     if not command:
         return server
@@ -76,8 +76,8 @@ def forget_key(server: ServerT) -> ServerT:
 def _read_key(command: Sequence[str]) -> str:
     """Runs a command and returns its first line of output; kills a command that exceeds a limit.
 
-    The command runs in the folder of `config.toml`, never in a project's. Raises ValueError if it
-    fails or prints no key; the message does not quote the output.
+    The command runs in the folder of `config.toml`, never in a project folder. Raises ValueError if
+    the command fails or prints no key; the error message does not quote the output.
     """
     from axe_nb.sandbox.process import kill_group
 

@@ -193,7 +193,7 @@ class _Call:
     """The last non-blank piece of the arguments."""
 
     def is_another(self, id: object, name: str, arguments: object) -> bool:
-        """True if a piece begins another call. The index is not enough, as it may always be 0."""
+        """True if a piece with the call's index begins another call; some servers reuse indices."""
         if not name or (id and id == self.entry.get("id")):
             return False
         if id and self.entry.get("id"):
@@ -265,8 +265,8 @@ class OpenAIAssembly(Assembly):
     def end(self) -> None:
         """Handles the end marker `[DONE]`, which completes an answer even without a finish reason.
 
-        Gateways also send `[DONE]` if their own connection broke: an empty answer or an unfinished
-        call is therefore not complete. Unfinished text cannot be recognized.
+        Gateways also send `[DONE]` if their own connection broke, so an empty answer or an
+        unfinished call does not count as complete. Text that breaks off cannot be recognized.
         """
         self.has_ended = True
         says = any(streaming.settle(self._message.get(key)) for key in ("content", "refusal"))
@@ -332,7 +332,7 @@ class OpenAIAssembly(Assembly):
             message[key] = value
 
     def _add_calls(self, value: object) -> None:
-        """Adds pieces to the calls with the same index or id, or else to the last call."""
+        """Adds each piece to the call with its index or id, to the last call, or to a new call."""
         for piece in wire.tables(value, "tool_calls"):
             function = wire.table(piece.get("function"))
             index, id, name = piece.get("index"), piece.get("id"), wire.text(function.get("name"))

@@ -53,7 +53,10 @@ def name_form(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def make_closed(schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Converts a schema for Anthropic, describing bounds in words; returns None if impossible."""
+    """Converts a schema for Anthropic, or returns None if Anthropic's API cannot express it.
+
+    Keywords that the API does not accept, such as bounds, become a part of the description.
+    """
     if isinstance(schema.get("oneOf"), list) and "anyOf" not in schema:
         schema = {**schema, "anyOf": schema["oneOf"]}
         del schema["oneOf"]
@@ -86,7 +89,7 @@ def _is_open(schema: Mapping[str, Any]) -> bool:
 def _rebuild(
     schema: Mapping[str, Any], make: Callable[[Mapping[str, Any]], dict[str, Any] | None]
 ) -> dict[str, Any] | None:
-    """Applies `make` to all direct subschemas; returns None if one of them cannot be expressed."""
+    """Applies `make` to all direct subschemas; returns None if `make` returns None for any."""
     made = dict(schema)
     parts: list[Any] = []
 

@@ -1,6 +1,7 @@
 """Prices of replies, from the user's settings or from the price table of the `prices` extra.
 
-The table is an installed package, never downloaded. Without a price, a cost is unknown, not zero.
+The table is an installed package, never downloaded. If a price is missing, the cost is unknown, not
+zero.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from axe_nb.text import quote
 from axe_nb.threads import in_thread
 
 COUNTED = frozenset({SEARCH, "web_fetch", "tool_search_tool_bm25", "tool_search_tool_regex"})
-"""Server-side tools of known cost: they cost only tokens, or `Usage` counts their calls."""
+"""Server-side tools of known cost: each costs only tokens, or its calls are counted in `Usage`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Prices:
         return self.cost_of(model, usage)
 
     async def load(self, model: str) -> None:
-        """Imports the price table, without blocking the event loop, if the model may need it."""
+        """Imports the price table in a thread, if the model's price may be in the table."""
         if "genai_prices" not in sys.modules and self._find_address(model):
             await in_thread(_load_table)
 
@@ -72,7 +73,7 @@ class Prices:
         return (not tool or tool in COUNTED) and self.cost_of(model, usage) is not None
 
     def _find_address(self, model: str) -> str:
-        """Returns the server URL for a price lookup; empty if the table cannot have the price."""
+        """Returns the URL of a model's server for a price lookup; empty if none is possible."""
         if model in self.config.prices:
             return ""
         try:

@@ -51,7 +51,10 @@ class Provider(Protocol):
 
 
 def find_secrets(server: Server) -> tuple[str, ...]:
-    """Returns the secrets to mask in a server's replies, longest first. Output masks them too."""
+    """Returns the secrets to mask in a server's replies, longest first.
+
+    The secrets are also masked in everything that axe_nb displays or saves from now on.
+    """
     found = {server.key}
     if server.info.query:
         queried = list_keys(server.info.query)

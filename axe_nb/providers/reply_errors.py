@@ -183,7 +183,7 @@ def read_reply(
 def _explain(
     error: ProviderError, provider: ProviderInfo, data: Any, request: Request | None
 ) -> ProviderError:
-    """Returns the error, with the refused part of the request if it can be identified."""
+    """Returns the error with advice, if the message shows which part of the request was refused."""
     other = r"\bv1/responses\b|\bresponses (api|endpoint)\b"
     if provider.speaks_responses:
         other = r"\bchat[/ ]completions?\b"
@@ -227,7 +227,7 @@ def error_in_reply(data: Mapping[str, Any]) -> ProviderError:
 
 
 def missing_part(what: str, data: Mapping[str, Any]) -> ProviderError:
-    """Returns the error for a reply that lacks an essential part, with the server's reason."""
+    """Returns the error for a reply without the part `what`, with the server's reason if any."""
     reason = masked_line(find_message(data))
     return ProviderError("server", f"response contains no {what}" + (reason and f": {reason}"))
 
@@ -239,7 +239,7 @@ def refusal(explanation: str) -> ProviderError:
 
 
 def masked_line(message: str, limit: int = 300) -> str:
-    """Masks secrets in a server's message and cuts it to one line of `limit` characters."""
+    """Returns a server's message as one line of at most `limit` characters, without secrets."""
     cleaned = redact(message[: 10 * limit])
     # servers repeat keys with asterisks in place of some characters
     return one_line(re.sub(r"(?<!\S)[^\s*]*\*{3,}\S*", MASK, cleaned), limit)
@@ -314,7 +314,7 @@ def _classify(status: int | None, data: Any) -> tuple[Category, bool | None, str
     """Returns an error's category, whether a retry may help, and a hint, which may be empty.
 
     `status` is None if the HTTP status reports success. The second value is None if the category
-    decides about a retry.
+    alone determines whether a retry may help.
     """
     errors, message = _list_errors(data), find_message(data)
     values = (error.get(key) for error in errors for key in ("type", "code", "status"))
@@ -371,7 +371,7 @@ def find_message(data: Any) -> str:
 
 
 def _describe(data: Any) -> str:
-    """Returns the server's message, followed by the error code if the code adds information."""
+    """Returns the message in an error body, followed by the error code if it adds information."""
     message = masked_line(find_message(data))
     values = (error.get(key) for key in ("code", "type") for error in _list_errors(data))
     named = (str(value) for value in values if type(value) in (str, int))

@@ -68,7 +68,8 @@ def _restore_items(
 ) -> list[dict[str, Any]]:
     """Restores the items of a reply in their original order, followed by calls without an item.
 
-    Reasoning is left out if the next item is left out, because the API rejects lone reasoning.
+    A reasoning item is left out if the next item is left out, because the API rejects reasoning
+    without the item that follows from it.
     """
     own = [item for item in kept if item.get("type") == "function_call"]
     ids = [wire.text(item.get("call_id")) for item in own]

@@ -43,8 +43,8 @@ def make_entry(
 ) -> dict[str, Any] | None:
     """Returns a tool's entry for a request's `tools`, or None if the server lacks the tool.
 
-    `name` is `web_search`, or the vendor's own name for another tool. `domains` restricts searches
-    to these hosts and their subdomains; if empty, searches are unrestricted.
+    `name` is `web_search`, or a vendor's own tool name. `domains` restricts searches to the listed
+    hosts and their subdomains; if `domains` is empty, searches are unrestricted.
     """
     filters = options if protocol == "anthropic" else wire.table(options.get("filters"))
     own = () if filters.get("blocked_domains") else filters.get("allowed_domains") or domains

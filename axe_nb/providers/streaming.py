@@ -50,7 +50,7 @@ class SSEDecoder:
                 yield event
 
     def rest(self) -> Event | None:
-        """Returns the event that is unfinished when the reply ends, if any."""
+        """Returns the event that is unfinished when the reply ends, or None."""
         if last := self._join():
             self._read(last)
         return self._finish()
@@ -96,7 +96,7 @@ class NDJSONDecoder(SSEDecoder):
     r"""Decodes newline-delimited JSON, whose events have no names."""
 
     def feed(self, piece: bytes) -> Iterator[Event]:
-        """Yields the lines that this piece completes."""
+        """Yields an event without a name for each line that this piece completes."""
         for line in self._split(piece):
             if self.is_stream is None and line.startswith(b"{"):
                 self.is_stream = line.rstrip().endswith(b"}")
@@ -138,11 +138,11 @@ class Assembly:
 
     @property
     def text(self) -> str:
-        """The text passed on so far."""
+        """The reply text passed to `on_delta` so far."""
         return self._text.getvalue()
 
     def show(self, piece: str, kind: DeltaKind = "text", call: int = 0) -> None:
-        """Passes on a piece, in whole characters only; `call` is the position of the tool call."""
+        """Passes a piece to `on_delta`, in whole characters; `call` is the tool call's position."""
         if not piece:
             return
         if kind != self._kind or call != self._call:
@@ -153,13 +153,13 @@ class Assembly:
         self._pass_on(piece.removesuffix(self._half))
 
     def show_call(self, call: int, name: object) -> None:
-        """Passes on the tool name of a call, which precedes the arguments."""
+        """Passes a call's tool name to `on_delta`, before any arguments of the call."""
         self.flush()
         if isinstance(name, str) and name:
             self._on_delta(Delta("", "arguments", call, _join_halves(name)))
 
     def flush(self) -> None:
-        """Passes on a pending half of a surrogate pair that can no longer be completed."""
+        """Passes half a surrogate pair to `on_delta`, as the other half can no longer arrive."""
         self._pass_on(self._half)
         self._half = ""
 
@@ -184,7 +184,7 @@ def check_parts(count: int) -> None:
 
 
 def append_text(entry: dict[str, Any], key: str, piece: str) -> None:
-    """Appends to the text under a key in constant time. `settle` converts the text to a string."""
+    """Appends a piece to the text `entry[key]`, in constant time; `settle` makes it a string."""
     held = entry.get(key)
     if not isinstance(held, StringIO):
         entry[key], first = StringIO(), held
@@ -205,7 +205,7 @@ def settle(value: Any) -> Any:
 
 
 class StreamedReply:
-    """Reads a reply as it arrives, whether streamed or not."""
+    """Reads a reply as it arrives, whether or not the server streams the reply."""
 
     def __init__(self, assembly: Assembly) -> None:
         self._assembly = assembly

@@ -31,7 +31,7 @@ def find_room(model: str, params: Mapping[str, Any]) -> int:
 
 
 def takes_long(protocol: str, model: str, params: Mapping[str, Any]) -> bool:
-    """True if a reply may take so long that a proxy would give up on a silent connection."""
+    """True if a reply may take so long that a proxy would close a connection without traffic."""
     if thinks(model, params):
         return True
     if protocol == "anthropic":
@@ -41,7 +41,7 @@ def takes_long(protocol: str, model: str, params: Mapping[str, Any]) -> bool:
 
 
 def check_thinking(protocol: str, model: str, params: Mapping[str, Any]) -> None:
-    """Raises ConfigError if the model rejects the `thinking` value or has no room for thinking."""
+    """Raises ConfigError if the model rejects the `thinking` value, or lacks the tokens for it."""
     asked, _ = split(params)
     if protocol == "script" or asked is None:
         return
@@ -86,7 +86,7 @@ def for_anthropic(model: str, params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def asks_for_summary(params: Mapping[str, Any]) -> bool:
-    """True if `thinking` is on, and the `reasoning` parameter does not set a summary."""
+    """True if `thinking` is on, and the `reasoning` parameter does not itself set `summary`."""
     asked, others = split(params)
     return asked not in (None, "off") and "summary" not in table(others.get("reasoning"))
 
@@ -100,6 +100,6 @@ def split(params: Mapping[str, Any]) -> tuple[str | int | None, dict[str, Any]]:
 
 
 def may_think(model: str) -> bool:
-    """True unless the model is known never to think. Such models reject the level `off`."""
+    """True unless the model is known never to think."""
     facts = find_facts("", model)
     return facts.thinks != "never" or not facts.is_known

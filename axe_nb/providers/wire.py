@@ -21,7 +21,7 @@ from axe_nb.messages import Message, Request, ToolCall, ToolResult, ToolSpec, du
 from axe_nb.pictures.picture import Picture, join_parts
 
 MAX_NESTING = 100
-"""Maximum nesting depth of lists and objects; far more than any API sends."""
+"""Maximum nesting depth of lists and objects, far beyond what any API sends."""
 
 WHOLE: Mapping[str, Any] = MappingProxyType({})
 """Empty set of stream fields, for unstreamed requests."""
@@ -88,7 +88,10 @@ def table(value: object) -> dict[str, Any]:
 
 
 def tables(value: object, what: str) -> list[dict[str, Any]]:
-    """Returns a list of objects; empty if missing. Raises ProviderError for any other value."""
+    """Returns a list of JSON objects unchanged, and an empty list for a missing value.
+
+    Raises ProviderError, which calls the value `what`, for any other value.
+    """
     if not value:
         return []
     if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
@@ -137,7 +140,10 @@ def function_calls(provider: str, value: object) -> tuple[ToolCall, ...]:
 
 
 def list_past_tools(request: Request) -> Sequence[ToolSpec]:
-    """Lists the tools of earlier calls. Servers reject calls in a request without tools (D-17)."""
+    """Returns the tools of earlier calls, to send if no tools are offered any more (D-17).
+
+    Servers reject a conversation that contains calls if the request has no tools.
+    """
     names = {tool_name(call.name): 0 for m in request.messages for call in m.tool_calls}
     if not names and not any(tool.entry for tool in request.past_tools):
         return ()
@@ -154,7 +160,7 @@ def encode_function(spec: ToolSpec) -> dict[str, Any]:
 
 
 def own_params(request: Request) -> dict[str, Any]:
-    """Returns the user's params, without the keys that axe_nb sets itself."""
+    """Returns the parameters that the user has set, except keys that axe_nb sets itself."""
     left_out = {*NOT_PARAMS, SERVER_TOOLS}
     if not request.tools:  # servers reject both keys without tools
         left_out |= {"tool_choice", "parallel_tool_calls"}
@@ -162,7 +168,7 @@ def own_params(request: Request) -> dict[str, Any]:
 
 
 def collect_pictures(results: Iterable[ToolResult]) -> Message | None:
-    """Collects the pictures in tool results into a user message; None if there are none."""
+    """Returns a user message with the pictures in tool results, or None if there are none."""
     parts: list[str | Picture] = []
     for result in results:
         if result.pictures:
@@ -182,7 +188,7 @@ def write_body(
     messages: Sequence[Mapping[str, Any]],
     key: str = "messages",
 ) -> bytes:
-    """Encodes a request body, without `tools` if there are none (A-2.3)."""
+    """Encodes a request body; if `tools` is empty, the body has no such key (A-2.3)."""
     try:
         return dump({**fields, **({"tools": tools} if tools else {}), key: messages})
     except (TypeError, ValueError, RecursionError) as error:

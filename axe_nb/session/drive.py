@@ -1,6 +1,6 @@
 """Executes a run with a view, which receives every event, regular ticks and the result.
 
-Events are shown and questions answered in the caller's thread, so that no other thread uses the
+Events are shown and questions asked in the caller's thread, so that no other thread uses the
 display.
 Source: D-19, D-48, D-58.
 """
@@ -44,13 +44,13 @@ class View(Protocol):
         """True if another thread may update the view while a prompt blocks the caller's thread."""
 
     def event(self, event: Event) -> None:
-        """Receives each event, in order; neither blocks nor raises."""
+        """Receives each event of the run, in order. Must neither block nor raise."""
 
     def tick(self) -> None:
-        """Redraws if an update is due; called often."""
+        """Redraws the view if an update is due. Called several times a second."""
 
     def finish(self, result: RunResult | None) -> None:
-        """Shows the result; called once, at the end, with None if the run never started."""
+        """Shows the result; called once, when the run ends, with None if the run never started."""
 
 
 class NullView:
@@ -98,7 +98,7 @@ class Approver:
         return self._prompt(question)
 
     def serve(self, meanwhile: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
-        """Asks the next question inside `meanwhile`, once the view had time to show the call."""
+        """Asks the next question in `meanwhile`, once the view has had time to show the call."""
         if time.monotonic() < self._asked_at + PAUSE:
             return
         with suppress(queue.Empty):
@@ -148,10 +148,10 @@ class _Inbox:
 def drive(handle: RunHandle, view: View, approver: Approver | None = None) -> RunResult:
     """Executes a run in the portal's thread, shows it in this thread, and returns the result.
 
-    An interrupt cancels the run, and is raised once the run's last events have arrived;
-    `handle.finished` is then the result so far. A second interrupt is raised at once. `approver`
-    answers the run's questions. Raises concurrent.futures.CancelledError if the run is cancelled
-    before it starts.
+    An interrupt cancels the run; KeyboardInterrupt is raised once the run's last events have
+    arrived, and `handle.finished` is then the result so far. A second interrupt is raised at once.
+    `approver` answers the run's questions. Raises concurrent.futures.CancelledError if the run is
+    cancelled before it starts.
     """
     try:
         return _run_and_show(handle, view, approver)

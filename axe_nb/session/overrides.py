@@ -75,7 +75,7 @@ class Overrides:
     expect: str | None = None
     step: StepOption | None = None
     break_at: tuple[str, ...] | None = None
-    """Places to pause at; if None or empty, `step` pauses before each request and call."""
+    """Places to pause at; if None or empty, `step` pauses before every request and every call."""
 
     def __post_init__(self) -> None:
         if self.output is not None:
@@ -158,7 +158,7 @@ def refuse_steps(given: dict[str, Any], many: str) -> dict[str, Any]:
 
 
 def keep_for_tree(defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the defaults that apply to a fork, without any that would change its agents."""
+    """Returns the defaults that apply to a fork, leaving out options that change an agent."""
     of_tree = ("timeout", "retries", "stream", "agents_dir", "expect", "step", "break_at")
     return {name: value for name, value in defaults.items() if name in of_tree}
 

@@ -1,4 +1,4 @@
-"""Plays a finished run in a view, at the recorded speed or another."""
+"""Plays a finished run in a view, at the recorded speed or a multiple of that speed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LATEST = 1e6
 
 
 def play(view: View, result: RunResult, speed: float) -> None:
-    """Plays a run in a live view, `speed` times as fast; other views show only the end."""
+    """Plays a run in a live view, `speed` times as fast as recorded; other views show the end."""
     began = time.monotonic()
     try:
         for seconds, event in time_events(result) if view.is_live else ():

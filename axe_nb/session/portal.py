@@ -23,10 +23,10 @@ PUMP = 0.05
 """Polling interval in seconds, as a bare `get()` ignores interrupts on Windows."""
 
 DRAIN = 0.4
-"""Time in seconds for a cancelled run to close its requests and report its partial result."""
+"""Time in seconds that a cancelled run has to close its requests and report a partial result."""
 
 ANSWER = 0.25
-"""Time in seconds for the event loop to respond before another loop replaces it."""
+"""Time in seconds that the event loop has to respond before another loop replaces it."""
 
 STUCK = 0.7
 """Seconds after which an overdue run on an unresponsive event loop is abandoned (D-58)."""
@@ -174,10 +174,10 @@ def record_interrupts(wake: Callable[[], None]) -> Iterator[Interrupt]:
 
 
 def watch_cell() -> tuple[threading.Event, Callable[[], None]]:
-    """Returns an event set when the current cell is interrupted, and a function to stop watching.
+    """Returns an event that an interrupt of the current cell sets, and a function to stop watching.
 
     A kernel cancels the task of an interrupted cell. IPython shows a KeyboardInterrupt that is
-    raised in that task; raised in any other task, it would end the event loop.
+    raised in that task, but a KeyboardInterrupt in any other task would end the event loop.
     """
     seen = threading.Event()
     before = signal.getsignal(signal.SIGINT)

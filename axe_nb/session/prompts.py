@@ -1,8 +1,8 @@
 """Prompts the person in charge of a run: formats the questions, and parses the answers.
 
-The person decides on the basis of a prompt, so no text of a model may be invisible, look like part
-of the prompt itself, or be omitted without being counted. The letters of answers are constants: a
-model cannot add or rename an answer. Source: D-48, D-50, D-56.
+The person decides on the basis of a prompt. Text from a model must therefore never be invisible,
+look like part of the prompt itself, or be left out without a count. The letters of answers are
+constants, so that a model cannot add or rename an answer. Source: D-48, D-50, D-56.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ BAR = "  | "
 """Prefix of each line of an argument that is shown with its line breaks."""
 
 GOES_ON = "  : "
-"""Prefix of a wrapped line, so that no model's text can pass for a line of the prompt itself."""
+"""Prefix of a wrapped line, so that text from a model cannot pass for a line of the prompt."""
 
 WIDTH = 78
 
@@ -107,7 +107,7 @@ def format_question(request: ApprovalRequest) -> Prompt:
 
 
 def format_model_question(request: ApprovalRequest) -> str:
-    """Formats a model's question. If it has several lines, a prefix shows that each is quoted."""
+    """Formats a model's question. If it has several lines, a prefix marks each line as quoted."""
     caller = format_caller(request)
     detail, _ = _show_most(request.detail, MAX_SHOWN)
     if "\n" not in detail:
@@ -117,7 +117,7 @@ def format_model_question(request: ApprovalRequest) -> str:
 
 
 def show(text: str) -> str:
-    """Makes every character visible, and replaces wide gaps and blank lines with counts."""
+    """Makes every character of a text visible; wide gaps and blank lines are shown as counts."""
 
     def show_gap(gap: re.Match[str]) -> str:
         # so wide that the rest of the line could be out of sight
@@ -165,7 +165,7 @@ REPLY = {"properties": {"text": {"type": "string"}, "calls": {"type": "array", "
 
 
 class WrongInput(Exception):
-    """Raised if typed text cannot be used; the message is a sentence that says why."""
+    """Raised if text that a person typed cannot be used. The message says why, in one sentence."""
 
 
 def read_arguments(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -367,7 +367,7 @@ def describe(question: Question) -> PersonAsked:
 
 
 def _with_prompt(asked: PersonAsked, text: str, prompt: str) -> PersonAsked:
-    """Adds the prompt to an event; removes the buttons if a text is too long or has secrets."""
+    """Returns an event with its prompt, or without choices if a text is too long or has secrets."""
     if len(text + prompt) > MOST or redact(text + prompt) != text + prompt:
         return replace(asked, choices=(), arguments="")
     return replace(asked, prompt=prompt)

@@ -39,7 +39,7 @@ class RunRequest:
     """Agent or its name; None if the model is called without an agent."""
     prompt: str = ""
     pictures: tuple[Picture, ...] = ()
-    """Pictures in the prompt, in the order of the marks that stand for them in its text."""
+    """Pictures in the prompt, in the order of their markers: `[picture 1: …]`."""
     overrides: Overrides = Overrides()
     continue_from: RunResult | None = None
     fork: ForkPoint | None = None
@@ -63,7 +63,7 @@ class RunRequest:
 
 
 class Outlet:
-    """Passes on a run's events until the root ends. Runs refer to an outlet, not to a handle."""
+    """Passes the events of a run tree to `emit` until the root ends; the tree's runs share it."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -132,7 +132,7 @@ class RunHandle:
         return self._outcome.result() if has_result else None
 
     def cancel(self) -> None:
-        """Cancels the run. The result contains what was finished by then."""
+        """Cancels the run. The result contains all that was finished before."""
         self.halt()
         with self._lock:
             self._cancelled_at = self._cancelled_at or time.monotonic()
@@ -188,7 +188,7 @@ class RunHandle:
     async def execute(
         self, emit: Emit, ask_person: AskPerson | None = None, *, streams: bool = False
     ) -> RunResult:
-        """Executes the run and returns the result; with `streams`, models' replies are streamed."""
+        """Executes the run and returns the result. If `streams`, models' replies are streamed."""
         task = asyncio.current_task()
         assert task is not None
         with self._lock:

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 
 def find_agent(request: RunRequest, env: Env) -> Agent:
-    """Returns a request's agent, or a stand-in if the request has no agent."""
+    """Returns a request's agent; without one, an agent that only sends the prompt to the model."""
     if isinstance(request.agent, Agent):
         return request.agent
     options, earlier = request.overrides, request.continue_from
@@ -257,7 +257,7 @@ class Session:
     """Agent name → the agent's last root run in this session, which `--continue` continues."""
     last: RunResult | None = None
     spent: dict[tuple[str, str], Spent] = field(default_factory=dict)
-    """(agent, model) → usage by runs of this agent with this model, in order of first use."""
+    """(agent, model) → usage by runs of the agent with the model, in order of first use."""
     texts: dict[str, str] = field(default_factory=dict)
     """Name of an agent defined in this session → TOML source; empty if there is none."""
     defaults: dict[str, Any] = field(default_factory=dict)
@@ -269,7 +269,7 @@ class Session:
     cassette: Cassette | None = None
     """Cassette that records and replays the session's exchanges; None if none is in use."""
     cassette_problem: ConfigError | None = None
-    """Why a requested cassette cannot be used. No run starts then, as it might cost money."""
+    """Why a requested cassette cannot be used; if set, no run starts, as a live run costs money."""
     budget: Budget = field(default_factory=Budget)
     """Dollars that the session's runs have spent, and the spending limit."""
     hosts: dict[str, None] = field(default_factory=dict)
@@ -283,7 +283,7 @@ class Session:
     meter: UsageMeter | None = None
     """Usage meter for all runs of this session, with caps; None if there are no caps."""
     in_flight: InFlight | None = None
-    """Request slots that all runs of this session share; None if each run tree has its own."""
+    """Request slots shared by all runs of this session; None if each run tree has its own slots."""
     handed: tuple[Tool, ...] = ()
     """Tools sent with a job from another process; they replace tools of the same name."""
     _remembering: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
@@ -314,7 +314,7 @@ class Session:
             atexit.register(cassette.save_quietly)
 
     def open_cassette(self) -> Cassette | None:
-        """Returns the session's cassette, if any. Opens the one in `AXE_CASSETTE` on first use."""
+        """Returns the session's cassette, by default the file named in `AXE_CASSETTE`, or None."""
         if self.cassette_problem is not None:
             raise ConfigError(self.cassette_problem.message, hint=self.cassette_problem.hint)
         if self.cassette is None and (path := os.environ.get("AXE_CASSETTE")):
@@ -344,7 +344,7 @@ class Session:
         is_dry: bool = False,
         on_claim: Callable[[], None] | None = None,
     ) -> Plan:
-        """Plans a run without sending anything. A dry run, which is only shown, needs no key."""
+        """Returns the plan of a run, and sends nothing. A plan only for display needs no key."""
         options = request.overrides
         agents_dir = options.agents_dir
         clock = Clock(options.timeout)
@@ -404,7 +404,7 @@ class Session:
                 self.spent[key] = self.spent.get(key, Spent()) + own
 
     def conversation(self, agent: str | None, agents_dir: str | None = None) -> RunResult:
-        """Returns an agent's last run in this session; for None, the last run without an agent."""
+        """Returns an agent's last run in this session; None stands for runs without an agent."""
         if agent is None:
             if "" in self.conversations:
                 return self.conversations[""]

@@ -30,7 +30,7 @@ from axe_nb.tools.output_form import Output, make_output
 
 
 def find_script_dirs(agents_dir: str | None) -> tuple[Path, ...]:
-    """Returns the script folders that belong to an agents folder; empty if this is None."""
+    """Returns the script folders of an agents folder; empty if `agents_dir` is None."""
     return (Path(agents_dir).expanduser().parent / "scripts",) if agents_dir else ()
 
 
@@ -62,7 +62,7 @@ class Snapshot:
         prices: Prices,
         read: Read | None = None,
     ) -> None:
-        """Creates a snapshot, which reads no files if another process has sent `read`."""
+        """Creates a snapshot; if `read` holds what another process has read, no files are read."""
         self.prices = prices
         self.defined = dict(defined)
         """Name → agent that was defined in the session when the root started."""
@@ -102,7 +102,7 @@ class Snapshot:
         return agent
 
     def knows(self, name: str) -> bool:
-        """Returns whether an agent of this name existed when the root started."""
+        """Returns whether an agent of this name existed when the root started; True before that."""
         return name in self.defined or name in self._agents or not self._is_taken
 
     def restore(
@@ -114,7 +114,7 @@ class Snapshot:
         self._contexts.update({_make_key(agent): context for agent, context in contexts})
 
     def define(self, agent: Agent) -> Definition:
-        """Describes an agent for later forks, with its context if this has been read."""
+        """Describes an agent for later forks, with the agent's context if that has been read."""
         found = self._contexts.get(_make_key(agent))
         return Definition.of(agent, found if isinstance(found, Context) else None)
 

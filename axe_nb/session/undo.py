@@ -35,7 +35,7 @@ class UndoneFiles:
     """Files that an undo has restored or would restore; a notebook shows their diff."""
 
     restored: tuple[str, ...] = ()
-    """Files restored to their old content, relative to the workdir."""
+    """Files restored to their old content; all paths are relative to the workdir."""
     removed: tuple[str, ...] = ()
     """Files removed because the run had created them."""
     conflicts: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class UndoneFiles:
     diff: str = field(default="", repr=False)
     """Unified diff of the changes, without secrets; cut if it is long."""
     is_dry: bool = False
-    """True if the undo was only simulated."""
+    """True if nothing was changed, because `dry` was set."""
 
     @property
     def report(self) -> str:

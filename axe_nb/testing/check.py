@@ -62,7 +62,7 @@ class HeadlessRun:
     book: Book
     """Copy of the notebook with the outputs of this run; cells that did not run have no outputs."""
     stopped: str = ""
-    """Why the run stopped early, other than an error in a cell; otherwise empty."""
+    """Why the run stopped early; empty if it did not, or if an error in a cell stopped it."""
     begun: int = 0
     """Number of code cells that were started; set only if the run stopped early."""
     cassette: tuple[str, int, int, int] | None = None
@@ -73,7 +73,7 @@ class HeadlessRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """A cell with an unexpected output."""
+    """A cell that failed, or whose outputs differ from the saved outputs."""
 
     cell: int
     """Execution count that Jupyter shows beside the cell, from 1."""
@@ -83,7 +83,7 @@ class Problem:
 
 
 def check(targets: Iterable[str], timeout: float | None, write: Callable[[str], None]) -> bool:
-    """Runs notebooks and compares their outputs with saved outputs; returns True if all agree."""
+    """Runs notebooks, and returns True if all outputs are the same as the saved outputs."""
     paths, count = find_notebooks(targets), 0
     for path in paths:
         saved = read_notebook(path)
@@ -100,13 +100,13 @@ def check(targets: Iterable[str], timeout: float | None, write: Callable[[str], 
 
 
 def freeze(targets: Iterable[str], timeout: float | None, write: Callable[[str], None]) -> bool:
-    """Records missing exchanges, and saves notebooks that replay alike; returns True if all do."""
+    """Freezes each notebook as `freeze_notebook` does; returns True if all could be frozen."""
     done = [freeze_notebook(path, timeout, write) for path in find_notebooks(targets)]
     return all(done)
 
 
 def freeze_notebook(path: Path, timeout: float | None, write: Callable[[str], None]) -> bool:
-    """Records missing exchanges; if two replays agree, saves the notebook and returns True."""
+    """Records a notebook's missing exchanges; if two replays agree, saves it and returns True."""
     book = read_notebook(path)
     runs: list[HeadlessRun] = []
     modes: tuple[Mode, ...] = ("auto", "replay", "replay")
@@ -225,7 +225,10 @@ def _list_parts(outputs: Any) -> list[tuple[str, str]]:
 
 
 def normalize(book: Book, first: Book, second: Book) -> Book:
-    """Returns the notebook with the first run's outputs, minus what differs in the second run."""
+    """Returns the notebook with the outputs of the first run, and removes what varies.
+
+    Metadata and tracebacks that differ in the second run are removed, and so are execution times.
+    """
     frozen = deepcopy(book)
     frozen.metadata.pop("widgets", None)
     for cell, one, other in zip(frozen.cells, first.cells, second.cells, strict=True):
@@ -281,7 +284,7 @@ def read_notebook(path: Path) -> Book:
 
 
 def check_valid(part: Any, ref: str | None = None) -> None:
-    """Raises an exception if a notebook, or a part such as an `output`, is not valid."""
+    """Raises an exception if a notebook, or a part such as an `output`, is not valid nbformat."""
     json.dumps(part, ensure_ascii=False).encode()  # refuses lone surrogates
     version = {"version": 4, "version_minor": 5} if ref else {}
     load("nbformat").validate(part, ref=ref, relax_add_props=True, **version)
@@ -405,8 +408,8 @@ def make_environment(path: Path, mode: Mode) -> Mapping[str, str]:
 def end_cassette(own: str) -> tuple[tuple[str, int, int, int] | None, list[str]]:
     """Returns `cassette` and `missed` for the `HeadlessRun` of this kernel.
 
-    A cassette named `own`, which no other notebook uses, is pruned. If the notebook sets the
-    cassette's mode, it may show misses itself, and no misses are returned.
+    A cassette named `own`, which no other notebook uses, is pruned. If the notebook itself sets the
+    cassette's mode, `missed` is empty, because the notebook may produce misses on purpose.
     """
     home = sys.modules.get("axe_nb.session.session")
     used = home.session.cassette if home else None

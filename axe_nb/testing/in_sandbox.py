@@ -27,7 +27,7 @@ KEPT = 4000
 
 
 def main(task: str, folder: str, level: str) -> None:
-    """Runs the cells as a kernel would, but without a kernel's sockets."""
+    """Runs a submission's cells as a kernel would, but without the sockets that a kernel opens."""
     cells = json.loads(Path(task).read_text())
     os.chdir(folder)
     sys.path.insert(0, "")

@@ -1,8 +1,8 @@
 """`axe-nb lesson`: creates student copies of a lesson, and runs and marks submissions.
 
-Solutions are marked as in nbgrader (`### BEGIN SOLUTION`, `### END SOLUTION`), so that its lessons
-can be used unchanged. A submission is an untrusted program: everything it reports is limited in
-size, and checked before it is used. docs/teaching.md says what its marks promise. Source: D-82.
+Solutions are marked as in nbgrader (`### BEGIN SOLUTION`, `### END SOLUTION`), so that nbgrader's
+lessons can be used unchanged. A submission is an untrusted program: all that it reports is limited
+in size, and checked before use; docs/teaching.md says how far to trust the marks. Source: D-82.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def exercise_of(cell: Any) -> str | None:
 
 
 def id_of(cell: Any) -> str:
-    """Returns the id of a cell; empty without a valid id, as may happen in a submission."""
+    """Returns the id of a cell; empty if the cell, as in some submissions, has no valid id."""
     found = cell.get("id")
     return found if isinstance(found, str) else ""
 
@@ -217,7 +217,7 @@ def mark_submission(
 
 
 def copy_folder(lesson: Path, target: Path, without: Path) -> None:
-    """Copies a lesson's folder except notebooks, hidden files and `without`. Links stay links."""
+    """Copies a lesson's folder except notebooks, hidden files and `without`; follows no links."""
     patterns = shutil.ignore_patterns(".*", "__pycache__", "*.ipynb")
     left_out = without.resolve()
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     AxeScript: TypeAlias = Callable[[str, ScriptFunction | Rules], str]
 
 MODES = ("live", "record", "replay", "auto")
-"""Cassette modes, repeated from `recording.modes` to avoid the import."""
+"""Cassette modes, as in `recording.modes`, which is not imported so that pytest starts quickly."""
 
 PACKAGE = Path(__file__).parents[1]
 
