@@ -54,8 +54,8 @@ def write_html(result: RunResult) -> str:
     facts = [("agent", who), ("status", result.status)]
     facts += [("model", join_facts(name, format_tokens(usage))) for name, usage in spent.items()]
     facts += [("in total", format_tokens(result.total_usage))] if len(spent) > 1 else []
-    facts += [("took", f"{format_seconds(round(result.duration_ms / 1000, 1))} s")]
-    facts += [("exported", f"{date.today():%d %B %Y}")]
+    took = format_seconds(round(result.duration_ms / 1000, 1))
+    facts += [("took", f"{took} s"), ("exported", f"{date.today():%d %B %Y}")]
     prompt = escape(clean(result.prompt[:MAX_CHARS]))
     parts = {
         "TITLE": escape(one_line(f"{who}: {result.task or result.prompt}", 80)),

@@ -64,9 +64,6 @@ PLAIN = "mathjax_ignore tex2jax_ignore"
 BUDGET = 47_500
 """Long texts of a saved tree are shown whole up to this size of HTML and text, in bytes (D-80)."""
 
-MIN_ROWS = 30
-"""Minimum number of rows to draw, even if they exceed the budget."""
-
 PROSE = frozenset(("task", "text so far", "said", "error", "warning", "next", "asked"))
 """Labels of texts that are prose, and so not set in a code font."""
 
@@ -83,9 +80,9 @@ def page(root: Node, name: str) -> dict[str, str]:
         text = "\n".join(as_lines(outline))
         html = write_tree(outline, BUDGET - len(text.encode()))
         size = len(html.encode()) + len(text.encode())
-        if size <= BUDGET or rows <= MIN_ROWS:
+        if size <= BUDGET or rows <= 30:  # so many are drawn in any case
             return {"text/html": html, "text/plain": text}
-        rows = max(MIN_ROWS, min(rows, outline.count) * BUDGET // size - 1)
+        rows = max(30, min(rows, outline.count) * BUDGET // size - 1)
 
 
 def waiting(

@@ -121,8 +121,7 @@ def make_row(thing: TreeNode) -> Row:
     below = [child.state for call in calls for child in call.children]
     states = tuple(below) if state == "running" and not asks and 1 < len(below) <= 60 else ()
     state = "asks" if asks else state
-    asked = finding_of(thing)
-    return Row("run", state, name_node(thing), asked, cost, needs_look, states=states)
+    return Row("run", state, name_node(thing), finding_of(thing), cost, needs_look, states=states)
 
 
 def _needs_look(state: State) -> bool:
@@ -158,8 +157,7 @@ def first_line(text: str) -> str:
     """Returns a text's first line without Markdown, followed by ` …` if there are more lines."""
     lines = [line for line in text[: 4 * LINE].splitlines() if line.strip(" \t`~=-|:")]
     line = next((line for line in lines if not line.lstrip().startswith("```")), "")
-    more = " …" if lines and lines[-1] is not line else ""
-    line = line[: 2 * LINE]
+    line, more = line[: 2 * LINE], " …" if lines and lines[-1] is not line else ""
     for pattern, left in _MARKUP:
         line = re.sub(pattern, left, line)
     return cut_line(line + more)
