@@ -350,7 +350,7 @@ async def _run_below(ctx: ToolContext, request: RunRequest) -> RunResult:
 
 
 def refuse_inside_a_tool() -> None:
-    """Raises AxeError if a blocking run would block the event loop of an async tool."""
+    """Raises AxeError if called inside an async tool, whose event loop a run would block."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -104,7 +104,7 @@ _SAID_AGAIN: dict[Category, str] = {
     "server": "the server failed",
     "timeout": "no response in time",
 }
-"""Explanations for server messages that only repeat the error category."""
+"""Error category → explanation, shown if the server's message only repeats the category."""
 
 
 class ProviderError(AxeError):

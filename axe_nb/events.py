@@ -138,7 +138,7 @@ class PersonAsked:
     call_id: str = ""
     """Id of the call that the question is about; empty if it is about the latest turn."""
     words: str = ""
-    """The question in a few words; empty for a pause. No field of this event contains secrets."""
+    """The question in a few words; empty if a step paused the run. No field contains secrets."""
     text: str = ""
     """The question as shown in the prompt, without the diff and the possible answers."""
     diff: str = ""
@@ -154,7 +154,7 @@ class PersonAsked:
 
 @dataclass(frozen=True, slots=True)
 class PersonAnswered:
-    """A question was answered, by the person, by a recording or by the `step=` function."""
+    """A question was answered by the person, from a recording or by the `step=` function."""
 
     run: str
     call_id: str

@@ -258,7 +258,7 @@ class RunResult:
             place: the turn, as in `request`, or the turn after the last, which continues with the
                 results of its calls.
             prompt: at turn 1, replaces the prompt, or a sub-agent's task; at a later turn, is added
-                before it.
+                before that turn.
             system_prompt: new system prompt of the agent at the place.
             reply: text, calls or a `Response` to use instead of the model's reply.
             results: new results or exceptions of calls in the turn, by id or number of the call.

@@ -50,7 +50,7 @@ async def in_thread(function: Callable[..., T], /, *args: Any) -> T:
 
 @contextlib.contextmanager
 def without_group() -> Iterator[None]:
-    """Raises a group's first exception in place of the group; tasks may only raise RunStopped."""
+    """Raises an exception group's first exception alone. Tasks may raise only RunStopped."""
     try:
         yield
     except BaseExceptionGroup as stops:

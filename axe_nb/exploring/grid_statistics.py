@@ -15,7 +15,7 @@ from axe_nb.text import clean, list_some, one_line, plural
 from axe_nb.views.appearance import LOOKS, Look
 
 Z = 1.959964
-"""Standard deviations on each side of the mean that contain 95% of a normal distribution."""
+"""95% of a normal distribution lie within this number of standard deviations of the mean."""
 
 SURE = 0.05
 """Largest p-value at which a difference counts as significant."""

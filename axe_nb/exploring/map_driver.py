@@ -210,7 +210,7 @@ class MapSession(Session):
 
 
 def open_session(kind: str, meter: MapMeter | None, *, is_dry: bool = False) -> MapSession:
-    """Creates a session for a map. The agents are copied; usage, budget and tools are shared."""
+    """Creates a map's session, with the agents copied from, and the rest shared with, `session`."""
     most = meter.limits.max_in_flight if meter else 0
     session.open_cassette()  # of the environment, if it sets one, for both sessions
     own = ("agents", "conversations", "last", "meter", "in_flight", "above")
@@ -485,7 +485,7 @@ class Runs:
             handle.halt()
 
     def overdue(self) -> float:
-        """Returns by how many seconds the most overdue run is late, or 0.0 if no run is overdue."""
+        """Returns the largest `RunHandle.overdue` of the runs, in seconds; 0.0 if no run is overdue."""
         handles = list(self._handles.values())
         return max((handle.overdue() for handle in handles), default=0.0)
 

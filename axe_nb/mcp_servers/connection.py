@@ -106,7 +106,7 @@ async def list_tools(session: Any, server: str) -> Listing:
 
 
 class Connection:
-    """Connection to an MCP server; a local server runs in the real folder `workdir`."""
+    """Connection to an MCP server; a local server runs in `workdir`, a path without links."""
 
     def __init__(
         self, name: str, server: McpServer, workdir: Path, sources: frozenset[Path] = frozenset()
@@ -235,7 +235,7 @@ class Connection:
         return ToolOutput(text or "(no output)", pictures=pictures)
 
     async def list_changes(self) -> tuple[str, ...]:
-        """Returns a note on each protected file that has changed since the last call."""
+        """Returns a note on each protected file that has changed since the start or the last check."""
         if self._program is None:
             return ()
         try:

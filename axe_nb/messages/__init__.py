@@ -159,7 +159,7 @@ class Usage:
     """Input tokens written to the prompt cache, for which some providers charge more."""
     reasoning_tokens: int = field(default=0, kw_only=True)
     searches: int = field(default=0, kw_only=True)
-    """Web searches by the model's server, which charges for each search."""
+    """Number of web searches by the model's server, which charges for each search."""
     priced_tokens: int = field(default=0, kw_only=True, compare=False)
     """Tokens whose price was known when they were used."""
     dollars: float = field(default=0.0, kw_only=True, compare=False)
@@ -269,7 +269,7 @@ class Request:
     agent: str = ""
     """Name of the agent, for script models; not sent."""
     place: str = ""
-    """Turn in the run tree: `0.2/3` is the third turn of run `0.2` (D-59); not sent."""
+    """Place of the request in the run tree: `0.2/3` is turn 3 of run `0.2` (D-59); not sent."""
     attempt: int = 1
     """Number of the attempt, from 1; later attempts are retries under the agent's `[retry]`."""
     server: str = field(default="", kw_only=True, repr=False, compare=False)

@@ -33,7 +33,7 @@ class ModelFacts:
     api: Literal["", "responses", "chat"] = ""
     """API to use at the vendor's own address; empty if the protocol has only one API."""
     thinks: Literal["never", "asked", "default"] = "never"
-    """`never` thinks, thinks only if `asked` to in `[params]`, or by `default` unless turned off."""
+    """When the model thinks: `never`, if `asked` to, or by `default` unless `[params]` forbids it."""
     thinking: Literal["", "adaptive", "budget", "effort"] = ""
     levels: tuple[str, ...] = LEVELS
     """Levels of `[params] thinking` that the model accepts."""
@@ -58,7 +58,7 @@ class ModelFacts:
 UNKNOWN = ModelFacts()
 
 _CLAUDE = re.compile(r"(?:[\w.-]*\banthropic\.)?(claude-[\w.@-]+?)(?:-v\d+(?::\d+)?)?")
-"""Matches names of Claude models, including the forms used by cloud platforms."""
+"""Matches names of Claude models, including the forms that cloud platforms use."""
 
 
 @cache

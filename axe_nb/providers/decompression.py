@@ -16,7 +16,7 @@ class DecompressionError(ValueError):
 
 
 async def decompress(pieces: AsyncIterator[bytes], coding: str) -> AsyncIterator[bytes]:
-    """Decodes a body from the Content-Encoding `coding`, in pieces of at most `MAX_PIECE` bytes."""
+    """Yields a body, decoded from the Content-Encoding `coding`, in pieces of up to `MAX_PIECE`."""
     coding = coding.strip().lower()
     if coding in ("", "identity"):
         async for data in pieces:

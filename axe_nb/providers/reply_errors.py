@@ -46,7 +46,7 @@ _TOO_LONG: Mapping[str, str] = {
     r"range of input length should be": "Alibaba",
     r"tokens.? \+ .max_new_tokens. must be": "TGI",
 }
-"""Error message pattern → the servers that use it if a conversation exceeds the context."""
+"""Pattern of error messages about a conversation that is too long → servers that send them."""
 
 _USED_UP: Mapping[str, str] = {
     r"exceeded your (current|monthly|daily) quota": "OpenAI, Gemini",
@@ -57,7 +57,7 @@ _USED_UP: Mapping[str, str] = {
     r"spend(ing)? limit": "xAI, Groq",
     r"billing (hard )?limit|account (is )?(not active|in arrears|overdue)": "OpenAI, Alibaba",
 }
-"""Error message pattern → the servers that use it if an account is out of quota or credit."""
+"""Pattern of error messages about an account without quota or credit → servers that send them."""
 
 _REFUSED_PICTURES: Mapping[str, str] = {
     r"image_url is only supported by certain models": "OpenAI",
@@ -74,7 +74,7 @@ _REFUSED_PICTURES: Mapping[str, str] = {
     r"unsupported (content|media|input) type\W+(image|file|pdf)": "gateways",
     r"(image|file|pdf) (input )?(content )?(type )?not supported": "Cerebras, Together",
 }
-"""Error message pattern → the servers that use it if a model cannot read pictures or documents."""
+"""Pattern of error messages about pictures that a model cannot read → servers that send them."""
 
 _CATEGORIES: Mapping[int, Category] = {
     401: "auth", 403: "auth", 408: "timeout", 429: "rate_limit",

@@ -256,7 +256,7 @@ class ResponsesAssembly(Assembly):
         """Delta kind → key of the last item with such a delta; None after the end of a part."""
 
     def end(self) -> None:
-        """Handles `[DONE]` from Chat Completions, which does not complete a Responses API reply."""
+        """Ends the stream at `[DONE]`, a marker that does not show that the reply is complete."""
         self.has_ended = True
 
     def add(self, name: str, data: dict[str, Any]) -> None:

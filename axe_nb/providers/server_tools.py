@@ -69,7 +69,7 @@ def make_entry(
 
 
 def _list_below(these: Sequence[Any], those: Sequence[Any]) -> list[str]:
-    """Returns the domains in `these` that equal a domain in `those` or are a subdomain of one."""
+    """Returns the domains in `these` that are, or are subdomains of, a domain in `those`."""
     ends = tuple(f".{one}" for one in those)
     return [one for one in these if isinstance(one, str) and f".{one}".endswith(ends)]
 

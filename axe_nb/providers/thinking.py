@@ -62,7 +62,7 @@ def check_thinking(protocol: str, model: str, params: Mapping[str, Any]) -> None
 
 
 def for_anthropic(model: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Converts the parameters for Anthropic's Messages API, which requires `max_tokens`."""
+    """Converts `params` for Anthropic's Messages API, and adds `max_tokens`, which is required."""
     asked, sent = split(params)
     sent.setdefault("max_tokens", find_room(model, params))
     facts = find_facts("", model)
@@ -92,7 +92,7 @@ def asks_for_summary(params: Mapping[str, Any]) -> bool:
 
 
 def split(params: Mapping[str, Any]) -> tuple[str | int | None, dict[str, Any]]:
-    """Separates `thinking` from the other parameters, unless it has a vendor's own form."""
+    """Returns `thinking`, or None if it is not set or has a vendor's form, and all other params."""
     asked = params.get(THINKING)
     if not isinstance(asked, (str, int)):
         return None, dict(params)

@@ -67,7 +67,7 @@ def _decode(text: str, decoder: json.JSONDecoder) -> Any:
 
 
 def check_nesting(value: object, room: int = MAX_NESTING) -> None:
-    """Raises ValueError if a value is nested too deeply."""
+    """Raises ValueError if a value has more than `room` levels of lists and objects."""
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, (list, tuple)):
