@@ -485,7 +485,7 @@ class Runs:
             handle.halt()
 
     def overdue(self) -> float:
-        """Returns the largest `RunHandle.overdue` of the runs, in seconds; 0.0 if no run is overdue."""
+        """Returns the largest `RunHandle.overdue` of the runs; 0.0 if no run is overdue."""
         handles = list(self._handles.values())
         return max((handle.overdue() for handle in handles), default=0.0)
 

@@ -235,7 +235,7 @@ class Connection:
         return ToolOutput(text or "(no output)", pictures=pictures)
 
     async def list_changes(self) -> tuple[str, ...]:
-        """Returns a note on each protected file that has changed since the start or the last check."""
+        """Returns a note on each protected file that changed since the start or the last check."""
         if self._program is None:
             return ()
         try:

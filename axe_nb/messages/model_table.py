@@ -33,7 +33,7 @@ class ModelFacts:
     api: Literal["", "responses", "chat"] = ""
     """API to use at the vendor's own address; empty if the protocol has only one API."""
     thinks: Literal["never", "asked", "default"] = "never"
-    """When the model thinks: `never`, if `asked` to, or by `default` unless `[params]` forbids it."""
+    """When the model thinks: `never`, if `asked` to, or by `default`, unless it is turned off."""
     thinking: Literal["", "adaptive", "budget", "effort"] = ""
     levels: tuple[str, ...] = LEVELS
     """Levels of `[params] thinking` that the model accepts."""
