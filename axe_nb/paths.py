@@ -1,8 +1,8 @@
 """Finds all names of a file, and opens files without following links.
 
 The names of a file are the given path, the path after following each link on the way, and the real
-path; any of these names may be protected. Folders are opened one by one, relative to the parent's
-descriptor, so that replacing a folder meanwhile does no harm. Source: D-53, D-83, X-32, X-33.
+path; any name may be protected. Folders are opened one by one, each relative to the descriptor of
+its parent, so that replacing a folder meanwhile does no harm. Source: D-53, D-83, X-32, X-33.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FILE |= getattr(os, "O_BINARY", 0)
 """Flags for opening a file; opening a pipe does not wait for a writer."""
 
 Links: TypeAlias = Mapping[str, Sequence[Path]]
-"""Maps each real path, case-folded, to the links that lead to it."""
+"""Maps each real path, case-folded, to the links that lead to that path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Names:
     """All absolute paths of the file. The last is the real path, which may be outside `folder`;
     the others are inside."""
     links: Links = field(repr=False)
-    """The links directly in `folder` that lead to other places inside it."""
+    """The links directly in `folder` that lead to other places inside `folder`."""
 
     @property
     def real(self) -> Path:
@@ -85,7 +85,10 @@ def follow_links(path: Path) -> tuple[Path, ...]:
 
 
 def list_links(folder: Path) -> Links:
-    """Returns the links directly in `folder`, a real path, that lead to other places inside it."""
+    """Returns the links directly in a folder that lead to other places inside the folder.
+
+    `folder` is a real path.
+    """
     found: dict[str, list[Path]] = {}
     with os.scandir(folder) as entries:
         for link in (folder / entry.name for entry in entries if entry.is_symlink()):
@@ -127,7 +130,7 @@ def hold_real_folder(path: Path, flags: int = PASSED, made: int = 0) -> Iterator
 
 
 def open_real_file(path: Path) -> int:
-    """Opens a regular file for reading. Raises OSError if its path leads through a link."""
+    """Opens a regular file for reading. Raises OSError if the path leads through a link."""
     if "\0" in str(path):
         raise OSError(errno.EINVAL, "not a path")
     with hold_real_folder(path.parent) as folder:

@@ -87,7 +87,7 @@ def reveal(text: str) -> str:
 
 
 def printable(name: str) -> str:
-    """Quotes a name if it has unprintable characters; otherwise returns it unchanged."""
+    """Quotes a name that has unprintable characters; returns any other name unchanged."""
     return name if name.isprintable() and not INVISIBLE.search(name) else quote(name)
 
 

@@ -89,7 +89,8 @@ class Agent:
     skill: str = ""
     """SKILL.md file to append to the system prompt, relative to `axe/` or the config folder."""
     files: tuple[str, ...] = ()
-    """Globs of text files appended to the system prompt, relative to the workdir."""
+    """Globs, relative to the workdir, of text files for the system prompt and of pictures; or MCP
+    resources, `mcp:SERVER/URI`."""
     workdir: str = ""
     """Folder for the agent's files and tools; empty for the current folder."""
     sub_agents: tuple[str, ...] = ()
@@ -103,8 +104,8 @@ class Agent:
     sandbox: str = "auto"
     """Sandbox for commands: auto (the strongest that works here), off, or docker:IMAGE."""
     mcp_servers: tuple[Any, ...] | Mapping[str, Any] = ()
-    """MCP servers: names of `[mcp_servers.NAME]` tables in `config.toml`, or such tables here. If
-    `tools` lists tools of a server, as in `NAME__tool`, only the listed tools are offered."""
+    """MCP servers: names of `[mcp_servers.NAME]` tables in `config.toml`, or the agent's tables.
+    If `tools` lists tools of a server, as in `NAME__tool`, only the listed tools are offered."""
     stream: bool = True
     """If true, responses are streamed while someone watches; otherwise they arrive whole."""
     vars: Mapping[str, Any] = field(default_factory=dict)
@@ -129,8 +130,8 @@ class Agent:
     warnings: tuple[str, ...] = field(default=(), compare=False, metadata={"toml": False})
     """Warnings about keys of the agent's file that were ignored or left out."""
     is_restricted: bool = field(default=False, compare=False, metadata={"toml": False})
-    """True if the agent's file belongs to an untrusted project. Its mode is then at most ask, even
-    if an agent in mode auto calls it."""
+    """True if the agent's file belongs to an untrusted project. The agent's mode is then at most
+    ask, even if an agent in mode auto calls this agent."""
 
     def __post_init__(self) -> None:
         if own := own_tools(self.tools):
@@ -160,7 +161,7 @@ class Agent:
 
     @classmethod
     def load(cls, name: str, agents_dir: str | Path | None = None) -> Agent:
-        """Returns an agent of this session, or loads the agent from the first folder with its file.
+        """Returns an agent of this session, or loads an agent from the first folder with its file.
 
         Args:
             agents_dir: folder to search first; by default `%config AxeMagics.agents_dir`.

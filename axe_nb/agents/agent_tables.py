@@ -63,7 +63,7 @@ class SubAgentsConfig:
     enabled: bool = True
     """If false, all delegation tools are removed."""
     max_depth: int = 0
-    """Maximum depth of agents below this one, up to 5; 0 for the tool's default, 2 or 3."""
+    """Maximum depth of agents below this agent, up to 5; 0 for the tool's default, 2 or 3."""
     parallel: bool = True
     """If true, the tool calls of one response run concurrently."""
     timeout: float = 0
@@ -233,8 +233,8 @@ class McpServer:
 def parse_servers(given: Any) -> Mapping[str, McpServer | None]:
     """Parses `mcp_servers` into servers keyed by name; a server in `config.toml` becomes None.
 
-    Accepts names, tables by name, or a list of tables with a `name` key, as in files for the Axe
-    command line. Raises ConfigError if a name, key or value is invalid.
+    `given` is a list of names, a mapping of names to tables, or, as in files for the Axe command
+    line, a list of tables with a `name` key. Raises ConfigError if a name, key or value is invalid.
     """
     if isinstance(given, Mapping):
         return {name: parse_server(name, table) for name, table in given.items()}

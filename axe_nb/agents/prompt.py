@@ -82,7 +82,7 @@ def _leaves_by_link(agent: Agent, real: Path, root: Path) -> bool:
 
 
 def is_from_file(agent: Agent, key: str) -> bool:
-    """True if the agent's value for a key comes unchanged from its file."""
+    """True if the agent's value for a key is the value in the agent's file, without changes."""
     return bool(agent.path) and tomllib.loads(agent.text).get(key) == getattr(agent, key)
 
 
@@ -272,7 +272,7 @@ class Briefing(Context):
 
     @property
     def prompt(self) -> str:
-        """The agent's own system prompt, with its variables filled in."""
+        """The agent's own system prompt, with variables replaced by values."""
         return self.system[: self.system_ends[0]]
 
 

@@ -30,7 +30,7 @@ BEARER = {"authorization": "Bearer {key}"}
 
 @dataclass(frozen=True, kw_only=True)
 class ProviderInfo:
-    """Facts about a provider that are needed to call its models and to describe it."""
+    """Facts about a provider, for calling its models and for messages about the provider."""
 
     name: str
     """Name of the provider: the part of a model string before the slash, in lower case."""
@@ -193,7 +193,7 @@ _BUILT_IN = (
 )
 
 PROVIDERS: Mapping[str, ProviderInfo] = {info.name: info for info in _BUILT_IN}
-"""Built-in providers by name, in the order in which messages list them."""
+"""Built-in providers, keyed by name, in the order in which messages list them."""
 
 RESPONSES = replace(
     PROVIDERS["openai"], module="axe_nb.providers.responses", chat_path="/responses"

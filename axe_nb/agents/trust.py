@@ -62,7 +62,7 @@ def remember_trust(entry: str) -> None:
 
 
 def trust_new_folder(path: Path) -> None:
-    """Trusts the folder that a new agent file is about to be written to, if it is new or empty.
+    """Trusts the folder of an agent file before the file is written, if the folder is new or empty.
 
     The rest of the project stays untrusted, as it may be a clone with other agents.
     """

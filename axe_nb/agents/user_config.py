@@ -298,7 +298,10 @@ class Config:
         return config_path().name if is_here else ""
 
     def api_key(self, provider: str) -> str:
-        """Returns the provider's API key; empty if none is needed or `key_command` supplies it."""
+        """Returns the provider's API key.
+
+        The result is empty if no key is needed or `key_command` supplies the key.
+        """
         info = self.provider(provider)
         variable = info.key_variable
         own = self.providers.get(provider, {}).get("api_key", "")
@@ -319,7 +322,10 @@ class Config:
         )
 
     def base_url(self, provider: str) -> str:
-        """Returns the URL of the provider's server; errors omit it, as it may contain a key."""
+        """Returns the URL of the provider's server.
+
+        Error messages omit the URL, as it may contain a key.
+        """
         info = self.provider(provider)
         url = os.environ.get(info.url_variable, "").strip() or info.base_url
         if info.has_server and not is_http_url(url):
@@ -349,8 +355,9 @@ def load_env(file: str) -> dict[str, list[str]]:
     Returns lists of variable names, keyed by a text with the outcome, such as `set`.
 
     The file may come with a project, so it can set only API keys of providers, and the base URL of
-    a provider whose key it also sets (D-81, D-83). Variables that have a value keep it; values are
-    not expanded. Raises ConfigError if the file cannot be read or parsed, and sets nothing then.
+    a provider whose key the file also sets (D-81, D-83). Variables that already have a value are
+    not changed; values are not expanded. Raises ConfigError, and sets nothing, if the file cannot
+    be read or parsed.
     """
     path = expand_home(file)
     shown = format_path_or_name(path)

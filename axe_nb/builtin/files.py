@@ -154,7 +154,7 @@ class Change:
     """Old text of the file; None if the file did not exist, was not text, or may not be read."""
     new: str
     exists: bool = False
-    """True if the file exists but its content is not compared."""
+    """True if the file exists but its content is not shown in `diff`."""
 
     @property
     def diff(self) -> str:

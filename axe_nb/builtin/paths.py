@@ -1,10 +1,10 @@
 """Checked file access for tools, confined to the workdir.
 
 A path is checked as written, and again with links resolved. It is then opened folder by folder,
-each relative to the descriptor of its parent and never through a link; where the system cannot do
-that (Windows), the real path is checked once more. Writing to a protected file needs approval of
-its path, and files with keys are never read: guards check this before a call, and tools check it
-for the file that they opened. Source: X-32, X-33, X-37, X-38, D-20, D-83.
+each relative to the descriptor of the parent folder and never through a link. On Windows, which has
+no such descriptors, the real path is checked once more. Writing to a protected file needs approval
+of the file's path, and files with keys are never read. Guards check this before a call, and tools
+check the file again after opening it. Source: X-32, X-33, X-37, X-38, D-20, D-83.
 """
 
 from __future__ import annotations
@@ -142,7 +142,10 @@ def kind(spot: Spot) -> os.stat_result | None:
 
 
 def open_file(spot: Spot, flags: int = os.O_RDONLY) -> int:
-    """Opens a file and returns its descriptor. Raises ToolError if it is not a regular file."""
+    """Opens a file and returns the file's descriptor.
+
+    Raises ToolError if the path does not lead to a regular file.
+    """
     before = kind(spot)
     if before is None:
         raise ToolError(missing(spot))
@@ -229,7 +232,8 @@ def may_read(names: Names) -> bool:
 def _find_reason(names: Names, find: Callable[[Path, Path], str]) -> str:
     """Returns the reason why a file is protected; empty if the file is not protected.
 
-    `find` returns the reason for one of the file's names. A file with too many names is protected.
+    `find` is called for each name of the file, and returns a reason or an empty string. A file with
+    more than `MAX_NAMES` names is always protected.
     """
     if len(names.all) > MAX_NAMES:
         return "too many links lead to it"

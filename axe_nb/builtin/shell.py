@@ -70,8 +70,8 @@ exec "$0" -c "$2"
 """
 """Shell script that runs the command "$2" in the shell "$0", with "$1" as Git's settings.
 
-Git ignores placeholders and masked key files, as `git add -A` and `git stash -u` would fail on
-them. `-size` makes find look at a mount, not only at the entry of its folder.
+The script makes Git ignore placeholders and masked key files, as `git add -A` and `git stash -u`
+would fail on such files. `-size` makes `find` examine a mounted file, not only its folder entry.
 """
 
 ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
@@ -351,7 +351,7 @@ def check_form(command: str) -> str:
 
 
 def refusal(command: str, workdir: Path) -> str:
-    """Returns the reason for refusing a command, with an alternative; empty if it may run."""
+    """Returns the reason for refusing a command, with an alternative; empty for other commands."""
     if problem := check_form(command):
         return problem
     if FORK_BOMB.search(command):

@@ -60,7 +60,7 @@ HEADERS = {
 
 
 def refusal_reason(address: Address) -> str:
-    """Returns the reason why an address is refused; empty if it is public."""
+    """Returns the reason why an address is refused; empty if the address is public."""
     if any(address in network for network in CARRIES_IPV4):
         return refusal_reason(IPv4Address(int(address) & 0xFFFFFFFF))
     for kind in ("loopback", "link-local", "multicast", "private"):

@@ -82,11 +82,11 @@ def trust(
     write: Callable[[str], object],
     ask: Callable[[str], str] | None,
 ) -> bool:
-    """Shows what a project's agents may do, and asks for trust. Returns True if it is trusted.
+    """Shows what a project's agents may do, asks for trust, and returns True if trust is given.
 
-    `target` is the project's folder; None means the project of the agents found here. `ask` prompts
-    a person; None means that no one can be prompted. Raises ConfigError if the folder has no
-    agents.
+    `target` is the project's folder; None means the project of the agents that are found from the
+    current folder. `ask` prompts a person; None means that no one can be prompted. Raises
+    ConfigError if the folder has no agents.
     """
     if target is None:
         files = [path for path in list_agents(agents_dir).values() if not is_own(path)]

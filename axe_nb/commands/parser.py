@@ -142,7 +142,7 @@ def parser(command: Command, face: Face) -> Parser:
 
 
 def list_parser(face: Face, group: str = "") -> Parser:
-    """Builds the parser of `%axe`, `axe-nb` or `axe-nb GROUP`; its help lists the commands."""
+    """Builds the parser of `%axe`, `axe-nb` or `axe-nb GROUP`, whose help lists the commands."""
     made = Parser(f"{PROGRAMS[face]}{group}".strip())
     listed = made.add_subparsers(
         title="commands", metavar="COMMAND", parser_class=argparse.ArgumentParser

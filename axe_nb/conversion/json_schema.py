@@ -238,7 +238,7 @@ def _make_type_error(hint: Any, where: str, problem: str) -> ConfigError:
 
 
 def _make_scalar(schema: Mapping[str, Any], wanted: str, make: Callable[[Any], Any]) -> Shape:
-    """Makes the shape of a single value; `make` converts a value, or raises if it does not fit."""
+    """Makes the shape of a single value; `make` converts the value, or raises an error if unfit."""
 
     def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
         try:
@@ -416,8 +416,8 @@ class TooSlow(Exception):
 def clean_schema(given: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Checks a schema and returns a copy without `$schema` and `$id`.
 
-    Raises ConfigError if it is not a JSON Schema (2020-12), is too large, or refers to another
-    document; `where` is the place to name in the error, such as `[output]`.
+    Raises ConfigError if the schema is not a JSON Schema (2020-12), is too large, or refers to
+    another document; `where` is the place to name in the error, such as `[output]`.
     """
     schema = {key: value for key, value in given.items() if key not in ("$schema", "$id")}
     if not all(isinstance(key, str) for key in schema):

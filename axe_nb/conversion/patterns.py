@@ -1,7 +1,8 @@
 r"""Regular expressions from models and scripts, compiled only if the result is small.
 
-`regex` copies repeated parts when it compiles: `((a{1000}){1000}){1000}` would need gigabytes, and
-nothing can interrupt it. The size is therefore estimated before compiling. Source: D-20.
+When `regex` compiles a pattern, it copies repeated parts: `((a{1000}){1000}){1000}` would need
+gigabytes, and compilation cannot be interrupted. The size is therefore estimated first.
+Source: D-20.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ MAX_PATTERN = 1000
 """Maximum number of characters in a pattern."""
 
 MAX_SIZE = 50_000
-"""Maximum product of a pattern's length and the number of copies of its most repeated part."""
+"""Maximum of a pattern's length times the number of copies of the pattern's most repeated part."""
 
 _SPACE = r"(?:\s|\#[^\n]*\n|\(\?\#[^)]*\))*"
 
@@ -30,7 +31,7 @@ _EMPTY = r"\((?:\?(?:[:=!>|]|<[=!]|P?<\w+>|[A-Za-z01-]*:|\(\w*\)))?{space}\|?{sp
 
 
 def compile_pattern(pattern: str, flags: int = 0) -> regex.Pattern[str]:
-    """Compiles a pattern. Raises ConfigError if it is invalid, too long or repeats too much."""
+    """Compiles a pattern. Raises ConfigError if the pattern is invalid or too large."""
     import regex
 
     if len(pattern) > MAX_PATTERN:

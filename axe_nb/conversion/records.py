@@ -1,8 +1,8 @@
 """Lossless conversion of dataclasses to and from JSON data, by type hints, for all saved files.
 
-New fields need no change here. Pictures, and values that the exchanges of a run share (system
-prompts, tools), are parts: each is written once and referred to by its digest. Secrets are removed
-when data is written. Source: D-60, D-61.
+New fields need no change in this module. Pictures, and values that the exchanges of a run share
+(system prompts, tools), are saved as parts: each part is written once and referred to by its
+digest. Secrets are removed when data is written. Source: D-60, D-61.
 """
 
 from __future__ import annotations
@@ -153,8 +153,8 @@ def to_json(value: Any, clean: Filter | None = None, parts: Parts | None = None)
 def from_json(kind: type[T], data: object, parts: Parts | None = None) -> T:
     """Rebuilds a dataclass from its JSON data; unknown keys are ignored.
 
-    `parts` holds the parts read so far from the file; parts in the data are added. Raises
-    ConfigError, with the place, if a value is missing, wrong or nested too deeply.
+    `parts` holds the parts read so far from the file; parts in `data` are added to it. Raises
+    ConfigError, with the place, if a value is missing, invalid or nested too deeply.
     """
     parts = Parts() if parts is None else parts
     try:
@@ -185,7 +185,7 @@ SCALARS: Mapping[object, tuple[str, Callable[[Any], bool]]] = {
     int: ("an integer", _is_integer),
     float: ("a number", lambda value: type(value) is float or _is_integer(value)),
 }
-"""Type → the type's name in messages, and a function that checks its JSON data."""
+"""Type → name of the type in messages, and a function that checks JSON data for the type."""
 
 ANY = (Any, object)
 LISTS = (tuple, abc.Sequence)

@@ -103,7 +103,7 @@ _LONG_KEY = re.compile(
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Parses TOML text. Raises ValueError if it is invalid or nested too deeply."""
+    """Parses TOML text. Raises ValueError if the text is invalid or nested too deeply."""
     if found := _LONG_KEY.search(text):
         line = text.count("\n", 0, found.end()) + 1
         raise ValueError(f"a key with more than {MAX_PARTS} parts (at line {line}, column 1)")

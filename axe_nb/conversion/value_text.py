@@ -1,8 +1,8 @@
 """Conversion of values to text for a model: text unchanged, tables as CSV, other data as JSON.
 
-Models read CSV well; it loses nothing and takes the fewest tokens. A missing value is an empty
-cell, an empty text is `""`, and data within a cell is JSON. Data that does not fit is cut, with a
-note. Libraries are not imported: their values exist only if the user has imported them.
+Models read CSV well, and CSV loses nothing and takes the fewest tokens. A missing value is an empty
+cell, an empty text is `""`, and data within a cell is JSON. Data that exceeds a limit is truncated,
+with a note. Libraries are not imported: their values exist only if the user has imported them.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Table(NamedTuple):
             yield from zip(*self.read(start, stop, width), strict=True)
 
     def as_data(self) -> Items | Entries:
-        """Returns one column as a list, or several as an object with `columns` and `rows`."""
+        """Returns a single column as a list, other tables as an object: `columns` and `rows`."""
         width = len(self.labels)
         if width == 1:
             return Items((row[0] for row in self.rows(1)), self.height)
@@ -134,7 +134,10 @@ def key_of(member: Enum) -> str:
 
 
 def open_value(value: Any) -> Opened:
-    """Opens a value to read its parts. Raises any exception that the value's own methods raise."""
+    """Wraps a value so that its parts can be read lazily.
+
+    Raises any exception that the value's own methods raise.
+    """
     kind = type(value)
     if kind is dict:
         return Entries(iter(value.items()), len(value))

@@ -44,14 +44,14 @@ _MARKS = {
 
 
 def find_format(data: bytes) -> str:
-    """Returns the format of a file's data by its signature; empty if it is not supported."""
+    """Returns the picture format that a file's first bytes indicate; empty if not supported."""
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "WebP"
     return next((name for mark, name in _MARKS.items() if data.startswith(mark)), "")
 
 
 def _read_header(data: bytes, format: str) -> tuple[int, int, bool]:
-    """Returns a picture's width and height in pixels (0 for a PDF), and whether it is complete."""
+    """Returns width and height of a picture in pixels (0 for a PDF), and whether it is complete."""
 
     def little(at: int, size: int = 2) -> int:
         return int.from_bytes(data[at : at + size], "little")
@@ -196,9 +196,9 @@ def join_parts(parts: Iterable[str | Picture], separator: str = "") -> Illustrat
 
 
 def split_parts(text: str, pictures: Sequence[Picture]) -> Iterator[str | Picture]:
-    """Splits a text after each picture marker, and yields its parts, each followed by its picture.
+    """Splits a text at picture markers, and yields the parts, with each picture after its marker.
 
-    The marker of a picture is added if it is missing from the text.
+    If a picture's marker is missing from the text, the marker is added.
     """
     for number, picture in enumerate(pictures, 1):
         mark = picture.mark(number)
@@ -279,7 +279,7 @@ def close_figure(value: object) -> None:
 
 
 def read_picture(path: str | os.PathLike[str]) -> Picture:
-    """Reads a picture from a file. Raises NoPicture if it cannot be read or sent."""
+    """Reads a picture from a file. Raises NoPicture if the file cannot be read or sent."""
     shown = printable(one_line(Path(path).name, 100))
     try:
         with os.fdopen(open_real_file(Path(os.path.realpath(path))), "rb") as file:
@@ -373,7 +373,7 @@ class Thumbnails:
     def __init__(self) -> None:
         self._room = ROOM
         self._urls: dict[str, str] = {}
-        """Data URLs by picture digest; empty for a picture without a thumbnail."""
+        """Data URLs of thumbnails, keyed by picture digest; empty if there is no thumbnail."""
 
     def __contains__(self, picture: Picture) -> bool:
         return picture.digest in self._urls

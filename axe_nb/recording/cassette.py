@@ -37,7 +37,7 @@ from axe_nb.tools.tool import ToolOutput
 Kind = Literal["model", "cap", "person", "tool", "end"]
 
 Key: TypeAlias = "tuple[Kind, str, int]"
-"""The key of a record: its kind, its place, and the number of the attempt, question or call."""
+"""Key of a record: the kind, the place, and the number of the attempt, question or call."""
 
 BEGINNING: Key = ("model", "0/1", 1)
 """Key of a root run's first request, which identifies the recording to replay."""
@@ -51,7 +51,7 @@ AT_TURN: tuple[Kind, ...] = ("model", "cap")
 NUMBER: Mapping[Kind, str] = {
     "model": "attempt", "cap": "attempt", "person": "question", "tool": "call", "end": "number",
 }  # fmt: skip
-"""JSON key of a record's number, by kind of record."""
+"""JSON key under which a record's number is saved, keyed by kind of record."""
 
 FOLDER, HOME = "⟨folder⟩", "⟨home⟩"
 """Placeholders for the paths of the notebook's folder and the user's home."""
@@ -142,7 +142,10 @@ def from_data(data: Any) -> list[Root]:
 
 
 def _read_record(value: Any) -> tuple[int, Record]:
-    """Parses a record and its root's number. Raises ConfigError or ValueError if it is invalid."""
+    """Parses a saved record, and returns the number of its root and the record.
+
+    Raises ConfigError or ValueError if the record is invalid.
+    """
     if not isinstance(value, dict):
         raise ValueError("a record must be a JSON object")
     value = dict(value)
@@ -260,7 +263,10 @@ class Cassette:
     """
 
     def __init__(self, path: str | os.PathLike[str], mode: Mode | None = None) -> None:
-        """Opens a cassette; its file need not exist. Raises ConfigError if the file is invalid."""
+        """Opens the cassette at `path`, where a file need not exist yet.
+
+        Raises ConfigError if the file is invalid.
+        """
         self.path = expand_home(os.fspath(path)).absolute()
         typed = format_path(self.path) if Path(path).is_absolute() else os.fspath(path)
         self.shown = Path(typed).name if Path(typed).is_absolute() else typed
@@ -284,11 +290,11 @@ class Cassette:
         self._owners: dict[Root, str] = {}
         """Maps each root in use to the id of the cell that claimed it."""
         self._base: dict[int, tuple[Root, Mapping[Key, Record]]] = {}
-        """Roots by number in the file, with their records as last read or written."""
+        """Roots with their records as last read or written, keyed by number in the file."""
         self._stamp: tuple[int, int, int] | None = None
         self._is_changed, self._written_at, self._writing = False, 0.0, 0.0
         self._problem = ""
-        """Error of the last write; empty if it succeeded."""
+        """Error of the last write; empty if the write succeeded."""
         try:
             self._read_changes()
         except ConfigError as error:
@@ -320,8 +326,8 @@ class Cassette:
     def claim(self, asked: Description, agent: str) -> tuple[Root, Root]:
         """Returns the root whose records a run may replay, and the root for its new records.
 
-        Both are the same root if a recorded run began with the same request. Otherwise the run is
-        new, and may replay unchanged child runs of a similar root.
+        If a recorded run began with the same request, the result is the same root twice. Otherwise
+        the run is new, and may replay unchanged child runs of a similar root.
         """
         with self._lock:
             whole, *others = _list_likenesses(asked, agent)

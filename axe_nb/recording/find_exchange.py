@@ -33,8 +33,8 @@ def count_earlier(run: RunResult) -> int:
 def find_exchange(result: RunResult, place: str | int | None) -> Found:
     """Finds the exchange at a place in a result's tree. Raises ConfigError if there is none.
 
-    `0.2/3` or `@0.2/3` is the third turn of run `0.2`, and `0.2` is its last turn. An integer is a
-    turn of the result itself, and None is the result's last turn.
+    `0.2/3` or `@0.2/3` is the third turn of run `0.2`, and `0.2` is the last turn of run `0.2`. An
+    integer is a turn of the result itself, and None is the result's last turn.
     """
     run, number, turn = find_turn(result, place)
     turns = {exchange.turn: exchange for exchange in run.exchanges}
@@ -70,7 +70,10 @@ def make_turn_error(run: RunResult, turn: str) -> ConfigError:
 
 
 def find_run(result: RunResult, id: str) -> RunResult:
-    """Finds a run by its id; empty means the result itself. Raises ConfigError if not found."""
+    """Finds a run by `id`, where an empty id means the result itself.
+
+    Raises ConfigError if there is no such run.
+    """
     run = next((run for run in result.walk() if run.id == (id or result.id)), None)
     if run is None:
         shown = cut_chars(id, MAX_SHOWN, "…")

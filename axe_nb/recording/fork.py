@@ -1,7 +1,7 @@
 """Forks: run a recorded tree again with changes at one place, and replay everything else.
 
-The runs on the way to the place are replayed up to it. Any other run is replayed as long as its
-requests equal the recorded ones; from the first different request on, the run is live.
+The runs on the way to the place are replayed up to the place. Any other run is replayed as long as
+its requests equal the recorded requests; from the first different request on, the run is live.
 
 A saved run may come from a stranger. Any agent in a saved run that differs from the user's own is
 restricted, like an agent of an untrusted project. Source: D-53, D-59, D-60, D-66, D-81,
@@ -58,7 +58,7 @@ class RecordedRun:
         """Number of messages in the request of each turn."""
         self.last = max(self.sent, default=0)
         self.children = defaultdict[str, list[RunResult]](list)
-        """The child runs that each call started, by call id."""
+        """Child runs, keyed by the id of the call that started them."""
         for child in result.children:
             self.children[child.call_id].append(child)
         self._asked: dict[int, Description] = {}
@@ -93,7 +93,7 @@ class RecordedRun:
         return self._asked[turn]
 
     def get_turn(self, turn: int) -> Turn:
-        """Returns a turn with its calls and results, or an empty turn if it had no response."""
+        """Returns a turn with calls and results, or an empty turn if the turn had no response."""
         return self.turns.get(turn) or Turn(turn, "", (), (), "", Usage())
 
     def open_turn(self, turn: int) -> Opening:
@@ -119,7 +119,7 @@ class ForkPoint:
     turn: int
     """Number of the turn, at most one more than the last recorded turn."""
     prompt: Illustrated | None = None
-    """The new prompt if the turn is 1; for a later turn, a message to add before it."""
+    """The new prompt if the turn is 1; for a later turn, a message to add before that turn."""
     system_prompt: str | None = None
     """The new system prompt; None to keep the agent's own."""
     reply: Response | None = None
@@ -280,13 +280,13 @@ class Fork:
         self.changed: dict[str, Agent] = {}
         self._recorded = {run.id: RecordedRun(run, self._clean) for run in point.root.walk()}
         self._first: dict[tuple[str, str], dict[str, RecordedRun]] = {}
-        """Runs by agent name and digest of the first request, and then by run id."""
+        """Recorded runs, keyed by agent name and digest of the first request, then by run id."""
         self._runs: dict[str, _Run] = {}
         self._is_reached = False
         id = point.run.id
         self._way = {id: (point.turn - (point.results is None), "")}
-        """For each run on the way to the place: its last replayed turn, and the id of its call that
-        leads to the place, which is empty for the run at the place."""
+        """Maps each run on the way to the place to the run's last replayed turn, and to the id of
+        the call that leads to the place. The id is empty for the run at the place."""
         self._made_again: dict[str, str] = {}
         """Maps the user's own tools on the way to the place to the ids of the runs that they
         started."""
@@ -301,7 +301,7 @@ class Fork:
                         self._made_again[one.name] = id
             id = above
         self._used = set(self._way)
-        """Ids of recorded runs that are already part of the new tree, or will be."""
+        """Ids of recorded runs that are part of the new tree, or will become part of it."""
         self._alike: set[str] = set()
         """Ids of recorded runs whose changed agents have been passed on to new runs."""
         for id, (last, _) in self._way.items():
@@ -487,9 +487,9 @@ class RestoredAgents:
     def __init__(self, result: RunResult, find: Callable[[str], Agent]) -> None:
         """Restores the agents; `find` loads the user's agents. Raises ConfigError if that fails."""
         self.agents: dict[str, Agent] = {}
-        """Agents by name, without changes made by forks."""
+        """Agents without the changes made by forks, keyed by name."""
         self.changed: dict[str, Agent] = {}
-        """Agents that earlier forks changed, by run id."""
+        """Agents that earlier forks changed, keyed by run id."""
         self.contexts: list[tuple[Agent, Context]] = []
         self.warnings: list[str] = []
         self._find = find

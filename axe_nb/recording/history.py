@@ -41,8 +41,8 @@ class HistoryRow:
     prompt: str
     """First line of the prompt."""
     status: str
-    """The result's status, or `running`. A map or grid is `completed` if all its runs are;
-    otherwise it has the status of the first run that did not complete."""
+    """The result's status, or `running`. A map or grid is `completed` if all its runs are
+    completed; otherwise it has the status of the first run that is not."""
     runs: int
     turns: int
     tokens: int
@@ -67,8 +67,8 @@ MOST_RUNS = 2**63 - 1
 """The largest possible run id, and so the maximum number of runs."""
 
 SHOWN = NAMES[:-1]
-"""Columns of the displayed table. `kind` is omitted, as the prompt of a map or grid begins with
-it."""
+"""Columns of the displayed table. `kind` is omitted, as the prompt of a map or grid begins with the
+kind."""
 
 TEXTS = frozenset({"when", "agent", "model", "prompt", "status"})
 """Columns that are left-aligned; all others are right-aligned."""
@@ -144,7 +144,7 @@ def list_history(
 
 
 def parse_since(since: str | date) -> datetime:
-    """Parses a date, a time, `today` or `yesterday`. Raises ConfigError if it is invalid."""
+    """Parses a date, a time, `today` or `yesterday`. Raises ConfigError for any other text."""
     today = datetime.now().replace(hour=0, minute=0, second=0, microsecond=0)
     try:
         match since:
@@ -190,7 +190,10 @@ def load_run(number: int) -> RunResult:
 
 
 def delete_run(number: int) -> None:
-    """Deletes a run and its kept files. Raises ConfigError if it does not exist or is running."""
+    """Deletes a run and its kept files.
+
+    Raises ConfigError if the run does not exist or is running.
+    """
     row, is_running = _find_run(number)
     if is_running:
         raise ConfigError(f"run {number} in the history has not ended", hint="interrupt it first")
@@ -202,7 +205,10 @@ def delete_run(number: int) -> None:
 
 
 def _find_run(number: int) -> tuple[Row, bool]:
-    """Returns a run's row, and whether the run is in progress. Raises ConfigError if not found."""
+    """Returns a run's row, and whether the run is in progress.
+
+    Raises ConfigError if there is no such run.
+    """
     found = _use(lambda store: (store.find_row(number), store.is_running(number)))
     row, is_running = found or (None, False)
     if row is None:

@@ -1,8 +1,8 @@
-"""Records root runs in the history: a thread writes their events to the file in batches.
+"""Records root runs in the history: a thread writes the events of runs to the file in batches.
 
 Each event is stored as a part: compressed text with a header for the version, then JSON. When the
-root run ends, a single part with its result replaces all earlier ones. Source: D-59, D-60, D-61,
-D-68.
+root run ends, a single part with the run's result replaces all earlier parts. Source: D-59, D-60,
+D-61, D-68.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ class Recorder:
     ) -> None:
         """Creates a recorder for a run that continues `history`, in the map or grid `above`.
 
-        If the run only replays records of its `tape`, it is not recorded.
+        A run that only replays records of `tape` is not recorded.
         """
         self._writer = find_writer(history_path())
         self._tape = tape
@@ -253,7 +253,7 @@ class Recorder:
         """The run's row, including parts that have not been written yet."""
         self.is_over = False
         self.lost = ""
-        """Why part of the run could not be recorded; empty if nothing was lost."""
+        """Reason why part of the run could not be recorded; empty if nothing was lost."""
 
     def event(self, event: Event) -> None:
         is_root = isinstance(event, RunFinished) and event.run == "0"  # `finish` records it
@@ -449,7 +449,7 @@ class Writer:
 
 
 _writers: dict[tuple[int, Path], Writer] = {}
-"""Writers, keyed by process id and path: a forked process must not use its parent's files."""
+"""Writers, keyed by process id and path, as a forked process must not use its parent's files."""
 
 
 def find_writer(path: Path) -> Writer:

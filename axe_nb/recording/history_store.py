@@ -1,4 +1,4 @@
-"""The history's SQLite database. Imported late, as it imports sqlite3. Source: D-61."""
+"""The history's SQLite database. Imported only when needed, to save the import of sqlite3. D-61."""
 
 from __future__ import annotations
 
@@ -83,9 +83,9 @@ class Row:
     within: int = 0
     """Id of the map or grid that contains the run; 0 if there is none."""
     above: Row | None = None
-    """Row of the map or grid that contains the run; its id is assigned when it is first written."""
+    """Row of the map or grid that contains the run; the row gets its id when first written."""
     id: int = 0
-    """Id of the row; 0 until it is written to the file."""
+    """Id of the row; 0 until the row is written to the file."""
     parts: list[Blob] = field(default_factory=list)
     """Parts that have not been written yet."""
     replaces: bool = False
@@ -253,7 +253,7 @@ class Store:
         self._remove([number for (number,) in found if not self.is_running(number)])
 
     def delete(self, number: int) -> None:
-        """Removes a run, or a map or grid with its runs, and erases its data from the file."""
+        """Removes a run, or a map or grid with its runs, and erases the data from the file."""
         self._remove([number, *(row.id for row in self.list_rows(within=number))])
         self._connection.execute("PRAGMA wal_checkpoint(truncate)").fetchall()
 
@@ -288,7 +288,10 @@ class Store:
 
 
 def _try_lock(handle: int) -> bool:
-    """Locks a file until it is closed or the process exits; False if it is already locked."""
+    """Locks an open file until the file is closed or the process exits.
+
+    Returns False if the file is already locked.
+    """
     try:
         if sys.platform == "win32":
             msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)

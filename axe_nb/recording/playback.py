@@ -1,8 +1,9 @@
 """The tape of a root run: replays the records of a cassette and records anything new.
 
-A cassette may come with a stranger's repository. Tool calls in its replies are checked like those
-of a model. Recorded approvals stand in for a person's, so they count only on the machine where they
-were given, unless the user trusts all folders. Source: D-48, D-56, D-59, D-81, docs/recordings.md.
+A cassette may come with a stranger's repository. Tool calls in recorded replies are checked like
+the calls of a model. A recorded approval replaces a person's answer, so it counts only on the
+machine where it was given, unless the user trusts all folders. Source: D-48, D-56, D-59, D-81,
+docs/recordings.md.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ from axe_nb.tools.tool import ToolOutput
 APPROVING = ("yes", "always", "edit")
 
 PATIENCE = 5.0
-"""Seconds that a replay waits for recorded exchanges to be requested before it cancels its tree."""
+"""Maximum seconds that a replay waits, before it cancels a tree, for the requests of the recorded
+exchanges that were not replayed yet."""
 
 QUIET = 0.1
 """Seconds without progress after which all open requests of a tree are assumed to be requests that
@@ -67,7 +69,7 @@ class RootTape:
     def __init__(
         self, cassette: Cassette, mode: Mode, on_claim: Callable[[], None] | None = None
     ) -> None:
-        """Creates the tape; `on_claim` is called once the tree has claimed its records."""
+        """Creates the tape of a run tree; `on_claim` is called once records have been claimed."""
         self.cassette = cassette
         self.mode = mode
         self.may_ask = mode != "replay"
@@ -82,9 +84,9 @@ class RootTape:
         self._target: Root | None = None
         """The root that receives new records."""
         self._describers: dict[str, Describer] = {}
-        """Describers of requests, by run id."""
+        """Describers of requests, keyed by run id."""
         self._changed_at: dict[str, int] = {}
-        """Maps each run to its first turn whose request differs from the recorded one."""
+        """Maps each run to the first turn whose request differs from the recorded request."""
         self._new: dict[Key, Record] = {}
         self._played: dict[Key, Record] = {}
         self._misses: list[tuple[str, CassetteMiss]] = []

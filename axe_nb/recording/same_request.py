@@ -27,7 +27,7 @@ Description: TypeAlias = "dict[str, Any]"
 
 
 def is_same(recorded: Any, asked: Any) -> bool:
-    """True if a request equals a recorded one, where a mask may stand for any secret."""
+    """True if a request equals a recorded request, where a mask may stand for any secret."""
     if isinstance(recorded, str) and isinstance(asked, str):
         return recorded == asked or _fits(recorded, asked) or _fits(asked, recorded)
     if isinstance(recorded, dict) and isinstance(asked, dict):
@@ -63,7 +63,7 @@ class Describer:
         self.asked: Description = {}
         """Description of the latest request."""
         self.place = ""
-        """Place of the latest request; empty before the first."""
+        """Place of the latest request; empty before the first request."""
         self._before: Request | None = None
         self._fields: Description = {}
 

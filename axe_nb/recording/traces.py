@@ -69,7 +69,7 @@ class Spans:
         """Open spans, keyed by run (`0`), turn (`0/1`) or call (`0#id`)."""
         self._agents: dict[str, tuple[str, str]] = {}
         self._messages: dict[str, list[str]] = {}
-        """Messages so far as JSON, by run; empty if content is omitted."""
+        """Messages so far as JSON, keyed by run; empty if content is omitted."""
         self._has_texts = os.environ.get(CAPTURE_CONTENT, "").lower() == "true"
 
     def take(self, event: Event) -> None:
@@ -216,7 +216,7 @@ def _fail(span: Span, reason: str, error: str) -> None:
 
 
 def _write_text(text: str) -> str:
-    """Removes secrets and invalid characters from a text, and shortens it."""
+    """Removes secrets and invalid characters from a text, and shortens the text."""
     return cut_chars(clean(find_filter().text(text)), MAX_TEXT, "…")
 
 
