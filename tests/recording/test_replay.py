@@ -348,7 +348,7 @@ def test_what_is_no_cassette_is_refused_in_one_line(content: str) -> None:
     assert refused.value.hint or '"root"' not in content
     if "<<<" in content:
         assert "it has a merge conflict in line 3" in refused.value.message
-        assert refused.value.hint.startswith("resolve it")
+        assert refused.value.hint.startswith("remove the conflict markers")
     assert Path("one.axe").read_text("utf-8") == content
 
 
