@@ -26,7 +26,7 @@ _shown: list[object] = []
 """Objects that this cell has already displayed, and so does not display as its value."""
 
 _brief: list[RunResult] = []
-"""Results of runs that were not displayed; as the cell's value, they show only the answer."""
+"""Results of runs that this cell did not display; as its value, a result shows only its answer."""
 
 _static: list[RunView] = []
 """Views of this cell's runs that are displayed once the runs are over, in order of start."""
@@ -81,7 +81,7 @@ class _Brief(NullView):
 
 
 class RunView:
-    """Shows a run in a cell: as a live tree while it runs, and as a static one at the end."""
+    """Shows a run in a cell: as a live tree while it runs, and as a static tree at the end."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class RunView:
         stop: Callable[[], None] | None = None,
         speed: float = 1.0,
     ) -> None:
-        """Creates a view without output. `stop` is given for a run that may outlive its cell."""
+        """Creates a view without output. `stop` stops the run, which may then outlive the cell."""
         self.streams = self.is_live = live
         self._name, self._quiet, self._outlives = name, quiet, stop is not None
         self._lock = threading.RLock()

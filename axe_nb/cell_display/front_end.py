@@ -12,7 +12,7 @@ from axe_nb.session.prompts import prompt_person
 
 
 def can_ask() -> bool:
-    """True if a person can be prompted, in this cell or terminal."""
+    """True if the user can be prompted, in this cell or terminal."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     kernel = getattr(shell, "kernel", None)
     if kernel is None:
@@ -28,7 +28,7 @@ def find_approver(view: View) -> Approver | None:
 
 
 def make_line(display: bool) -> Line:
-    """Returns a progress line for a map; it is invisible inside another run."""
+    """Returns a progress line for a map; the line is invisible inside another run."""
     if not display or is_inside():
         return NoLine()
     if is_notebook():

@@ -1,7 +1,7 @@
 """The live tree of a run in a notebook cell, drawn as HTML fragments for `static/live.js`.
 
 Rows are the same as in the saved tree, plus a clock and a bar. Bars have segments for models,
-tools, and waiting for a retry or a person's answer. A growing bar ends at the CSS variable `--now`
+tools, and waiting for a retry or the user's answer. A growing bar ends at the CSS variable `--now`
 of its row.
 """
 
@@ -43,7 +43,7 @@ PACE = 50_000
 """Maximum number of characters rendered per second; long answers are updated less often."""
 
 END = 500
-"""Length of the last part that is shown of an unfinished answer too long to show in full."""
+"""Number of characters shown of the end of an unfinished answer that is too long to show whole."""
 
 Segment: TypeAlias = tuple[str, float, float | None]
 """A kind of work, and its start and end in seconds; the end is None while the work goes on."""
@@ -65,12 +65,12 @@ class LiveTree:
         """The tree's display; None before the first event."""
         self._began = time.monotonic()
         self._changed: dict[str, TreeNode] = {}
-        """Nodes whose rows have changed since the last update, by row key."""
+        """Row key → node whose row has changed since the last update."""
         self._newest = ""
         """Key of the row that the last event changed; empty once the run is over."""
         self._drawing = html.Drawing()
         self._rows: dict[str, dict[str, Any]] = {}
-        """Fields of the rows as last sent, by row key."""
+        """Row key → fields of the row as last sent."""
         self._next_at = self._told_at = self._sent_at = 0.0
 
     @property

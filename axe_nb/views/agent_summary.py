@@ -1,4 +1,4 @@
-"""Summarizes an agent: settings, tools, graph. Source: A-5.7, A-E2.4, D-3, D-19, D-20, D-44."""
+"""Summarizes an agent: settings, tools and graph. Source: A-5.7, A-E2.4, D-3, D-19, D-20, D-44."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def draw_graph(agent: Agent, find: Callable[[str], Agent]) -> str:
 def _list_below(
     agents: tuple[Agent, ...], find: Callable[[str], Agent], indent: str
 ) -> Iterator[str]:
-    """Yields lines for the sub-agents of `agents[0]`; the other agents are its callers."""
+    """Yields lines for the sub-agents of `agents[0]`; the other entries are the agents above."""
     names = list(dict.fromkeys(agents[0].sub_agents))
     copies = [f"copies of itself, by {tool.name}" for tool in _find_copying_tools(agents[0])]
     for number, name in enumerate([*names, *copies], 1):

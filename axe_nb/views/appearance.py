@@ -22,7 +22,7 @@ COLOURS: Mapping[Tone, str] = {
 }  # fmt: skip
 
 HUES = ("#27c", "#85c", "#098", "#b70", "#888", "#393", "#c49")
-"""Colours of a bar's parts, in order."""
+"""Colours of the parts of a bar, from left to right."""
 
 SWATCH = "■"
 """Character that shows a part's colour next to its name."""
@@ -35,7 +35,7 @@ CODE = {
     "Generic.Prompt": "#777",
 }  # fmt: skip
 """CSS colours by Pygments token type. The few colours have as much contrast on white and black as
-one colour can, and also apply to the finer token types of newer versions."""
+one colour can, and also apply to the finer token types of newer Pygments versions."""
 
 LINE, TRACK, SHADE = "#8884", "#8882", "#8881"
 """Colours of indentation lines, bar tracks and text backgrounds."""
@@ -127,11 +127,11 @@ def is_mixed(text: str) -> bool:
 
 
 def direction(text: str) -> str:
-    """Returns a `dir` attribute for a text's element; empty without right-to-left letters."""
+    """Returns a `dir` attribute for a text's element; empty if no letter is right-to-left."""
     return " dir=auto" if is_mixed(text) else ""
 
 
 def gradient(parts: Iterable[tuple[str, str]]) -> str:
-    """Returns a horizontal CSS gradient with sharp edges between (colour, end) parts."""
+    """Returns a horizontal CSS gradient with sharp edges; parts are (colour, where it ends)."""
     stops = [f"{colour} {'0 ' * bool(at)}{end}".rstrip() for at, (colour, end) in enumerate(parts)]
     return f"linear-gradient(90deg,{','.join(stops)})"

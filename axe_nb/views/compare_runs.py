@@ -30,10 +30,10 @@ Kind: TypeAlias = Literal[
     "pictures", "turn", "said", "asked", "call", "tool", "order", "arguments", "run", "result",
     "answer", "data", "status", "error", "warnings",
 ]  # fmt: skip
-"""The part of a run that differs. A `turn`, `call` or `run` is one that only one tree has."""
+"""Part of a run that differs; a `turn`, `call` or `run` differs if only one tree contains it."""
 
 Places: TypeAlias = tuple[str | None, str | None]
-"""A turn of the first tree and a turn of the second; None if a tree has no such turn."""
+"""Place of a turn in the first tree and in the second; None if a tree has no such turn."""
 
 Item = TypeVar("Item")
 """A turn, a call or a run."""
@@ -45,7 +45,7 @@ class Change:
 
     place: str | None
     other: str | None
-    """Like `place`, but in the second tree: a turn such as `0.2/3`, or None."""
+    """Place of the turn in the second tree, such as `0.2/3`; None if the tree has no such turn."""
     kind: Kind
     agent: str
     """Name of the agent, or of the model if there is no agent."""
@@ -90,7 +90,7 @@ Part: TypeAlias = Change | Pair
 
 
 def list_changes(part: Part) -> Iterator[Change]:
-    """Yields the part itself if it is a change, otherwise all changes in it, in reading order."""
+    """Yields all changes in a part, in reading order; a part that is a change yields itself."""
     if isinstance(part, Change):
         yield part
     else:
@@ -134,7 +134,7 @@ class _Call:
 
     @property
     def ran(self) -> Mapping[str, Any]:
-        """The arguments with which the tool ran; a person may have edited them."""
+        """The arguments with which the tool ran; the user may have edited these arguments."""
         edited = self.result.edited if self.result else None
         return self.call.arguments if edited is None else edited
 
@@ -246,7 +246,7 @@ class RunComparison:
         self._a, self._b = a, b
         self._exchanges = [{one.turn: one for one in run.exchanges} for run in (a, b)]
         self._known: dict[Kind, tuple[Any, Any]] = {}
-        """Latest values in both trees of each request field that differs."""
+        """Request field that differs → its latest values in both trees."""
 
     def compare(self, *, is_told: bool = False) -> Pair:
         a, b = self._a, self._b

@@ -44,7 +44,7 @@ STATIC = Path(__file__).parent / "static"
 
 
 def write_html(result: RunResult) -> str:
-    """Formats a run as a page that plays its timeline; the page's policy allows no other script."""
+    """Formats a run as an HTML page that plays the timeline; its policy allows no other script."""
     outline = Outline(Transcript.of(result).whole, "", max_chars=MAX_CHARS, max_rows=MAX_ROWS)
     who = result.agent or result.model
     script = (STATIC / "play.js").read_text("utf-8")
@@ -138,14 +138,14 @@ FORMATS: Mapping[str, Callable[[RunResult], str]] = {
     ".md": write_markdown,
     ".jsonl": write_json_lines,
 }
-"""Functions that format a run, by file name suffix."""
+"""File name suffix → function that formats a run."""
 
 
 def export(result: RunResult, path: str | os.PathLike[str]) -> Path:
     """Exports a finished run, without secrets, to a file readable without axe_nb. Returns the path.
 
-    `.html` is a self-contained page that opens offline and plays the timeline, `.md` the same in
-    Markdown, and `.jsonl` has one line of JSON for each run, turn and call of the tree.
+    `.html` is a self-contained page that opens offline and plays the timeline. `.md` is Markdown
+    with the tree as text. `.jsonl` has one line of JSON for each run, turn and call of the tree.
 
     Args:
         result: the run, however it ended.

@@ -1,6 +1,6 @@
 """Draws a run's tree as HTML, for saved notebooks and for the live display.
 
-Both are drawn by the same functions, so that they cannot differ. Styles are inline, short and
+Both trees are drawn by the same functions, so that they cannot differ. Styles are inline, short and
 without theme variables, so that they survive JupyterLab's sanitizer in an untrusted notebook.
 Everything that comes from a model or a tool is escaped.
 """
@@ -62,7 +62,7 @@ PLAIN = "mathjax_ignore tex2jax_ignore"
 """CSS classes that keep JupyterLab and nbconvert from rendering dollar signs as mathematics."""
 
 BUDGET = 47_500
-"""Long texts of a saved tree are shown whole up to this size of HTML and text, in bytes (D-80)."""
+"""Size of a saved tree's HTML and text, in bytes, up to which long texts are shown whole (D-80)."""
 
 PROSE = frozenset(("task", "text so far", "said", "error", "warning", "next", "asked"))
 """Labels of texts that are prose, and so not set in a code font."""
@@ -253,7 +253,7 @@ class Drawing:
     """Draws the texts of one tree as HTML."""
 
     def __init__(self, whole: Set[int] | None = None, line: int = WORDS) -> None:
-        """Creates the drawing; `whole` has the ids of blocks to show whole, or is None if live."""
+        """Creates a drawing; `whole` is the ids of blocks to show whole; None for a live tree."""
         self._is_live, self._whole, self._line = whole is None, whole or frozenset(), line
         self._thumbnails = Thumbnails()
 

@@ -27,14 +27,14 @@ HOST = re.compile(
 """Matches a URL or a host name in a link's text."""
 
 LONGEST = 1000
-"""Maximum length of a link's text that is searched for host names, which takes quadratic time."""
+"""Maximum length of link text to search for host names, as the search takes quadratic time."""
 
 MATH = re.compile(
     r"""\$\$(?=\S).{1,2000}?(?<=\S)\$\$ | \\\(.{1,2000}?\\\) | \\\[.{1,2000}?\\\]
     | \$(?=\S)(?!\d[^$]*\s)(?=[^$]{0,200}[\\^_])[^$\n`]{1,200}(?<=\S)\$(?!\d)""",
     re.DOTALL | re.VERBOSE,
 )
-"""Matches TeX; between single dollar signs, it has a sign that no price has."""
+"""Matches TeX. Between single dollar signs, a formula must have a character that no price has."""
 
 UNSAFE = re.compile(
     r"\\(href|url|style|class|cssId|data|html|require|[gx]?def|let|(re)?new|csname|catcode"

@@ -270,7 +270,7 @@ class Outline:
         return before, after
 
     def _collect_answers(self, node: Node, call: CallNode | None, answered: str) -> list[Block]:
-        """Returns the text sent to the caller's model, and the child's own text if it says more."""
+        """Returns the text sent to the caller's model, and the child's text if that says more."""
         own = self._make_block("text so far", node.text, node, "text")
         if node.state == "completed":
             where = (node, "text") if answered == node.text else (call or node, "content")

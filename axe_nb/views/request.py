@@ -137,14 +137,14 @@ class SentRequest:
     place: str
     """Place in the run tree: `0.2/3` is the third turn of run `0.2`."""
     attempt: int = 1
-    """Number of the attempt, which is the turn's last one; attempts are numbered from 1."""
+    """Number of the turn's last attempt, to which all fields belong; the first attempt is 1."""
     agent: str
     model: str
     """The model, as provider/model."""
     protocol: str
     """Protocol in which the body is encoded, such as `anthropic`."""
     note: str = ""
-    """Why this exact body was not sent; empty if it was sent."""
+    """Reason why this exact body was not sent; empty if it was sent."""
     raw: bytes = field(repr=False)
     """The exact bytes of the body."""
     changed: tuple[str, ...]
@@ -282,7 +282,7 @@ def _make(
     reported: int = 0,
     note: str = "",
 ) -> SentRequest:
-    """Encodes a request for the protocol `wanted`, or for its `own` protocol if None.
+    """Encodes a request for the protocol `wanted`; None for `own`, the model's protocol.
 
     `streaming` contains the fields that request a stream, `first` is the index of the run's own
     prompt in the messages, and `note` says why the request was not sent.

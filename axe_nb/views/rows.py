@@ -26,7 +26,7 @@ from axe_nb.views.transcript import (
 )
 
 LINE, WHO = 240, 32
-"""Maximum length of a row's text, which narrow windows cut further, and of its name."""
+"""Maximum length of a row's text (narrow windows cut it further), and of a row's name."""
 
 GIVEN = 40
 """Maximum length of a failed call's arguments, which precede the cause of the failure."""
@@ -68,15 +68,15 @@ class Row:
     """One row of a run's tree."""
 
     kind: Literal["run", "turn", "call", "group", "rest"]
-    """`group` is for equal failures, and `rest` for the rows that are too many to show unfolded."""
+    """Kind of row; `group` combines sub-agents that failed alike, and `rest` counts hidden rows."""
     state: State
     who: str
     asked: str
     cost: str
     is_open: bool
-    """True if the row is drawn unfolded, as are failures and their ancestors."""
+    """True if the row is drawn unfolded, so that a failure or a question below is visible."""
     facts: tuple[Fact, ...] = ()
-    """The parts that make up `asked` in the root's row; empty in other rows."""
+    """Parts of the summary line in the root's row; empty in other rows."""
     number: int = 0
     """Number of a call's turn, shown beside the tool's name; 0 if not shown."""
     states: tuple[State, ...] = ()
@@ -198,7 +198,7 @@ def finding_of(node: Node) -> str:
 
 
 def find_wait(node: Node) -> str:
-    """Describes what a run waits for: a retry or a person's answer; empty if it does not wait."""
+    """Describes what a run waits for, a retry or the user's answer; empty if it does not wait."""
     if not node.turns or node.state != "running":
         return ""
     turn = node.turns[-1]
@@ -206,7 +206,7 @@ def find_wait(node: Node) -> str:
 
 
 def find_question(thing: TreeNode) -> PersonAsked | None:
-    """Returns the question in a run, turn or call that a person has yet to answer, or None."""
+    """Returns the question in a run, turn or call that the user has yet to answer, or None."""
     if isinstance(thing, Node):
         running = thing.state == "running" and thing.turns
         return find_question(thing.turns[-1]) if running else None
@@ -305,7 +305,7 @@ def said_of(turn: TurnNode) -> str:
 
 
 def count_names(names: set[str]) -> str:
-    """Returns the plural of the name if there is only one, otherwise `sub-agents`."""
+    """Returns the plural of the only name in a set, or `sub-agents` for several names."""
     name = next(iter(names)) if len(names) == 1 else ""
     return f"{name}s" if name.isalpha() and name[-1] not in "sxzhy" else "sub-agents"
 
@@ -367,7 +367,7 @@ def _format_names(names: list[str], noun: str) -> str:
 
 
 def facts_of(node: Node) -> list[Fact]:
-    """Returns the non-empty parts of a run's summary line, which covers its descendants, too."""
+    """Returns the parts of the summary line for a run and its descendants, without empty parts."""
     is_over, below = node.state != "running", list(node.below())
     turns = [turn for run in (node, *below) for turn in run.turns]
     states = Counter(child.state for child in below)
@@ -435,7 +435,7 @@ def has_trouble(node: Node) -> bool:
 
 
 def format_cost(usage: Usage) -> str:
-    """Formats a cost, as `≥ $0.012` if some tokens have no price; empty if no token has one."""
+    """Formats a cost, as `≥ $0.012` if some tokens have no price; empty if no price is known."""
     if not usage.priced_tokens:
         return ""
     is_whole = usage.priced_tokens == usage.total
@@ -455,7 +455,7 @@ def cut_line(text: str, size: int = LINE) -> str:
 
 
 def cut_beginning(text: str, max_chars: int) -> tuple[str, int]:
-    """Returns the beginning of a text and the number of characters cut. Cuts only long texts."""
+    """Returns a text's beginning and the number of characters cut; short texts stay whole."""
     text = text.strip("\n")
     end = len(text) if len(text) <= max(max_chars * 5 // 4, max_chars + POINTER) else max_chars
     lines = text[: end + 1].split("\n", LINES)

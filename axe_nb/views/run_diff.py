@@ -57,7 +57,7 @@ SECONDS = "seconds"
 """Name of the only figure that differs even between equal runs."""
 
 TAGS = {"gone": ("del", GONE), "new": ("ins", NEW)}
-"""HTML element and colour of a piece, by kind."""
+"""Kind of piece → HTML element and colour."""
 
 MARKS = {"same": "{}", "gone": "[-{}-]", "new": "{{+{}+}}"}
 
@@ -71,7 +71,7 @@ def _format_figure(name: str, number: float | None) -> str:
 
 
 def _measure(run: RunResult) -> dict[str, float | None]:
-    """Returns a run tree's figures by name; the cost is in US dollars."""
+    """Returns a run tree's figures, keyed by name; the cost is in US dollars."""
     runs, usage = list(run.walk()), run.total_usage
     return {
         "turns": sum(one.turns for one in runs),
@@ -97,7 +97,7 @@ class RunDiff:
     same_path: bool
     """True if the same agents called the same tools in the same order, whatever the texts."""
     figures: Mapping[str, tuple[float | None, float | None]] = field(repr=False)
-    """Figures of both trees by name, such as `turns` and `cost`; None if unknown."""
+    """Figures of both trees, keyed by names such as `turns` and `cost`; None if unknown."""
     names: tuple[str, str] = ("a", "b")
     """Names of the two runs, for display."""
 

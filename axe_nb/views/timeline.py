@@ -188,7 +188,7 @@ class _Times:
             yield depth, make_row(thing), self._find_laps(thing)
 
     def _find_laps(self, thing: TreeNode) -> Sequence[Lap]:
-        """Returns a row's times, including those of parts that have no row of their own."""
+        """Returns the times of a row, and of its parts that have no row of their own."""
         if isinstance(thing, Node):
             return self._of_run[thing.id]
         if isinstance(thing, CallNode):

@@ -81,11 +81,11 @@ class Draft:
 
 State: TypeAlias = Status | Literal["running", "asks", "denied", "not run"]
 """State of a run, turn or call. A call is `error` if it failed, `cancelled` if it was interrupted,
-and `not run` if it did not start. A row is `asks` while anything in it waits for a person's
+and `not run` if it did not start. A row is `asks` while anything in the row waits for the user's
 answer."""
 
 WAITS = "waits for you"
-"""Label of anything that waits for a person's answer."""
+"""Label of a row that waits for the user's answer."""
 
 
 @dataclass(slots=True)
@@ -101,7 +101,7 @@ class Pause(Times):
     """A pause of a request or a call."""
 
     for_person: bool = False
-    """True if the pause is for a person's answer, False if it is for a retry."""
+    """True if the pause is for the user's answer, False if it is for a retry."""
 
 
 @dataclass(slots=True)
@@ -114,10 +114,10 @@ class CallNode:
     state: State = "running"
     result: ToolResult | None = None
     is_edited: bool = False
-    """True if a person edited the arguments before the call ran."""
+    """True if the user edited the arguments before the call ran."""
     pauses: list[Pause] = field(default_factory=list)
     asks: PersonAsked | None = None
-    """The question that a person has yet to answer, in live trees only; otherwise None."""
+    """The question that the user has yet to answer, in live trees only; otherwise None."""
     seconds: float = 0.0
     """Duration in seconds, as measured by the run."""
     children: list[Node] = field(default_factory=list)
@@ -138,7 +138,7 @@ class CallNode:
         return self.turn.find_path(f"{kind}[{index}].{name}")
 
     def take(self, result: ToolResult) -> None:
-        """Sets the result, and the arguments if a person edited them."""
+        """Sets the result, and the arguments if the user edited these."""
         self.result, self.asks = result, None
         if result.is_skipped:
             self.state = "not run"
@@ -165,7 +165,7 @@ class TurnNode:
     asked: FinalRequest = ""
     data: DataForm = ""
     question: str = ""
-    """Like `asked` and `data`, the same as in the turn's events."""
+    """Final question; like `asked` and `data`, the same as in the turn's events."""
     state: State = "running"
     text: str = ""
     reasoning: str = ""
@@ -230,7 +230,7 @@ class Node:
     state: State = "running"
     turns: list[TurnNode] = field(default_factory=list)
     failed: list[TurnNode] = field(default_factory=list)
-    """Turns without a response, once the run has ended; live views include their times."""
+    """Turns without a response, moved here from `turns` when the run ends; drawn in live bars."""
     result: RunResult | None = None
     """The result; None until the run has ended."""
     times: Times = field(default_factory=Times)
@@ -260,7 +260,7 @@ class Node:
 
     @property
     def source(self) -> Source:
-        """The common source of the run's responses; empty if sources differ or a model replied."""
+        """`Source` of all the run's responses; empty if it varies, or is the run's own model."""
         asked = self.result.exchanges if self.result else self.turns
         sources = {one.source for one in asked}
         return sources.pop() if len(sources) == 1 else ""
@@ -332,7 +332,7 @@ class Transcript:
     _nodes: dict[str, Node] = field(default_factory=dict)
     _calls: dict[tuple[str, str], CallNode] = field(default_factory=dict)
     _retries: list[tuple[float, TurnNode, str]] = field(default_factory=list)
-    """The time of each scheduled retry, its turn, and the turn's label from then on."""
+    """(time, turn, label) of each scheduled retry; the turn gets the label at that time."""
     _reports: set[str] = field(default_factory=set)
     """Reports of sub-agents in this tree, whose run times are masked when shown."""
 
@@ -351,7 +351,10 @@ class Transcript:
         return self.root
 
     def apply(self, event: Event, now: float) -> tuple[TreeNode, ...]:
-        """Applies an event at the monotonic time `now`. Returns changed nodes, the subject last."""
+        """Applies an event at the monotonic time `now`.
+
+        Returns the changed nodes; the last is the node that the event is about.
+        """
         if isinstance(event, RunStarted):
             return self._begin(event, now)
         node = self._nodes.get(event.run)
