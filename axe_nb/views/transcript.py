@@ -351,10 +351,7 @@ class Transcript:
         return self.root
 
     def apply(self, event: Event, now: float) -> tuple[TreeNode, ...]:
-        """Applies an event at the monotonic time `now`.
-
-        Returns the changed nodes; the last is the node that the event is about.
-        """
+        """Applies an event at monotonic time `now`. Returns changed nodes; the event's own comes last."""
         if isinstance(event, RunStarted):
             return self._begin(event, now)
         node = self._nodes.get(event.run)
