@@ -351,7 +351,7 @@ class Transcript:
         return self.root
 
     def apply(self, event: Event, now: float) -> tuple[TreeNode, ...]:
-        """Applies an event at monotonic time `now`. Returns changed nodes; the event's own comes last."""
+        """Applies an event at monotonic time `now`. Returns changed nodes, the event's node last."""
         if isinstance(event, RunStarted):
             return self._begin(event, now)
         node = self._nodes.get(event.run)
