@@ -169,7 +169,7 @@ def _parse_clause(text: str) -> Clause:
 
 
 def _read_value(sign: str, written: str, kind: Kind) -> Any:
-    """Parses the value after an operator. Raises ConfigError if the operator does not accept it."""
+    """Parses the value after an operator. Raises ConfigError if the value does not fit."""
     if not sign:
         return None
     if sign not in OPERATORS[kind]:
@@ -217,7 +217,7 @@ class Thing:
     """True if a fork copied the run, including the times of the original run."""
 
     def ran_beside(self, later: Thing) -> bool:
-        """True if a later run that is not a descendant began before this run ended.
+        """True if `later` began before this run ended; False if it is a descendant of this run.
 
         If times are missing or equal, as on a virtual clock, both runs must come from one call or
         from parallel calls.

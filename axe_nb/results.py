@@ -237,7 +237,7 @@ class RunResult:
         return find_request(self, place, protocol)
 
     def diff(self, other: RunResult) -> RunDiff:
-        """Compares this run tree with another one."""
+        """Returns the differences between this run tree and the tree of `other`."""
         from axe_nb.views.run_diff import diff_runs
 
         return diff_runs(self, other)

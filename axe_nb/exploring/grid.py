@@ -143,7 +143,7 @@ class Grid:
 
     @property
     def has_grades(self) -> bool:
-        """True if the score of any run is not simply 1 if the run passed and 0 if it failed."""
+        """False if every score is 1 for a passed and 0 for a failed run; True for other scores."""
         return any(run.score is not None and run.score != run.passed for run in self.runs)
 
     @property

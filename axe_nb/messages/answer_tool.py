@@ -46,7 +46,7 @@ def has_answer_tool_alone(request: Request) -> bool:
 
 
 def take_answer(request: Request, response: Response) -> Response:
-    """Returns the response with the answer tool's arguments as its text, if the tool was called.
+    """Returns a response that has the arguments of the answer tool, if it was called, as its text.
 
     If the reply also calls other tools, the answer came too early: the call of the answer tool is
     dropped. `request` is the original request, in which `output` is set.

@@ -112,7 +112,7 @@ class HttpProvider(Server):
         """Sends a request and returns the response, as specified by `Provider.send`.
 
         If the server refuses a field, the request is repeated without that field: unstreamed, or
-        with a tool call in place of an answer schema. Caps count these attempts as one request.
+        with a tool call in place of an answer schema. In `[limits]`, all attempts are one request.
         """
         log = request.log or SentLog()
         # no variable holds the URL: a traceback with variables would show its password
@@ -263,7 +263,7 @@ def encode_messages(
     """Encodes a request's messages; returns them with the digest of `before` and the messages.
 
     A message's `echo` is encoded only for the server that sent it and, if `before` is given, only
-    if everything before the message is the same as then (D-78). If `before` is None, the digest is
+    if everything before the message is still the same (D-78). If `before` is None, the digest is
     empty. Encoded messages are cached for the next request, so callers must not change them.
     """
     objects: list[dict[str, Any]] = []

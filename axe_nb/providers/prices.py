@@ -31,7 +31,7 @@ class Prices:
     config: Config = field(default_factory=Config, repr=False)
 
     async def find_cost(self, model: str, usage: Usage) -> float | None:
-        """Returns the cost of one reply in dollars, or None if unknown; loads prices if needed."""
+        """Returns a reply's cost in dollars, or None if a price is unknown. Calls `load`."""
         await self.load(model)
         return self.cost_of(model, usage)
 
@@ -41,7 +41,7 @@ class Prices:
             await in_thread(_load_table)
 
     def cost_of(self, model: str, usage: Usage) -> float | None:
-        """Returns the cost of one reply in dollars, or None if unknown. Call `load` first."""
+        """Returns a reply's cost in dollars, or None if a price is unknown. Call `load` first."""
         if not usage.total:
             return None
         if own := self.config.prices.get(model):

@@ -14,7 +14,7 @@ from axe_nb.messages import Delta, Request, Response
 from axe_nb.secrets import is_secret_name, redact, remember
 
 OnDelta: TypeAlias = Callable[[Delta], None]
-"""Callback that receives each piece of a reply as it arrives. It must not block or raise."""
+"""Callback for each piece of a reply that arrives. The callback must neither block nor raise."""
 
 PUBLIC_HEADERS = frozenset({
     "accept", "accept-language", "anthropic-beta", "anthropic-version", "content-type",

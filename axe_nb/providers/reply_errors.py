@@ -298,7 +298,7 @@ def _find_hint(provider: ProviderInfo, error: ProviderError) -> str:
 
 
 def _parse_retry_after(value: str, unit: float = 1.0) -> float | None:
-    """Converts a number or an HTTP date to seconds from now; returns None if it is neither."""
+    """Converts a number or an HTTP date to seconds from now; returns None for any other value."""
     try:
         seconds = float(value) * unit
     except ValueError:

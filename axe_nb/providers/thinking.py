@@ -41,7 +41,7 @@ def takes_long(protocol: str, model: str, params: Mapping[str, Any]) -> bool:
 
 
 def check_thinking(protocol: str, model: str, params: Mapping[str, Any]) -> None:
-    """Raises ConfigError if the model rejects the `thinking` value, or lacks the tokens for it."""
+    """Raises ConfigError if the model rejects the `thinking` level or budget in `params`."""
     asked, _ = split(params)
     if protocol == "script" or asked is None:
         return
@@ -92,7 +92,7 @@ def asks_for_summary(params: Mapping[str, Any]) -> bool:
 
 
 def split(params: Mapping[str, Any]) -> tuple[str | int | None, dict[str, Any]]:
-    """Returns `thinking`, or None if it is not set or has a vendor's form, and all other params."""
+    """Returns the `thinking` level or budget, which may be None, and the other parameters."""
     asked = params.get(THINKING)
     if not isinstance(asked, (str, int)):
         return None, dict(params)

@@ -111,7 +111,7 @@ class Overrides:
         self.make_stepper()
 
     def make_stepper(self) -> Stepper | None:
-        """Returns the stepper for a run tree, or None if it never pauses.
+        """Returns the stepper for a run tree, or None if the tree never pauses.
 
         Raises ConfigError if a place is not valid.
         """

@@ -63,7 +63,7 @@ class RunRequest:
 
 
 class Outlet:
-    """Passes the events of a run tree to `emit` until the root ends; the tree's runs share it."""
+    """Passes the events of all runs in a tree to `emit`, until the root run ends."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -132,7 +132,7 @@ class RunHandle:
         return self._outcome.result() if has_result else None
 
     def cancel(self) -> None:
-        """Cancels the run. The result contains all that was finished before."""
+        """Cancels the run, whose result then contains all turns and calls that had finished."""
         self.halt()
         with self._lock:
             self._cancelled_at = self._cancelled_at or time.monotonic()

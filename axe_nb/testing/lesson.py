@@ -83,7 +83,7 @@ def write_student_copy(path: Path, folder: str | None, write: Callable[[str], No
 def make_student_copy(book: Book, name: str) -> Book:
     """Returns a copy of a lesson without solutions or outputs.
 
-    Cells that had a solution and check cells get the tag `raises-exception`, so that *Run All*
+    Check cells, and cells that had a solution, get the tag `raises-exception`, so that *Run All*
     continues past them.
     """
     copy = deepcopy(book)
@@ -193,7 +193,7 @@ def mark_submission(
     timeout: float,
     sandbox: Sandbox,
 ) -> Marks:
-    """Returns the marks of a submission. Raises ValueError if it cannot be marked."""
+    """Returns the marks of the submission `path`. Raises ValueError if it cannot be marked."""
     try:
         if path.stat().st_size > 32 << 20:
             raise ValueError("it is larger than 32 MiB")

@@ -68,7 +68,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Reports an axe_nb error at the line of the test that caused it, without axe_nb's frames."""
+    """Reports an axe_nb error at the line of the test that raised it, without frames of axe_nb."""
     report = yield
     item.stash[_has_failed] = item.stash.get(_has_failed, False) or report.failed
     errors = sys.modules.get("axe_nb.errors")
