@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
@@ -31,7 +31,6 @@ from axe_nb.views.rows import (
 from axe_nb.views.transcript import (
     CallNode,
     Node,
-    State,
     Transcript,
     TreeNode,
     TurnNode,
@@ -187,8 +186,10 @@ class Outline:
             if self.count >= self.max_rows:
                 break
             rows.append(self._make_entry(child))
-        left = len(below) - len(rows)
-        return Entry(self.make_row(thing), before, _fold(rows), after, left)
+        left = below[len(rows) :]
+        folded = _fold(rows, left)
+        is_counted = bool(folded) and folded[-1].row.kind == "rest"
+        return Entry(self.make_row(thing), before, folded, after, 0 if is_counted else len(left))
 
     def make_row(self, thing: TreeNode) -> Row:
         """Makes a row. A failed run's row includes the first line of a cell that retries it."""
@@ -335,16 +336,14 @@ class Outline:
         return Block(label, shown, more, pointer or "", whole=whole)
 
 
-def _fold(rows: Sequence[Entry]) -> tuple[Entry, ...]:
+def _fold(rows: Sequence[Entry], left: Sequence[TreeNode]) -> tuple[Entry, ...]:
     """Groups sub-agents that failed alike, and folds the least urgent of many rows."""
-    alike = defaultdict[tuple[State, str], list[Entry]](list)
-    for entry in rows:
-        if entry.row.kind == "run" and entry.row.is_failed:
-            alike[entry.row.state, entry.row.asked].append(entry)
+    failed = [one for one in rows if one.row.kind == "run" and one.row.is_failed]
     shown = list[Entry]()
     for entry in rows:
-        same = alike.get((entry.row.state, entry.row.asked), [entry])
-        if len(same) == 1 or entry.row.kind != "run":
+        key = entry.row.state, entry.row.asked
+        same = [one for one in failed if (one.row.state, one.row.asked) == key]
+        if len(same) < 2 or entry.row.kind != "run":
             shown.append(entry)
         elif same[0] is entry:
             who = f"{len(same)} {count_names({one.row.who for one in same})}"
@@ -356,10 +355,11 @@ def _fold(rows: Sequence[Entry]) -> tuple[Entry, ...]:
     first, rest = shown[:MAX_OPEN], shown[MAX_OPEN:]
     here = (one.rows if one.row.kind == "group" else (one,) for one in rest)
     signs = Counter(one.row.look.sign for some in here for one in some)
+    signs.update(make_row(one).look.sign for one in left)  # not drawn at all
     told = ", ".join(f"{n:,} {sign}" for sign, n in signs.items())
     told = f"all {next(iter(signs))}" if len(signs) == 1 else told
     row = Row("rest", "completed", f"… {signs.total():,} more", told, "", False)
-    return (*first, Entry(row, (), tuple(rest), ()))
+    return (*first, Entry(row, (), tuple(rest), (), len(left)))
 
 
 def _list_pages(label: str, pages: tuple[Page, ...]) -> Block:
