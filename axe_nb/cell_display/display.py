@@ -92,7 +92,7 @@ class RunView:
         stop: Callable[[], None] | None = None,
         speed: float = 1.0,
     ) -> None:
-        """Creates a view without output. `stop` stops the run, which may then outlive the cell."""
+        """Creates a view without output. Pass `stop` only if the run may outlive the cell."""
         self.streams = self.is_live = live
         self._name, self._quiet, self._outlives = name, quiet, stop is not None
         self._lock = threading.RLock()

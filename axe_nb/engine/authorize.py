@@ -53,7 +53,7 @@ class Authorizer:
                     await self._ask_approval(call)
 
     async def find_refused(self, tools: Iterable[Tool]) -> dict[str, str]:
-        """Returns the tools of the model's server that are denied, as a map from name to reason."""
+        """Authorizes tools of the model's server. Returns a map of denied tools to reasons."""
         refused = {}
         for tool in tools:
             call = PendingCall(ToolCall("", tool.name, {}))

@@ -37,9 +37,9 @@ def calling() -> ToolContext | None:
 
 
 def refuse_in_tool(name: str) -> None:
-    """Raises AxeError if it is called inside a tool.
+    """Raises AxeError if the current code runs inside a tool.
 
-    The runs that `axe_nb.NAME` starts would not belong to the run tree of the tool.
+    Runs that the function `axe_nb.NAME` starts would not belong to the tool's run tree.
     """
     if calling() is not None:
         step = "use `await ctx.delegate(…)` or `await axe_nb.arun(…)`, which the run's views show"

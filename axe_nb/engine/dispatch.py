@@ -1,4 +1,4 @@
-"""Dispatches the tool calls of a response, which run concurrently and return one result each.
+"""Runs the tool calls of a response, usually concurrently, and collects a result for each call.
 
 A call passes through a chain of handlers (`RunCall`): `Authorizer` checks permissions and asks the
 user, `Dispatch.run_tool` runs the tool, and the handlers of `interceptors.py` may answer first.

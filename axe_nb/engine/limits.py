@@ -57,7 +57,7 @@ class Clock:
 
     @property
     def timeout(self) -> AbstractAsyncContextManager[object]:
-        """Context that raises TimeoutError when the run's own time is up."""
+        """Context manager that raises TimeoutError when the run's own time is up."""
         return self._timer or nullcontext()
 
     @property
@@ -294,7 +294,7 @@ class Budget:
     unpriced: dict[str, int] = field(default_factory=dict)
     """Number of responses of unknown price, keyed by provider/model."""
     step: float = 0.0
-    """US dollars that each approval adds to the budget."""
+    """US dollars by which an approval raises the budget, or a multiple if that is not enough."""
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
     """Lock for changes, as runs of the session may use the event loops of several threads."""
 

@@ -59,7 +59,7 @@ class ApprovalRequest:
     whole: str = ""
     """Name of the argument to show in full, with its line breaks; empty if there is none."""
     always: str = "this tool"
-    """Calls that the answer `always` approves as well; empty if that answer is not offered."""
+    """Description of the calls that the answer `always` approves; empty if it is not offered."""
     reason: str = ""
     """Reason for asking (unless the mode is the reason) and notes on the call, one per line."""
     workdir: str = ""
@@ -74,7 +74,7 @@ class ApprovalRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A pause of a run before its next action, as passed to `step=function`.
+    """A pause of a run at a request, a call or a reply, as passed to `step=function`.
 
     The function returns `"go"` or None to continue, `"skip"`, `"stop"`, `"end"` to run to the end
     without further pauses, or a decision made with `edit` or `result`.

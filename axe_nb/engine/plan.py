@@ -87,7 +87,7 @@ class PictureRoom:
     async def admit_prompt(
         self, prompt: str, pictures: Sequence[Picture], files: Sequence[tuple[str, Picture]]
     ) -> Illustrated:
-        """Returns a prompt with the `pictures` that it mentions, followed by those in `files`."""
+        """Returns a prompt with the `pictures` that the text mentions, then those in `files`."""
         if not (pictures or files):
             return Illustrated(prompt)
         own = await self.admit(pictures)
@@ -143,7 +143,7 @@ class Plan:
 
     @property
     def is_streamed(self) -> bool:
-        """True if responses are requested as streams, for display or as they take long (D-79)."""
+        """True if responses are requested as streams: for display, or for long responses (D-79)."""
         may_be = self.agent.stream and not self.scope.env.wants_whole
         return self.streams or (
             may_be and takes_long(self.provider.name, self.model, self.agent.params)
@@ -399,7 +399,7 @@ def provider_for(
     needs: Needed = "key",
     sent: Mapping[str, ScriptFunction | Script] | None = None,
 ) -> Callable[[str, str], Provider]:
-    """Returns a function that finds the provider of a model, and may raise ConfigError.
+    """Returns a function that finds the provider of a model, or raises ConfigError.
 
     Missing settings that `needs` does not include are reported by the first request. `scripts` are
     the first folders to search for script models, and `sent` the scripts that came with a job.

@@ -61,7 +61,7 @@ class KeptFiles:
     """True if problems with the state folder cause no warnings, as in tests."""
     id: str = field(default_factory=lambda: f"{time.time_ns():016x}-{os.urandom(4).hex()}")
     is_used: bool = False
-    """True if there is something to undo."""
+    """True once a write was recorded, so that there is something to undo."""
     _seen: set[str] = field(default_factory=set)
     _lost: dict[str, str] = field(default_factory=dict)
     """File path → reason why the old content was not stored."""

@@ -134,7 +134,7 @@ class _Call:
 
     @property
     def ran(self) -> Mapping[str, Any]:
-        """The arguments with which the tool ran; the user may have edited these arguments."""
+        """The arguments with which the tool ran, including changes by the user."""
         edited = self.result.edited if self.result else None
         return self.call.arguments if edited is None else edited
 

@@ -34,7 +34,7 @@ MATH = re.compile(
     | \$(?=\S)(?!\d[^$]*\s)(?=[^$]{0,200}[\\^_])[^$\n`]{1,200}(?<=\S)\$(?!\d)""",
     re.DOTALL | re.VERBOSE,
 )
-"""Matches TeX. Between single dollar signs, a formula must have a character that no price has."""
+"""Matches TeX. Between single dollar signs, a formula must contain a backslash, `^` or `_`."""
 
 UNSAFE = re.compile(
     r"\\(href|url|style|class|cssId|data|html|require|[gx]?def|let|(re)?new|csname|catcode"

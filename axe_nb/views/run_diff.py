@@ -103,7 +103,7 @@ class RunDiff:
 
     @property
     def first(self) -> str | None:
-        """The turn in which the runs first differ, such as `0.2/3`; None if they are equal."""
+        """The turn in which the runs first differ, such as `0.2/3`; None if the runs are equal."""
         return next((change.place or change.other for change in self.changes), None)
 
     def format(self, *, times: bool = False) -> str:

@@ -64,9 +64,9 @@ class Draft:
     text: StringIO = field(default_factory=StringIO)
     reasoning: StringIO = field(default_factory=StringIO)
     calls: dict[int, StringIO] = field(default_factory=dict)
-    """Arguments received so far by call number, in the order in which the calls arrived."""
+    """Call number → arguments received so far, in the order in which the calls arrived."""
     tools: dict[int, str] = field(default_factory=dict)
-    """Tool name by call number; empty if the name has not arrived yet."""
+    """Call number → name of the tool; empty if the name has not arrived yet."""
     latest: Literal["", "text", "reasoning", "arguments"] = ""
     """Kind of the latest piece; empty before the first piece."""
 
@@ -138,7 +138,7 @@ class CallNode:
         return self.turn.find_path(f"{kind}[{index}].{name}")
 
     def take(self, result: ToolResult) -> None:
-        """Sets the result, and the arguments if the user edited these."""
+        """Sets the result of the call, and the new arguments if the user edited them."""
         self.result, self.asks = result, None
         if result.is_skipped:
             self.state = "not run"
@@ -351,7 +351,7 @@ class Transcript:
         return self.root
 
     def apply(self, event: Event, now: float) -> tuple[TreeNode, ...]:
-        """Applies an event at monotonic time `now`. Returns changed nodes, the event's node last."""
+        """Applies an event at monotonic `now`. Returns the changed nodes, the event's node last."""
         if isinstance(event, RunStarted):
             return self._begin(event, now)
         node = self._nodes.get(event.run)
