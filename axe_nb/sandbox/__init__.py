@@ -1,1 +1,1 @@
-"""The sandbox for commands and MCP servers, which see only part of the machine."""
+"""The sandbox for commands and MCP servers, which hides most of the machine from them."""

@@ -365,7 +365,7 @@ TRIAL = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """A tested sandbox method, with the view that its commands have of the machine."""
+    """A sandbox method that works here, and the view of the machine that commands get."""
 
     method: Method
     view: View
