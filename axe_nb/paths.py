@@ -99,7 +99,7 @@ def list_links(folder: Path) -> Links:
 
 
 def _fold(path: Path) -> str:
-    """Normalises a path as a case-insensitive file system does."""
+    """Normalizes a path as a case-insensitive file system does."""
     return unicodedata.normalize("NFC", str(path)).casefold()
 
 

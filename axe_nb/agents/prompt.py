@@ -420,7 +420,7 @@ class Definition:
 
     @classmethod
     def of(cls, agent: Agent, context: Context | None) -> Definition:
-        """Returns the definition of an agent; without a context, skill and files are empty."""
+        """Returns the definition of an agent, with no skill and no files if `context` is None."""
         found = context or Context("", (), ())
         made = cls(make_table(agent), found.skill, dict(found.files), dict(found.pictures))
         made.memory[AGENT] = agent

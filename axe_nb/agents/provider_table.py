@@ -224,7 +224,7 @@ class ProviderTable:
     api_key_env: str = ""
     """Environment variable that holds the key; by default `NAME_API_KEY`."""
     key_command: tuple[str, ...] = field(default=(), repr=False)
-    """Program and arguments that print the key; run again after 10 minutes, and after a 401."""
+    """Program and arguments that print the key; run again after 10 minutes, and after HTTP 401."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Headers added to every request, with `{key}` for the key; an empty value removes a header."""
     read_timeout: float = READ_SECONDS

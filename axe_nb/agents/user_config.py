@@ -78,9 +78,10 @@ def is_test() -> bool:
 
 
 def config_dir() -> Path:
-    """Returns the config folder, `$XDG_CONFIG_HOME/axe` or `~/.config/axe`; it may not exist.
+    """Returns the config folder, `$XDG_CONFIG_HOME/axe`, by default `~/.config/axe`.
 
-    A relative `XDG_CONFIG_HOME` is ignored, as it could point into a project.
+    The folder may not exist. A relative `XDG_CONFIG_HOME` is ignored, as it could point into a
+    project.
     """
     home = expand_home(os.environ.get("XDG_CONFIG_HOME", "").strip())
     return (home if home.is_absolute() else expand_home("~/.config")) / "axe"
@@ -140,7 +141,7 @@ def is_own(path: Path) -> bool:
 
 
 def skill_paths(skill: str, agent_path: str) -> list[Path]:
-    """Returns the paths to try for a skill: above the agents' folder, then in the config folder."""
+    """Returns the paths to try for a skill, in the agents' parent folder and the config folder."""
     path = expand_home(skill)
     if path.is_absolute():
         return [path]
@@ -186,7 +187,7 @@ class PriceTable:
 
 @dataclass(frozen=True)
 class Config:
-    """Settings from the user's `config.toml`, or the defaults without that file."""
+    """Settings from the user's `config.toml`, or the defaults if that file does not exist."""
 
     providers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     """Provider tables, keyed by name; never printed, as they may contain API keys."""

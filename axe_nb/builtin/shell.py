@@ -99,7 +99,7 @@ PLAIN = frozenset({
     "ninja", "pre-commit", "prettier", "pylint", "pyright", "pytest", "ruff", "rustc", "rustfmt",
     "shellcheck", "sphinx-build", "tsc", "vitest",
 })  # fmt: skip
-"""Programs that the answer "always" can cover, unlike shells, wrappers and interpreters."""
+"""Programs that a person may approve with "always", unlike shells, wrappers and interpreters."""
 
 
 class Output:
@@ -313,7 +313,7 @@ REASONS = {
     "nc ncat netcat socat telnet ssh scp sftp": "opens a connection to another machine",
     "eval": "hides the command that it runs",
 }  # fmt: skip
-"""Names of programs → reason for refusing them, phrased to follow the name."""
+"""Program names → reason for refusing these programs, worded to follow the name in a message."""
 
 DANGEROUS = {program: why for programs, why in REASONS.items() for program in programs.split()}
 SHELLS = {"sh", "bash", "zsh", "dash", "ksh", "fish", "ash", "csh", "tcsh"}

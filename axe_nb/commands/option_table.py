@@ -158,7 +158,7 @@ WANTED: Mapping[Callable[[str], Any], str] = {
     parameter: "KEY=VALUE, as in temperature=0.2",
     prompt_variable: "NAME=VALUE, as in language=French",
 }
-"""Descriptions of the values that each parser accepts, for error messages."""
+"""Parser → description of the values that the parser accepts, for error messages."""
 
 AGENT = Option("agent",
                "name of the agent; without it, the prompt goes directly to the model of -m",

@@ -77,7 +77,7 @@ def start(write: Callable[[str], object], *, opens: bool) -> int:
 
 
 READERS = {"counter": "engine/loop.py", "historian": "events.py", "critic": "errors.py"}
-"""The module of this package that each sub-agent summarizes."""
+"""Maps each sub-agent of the demo to the module of this package that the sub-agent summarizes."""
 
 
 def show_demo(write: Callable[[str], object]) -> None:

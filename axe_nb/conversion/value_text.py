@@ -193,7 +193,7 @@ def open_value(value: Any) -> Opened:
 
 
 def _open_of_library(value: Any) -> Opened | None:
-    """Opens a value from numpy, pandas, polars or pydantic; returns None for other values."""
+    """Wraps a value from numpy, pandas, polars or pydantic; returns None for other values."""
     kinds = {f"{str(k.__module__).partition('.')[0]}.{k.__name__}" for k in type(value).__mro__}
     if kinds & {"pandas.NaTType", "pandas.NAType", "numpy.MaskedConstant"}:
         return Leaf(None)

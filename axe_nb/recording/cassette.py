@@ -430,7 +430,10 @@ class Cassette:
         return f"{self.shown} ({self.mode or 'default mode'}): {counts}; {unused} not used"
 
     def prune(self) -> int:
-        """Removes unused records and returns their number. Raises ConfigError if all are unused."""
+        """Removes unused records and returns the number of these records.
+
+        Raises ConfigError if all records are unused.
+        """
         with self._lock:
             if not self.hits and not self.recorded:
                 raise ConfigError(

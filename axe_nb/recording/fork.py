@@ -125,7 +125,7 @@ class ForkPoint:
     reply: Response | None = None
     """The reply to use in the turn; None to ask the model."""
     results: Mapping[str, ToolResult] | None = None
-    """New results of calls in the turn, by call id; if None, the whole turn runs live."""
+    """New results of calls in the turn, keyed by call id; if None, the whole turn runs live."""
 
     @property
     def history(self) -> Sequence[Message]:
@@ -448,7 +448,7 @@ class Fork:
     def _list_kept(
         self, run: RecordedRun, turn: int
     ) -> Mapping[str, tuple[ToolResult, Sequence[RunResult]]]:
-        """Maps the ids of a turn's replayed calls to their results and child runs."""
+        """Returns the results and child runs of a turn's replayed calls, keyed by call id."""
         point, made = self._point, run.get_turn(turn)
         results = {one.call_id: one for one in made.results}
         if run.result.id == point.run.id and turn < point.turn:

@@ -370,7 +370,7 @@ class Writer:
                 self._thread = thread
 
     def flush(self, seconds: float = 5.0) -> bool:
-        """Waits until everything is written; returns False after `seconds`."""
+        """Waits until everything is written; returns False if that takes more than `seconds`."""
         if self._thread is None:
             return True
         mark = threading.Event()

@@ -40,7 +40,7 @@ CAPTURE_CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 MAX_TEXT = 10_000
 
 MAX_MESSAGES = 100_000
-"""Maximum length of a request's messages as JSON, in characters; the earliest are omitted."""
+"""Maximum length of a request's messages as JSON, in characters; early messages are omitted."""
 
 
 def with_spans(emit: Emit, context: Context) -> Emit:
