@@ -51,7 +51,7 @@ def drop_capabilities() -> None:
 
 
 def restrict(handled: bytes, rules: Mapping[str, int]) -> None:
-    """Denies the access rights in `handled`, except those that `rules` grants, keyed by path."""
+    """Denies the access rights in `handled`, except where `rules` (path → rights) grant them."""
     size = ctypes.c_size_t(len(handled))
     ruleset = check("landlock", LIBC.syscall(LANDLOCK_CREATE, handled, size, 0))
     for path, rights in rules.items():

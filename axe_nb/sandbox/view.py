@@ -69,8 +69,8 @@ CONTENTS = ("objects", "logs")  # folders of repositories with many files and no
 Look: TypeAlias = Mapping[str, tuple[int, ...]]
 
 Protection = Literal["mounts", "rules", "notes", "none"]
-"""Protection of files in the workdir: `mounts` cover existing files only, `rules` cover all paths, and
-`notes` only report changes."""
+"""Protection of files in the workdir: `mounts` cover existing files only, `rules` cover all paths,
+and `notes` only report changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

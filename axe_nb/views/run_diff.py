@@ -36,7 +36,7 @@ MAX_BLOCKS = 60
 """Maximum number of changes whose texts are shown."""
 
 LEAST = 200
-"""Minimum number of characters shown per change; 12,000 characters are divided among all changes."""
+"""Minimum number of characters shown of a change; all changes together have 12,000 characters."""
 
 CONTEXT = 60
 """Number of characters of unchanged text shown before and after a change."""

@@ -165,7 +165,7 @@ class TurnNode:
     asked: FinalRequest = ""
     data: DataForm = ""
     question: str = ""
-    """Final question; like `asked` and `data`, the same as in the turn's events."""
+    """Final question. `question`, `asked` and `data` have the values in the turn's events."""
     state: State = "running"
     text: str = ""
     reasoning: str = ""
