@@ -1,6 +1,6 @@
 """Runs the tasks of a map on the workers of an executor, several tasks per job.
 
-An executor is one of `concurrent.futures`, a Dask client, or an ipyparallel client or view. A job
+An executor is one from `concurrent.futures`, a Dask client, or an ipyparallel client or view. A job
 calls `run_job`, whose argument and result are bytes, which every executor can transport. No
 exception of axe_nb leaves a worker, because some executors lose the message or crash. Agents,
 skills and context files are read before the map begins and sent to the workers, with script models,

@@ -60,7 +60,7 @@ Row: TypeAlias = Mapping[str, Any]
 """One input: its values, keyed by the names that prompt templates use in `{{ }}`."""
 
 MAX_RUNS = 1_000_000
-"""Maximum number of runs in a grid; the limit makes an endless iterator an error."""
+"""Maximum number of runs in a grid, so that an endless iterator of inputs raises an error."""
 
 NAME = "g"
 """Name for a grid in hints such as `g[0, 1]`, used if the grid's variable is unknown."""
@@ -353,7 +353,7 @@ def is_grid(path: str | os.PathLike[str]) -> bool:
 
 
 def label_inputs(rows: Sequence[Row]) -> tuple[str, ...]:
-    """Labels inputs with the values of the first column whose values differ, or with numbers."""
+    """Labels inputs with the values of the first column without duplicates, or with numbers."""
     for column in rows[0]:
         try:
             labels = tuple(one_line(str(row.get(column, "")), 40) for row in rows)

@@ -108,7 +108,7 @@ class GridRun:
     score: float | None = None
     """Score from `score=` or the judge, with a bool as 0 or 1; None if there is no score."""
     reason: str = ""
-    """Why the run did not pass, the judge's reason and `problem`, joined; empty if all are."""
+    """Why the run did not pass, the judge's reason and `problem`, joined; often empty."""
     problem: str = ""
     """Error of `score=` or the judge, which does not count against the run; empty if none."""
     judgement: RunResult | None = field(default=None, repr=False)

@@ -2,9 +2,9 @@
 
 `Batch` holds what the runs of a map or grid share: agents and options, budget, resume file, counts.
 `Runs` runs tasks in this process, each with a handle, as `axe_nb.arun` does; a subclass runs tasks
-on an executor. One coroutine, `Driver.run`, takes prompts and keeps several runs in progress. It
-runs on the caller's event loop or, for a caller that blocks, on the portal's. Source: D-2, D-8,
-D-58, D-64.
+on an executor. One coroutine, `Driver.run`, takes prompts and keeps several runs in progress,
+either on the caller's event loop or, for a caller that blocks, on the loop of the portal.
+Source: D-2, D-8, D-58, D-64.
 """
 
 from __future__ import annotations
@@ -382,7 +382,7 @@ class Batch:
             self.tally.notes.extend(filter(None, [self.file.problem]))
 
     def release(self, task: Task) -> None:
-        """Passes on a task's result and judgement, at most once."""
+        """Passes a task's result and judgement to `receive`, at most once."""
         result = task.result
         if self.held.pop(task.index, None) is None or result is None:
             return
@@ -535,7 +535,7 @@ class Driver:
         """Queue for a blocking caller, with ended runs, numbers of prompts to take, and `END`."""
 
     async def run(self) -> None:
-        """Takes prompts from the iterable and runs the agent on each, until no prompt is left."""
+        """Takes prompts and runs a task for each, until no prompt is left or the map is stopped."""
         self._main = asyncio.current_task()
         try:
             with rare_full_collections(self._most):
