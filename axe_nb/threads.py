@@ -17,6 +17,8 @@ T = TypeVar("T")
 
 _wide = 0
 """Number of `rare_full_collections` blocks in progress."""
+_before = 0
+"""Threshold of full garbage collections outside of these blocks."""
 _wide_lock = threading.Lock()
 
 
@@ -75,9 +77,12 @@ def rare_full_collections(at_once: int) -> Iterator[None]:
 
 
 def _count_wide(change: int) -> None:
-    global _wide
+    global _wide, _before
     with _wide_lock:
         _wide += change
-        if _wide == max(change, 0):  # the first one begins, or the last one ends
-            young, middle, old = gc.get_threshold()
-            gc.set_threshold(young, middle, old * 10 if _wide else old // 10)
+        young, middle, old = gc.get_threshold()
+        if change == _wide == 1:
+            _before = old
+            gc.set_threshold(young, middle, min(old * 10, 2**31 - 1))
+        elif not _wide:
+            gc.set_threshold(young, middle, _before)

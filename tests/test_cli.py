@@ -12,6 +12,7 @@ import pytest
 
 from axe_nb import cli
 from axe_nb.agents.trust import trust_file
+from axe_nb.recording.history import list_history
 from tests.files import put
 
 FILES = {
@@ -315,6 +316,9 @@ def test_the_history_lists_runs_and_forgets_one(
     assert listed("for", "echo") == listed("echo", "--status", "completed") == ["echo"]
     assert listed("--since", "yesterday") == ["helper", "echo"]
     assert listed("--since", "2100-01-01") == []
+    rows = list_history(limit=1)
+    assert (len(rows), "older runs are left out" in repr(rows)) == (1, True)
+    assert "left out" not in repr(list_history(limit=2))
     assert axe("history", "--delete", "1").out == "run 1 deleted from the history\n"
     assert listed() == ["helper"]
     gone = axe("history", "--delete", "1")

@@ -85,4 +85,4 @@ def test_jupyterlab_is_opened_with_the_notebook_but_not_from_a_folder_here(
         (package / "__main__.py").write_text(text)
     monkeypatch.setenv("PYTHONPATH", str(folder / "lib"))
     assert main(["start"]) == 1, "it failed, and so does the command"
-    assert (folder / "opened").read_text() == "first.ipynb"
+    assert (folder / "opened").read_text().startswith("first.ipynb")

@@ -480,5 +480,6 @@ def read_schema_file(path: Path, name: str) -> dict[str, Any]:
 def _make_schema_error(name: object, problem: str) -> ConfigError:
     return ConfigError(
         f"the schema {quote(one_line(str(name), 100))} cannot be used: {problem}",
-        hint='in an agent file, set schema = "answer.json" under [output]; options take a path',
+        hint='in an agent file, set schema = "answer.json" under [output]; an option takes '
+        "a path, or in a notebook the name of a variable, such as V for V = list[Verdict]",
     )

@@ -58,12 +58,14 @@ def start(write: Callable[[str], object], *, opens: bool) -> int:
         if not is_there:
             write_new(path, text)
         write(f"{'kept' if is_there else 'wrote'} {display_path(path)}")
+    # in containers; JupyterLab refuses to start without it
+    as_root = ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
     if not all(map(find_spec, ("jupyterlab", "ipykernel"))):
         write("\nJupyterLab is not installed here. Install it, and run axe-nb start again:")
         write("  pip install 'axe-nb[lab]'")
     elif opens:
         # -P: never runs a folder of the same name in the current folder
-        command = [sys.executable, "-P", "-m", "jupyterlab", notebook]
+        command = [sys.executable, "-P", "-m", "jupyterlab", notebook, *as_root]
         with subprocess.Popen(command) as lab:
             while True:
                 try:
@@ -71,7 +73,7 @@ def start(write: Callable[[str], object], *, opens: bool) -> int:
                 except KeyboardInterrupt:  # JupyterLab receives it, too, and asks whether to stop
                     continue
     else:
-        write(f"\nOpen the notebook with:\n  jupyter lab {notebook}")
+        write(f"\nOpen the notebook with:\n  {' '.join(['jupyter lab', notebook, *as_root])}")
     write(f'\nOr ask the agent here:\n  axe-nb run {AGENT} "My name is Ada."')
     return 0
 

@@ -186,7 +186,8 @@ class Grid:
                 shares[one.input] = other.share - one.share
             if one.score is not None and other.score is not None:
                 scores[one.input] = other.score - one.score
-        by_score = self.has_grades and bool(scores)  # as the verdict does
+        # an input on which a variant failed has no score, but counts
+        by_score = self.has_grades and len(scores) == len(shares) > 0
         changes = scores if by_score else shares
         better = tuple(name for name, change in changes.items() if change > 0)
         worse = tuple(name for name, change in changes.items() if change < 0)

@@ -66,6 +66,8 @@ NAMES = tuple(field.name for field in fields(HistoryRow))
 MOST_RUNS = 2**63 - 1
 """The largest possible run id, and so the maximum number of runs."""
 
+MORE = "older runs are left out: axe_nb.history(limit=1000) lists more"
+
 SHOWN = NAMES[:-1]
 """Columns of the displayed table. `kind` is omitted, as the prompt of a map or grid begins with the
 kind."""
@@ -77,10 +79,14 @@ TEXTS = frozenset({"when", "agent", "model", "prompt", "status"})
 class History(UserList[HistoryRow]):
     """Rows of the history, newest first, displayed as a table in a notebook."""
 
+    has_more = False
+    """True if `limit` left out older runs."""
+
     def __repr__(self) -> str:
         if not self:
             return "no runs found in the history"
-        return "\n".join(align_columns([SHOWN, *(row.cells for row in self)]))
+        lines = align_columns([SHOWN, *(row.cells for row in self)])
+        return "\n".join([*lines, *([MORE] if self.has_more else [])])
 
     def _repr_html_(self) -> str:
         if not self:
@@ -95,7 +101,8 @@ class History(UserList[HistoryRow]):
                     f"<tr><td colspan='{len(SHOWN)}' style='text-align:left'><details><summary>"
                     f"its latest runs</summary>{inner}</details></td></tr>"
                 )
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        more = f"<p>{MORE}</p>" if self.has_more else ""
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 
     def to_frame(self) -> Any:
         """Returns the rows as a pandas DataFrame. Raises ConfigError if pandas is missing."""
@@ -140,7 +147,10 @@ def list_history(
         row = _use(lambda store: store.find_row(number))
         if row is not None and row.kind:
             words, within = "", number
-    return History(_use(lambda store: list(islice(make_rows(store), limit))) or ())
+    found = _use(lambda store: list(islice(make_rows(store), min(limit + 1, MOST_RUNS)))) or []
+    history = History(found[:limit])
+    history.has_more = len(found) > limit
+    return history
 
 
 def parse_since(since: str | date) -> datetime:

@@ -12,6 +12,7 @@ import contextlib
 import json
 import os
 import shutil
+import sys
 import threading
 import time
 import zlib
@@ -381,7 +382,9 @@ class Writer:
     def close(self) -> None:
         """Writes the remaining items and closes the file. Waits as long as `flush` by default."""
         self._is_closing = True
-        self.flush()
+        if not self.flush():
+            told = f"the last run is not in the history: {format_path_or_name(self.path)} is locked"
+            print(told, file=sys.stderr)
 
     def _work(self) -> None:
         while True:

@@ -19,6 +19,7 @@ from axe_nb.engine.person import ApprovalRequest, Choice, Decision, Question, St
 from axe_nb.events import PersonAsked
 from axe_nb.messages import Response, ToolCall
 from axe_nb.providers.wire import check_nesting
+from axe_nb.results import NO_AGENT
 from axe_nb.scripting.rules import stop_reason
 from axe_nb.secrets import find_filter, redact
 from axe_nb.text import (
@@ -138,7 +139,7 @@ def _show_most(text: str, limit: int) -> tuple[str, int]:
 
 def format_caller(request: ApprovalRequest | Step) -> str:
     where = f" ({request.run})" if request.run != "0" else ""
-    return show(printable(one_line(request.agent, 100))) + where
+    return show(printable(one_line(request.agent or NO_AGENT, 100))) + where
 
 
 def format_call(tool: str, arguments: Mapping[str, Any], whole: object) -> tuple[str, int]:

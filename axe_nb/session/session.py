@@ -420,7 +420,8 @@ class Session:
                 return self.conversations[name]
         raise ConfigError(
             f"nothing to continue: agent {quote(agent)} has not run in this session",
-            hint=suggestion(agent, self.conversations) or "run it once without -c",
+            hint=suggestion(agent, self.conversations)
+            or "run it without -c, or continue a run of the history: continue_from=axe_nb.load(ID)",
         )
 
     def _begin_tape(self, on_claim: Callable[[], None] | None, *, can_ask: bool) -> RootTape | None:

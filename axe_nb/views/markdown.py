@@ -36,11 +36,37 @@ MATH = re.compile(
 )
 """Matches TeX. Between single dollar signs, a formula must contain a backslash, `^` or `_`."""
 
+COMMANDS = """
+    alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi pi
+    varpi rho varrho sigma varsigma tau upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi
+    Pi Sigma Upsilon Phi Psi Omega infty partial nabla ell hbar Re Im aleph prime angle emptyset
+    frac dfrac tfrac binom sqrt sum prod int iint oint lim limsup liminf sup inf max min arg det dim
+    ker gcd log ln exp sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh Pr mod bmod pmod
+    times div cdot pm mp ast star circ bullet oplus otimes cup cap setminus wedge vee land lor neg
+    lnot in notin ni subset supset subseteq supseteq forall exists nexists leq le geq ge neq ne
+    approx equiv sim simeq cong propto ll gg mid parallel perp to gets rightarrow leftarrow mapsto
+    Rightarrow Leftarrow leftrightarrow Leftrightarrow implies iff ldots cdots vdots ddots dots quad
+    hat bar vec dot ddot tilde widehat widetilde overline underline overbrace underbrace left right
+    big Big bigg Bigg bigl bigr langle rangle lfloor rfloor lceil rceil lvert rvert lVert rVert
+    text textbf textit mathrm mathbf mathbb mathcal mathit mathsf operatorname boldsymbol begin end
+    limits displaystyle
+"""
+"""TeX commands that are typeset. Others can link, define, move or paint over what is around, for
+the whole page; a formula with one of them stays text."""
+
+TYPESET = frozenset(COMMANDS.split())
+
 UNSAFE = re.compile(
-    r"\\(href|url|style|class|cssId|data|html|require|[gx]?def|let|(re)?new|csname|catcode"
-    r"|mmlToken|unicode|include|input|toggle|texttip|bbox|enclose)"
+    r"""\\\\\s*\*?\s*\[ | \\(?:begin|end)\s*
+    (?!\s|\{(?:[pbBvV]?matrix|cases|aligned|gathered|align\*)\})""",
+    re.VERBOSE,
 )
-"""Matches TeX commands that can link, style or define; such formulas stay text."""
+"""Matches a distance between lines, and environments other than these, which stay text as well."""
+
+OPENS_OR_CLOSES = re.compile(r"\\[{}]|(\{|\\(?:left|begin)\b)|(\}|\\(?:right|end)\b)")
+
+DEEPEST = 12
+"""Maximum nesting of a formula that is typeset: some 90 fractions in one another crash a tab."""
 
 LANGUAGES = frozenset(
     {
@@ -105,12 +131,21 @@ def _make_parser() -> MarkdownIt:
 
 def _find_math(state: StateInline, silent: bool) -> bool:
     found = MATH.match(state.src, state.pos) if state.src[state.pos] in "$\\" else None
-    if found is None or UNSAFE.search(found[0]):
+    if found is None or not _is_safe(found[0]):
         return False
     if not silent:
         state.push("math", "", 0).content = found[0]
     state.pos = found.end()
     return True
+
+
+def _is_safe(formula: str) -> bool:
+    depth = 0
+    for one in OPENS_OR_CLOSES.finditer(formula):
+        depth += bool(one[1]) - bool(one[2])
+        if depth > DEEPEST:
+            return False
+    return not UNSAFE.search(formula) and TYPESET.issuperset(re.findall(r"\\([A-Za-z]+)", formula))
 
 
 def _make_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
@@ -149,13 +184,13 @@ def _adapt_tokens(state: StateCore) -> None:
 
 def _with_hosts(tokens: list[Token]) -> Iterator[Token]:
     """Adds `rel` to all links, and the real host after a link whose text shows another host."""
-    target, shown = "", ""
+    target, shown, has_formula = "", "", False
     for token in tokens:
         yield token
         if token.type == "link_open":
             token.attrs.pop("title", None)  # it could show another address
             token.attrSet("rel", "noopener noreferrer")
-            target, shown = str(token.attrs.get("href", "")), ""
+            target, shown, has_formula = str(token.attrs.get("href", "")), "", False
             with suppress(ValueError):
                 parts = urlsplit(target)
                 target = (parts.hostname or parts.path.rpartition("@")[2]).lower()
@@ -163,10 +198,11 @@ def _with_hosts(tokens: list[Token]) -> Iterator[Token]:
             seen = INVISIBLE.sub("", shown[: LONGEST + 1]).replace(REPLACEMENT, "")
             plain = unicodedata.normalize("NFKC", seen).replace("\u3002", ".").lower()
             named = {re.sub(r":\d*$", "", match[1] or match[2]) for match in HOST.finditer(plain)}
-            if len(shown) > LONGEST or named - {target, f"www.{target}"}:
+            if has_formula or len(shown) > LONGEST or named - {target, f"www.{target}"}:
                 yield Token("text", "", 0, content=f" ({target})")
         else:
             shown += token.content
+            has_formula = has_formula or token.type == "math"
 
 
 def format_code(code: str, language: str = "", _attributes: str = "") -> str:

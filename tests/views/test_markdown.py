@@ -148,6 +148,13 @@ def test_code_cannot_bring_marks_of_its_own_or_characters_that_are_not_seen() ->
         ("$x_1$5 and $ x_1 $ and $PATH_A or $PATH_B", []),
         (r"$$\href{javascript:alert(1)}{x}$$ \(\def\x{y}\) $\style{a}{b}$", []),
         ("$$<img src=x onerror=alert(1)>$$", ["$$&lt;img src=x onerror=alert(1)&gt;$$"]),
+        (r"$\DeclareMathOperator{\sum}{X}_x$ $$x\tag{9}\label{a}$$ $$\llap{\rule{9em}{9em}}$$", []),
+        (r"$$\begin{matrix}a\\ [-9em]b\end{matrix}$$ $$\begin {array}{c}x\end{array}$$", []),
+        ("$$" + r"\frac{1}{x_1+" * 90 + "1" + "}" * 90 + "$$", []),
+        (
+            r"$$\begin{pmatrix}1&2\\3&4\end{pmatrix}$$",
+            [r"$$\begin{pmatrix}1&amp;2\\3&amp;4\end{pmatrix}$$"],
+        ),
     ],
 )
 def test_formulas_are_typeset_and_prices_stay_prices(text: str, formulas: list[str]) -> None:
@@ -155,3 +162,8 @@ def test_formulas_are_typeset_and_prices_stay_prices(text: str, formulas: list[s
     found = re.findall("<span class='mathjax_process tex2jax_process'>(.*?)</span>", html)
     assert found == formulas
     assert "<img" not in html
+
+
+def test_a_link_whose_text_is_a_formula_shows_its_host() -> None:
+    html = render(r"[\(\text{https:}\text{//}\text{github}.\text{com}\)](https://evil.example/x)")
+    assert html.endswith("</a> (evil.example)</p>\n")
