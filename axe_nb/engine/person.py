@@ -217,7 +217,7 @@ def make_reply(given: Any) -> Response | None:
 
 
 def make_decided(step: Step, decision: Decision) -> Exchange | None:
-    """Returns the exchange of a request that the user answered or skipped; otherwise None."""
+    """Returns the exchange of a request that the user answered or skipped; None in other cases."""
     is_skipped = decision.choice == "skip"
     reply = Response() if is_skipped else decision.reply
     if step.kind != "request" or step.request is None or reply is None:

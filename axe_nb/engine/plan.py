@@ -87,7 +87,7 @@ class PictureRoom:
     async def admit_prompt(
         self, prompt: str, pictures: Sequence[Picture], files: Sequence[tuple[str, Picture]]
     ) -> Illustrated:
-        """Returns a prompt with the `pictures` that the text mentions, then those in `files`."""
+        """Returns a prompt with its `pictures`, followed by lines with the pictures in `files`."""
         if not (pictures or files):
             return Illustrated(prompt)
         own = await self.admit(pictures)

@@ -115,14 +115,14 @@ class Env:
     workdir: str = ""
     """Real workdir of the root, to which children are confined; empty for no limit (D-53)."""
     defined: Mapping[str, Agent] = field(default_factory=dict)
-    """Agents of the session when the root run started, by name."""
+    """Agents of the session when the root run started, keyed by name."""
     hosts: dict[str, None] = field(default_factory=dict)
     """Hosts that the user has allowed in this session (D-50)."""
     recorded_hosts: set[str] = field(default_factory=set)
     """Hosts that recorded answers have allowed in this tree."""
     servers: Servers = field(default_factory=Servers)
     server_tables: Mapping[str, McpServer] = field(default_factory=dict)
-    """MCP servers in the settings when the root run started, by name."""
+    """MCP servers in the settings when the root run started, keyed by name."""
     streams: bool = False
     """True if responses are shown as they arrive; the root agent and the view must support it."""
     wants_whole: bool = False
@@ -147,7 +147,7 @@ class Env:
         return self.ask_person is not None or any(one.answers("question") for one in self.replays)
 
     def check_can_step(self) -> None:
-        """Raises ConfigError if the tree has pauses but neither user nor recording can decide."""
+        """Raises ConfigError if the tree has pauses, but no user or recording that can decide."""
         stepper = self.stepper
         if stepper is None or stepper.function is not None or self.ask_person is not None:
             return

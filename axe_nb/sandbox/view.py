@@ -205,7 +205,7 @@ def _find_real(paths: Iterable[Path | str], folder: Path) -> list[Path]:
 
 @contextmanager
 def cover(view: View, protection: Protection) -> Iterator[View]:
-    """Yields the view with its protected files listed; placeholders for mounts exist meanwhile."""
+    """Yields the view with its protected files, and keeps placeholders for mounts in the block."""
     if protection == "none":
         yield view
         return

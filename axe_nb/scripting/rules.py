@@ -313,7 +313,7 @@ def script(name: str) -> Callable[[F], F]:
 
 
 class ScriptNotFound(ConfigError):
-    """Raised if neither a function nor a file defines a script."""
+    """Raised if no function and no file defines a script."""
 
 
 class Scripts:

@@ -81,7 +81,7 @@ class Opening:
 
     messages: Sequence[Message]
     said: str = ""
-    """Text of the last message if the fork added that message; otherwise empty."""
+    """Text of the last message if the fork added that message; empty if it did not."""
 
 
 MAX_TURNS = 50  # maximum turns of any run, as a safety limit (A-8.3, A-N2)
@@ -322,7 +322,7 @@ class ToolTable:
     """Tools of one source: the package itself, a session or an agent (D-20)."""
 
     tools: dict[str, Tool | str] = field(default_factory=dict)
-    """Name → tool, or the module whose `TOOLS` contains the tool and is imported when needed."""
+    """Name → tool, or the name of the module to import, whose `TOOLS` contains the tool."""
     sets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Toolset or alias → tool names."""
 

@@ -50,7 +50,7 @@ class Change:
     agent: str
     """Name of the agent, or of the model if there is no agent."""
     tool: str = ""
-    """Name of the tool if the change is in a call; otherwise empty."""
+    """Name of the tool if the change is in a call; empty for other changes."""
     call: int | None = None
     """Number of the call in its run, starting at 1; in the first tree if both have the call."""
     before: str | None = None

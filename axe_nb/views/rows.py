@@ -281,7 +281,7 @@ def name_node(node: Node) -> str:
 
 
 def who_of(call: CallNode) -> str:
-    """Returns the name of the sub-agent that a call starts, or else of the called tool."""
+    """Returns the name of the sub-agent that a call starts, or the name of the called tool."""
     if call.child:
         return name_node(call.child)
     for name in ("agent", "label"):

@@ -117,7 +117,7 @@ class CallNode:
     """True if the user edited the arguments before the call ran."""
     pauses: list[Pause] = field(default_factory=list)
     asks: PersonAsked | None = None
-    """The question that the user has yet to answer, in live trees only; otherwise None."""
+    """The question that the user has yet to answer; None if there is none, and in saved trees."""
     seconds: float = 0.0
     """Duration in seconds, as measured by the run."""
     children: list[Node] = field(default_factory=list)
@@ -172,10 +172,10 @@ class TurnNode:
     exchanges: int = 0
     """Number of the run's exchanges up to and including this turn."""
     draft: Draft | None = None
-    """The reply received so far while it is streamed; otherwise None."""
+    """The part of a streamed reply that has arrived; None before and after the stream."""
     pauses: list[Pause] = field(default_factory=list)
     waits: str = ""
-    """Describes the wait before the next attempt, in live trees only; otherwise empty."""
+    """Describes the wait before the next attempt; empty if there is none, and in saved trees."""
     asks: PersonAsked | None = None
     calls: list[CallNode] = field(default_factory=list)
     server_calls: list[CallNode] = field(default_factory=list)
