@@ -132,6 +132,6 @@ def direction(text: str) -> str:
 
 
 def gradient(parts: Iterable[tuple[str, str]]) -> str:
-    """Returns a horizontal CSS gradient with sharp edges; parts are (colour, where it ends)."""
+    """Returns a horizontal CSS gradient with sharp edges, given the colour and end of each part."""
     stops = [f"{colour} {'0 ' * bool(at)}{end}".rstrip() for at, (colour, end) in enumerate(parts)]
     return f"linear-gradient(90deg,{','.join(stops)})"

@@ -100,7 +100,7 @@ def _format_tools(plan: Plan) -> str:
 
 
 def list_caps(limits: TreeLimits) -> dict[str, str]:
-    """Label → value of each cap on requests, tokens and cost that differs from the default."""
+    """Returns the non-default caps on requests, tokens and cost as text, keyed by label."""
     caps = {}
     if limits.max_requests not in (0, DEFAULT_LIMITS.max_requests):
         caps["Requests"] = f"at most {limits.max_requests}"

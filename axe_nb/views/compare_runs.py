@@ -30,7 +30,7 @@ Kind: TypeAlias = Literal[
     "pictures", "turn", "said", "asked", "call", "tool", "order", "arguments", "run", "result",
     "answer", "data", "status", "error", "warnings",
 ]  # fmt: skip
-"""Part of a run that differs; a `turn`, `call` or `run` differs if only one tree contains it."""
+"""Part of a run that differs. `turn`, `call` and `run` mean that only one tree has the part."""
 
 Places: TypeAlias = tuple[str | None, str | None]
 """Place of a turn in the first tree and in the second; None if a tree has no such turn."""
@@ -90,7 +90,7 @@ Part: TypeAlias = Change | Pair
 
 
 def list_changes(part: Part) -> Iterator[Change]:
-    """Yields all changes in a part, in reading order; a part that is a change yields itself."""
+    """Yields all changes in a part, in reading order, or the part itself if it is a change."""
     if isinstance(part, Change):
         yield part
     else:

@@ -51,8 +51,8 @@ COMMANDS = """
     text textbf textit mathrm mathbf mathbb mathcal mathit mathsf operatorname boldsymbol begin end
     limits displaystyle
 """
-"""TeX commands that are typeset. Others can link, define, move or paint over what is around, for
-the whole page; a formula with one of them stays text."""
+"""TeX commands that are typeset. A formula with any other command stays text, as others can link,
+define macros for the whole page, or draw over other content."""
 
 TYPESET = frozenset(COMMANDS.split())
 
@@ -61,12 +61,13 @@ UNSAFE = re.compile(
     (?!\s|\{(?:[pbBvV]?matrix|cases|aligned|gathered|align\*)\})""",
     re.VERBOSE,
 )
-"""Matches a distance between lines, and environments other than these, which stay text as well."""
+"""Matches the spacing argument of a line break, and environments other than matrices, cases and
+aligned lines. A formula with a match stays text."""
 
 OPENS_OR_CLOSES = re.compile(r"\\[{}]|(\{|\\(?:left|begin)\b)|(\}|\\(?:right|end)\b)")
 
 DEEPEST = 12
-"""Maximum nesting of a formula that is typeset: some 90 fractions in one another crash a tab."""
+"""Maximum nesting of a formula that is typeset; some 90 nested fractions crash a browser tab."""
 
 LANGUAGES = frozenset(
     {
