@@ -10,9 +10,9 @@ from __future__ import annotations
 import atexit
 import contextlib
 import json
+import logging
 import os
 import shutil
-import sys
 import threading
 import time
 import zlib
@@ -36,6 +36,8 @@ from axe_nb.text import one_line
 if TYPE_CHECKING:
     from axe_nb.recording.history_store import Row, Store
     from axe_nb.recording.playback import RootTape
+
+log = logging.getLogger("axe_nb")
 
 VARIABLE = "AXE_NB_HISTORY"
 """Environment variable: `0` turns the history off, `1` also records runs in tests."""
@@ -383,8 +385,8 @@ class Writer:
         """Writes the remaining items and closes the file. Waits as long as `flush` by default."""
         self._is_closing = True
         if not self.flush():
-            told = f"the last run is not in the history: {format_path_or_name(self.path)} is locked"
-            print(told, file=sys.stderr)
+            where = format_path_or_name(self.path)
+            log.warning("the last run is not in the history: %s is locked", where)
 
     def _work(self) -> None:
         while True:

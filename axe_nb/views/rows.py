@@ -7,12 +7,13 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal
 
 from axe_nb.events import PersonAsked
 from axe_nb.messages import ToolCall, Usage
 from axe_nb.results import name_run
-from axe_nb.text import clean, format_dollars, one_line, plural
+from axe_nb.text import clean, format_dollars, list_some, one_line, plural
 from axe_nb.views.appearance import LOOKS, Look, Tone
 from axe_nb.views.transcript import (
     WAITS,
@@ -408,8 +409,16 @@ def facts_of(node: Node) -> list[Fact]:
     facts.append(Fact(plural(calls.total(), "tool call") if calls else "", marks))
     repairs = sum(turn.asked == "repair" for turn in turns)
     facts.append(Fact(plural(repairs, "repair") if repairs else ""))
-    retries = sum(result.retries for result in node.result.walk()) if node.result else 0
-    facts.append(Fact("1 retry" if retries == 1 else f"{retries:,} retries" if retries else ""))
+    results = list(node.result.walk()) if node.result else []
+    retries = sum(result.retries for result in results)
+    reasons = dict.fromkeys(
+        str(first.error.status or first.error.category)
+        for result in results
+        for first, second in pairwise(result.exchanges)
+        if second.attempt > 1 and first.error
+    )
+    why = f" ({list_some(list(reasons), 5)})" if reasons else ""
+    facts.append(Fact(f"{retries:,} {'retry' if retries == 1 else 'retries'}{why}" * bool(retries)))
     facts.append(Fact(format_tokens(node.total)))
     warnings = node.result.warnings if node.result else ()
     facts.append(Fact("", ((plural(len(warnings), "warning"), "limit"),) if warnings else ()))

@@ -125,8 +125,11 @@ class _Times:
             words = join_facts(inner.who, inner.asked if depth else "")
             label = "  " * depth + one_line(f"{inner.look.sign} {words}", 52)
             began = min((lap.began for lap in laps), default=self.start) - self.start
-            sums = ((k, sum(p.ended - p.began for p in laps if p.kind == k)) for k in WORDS)
-            parts = ", ".join(f"{WORDS[kind]} {_format(took)}" for kind, took in sums if took)
+            sums = {k: sum(p.ended - p.began for p in laps if p.kind == k) for k in WORDS}
+            # waits are within the time of what waits
+            sums["model"] -= sums["retry"]
+            sums["tool"] -= sum(p.ended - p.began for p in laps if p.kind == "person" and p.call)
+            parts = ", ".join(f"{WORDS[k]} {_format(took)}" for k, took in sums.items() if took > 0)
             table.append((label, _format(began) if laps else "", _measure(laps), parts))
         yield from align_columns(table)
         if self.more:

@@ -47,8 +47,8 @@ def test_each_row_has_its_seconds_and_what_they_went_to() -> None:
     assert head.startswith("✓ lead · ")
     assert titles.split() == ["from", "took", "of", "it"]
     assert [re.sub(r".*?(\d+\.\d+ s)", r"\1", row, count=1).split("  ") for row in rows] == [
-        ["0.00 s", "10.00 s", f"model 5.00 s, its sub-agents 3.00 s, tool 2.00 s, {WAITS}"],
-        ["3.00 s", "2.00 s", " tool 2.00 s, waits for you 1.00 s"],
+        ["0.00 s", "10.00 s", f"model 4.00 s, its sub-agents 3.00 s, tool 1.00 s, {WAITS}"],
+        ["3.00 s", "2.00 s", " tool 1.00 s, waits for you 1.00 s"],
         ["5.00 s", "3.00 s", " model 3.00 s"],
     ]
 
