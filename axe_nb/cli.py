@@ -43,7 +43,8 @@ def main(words: Sequence[str] | None = None) -> int:
         _print_note("interrupted")
         return 130
     except OSError as error:  # such as a full disk or a deleted folder
-        _close_stdout()
+        # the flush at exit must not fail
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             _print_note(f"error: {reason(error)}")
         return 1
@@ -170,11 +171,6 @@ def _write_exactly(text: str) -> None:
 
 def _print_note(text: str) -> None:
     print(clean(redact(text)), file=sys.stderr, flush=True)
-
-
-def _close_stdout() -> None:
-    # the flush at exit must not fail
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def run_and_exit() -> NoReturn:

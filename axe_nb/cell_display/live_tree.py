@@ -184,7 +184,14 @@ def draw_row(thing: TreeNode, outline: Outline, drawing: html.Drawing) -> dict[s
         segments = list_segments(thing)
         if not segments and times.started is not None:
             segments = [("sub", times.started, times.ended)]
-        bar = f"<i class=axe-nb-bar>{''.join(map(_draw_segment, segments))}</i>"
+        parts = ""
+        for kind, start, end in segments:
+            until = "var(--now,0)" if end is None else f"{end:.2f}"
+            left, right = (f"100%*{at}/var(--span)" for at in (f"{start:.2f}", until))
+            parts += (
+                f"<i class=axe-nb-{kind} style='left:calc({left});right:calc(100% - {right})'></i>"
+            )
+        bar = f"<i class=axe-nb-bar>{parts}</i>"
         # what a sub-agent costs is in the head and in the saved tree, its time only here
         shown = replace(row, cost="") if row.kind == "run" else row
         line, about = html.format_line(shown, bar, clock), row.cost
@@ -211,13 +218,6 @@ def _draw_text(block: Block, drawing: html.Drawing) -> str:
         f"<div class=axe-nb-text>{drawing.block(block)}<button type=button class=axe-nb-copy "
         f"tabindex=-1 aria-label='Copy text'{whole}{hidden}></button></div>"
     )
-
-
-def _draw_segment(segment: Segment) -> str:
-    kind, start, end = segment
-    until = "var(--now,0)" if end is None else f"{end:.2f}"
-    place = f"left:calc(100%*{start:.2f}/var(--span));right:calc(100% - 100%*{until}/var(--span))"
-    return f"<i class=axe-nb-{kind} style='{place}'></i>"
 
 
 def list_segments(thing: TreeNode) -> list[Segment]:

@@ -267,9 +267,9 @@ class UsageMeter:
         return RunStopped(status, f"{cap}: {', '.join(who)}{named}{self._format_file()}", cap)
 
     def _format_cap(self, key: str, what: str = "reached") -> str:
-        return f"limits.{key} ({self._show_cap(key)}) of {self.agent} {what}"
+        return f"limits.{key} ({self.show_cap(key)}) of {self.agent} {what}"
 
-    def _show_cap(self, key: str) -> str:
+    def show_cap(self, key: str) -> str:
         most = getattr(self.limits, key)
         return format_dollars(most) if key == "max_cost" else str(most)
 

@@ -160,7 +160,7 @@ class MapMeter(UsageMeter):
     """Adds up the usage of a map's runs, and cancels runs when the map's budget is reached."""
 
     def _make_stop(self, key: str, unit: str) -> RunStopped:
-        why = f"the budget of {self.agent} was reached: {key} = {self._show_cap(key)}"
+        why = f"the budget of {self.agent} was reached: {key} = {self.show_cap(key)}"
         return RunStopped("cancelled", why)
 
     def add(self, result: RunResult) -> None:

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterator
 from contextlib import suppress
 from html import escape
-from itertools import groupby
+from itertools import accumulate, groupby
 from operator import itemgetter
 from urllib.parse import urlsplit
 
@@ -132,21 +132,17 @@ def _make_parser() -> MarkdownIt:
 
 def _find_math(state: StateInline, silent: bool) -> bool:
     found = MATH.match(state.src, state.pos) if state.src[state.pos] in "$\\" else None
-    if found is None or not _is_safe(found[0]):
+    if found is None or UNSAFE.search(found[0]):
+        return False
+    if not TYPESET.issuperset(re.findall(r"\\([A-Za-z]+)", found[0])):
+        return False
+    depths = (bool(one[1]) - bool(one[2]) for one in OPENS_OR_CLOSES.finditer(found[0]))
+    if max(accumulate(depths), default=0) > DEEPEST:
         return False
     if not silent:
         state.push("math", "", 0).content = found[0]
     state.pos = found.end()
     return True
-
-
-def _is_safe(formula: str) -> bool:
-    depth = 0
-    for one in OPENS_OR_CLOSES.finditer(formula):
-        depth += bool(one[1]) - bool(one[2])
-        if depth > DEEPEST:
-            return False
-    return not UNSAFE.search(formula) and TYPESET.issuperset(re.findall(r"\\([A-Za-z]+)", formula))
 
 
 def _make_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:

@@ -9,8 +9,10 @@ D-24, D-34, docs/safety.md.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from io import SEEK_END, StringIO
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -498,13 +500,12 @@ class Transcript:
 
     def _clean(self, value: Any) -> Any:
         """Removes secrets from text or JSON data, and masks run times in sub-agents' reports."""
-        shown = find_filter().json(value)
-        return change_texts(shown, self._mask_seconds) if self._reports else shown
 
-    def _mask_seconds(self, text: str) -> str:
-        return REPORT.sub(
-            lambda found: f"{found[1]}, …s" if found[0] in self._reports else found[0], text
-        )
+        def mask(found: re.Match[str]) -> str:
+            return f"{found[1]}, …s" if found[0] in self._reports else found[0]
+
+        shown = find_filter().json(value)
+        return change_texts(shown, partial(REPORT.sub, mask)) if self._reports else shown
 
 
 def show_run(result: RunResult, clean: Clean) -> RunResult:
