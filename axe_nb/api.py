@@ -1,4 +1,4 @@
-"""The Python API: `run`, `arun`, `stream`, `expect`, `last`, `history`, `load`, `define`.
+"""The main functions of the Python API, such as `run`, `expect`, `history` and `load`.
 
 Source: D-2, D-69.
 """
@@ -51,9 +51,9 @@ def run(
 ) -> RunResult:
     """Runs an agent and returns the result, whatever its status.
 
-    Blocks, even inside a running event loop. Raises ConfigError if the configuration is invalid,
-    before anything is sent; its `hint` suggests what to do. Raises ExpectationError if the run did
-    not meet `expect`; `last()` then returns the result.
+    Blocks, even inside a running event loop; in an async tool, use `arun`. Raises ConfigError if
+    the configuration is invalid, before anything is sent; its `hint` suggests what to do. Raises
+    ExpectationError if the run did not meet `expect`; `last()` then returns the result.
 
     Args:
         agent: the agent or its name; None sends the prompt directly to `model`.
@@ -76,7 +76,7 @@ def run(
             pydantic model, a list of one of these, or the path of a file with a schema.
         stream: if False, replies are never streamed.
         expect: expectations for the run, as in `researcher >= 2, parallel; no write_file`.
-        step: pause before each request and call: True asks you, a function decides on each `Step`.
+        step: pause before each request and call: True asks the user, a function gets each `Step`.
         break_at: pause only at these places: `tool:NAME`, `agent:NAME`, `depth:N`, `turn`.
     """
     request = _make_request(agent, prompt, continue_from, options)
@@ -136,7 +136,7 @@ def expect(result: RunResult, expectations: str) -> RunResult:
 
     `expectations` are separated by semicolons, as in `researcher >= 2, parallel; no write_file`.
     Raises ConfigError if they are invalid or cannot be decided, and ExpectationError if one is not
-    met; its `place` is the branch of the tree.
+    met; the error's `place` says where in the run tree.
     """
     if not isinstance(result, RunResult):
         raise ConfigError(f"expect takes a RunResult, not {shown_value(result)}")
@@ -145,7 +145,7 @@ def expect(result: RunResult, expectations: str) -> RunResult:
 
 @contextmanager
 def cassette(path: str | os.PathLike[str], mode: Mode | None = None) -> Iterator[Cassette]:
-    """Records the exchanges of all runs in the `with` block, or replays them from the file.
+    """Records the requests and replies of all runs in the `with` block, or replays them.
 
     Raises ConfigError if the file is not a cassette, or cannot be read or written.
 
@@ -187,8 +187,8 @@ def history(
 ) -> History:
     """Returns the latest runs in the history, newest first; `load` returns the result of a run.
 
-    A map or grid is one row, unless words or a status are given. Raises ConfigError if the limit is
-    invalid or the history cannot be read.
+    A map or grid is one row, unless words or a status are given. Raises ConfigError if an argument
+    is invalid or the history cannot be read.
 
     Args:
         words: words to find, ignoring case, in the agent, the model or the prompt's first line; the
@@ -211,10 +211,10 @@ def history(
 
 
 def load(saved: int | str | os.PathLike[str]) -> Any:
-    """Loads a result from the history, or from a file that `save` wrote. Executes nothing.
+    """Loads a result from the history, or a result or grid from a file. Executes nothing.
 
     `saved` is the path of the file, or the id of a run in the history, as a number or text. Raises
-    ConfigError if there is no such file or run, or the file is not a saved result.
+    ConfigError if there is no such file or run, or the file was not written by `save`.
     """
     from axe_nb.recording.history import load_run
 

@@ -132,7 +132,7 @@ def _can_prompt() -> bool:
 
 
 def _find_asker() -> Callable[[str], str] | None:
-    """Returns a function that prompts a person; None if no one can be prompted."""
+    """Returns a function that asks the user a question; None if there is no terminal."""
 
     def ask(prompt: str) -> str:
         with contextlib.redirect_stdout(sys.stderr):  # stdout carries the answer only

@@ -41,7 +41,7 @@ class AxeError(Exception):
         return _rebuild, (type(self), self.args, vars(self).copy())
 
     def __copy__(self) -> Self:
-        """Copies the error as pickling does; `distributed` would copy it with its traceback."""
+        """Copies the error without its traceback, as pickling does; `distributed` copies errors."""
         return cast(Self, _rebuild(type(self), self.args, vars(self).copy()))
 
     def lines(self) -> list[str]:
@@ -70,9 +70,9 @@ def _rebuild(kind: type[AxeError], args: tuple[object, ...], state: dict[str, An
 
 
 class ConfigError(AxeError):
-    """An agent, setting or option is invalid. No request has been sent.
+    """An agent, setting, option or file is invalid; usually raised before a request is sent.
 
-    The exit code is 2, or 3 if a key is missing.
+    The exit code is usually 2; it is 3 if a key is missing.
     """
 
     exit_code = 2
@@ -85,9 +85,9 @@ class ConfigError(AxeError):
 
 
 class ExpectationError(AxeError):
-    """A run did not meet an expectation; `place` is the branch of the run tree that failed.
+    """A run did not meet an expectation; `place` says where in the run tree.
 
-    `axe_nb.last()` is the result of the run.
+    If the run was started with `expect`, `axe_nb.last()` returns its result.
     """
 
 

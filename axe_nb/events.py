@@ -132,19 +132,19 @@ class ToolFinished:
 
 @dataclass(frozen=True, slots=True)
 class PersonAsked:
-    """A run waits for an answer from the person who is prompted; the run's clock is paused."""
+    """A run waits for the user's answer; its clock is paused. No field contains secrets."""
 
     run: str
     call_id: str = ""
     """Id of the call that the question is about; empty if it is about the latest turn."""
     words: str = ""
-    """The question in a few words; empty if a step paused the run. No field contains secrets."""
+    """The question in a few words; empty if a step paused the run."""
     text: str = ""
     """The question as shown in the prompt, without the diff and the possible answers."""
     diff: str = ""
     """Unified diff of the change that the call would make; empty if there is none."""
     choices: tuple[tuple[str, str], ...] = ()
-    """Letter and name of each answer; empty if the answer is free text."""
+    """Letter and name of each answer; empty if the answer is free text or no prompt is given."""
     prompt: str = ""
     """Text of the input prompt, from which a view recognizes the input field; empty without
     `choices`."""
@@ -154,7 +154,7 @@ class PersonAsked:
 
 @dataclass(frozen=True, slots=True)
 class PersonAnswered:
-    """A question was answered by the person, from a recording or by the `step=` function."""
+    """A question was answered by the user, from a recording or by the `step=` function."""
 
     run: str
     call_id: str
@@ -192,7 +192,7 @@ def finish_turn(run: str, turn: Turn, exchanges: Sequence[Exchange]) -> TurnFini
 
 
 def events_of(result: RunResult, parent: str = "", depth: int = 0) -> Iterator[Event]:
-    """Yields the events of a finished run, in order, without text deltas and times."""
+    """Yields the events of a finished run tree, in order, without text deltas, retries or times."""
     run = result.id
     yield RunStarted(
         run, parent, result.call_id, result.agent, result.model, depth, result.task, result.prompt,

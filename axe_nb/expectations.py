@@ -75,7 +75,7 @@ def count_levels(run: RunResult) -> int:
 
 
 MAX_SHOWN = 80
-"""Maximum length of an expectation, a name or a text value in messages."""
+"""Maximum length of an expectation, a name or a value in messages, in characters."""
 
 MAX_SECONDS = 1.0
 """Time limit in seconds for matching a pattern against a model's text."""
@@ -118,7 +118,7 @@ class Clause:
     path: tuple[str | int, ...]
     """Keys and indices that lead to a part of `data`; empty if the clause compares no part."""
     operator: str
-    """Comparison operator. If empty, `data` must have the part, or the measure must be truthy."""
+    """Comparison operator; if empty, a part of `data` must exist, or another value be truthy."""
     value: Any
     """Value to compare with; a compiled pattern for `~` and `!~`."""
     is_parallel: bool
@@ -169,7 +169,7 @@ def _parse_clause(text: str) -> Clause:
 
 
 def _read_value(sign: str, written: str, kind: Kind) -> Any:
-    """Parses the value after an operator. Raises ConfigError if the value does not fit."""
+    """Parses the value after an operator. Raises ConfigError if either does not fit `kind`."""
     if not sign:
         return None
     if sign not in OPERATORS[kind]:
@@ -266,10 +266,10 @@ def check(
 
 
 def check_spelling(expectations: str, agents: Iterable[Agent], agents_dir: str | None) -> None:
-    """Raises ConfigError for a misspelt name, before money is wasted on a run.
+    """Raises ConfigError for an unknown name that is similar to a known one, before the run.
 
-    `agents` are the agents that the run can reach. Other unknown names may belong to agents that a
-    tool starts, which only the finished run shows.
+    `agents` are the agents that the run can reach. Any other unknown name is allowed, because it
+    may belong to an agent that a tool starts.
     """
     names = _KnownNames((), agents_dir, agents)
     known = {*names.agents, *names.tools, *MEASURES}
@@ -322,12 +322,12 @@ class _KnownNames:
 
 
 def _shorten(name: str) -> str:
-    """Shortens a name for an error message, as a model may have chosen the name."""
+    """Shortens a name for an error message, because a model may have chosen it."""
     return printable(one_line(name, MAX_SHOWN))
 
 
 def _walk(run: RunResult, above: tuple[str, ...], pointer: str, group: Hashable) -> Iterator[Thing]:
-    """Yields a run, its permitted calls and, recursively, its child runs, in call order."""
+    """Yields a run, then its permitted calls, then the same for each of its child runs."""
     agents = (*above, name_run(run.agent, run.model))
     place = f"in agent {' › '.join(map(_shorten, agents))}"
     place += f" ({_shorten(run.id)})" if above else ""
@@ -422,7 +422,7 @@ def _decide_data(clause: Clause, data: Any, root: Thing) -> Verdict:
 
 
 def _holds(found: Any, sign: str, value: Any) -> bool:
-    """True if a comparison holds; if there is no operator, whether `found` is truthy."""
+    """True if a comparison holds or, if there is no operator, `found` is truthy."""
     if sign == "":
         return bool(found)
     if sign in ("!=", "!~"):

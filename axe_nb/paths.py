@@ -35,7 +35,7 @@ Links: TypeAlias = Mapping[str, Sequence[Path]]
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """All names of a file or folder that lies in `folder`, whose path is real."""
+    """All names of a file or folder below `folder`, which is a real path."""
 
     folder: Path
     path: str
@@ -130,7 +130,7 @@ def hold_real_folder(path: Path, flags: int = PASSED, made: int = 0) -> Iterator
 
 
 def open_real_file(path: Path) -> int:
-    """Opens a regular file for reading. Raises OSError if the path leads through a link."""
+    """Opens a regular file for reading. Raises OSError for other files and behind links."""
     if "\0" in str(path):
         raise OSError(errno.EINVAL, "not a path")
     with hold_real_folder(path.parent) as folder:

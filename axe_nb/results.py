@@ -51,14 +51,14 @@ EXIT_CODES: Mapping[str, int] = {
     "completed": 0, "max_turns": 1, "max_tool_calls": 1, "max_tokens": 1, "timeout": 3,
     "cancelled": 130, "error": 1,
 }  # fmt: skip
-"""Exit code of the command line by status (D-38), unless an error has its own code."""
+"""Status → exit code of the command line, unless an error has its own code (D-38)."""
 
 NEXT_STEPS: Mapping[str, str] = {
     "timeout": "give it more time with --timeout",
     "max_turns": "give it a smaller task, or continue it: -c in a notebook, "
     "continue_from= in Python",
 }
-"""Suggested next step after an incomplete run, by status."""
+"""Status → suggested next step after an incomplete run."""
 
 NO_AGENT = "(no agent)"
 """Shown instead of an agent's name for a run without an agent."""
@@ -84,7 +84,7 @@ copyreg.pickle(MappingProxyType, lambda table: (freeze, ({**table},)))
 
 
 def make_metadata(id: str, depth: int, usage: Usage) -> dict[str, str]:
-    """Returns the metadata of a child run (D-34)."""
+    """Returns a child run's id, tokens and depth as the texts of `metadata` (D-34)."""
     return {"task_id": id, "token_estimate": str(usage.total), "depth": str(depth)}
 
 
@@ -146,7 +146,7 @@ class RunResult:
     times: tuple[Lap, ...] = field(default=(), repr=False, compare=False)
     """Timings of the run and of its requests, calls and waits; empty if not recorded."""
     origin: str = ""
-    """The place from which a fork's root run differs from the original; empty for other runs."""
+    """The place at which a fork departs from the original run; empty except in a fork's root."""
     definitions: Definitions | None = field(default=None, repr=False, compare=False)
     """The agents of the run tree (D-53), for forks; None in a child, or if they were not kept."""
     undo_id: str = field(default="", repr=False, compare=False)
@@ -198,7 +198,7 @@ class RunResult:
 
     @property
     def cost(self) -> float | None:
-        """Cost of this run's own turns in US dollars; None if the price of any turn is unknown."""
+        """Cost of this run's own turns in US dollars; None if the cost of any turn is unknown."""
         counted = (turn for turn in self.log if turn.source not in UNASKED)
         if any(not turn.usage.total for turn in counted):  # the server does not count tokens
             return None
@@ -206,7 +206,7 @@ class RunResult:
 
     @property
     def total_cost(self) -> float | None:
-        """Cost of this run and all its descendants in US dollars; None if any price is unknown."""
+        """Cost of this run and all its descendants in US dollars; None if any cost is unknown."""
         return add_costs(result.cost for result in self.walk())
 
     @property
@@ -252,7 +252,7 @@ class RunResult:
         results: Mapping[int | str, Any] | None = None,
         **options: Any,
     ) -> RunResult:
-        """Runs the tree again with a change at a place; only what depends on the change is live.
+        """Runs the tree again with a change at a place; replays what does not depend on the change.
 
         Args:
             place: the turn, as in `request`, or the turn after the last, which continues with the
@@ -295,7 +295,7 @@ class RunResult:
         return undo(self, force=force, dry=dry)
 
     def raise_for_status(self) -> RunResult:
-        """Returns this result if the run completed; otherwise raises ProviderError or RunError."""
+        """Returns this result if the run completed; otherwise raises `cause` or a RunError."""
         if self.ok:
             return self
         if self.cause:
@@ -318,7 +318,7 @@ class RunResult:
 
         Args:
             full: if True, includes everything, even secrets, in the form that `from_dict` reads; if
-                False, omits the messages.
+                False, omits messages, turns and other details.
         """
         if full:
             return to_json(self)
@@ -342,7 +342,7 @@ class RunResult:
         return from_json(cls, data)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Saves the result, without secrets, to a text file for `axe_nb.load` (D-60, D-61)."""
+        """Saves the result, without secrets, to a file that `axe_nb.load` can read (D-60, D-61)."""
         write_data(Path(path), "run", to_json(self, find_filter()))
 
     def to_json(self) -> str:

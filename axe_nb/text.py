@@ -71,7 +71,7 @@ def quote(text: str) -> str:
 
 
 def clean(text: str) -> str:
-    r"""Converts line ends to `\n`, and harmful or unneeded invisible characters to U+FFFD."""
+    r"""Converts `\r\n` to `\n`, and harmful or unneeded invisible characters to U+FFFD."""
     text = _HARMFUL.sub(REPLACEMENT, text.replace("\r\n", "\n"))
     if text.isascii() or not INVISIBLE.search(text):
         return text
@@ -82,7 +82,7 @@ def clean(text: str) -> str:
 
 
 def reveal(text: str) -> str:
-    """Replaces all invisible characters with U+FFFD, even those that scripts and emoji need."""
+    """Replaces invisible characters except blanks with U+FFFD, even those that emoji need."""
     return "".join(c if _is_visible(c) or c in " \u3000\n\t" else REPLACEMENT for c in text)
 
 
@@ -132,7 +132,7 @@ def cut_chars(text: str, limit: int, note: str = "...") -> str:
 
 
 def cut_middle(text: str, limit: int) -> tuple[str, int]:
-    """Cuts out the middle of a long text. Returns the text and the number of characters cut."""
+    """Cuts out the middle of a text longer than `limit`; also returns how many characters."""
     if len(text) <= limit:
         return text, 0
     half, more = limit // 2, len(text) - 2 * (limit // 2)
@@ -253,7 +253,8 @@ def type_name(value: object) -> str:
 def own_text(value: object) -> str:
     """Returns `str(value)` without memory addresses.
 
-    A module, and an object whose class defines neither `__str__` nor `__repr__`, is described.
+    For a module, or an object whose class defines neither `__str__` nor `__repr__`, returns the
+    result of `describe`.
     """
     kind = type(value)
     is_address = kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__

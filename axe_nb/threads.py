@@ -52,7 +52,7 @@ async def in_thread(function: Callable[..., T], /, *args: Any) -> T:
 
 @contextlib.contextmanager
 def without_group() -> Iterator[None]:
-    """Raises an exception group's first exception alone. Tasks may raise only RunStopped."""
+    """Replaces an exception group raised in the block with the first exception in the group."""
     try:
         yield
     except BaseExceptionGroup as stops:

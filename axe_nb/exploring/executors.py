@@ -1,10 +1,11 @@
 """Runs the tasks of a map on the workers of an executor, several tasks per job.
 
 An executor is one from `concurrent.futures`, a Dask client, or an ipyparallel client or view. A job
-calls `run_job`, whose argument and result are bytes, which every executor can transport. No
-exception of axe_nb leaves a worker, because some executors lose the message or crash. Agents,
-skills and context files are read before the map begins and sent to the workers, with script models,
-tools and settings. Keys are not sent: a worker has keys in its own environment and `config.toml`.
+calls `run_job`, whose argument and result are bytes, which every executor can transport. A job
+returns its errors instead of raising them, because some executors lose the message or crash.
+Agents, skills and context files are read before the map begins and sent to the workers, with script
+models, tools and settings. Keys are not sent: each worker reads keys from its own environment and
+`config.toml`.
 
 If a worker dies, each task of its job is tried once more, alone, so that a task that kills its
 worker does not affect the others. If the worker dies again, the task fails. Source: D-53, D-59.
@@ -72,7 +73,8 @@ def make_runs(batch: Batch, executor: object, concurrency: int) -> Runs:
 def _find_workers(given: Any) -> tuple[Executor, int, Callable[[], object]]:
     """Returns an executor, its number of workers, and a function that checks whether it is alive.
 
-    The function raises or never returns if the executor is gone, which jobs do not report.
+    If a Dask or ipyparallel executor is gone, which its jobs do not report, the function raises an
+    exception or never returns. For other executors, the function does nothing.
     """
     # the first package of the object's classes that is not part of Python
     homes = (kind.__module__.partition(".")[0] for kind in type(given).__mro__)
@@ -219,7 +221,7 @@ class RemoteRuns(Runs):
                 self._batch.finish(task, self._batch.make_failed(task, why, status))
 
     def _renew(self) -> Executor | None:
-        """Returns a one-worker pool to replace a process pool, or None for other executors."""
+        """Returns a one-worker pool to replace a broken process pool; None for other executors."""
         pool = self._executor
         if self._spare is None and type(pool) is ProcessPoolExecutor:
             self._spare = ProcessPoolExecutor(
@@ -234,7 +236,8 @@ class RemoteRuns(Runs):
     ) -> list[RunResult | None] | ConfigError:
         """Submits a job, and returns its results or the error that kept it from running.
 
-        The result of a run that did not begin is None. Raises _Gone if the job is lost.
+        The result of a run that did not begin is None. Raises _Gone if the executor refuses or
+        loses the job.
         """
 
         def submit(job: bytes) -> Future[Any]:
@@ -316,7 +319,7 @@ class SharedPart:
     read: Read
     config: Config
     lacks: Mapping[str, tuple[str, ...]]
-    """Provider → names of its secret settings. They are not sent; each worker must have its own."""
+    """Provider → names of its secret settings except `api_key`; each worker must have its own."""
     tools: tuple[Tool, ...]
     scripts: Mapping[str, ScriptFunction | Script]
     version: str
@@ -352,7 +355,7 @@ def make_shared_part(batch: Batch) -> SharedPart:
 
 
 def _remove_secrets(config: Config) -> tuple[dict[str, dict[str, Any]], dict[str, tuple[str, ...]]]:
-    """Returns the providers' tables without secrets, and the names of the removed settings."""
+    """Returns the providers' tables without secrets, and the settings removed except keys."""
     tables, lacks = {}, {}
     for name in config.known:
         table = dict(config.providers.get(name, {}))

@@ -1,7 +1,7 @@
 """`Grid`, the result of `axe_nb.grid`, and its display as text and as an HTML page.
 
-The page omits durations, so that equal runs make equal pages; `to_frame` and `summary` include the
-durations.
+The page omits durations, so that equal runs result in equal pages; `to_frame` and `summary` include
+them.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Row: TypeAlias = Mapping[str, Any]
-"""One input: its values, keyed by the names that prompt templates use in `{{ }}`."""
+"""One input: its values, keyed by the names used in `{{ }}` in prompt templates."""
 
 MAX_RUNS = 1_000_000
 """Maximum number of runs in a grid, so that an endless iterator of inputs raises an error."""
 
 NAME = "g"
-"""Name for a grid in hints such as `g[0, 1]`, used if the grid's variable is unknown."""
+"""Name of a grid in hints such as `g[0, 1]`, used if the grid's variable is unknown."""
 
 COLUMNS = (
     "agent", "model", "params", "repeat", "status", "text", "passed", "score", "reason", "tokens",
@@ -76,10 +76,12 @@ HEADS = (
 )  # fmt: skip
 
 LABEL, SHARE = 1, 2
-"""Indices in `HEADS` of two columns: the variant's label, and its share of passed runs."""
+"""Indices in `HEADS` of two columns: the variant's label, and its number of passed runs."""
 
 MAX_PAGE = 300_000
-"""Maximum characters of a page's HTML. Once half are used, a run gets a line instead of a tree."""
+"""Approximate maximum length of the runs in a page's HTML, in characters.
+
+Trees of runs may take half of it. A run whose tree does not fit is shown as one line."""
 
 MAX_INPUTS = 200
 
@@ -91,11 +93,11 @@ class Variant:
     """One combination of agent, model, parameters and prompt."""
 
     label: str
-    """Label that no other variant of the grid has; the agent's name if there is one variant."""
+    """Label that no other variant of the grid has; the agent's name if there is only one."""
     agent: str | Agent | None = field(repr=False)
     model: str | None = None
     params: Mapping[str, Any] | None = None
-    """Model parameters; None if the agent's own are used."""
+    """Model parameters that override the agent's; None if the variant sets none."""
     prompt: str = field(repr=False)
 
 
@@ -104,10 +106,10 @@ def name_agent(agent: str | Agent | None) -> str:
 
 
 class Grid:
-    """The result of `axe_nb.grid`: its runs, in one square for each input and variant.
+    """The result of `axe_nb.grid`: its runs, grouped in a square for each input and variant.
 
     `grid[input, variant]` takes numbers from 0, or labels from `inputs` and `variants`. A square is
-    empty if the grid was stopped before any of the square's runs.
+    empty if the grid was stopped before any of the square's runs ended.
     """
 
     def __init__(self, rows: Sequence[Row], variants: Sequence[Variant], repeats: int = 1) -> None:
@@ -138,12 +140,12 @@ class Grid:
 
     @property
     def failures(self) -> tuple[GridRun, ...]:
-        """Runs that did not pass; their `reason` says why."""
+        """Runs that did not pass, or whose verdict is unknown; their `reason` says why."""
         return tuple(run for run in self.runs if not run.passed)
 
     @property
     def has_grades(self) -> bool:
-        """False if every score is 1 for a passed and 0 for a failed run; True for other scores."""
+        """True if any score is other than 1 for a passed and 0 for a failed run."""
         return any(run.score is not None and run.score != run.passed for run in self.runs)
 
     @property
@@ -294,7 +296,7 @@ class Grid:
         return figure
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the grid, without secrets, to a file for `axe_nb.load` (D-60, D-61).
+        """Saves the grid, without secrets, to a file that `axe_nb.load` can read (D-60, D-61).
 
         Input values without a JSON form are converted to strings. Raises ConfigError if the file
         cannot be written.
@@ -354,7 +356,7 @@ def is_grid(path: str | os.PathLike[str]) -> bool:
 
 
 def label_inputs(rows: Sequence[Row]) -> tuple[str, ...]:
-    """Labels inputs with the values of the first column without duplicates, or with numbers."""
+    """Returns labels for inputs: the first column of distinct, non-empty values, or numbers."""
     for column in rows[0]:
         try:
             labels = tuple(one_line(str(row.get(column, "")), 40) for row in rows)
@@ -459,7 +461,7 @@ def _list_problems(grid: Grid) -> Iterator[str]:
 
 
 def _list_hidden(grid: Grid) -> Iterator[str]:
-    """Yields lines on runs that did not complete, and on inputs that the table omits."""
+    """Yields a line about runs that did not complete, and one about inputs that are not shown."""
     failed = [run for run in grid.failures if not run.result.ok]
     if failed:
         first = f"{failed[0].input} × {failed[0].variant}: {failed[0].reason}"

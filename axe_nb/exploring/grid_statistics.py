@@ -49,7 +49,7 @@ def find_share_interval(passed: float, count: int) -> Interval:
 
 
 def find_sign_chance(better: int, worse: int) -> float:
-    """Returns the p-value of the exact two-sided sign test, which ignores equal results."""
+    """Returns the p-value of the exact two-sided sign test for two numbers of inputs."""
     count = better + worse
     tail = sum(math.comb(count, k) for k in range(min(better, worse) + 1))
     return float(min(1.0, 2 * tail / 2**count))
@@ -179,13 +179,14 @@ class Summary:
     """Number of runs with a known verdict."""
     passed: int
     interval: Interval
-    """Confidence interval for the pass rate over the inputs or, for one input, over the repeats."""
+    """95% confidence interval for the share of passed runs, computed over the inputs, or over the
+    repeats if only one input was judged."""
     failed: int
     """Number of runs that did not complete."""
     unjudged: int
     """Number of runs for which `score=` or the judge failed."""
     disagree: float | None
-    """Share of the inputs with both passed and failed repeats; None if nothing was repeated."""
+    """Share of the repeated inputs on which only some runs passed; None if nothing was repeated."""
     score: float | None
     """Mean score over the inputs; None if no run has a score."""
     tokens: int
@@ -229,24 +230,24 @@ def summarize(variant: str, squares: Sequence[Square]) -> Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Comparison of two variants on the inputs for which both have runs."""
+    """Comparison of two variants on the inputs on which both have judged runs."""
 
     first: str
     second: str
     better: tuple[str, ...]
-    """Inputs on which the second variant had a higher score or, if there are no scores, a larger
+    """Inputs on which the second variant had a higher mean score or, unless `by_score`, a larger
     share of passed runs."""
     worse: tuple[str, ...]
     same: int
     chance: float
     """p-value of the exact sign test over the inputs on which the variants differ."""
     difference: float | None
-    """Mean difference between the shares of passed runs; None if the variants share no inputs."""
+    """Mean difference between the shares of passed runs; None if no input is compared."""
     score: float | None
     """Mean difference between the scores; None if no input has scores for both variants."""
 
     by_score: bool = False
-    """True if scores decide which variant did better; False if passed runs decide."""
+    """True if variants are compared by their mean scores; False if by their passed runs."""
 
     def __str__(self) -> str:
         count = len(self.better) + len(self.worse) + self.same

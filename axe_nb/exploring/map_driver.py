@@ -1,9 +1,9 @@
-"""Maps: run many prompts, several at a time, and pass on each result when its run ends.
+"""Maps, which run many prompts, several at a time, and pass on each result when its run ends.
 
 `Batch` holds what the runs of a map or grid share: agents and options, budget, resume file, counts.
 `Runs` runs tasks in this process, each with a handle, as `axe_nb.arun` does; a subclass runs tasks
 on an executor. One coroutine, `Driver.run`, takes prompts and keeps several runs in progress,
-either on the caller's event loop or, for a caller that blocks, on the loop of the portal.
+either on the caller's event loop or, for a caller that blocks, on the loop of a `Portal`.
 Source: D-2, D-8, D-58, D-64.
 """
 
@@ -70,7 +70,7 @@ BudgetOption: TypeAlias = "float | Mapping[str, float] | None"
 """Budget in US dollars, or a mapping with keys of `[limits]`; None for no budget."""
 
 KEYS = ("max_requests", "max_total_tokens", "max_cost", "max_calls_per_reply", "max_in_flight")
-"""Keys of `[limits]` that can apply to several runs together."""
+"""Keys of `[limits]` that a map's budget may set for all its runs together."""
 
 _MARKS = re.compile(r"<(?=\s*/?\s*(?:task|answer)\b)", re.IGNORECASE)
 
@@ -97,7 +97,7 @@ class Task:
 
 @dataclass
 class Tally:
-    """Counts of a map's runs, shown as a line of progress. The last line omits times and rates."""
+    """Counts of a map's runs, shown as a line of progress and, at the end, of totals and notes."""
 
     name: str
     total: int | None = None
@@ -210,7 +210,7 @@ class MapSession(Session):
 
 
 def open_session(kind: str, meter: MapMeter | None, *, is_dry: bool = False) -> MapSession:
-    """Creates a map's session, which copies the agents of `session` and shares tools and budget."""
+    """Creates a map's session, with copies of the agents, and the same tools and budget."""
     most = meter.limits.max_in_flight if meter else 0
     session.open_cassette()  # of the environment, if it sets one, for both sessions
     own = ("agents", "conversations", "last", "meter", "in_flight", "above")
@@ -267,7 +267,7 @@ class Batch:
     judge: int | None = None
     """Index in `askings` of the judge for completed runs; None if there is no judge."""
     receive: Callable[[Ended], None] = lambda ended: None
-    """Callback for each run that has ended; called on the event loop."""
+    """Callback for each run that has ended; usually called on the event loop."""
     stopped: str = ""
     """Why no more runs may begin; empty as long as runs may begin."""
     results: dict[int, RunResult] = field(default_factory=dict)
@@ -277,7 +277,7 @@ class Batch:
     """Prompt index → ended task whose result has not been passed on yet."""
 
     async def prepare(self) -> None:
-        """Checks the configuration shared by the runs, and opens the resume file."""
+        """Checks the configuration shared by the runs, and opens the resume file, if any."""
         for asking in self.askings:
             plan = await asking.prepare(self.session)
             self.tally.name = self.tally.name or name_run(plan.agent.name, plan.agent.model)
@@ -311,7 +311,7 @@ class Batch:
         return case
 
     def settle(self, task: Task) -> bool:
-        """Ends a task without a run if its prompt is unusable or the resume file has its result."""
+        """Returns True if a task needs no run; its error or stored result is then recorded."""
         if task.problem is not None:
             self.finish(task, self.make_failed(task, task.problem))
             return True
@@ -372,7 +372,7 @@ class Batch:
         return interrupted(f"{what}; {again}")
 
     def close(self) -> None:
-        """Closes the resume file, and adds notes on the file and the budget to the tally."""
+        """Ends the map's row in the history, closes the resume file and adds notes to the tally."""
         if self.meter and not self.stopped:
             self.tally.notes.extend(self.meter.describe_overshoots())
         if self.session.above is not None:
@@ -382,7 +382,7 @@ class Batch:
             self.tally.notes.extend(filter(None, [self.file.problem]))
 
     def release(self, task: Task) -> None:
-        """Passes a task's result and judgement to `receive`, at most once."""
+        """Checks a task's result against `expect`, and passes it to `receive`, at most once."""
         result = task.result
         if self.held.pop(task.index, None) is None or result is None:
             return
@@ -485,7 +485,7 @@ class Runs:
             handle.halt()
 
     def overdue(self) -> float:
-        """Returns the largest `RunHandle.overdue` of the runs; 0.0 if no run is overdue."""
+        """Returns the seconds since the earliest missed deadline or cancellation, or 0.0."""
         handles = list(self._handles.values())
         return max((handle.overdue() for handle in handles), default=0.0)
 
@@ -550,7 +550,7 @@ class Driver:
     async def iterate_later(self) -> AsyncGenerator[Ended, None]:
         """Yields runs as they end, on the caller's event loop.
 
-        Closing the generator stops the other runs.
+        Closing the generator cancels the runs in progress.
         """
         ended: asyncio.Queue[Any] = asyncio.Queue()
         self.batch.receive = ended.put_nowait
@@ -588,9 +588,9 @@ class Driver:
                 await asyncio.wait([work], timeout=DRAIN)
 
     def iterate(self) -> Generator[Ended, None, None]:
-        """Yields runs as they end, and blocks.
+        """Yields runs as they end; blocks while no run has ended.
 
-        Closing the generator stops the other runs, and so does an interrupt.
+        An interrupt, or closing the generator, cancels the runs in progress.
         """
         self.batch.receive = self.ended.put
         # taking a prompt may run the user's code, which must run in the caller's thread
@@ -667,7 +667,7 @@ class Driver:
         return min(self._most - self._running, 4 * self._most - (self._taken - self._received))
 
     async def _take_tasks(self) -> list[Task]:
-        """Returns tasks for the next call of `work` once there is room; empty if none are left."""
+        """Waits for room, and returns tasks for a call to `work`; empty once no more may start."""
         chunk = self.runs.chunk
         while self._find_room() < chunk and not self.batch.stopped:
             self._is_full = True

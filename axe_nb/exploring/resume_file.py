@@ -1,4 +1,4 @@
-"""A resume file: the results of runs, one per line, each appended as its run ends.
+"""Resume files, which hold the results of runs, one per line, each appended as its run ends.
 
 After a header (D-61), each line is a JSON object with the key, the status and the result of a run.
 Several processes and threads may append at once, as each writes whole lines. Lines that are
@@ -6,8 +6,8 @@ unfinished or cannot be read are ignored. A result is read only when a run with 
 
 The key is a hash of the whole task: the agent with its options, skill and context files, the
 descriptions of its tools, its sub-agents, and the prompt. The key ignores the code of tools and
-scripts, and options that only limit or display a run (`timeout`, `stream`, `concurrency`, budgets,
-expectations). Source: D-60, D-61, D-75.
+scripts, and options that only limit or display a run (`timeout`, `retries`, `stream`,
+`concurrency`, budgets, expectations). Source: D-60, D-61, D-75.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from axe_nb.session.overrides import Overrides
 from axe_nb.text import one_line, shown_value
 
 SIZE = 16
-"""Bytes in a hash. The chance that two of a million runs have equal hashes is below 1 in 10^26."""
+"""Length of a hash in bytes. Two of a million runs share one with a chance below 1 in 10^26."""
 
 NOT_FINISHED = ("timeout", "cancelled")
 

@@ -101,8 +101,8 @@ def grid(
         concurrency: maximum number of runs at once.
         executor: where runs take place, as in `axe_nb.map`; scores are computed in this process.
         budget: limit for all runs together: US dollars, or a dict with keys of `[limits]`.
-        resume: path of a file that stores each result as its run ends. Stored runs are not
-            repeated, so the same call continues an interrupted grid.
+        resume: path of a file that stores each result as its run ends. Stored runs are repeated
+            only as in `axe_nb.map`, so the same call continues an interrupted grid.
         display: if True, a notebook shows the table as it fills.
         options: options of `axe_nb.run`, for all runs.
     """
@@ -139,7 +139,7 @@ class GridRunner:
     ) -> None:
         """Prepares a grid's runs, or only checks the configuration if `is_dry`. Blocks.
 
-        `names` holds more values for the templates, which begin at line `first_line` of the cell.
+        `names` holds more values for the templates, whose line in the cell is `first_line`.
         """
         refuse_in_tool("grid")
         repeats, width = read_count("repeats", repeats), read_count("concurrency", concurrency)
@@ -198,7 +198,7 @@ class GridRunner:
 
     @property
     def forecast(self) -> str:
-        """Number of requests that the grid needs, as text; `at least …` if tools may need more."""
+        """Number of requests that the grid needs, as text; `at least …` if runs may send more."""
         plans = [asking.plan for asking in self._batch.askings]
         is_exact = not any(plan.toolset.offered or plan.asks_at_end for plan in plans)
         fewest = plural(len(self._jobs) * (1 if self._batch.judge is None else 2), "request")
@@ -214,7 +214,7 @@ class GridRunner:
         self._runs.close()
 
     def run(self, display: bool, name: str) -> None:
-        """Runs the grid and shows its progress. An interrupt leaves all finished runs in `grid`."""
+        """Runs the grid and shows its progress. After an interrupt, `grid` has all ended runs."""
 
         def draw(progress: str) -> dict[str, str]:
             return show_grid(self.grid, name, note=progress)

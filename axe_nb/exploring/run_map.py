@@ -55,7 +55,7 @@ def map(
     display: bool = True,
     **options: Unpack[RunOptions],
 ) -> RunMap:
-    """Returns a map, which runs an agent on many prompts once it is iterated over.
+    """Returns a map, which runs an agent on many prompts once it is iterated over or awaited.
 
     `for` yields results in the order of the prompts, `async for` as the runs end, and `await`
     returns them all. A failed run has a result, too. `last()` and conversations stay unchanged,
@@ -70,7 +70,7 @@ def map(
         executor: where the runs take place: a `concurrent.futures.Executor`, a Dask client, an
             ipyparallel client or view; None runs them in this process.
         resume: path of a file that stores each result as its run ends. Stored runs are not
-            repeated, unless they timed out, were cancelled, or failed for a temporary reason.
+            repeated, unless they timed out, were cancelled, or failed but might now succeed.
         budget: limit for all runs together: US dollars, or a dict with keys of `[limits]`; when it
             is reached, runs in progress are cancelled at their next request.
         keep: `results` stores all results; `nothing` only yields each result once.
@@ -127,7 +127,7 @@ class RunMap:
 
     @property
     def stopped(self) -> str:
-        """Reason why some prompts were not run; empty if no prompt was skipped."""
+        """Why the map starts no more runs, such as a spent budget; empty if nothing stopped it."""
         return self._batch.stopped
 
     def __repr__(self) -> str:

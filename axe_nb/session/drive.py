@@ -1,7 +1,7 @@
 """Executes a run with a view, which receives every event, regular ticks and the result.
 
-Events are shown and questions asked in the caller's thread, so that no other thread uses the
-display.
+Events are shown and the user is prompted in the caller's thread. Only while a prompt blocks this
+thread does another thread update the view, if the view is live.
 Source: D-19, D-48, D-58.
 """
 
@@ -78,7 +78,7 @@ class NoLine:
 
 
 class Approver:
-    """Queues questions from the event loop's thread; `serve` prompts in the caller's thread."""
+    """Queues questions from the event loop's thread for `serve`, which asks the user elsewhere."""
 
     def __init__(self, answer: Callable[[Question], Decision]) -> None:
         self._answer = answer
@@ -98,7 +98,10 @@ class Approver:
         return self._prompt(question)
 
     def serve(self, meanwhile: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
-        """Asks the next question in `meanwhile`, once the view has had time to show the call."""
+        """Asks the user the next question, once the view has had time to show the call.
+
+        `meanwhile` returns the context manager in which the user is prompted.
+        """
         if time.monotonic() < self._asked_at + PAUSE:
             return
         with suppress(queue.Empty):
@@ -149,7 +152,8 @@ def drive(handle: RunHandle, view: View, approver: Approver | None = None) -> Ru
     """Executes a run in the portal's thread, shows it in this thread, and returns the result.
 
     An interrupt cancels the run; KeyboardInterrupt is raised once the run's last events have
-    arrived, and `handle.finished` is then the result so far. A second interrupt is raised at once.
+    arrived, or after `DRAIN` seconds, and `handle.finished` is then the result so far. A second
+    interrupt is raised at once.
     `approver` answers the run's questions. Raises concurrent.futures.CancelledError if the run is
     cancelled before it starts.
     """

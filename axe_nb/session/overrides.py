@@ -62,7 +62,7 @@ class Overrides:
     skill: str | None = None
     workdir: str | None = None
     timeout: float | None = DEFAULT_TIMEOUT
-    """Time limit in seconds, possibly fractional; None or 0 for no limit."""
+    """Time limit in seconds; None or 0 for no limit."""
     retries: int | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
     vars: Mapping[str, Any] = field(default_factory=dict)
@@ -111,9 +111,9 @@ class Overrides:
         self.make_stepper()
 
     def make_stepper(self) -> Stepper | None:
-        """Returns the stepper for a run tree, or None if the tree never pauses.
+        """Returns the object that pauses a run tree, or None if the tree never pauses.
 
-        Raises ConfigError if a place is not valid.
+        Raises ConfigError if a place in `break_at` is invalid.
         """
         if not self.step and not self.break_at:
             return None
@@ -127,7 +127,7 @@ class Overrides:
         defaults: Mapping[str, Any] | None = None,
         others: Sequence[str] = (),
     ) -> Overrides:
-        """Creates overrides from keywords. Error messages list `others` as known options, too."""
+        """Creates overrides from keywords. `others` are more known options for error messages."""
         for name in given:
             if name not in _CHECKS:
                 known = (*others, *_CHECKS)
@@ -147,7 +147,7 @@ def merge_options(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict
 
 
 def refuse_steps(given: dict[str, Any], many: str) -> dict[str, Any]:
-    """Returns the `given` options. Raises ConfigError if they include `step` or `break_at`."""
+    """Returns the `given` options. Raises ConfigError if they set `step` or `break_at`."""
     for name in ("step", "break_at"):
         if given.get(name):
             raise ConfigError(
@@ -164,7 +164,7 @@ def keep_for_tree(defaults: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_options_shown(function: F) -> F:
-    """Expands `**options` in the function's signature, for `help` and Tab."""
+    """Expands `**options` in the function's signature, for `help` and Tab completion."""
     given = inspect.signature(function)
     shown = [p for p in given.parameters.values() if p.kind is not p.VAR_KEYWORD]
     shown[2:2] = [

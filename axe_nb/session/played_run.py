@@ -23,11 +23,11 @@ from axe_nb.session.drive import View
 from axe_nb.session.portal import PUMP
 
 LATEST = 1e6
-"""Latest plausible time of an event in seconds; a file may contain any number."""
+"""Latest plausible time of an event in seconds. Later times, as in a damaged file, are ignored."""
 
 
 def play(view: View, result: RunResult, speed: float) -> None:
-    """Plays a run in a live view, `speed` times as fast as recorded; other views show the end."""
+    """Plays a run in a live view, at `speed` times the recorded speed; other views show its end."""
     began = time.monotonic()
     try:
         for seconds, event in time_events(result) if view.is_live else ():
@@ -43,7 +43,7 @@ def play(view: View, result: RunResult, speed: float) -> None:
 def time_events(result: RunResult) -> list[tuple[float, Event]]:
     """Returns a finished run's events in order, each with its seconds since the first event.
 
-    An event without a recorded time gets the time of the previous event.
+    An event without a recorded time gets the time of an event before it.
     """
     runs = {run.id: run for run in result.walk()}
     laps = defaultdict[tuple[str, int, int], list[Lap]](list)

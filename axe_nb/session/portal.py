@@ -20,7 +20,7 @@ from axe_nb.errors import interrupted
 T = TypeVar("T")
 
 PUMP = 0.05
-"""Polling interval in seconds, as a bare `get()` ignores interrupts on Windows."""
+"""Polling interval in seconds; on Windows, an interrupt does not end a wait without a timeout."""
 
 DRAIN = 0.4
 """Time in seconds that a cancelled run has to close its requests and report a partial result."""
@@ -35,9 +35,9 @@ STUCK = 0.7
 class Portal:
     """An event loop in its own thread, started on first use.
 
-    A loop that a tool blocks is replaced; once the tool returns, the old loop ends its work,
-    cancels all other tasks, closes its connections and ends its thread. A tool that never returns
-    keeps its daemon thread: Python cannot end a thread from outside.
+    A loop that a tool blocks is replaced. Once the tool returns, the old loop completes the work
+    that was begun on it, cancels all other tasks, closes its connections and ends its thread. A
+    tool that never returns keeps its daemon thread: Python cannot end a thread from outside.
     """
 
     def __init__(self) -> None:
@@ -132,7 +132,7 @@ if hasattr(os, "register_at_fork"):  # a forked process has the loop of its pare
 
 
 def run_and_wait(work: Coroutine[Any, Any, T]) -> T:
-    """Runs a coroutine on the portal's loop and returns the result. An interrupt cancels it."""
+    """Runs a coroutine on the portal's loop and returns its result; an interrupt cancels it."""
     future, _ = portal.begin(work)
     try:
         while not future.done():  # on Windows, an interrupt does not wake a bare `result()`
@@ -159,7 +159,7 @@ class Interrupt:
 
 @contextlib.contextmanager
 def record_interrupts(wake: Callable[[], None]) -> Iterator[Interrupt]:
-    """Records interrupts within the block; has no effect outside the main thread."""
+    """Records interrupts within the block, if it runs in the main thread and SIGINT is handled."""
     interrupt = Interrupt(wake)
     before = signal.getsignal(signal.SIGINT)
     is_mine = threading.current_thread() is threading.main_thread()

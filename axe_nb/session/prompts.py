@@ -1,7 +1,7 @@
-"""Prompts the person in charge of a run: formats the questions, and parses the answers.
+"""Prompts the user about a run: formats the questions, and parses the answers.
 
-The person decides on the basis of a prompt. Text from a model must therefore never be invisible,
-look like part of the prompt itself, or be left out without a count. The letters of answers are
+The user decides on the basis of a prompt. Text from a model must therefore never be invisible, look
+like part of the prompt itself, or be left out without a count. The letters of answers are
 constants, so that a model cannot add or rename an answer. Source: D-48, D-50, D-56.
 """
 
@@ -34,10 +34,10 @@ from axe_nb.text import (
 )
 
 MAX_SHOWN = 4000
-"""Maximum characters shown of a call's arguments or preview; longer text is cut in the middle."""
+"""Maximum length of arguments or a preview in a prompt, in characters; the middle is cut out."""
 
 MAX_WHOLE = 100_000
-"""Maximum characters of an argument that is shown with its line breaks, such as a command."""
+"""Maximum length of an argument shown with its line breaks, such as a command, in characters."""
 
 BAR = "  | "
 """Prefix of each line of an argument that is shown with its line breaks."""
@@ -50,7 +50,7 @@ WIDTH = 78
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A possible answer, typed as its first letter or the whole word."""
+    """A possible answer, typed as the whole word or, unless `needs_word`, as its first letter."""
 
     choice: Choice
     about: str = ""
@@ -118,7 +118,7 @@ def format_model_question(request: ApprovalRequest) -> str:
 
 
 def show(text: str) -> str:
-    """Makes every character of a text visible; wide gaps and blank lines are shown as counts."""
+    """Makes every character of a text visible; wide gaps and many blank lines become counts."""
 
     def show_gap(gap: re.Match[str]) -> str:
         # so wide that the rest of the line could be out of sight
@@ -166,11 +166,11 @@ REPLY = {"properties": {"text": {"type": "string"}, "calls": {"type": "array", "
 
 
 class WrongInput(Exception):
-    """Raised if text that a person typed cannot be used. The message says why, in one sentence."""
+    """Raised if text that the user typed cannot be used. The message says why, in one sentence."""
 
 
 def read_arguments(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Prompts for a call's arguments, and validates them; an empty schema accepts any object."""
+    """Asks the user for a call's arguments, and validates them; an empty schema allows any."""
     arguments = _parse(input("arguments, as JSON: "), "The arguments must be a JSON object")
     if not isinstance(arguments, dict):
         raise WrongInput("The arguments must be a JSON object, in braces.")
@@ -179,7 +179,7 @@ def read_arguments(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parse_reply(typed: str) -> Response:
-    """Parses a reply that the person typed for a model: text, or JSON with `text` and `calls`."""
+    """Parses a reply that the user typed for a model: text, or JSON with `text` and `calls`."""
     if not typed.lstrip().startswith("{"):
         return Response(typed, (), stop_reason(()))
     said = _parse(
@@ -213,7 +213,7 @@ def _parse(typed: str, wanted: str) -> Any:
 
 
 def prompt_person(request: Question, *, has_view: bool = False) -> Decision:
-    """Prompts for a decision, on a single line if a live view shows the whole question."""
+    """Asks the user for a decision, with a short prompt if a live view shows the question."""
     short = describe(request).prompt if has_view else ""
     if isinstance(request, Step):
         return prompt_step(request, short)
@@ -326,7 +326,7 @@ STEP_NAMES = (
 )  # fmt: skip
 
 MOST = 8000
-"""Maximum characters of text in an event. Longer text is cut; a longer prompt is omitted."""
+"""Maximum length of a text in an event, in characters. Longer texts are cut, prompts omitted."""
 
 SUBJECT = 60
 

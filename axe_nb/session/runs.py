@@ -1,6 +1,7 @@
-"""Run requests, and run handles with events, result and cancellation.
+"""Run requests, and handles that execute a requested run, cancel it or wait for its result.
 
-Every front end makes a `RunRequest`, passes it to `Session.start`, and shows the run with `drive`.
+A front end passes a `RunRequest` to `Session.start`, and executes the returned handle, for example
+with `drive`.
 Source: D-2, D-8, D-58.
 """
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
     agent: str | Agent | None
-    """Agent or its name; None if the model is called without an agent."""
+    """Agent or its name; None to call the model without an agent, or for the agent of a fork."""
     prompt: str = ""
     pictures: tuple[Picture, ...] = ()
     """Pictures in the prompt, in the order of their markers: `[picture 1: …]`."""
@@ -132,7 +133,7 @@ class RunHandle:
         return self._outcome.result() if has_result else None
 
     def cancel(self) -> None:
-        """Cancels the run, whose result then contains all turns and calls that had finished."""
+        """Cancels the run. If it had begun, its result has all turns and calls finished so far."""
         self.halt()
         with self._lock:
             self._cancelled_at = self._cancelled_at or time.monotonic()
@@ -151,7 +152,7 @@ class RunHandle:
         """Waits for the run to end and returns its result, even if it failed or was cancelled.
 
         An interrupt ends the wait, not the run. Raises TimeoutError if the run has not ended after
-        `timeout` seconds (None waits without limit), and ConfigError if it could not start.
+        `timeout` seconds (None waits without limit), and AxeError if it could not start.
         """
         until = math.inf if timeout is None else time.monotonic() + timeout
         while not wait([self._outcome], max(0.0, min(until - time.monotonic(), PUMP))).done:
@@ -188,7 +189,7 @@ class RunHandle:
     async def execute(
         self, emit: Emit, ask_person: AskPerson | None = None, *, streams: bool = False
     ) -> RunResult:
-        """Executes the run and returns the result. If `streams`, models' replies are streamed."""
+        """Executes the run and returns the result. `streams` streams replies if agents allow it."""
         task = asyncio.current_task()
         assert task is not None
         with self._lock:
@@ -234,7 +235,7 @@ class RunHandle:
             self._outcome.set_result(outcome)
 
     def overdue(self) -> float:
-        """Returns the seconds since an unfinished run's deadline or cancellation; otherwise 0.0."""
+        """Returns the seconds since the deadline or cancellation of an unfinished run, or 0.0."""
         if self._run is None or self.done:
             return 0.0
         now = time.monotonic()

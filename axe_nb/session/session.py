@@ -84,7 +84,10 @@ def find_agent(request: RunRequest, env: Env) -> Agent:
 
 
 def check_names(request: RunRequest, agent: Agent, env: Env) -> None:
-    """Raises ConfigError for an unknown name in `vars`, or a misspelt name in `expect`."""
+    """Raises ConfigError for an unknown name in `vars`, or a misspelt name in `expect`.
+
+    Names in `expect` are not checked if an agent has MCP servers, whose tools are not known yet.
+    """
     if given := request.overrides.vars:
         root = find_agent(request, env)
         known = {*find_names(root.system_prompt), *root.vars}
@@ -108,7 +111,7 @@ def check_names(request: RunRequest, agent: Agent, env: Env) -> None:
 
 
 def adapt(env: Env, overrides: Overrides) -> Env:
-    """Returns the environment for a run and its descendants, with the overrides applied."""
+    """Returns the environment of a run, with the overrides that also affect its descendants."""
     as_child = env.as_child
 
     def adapt_child(agent: Agent) -> Agent:
@@ -152,7 +155,7 @@ def apply_overrides(agent: Agent, overrides: Overrides) -> Agent:
 
 
 class BeginningFork:
-    """A fork that is about to start, with the forked run's agents in its snapshot."""
+    """A fork that is being prepared; restores the agents of the forked run in the snapshot."""
 
     def __init__(
         self,
@@ -170,7 +173,7 @@ class BeginningFork:
         self.fork = Fork(point, self._adapt, self.restored.changed)
 
     def adapt_env(self, env: Env) -> Env:
-        """Returns the environment for the fork's tree, with recorded options that still apply."""
+        """Returns the environment of the fork, with `model_all` and `vars` of the forked run."""
         fork, kept = self.fork, self.point.root.definitions
         agents = describe_agents(self.snapshot, self.request.overrides, kept, fork.changed)
         env = replace(env, agents=agents, fork=fork)
@@ -237,7 +240,7 @@ class BeginningFork:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Usage by one agent with one model in a session, both as root and as sub-agent."""
+    """Usage of one agent with one model in a session, both as root and as sub-agent."""
 
     runs: int = 0
     turns: int = 0
@@ -257,7 +260,7 @@ class Session:
     """Agent name → the agent's last root run in this session, which `--continue` continues."""
     last: RunResult | None = None
     spent: dict[tuple[str, str], Spent] = field(default_factory=dict)
-    """(agent, model) → usage by runs of the agent with the model, in order of first use."""
+    """(agent, model) → usage of the agent's runs with the model, in order of first use."""
     texts: dict[str, str] = field(default_factory=dict)
     """Name of an agent defined in this session → TOML source; empty if there is none."""
     defaults: dict[str, Any] = field(default_factory=dict)
@@ -269,11 +272,11 @@ class Session:
     cassette: Cassette | None = None
     """Cassette that records and replays the session's exchanges; None if none is in use."""
     cassette_problem: ConfigError | None = None
-    """Why a requested cassette cannot be used; if set, no run starts, as a live run costs money."""
+    """Why a requested cassette cannot be used; if set, no run starts, to avoid paid requests."""
     budget: Budget = field(default_factory=Budget)
     """Dollars that the session's runs have spent, and the spending limit."""
     hosts: dict[str, None] = field(default_factory=dict)
-    """Hosts that the person has allowed agents to reach until the session ends (D-50)."""
+    """Hosts that the user has allowed agents to reach in this session (D-50)."""
     tools: ToolTable = field(default_factory=lambda: SESSION)
     """Tools created with `@axe_nb.tool`, shared by all sessions of the process."""
     scripts: dict[str, ScriptFunction] = field(default_factory=lambda: functions)
@@ -344,7 +347,7 @@ class Session:
         is_dry: bool = False,
         on_claim: Callable[[], None] | None = None,
     ) -> Plan:
-        """Returns the plan of a run, and sends nothing. A plan only for display needs no key."""
+        """Returns the plan of a run without calling a model. If `is_dry`, no key is needed."""
         options = request.overrides
         agents_dir = options.agents_dir
         clock = Clock(options.timeout)
@@ -450,7 +453,7 @@ class Session:
         return config, Snapshot(self.agents, agents_dir, provider, Prices(config))
 
     def _nest(self, request: RunRequest, env: Env) -> tuple[Job, Env]:
-        """Returns the job and environment for a child that `axe_nb.run` starts in a tool (D-57)."""
+        """Returns the job and `Env` for a child that `axe_nb.run` starts inside a tool (D-57)."""
         folder = request.overrides.agents_dir
         if folder is not None:
             env.sources.update(find_source_dirs(folder))

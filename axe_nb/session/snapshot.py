@@ -30,12 +30,12 @@ from axe_nb.tools.output_form import Output, make_output
 
 
 def find_script_dirs(agents_dir: str | None) -> tuple[Path, ...]:
-    """Returns the script folders of an agents folder; empty if `agents_dir` is None."""
+    """Returns the folder `scripts` beside an agents folder; empty if no folder is given."""
     return (Path(agents_dir).expanduser().parent / "scripts",) if agents_dir else ()
 
 
 def find_source_dirs(agents_dir: str | None) -> set[Path]:
-    """Returns an agents folder and its script folders; tools need approval to change them."""
+    """Returns an agents folder and the folder `scripts` beside it; empty if none is given."""
     folders = (Path(agents_dir).expanduser(), *find_script_dirs(agents_dir)) if agents_dir else ()
     return {Path(os.path.realpath(folder)) for folder in folders}
 
@@ -43,7 +43,7 @@ def find_source_dirs(agents_dir: str | None) -> set[Path]:
 T = TypeVar("T")
 
 MAX_TEXT = 64 * 1024 * 1024
-"""Maximum total characters of the agents, skills and context files that a tree can reach."""
+"""Total length of agents, skills and context files after which no more agents are read."""
 
 Key: TypeAlias = "tuple[str | tuple[str, ...], ...]"
 """Fields of an agent that determine which skill, files and pictures its context contains."""
@@ -62,7 +62,7 @@ class Snapshot:
         prices: Prices,
         read: Read | None = None,
     ) -> None:
-        """Creates a snapshot; if `read` holds what another process has read, no files are read."""
+        """Creates a snapshot; `read` holds agents and contexts that another process has read."""
         self.prices = prices
         self.defined = dict(defined)
         """Name → agent that was defined in the session when the root started."""
@@ -102,7 +102,7 @@ class Snapshot:
         return agent
 
     def knows(self, name: str) -> bool:
-        """Returns whether an agent of this name existed when the root started; True before that."""
+        """Returns whether an agent of this name existed when the root read the agents."""
         return name in self.defined or name in self._agents or not self._is_taken
 
     def restore(
@@ -114,7 +114,7 @@ class Snapshot:
         self._contexts.update({_make_key(agent): context for agent, context in contexts})
 
     def define(self, agent: Agent) -> Definition:
-        """Describes an agent for later forks, with the agent's context if that has been read."""
+        """Returns an agent, and its context if that has been read, in the form kept for forks."""
         found = self._contexts.get(_make_key(agent))
         return Definition.of(agent, found if isinstance(found, Context) else None)
 

@@ -1,4 +1,4 @@
-"""`result.undo()` and `%axe undo`, which restore the files that the tools of a run changed.
+"""`result.undo()` and `%axe undo`, which restore files that `write_file` and `edit_file` changed.
 
 Source: D-84.
 """
@@ -32,16 +32,16 @@ Outcome = Literal["restored", "removed", "conflicts", "same"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndoneFiles:
-    """Files that an undo has restored or would restore; a notebook shows their diff."""
+    """The outcome of an undo, real or with `dry`; displayed as a diff and a report."""
 
     restored: tuple[str, ...] = ()
-    """Files restored to their old content; all paths are relative to the workdir."""
+    """Files restored to their old content, relative to the workdir that tools wrote to."""
     removed: tuple[str, ...] = ()
     """Files removed because the run had created them."""
     conflicts: tuple[str, ...] = ()
     """Files left as they are, because something else changed them during or after the run."""
     notes: tuple[str, ...] = ()
-    """One line for each change that cannot be undone, with the reason."""
+    """Lines about changes that are not undone, with the reasons."""
     diff: str = field(default="", repr=False)
     """Unified diff of the changes, without secrets; cut if it is long."""
     is_dry: bool = False
@@ -64,7 +64,7 @@ class UndoneFiles:
 
 
 def undo(result: RunResult, *, force: bool = False, dry: bool = False) -> UndoneFiles:
-    """Restores the files that the tools of a run changed; see `RunResult.undo`."""
+    """Restores the files that `write_file` and `edit_file` changed; see `RunResult.undo`."""
     if result.id != "0":
         raise ConfigError(f"{result.id} is a part of a run", hint="undo the whole run")
     kept = read_kept(result.undo_id)
@@ -101,7 +101,7 @@ def undo(result: RunResult, *, force: bool = False, dry: bool = False) -> Undone
 def _undo_file(
     run: str, file: KeptFile, *, is_forced: bool, is_dry: bool
 ) -> tuple[Outcome, tuple[bytes | None, bytes | None] | None]:
-    """Restores one file; returns the contents before and after, if they may be shown."""
+    """Restores a file; returns the outcome, and its contents before and after if displayable."""
     first = file.first
     names = locate(Path(first.root), first.path)
     if names.path != first.path:

@@ -1,1 +1,1 @@
-"""Runs notebooks as tests, compares their outputs with saved outputs, and freezes notebooks."""
+"""Notebooks as tests, lessons for students, and a pytest plug-in."""

@@ -83,7 +83,7 @@ class Problem:
 
 
 def check(targets: Iterable[str], timeout: float | None, write: Callable[[str], None]) -> bool:
-    """Runs notebooks, and returns True if all outputs are the same as the saved outputs."""
+    """Runs notebooks and writes their problems; returns True if all outputs are as saved."""
     paths, count = find_notebooks(targets), 0
     for path in paths:
         saved = read_notebook(path)
@@ -100,7 +100,7 @@ def check(targets: Iterable[str], timeout: float | None, write: Callable[[str], 
 
 
 def freeze(targets: Iterable[str], timeout: float | None, write: Callable[[str], None]) -> bool:
-    """Freezes each notebook as `freeze_notebook` does; returns True if all could be frozen."""
+    """Calls `freeze_notebook` for each notebook; returns True if all notebooks were saved."""
     done = [freeze_notebook(path, timeout, write) for path in find_notebooks(targets)]
     return all(done)
 
@@ -148,7 +148,7 @@ def freeze_notebook(path: Path, timeout: float | None, write: Callable[[str], No
 
 
 def describe_problems(path: Path, run: HeadlessRun, problems: Sequence[Problem]) -> list[str]:
-    """Formats each problem as one line with the notebook, the cell, the problem and a hint."""
+    """Formats each problem as one line: notebook, cell, problem and, if one exists, a hint."""
     name = display_path(path)
     last = run.begun if run.stopped else None
     lines = [
@@ -184,7 +184,7 @@ def find_problems(saved: Book, ran: Book) -> Iterator[Problem]:
 
 
 def describe_failure(error: Any) -> str:
-    """Formats an error output as one line. An error of axe_nb includes its place and its hint."""
+    """Formats an error output as one line; for axe_nb's own errors, with their place and hint."""
     first = f"{error.ename}: {error.evalue}".partition("\n")[0].removesuffix(": ")
     lines = "\n".join(error.traceback).split("\n")
     is_own = lines[0] == first and len(lines) <= 3  # the cause, the place, the hint
@@ -192,7 +192,7 @@ def describe_failure(error: Any) -> str:
 
 
 def describe_difference(saved: Any, ran: Any) -> str:
-    """Describes how the outputs of a cell differ from its saved outputs; empty if they agree."""
+    """Describes how a cell's outputs differ from its saved ones; empty if equal or ignored."""
     if "ignore output" in marks_of(ran):
         return ""
     pairs = zip_longest(_list_parts(saved.outputs), _list_parts(ran.outputs), fillvalue=("", None))
@@ -225,9 +225,9 @@ def _list_parts(outputs: Any) -> list[tuple[str, str]]:
 
 
 def normalize(book: Book, first: Book, second: Book) -> Book:
-    """Returns the notebook with the outputs of the first run, and removes what varies.
+    """Returns a copy of a notebook with the outputs of its first run, without what varies.
 
-    Metadata and tracebacks that differ in the second run are removed, and so are execution times.
+    Execution times are removed, and so are metadata and tracebacks that differ in the second run.
     """
     frozen = deepcopy(book)
     frozen.metadata.pop("widgets", None)
@@ -248,7 +248,7 @@ def normalize(book: Book, first: Book, second: Book) -> Book:
 
 
 def find_notebooks(targets: Iterable[str]) -> list[Path]:
-    """Returns all target files, and all notebooks below target folders, without duplicates."""
+    """Returns target files, and notebooks below target folders that are not hidden, only once."""
     found: dict[Path, None] = {}
     for target in targets:
         path = expand_home(target)
@@ -332,10 +332,10 @@ def run_headless(
 ) -> HeadlessRun:
     """Runs a notebook in a new kernel of this Python, in the notebook's folder.
 
-    In `replay` mode, the kernel cannot reach other machines. `timeout` applies to each cell, and
-    zero means no limit. With `goes_on`, a failed cell does not end the run; with `prunes`, unused
-    exchanges are removed from the notebook's cassette. `environ` replaces the variables that mark
-    a test.
+    In `replay` mode, the kernel cannot reach other machines. `timeout` is in seconds per cell (None
+    for 600, zero for no limit). With `goes_on`, a failed cell does not end the run; with `prunes`,
+    unused exchanges are removed from the notebook's cassette. `environ` replaces the variables that
+    `make_environment` returns.
     """
     timeout = 600.0 if timeout is None else timeout
     environment = {**os.environ, **(environ or make_environment(path, mode))}
@@ -382,7 +382,7 @@ def run_headless(
 
 
 def prepare(book: Book) -> Book:
-    """Returns a copy of a notebook without outputs, and with tags on the cells to skip."""
+    """Returns a copy of a notebook without outputs, with `skip-execution` on cells to skip."""
     prepared = deepcopy(book)
     for cell in prepared.cells:
         if cell.cell_type == "code":
@@ -408,8 +408,9 @@ def make_environment(path: Path, mode: Mode) -> Mapping[str, str]:
 def end_cassette(own: str) -> tuple[tuple[str, int, int, int] | None, list[str]]:
     """Returns `cassette` and `missed` for the `HeadlessRun` of this kernel.
 
-    A cassette named `own`, which no other notebook uses, is pruned. If the notebook itself sets the
-    cassette's mode, `missed` is empty, because the notebook may produce misses on purpose.
+    Unused exchanges are removed from a cassette named `own`, which only this notebook uses. If the
+    notebook itself sets the cassette's mode, `missed` is empty, because the notebook may send
+    requests on purpose that are not recorded.
     """
     home = sys.modules.get("axe_nb.session.session")
     used = home.session.cassette if home else None

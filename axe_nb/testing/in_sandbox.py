@@ -23,7 +23,7 @@ READY = b"the first cell begins\n"
 """Marker before the output of the first cell."""
 
 KEPT = 4000
-"""Maximum characters of a text in the report."""
+"""Maximum length of a text in the report, in characters."""
 
 
 def main(task: str, folder: str, level: str) -> None:

@@ -1,8 +1,8 @@
 """`axe-nb lesson`: creates student copies of a lesson, and runs and marks submissions.
 
-Solutions are marked as in nbgrader (`### BEGIN SOLUTION`, `### END SOLUTION`), so that nbgrader's
-lessons can be used unchanged. A submission is an untrusted program: all that it reports is limited
-in size, and checked before use; docs/teaching.md says how far to trust the marks. Source: D-82.
+Solutions stand between the same lines as in nbgrader: `### BEGIN SOLUTION` and `### END SOLUTION`.
+A submission is an untrusted program: all that it reports is limited in size, and checked before
+use; docs/teaching.md says how far to trust the marks. Source: D-82.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _SOLUTION = re.compile(
 
 
 def write_student_copy(path: Path, folder: str | None, write: Callable[[str], None]) -> None:
-    """Writes the student copy of a lesson to a folder, with a copy of the cassette."""
+    """Writes the student copy of a lesson to a folder, and copies its cassette, if any."""
     name = display_path(path)
     target = (expand_home(folder) if folder is not None else path.parent / "student") / path.name
     if target.resolve() == path.resolve():
@@ -285,7 +285,7 @@ def format_table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def choose_sandbox(*, is_off: bool, ask: Callable[[str], str] | None) -> Sandbox:
-    """Returns the sandbox for submissions; if no sandbox works, `ask` prompts the user."""
+    """Returns the sandbox for submissions; `ask` asks the user whether to do without."""
     is_required = Config.load().requires_sandbox
     if is_off and is_required:
         message = "a sandbox is required, so --no-sandbox is not allowed"
@@ -306,7 +306,7 @@ def choose_sandbox(*, is_off: bool, ask: Callable[[str], str] | None) -> Sandbox
 def run_submission(book: Book, path: Path, sandbox: Sandbox, timeout: float) -> HeadlessRun:
     """Runs a submission in a sandbox, continuing past failing cells.
 
-    The workdir is the parent of the notebook's folder.
+    The workdir of the sandbox is the parent of the notebook's folder.
     """
     book = prepare(book)
     cells = [

@@ -1,7 +1,7 @@
 """pytest plug-in that replays agents in tests from cassettes, without keys or network access.
 
-The plug-in imports the core only when a fixture is used, so that pytest starts quickly. Source:
-D-68.
+The plug-in imports the rest of axe_nb only when a fixture is used, so that pytest starts quickly.
+Source: D-68.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Reports an axe_nb error at the line of the test that raised it, without frames of axe_nb."""
+    """Reports an axe_nb error at the line of the test, without axe_nb's own frames."""
     report = yield
     item.stash[_has_failed] = item.stash.get(_has_failed, False) or report.failed
     errors = sys.modules.get("axe_nb.errors")
@@ -99,7 +99,7 @@ def _describe_misses(cassette: Cassette) -> str:
 def axe_cassette(request: pytest.FixtureRequest) -> Iterator[Cassette]:
     """The cassette in use during a test: `cassettes/<module>/<test>.axe` beside the test's module.
 
-    A request that is not recorded fails the test, unless `--axe-mode auto` records it.
+    In the default mode, `replay`, a request that is not recorded fails the test.
     """
     import axe_nb
 
