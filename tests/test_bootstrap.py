@@ -68,8 +68,8 @@ def test_the_first_command_ends_with_what_the_exercises_ask_and_no_traceback() -
         [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True
     )
     assert "5 sub-agents" in done.stdout
-    assert done.stdout.count("exercise, left to you: ") == 4
-    assert "its 3 exercises are left to you" in done.stdout
+    assert done.stdout.count("exercise, left to you: ") == 3
+    assert "its 2 exercises are left to you" in done.stdout
     assert "Traceback" not in done.stdout
 
 

@@ -45,7 +45,7 @@ PRAGMA user_version = {VERSION}
 INSERT = f"INSERT INTO runs ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
 
 UPDATE = (
-    f"UPDATE runs SET {', '.join(f'{name} = ?' for name in COLUMNS)} WHERE started = ?1 AND id = ?"
+    f"UPDATE runs SET {', '.join(f'{name} = ?' for name in COLUMNS)} WHERE started = ? AND id = ?"
 )
 """SQL that updates a run. The start time is checked, as the file may have been replaced by
 another."""
@@ -185,7 +185,7 @@ class Store:
                         row.id = self._connection.execute(INSERT, values).lastrowid or 0
                         row.lock = os.open(self._find_lock(row.id), os.O_RDWR | os.O_CREAT, 0o600)
                         _try_lock(row.lock)
-                    elif not self._connection.execute(UPDATE, (*values, row.id)).rowcount:
+                    elif not self._connection.execute(UPDATE, (*values, row.started, row.id)).rowcount:
                         lost.append(row)
                         continue
                     if row.replaces:
