@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from axe_nb.cell_display.live_tree import LiveTree
 
 _shown: list[object] = []
-"""Objects that this cell has already displayed, and so does not display as its value."""
+"""Objects that the running cell has displayed; it does not display them again as its value."""
 
 _brief: list[RunResult] = []
-"""Results of runs that this cell did not display; as its value, a result shows only its answer."""
+"""Results of undisplayed runs; if one is the running cell's value, its answer is displayed."""
 
 _static: list[RunView] = []
-"""Views of this cell's runs that are displayed once the runs are over, in order of start."""
+"""The running cell's views that show nothing until their runs end, in order of start."""
 
 _ordering = threading.RLock()
 
@@ -37,7 +37,8 @@ _ordering = threading.RLock()
 def display_mode() -> Literal["live", "static", "off"]:
     """Returns how this cell shows runs: as live trees, as static trees at the end, or not at all.
 
-    The user's setting takes precedence over whether the kernel can ask for input.
+    Without a setting by the user, live trees are shown if the kernel can ask for input, except in
+    tests. They are never shown without the widgets' packages, or if output is captured.
     """
     shell = get_ipython()
     magics = shell.magics_manager.registry.get("AxeMagics") if shell else None
@@ -58,8 +59,8 @@ def display_mode() -> Literal["live", "static", "off"]:
 def notebook_view(name: str = "", *, quiet: bool = False, speed: float = 1.0) -> View:
     """Creates the view of a run in this cell, according to `display_mode`.
 
-    `name` is the variable that holds the result, for references to long texts. `quiet` shows only
-    the answer. `speed` is the playback speed: how many seconds of the run are shown per second.
+    `name` is the variable that holds the result, for hints on long texts. `quiet` shows only the
+    answer. `speed` is the playback speed: how many seconds of the run are shown per second.
     """
     shell = get_ipython()
     if shell is None:
@@ -81,7 +82,7 @@ class _Brief(NullView):
 
 
 class RunView:
-    """Shows a run in a cell: as a live tree while it runs, and as a static tree at the end."""
+    """Shows a run in a cell: as a static tree at the end and, if `live`, a live tree until then."""
 
     def __init__(
         self,
@@ -92,7 +93,7 @@ class RunView:
         stop: Callable[[], None] | None = None,
         speed: float = 1.0,
     ) -> None:
-        """Creates a view without output. Pass `stop` only if the run may outlive the cell."""
+        """Creates the view. `stop` stops the run; pass it only if the run may outlive the cell."""
         self.streams = self.is_live = live
         self._name, self._quiet, self._outlives = name, quiet, stop is not None
         self._lock = threading.RLock()
@@ -117,7 +118,7 @@ class RunView:
                 self._tree.tick()
 
     def finish(self, result: RunResult | None) -> None:
-        """Ends the view with the run's result, or with None if the run was abandoned."""
+        """Ends the view with the run's result, or with None if it has no result."""
         self._result, self.is_over = result, True
         if result is not None and not self._outlives:
             remember(result)
@@ -166,7 +167,7 @@ def find_name(thing: object) -> str:
 
 
 def find_target(function: str) -> str:
-    """Returns the variable to which the cell assigns a function's value; empty if unclear."""
+    """Returns the variable to which the cell assigns a function's value; empty if not just one."""
     shell = get_ipython()
     cells = shell.user_ns.get("In") if shell else None
     try:

@@ -1,4 +1,4 @@
-"""Sends HTML fragments to a widget in the browser, at most ten times a second."""
+"""Sends HTML fragments of a live tree or table to a widget in the browser."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from axe_nb.views.appearance import css_rules
 STATIC = Path(__file__).parent / "static"
 
 AGAIN = 1.5
-"""Minimum time between two snapshots of the whole display, in seconds."""
+"""Minimum time between two snapshots of the whole display, in seconds, except at the start."""
 
 News = dict[str, Any]
 Bundle = dict[str, str]
@@ -30,9 +30,9 @@ class Feed:
     """Sends the updates of one tree or table to the browser.
 
     Messages may get lost, so a snapshot of the whole display is sent from time to time, as a
-    synchronised trait. On a page of a Jupyter server, the output is static HTML, and the widget
-    covers it while the kernel is alive: a saved widget would say "model not found" once its kernel
-    is gone.
+    synchronised trait of the widget. On a page of a Jupyter server, the output is static HTML that
+    the widget covers while the kernel is alive. A widget alone would say "model not found" once its
+    kernel is gone.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Feed:
         *,
         stop: Callable[[], None] | None = None,
     ) -> None:
-        """Displays the state at the monotonic time `now`, with a button that calls `stop`."""
+        """Displays the tree or table at time `now`; if `stop` is given, a button calls it."""
         self._take_all = take_all
         self._number = 0
         self._is_stale = False
@@ -95,10 +95,10 @@ class Feed:
                 self._place.update(self._add_mark(bundle), raw=True)  # type: ignore[no-untyped-call]
 
     def close(self, bundle: Bundle) -> None:
-        """Closes the widget and displays the bundle in its place.
+        """Displays the bundle in place of the widget, and closes the widget.
 
-        The last widget stays open until the next one is closed, because a page that was loaded
-        during the run receives the state of open widgets, but no updates of displays.
+        On a page of a Jupyter server, it stays open until the next display is finished, as a page
+        that was loaded during the run receives the state of open widgets, but no other updates.
         """
         global _retired
         self._place.update(bundle, raw=True)  # type: ignore[no-untyped-call]
@@ -121,7 +121,7 @@ class Feed:
 
 
 _retired: Any = None
-"""The widget of the last finished display, which is still open."""
+"""The widget of the last finished display if it is still open, otherwise None."""
 
 
 def pack_parts(before: Sequence[str], parts: Sequence[str]) -> News:

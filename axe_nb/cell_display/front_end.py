@@ -21,14 +21,14 @@ def can_ask() -> bool:
 
 
 def find_approver(view: View) -> Approver | None:
-    """Returns an approver for the notebook or terminal; None if no one can be prompted."""
+    """Returns an approver that prompts the user; None inside a run, or if no one can be asked."""
     if is_inside() or not can_ask():
         return None
     return Approver(partial(prompt_person, has_view=getattr(view, "is_live", False)))
 
 
 def make_line(display: bool) -> Line:
-    """Returns a progress line for a map; the line is invisible inside another run."""
+    """Returns a map's progress line; it shows nothing inside a run, or if `display` is false."""
     if not display or is_inside():
         return NoLine()
     if is_notebook():
@@ -79,7 +79,7 @@ def is_notebook() -> bool:
 
 
 def make_view(display: bool, name: str = "", speed: float = 1.0) -> View:
-    """Creates the view of a run; shows nothing outside a notebook or inside another run."""
+    """Creates the view of a run; it is empty outside a notebook, and inside another run."""
     if not display or is_inside() or "IPython" not in sys.modules:
         return NullView()
     from axe_nb.cell_display.display import notebook_view

@@ -1,8 +1,8 @@
 """The live tree of a run in a notebook cell, drawn as HTML fragments for `static/live.js`.
 
-Rows are the same as in the saved tree, plus a clock and a bar. Bars have segments for models,
-tools, and waiting for a retry or the user's answer. A growing bar ends at the CSS variable `--now`
-of its row.
+Rows are those of the saved tree, with a clock and a bar added. Bars have segments for models,
+sub-agents, tools, and waiting for a retry or the user's answer. The end of a segment in progress is
+the CSS variable `--now`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PACE = 50_000
 """Maximum number of characters rendered per second; long answers are updated less often."""
 
 END = 500
-"""Number of characters shown of the end of an unfinished answer that is too long to show whole."""
+"""Number of characters shown from the end of an answer that is too long to show whole."""
 
 Segment: TypeAlias = tuple[str, float, float | None]
 """A kind of work, and its start and end in seconds; the end is None while the work goes on."""
@@ -55,9 +55,9 @@ class LiveTree:
     def __init__(
         self, name: str, stop: Callable[[], None] | None = None, speed: float = 1.0
     ) -> None:
-        """Creates a tree without output; `stop` stops the run.
+        """Creates a tree that displays nothing yet; its button calls `stop`, if given.
 
-        `name` is the expression that will give the result.
+        `name` is the Python expression for the result; `speed` is the playback speed.
         """
         self._name, self._stop, self._speed = name, stop, speed
         self._transcript = Transcript()
@@ -280,7 +280,7 @@ class LiveAnswer:
         return now >= self._next_at and self._look() != self._seen
 
     def update(self, now: float, *, is_over: bool = False) -> None:
-        """Updates the blocks, at a limited rate except for the final update."""
+        """Renders the blocks if the text has changed; while it grows, at a limited rate."""
         turn, seen = _find_turn(self._root), self._look()
         is_written = turn is not None and turn.draft is not None
         if seen != self._seen and (is_over or now >= self._next_at or not is_written):

@@ -26,7 +26,7 @@ class Table:
     ) -> None:
         """Creates the display of `thing`; unless `live` is true, only its final state is shown.
 
-        See `make_table` for the other arguments.
+        `front_end.make_table` describes the other arguments.
         """
         if shell := get_ipython():
             install(shell)  # so that a later cell shows the grid again

@@ -82,11 +82,11 @@ def trust(
     write: Callable[[str], object],
     ask: Callable[[str], str] | None,
 ) -> bool:
-    """Shows what a project's agents may do, asks for trust, and returns True if trust is given.
+    """Shows a project's agents, asks the user to trust them, and returns True if they are trusted.
 
     `target` is the project's folder; None means the project of the agents that are found from the
-    current folder. `ask` prompts a person; None means that no one can be prompted. Raises
-    ConfigError if the folder has no agents.
+    current folder. `ask` prompts the user; None means that no one can be prompted. Raises
+    ConfigError if there are no such agents.
     """
     if target is None:
         files = [path for path in list_agents(agents_dir).values() if not is_own(path)]

@@ -40,7 +40,7 @@ def request_of(options: Options, prompt: str, pictures: tuple[Picture, ...] = ()
 def show_dry_run(
     request: RunRequest, options: Options, write: Write, note: Write, *, streams: bool
 ) -> None:
-    """Shows what a run would send: the request goes to `write`, and warnings go to `note`."""
+    """Shows a run's plan without sending anything: `write` receives it, `note` the warnings."""
     plan = run_and_wait(session.plan(request, streams=streams, is_dry=True))
     write(axe_text.dry_run(plan))
     if options.full:
@@ -154,13 +154,13 @@ class TextView:
 
 
 def is_expected(error: AxeError | None, raises: str | None) -> bool:
-    """True if the error is of the kind that `--raises` expects."""
+    """True if the error is of the kind that `--raises` expects: `config` or `provider`."""
     kinds = {"config": ConfigError, "provider": ProviderError}
     return isinstance(error, kinds.get(raises or "", ()))
 
 
 def check_end(result: RunResult, options: Options, name: str) -> None:
-    """Raises AxeError if the run did not end as expected; `name` is the result's variable."""
+    """Raises AxeError if the run did not end as expected; `name` holds the result."""
     raises = options.raises
     if raises is None:
         result.raise_for_status()

@@ -66,7 +66,7 @@ def make_failed_finding(what: str, error: AxeError, state: State = "wrong") -> F
 
 
 async def examine(session: Session, agents_dir: str | None = None) -> list[Finding]:
-    """Checks the settings, providers, MCP servers and agents, including agents of the session."""
+    """Checks versions, settings, sandbox, history, agents, providers and MCP servers."""
     config, settings = _check_settings()
     agents, of_agents = await in_thread(_check_agents, session, agents_dir, config)
     used: dict[str, dict[str, list[str]]] = {}  # provider → model → agents
@@ -238,7 +238,7 @@ async def list_models(server: Server) -> Sequence[str]:
 
 
 def format_address(server: Server) -> str:
-    """Formats the base address of a server's API, without login and keys."""
+    """Formats the base address of a server's API, with login and keys removed."""
     find_secrets(server)
     query = server.info.query
     return redact(without_login(server.base_url) + server.info.api_path + (query and f"?{query}"))
@@ -274,7 +274,7 @@ async def _try_servers(config: Config, agents: Iterable[Agent]) -> list[Finding]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A problem that keeps an agent from running."""
+    """A problem because of which an agent cannot run, or cannot call a sub-agent."""
 
     key: tuple[str, ...]
     """Path of the TOML key with the problem."""
@@ -290,7 +290,7 @@ def problems(
 ) -> list[Problem]:
     """Returns an agent's problems, starting with errors in the agent's TOML.
 
-    `scripts` are folders in which to look for scripts.
+    `scripts` are folders to search for the scripts of `script/` models.
     """
     found: list[Problem] = []
 

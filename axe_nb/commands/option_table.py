@@ -29,7 +29,7 @@ COMMON, INPUT, AGENT_AND_MODEL, LIMITS, ANSWER, STEPS, SHOWN = OPTION_GROUPS = (
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option or positional argument, as shared by every interface that offers it."""
+    """An option or positional argument, defined once for all interfaces that offer it."""
 
     names: str
     """An option's flags, as in `-m --model`, or the name of a positional argument."""
@@ -46,13 +46,13 @@ class Option:
     required: bool = True
     """True for a positional argument that must be given; ignored for options."""
     value: bool = True
-    """Value that the option sets if it is a flag, that is, if it has no `metavar`."""
+    """Value that results from the flag if the option has no `metavar`."""
     offers: Literal["", "agents", "models", "tools", "variables", "files", "commands"] = ""
-    """Kind of completions for the value; if empty, the `choices` are offered. IPython itself
-    completes file names."""
+    """Kind of completions for the value; if empty, the `choices` are offered. For `files`,
+    IPython completes file names."""
     group: str = "Options"
     keyword: str = ""
-    """Name of the field in `Overrides` or `Options`; by default derived from the long flag."""
+    """Attribute of the parsed options that holds the value; by default made from `names`."""
 
     def __post_init__(self) -> None:
         derived = self.names.split()[-1].lstrip("-").replace("-", "_")
@@ -74,7 +74,7 @@ PROGRAMS: Mapping[Face, str] = {"cell": "%%", "line": "%axe ", "command": "axe-n
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command, as shared by every interface that offers it."""
+    """A command, defined once for all interfaces that offer it."""
 
     name: str
     help: str
@@ -158,7 +158,7 @@ WANTED: Mapping[Callable[[str], Any], str] = {
     parameter: "KEY=VALUE, as in temperature=0.2",
     prompt_variable: "NAME=VALUE, as in language=French",
 }
-"""Parser → description of the values that the parser accepts, for error messages."""
+"""Maps each parser to a description of the values that it accepts, for error messages."""
 
 AGENT = Option("agent",
                "name of the agent; without it, the prompt goes directly to the model of -m",

@@ -33,7 +33,7 @@ from axe_nb.session.session import session
 from axe_nb.text import nearest, quote
 
 DATA = "\0"
-"""Prefix of a word that is the value of a variable; such a word is never parsed as an option."""
+"""Marks the part of a word that is a variable's value, which is never parsed as an option."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ class HelpShown(SystemExit):
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that raises errors instead of exiting."""
+    """An argument parser that raises UsageError for errors, and HelpShown after its help."""
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         try:
@@ -162,7 +162,7 @@ def list_parser(face: Face, group: str = "") -> Parser:
 def command_of(words: Sequence[str]) -> tuple[Command, Sequence[str]]:
     """Returns the command in an `axe-nb` line, and the words after its name.
 
-    Raises SystemExit to show help.
+    Raises HelpShown if the line asks for help, and UsageError if the command is unknown.
     """
     words = ["version"] if words == ["--version"] else list(words)
     commands = commands_of("command")
@@ -209,7 +209,7 @@ def parse(command: Command, face: Face, line: str | Sequence[str]) -> argparse.N
 def split_line(command: Command, face: Face, line: str) -> list[str]:
     """Splits an option line like `shlex.split`, but drops a final `;`.
 
-    On Windows, backslashes are kept.
+    On Windows, backslashes are ordinary characters. Raises UsageError for an open quote.
     """
     lexer = shlex.shlex(line.strip().removesuffix(";"), posix=True)
     lexer.whitespace_split = True
@@ -225,8 +225,8 @@ def split_line(command: Command, face: Face, line: str) -> list[str]:
 def _repeat_flags(made: Parser, words: Sequence[str], flags: Collection[str]) -> list[str]:
     """Rewrites `--param A=1 B=2` as `--param A=1 --param B=2`.
 
-    Without this, an option with several values would also consume an agent's name that follows the
-    values. If the command takes a prompt as an argument, a value with spaces needs its own flag.
+    If argparse took several values after one flag, it would also take an agent's name that follows
+    them. If the command takes a prompt as an argument, a value with spaces needs its own flag.
     """
     value = r"\S*" if made.takes_prompt else ".*"
     # KEY=VALUE at the start of the word; other equals signs belong to a text, such as an address
@@ -253,8 +253,8 @@ def parse_run(
 ) -> Options:
     """Parses the options of a run.
 
-    `defaults` has the values of omitted options, and `names` the variables that `--output` may
-    name.
+    `defaults` has the values of omitted options, and `names` the variables that `--output` can
+    refer to.
     """
     given = {k: v for k, v in vars(parse(RUN, face, line)).items() if v is not None}
     if BARE_PROMPT.keyword in given:

@@ -33,8 +33,8 @@ from axe_nb.views.agent_summary import draw_card, draw_graph, list_abilities
 def define(shell: InteractiveShell, line: str, cell: str, names: Mapping[str, Any]) -> None:
     """Defines the agent for this session, saves it with `--save`, and displays its summary.
 
-    If the saved file is the one found under the agent's name, later runs read the file. Raises
-    ConfigError with the line in the cell if the agent is invalid.
+    If looking up the agent's name finds the saved file, later runs read that file instead of this
+    definition. Raises ConfigError, with the line number in the cell, if the agent is invalid.
     """
     chosen = parse(AGENT_CELL, "cell", read_words(AGENT_CELL, "cell", line, names))
     name, agents_dir = chosen.agent, session.defaults.get("agents_dir")
@@ -75,7 +75,7 @@ def define(shell: InteractiveShell, line: str, cell: str, names: Mapping[str, An
 
 
 def _parse_agent(name: str, body: str, magic_line: int) -> tuple[Agent, Source]:
-    """Parses the cell. Returns the agent, and the TOML with line numbers as in the editor."""
+    """Parses the cell. Returns the agent, and its TOML with the cell's line numbers."""
     try:
         has_name = "name" in parse_toml(body)
     except ValueError:

@@ -29,7 +29,7 @@ IN_BRACES = re.compile(r"(?<!\\)\{\{(?:(?!\}\})[^\n])*?(?P<word>[^\W\d][\w.]*)?\
 LINE = re.compile(r"\s*(?P<magic>%%axe_agent|%%axe_grid|%%axe|%axe)\s+(?P<rest>.*)", re.DOTALL)
 
 ABOVE = re.compile(r"\s*\Z|%%(?!axe\b|axe_agent\b|axe_grid\b)")
-"""Matches a line allowed above a cell magic: blank, or another magic, such as %%time."""
+"""Matches a line that may precede our cell magics: blank, or another magic, such as %%time."""
 
 ACTIVE = re.compile(r"[\s{}$'\"\\]")
 """Matches characters that split words or that IPython expands; no completion contains them."""
@@ -119,7 +119,7 @@ def list_names() -> list[str]:
 
 
 def list_models() -> list[str]:
-    """Returns models used by agents, earlier runs and scripts, and the names of providers."""
+    """Returns models of agents, this session's runs and scripts, and prefixes such as `openai/`."""
     models = {model for _, model in session.spent} | {f"script/{name}" for name in known()}
     for name in list_names()[:200]:
         with contextlib.suppress(ConfigError):
@@ -132,7 +132,7 @@ def list_models() -> list[str]:
 
 
 def list_variables() -> list[str]:
-    """Returns the names of the user's variables, except modules and functions."""
+    """Returns the names of the user's variables, except modules, functions and `_` names."""
     if (shell := get_ipython()) is None:
         return []
     return sorted(

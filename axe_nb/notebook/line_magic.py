@@ -48,7 +48,7 @@ RESULT = re.compile(r"\s*(?!(?:agent|tool):\S)([^\W\d]\w*)\s*:(.*)", re.DOTALL)
 
 
 def run_command(shell: InteractiveShell, line: str, names: Mapping[str, Any], write: Write) -> Any:
-    """Runs a command. Passes text output to `write`, and returns the magic's value."""
+    """Runs an `%axe` command. Text goes to `write`; any other output is the magic's value."""
     verb, _, rest = line.strip().removesuffix(";").strip().partition(" ")
     if verb == "run":
         options = parse_run(read_words(RUN, "line", rest, names), "line", session.defaults, names)
@@ -248,7 +248,7 @@ def _use_cassette(chosen: argparse.Namespace) -> str:
 
 
 def _refuse_runs(error: ConfigError) -> ConfigError:
-    """Makes all runs fail until a cassette is opened or turned off. Returns the error to raise."""
+    """Makes runs fail until a cassette is opened, or `--off` given. Returns the error to raise."""
     instead = "%axe cassette --off runs without it"
     hint = f"{error.hint}; {instead}" if error.hint else instead
     session.cassette_problem = ConfigError(error.message, hint=hint)

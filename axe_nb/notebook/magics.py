@@ -1,6 +1,6 @@
 """The magics registered with IPython: `%%axe`, `%axe`, `%%axe_agent` and `%%axe_grid`.
 
-The core is imported when a magic is first used, so that `%load_ext axe_nb` is quick.
+Most of the package is imported when a magic is first used, so that `%load_ext axe_nb` is quick.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def axe_magic(name: str) -> Callable[..., Any]:
     """Decorates a magic so that `%%axe?` shows its help page and interrupts show a single line.
 
     `name` is the name of a cell magic, or empty for `%axe`. The magic receives its option line as
-    typed, the cell, and the variables of the user and the caller.
+    typed, the body of the cell, and the variables of the user and the caller.
     """
 
     def page() -> str:
@@ -75,7 +75,7 @@ def _print(text: str) -> None:
 
 @magics_class
 class AxeMagics(Magics):
-    """The magics of axe_nb. `%config AxeMagics` displays and sets defaults for all cells."""
+    """axe_nb's magics. `%config AxeMagics` displays and sets defaults for all cells."""
 
     shell: InteractiveShell
 

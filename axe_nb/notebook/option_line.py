@@ -1,7 +1,7 @@
 """Reads a cell as typed: the option line, with variables replaced, and the body.
 
 `{expr}` and `$name` are replaced by their values after the line is split into words, so that a
-value stays in one word and is never read as an option. IPython would replace them first.
+value stays in one word and is never read as an option. IPython would replace them before that.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PROMPTS = re.compile(
 
 
 class _MarkingFormatter(DollarFormatter):
-    """IPython's formatter, but it stores each value and puts a placeholder into the text."""
+    """IPython's formatter of `{expr}`, but it stores each value and inserts a placeholder."""
 
     def __init__(self, mark: str) -> None:
         self.values: list[str] = []
@@ -85,8 +85,8 @@ def find_cell_source(shell: InteractiveShell, magic: str, body: str) -> tuple[st
     """Returns a cell's body as typed, without trailing newlines, and the magic's line number.
 
     IPython passes another `body`: it strips `>>>` and `...` from the starts of lines, even within a
-    prompt, and omits lines above the magic. IPython's body is used if the magic was not typed in a
-    cell.
+    prompt, and omits lines above the magic. IPython's body and line 1 are returned if the magic was
+    not typed in a cell.
     """
     history = shell.history_manager
     raw = history.input_hist_raw[-1] if history is not None else ""

@@ -34,7 +34,7 @@ NOT_IN_BACKGROUND = {
     "json": "--json", "verbose": "--verbose", "quiet": "--quiet", "raises": "--raises",
     "expect": "--expect", "step": "--step", "break_at": "--break",
 }  # fmt: skip
-"""Options that cannot be combined with `--bg`, as they work only while the cell runs."""
+"""Maps fields to flags that `--bg` excludes, because they work only while the cell runs."""
 
 
 def run_prompt(
@@ -56,7 +56,7 @@ def run_prompt(
 def run_cell(
     shell: InteractiveShell, options: Options, prompt: Callable[[], Illustrated], write: Write
 ) -> RunResult | RunHandle | None:
-    """Runs a cell and returns its value. Binds the result to `-o` even if the run fails."""
+    """Runs a cell and returns its value. Binds the variable of `-o` even if the run fails."""
     install(shell)
     is_text = options.json or options.verbose
     try:
@@ -103,10 +103,10 @@ def run_cell(
 def _start_in_background(
     shell: InteractiveShell, options: Options, request: RunRequest
 ) -> RunHandle:
-    """Starts a run, binds its handle to `-o`, and returns once the live view is displayed.
+    """Starts a run, binds its handle to the variable of `-o`, and returns once it is displayed.
 
     A thread updates the view. The view is displayed while the cell still runs, as some kernels
-    assign later outputs to other cells. Without a live view, the run is awaited.
+    assign later outputs to other cells. With a static display, the cell waits for the run to end.
     """
     for field, flag in NOT_IN_BACKGROUND.items():
         if getattr(options, field, None) or getattr(options.overrides, field, None):
@@ -152,7 +152,7 @@ def _start_in_background(
 
 
 def find_place(shell: InteractiveShell, text: str) -> tuple[RunResult, str]:
-    """Parses `R@PLACE`, `@PLACE`, `PLACE` or `R`; `R` is a variable. Returns result and place."""
+    """Parses `R@PLACE`, `@PLACE`, `PLACE` or `R`; `R` is a variable. Returns run and place."""
     name, _, place = ("", "", text) if text[:1].isdecimal() else text.partition("@")
     return find_result(shell, name), place
 
@@ -164,9 +164,9 @@ def find_tree(shell: InteractiveShell, text: str) -> RunResult:
 
 
 def find_result(shell: InteractiveShell, name: str) -> RunResult:
-    """Returns the result of a run, given a variable with a result or a handle.
+    """Returns the result that the variable `name` holds, itself or as the handle of an ended run.
 
-    If `name` is empty, returns the last result.
+    If `name` is empty, returns the last result. Raises ConfigError if there is no result.
     """
     value = shell.user_ns.get(name) if name else session.last
     if isinstance(value, RunHandle):

@@ -1,6 +1,7 @@
 """Cassettes: text files that record a notebook's model exchanges, decisions and tool results.
 
-Records contain no secrets and no paths of this machine. Source: D-48, D-59, D-60, D-61, D-68.
+In records, secrets are masked, and placeholders replace the current folder and the user's home.
+Source: D-48, D-59, D-60, D-61, D-68.
 """
 
 from __future__ import annotations
@@ -37,27 +38,27 @@ from axe_nb.tools.tool import ToolOutput
 Kind = Literal["model", "cap", "person", "tool", "end"]
 
 Key: TypeAlias = "tuple[Kind, str, int]"
-"""Key of a record: the kind, the place, and the number of the attempt, question or call."""
+"""Key of a record: its kind, its place, and the number of the attempt, question or call."""
 
 BEGINNING: Key = ("model", "0/1", 1)
 """Key of a root run's first request, which identifies the recording to replay."""
 
 END: Key = ("end", "0", 1)
-"""Key of the record for a run tree that was stopped while no model request was open."""
+"""Key of the record of a timeout or cancellation while no model request was open."""
 
 AT_TURN: tuple[Kind, ...] = ("model", "cap")
-"""Kinds whose records belong to a turn of a run."""
+"""Kinds of record that belong to a turn; the other kinds belong to a run."""
 
 NUMBER: Mapping[Kind, str] = {
     "model": "attempt", "cap": "attempt", "person": "question", "tool": "call", "end": "number",
 }  # fmt: skip
-"""JSON key under which a record's number is saved, keyed by kind of record."""
+"""Maps each kind of record to the JSON key under which the record's number is saved."""
 
 FOLDER, HOME = "⟨folder⟩", "⟨home⟩"
-"""Placeholders for the paths of the notebook's folder and the user's home."""
+"""Placeholders in records for the paths of the current folder and the user's home."""
 
 SHARE = 20
-"""Minimum time to wait after a write, as a multiple of the duration of that write."""
+"""Minimum time until a run saves the cassette again, as a multiple of the last save's duration."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -66,13 +67,13 @@ class Record:
 
     kind: Kind
     place: str
-    """Place in the run tree: the turn of an exchange, such as `0.2/3`, or the turn that a cap
-    refused (`0.2/0` for a child that was not started). For other kinds, the run, such as `0.2`."""
+    """Place in the run tree. Kind `model`: the turn, such as `0.2/3`. Kind `cap`: the turn that a
+    limit prevented, or `0.2/0` if child run `0.2` was not started. Other kinds: the run."""
     number: int = 1
     agent: str = ""
     asked: Any = None
-    """The request, question or call as JSON; None if the record is for a retry, a refused turn or
-    a stopped tree."""
+    """The request, question or call as JSON; None in the record of a retry, and for kinds `cap`
+    and `end`."""
     outcome: Mapping[str, Any] = field(default_factory=dict)
     is_used: bool = field(default=False, compare=False)
 
@@ -88,13 +89,13 @@ class Record:
 
 @dataclass(slots=True, eq=False)
 class Root:
-    """The records of one root run."""
+    """The records of one root run and its descendants."""
 
     number: int
     """Number of the root in the file, starting at 1."""
     records: dict[Key, Record] = field(default_factory=dict)
     likenesses: tuple[str, ...] = ()
-    """Digests for finding similar roots: two roots are similar if they share a digest."""
+    """Digests of parts of the first request, to find similar roots; empty until first used."""
 
     def is_like(self, likeness: str) -> bool:
         first = self.records.get(BEGINNING)
@@ -105,7 +106,7 @@ class Root:
 
 
 def to_data(roots: Iterable[Root]) -> list[dict[str, Any]]:
-    """Converts the records of roots to JSON types, sorted by place."""
+    """Converts the records of roots to JSON types, sorted by root and place."""
     data = []
     for root in sorted(roots, key=lambda root: root.number):
         for record in sorted(root.records.values(), key=lambda record: record.order):
@@ -120,7 +121,7 @@ def to_data(roots: Iterable[Root]) -> list[dict[str, Any]]:
 
 
 def from_data(data: Any) -> list[Root]:
-    """Reverses `to_data`. Raises ConfigError with the position of an invalid record."""
+    """Reverses `to_data`. Raises ConfigError if the data is not a list of valid records."""
     if not isinstance(data, list):
         raise ConfigError("it is not a list of records")
     roots: dict[int, Root] = {}
@@ -142,7 +143,7 @@ def from_data(data: Any) -> list[Root]:
 
 
 def _read_record(value: Any) -> tuple[int, Record]:
-    """Parses a saved record, and returns the number of its root and the record.
+    """Parses a saved record. Returns the number of its root, and the record.
 
     Raises ConfigError or ValueError if the record is invalid.
     """
@@ -189,7 +190,7 @@ def _is_table(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Cleaner(Filter):
-    """A filter that also replaces folder paths, such as the user's home, with placeholders."""
+    """Masks secrets, and replaces folder paths, such as the user's home, with placeholders."""
 
     paths: re.Pattern[str] = field(kw_only=True)
     names: Mapping[str, str] = field(kw_only=True)
@@ -201,7 +202,7 @@ class Cleaner(Filter):
         return Filter.text(self, text)
 
     def restore(self, value: Any) -> Any:
-        """Replaces placeholders in JSON data with this machine's paths."""
+        """Replaces placeholders in JSON data with the paths on this machine."""
 
         def put_back(text: str) -> str:
             for path, name in self.names.items():
@@ -211,13 +212,13 @@ class Cleaner(Filter):
         return change_texts(value, put_back, also_keys=True)
 
     def clean_again(self, value: Any) -> Any:
-        """Removes secrets that became known after the data was first filtered."""
+        """Masks secrets in JSON data again if any became known after this filter was created."""
         now = find_filter()
         return value if now.forms == self.forms else now.json(value)
 
 
 def encode(exchange: Exchange, clean: Filter) -> dict[str, Any]:
-    """Converts an exchange's outcome to JSON without secrets, even those split across deltas."""
+    """Converts an exchange's outcome to JSON; joins deltas, to mask secrets split across them."""
     parts: dict[tuple[DeltaKind, int], list[Delta]] = {}
     for delta in exchange.deltas:
         parts.setdefault((delta.kind, delta.call), []).append(delta)
@@ -239,7 +240,7 @@ def encode(exchange: Exchange, clean: Filter) -> dict[str, Any]:
 def decode(
     kept: Mapping[str, Any], turn: int, attempt: int, clean: Cleaner | None = None
 ) -> Exchange:
-    """Reverses `encode`; `clean` restores paths. Raises ConfigError if the data is invalid."""
+    """Reverses `encode`; `clean` restores the paths. Raises ConfigError if the data is invalid."""
     kept = clean.restore(dict(kept)) if clean else kept
     return from_json(Exchange, {**kept, "turn": turn, "attempt": attempt})
 
@@ -250,27 +251,27 @@ def has_failed(exchange: Exchange) -> bool:
 
 
 def list_failed(records: Iterable[Record]) -> set[str]:
-    """Returns the places whose last recorded attempt failed."""
+    """Returns the places of the turns whose last recorded attempt failed."""
     by_number = sorted(records, key=lambda record: record.number)
     last = {record.place: record for record in by_number if record.kind == "model"}
     return {place for place, one in last.items() if has_failed(decode(one.outcome, 1, one.number))}
 
 
 class Cassette:
-    """A cassette file, and the records in it that this session's runs have claimed.
+    """An open cassette: its file, its records, and which of them this session uses.
 
-    Changes that other threads and processes make to the file are merged before each write.
+    Before each write, changes that others made to the file are merged.
     """
 
     def __init__(self, path: str | os.PathLike[str], mode: Mode | None = None) -> None:
-        """Opens the cassette at `path`, where a file need not exist yet.
+        """Opens the cassette at `path`; the file may be missing.
 
-        Raises ConfigError if the file is invalid.
+        Raises ConfigError if the file or the mode is invalid.
         """
         self.path = expand_home(os.fspath(path)).absolute()
         typed = format_path(self.path) if Path(path).is_absolute() else os.fspath(path)
         self.shown = Path(typed).name if Path(typed).is_absolute() else typed
-        """The path as shown in messages, without absolute folders of this machine."""
+        """The path as shown in messages, shortened to the file name if it would be absolute."""
         command = f'axe_nb.cassette("{typed}", "auto")'
         if "IPython" in sys.modules and sys.modules["IPython"].get_ipython():
             command = f"%axe cassette {typed} --mode auto"
@@ -279,13 +280,13 @@ class Cassette:
         self.mode: Mode | None = None
         self.change_mode(mode)
         self.folders = {Path.cwd(): FOLDER}
-        """Maps folders of this machine to their placeholders in records."""
+        """Maps folders on this machine to their placeholders in records."""
         self.hits = self.misses = self.recorded = 0
         self.cell = ""
         """Id of the running cell; empty if unknown."""
         self._lock = threading.RLock()
         self._saving = threading.Lock()
-        """Held while the file is read or written; acquired before `_lock`."""
+        """Held while the file is saved; acquired before `_lock`."""
         self._roots: list[Root] = []
         self._owners: dict[Root, str] = {}
         """Maps each root in use to the id of the cell that claimed it."""
@@ -294,7 +295,7 @@ class Cassette:
         self._stamp: tuple[int, int, int] | None = None
         self._is_changed, self._written_at, self._writing = False, 0.0, 0.0
         self._problem = ""
-        """Error of the last write; empty if the write succeeded."""
+        """Error message of the last write by `save_quietly`; empty if it succeeded."""
         try:
             self._read_changes()
         except ConfigError as error:
@@ -306,7 +307,7 @@ class Cassette:
         self.mode = None if mode is None else check_mode(mode)
 
     def make_cleaner(self) -> Cleaner:
-        """Creates the filter that removes secrets and paths of this machine from records."""
+        """Creates the filter that masks secrets and replaces folder paths in records."""
         names = {f"{path}": name for path, name in self.folders.items()}
         with suppress(RuntimeError):  # there may be no home
             names = {f"{Path.home()}": HOME, **names}
@@ -317,7 +318,7 @@ class Cassette:
         return Cleaner(find_filter().forms, paths=found, names=names)
 
     def enter_cell(self, cell: str | None) -> None:
-        """Marks the start of a cell. A cell that runs again may replay the same records again."""
+        """Notes which cell starts. A cell that runs again may replay its records again."""
         with self._lock:
             self.cell = cell or ""
             kept = self._owners.items()
@@ -326,8 +327,8 @@ class Cassette:
     def claim(self, asked: Description, agent: str) -> tuple[Root, Root]:
         """Returns the root whose records a run may replay, and the root for its new records.
 
-        If a recorded run began with the same request, the result is the same root twice. Otherwise
-        the run is new, and may replay unchanged child runs of a similar root.
+        Both are the same root if its recording began with the same request. Otherwise the second is
+        new; the first is a similar root, for its child runs, or the new one if none is similar.
         """
         with self._lock:
             whole, *others = _list_likenesses(asked, agent)
@@ -349,9 +350,9 @@ class Cassette:
         return (one for one in self._roots if one not in self._owners and one.is_like(likeness))
 
     def commit(self, root: Root, new: Iterable[Record], stale: Iterable[Record]) -> str:
-        """Replaces the `stale` records of a root with `new` records, and saves the changes.
+        """Removes `stale` records from a root, adds `new` ones, and saves unless it just has.
 
-        Returns the error message of the last write that failed, or "".
+        Returns the error message of the latest write, or "" if it succeeded.
         """
         with self._lock:
             old = {record.key for record in stale}
@@ -364,7 +365,7 @@ class Cassette:
         return self.save_quietly()
 
     def save_quietly(self) -> str:
-        """Saves changes. Returns the error message instead of raising it, or "" on success."""
+        """Saves changes like `save`, but returns the error message; returns "" on success."""
         try:
             self.save()
             self._problem = ""
@@ -373,7 +374,7 @@ class Cassette:
         return self._problem
 
     def save(self) -> None:
-        """Saves changes, merged with any changes on disk. Raises ConfigError if that fails."""
+        """Saves changes, merged with those of others in the file. Raises ConfigError on failure."""
         with self._saving, ExitStack() as stack:
             if not self._is_changed:
                 return
@@ -397,7 +398,10 @@ class Cassette:
                 self._writing = self._written_at - began
 
     def _read_changes(self) -> None:
-        """Merges changes on disk into this cassette, except for roots that this session uses."""
+        """Merges changes that others made to the file.
+
+        Roots that this session uses or has changed are kept.
+        """
         stamp = _find_stamp(self.path)
         if stamp is None or stamp == self._stamp:
             return
@@ -421,7 +425,7 @@ class Cassette:
 
     @property
     def unused(self) -> int:
-        """Number of records that no run of this session has used."""
+        """Number of records that no run in this session has used."""
         return sum(not record.is_used for _, record in self.list_records())
 
     def format_status(self) -> str:
@@ -430,9 +434,9 @@ class Cassette:
         return f"{self.shown} ({self.mode or 'default mode'}): {counts}; {unused} not used"
 
     def prune(self) -> int:
-        """Removes unused records and returns the number of these records.
+        """Removes the records that no run in this session has used; returns their number.
 
-        Raises ConfigError if all records are unused.
+        Raises ConfigError if no run has replayed or recorded an answer, or if saving fails.
         """
         with self._lock:
             if not self.hits and not self.recorded:
@@ -456,7 +460,7 @@ class Cassette:
 
 
 def _list_likenesses(asked: Description, agent: str) -> list[str]:
-    """Returns digests of a first request: of the whole request, of its prompt, and of its agent."""
+    """Returns three digests of a first request: of all of it, its prompt, and its agent's setup."""
     prompt = [agent, asked.get("messages")]
     made = [agent, *(asked.get(name) for name in ("model", "system", "tools"))]
     return [digest(asked), digest(prompt), digest(made)]

@@ -13,7 +13,7 @@ from axe_nb.text import MAX_SHOWN, cut_chars, list_some, quote
 
 
 class Found(NamedTuple):
-    """The exchange at a place, and the run that it belongs to."""
+    """The exchange found at a place in a run tree, and the run that it belongs to."""
 
     run: RunResult
     exchange: Exchange
@@ -45,7 +45,7 @@ def find_exchange(result: RunResult, place: str | int | None) -> Found:
 
 
 def find_turn(result: RunResult, place: str | int | None) -> tuple[RunResult, int, str]:
-    """Parses a place. Returns the run, the number of the turn, and that number as typed."""
+    """Parses a place. Returns the run, the turn (0 if invalid), and the turn as it was typed."""
     if not isinstance(place, str | int | None):
         raise ConfigError(
             f"a place is a string such as 0.2/3 or the number of a turn, not {type(place).__name__}"
@@ -70,7 +70,7 @@ def make_turn_error(run: RunResult, turn: str) -> ConfigError:
 
 
 def find_run(result: RunResult, id: str) -> RunResult:
-    """Finds a run by `id`, where an empty id means the result itself.
+    """Finds a run in a result's tree by `id`; an empty id means the result itself.
 
     Raises ConfigError if there is no such run.
     """

@@ -1,11 +1,11 @@
-"""Forks: run a recorded tree again with changes at one place, and replay everything else.
+"""Forks: run a recorded tree again with changes at one place, and replay what stays the same.
 
-The runs on the way to the place are replayed up to the place. Any other run is replayed as long as
-its requests equal the recorded requests; from the first different request on, the run is live.
+The run at the place and its ancestors are replayed up to the place. Any other run is replayed until
+a request differs from the recorded one; that request and all later ones of the run are sent.
 
-A saved run may come from a stranger. Any agent in a saved run that differs from the user's own is
-restricted, like an agent of an untrusted project. Source: D-53, D-59, D-60, D-66, D-81,
-docs/safety.md.
+A saved run may come from a stranger. Unless the run is from the user's own history or all folders
+are trusted, an agent in it that differs from the user's own is restricted, like an agent of an
+untrusted project. Source: D-53, D-59, D-60, D-66, D-81, docs/safety.md.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from axe_nb.tools.tool import Job, Opening, ToolError, ToolOutput, cut_output, f
 
 
 class RecordedRun:
-    """A recorded run, as read from a RunResult."""
+    """The turns, requests and child runs of a RunResult, for replay in a fork."""
 
     def __init__(self, result: RunResult, clean: Filter) -> None:
         self.result = result
@@ -55,7 +55,7 @@ class RecordedRun:
         self.exchanges = {(one.turn, one.attempt): one for one in result.exchanges}
         self.turns = {turn.number: turn for turn in result.log}
         self.sent = {one.turn: one.sent for one in reversed(result.exchanges)}
-        """Number of messages in the request of each turn."""
+        """Maps each turn to the number of messages in its request."""
         self.last = max(self.sent, default=0)
         self.children = defaultdict[str, list[RunResult]](list)
         """Child runs, keyed by the id of the call that started them."""
@@ -66,13 +66,13 @@ class RecordedRun:
     def find(self, turn: int, attempt: int = 1) -> Exchange | None:
         """Returns the recorded exchange of an attempt.
 
-        The result is None if the exchange is missing, was cut off or has no outcome.
+        The result is None if it is missing, was cut off, or has neither a response nor an error.
         """
         found = self.exchanges.get((turn, attempt))
         return found if found and not found.cut and (found.response or found.error) else None
 
     def list_attempts(self, turn: int) -> list[Exchange]:
-        """Returns a turn's attempts, ending before the first that is missing or was cut off."""
+        """Returns a turn's attempts, up to the first for which `find` returns None."""
         attempts: list[Exchange] = []
         calls = self.get_turn(turn).calls
         while one := self.find(turn, len(attempts) + 1):
@@ -93,7 +93,7 @@ class RecordedRun:
         return self._asked[turn]
 
     def get_turn(self, turn: int) -> Turn:
-        """Returns a turn with calls and results, or an empty turn if the turn had no response."""
+        """Returns a turn with its calls and results, or an empty turn if none was logged."""
         return self.turns.get(turn) or Turn(turn, "", (), (), "", Usage())
 
     def open_turn(self, turn: int) -> Opening:
@@ -107,12 +107,12 @@ class RecordedRun:
 
 
 CHANGES = ("prompt", "system_prompt", "reply", "results")
-"""Keyword arguments of `fork`, besides the run options."""
+"""Keyword arguments of `RunResult.fork` that change the run; all others are run options."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkPoint:
-    """A place in a finished tree, and the changes to make there."""
+    """The place in a finished run tree at which to fork, and the changes to make there."""
 
     root: RunResult
     run: RunResult
@@ -123,9 +123,9 @@ class ForkPoint:
     system_prompt: str | None = None
     """The new system prompt; None to keep the agent's own."""
     reply: Response | None = None
-    """The reply to use in the turn; None to ask the model."""
+    """The reply to use in the turn; if None, the model is asked, unless `results` is set."""
     results: Mapping[str, ToolResult] | None = None
-    """New results of calls in the turn, keyed by call id; if None, the whole turn runs live."""
+    """New results of calls in the turn, by call id; if None, nothing of the turn is replayed."""
 
     @property
     def history(self) -> Sequence[Message]:
@@ -142,7 +142,7 @@ def make_point(
     reply: Any = None,
     results: Mapping[int | str, Any] | None = None,
 ) -> ForkPoint:
-    """Builds a fork point from the arguments of `RunResult.fork`. Raises ConfigError if invalid."""
+    """Makes a ForkPoint from the arguments of `RunResult.fork`; invalid ones raise ConfigError."""
     if root.id != "0":
         hint = f'fork the root run with the whole place: .fork("{root.id}/{place or 1}")'
         raise ConfigError(f"run {root.id} is part of a tree", hint=hint)
@@ -248,18 +248,18 @@ def move_run(run: RunResult, before: str, now: str) -> RunResult:
 
 @dataclass
 class _Run:
-    """The state of one run in the new tree."""
+    """A run of the new tree: the recorded run that it replays, and how far."""
 
     describer: Describer
     recorded: RecordedRun | None = None
-    """The recorded run to replay as long as requests are the same; None if there is no such run."""
+    """The recorded run to replay as long as requests are the same; None if none matches."""
     is_live: bool = False
     kept: set[int] = field(default_factory=set)
-    """Numbers of the turns whose calls are replayed."""
+    """Numbers of the replayed turns; the calls of these turns may be replayed, too."""
 
 
 class Fork:
-    """Replays a finished run in a new tree that forks it. Implements `engine.replay.Replay`."""
+    """Replays a finished run tree up to changes in it. Implements `engine.replay.Replay`."""
 
     def __init__(
         self,
@@ -269,8 +269,8 @@ class Fork:
     ) -> None:
         """Creates a fork that makes changes at `point`.
 
-        `adapt` changes the agent and the job of the forked run. `earlier` has the agents that
-        earlier forks changed, keyed by run id.
+        `adapt` changes the agent and the job of the run at `point`. `earlier` maps ids of runs to
+        agents that earlier forks changed.
         """
         self._point = point
         self._adapt = adapt
@@ -285,11 +285,11 @@ class Fork:
         self._is_reached = False
         id = point.run.id
         self._way = {id: (point.turn - (point.results is None), "")}
-        """Maps each run on the way to the place to the run's last replayed turn, and to the id of
+        """Maps the run at the place and its ancestors to the last replayed turn, and to the id of
         the call that leads to the place. The id is empty for the run at the place."""
         self._made_again: dict[str, str] = {}
-        """Maps the user's own tools on the way to the place to the ids of the runs that they
-        started."""
+        """Maps each tool that must run again, because it started an ancestor of the run at the
+        place or that run itself, to the id of the run that it started."""
         while (above := id.rpartition(".")[0]) and above in self._recorded:
             run, call_id = self._recorded[above], self._recorded[id].result.call_id
             self._way[above] = 0, call_id
@@ -303,14 +303,17 @@ class Fork:
         self._used = set(self._way)
         """Ids of recorded runs that are part of the new tree, or will become part of it."""
         self._alike: set[str] = set()
-        """Ids of recorded runs whose changed agents have been passed on to new runs."""
+        """Ids of recorded runs that have been matched with a new child run by agent and task."""
         for id, (last, _) in self._way.items():
             for turn in self._recorded[id].sent:
                 if turn <= last:
                     self._use_children(self._recorded[id], turn)
 
     def adapt(self, run: str, agent: Agent, job: Job) -> tuple[Agent, Job]:
-        """Returns the agent and job of a child about to start, with the changes made by forks."""
+        """Returns the agent and job of a child about to start.
+
+        They contain the changes made by this fork and by earlier ones.
+        """
         if run in self._way:
             had = run
         else:
@@ -330,7 +333,7 @@ class Fork:
     def open(self, run: str, job: Job) -> Job:
         """Adds the recorded prompt and conversation to a run's job, and returns the new job.
 
-        The job is returned unchanged if the run is not on the way to the place of the fork.
+        The job is returned unchanged unless the run or a descendant is at the place of the fork.
         """
         if run not in self._way:
             return job
@@ -363,7 +366,7 @@ class Fork:
         return recorded.find(turn) is not None
 
     def _is_changed_turn(self, run: str, turn: int) -> bool:
-        """True if this turn is part of the forked run, but is not replayed."""
+        """True for the turns of the run at the fork's place that are not replayed."""
         return run == self._point.run.id and turn > self._way[run][0]
 
     async def find(self, asked: Asked) -> Outcome | None:
@@ -372,7 +375,7 @@ class Fork:
         return self._find_call(asked) if isinstance(asked, PendingCall) else None
 
     def keep(self, asked: Asked, outcome: Outcome) -> None:
-        """Does nothing, as the new tree's result contains everything."""
+        """Does nothing, because the new tree's result already contains everything."""
 
     def answers(self, kind: Literal["step", "question"]) -> bool:
         return False
@@ -404,7 +407,7 @@ class Fork:
         return KeptTurn(recorded.list_attempts(turn))
 
     def _claim(self, id: str, asked: Description, agent: str) -> RecordedRun | None:
-        """Returns an unused recorded run with this first request, preferably with the same id."""
+        """Finds an unused recorded run with this agent and first request, preferably this id."""
         if id in self._way:
             return self._recorded[id]
         if not self._first:
@@ -485,7 +488,10 @@ class RestoredAgents:
     root: Agent
 
     def __init__(self, result: RunResult, find: Callable[[str], Agent]) -> None:
-        """Restores the agents; `find` loads the user's agents. Raises ConfigError if that fails."""
+        """Restores the agents. `find` loads one of the user's agents.
+
+        Raises ConfigError if an agent cannot be restored.
+        """
         self.agents: dict[str, Agent] = {}
         """Agents without the changes made by forks, keyed by name."""
         self.changed: dict[str, Agent] = {}
@@ -538,9 +544,9 @@ def _is_same(kept: Any, now: Any) -> bool:
 
 
 def _compare(kept: Definition, now: Agent | None) -> str:
-    """Compares a recorded agent with the user's own agent `now`, which may be missing.
+    """Compares a recorded agent with the user's own agent `now`, None if there is none.
 
-    Returns a warning if the agents differ, otherwise "".
+    Returns a warning if the agents differ or `now` is None, otherwise "".
     """
     name = quote(kept.name)
     if now is None:

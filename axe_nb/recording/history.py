@@ -37,9 +37,9 @@ class HistoryRow:
     """Start time in the local time zone."""
     agent: str
     model: str
-    """Model of the root, as provider/model."""
+    """Model of the root run, as provider/model; for a map or grid, the models of its runs."""
     prompt: str
-    """First line of the prompt."""
+    """First line of the prompt; for a map or grid, a count of runs and the first run's prompt."""
     status: str
     """The result's status, or `running`. A map or grid is `completed` if all its runs are
     completed; otherwise it has the status of the first run that is not."""
@@ -47,7 +47,7 @@ class HistoryRow:
     turns: int
     tokens: int
     cost: float | None
-    """Cost in US dollars; None if the price of any part is unknown, or the run has not ended."""
+    """Cost in US dollars; None if the price of any part is unknown, or a single run goes on."""
     seconds: float
     kind: str = ""
     """`map` or `grid`; empty for a single run."""
@@ -64,7 +64,7 @@ class HistoryRow:
 
 NAMES = tuple(field.name for field in fields(HistoryRow))
 MOST_RUNS = 2**63 - 1
-"""The largest possible run id, and so the maximum number of runs."""
+"""The largest id in the history's database; there can be no more runs than that."""
 
 MORE = "older runs are left out: axe_nb.history(limit=1000) lists more"
 
@@ -126,7 +126,10 @@ def list_history(
     limit: int = 100,
     within: int = 0,
 ) -> History:
-    """Lists the latest runs, as `axe_nb.history` does; `within` is the id of a map or grid."""
+    """Lists the latest runs, as `axe_nb.history` does.
+
+    If `within` is the id of a map or grid, only its runs are listed.
+    """
     began = parse_since(since).timestamp() if since is not None else 0.0
     # a run whose process died is still `running` in the file, but listed as `cancelled`
     statuses = ("running", "cancelled") if status in ("running", "cancelled") else (status,)
@@ -154,7 +157,10 @@ def list_history(
 
 
 def parse_since(since: str | date) -> datetime:
-    """Parses a date, a time, `today` or `yesterday`. Raises ConfigError for any other text."""
+    """Converts a date, or a text: an ISO date or time, `today` or `yesterday`, to local time.
+
+    Raises ConfigError if the value is invalid.
+    """
     today = datetime.now().replace(hour=0, minute=0, second=0, microsecond=0)
     try:
         match since:
@@ -177,7 +183,7 @@ def parse_since(since: str | date) -> datetime:
 
 
 def load_run(number: int) -> RunResult:
-    """Loads a run's result; an unfinished run is `cancelled`. Raises ConfigError on failure."""
+    """Loads a result; an unfinished run has status `cancelled`. Raises ConfigError on failure."""
     row, is_running = _find_run(number)
     if row.kind:
         raise ConfigError(
@@ -200,7 +206,7 @@ def load_run(number: int) -> RunResult:
 
 
 def delete_run(number: int) -> None:
-    """Deletes a run and its kept files.
+    """Deletes a run, or a map or grid with its runs, and the files kept to undo changes.
 
     Raises ConfigError if the run does not exist or is running.
     """

@@ -1,8 +1,8 @@
 """Records root runs in the history: a thread writes the events of runs to the file in batches.
 
-Each event is stored as a part: compressed text with a header for the version, then JSON. When the
-root run ends, a single part with the run's result replaces all earlier parts. Source: D-59, D-60,
-D-61, D-68.
+The start and end of each run, each turn and each tool result is stored as a part: compressed text
+with the format version in its first line, then JSON. When the root run ends, a single part with the
+run's result replaces all earlier parts. Source: D-59, D-60, D-61, D-68.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ VARIABLE = "AXE_NB_HISTORY"
 """Environment variable: `0` turns the history off, `1` also records runs in tests."""
 
 LOW = 100_000_000
-"""Free disk space in bytes below which the next write may fail."""
+"""Free disk space, in bytes, below which `problem` waits to see whether the write fails."""
 
 REST = 0.3
-"""Seconds between batches; the events of a batch are written in one transaction."""
+"""Seconds for which events are collected before one transaction writes them all."""
 
 DELETED = ConfigError("it was deleted during the run", hint="delete it between runs")
 
@@ -75,13 +75,16 @@ class RunSoFar:
     history: Sequence[Message]
     began: float
     latest: float
-    """Time of the latest event, in seconds since the root run started, as for `began`."""
+    """Time of the run's latest event, in seconds since the root run started, like `began`."""
     turns: list[TurnFinished] = field(default_factory=list)
     results: dict[str, ToolResult] = field(default_factory=dict)
     end: RunResult | None = None
 
     def make_result(self, why: str) -> RunResult:
-        """Returns the run's result without children; `cancelled` with error `why` if unfinished."""
+        """Returns the run's result without children.
+
+        The result of an unfinished run has the status `cancelled` and the error `why`.
+        """
         if self.end is not None:
             return self.end
         start = self.start
@@ -120,9 +123,9 @@ class RunSoFar:
 
 
 def read_result(rows: Iterable[bytes], why: str) -> RunResult:
-    """Builds a root run's result. Raises ConfigError if the recording is damaged.
+    """Builds a root run's result from its parts. Raises ConfigError if they are damaged.
 
-    Unfinished runs get the error `why`.
+    Unfinished runs have the status `cancelled` and the error `why`.
     """
     runs: dict[str, RunSoFar] = {}
     shared = Parts()
@@ -174,7 +177,7 @@ def find_reason_against() -> str:
 class MapRecorder:
     """Maintains the history row of a map or grid.
 
-    Only `finish` may be called outside the writer thread.
+    Once created, only its method `finish` may be called outside the writer's thread.
     """
 
     def __init__(self, kind: str) -> None:
@@ -191,7 +194,7 @@ class MapRecorder:
         self.lost = ""
 
     def take(self, run: Row, result: RunResult | None = None) -> None:
-        """Adds a run that starts, or the `result` of a run that has ended."""
+        """Updates the row for a run that starts or, if `result` is given, has ended."""
         from axe_nb.recording.history_store import Row
 
         if self.row is None:
@@ -243,7 +246,7 @@ class Recorder:
         self._writer = find_writer(history_path())
         self._tape = tape
         self._held: list[tuple[float, Event]] = []
-        """Events before the first request to a model."""
+        """Events held back as long as every reply is replayed from the tape."""
         self._began = time.time()
         # used by the writer's thread:
         self._history = tuple(history)
@@ -275,7 +278,7 @@ class Recorder:
                 self._writer.put((self, at - self._began, one))
 
     def problem(self) -> str:
-        """Returns why the run is not fully recorded, or "". May wait for the writer."""
+        """Returns the reason why the run is not fully recorded, or "". May wait for the writer."""
         if self._held:
             return ""
         is_nearly_full = False
@@ -286,7 +289,7 @@ class Recorder:
         return self.lost or self._writer.problem
 
     def take(self, event: Event, at: float, clean: Filter) -> None:
-        """Adds an event to the row; `at` is the time in seconds since the run started."""
+        """Adds an event to the run's row; `at` is the time in seconds since the run started."""
         from axe_nb.recording.history_store import Row
 
         if isinstance(event, RunStarted) and self.row is None:
@@ -356,7 +359,7 @@ class Writer:
         self.problem = ""
         self._queue: SimpleQueue[Work | threading.Event] = SimpleQueue()
         self._hurry = threading.Event()
-        """Set while a caller waits for all writes."""
+        """Set when a caller waits for all writes, to start the next batch at once."""
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._store: Store | None = None
@@ -382,7 +385,7 @@ class Writer:
         return mark.wait(seconds)
 
     def close(self) -> None:
-        """Writes the remaining items and closes the file. Waits as long as `flush` by default."""
+        """Writes the remaining items and closes the file; logs a warning if that takes too long."""
         self._is_closing = True
         if not self.flush():
             where = format_path_or_name(self.path)

@@ -1,4 +1,4 @@
-"""The history's SQLite database. Imported only when needed, to save the import of sqlite3. D-61."""
+"""The history's SQLite database. Imported only when needed, as importing sqlite3 is slow. D-61."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ UPDATE = (
 another."""
 
 MAX_AGE = 90 * 86400.0
-"""Age in seconds at which runs are removed."""
+"""Age in seconds above which runs are removed."""
 
 MAX_SIZE = 500_000_000
 """Maximum total size of all parts in bytes; the oldest runs are removed first."""
@@ -61,14 +61,14 @@ Blob: TypeAlias = bytes  # `Row.bytes` hides the type
 
 @dataclass(eq=False)
 class Row:
-    """One row of the history: a root run, or a map or grid with all its runs."""
+    """One row of the history: a root run, or a map or grid."""
 
     started: float = 0.0
     """Start time in seconds since the epoch."""
     agent: str = ""
     model: str = ""
     prompt: str = ""
-    """First line of the prompt."""
+    """First line of the prompt; for a map or grid, a count of runs and the first run's prompt."""
     status: str = "running"
     runs: int = 0
     """Number of runs in the tree; turns and tokens are also counted over the whole tree."""
@@ -83,7 +83,7 @@ class Row:
     within: int = 0
     """Id of the map or grid that contains the run; 0 if there is none."""
     above: Row | None = None
-    """Row of the map or grid that contains the run; the row gets its id when first written."""
+    """Row of the map or grid that contains the run; its id becomes `within` on writing."""
     id: int = 0
     """Id of the row; 0 until the row is written to the file."""
     parts: list[Blob] = field(default_factory=list)
@@ -100,7 +100,7 @@ class Store:
     def __init__(self, path: Path, *, writes: bool = False) -> None:
         """Opens the file at `path`; a missing file is created if `writes` is true.
 
-        Raises ConfigError if the file is not a history.
+        Raises ConfigError if the file is not a history of a supported version.
         """
         self.path = path
         if writes:
@@ -173,7 +173,7 @@ class Store:
             raise
 
     def write(self, rows: Iterable[Row]) -> list[Row]:
-        """Writes rows and their parts in one transaction. Returns rows that were deleted."""
+        """Writes rows and their parts in one transaction. Returns rows that others have deleted."""
         rows, lost = list(rows), []
         new = [row for row in rows if not row.id]
         try:
@@ -210,7 +210,7 @@ class Store:
         since: float = 0.0,
         within: int = 0,
     ) -> Iterator[Row]:
-        """Yields rows, newest first, in which each word occurs in the agent, model or prompt.
+        """Yields rows, newest first, whose agent, model and prompt together contain each word.
 
         Case is ignored. The runs of maps and grids are left out unless there are words or statuses;
         `within`, the id of a map or grid, restricts the rows to the runs of that map or grid.
@@ -243,7 +243,7 @@ class Store:
         return [content for (content,) in found]
 
     def prune(self, max_age: float = MAX_AGE, max_size: int = MAX_SIZE) -> None:
-        """Removes runs older than `max_age`, and the oldest ones beyond a total of `max_size`."""
+        """Removes finished runs that are older than `max_age`, or the oldest above `max_size`."""
         found = self._connection.execute(
             "SELECT id FROM (SELECT id, started, sum(bytes) OVER (ORDER BY id DESC) AS size"
             " FROM runs) AS old WHERE (started < ? OR size > ?)"

@@ -20,7 +20,7 @@ MODE = "AXE_CASSETTE_MODE"
 def find_mode(given: Mode | None, *, can_ask: bool) -> Mode:
     """Returns the mode of a cassette: the given mode, the environment's mode, or the default.
 
-    The default is `auto`, but `replay` in tests and batch jobs, which must not send requests.
+    The default is `replay` in tests, or if no one can be prompted (`can_ask`); otherwise `auto`.
     """
     if given or (mode := os.environ.get(MODE, "")):
         return given or check_mode(mode)

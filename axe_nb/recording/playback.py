@@ -1,8 +1,8 @@
-"""The tape of a root run: replays the records of a cassette and records anything new.
+"""Replays a root run from the records of a cassette, and records what is new.
 
 A cassette may come with a stranger's repository. Tool calls in recorded replies are checked like
-the calls of a model. A recorded approval replaces a person's answer, so it counts only on the
-machine where it was given, unless the user trusts all folders. Source: D-48, D-56, D-59, D-81,
+those in a model's replies. A recorded approval counts only on the machine where the user gave it,
+except in tests, or if the user trusts all folders. Source: D-48, D-56, D-59, D-81,
 docs/recordings.md.
 """
 
@@ -55,12 +55,11 @@ from axe_nb.tools.tool import ToolOutput
 APPROVING = ("yes", "always", "edit")
 
 PATIENCE = 5.0
-"""Maximum seconds that a replay waits, before it cancels a tree, for the requests of the recorded
-exchanges that were not replayed yet."""
+"""Seconds without progress for which a replay, before it cancels a tree as recorded, waits for
+recorded requests that the tree has not made yet."""
 
 QUIET = 0.1
-"""Seconds without progress after which all open requests of a tree are assumed to be requests that
-were cancelled in the recording."""
+"""Seconds between checks for progress in a tree that a replay is about to cancel."""
 
 
 class RootTape:
@@ -69,13 +68,13 @@ class RootTape:
     def __init__(
         self, cassette: Cassette, mode: Mode, on_claim: Callable[[], None] | None = None
     ) -> None:
-        """Creates the tape of a run tree; `on_claim` is called once records have been claimed."""
+        """Creates the tape of a run tree; `on_claim` is called once its records are chosen."""
         self.cassette = cassette
         self.mode = mode
         self.may_ask = mode != "replay"
-        """True if models and the person may be asked for anything that is not recorded."""
+        """True if models and the user may be asked for anything that is not recorded."""
         self.has_asked = False
-        """True once a model was asked for something that is not recorded."""
+        """True once a model has been asked for a reply that is not recorded."""
         self._on_claim = on_claim or (lambda: None)
         self._plays = mode in ("replay", "auto")
         self._clean = cassette.make_cleaner()
@@ -86,7 +85,7 @@ class RootTape:
         self._describers: dict[str, Describer] = {}
         """Describers of requests, keyed by run id."""
         self._changed_at: dict[str, int] = {}
-        """Maps each run to the first turn whose request differs from the recorded request."""
+        """Maps each run to its first turn that could not be replayed."""
         self._new: dict[Key, Record] = {}
         self._played: dict[Key, Record] = {}
         self._misses: list[tuple[str, CassetteMiss]] = []
@@ -175,7 +174,7 @@ class RootTape:
         return f"has no answer for {name} at {request.place}: {why}"
 
     def _describe(self, asked: AskedTurn) -> Description:
-        """Describes a request. The tree's first request claims the records of a root."""
+        """Returns a request's description. A tree's first request selects the records to replay."""
         request = asked.request
         run = self._describers.setdefault(run_of(request.place), Describer(self._clean))
         described = run.describe(request, asked.model)
@@ -184,7 +183,7 @@ class RootTape:
         return described
 
     def _find_attempts(self, asked: AskedTurn, described: Description) -> Sequence[Exchange]:
-        """Returns a turn's recorded attempts and marks them as used; empty if none match."""
+        """Returns a turn's recorded attempts and marks them as used; empty if none is replayed."""
         place, turn, attempts = asked.request.place, turn_of(asked.request.place), list[Exchange]()
         keys: Iterator[Key] = (("model", place, number) for number in count(1))
         records = [one for one in takewhile(bool, map(self._records.get, keys)) if one]
@@ -282,7 +281,10 @@ class RootTape:
         return replace(from_json(Decision, said), is_recorded=True)
 
     def _keep_decision(self, question: Question, decision: Decision) -> None:
-        """Records a decision. A reply that a person gave for the model is recorded as a turn."""
+        """Records a decision.
+
+        If the user answered or skipped a model request, the turn is recorded, too.
+        """
         if isinstance(question, Step) and (given := make_decided(question, decision)):
             assert question.request is not None
             asked = AskedTurn(question.request, question.model)
@@ -405,7 +407,7 @@ class RootTape:
         return what
 
     def _fingerprint(self, request: ApprovalRequest, decision: Mapping[str, Any]) -> str:
-        """Returns a digest of an approval, including secrets, for the list of trusted approvals."""
+        """Returns a digest of an approval with its secrets, for the list of trusted approvals."""
         where = [request.agent, request.workdir]
         path = os.path.realpath(self.cassette.path)
         content = json.dumps(["cassette", path, where, _state(request), decision], sort_keys=True)

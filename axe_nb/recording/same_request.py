@@ -1,7 +1,7 @@
-"""Describes requests for recording and comparison, independent of provider and call ids.
+"""Describes requests for recording and comparison, without call ids and wire formats.
 
 A turn's request is described by its new messages and by the fields that changed since the previous
-turn. Two runs with equal descriptions sent the same requests. Source: D-59, D-60.
+turn. If all their descriptions are equal, two runs sent the same requests. Source: D-59, D-60.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Description: TypeAlias = "dict[str, Any]"
 
 
 def is_same(recorded: Any, asked: Any) -> bool:
-    """True if a request equals a recorded request, where a mask may stand for any secret."""
+    """True if two JSON values are equal; a mask in one may stand for a secret in the other."""
     if isinstance(recorded, str) and isinstance(asked, str):
         return recorded == asked or _fits(recorded, asked) or _fits(asked, recorded)
     if isinstance(recorded, dict) and isinstance(asked, dict):
@@ -40,7 +40,7 @@ def is_same(recorded: Any, asked: Any) -> bool:
 
 
 def _fits(recorded: str, asked: str) -> bool:
-    """True if two texts are equal, where a mask in `recorded` may stand for any secret."""
+    """True if `recorded` contains masks, and `asked` has the same text with any secrets there."""
     first, *rest = recorded.split(MASK)
     if not rest or not asked.startswith(first) or not asked.endswith(rest[-1]):
         return False
@@ -68,7 +68,7 @@ class Describer:
         self._fields: Description = {}
 
     def describe(self, request: Request, model: str) -> Description:
-        """Describes the next request. A retry has the same description as the first attempt."""
+        """Returns the description of the next request; for a retry, that of the first attempt."""
         if request.place == self.place:
             return self.asked
         before, self._before = self._before, request
@@ -156,7 +156,7 @@ def list_changes(recorded: Description, asked: Description) -> Iterator[str]:
 
 
 def describe_change(before: Any, now: Any) -> str:
-    """Describes the first difference between two values, with its position."""
+    """Formats the first difference between two values, such as ` in line 2: "a" → "b"`."""
     if isinstance(before, dict) and isinstance(now, dict):
         both = before.keys() & now.keys()
         key = next(k for k in {**before, **now} if k not in both or before[k] != now[k])

@@ -2,8 +2,8 @@
 
 Runs are `invoke_agent` spans, turns `chat`, and calls `execute_tool`. They are nested like the run
 tree, below the caller's current span. Messages, arguments and results are omitted unless an
-environment variable allows them, and contain no secrets. Names are literals, as the constants of
-OpenTelemetry's package are private and outdated. Source: D-60.
+environment variable allows them; secrets in them are masked. Attribute names are literals, as the
+constants of OpenTelemetry's package are private and outdated. Source: D-60.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ MAX_MESSAGES = 100_000
 
 
 def with_spans(emit: Emit, context: Context) -> Emit:
-    """Wraps `emit` to record events as spans. An error in tracing stops only the tracing."""
+    """Wraps `emit` to record events as spans. An error stops the tracing, not the run."""
     spans = Spans(context)
 
     def pass_on(event: Event) -> None:
@@ -60,7 +60,7 @@ def with_spans(emit: Emit, context: Context) -> Emit:
 
 
 class Spans:
-    """Spans of one run tree, below the current span of a context."""
+    """The OpenTelemetry spans of one run tree, below the current span of a context."""
 
     def __init__(self, context: Context) -> None:
         self.is_on = True
@@ -216,7 +216,7 @@ def _fail(span: Span, reason: str, error: str) -> None:
 
 
 def _write_text(text: str) -> str:
-    """Removes secrets and invalid characters from a text, and shortens the text."""
+    """Masks secrets and harmful characters in a text, and shortens the text."""
     return cut_chars(clean(find_filter().text(text)), MAX_TEXT, "…")
 
 
@@ -229,7 +229,7 @@ def _make_text(text: str) -> dict[str, Any]:
 
 
 def _bound(arguments: Mapping[str, Any]) -> Any:
-    """Removes secrets from arguments; if they are too long, returns shortened JSON text."""
+    """Masks secrets in arguments; if they are too long, returns shortened JSON text."""
     masked = find_filter().json(arguments)
     text = dump(masked).decode()
     return masked if len(text) <= MAX_TEXT else cut_chars(text, MAX_TEXT, "…")
