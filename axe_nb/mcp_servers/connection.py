@@ -1,7 +1,7 @@
 """Connection to an MCP server: its start, tools, calls, restarts and end.
 
 The `mcp` package requires that one task opens and closes the connection, which other tasks use in
-between; all these tasks run on the event loop of `LoopThread`. A server's answers may be hostile.
+between; all these tasks run on the event loop of `LoopThread`. Servers may send hostile answers.
 
 The package's own transport would start a program without a sandbox, so this module moves the
 messages, which are lines of JSON, to and from the program. URLs come from the user's settings or
@@ -46,7 +46,7 @@ from axe_nb.tools.tool import Guard, Tool, ToolContext, ToolError, ToolOutput, a
 T = TypeVar("T")
 
 Run = Callable[[Any], Awaitable[Any]]
-"""Runs a coroutine on the servers' event loop and returns its result."""
+"""Function that runs a coroutine on the servers' event loop and returns its result."""
 
 CLOSING = 8.0  # maximum seconds to close a connection
 CONNECT, READ = 30.0, 300.0  # maximum seconds to connect, and between two parts of a response
@@ -106,7 +106,7 @@ async def list_tools(session: Any, server: str) -> Listing:
 
 
 class Connection:
-    """Connection to an MCP server; a local server runs in `workdir`, a path without links."""
+    """Connection to an MCP server; a local server runs in `workdir`, a path without symlinks."""
 
     def __init__(
         self, name: str, server: McpServer, workdir: Path, sources: frozenset[Path] = frozenset()
@@ -144,7 +144,7 @@ class Connection:
         return self._session is not None
 
     async def start(self) -> None:
-        """Starts the server if necessary and lists its tools. Raises ConfigError if this fails."""
+        """Starts the server, or lists its tools again if they changed. May raise ConfigError."""
         async with self._lock:
             if not self.is_running:
                 await self._start()
@@ -158,7 +158,10 @@ class Connection:
             await self._end()
 
     async def ask(self, question: Callable[[Any], Awaitable[T]]) -> T:
-        """Returns the result of `question(session)`; first restarts the server if it has ended."""
+        """Returns the result of `question(session)`; first starts the server if it is not running.
+
+        Raises ToolError if the server does not start, reports an error, or ends during the call.
+        """
         named = f"MCP server {quote(self.name)}"
         async with self._lock:
             if not self.is_running:
@@ -235,7 +238,10 @@ class Connection:
         return ToolOutput(text or "(no output)", pictures=pictures)
 
     async def list_changes(self) -> tuple[str, ...]:
-        """Returns a note on each protected file that changed since the start or the last check."""
+        """Returns a note on each protected file that changed since the start or the last check.
+
+        If there are any, closes the connection: the server could write to a replaced file.
+        """
         if self._program is None:
             return ()
         try:
@@ -329,7 +335,7 @@ class Connection:
 
     @asynccontextmanager
     async def _open(self, lose: Callable[[], object]) -> AsyncIterator[Any]:
-        """Yields the message streams; `lose` is called on the loop when the program ends."""
+        """Connects and yields the message streams; calls `lose` on the loop if the program ends."""
         server, sandbox, self._program = self.server, self._sandbox, None
         if sandbox is None:
             headers = expand_variables(server.headers, self.name, "headers")
@@ -426,7 +432,7 @@ class Program:
         self._tasks = [asyncio.create_task(self.write()), asyncio.create_task(self.watch())]
 
     async def close(self) -> None:
-        """Stops the server by closing its input, and kills it if it does not exit."""
+        """Stops the server by closing its input; kills the server if it does not exit in time."""
         for task in self._tasks:
             task.cancel()
         await asyncio.wait(self._tasks)
@@ -440,7 +446,7 @@ class Program:
             stream.close()
 
     def read(self, number: int, last: threading.Thread) -> None:
-        """Passes the server's messages to the session until the server ends or sends too much."""
+        """Passes the server's messages to the session until either ends or a limit is exceeded."""
         import mcp_types
         from mcp.shared.message import SessionMessage
 
@@ -473,7 +479,7 @@ class Program:
                 pass
 
     async def deliver(self, message: Any) -> bool:
-        """Passes a message to the session; returns False if the session takes no more messages."""
+        """Passes a message to the session; returns False if no more messages may follow."""
         is_request = hasattr(message.message, "method") and hasattr(message.message, "id")
         self._asked += is_request
         if self._asked > MAX_ASKED:
@@ -560,7 +566,7 @@ async def open_address(server: McpServer, own: Mapping[str, str]) -> AsyncIterat
 
 
 async def bound(response: Any) -> None:
-    """Limits the size of a response body; the package itself limits the events of a stream."""
+    """Limits the size of a response body, except an event stream; rejects compressed bodies."""
     import httpx2
 
     if response.headers.get("content-encoding", "identity") != "identity":

@@ -66,12 +66,12 @@ class ServerTools:
 
     tools: tuple[Tool, ...] = ()
     files: tuple[tuple[str, str], ...] = ()
-    """Pairs of an entry in the agent's `files` that names a resource, and the resource's text."""
+    """(entry, text) of each MCP resource: its entry in the agent's `files`, and its text."""
     warnings: tuple[str, ...] = ()
 
 
 def find_servers(agent: Agent, settings: Mapping[str, McpServer]) -> Mapping[str, McpServer]:
-    """Returns an agent's servers, keyed by name, as set in the agent or in the user's settings."""
+    """Returns an agent's servers, keyed by name, with the agent's own or the user's settings."""
     found = {}
     for name, own in parse_servers(agent.mcp_servers).items():
         if own is None and name not in settings:
@@ -119,9 +119,10 @@ class Servers:
         workdir: Path,
         sources: Iterable[Path] = (),
     ) -> ServerTools:
-        """Starts an agent's servers in `workdir`, a path without links, and returns their tools.
+        """Starts an agent's servers; returns their tools, and the resources that the agent needs.
 
-        Raises ConfigError if a server fails.
+        Local servers run in `workdir`, a path without symlinks, and cannot change `sources`. Raises
+        ConfigError if a server fails, or the agent refers to something that does not exist.
         """
         tables, resources = find_servers(agent, settings), list_resources(agent)
         if not tables:
@@ -170,7 +171,7 @@ class Servers:
     async def get_prompt(
         self, name: str, server: McpServer, workdir: Path, prompt: str, arguments: Mapping[str, str]
     ) -> str:
-        """Returns the text of a server's prompt. Raises ConfigError if it cannot be read."""
+        """Returns a server's prompt as text. Raises ConfigError if the prompt cannot be read."""
         connection = self._find(name, server, workdir, frozenset())
         await self._thread.run(connection.start())
         what = f"prompt {quote(prompt)} of MCP server {quote(name)}"

@@ -18,7 +18,7 @@ DeltaKind = Literal["text", "reasoning", "arguments"]
 """Kind of a streamed piece: reply text, reasoning, or the JSON arguments of a tool call."""
 
 INTERRUPTED = "Error: interrupted before this call had a result."
-"""Result content of an interrupted call."""
+"""Result that is added for a tool call that was interrupted."""
 
 
 def dump(value: object) -> bytes:
@@ -54,9 +54,9 @@ class ToolSpec:
     description: str
     parameters: Mapping[str, ToolParameter]
     schema: Mapping[str, Any] | None = field(default=None, kw_only=True)
-    """JSON Schema of the arguments, sent unchanged; built from `parameters` if None."""
+    """JSON Schema of the arguments, sent unchanged; if None, it is built from `parameters`."""
     entry: Mapping[str, Any] | None = field(default=None, kw_only=True)
-    """Request entry of a server-side tool, sent unchanged (D-76); None for other tools."""
+    """A server-side tool's entry in the request, sent unchanged (D-76); None for other tools."""
 
     def input_schema(self) -> dict[str, Any]:
         """Returns the JSON Schema of the arguments (A-2.2)."""
@@ -84,12 +84,12 @@ class ToolCall:
     """A tool call requested by a model (A-1.3): its id, the tool's name and the arguments."""
 
     id: str
-    """Id sent by the API, or otherwise a generated id, unique in the conversation (D-28)."""
+    """Id from the API, or a generated id if that is missing or not unique (D-28)."""
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """Arguments as sent by the model (D-11); empty if they were not a JSON object."""
     raw: str = ""
-    """Text that the model sent instead of a JSON object, for display only; empty if none."""
+    """Arguments as text, if the model did not send a JSON object; otherwise empty."""
     traits: CallTraits = field(default=CallTraits(), kw_only=True, repr=False, compare=False)
     """Traits of the tool, set by the run for display only."""
 
@@ -109,15 +109,15 @@ class ToolResult:
     name: str = ""
     """Name of the tool, which Ollama requires with the result (D-29)."""
     note: str = ""
-    """Short note for human readers on how the result was obtained; never sent to a model."""
+    """Short note for the user on how the result was obtained; never sent to a model."""
     is_denied: bool = field(default=False, kw_only=True)
     """True if the call was not permitted and did not run."""
     pictures: tuple[Picture, ...] = field(default=(), kw_only=True)
     """Pictures in the content, in the order of their markers: `[picture 1: …]`."""
     edited: Mapping[str, Any] | None = field(default=None, kw_only=True)
-    """Arguments that a person substituted for the model's; None if the call ran unchanged."""
+    """Arguments that the user substituted for the model's; None if the user changed none."""
     is_skipped: bool = field(default=False, kw_only=True)
-    """True if a person skipped the call, so that the tool did not run."""
+    """True if the user skipped the call, so that the tool did not run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +126,13 @@ class Message:
 
     role: Role
     content: str = ""
-    """Text; ignored if there are tool results."""
+    """Text of the message; not sent if there are tool results."""
     tool_calls: tuple[ToolCall, ...] = ()
     tool_results: tuple[ToolResult, ...] = ()
     echo: Mapping[str, Any] = field(default_factory=dict)
-    """Parts to send back to the provider unchanged, such as thinking, keyed by protocol (D-32).
-    The key `server` holds the digest of the only server to send the parts to, and `prefix` the
-    digest of everything before the message, if the parts depend on it (D-78)."""
+    """Parts of a reply to send back unchanged, such as thinking, keyed by protocol (D-32).
+    `server` is a digest of the server that sent the parts, the only one to receive them. `prefix`,
+    if set, is a digest of everything before the message; if it changes, nothing is sent (D-78)."""
     pictures: tuple[Picture, ...] = field(default=(), kw_only=True)
     """Pictures in the text, in the order of their markers: `[picture 1: …]`."""
 
@@ -145,10 +145,10 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Token counts as reported by the API; 0 for counts that are not reported.
+    """Tokens, web searches and cost of one or more replies; a count that is not reported is 0.
 
-    `total` is input plus output. Cached tokens are part of the input, reasoning tokens are part of
-    the output. Usages can be added.
+    Cached tokens are part of the input tokens, and reasoning tokens are part of the output tokens.
+    Two usages can be added with `+`.
     """
 
     input_tokens: int = 0
@@ -159,7 +159,7 @@ class Usage:
     """Input tokens written to the prompt cache, for which some providers charge more."""
     reasoning_tokens: int = field(default=0, kw_only=True)
     searches: int = field(default=0, kw_only=True)
-    """Number of web searches by the model's server, which charges for each search."""
+    """Number of web searches that the model's server ran, usually at a price per search."""
     priced_tokens: int = field(default=0, kw_only=True, compare=False)
     """Tokens whose price was known when they were used."""
     dollars: float = field(default=0.0, kw_only=True, compare=False)
@@ -170,7 +170,7 @@ class Usage:
         return Usage(**{name: getattr(self, name) + getattr(other, name) for name in names})
 
     def at_cost(self, dollars: float | None) -> Usage:
-        """Returns a copy that contains the cost `dollars`; if `dollars` is None, returns self."""
+        """Returns a copy in which all tokens together cost `dollars`; self if `dollars` is None."""
         if dollars is None:
             return self
         return replace(self, priced_tokens=self.total, dollars=dollars)
@@ -209,7 +209,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class ServerCall:
-    """A call to a server-side tool within a reply (D-76)."""
+    """A call to a server-side tool, as reported in a reply (D-76)."""
 
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -219,7 +219,7 @@ class ServerCall:
 
 
 def is_link(url: str) -> bool:
-    """True if a web address can be displayed and opened unchanged."""
+    """True if a text is an http or https URL of reasonable length without unsafe characters."""
     if len(url) > 2000 or not url.isprintable() or set(url) & set(' <>"'):
         return False
     try:
@@ -236,17 +236,17 @@ class SentLog:
     streaming: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the body that requested a stream; empty if none was requested."""
     refused: frozenset[str] = frozenset()
-    """Names of the parts of the request that the server refused, such as `tool_choice`."""
+    """Names of the parts that were not sent, such as `tool_choice`; see `Request.refused`."""
     server: str = ""
-    """Digest of the server's name and URL and the model; empty if no message has an `echo`."""
+    """Digest of provider, URL and model; empty if neither request nor reply has an `echo`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """A complete request to a model (A-1.5), independent of any provider's format.
 
-    Script models receive this object: `last` is the text of the last message, `results` holds the
-    results of the previous turn's calls, and `turn` counts from 1.
+    Functions of script models receive this object: `last` is the text of the last message,
+    `results` holds the results of the previous turn's calls, and `turn` counts from 1.
     """
 
     model: str
@@ -259,7 +259,7 @@ class Request:
     tools: Sequence[ToolSpec] = ()
     """Tools offered to the model; not sent if empty."""
     past_tools: Sequence[ToolSpec] = field(default=(), kw_only=True)
-    """Tools of earlier turns, sent if the server would otherwise reject their calls (D-17)."""
+    """Tools of earlier turns, sent without `tools` if the server needs them for calls (D-17)."""
     output: Mapping[str, Any] | None = field(default=None, kw_only=True)
     """JSON Schema of the final answer (a reply without tool calls); None for plain text."""
     must_call: str = field(default="", kw_only=True)
@@ -273,9 +273,9 @@ class Request:
     attempt: int = 1
     """Number of the attempt, from 1; later attempts are retries under the agent's `[retry]`."""
     server: str = field(default="", kw_only=True, repr=False, compare=False)
-    """Digest of the server's name and URL and the model; empty if unknown."""
+    """Digest of the provider, the server's URL and the model; empty if unknown."""
     refused: frozenset[str] = field(default=frozenset(), kw_only=True, repr=False, compare=False)
-    """Names of the parts that are not sent because the server refuses them."""
+    """Names of the parts not to send, because the server refuses them or the model ignores them."""
     encoded: dict[object, Any] = field(
         default_factory=dict, kw_only=True, repr=False, compare=False
     )
@@ -285,7 +285,7 @@ class Request:
 
     @property
     def turn(self) -> int:
-        """Number of this request in its conversation, from 1."""
+        """Number of the turn in the conversation, from 1; the same for each attempt."""
         return 1 + sum(message.role == "assistant" for message in self.messages)
 
     @property
@@ -303,7 +303,7 @@ class Request:
 
     @property
     def results(self) -> tuple[ToolResult, ...]:
-        """Tool results in the last message; empty in the first turn."""
+        """Tool results in the last message; empty if it has none."""
         return self.messages[-1].tool_results if self.messages else ()
 
 
@@ -316,7 +316,7 @@ class Delta:
     call: int = 0
     """Position of the tool call in the reply, from 0, if the piece is part of its arguments."""
     name: str = ""
-    """Name of the called tool, always set in the first piece of a call; empty if unchanged."""
+    """Name of the called tool, once it is known or has grown; empty in other pieces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,16 +328,16 @@ class Response:
 
     content: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
-    """Calls to run. If any, the conversation continues whatever `stop_reason` says (A-1.9)."""
+    """Calls to run, unless the reply `is_cut`; other stop reasons are ignored (A-1.9)."""
     stop_reason: str = ""
-    """Stop reason as reported by the provider; for information only."""
+    """Stop reason in the provider's terms, such as `stop`, `end_turn` or `length`."""
     usage: Usage = Usage()
     echo: Mapping[str, Any] = field(default_factory=dict)
     """Parts of the reply to send back to the provider unchanged, keyed by protocol (D-32)."""
     seconds: float = 0.0
     """Virtual duration in seconds, for script models (D-36); otherwise 0."""
     reasoning: str = field(default="", kw_only=True)
-    """Text or summary of the model's thinking, if the server sends it; for display only."""
+    """Text or summary of the model's thinking, if the server sends it; never sent back."""
     server_calls: tuple[ServerCall, ...] = field(default=(), kw_only=True)
     """Calls to server-side tools, which the model's server ran."""
     sources: tuple[Page, ...] = field(default=(), kw_only=True)
@@ -345,12 +345,12 @@ class Response:
 
     @property
     def is_cut(self) -> bool:
-        """True if the token limit truncated the reply (D-31)."""
+        """True if a limit on tokens, or the model's context, cut off the reply (D-31)."""
         return self.stop_reason in ("length", "max_tokens", "model_context_window_exceeded")
 
     @property
     def is_paused(self) -> bool:
-        """True if the server paused the reply, to continue when the conversation is sent again."""
+        """True if the server paused the reply; it continues when the conversation is sent again."""
         return self.stop_reason == "pause_turn"
 
     def message(self, *, calls: bool = True) -> Message:
@@ -358,7 +358,7 @@ class Response:
         return Message("assistant", self.content, self.tool_calls if calls else (), echo=self.echo)
 
     def describe_cut(self, when: str = "") -> str:
-        """Describes why the reply is incomplete, with a hint; empty if it is complete."""
+        """Explains why the reply was cut off, and what to do; empty if it was not."""
         reason = self.stop_reason
         if reason == "model_context_window_exceeded":
             step = "start a new conversation, or shorten the prompt, files and results of tools"
@@ -401,10 +401,10 @@ class CallIds:
 
 
 def close_open_calls(messages: Sequence[Message]) -> list[Message]:
-    """Marks calls without a result as interrupted, so that a conversation can continue (D-32).
+    """Adds an error result for each call without a result, so that others can follow (D-32).
 
-    Leaves out assistant turns with neither text nor calls, and results that do not belong to the
-    calls in the message before, because servers reject both.
+    Leaves out empty assistant messages, and results that do not belong to the calls in the message
+    before, because servers reject both.
     """
     closed: list[Message] = []
     for message, after in zip_longest(messages, messages[1:], fillvalue=Message("tool")):

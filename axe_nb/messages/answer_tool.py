@@ -1,6 +1,7 @@
-"""The answer tool: its arguments are the answer, for servers without structured output.
+"""A tool whose arguments are the model's answer, for servers without structured output.
 
-If there are other tools, the model is free to call the answer tool; otherwise it must do so.
+The model must call the tool, unless the model has other tools or thinks, or the server refuses to
+force a call.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ NAME = "give_answer"
 DESCRIPTION = "Gives your final answer. Call it once, when you have everything; then you are done."
 
 OUTPUT = "output"
-"""Name in `Request.refused` for the answer's schema; if refused, the answer tool replaces it."""
+"""Entry in `Request.refused` for the schema of the answer, which the answer tool then replaces."""
 
 FORCED = "tool_choice"
-"""Name in `Request.refused` for forcing a call; if refused, the answer tool is only offered."""
+"""Entry in `Request.refused` for forcing a call; the answer tool is then only offered."""
 
 
 def leave_out(request: Request, refused: Iterable[str]) -> Request:
-    """Returns the request without the parts that its server refuses."""
+    """Returns the request without the `refused` parts; the answer tool replaces a schema."""
     request = replace(request, refused=frozenset(refused))
     return with_answer_tool(request) if OUTPUT in request.refused else request
 
@@ -30,8 +31,8 @@ def leave_out(request: Request, refused: Iterable[str]) -> Request:
 def with_answer_tool(request: Request) -> Request:
     """Returns the request with the answer tool in place of the answer's schema.
 
-    The model must call the tool, unless there are other tools, or the model thinks: servers refuse
-    to force a thinking model to call a tool.
+    The model must call the tool, unless there are other tools, the server refuses to force a call,
+    or the model thinks, as servers do not force a thinking model to call a tool.
     """
     if request.output is None:
         return request
@@ -46,10 +47,10 @@ def has_answer_tool_alone(request: Request) -> bool:
 
 
 def take_answer(request: Request, response: Response) -> Response:
-    """Returns a response that has the arguments of the answer tool, if it was called, as its text.
+    """Replaces a call to the answer tool by a text that consists of the call's arguments.
 
-    If the reply also calls other tools, the answer came too early: the call of the answer tool is
-    dropped. `request` is the original request, in which `output` is set.
+    If the reply also calls other tools, the answer came too early, and the call to the answer tool
+    is dropped. `request` is the original request, in which `output` is set.
     """
     if request.output is None or not response.tool_calls:
         return response

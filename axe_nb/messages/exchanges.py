@@ -25,13 +25,13 @@ Cut = Literal["", "timeout", "cancelled", "abandoned"]
 """Why an exchange was cut off: empty if it was not, `abandoned` if the caller stopped waiting."""
 
 Source = Literal["", "recorded", "given", "edited", "skipped"]
-"""Source of an answer: the run's model (empty), the forked run (`recorded`), or a person.
+"""Source of an answer: the run's model (empty), the run that was forked (`recorded`), or the user.
 
-A person can give an answer, edit the model's answer, or skip the request.
+The user can give an answer, edit the model's answer, or skip the request.
 """
 
 FinalRequest = Literal["", "output", "repair"]
-"""Purpose of a request at the end of a run: to get the answer as data (`output`) or to repair it.
+"""Purpose of a request at the end of a run: to get the answer as data (`output`) or correct it.
 
 Empty for all other requests."""
 
@@ -39,7 +39,7 @@ ASKED_NOW: tuple[Source, ...] = ("", "edited")
 """Sources of answers that came from the run's own model, live or from a cassette."""
 
 UNASKED: tuple[Source, ...] = ("given", "skipped")
-"""Sources of answers that were produced without asking a model."""
+"""Sources of answers that the user decided on before a model was asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +63,9 @@ class Exchange:
     output: Mapping[str, Any] | None = field(default=None, repr=False)
     """JSON Schema of the final answer; None for plain text."""
     refused: tuple[str, ...] = field(default=(), repr=False)
-    """Parts of the request that the server refused, in alphabetical order."""
+    """Parts of the request that were not sent, in alphabetical order; see `Request.refused`."""
     server: str = field(default="", repr=False)
-    """Digest of the server's name and URL and the model; empty if no message has an `echo`."""
+    """Digest of provider, URL and model; empty if neither request nor reply has an `echo`."""
     params: Mapping[str, Any] = field(default_factory=dict, repr=False)
     streaming: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Fields of the body that requested a stream; empty if none was requested."""
@@ -74,7 +74,7 @@ class Exchange:
     deltas: tuple[Delta, ...] = field(default=(), repr=False)
     """Pieces of a streamed reply, stored only for a cassette."""
     error: ProviderError | None = None
-    """Error that the request raised; None if there was none."""
+    """Error with which the request failed; None if there was none."""
     was_last: bool = False
     """True if the error was temporary, but no further attempt was allowed."""
     cut: Cut = ""
@@ -119,7 +119,7 @@ class Turn:
     """True for the final summary that is requested from a sub-agent (D-17)."""
     asked: FinalRequest = ""
     question: str = ""
-    """Prompt added in this turn: a request for a summary or a repair, or a fork's prompt."""
+    """Prompt added in this turn: a request for data or its correction, or a fork's prompt."""
     source: Source = ""
     server_calls: tuple[ServerCall, ...] = ()
     """Calls to server-side tools, which the model's server ran."""
@@ -128,7 +128,9 @@ class Turn:
 
 
 LapKind = Literal["run", "model", "replay", "tool", "retry", "person"]
-"""Kind of a lap; `replay` is a request that was answered from a recording or by a person."""
+"""Activity during a `Lap`, a timed part of a run.
+
+`replay` is a request answered from a recording or by the user, and `person` a wait for the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,6 @@ class Lap:
     """Start, in seconds since the root run began."""
     ended: float
     turn: int = 0
-    """Number of the turn; 0 if the lap is not assigned to a turn, such as the whole run."""
+    """Number of the turn; 0 if this part belongs to no turn, such as the whole run."""
     call: int = 0
-    """Number of the call in its turn, from 1; 0 if the lap belongs to no call."""
+    """Number of the call in its turn, from 1; 0 if this part belongs to no call."""

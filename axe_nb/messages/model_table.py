@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 SOON = timedelta(days=180)
-"""Period before a model's retirement in which `doctor` warns about it."""
+"""Period before a model's retirement in which `tell_end` returns a warning."""
 
 ASKING = ("thinking", "reasoning", "reasoning_effort", "enable_thinking", "think")
 """Keys of `[params]` that can turn on thinking."""
@@ -28,12 +28,12 @@ LEVELS = ("off", "low", "medium", "high")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFacts:
-    """Facts about one model; unknown facts have neutral defaults."""
+    """Facts about one model; a fact that is unknown has its default value."""
 
     api: Literal["", "responses", "chat"] = ""
     """API to use at the vendor's own address; empty if the protocol has only one API."""
     thinks: Literal["never", "asked", "default"] = "never"
-    """When the model thinks: `never`, if `asked` to, or by `default`, unless it is turned off."""
+    """When the model thinks: `never`, if `asked` to, or by `default` unless thinking is off."""
     thinking: Literal["", "adaptive", "budget", "effort"] = ""
     levels: tuple[str, ...] = LEVELS
     """Levels of `[params] thinking` that the model accepts."""
@@ -105,7 +105,7 @@ def suggest_small() -> str:
 
 
 def tell_end(model: str, today: date) -> tuple[str, str]:
-    """Returns a warning and a hint if a model is or soon will be retired; both are empty if not."""
+    """Returns a warning and a hint if a model is retired or soon will be; otherwise empty texts."""
     provider, _, name = model.partition("/")
     vendor = provider if provider in ("anthropic", "openai") else ""
     end = find_facts(vendor, name).retires

@@ -55,7 +55,7 @@ def encode(message: Message) -> list[dict[str, Any]]:
 def _restore_blocks(
     kept: Sequence[Mapping[str, Any]], calls: Sequence[ToolCall]
 ) -> list[dict[str, Any]]:
-    """Restores a reply's blocks in their original order, and drops trailing thinking blocks."""
+    """Restores a reply's blocks in their original order, without thinking blocks at the end."""
     left = iter(calls)
     blocks: list[dict[str, Any]] = []
     for block in kept:
@@ -84,7 +84,7 @@ def _encode_call(call: ToolCall) -> dict[str, Any]:
 
 
 def _encode_id(id: str) -> str:
-    """Returns the call's id, or a valid substitute for an id from another provider."""
+    """Returns a call's id, or a valid substitute if the API would reject the id."""
     if re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", id):
         return id
     return f"toolu_{hashlib.sha256(id.encode('utf-8', 'replace')).hexdigest()[:24]}"
@@ -120,10 +120,11 @@ def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
 
 
 def _begin(request: Request) -> tuple[Request, list[dict[str, Any]], str, Sequence[object] | None]:
-    """Returns a request, ready to encode, with its encoded tools, its system prompt and `before`.
+    """Prepares a request for encoding.
 
-    `before` is an argument of `encode_messages`: the tools and the system prompt, or None if the
-    server accepts earlier thinking even after the tools or the system prompt have changed.
+    Returns the request with its encoded tools, its system prompt, and the part that precedes its
+    messages. That part, the argument `before` of `encode_messages`, is the tools and the system
+    prompt; it is None if the server accepts earlier thinking even after these have changed.
     """
     if request.output is None or make_closed(request.output) is None:
         request = with_answer_tool(request)
@@ -162,7 +163,7 @@ def _mark_for_cache(
 
 
 def parse(data: Mapping[str, Any]) -> Response:
-    """Parses a whole reply. Raises ProviderError if it is empty, malformed or a refusal."""
+    """Parses a whole reply. Raises ProviderError if it is empty, malformed, or only a refusal."""
     stop_reason = wire.text(data.get("stop_reason"))
     blocks = wire.tables(data.get("content"), "content")
     content = before = ""
@@ -213,9 +214,10 @@ def _select_blocks_to_echo(
 ) -> list[Mapping[str, Any]]:
     """Selects the blocks of a reply to send back in the next request; empty if none is needed.
 
-    Thinking, server-side tools, texts with citations, and unknown blocks keep their meaning only if
-    sent back unchanged. A tool call is kept as a placeholder. Server-side calls whose results were
-    cut off by a limit are left out, because the API rejects calls without results.
+    The blocks are needed if any of them is thinking, a server-side tool's, a text with citations,
+    or of an unknown type: these must be sent back unchanged. A tool call is kept as a placeholder.
+    Server-side calls whose results were cut off by a limit are left out, because the API rejects
+    calls without results.
     """
     answered = {block.get("tool_use_id") for block in blocks}
     kept: list[Mapping[str, Any]] = []
@@ -289,7 +291,7 @@ class AnthropicAssembly(Assembly):
         return block
 
     def _add_delta(self, index: object, delta: dict[str, Any]) -> None:
-        """Adds a delta to the block at `index`, or to the last block if there is no index."""
+        """Adds a delta to the block at `index` (without one, the last block), or to a new block."""
         if isinstance(index, int) and index in self._by_index:
             block = self._by_index[index]
         elif self._blocks and not isinstance(index, int):

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from axe_nb.text import one_line
 
 MAX_PIECE = 1024 * 1024
-"""Maximum size of a decompressed piece in bytes, because 300 kB may expand to 300 MB."""
+"""Maximum size of a decompressed piece, in bytes; 300 kB could otherwise become 300 MB at once."""
 
 
 class DecompressionError(ValueError):
@@ -16,7 +16,7 @@ class DecompressionError(ValueError):
 
 
 async def decompress(pieces: AsyncIterator[bytes], coding: str) -> AsyncIterator[bytes]:
-    """Yields a body, decoded from the Content-Encoding `coding`, in pieces of up to `MAX_PIECE`."""
+    """Decompresses a body with Content-Encoding `coding` to pieces of at most `MAX_PIECE`."""
     coding = coding.strip().lower()
     if coding in ("", "identity"):
         async for data in pieces:

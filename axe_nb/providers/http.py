@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import httpx
 
 INCLUDE, SUMMARY = "include", "reasoning.summary"
-"""Names in `Request.refused` for encrypted reasoning and for a summary of the reasoning."""
+"""Entries in `Request.refused` for encrypted reasoning and for a summary of the reasoning."""
 
 SERVER, PREFIX = "server", "prefix"
 """Keys in `Message.echo` for the digests of the server and of everything before the reply."""
@@ -45,12 +45,12 @@ _FIELDS = {
     r"|param\w*\W+include\b",
     SUMMARY: r"reasoning[. ]summar(y|ies)\b",
 }
-"""Part of a request → pattern of the error messages that reject the part.
+"""Part of a request → pattern for the error messages that reject the part.
 
 The pattern for `stream` does not match inside a model's name."""
 
 _MASKED = re.compile(rf'"([^"]*(encrypted|signature)[^"]*|data)":"[^"]*{re.escape(MASK)}'.encode())
-"""Matches encrypted or signed text from a server if a recording has masked a part of the text."""
+"""Matches encrypted or signed data in which a recording has masked a part."""
 
 MAX_REPLY = 64 * 1024 * 1024
 """Maximum size of a reply in bytes; large, because a stream is mostly JSON around short texts."""
@@ -66,8 +66,8 @@ def use_http_client(make: Callable[[], httpx.AsyncClient] | None) -> None:
     """Sends all later requests to models over your own HTTP clients.
 
     The clients keep their proxies, certificates, headers and hooks; axe_nb sets the timeouts and
-    follows no redirects. The proxy variables, and `ca_file` and `client_cert` in config.toml, apply
-    only to axe_nb's own clients.
+    follows no redirects. The proxy variables of the environment, and `ca_file` and `client_cert` in
+    config.toml, apply only to axe_nb's own clients.
 
     Args:
         make: a function that returns a new `httpx.AsyncClient`, called once per event loop. When
@@ -95,7 +95,7 @@ class HttpProvider(Server):
 
     @staticmethod
     def parse(data: Mapping[str, Any]) -> Response:
-        """Parses a whole reply. Raises ProviderError if it is malformed or a refusal."""
+        """Parses a whole reply. Raises ProviderError if it is invalid, failed or only a refusal."""
         raise NotImplementedError
 
     @staticmethod
@@ -105,14 +105,14 @@ class HttpProvider(Server):
 
     @staticmethod
     def find_prefix(request: Request) -> str:
-        """Returns a digest of the conversation (D-78); empty if the protocol does not need one."""
+        """Returns a digest of what precedes the reply; empty if the protocol needs none (D-78)."""
         return ""
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
-        """Sends a request and returns the response, as specified by `Provider.send`.
+        """Sends a request and returns the whole response; `on_delta` receives streamed pieces.
 
-        If the server refuses a field, the request is repeated without that field: unstreamed, or
-        with a tool call in place of an answer schema. In `[limits]`, all attempts are one request.
+        If the server refuses a field, the request is sent again without that field; an answer
+        schema is replaced by the answer tool. All attempts count as one request in `[limits]`.
         """
         log = request.log or SentLog()
         # no variable holds the URL: a traceback with variables would show its password
@@ -157,10 +157,11 @@ async def ask_server(
 ) -> dict[str, Any]:
     """Sends a POST request (GET if there is no body) and returns the reply's JSON object.
 
-    `request` is what `body` encodes; error messages use it to say which part was refused. `stream`,
-    if given, reads a successful reply, even if the server does not stream. Cancelling closes the
-    connection. Raises ProviderError, with the text so far, if the server is unreachable or fails,
-    refuses the request, or sends an invalid reply or a stream that is cut off or reports an error.
+    `request` is what `body` encodes; with it, an error can say which part was refused. `stream`, if
+    given, reads a successful reply, even if the server does not stream. If the server rejects a key
+    from a key command, the request is sent again with a new key. Cancelling closes the connection.
+    Raises ProviderError, with the text so far, if the server is unreachable or fails, refuses the
+    request, or sends an invalid reply or a stream that is cut off or reports an error.
     """
     keyed = server
     try:
@@ -209,7 +210,7 @@ async def _ask(
 
 
 async def _receive(server: Server, response: httpx.Response) -> AsyncGenerator[bytes]:
-    """Yields a response's decompressed body. Raises ProviderError if it is cut off or too large."""
+    """Yields a response's decompressed body. Raises ProviderError if it is invalid or too large."""
     size = number = 0
     try:
         pieces = decompress(response.aiter_raw(), response.headers.get("content-encoding", ""))
@@ -262,9 +263,11 @@ def encode_messages(
 ) -> tuple[list[dict[str, Any]], str]:
     """Encodes a request's messages; returns them with the digest of `before` and the messages.
 
-    A message's `echo` is encoded only for the server that sent it and, if `before` is given, only
-    if everything before the message is still the same (D-78). If `before` is None, the digest is
-    empty. Encoded messages are cached for the next request, so callers must not change them.
+    `before` is what precedes the messages, such as the system prompt; if None, the digest is empty.
+    A message's `echo` is encoded only for the server that sent it, and only if no recording has
+    masked a part of it; if `before` is given and the `echo` has a digest of everything before the
+    message, that digest must still be right (D-78). Encoded messages are cached for the next
+    request, so callers must not change them.
     """
     objects: list[dict[str, Any]] = []
     digest = None if before is None else hashlib.sha256(b"\n".join(map(dump, before)))
@@ -306,7 +309,7 @@ class _Loop:
         self.until_the_end = self._close_at_the_end()
 
     async def _close_at_the_end(self) -> AsyncGenerator[None]:
-        """Closes the clients when the event loop ends, as no run can tell that it is the last."""
+        """Closes the clients when the event loop ends, as no run knows whether it is the last."""
         try:
             yield
         finally:
@@ -315,7 +318,7 @@ class _Loop:
                 await client.aclose()
 
     async def send(self, server: Server, path: str, body: bytes) -> httpx.Response:
-        """Sends a request; returns the reply with an unread body, which the caller must close."""
+        """Sends a request and returns the response; the caller must read its body and close it."""
         import httpx
 
         from axe_nb.providers import transport

@@ -1,4 +1,4 @@
-"""API keys printed by a command that runs without a shell; keys are never displayed or saved."""
+"""API keys printed by the user's command, which runs without a shell; never displayed or saved."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ _keys: dict[tuple[str, ...], tuple[str, float]] = {}
 
 
 async def fill_in_key(server: ServerT, lock: asyncio.Lock | None = None) -> ServerT:
-    """Returns the server with a key from its key command, if a command is configured.
+    """Returns the server with a key from its key command, if it has a command and no key.
 
-    Raises ProviderError if the command fails. Requests that share a `lock` run the command once.
+    Raises ProviderError if the command fails. Concurrent requests that share a `lock` wait for the
+    same run of the command.
     """
     command = server.info.key_command
     if not command or server.key:
@@ -61,7 +62,7 @@ async def fill_in_key(server: ServerT, lock: asyncio.Lock | None = None) -> Serv
 
 
 def forget_key(server: ServerT) -> ServerT:
-    """Returns the server without its refused key, unless the key is at most `PAUSE` seconds old."""
+    """Returns the server without a refused key that a command printed over `PAUSE` seconds ago."""
     command = server.info.key_command
     if not command:
         return server

@@ -22,7 +22,7 @@ TOP_LEVEL = frozenset(
 
 
 def encode(message: Message) -> list[dict[str, Any]]:
-    """Encodes a message as zero or more wire messages, such as one per tool result."""
+    """Encodes a message as zero or more API messages, such as one per tool result."""
     if message.tool_results:
         results: list[dict[str, Any]] = []
         for result in message.tool_results:
@@ -132,7 +132,7 @@ class OllamaAssembly(Assembly):
 
 
 class Ollama(HttpProvider):
-    """A model server that speaks Ollama's own API, which needs a key only behind a proxy."""
+    """A model server that speaks Ollama's own API. It needs a key only if it is behind a proxy."""
 
     name = "ollama"
     assembly = OllamaAssembly
@@ -141,7 +141,7 @@ class Ollama(HttpProvider):
     """True if a turn that must answer in a schema cannot also call tools (D-65)."""
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
-        """Sends a request. Raises ProviderError for an empty reply in the first turn (D-37)."""
+        """Sends a request. An empty reply in the first turn also raises ProviderError (D-37)."""
         response = await super().send(request, on_delta)
         says_something = response.content.strip() or response.tool_calls or response.is_cut
         if not says_something and request.turn == 1:

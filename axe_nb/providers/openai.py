@@ -32,7 +32,7 @@ SIGNED = "extra_content"
 
 
 def encode(message: Message) -> list[dict[str, Any]]:
-    """Encodes a message as zero or more wire messages, such as one per tool result."""
+    """Encodes a message as zero or more API messages, such as one per tool result."""
     if message.tool_results:
         results: list[dict[str, Any]] = [
             {"role": "tool", "tool_call_id": result.call_id, "content": result.content}
@@ -111,7 +111,7 @@ def _list_parts(content: Any) -> Any:
 
 
 def parse(data: Mapping[str, Any]) -> Response:
-    """Parses the first choice of a reply. Raises ProviderError if it is malformed or a refusal."""
+    """Parses a reply's first choice. Raises ProviderError if it is malformed, failed or refused."""
     choices = wire.tables(data.get("choices"), "choices")
     if not choices:
         raise missing_part("choices", data)
@@ -266,7 +266,7 @@ class OpenAIAssembly(Assembly):
         """Handles the end marker `[DONE]`, which completes an answer even without a finish reason.
 
         Gateways also send `[DONE]` if their own connection broke, so an empty answer or an
-        unfinished call does not count as complete. Text that breaks off cannot be recognized.
+        unfinished call does not count as complete. Text that was cut off is not recognized.
         """
         self.has_ended = True
         says = any(streaming.settle(self._message.get(key)) for key in ("content", "refusal"))
@@ -299,7 +299,7 @@ class OpenAIAssembly(Assembly):
                 self.is_complete = True
 
     def _add_value(self, key: str, value: object, *, is_shown: bool) -> None:
-        """Adds a value to the message; passes reasoning on as a delta only if `is_shown`."""
+        """Adds a value to the message under `key`; passes reasoning to `on_delta` if `is_shown`."""
         message, held = self._message, self._message.get(key)
         if key == "tool_calls":
             self._add_calls(value)

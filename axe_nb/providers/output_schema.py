@@ -1,4 +1,4 @@
-"""JSON Schemas for structured output, reduced to the subset that each API can enforce."""
+"""JSON Schemas for structured output, converted to the subset that each API can enforce."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ ANTHROPIC = {
     "$defs", "$ref", "additionalProperties", "allOf", "anyOf", "const", "definitions",
     "description", "enum", "items", "properties", "required", "title", "type",
 }  # fmt: skip
-"""JSON Schema keywords that Anthropic accepts with any value."""
+"""JSON Schema keywords that `make_closed` keeps, as Anthropic accepts them."""
 
 FORMATS = {
     "", "date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uuid",
 }  # fmt: skip
-"""Values of `format` that OpenAI accepts in strict mode."""
+"""Values of `format` that OpenAI accepts in strict mode; empty for a schema without `format`."""
 
 TABLE_KEYS = ("$defs", "definitions")
 """Keywords that hold the named schemas that `$ref` refers to."""
 
 
 def make_strict(schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Converts a schema for OpenAI's strict mode; returns None if strict mode cannot express it."""
+    """Converts a schema to OpenAI's strict mode; returns None if strict mode cannot express it."""
     if "$ref" in schema:  # strict mode allows no other keywords beside `$ref`
         notes = ("default", "deprecated", "description", "examples", "title")
         schema = {key: value for key, value in schema.items() if key not in notes}
@@ -47,7 +47,7 @@ def make_strict(schema: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def name_form(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the `json_schema` object for OpenAI's APIs, strict if the schema allows it."""
+    """Returns a schema with a name for OpenAI's APIs, in strict mode if the schema allows it."""
     strict = make_strict(schema)
     return {"name": "answer", "strict": strict is not None, "schema": strict or dict(schema)}
 
@@ -55,7 +55,8 @@ def name_form(schema: Mapping[str, Any]) -> dict[str, Any]:
 def make_closed(schema: Mapping[str, Any]) -> dict[str, Any] | None:
     """Converts a schema for Anthropic, or returns None if Anthropic's API cannot express it.
 
-    Keywords that the API does not accept, such as bounds, become a part of the description.
+    Keywords that the API does not accept, such as bounds, become part of the description, but are
+    dropped beside `$ref`; `oneOf` becomes `anyOf`.
     """
     if isinstance(schema.get("oneOf"), list) and "anyOf" not in schema:
         schema = {**schema, "anyOf": schema["oneOf"]}
@@ -75,7 +76,7 @@ def make_closed(schema: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _is_joined(schema: Mapping[str, Any]) -> bool:
-    """True if a schema combines subschemas that, once closed, would forbid each other's keys."""
+    """True if a schema combines subschemas that, if each forbids other keys, exclude each other."""
     parts = [key for key in ("$ref", "allOf", "anyOf", "properties") if key in schema]
     return len(parts) > 1 or len(schema.get("allOf", ())) > 1
 
@@ -89,7 +90,7 @@ def _is_open(schema: Mapping[str, Any]) -> bool:
 def _rebuild(
     schema: Mapping[str, Any], make: Callable[[Mapping[str, Any]], dict[str, Any] | None]
 ) -> dict[str, Any] | None:
-    """Applies `make` to all direct subschemas; returns None if `make` returns None for any."""
+    """Applies `make` to each direct subschema; returns None if `make` does so for one of them."""
     made = dict(schema)
     parts: list[Any] = []
 

@@ -1,7 +1,7 @@
 """Prices of replies, from the user's settings or from the price table of the `prices` extra.
 
-The table is an installed package, never downloaded. If a price is missing, the cost is unknown, not
-zero.
+The table is part of an installed package and is never downloaded during a run. If a price is
+missing, the cost is unknown, not zero.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Prices:
     config: Config = field(default_factory=Config, repr=False)
 
     async def find_cost(self, model: str, usage: Usage) -> float | None:
-        """Returns a reply's cost in dollars, or None if a price is unknown. Calls `load`."""
+        """Returns a reply's cost in dollars, as `cost_of` does, after loading the price table."""
         await self.load(model)
         return self.cost_of(model, usage)
 
@@ -41,7 +41,10 @@ class Prices:
             await in_thread(_load_table)
 
     def cost_of(self, model: str, usage: Usage) -> float | None:
-        """Returns a reply's cost in dollars, or None if a price is unknown. Call `load` first."""
+        """Returns a reply's cost in dollars; None if a price is unknown or no tokens were used.
+
+        Call `load` first, because importing the price table takes long.
+        """
         if not usage.total:
             return None
         if own := self.config.prices.get(model):
@@ -68,12 +71,12 @@ class Prices:
         return float(found.total_price)
 
     def knows(self, model: str, tool: str = "") -> bool:
-        """True if the price of a model or its server-side `tool` is known. Call `load` first."""
+        """True if the price of a model, and of its server-side `tool` if any, is known."""
         usage = Usage(1, 1, searches=1 if tool == SEARCH else 0)
         return (not tool or tool in COUNTED) and self.cost_of(model, usage) is not None
 
     def _find_address(self, model: str) -> str:
-        """Returns the URL of a model's server for a price lookup; empty if none is possible."""
+        """Returns the URL by which the price table finds a model's server; empty if it cannot."""
         if model in self.config.prices:
             return ""
         try:

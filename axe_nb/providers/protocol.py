@@ -51,9 +51,10 @@ class Provider(Protocol):
 
 
 def find_secrets(server: Server) -> tuple[str, ...]:
-    """Returns the secrets to mask in a server's replies, longest first.
+    """Returns a server's secrets of 16 or more characters, to mask in its replies, longest first.
 
-    The secrets are also masked in everything that axe_nb displays or saves from now on.
+    All its secrets, unless very short or common words, are also masked in everything that axe_nb
+    displays or saves from now on.
     """
     found = {server.key}
     if server.info.query:

@@ -1,7 +1,7 @@
 """Parses a model server's reply into a JSON object or a one-line error.
 
-If codes and types are not specific, the error message is matched against known patterns, listed
-here with the servers that use them. Script models simulate failures with the same functions.
+If an error's codes and types are not specific, its message is matched against patterns, listed here
+with the servers that send such messages. Simulated HTTP errors of script models are parsed, too.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _TOO_LONG: Mapping[str, str] = {
     r"range of input length should be": "Alibaba",
     r"tokens.? \+ .max_new_tokens. must be": "TGI",
 }
-"""Pattern of error messages about a conversation that is too long → servers that send them."""
+"""Pattern for error messages about a conversation that is too long → servers that send them."""
 
 _USED_UP: Mapping[str, str] = {
     r"exceeded your (current|monthly|daily) quota": "OpenAI, Gemini",
@@ -57,7 +57,7 @@ _USED_UP: Mapping[str, str] = {
     r"spend(ing)? limit": "xAI, Groq",
     r"billing (hard )?limit|account (is )?(not active|in arrears|overdue)": "OpenAI, Alibaba",
 }
-"""Pattern of error messages about an account without quota or credit → servers that send them."""
+"""Pattern for error messages about exhausted quota or credit → servers that send them."""
 
 _REFUSED_PICTURES: Mapping[str, str] = {
     r"image_url is only supported by certain models": "OpenAI",
@@ -74,14 +74,14 @@ _REFUSED_PICTURES: Mapping[str, str] = {
     r"unsupported (content|media|input) type\W+(image|file|pdf)": "gateways",
     r"(image|file|pdf) (input )?(content )?(type )?not supported": "Cerebras, Together",
 }
-"""Pattern of error messages about pictures that a model cannot read → servers that send them."""
+"""Pattern for error messages about pictures that a model cannot read → servers that send them."""
 
 _CATEGORIES: Mapping[int, Category] = {
     401: "auth", 403: "auth", 408: "timeout", 429: "rate_limit",
     498: "rate_limit",  # no capacity left in Groq's flex tier
     529: "overloaded",
 }  # fmt: skip
-"""HTTP status → error category, where it differs from the default for 4xx or 5xx (B-5, D-37)."""
+"""HTTP status → category; others are `bad_request` if 4xx, otherwise `server` (B-5, D-37)."""
 
 _KINDS: Mapping[str, Category] = {
     "overloaded_error": "overloaded", "rate_limit_error": "rate_limit",
@@ -144,7 +144,8 @@ def read_reply(
     """Returns the JSON object of a reply, with all `secrets` masked.
 
     Raises ProviderError if the status is an error, or the body reports an error or is not a JSON
-    object. If `request` is given, the error says which part of the request was refused.
+    object. If `request` is given and the server's message shows which part of the request was
+    refused, the error says so.
     """
     content = body.decode("utf-8", "replace").removeprefix("\ufeff")
     try:
@@ -183,7 +184,7 @@ def read_reply(
 def _explain(
     error: ProviderError, provider: ProviderInfo, data: Any, request: Request | None
 ) -> ProviderError:
-    """Returns the error with advice, if the message shows which part of the request was refused."""
+    """Adds advice to an error whose message shows which part of the request, or API, is refused."""
     other = r"\bv1/responses\b|\bresponses (api|endpoint)\b"
     if provider.speaks_responses:
         other = r"\bchat[/ ]completions?\b"
@@ -298,7 +299,10 @@ def _find_hint(provider: ProviderInfo, error: ProviderError) -> str:
 
 
 def _parse_retry_after(value: str, unit: float = 1.0) -> float | None:
-    """Converts a number or an HTTP date to seconds from now; returns None for any other value."""
+    """Returns the seconds to wait, at most a day, for a number in `unit` seconds or an HTTP date.
+
+    Returns None for any other value.
+    """
     try:
         seconds = float(value) * unit
     except ValueError:

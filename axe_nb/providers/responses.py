@@ -22,7 +22,7 @@ BETWEEN = "\n\n"
 
 
 def encode(message: Message) -> list[dict[str, Any]]:
-    """Encodes a message as a list of input items, one for each text, call or result."""
+    """Encodes a message as zero or more input items, such as one per tool result."""
     results: list[dict[str, Any]] = []
     for result in message.tool_results:
         parts = [*_encode_parts(result.content, result.pictures)] if result.pictures else None
@@ -68,8 +68,8 @@ def _restore_items(
 ) -> list[dict[str, Any]]:
     """Restores the items of a reply in their original order, followed by calls without an item.
 
-    A reasoning item is left out if the next item is left out, because the API rejects reasoning
-    without the item that follows from it.
+    A reasoning item is left out if the next item is left out, because the API rejects a reasoning
+    item that is not followed by its original next item.
     """
     own = [item for item in kept if item.get("type") == "function_call"]
     ids = [wire.text(item.get("call_id")) for item in own]
@@ -142,7 +142,7 @@ def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
 
 
 def parse(data: Mapping[str, Any]) -> Response:
-    """Parses a whole reply. Raises ProviderError if it is malformed or a refusal."""
+    """Parses a whole reply. Raises ProviderError if it is malformed, failed, or only a refusal."""
     items = wire.tables(data.get("output"), "output")
     if not isinstance(data.get("output"), list):
         raise missing_part("output", data)
@@ -194,8 +194,9 @@ def parse(data: Mapping[str, Any]) -> Response:
 def _select_items_to_echo(items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Selects the items of a reply to send back in the next request; empty if none is needed.
 
-    Complete reasoning, server-side tools, messages with citations or a phase, and unknown items
-    keep their meaning only if sent back unchanged. Calls are kept without their arguments.
+    The items are needed if any of them is complete reasoning, a server-side tool call, a message
+    with citations or a `phase`, or of an unknown type: these must be sent back unchanged. Calls are
+    kept without their arguments, which the conversation contains.
     """
     kept: list[dict[str, Any]] = []
     has_special = False
@@ -253,14 +254,14 @@ class ResponsesAssembly(Assembly):
         self._calls: dict[object, int] = {}
         """Key of a tool call in `_items` → position among the calls."""
         self._last: dict[str, object] = {}
-        """Delta kind → key of the last item with such a delta; None after the end of a part."""
+        """Delta kind → key of the last item with such a delta; None once a new part begins."""
 
     def end(self) -> None:
-        """Ends the stream at `[DONE]`, a marker that does not show that the reply is complete."""
+        """Ends the stream at the marker `[DONE]`, which does not prove the reply to be complete."""
         self.has_ended = True
 
     def add(self, name: str, data: dict[str, Any]) -> None:
-        """Adds an event, or ignores an unknown event. An item may arrive whole, without deltas."""
+        """Adds a known event; an item that arrives whole, without deltas, is passed on as one."""
         key: object = data.get("output_index")
         item = wire.table(data.get("item"))
         if not isinstance(key, int):

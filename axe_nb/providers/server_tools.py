@@ -41,10 +41,10 @@ RESPONSES = (
 def make_entry(
     protocol: str, base_url: str, name: str, options: Mapping[str, Any], domains: Sequence[str] = ()
 ) -> dict[str, Any] | None:
-    """Returns a tool's entry for a request's `tools`, or None if the server lacks the tool.
+    """Returns a tool's entry for a request's `tools`, or None if the server cannot offer the tool.
 
-    `name` is `web_search`, or a vendor's own tool name. `domains` restricts searches to the listed
-    hosts and their subdomains; if `domains` is empty, searches are unrestricted.
+    `name` is `web_search`, or a vendor's own tool name; `options` are its settings. `domains`, if
+    any, restricts searches to these hosts and their subdomains, as far as `options` allows them.
     """
     filters = options if protocol == "anthropic" else wire.table(options.get("filters"))
     own = () if filters.get("blocked_domains") else filters.get("allowed_domains") or domains
@@ -124,7 +124,7 @@ def read_responses(
 
 
 def read_chat(message: Mapping[str, Any], searches: int) -> Found:
-    """Returns the calls and cited pages in a Chat Completions message."""
+    """Returns a message's calls (if none is listed, one for all `searches`) and cited pages."""
     annotations = _tables(message.get("annotations"))
     cited = _list_pages(wire.table(one.get("url_citation")) for one in annotations)
     # in a stream, the entry of a call is sent again with its result

@@ -1,4 +1,4 @@
-"""Conversion of streamed replies to the JSON objects of equivalent unstreamed replies."""
+"""Converts streamed replies to the JSON objects that unstreamed replies would contain."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class NDJSONDecoder(SSEDecoder):
                 yield "", line.decode("utf-8", "replace")
 
     def rest(self) -> Event | None:
-        """Returns the unfinished last line, or None if the line is the whole, unstreamed reply."""
+        """Returns the unfinished last line as an event, or None if the reply is not a stream."""
         return next(self.feed(b"\n"), None) if self.is_stream else None
 
 
@@ -184,7 +184,7 @@ def check_parts(count: int) -> None:
 
 
 def append_text(entry: dict[str, Any], key: str, piece: str) -> None:
-    """Appends a piece to the text `entry[key]`, in constant time; `settle` makes it a string."""
+    """Appends to the text `entry[key]` in constant time; call `settle` to get plain strings."""
     held = entry.get(key)
     if not isinstance(held, StringIO):
         entry[key], first = StringIO(), held
@@ -205,7 +205,7 @@ def settle(value: Any) -> Any:
 
 
 class StreamedReply:
-    """Reads a reply as it arrives, whether or not the server streams the reply."""
+    """Reads a reply as it arrives, whether or not the server streams it."""
 
     def __init__(self, assembly: Assembly) -> None:
         self._assembly = assembly

@@ -1,6 +1,6 @@
 """The `thinking` parameter and its token budget, converted for each protocol.
 
-Keys in a vendor's own form (`thinking = {…}`, `reasoning_effort`, `think`) are passed on unchanged.
+Values in a vendor's own form (`thinking = {…}`, `reasoning_effort`, `think`) are not converted.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from axe_nb.text import quote
 THINKING = "thinking"
 
 LONG = 21_333
-"""Largest `max_tokens` for which an answer need not be streamed, as in the vendors' SDKs."""
+"""Largest `max_tokens` for which an answer need not be streamed, as in Anthropic's SDK."""
 
 LEAST_BUDGET = 1024
-"""Smallest thinking budget in tokens that Anthropic accepts."""
+"""Smallest thinking budget that Anthropic accepts, in tokens."""
 
 
 def find_room(model: str, params: Mapping[str, Any]) -> int:
@@ -86,13 +86,13 @@ def for_anthropic(model: str, params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def asks_for_summary(params: Mapping[str, Any]) -> bool:
-    """True if `thinking` is on, and the `reasoning` parameter does not itself set `summary`."""
+    """True if `thinking` is on and the user's `reasoning` parameter has no `summary` of its own."""
     asked, others = split(params)
     return asked not in (None, "off") and "summary" not in table(others.get("reasoning"))
 
 
 def split(params: Mapping[str, Any]) -> tuple[str | int | None, dict[str, Any]]:
-    """Returns the `thinking` level or budget, which may be None, and the other parameters."""
+    """Returns the `thinking` level or budget, or None if there is none, and other parameters."""
     asked = params.get(THINKING)
     if not isinstance(asked, (str, int)):
         return None, dict(params)

@@ -2,7 +2,7 @@
 
 httpx's own pool scans all its connections for each request (1000 concurrent requests take 9 s), and
 does not report whether a connection was closed before any byte of the reply. Here each httpx
-transport has one connection, and a list keeps the idle ones. Imported on first use, like httpx.
+transport has one connection, and a list keeps the idle ones. This module is imported on first use.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from axe_nb.secrets import redact
 from axe_nb.text import format_seconds
 
 CONNECT_SECONDS = 10.0
-"""Connect timeout in seconds; the time for an answer is limited by the run."""
+"""Connect timeout in seconds."""
 
 NO_TLS = "the server responded, but not over TLS"
 
@@ -86,7 +86,7 @@ class _Connection:
         stream.read = read_and_note
 
     def has_leftover(self) -> bool:
-        """True if bytes follow the reply, which httpcore would take for the next reply."""
+        """True unless the reply ends the data; httpcore would take more for the next reply."""
         for connection in self.transport._pool.connections:
             while hasattr(connection, "_connection"):  # unwraps a proxy's connection
                 connection = connection._connection
@@ -117,8 +117,8 @@ class FreeList(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Sends a request and returns its reply once the headers have arrived.
 
-        The request is repeated once if a reused connection is closed before any byte of the reply,
-        because the server had then closed the idle connection (D-23).
+        The request is sent once more if a reused connection is closed before any byte of the reply
+        arrives, because the server then closed the connection while it was idle (D-23).
         """
         now = time.monotonic()
         while self.idle and self.idle[0].until < now:
@@ -154,7 +154,7 @@ class FreeList(httpx.AsyncBaseTransport):
         return response
 
     async def release(self, connection: _Connection, *, is_whole: bool) -> None:
-        """Keeps a connection for later requests, or closes it if its reply was not read fully."""
+        """Keeps a connection if its reply was read to the end and there is room; else closes it."""
         if is_whole and len(self.idle) < self._most and not connection.has_leftover():
             connection.until = time.monotonic() + IDLE_SECONDS
             self.idle.append(connection)
@@ -223,7 +223,7 @@ def make_client(url: httpx.URL, certificates: tuple[str, str], most: int) -> htt
 
 
 def find_proxy(url: httpx.URL) -> httpx.Proxy | None:
-    """Returns the proxy to use for a URL, or None. Raises SetupError if it cannot be used."""
+    """Returns the proxy to use for a URL, or None. Raises SetupError if the proxy is unusable."""
     proxies = getproxies()
     given = proxies.get(url.scheme) or proxies.get("all")
     host, port = url.raw_host.decode(), url.port or {"http": 80, "https": 443}[url.scheme]

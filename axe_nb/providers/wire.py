@@ -37,7 +37,7 @@ _STRICT = json.JSONDecoder(parse_float=_parse_float, parse_constant=int)  # int(
 
 
 def loads(text: str, *, strict: bool = False) -> Any:
-    """Decodes JSON text, replacing lone surrogates; NaN becomes None, or an error if `strict`.
+    """Decodes JSON text and replaces lone surrogates; NaN becomes None, or an error if `strict`.
 
     Raises ValueError if the text is not JSON or is nested more deeply than `MAX_NESTING`.
     """
@@ -52,7 +52,7 @@ def loads(text: str, *, strict: bool = False) -> Any:
 
 
 def loads_part(text: str) -> Any:
-    """Decodes a streamed event, keeping lone surrogates, which later events may complete."""
+    """Decodes the JSON of a streamed event; keeps lone surrogates, which may get completed."""
     return _decode(text.strip(), _LENIENT)
 
 
@@ -88,9 +88,9 @@ def table(value: object) -> dict[str, Any]:
 
 
 def tables(value: object, what: str) -> list[dict[str, Any]]:
-    """Returns a list of JSON objects unchanged, and an empty list for a missing value.
+    """Returns a list of JSON objects unchanged, or an empty list if the value is missing or empty.
 
-    Raises ProviderError, which calls the value `what`, for any other value.
+    Raises ProviderError for any other value; `what` is the value's name in the error.
     """
     if not value:
         return []
@@ -109,7 +109,7 @@ def tokens(value: object, *path: str) -> int:
 
 
 def call(provider: str, index: int, id: object, name: object, arguments: object) -> ToolCall:
-    """Makes a tool call. Arguments that are not a JSON object are kept as text (D-11)."""
+    """Makes a tool call, with an id if `id` is blank. Keeps invalid arguments as text (D-11)."""
     own = str(id) if isinstance(id, (str, int)) else ""
     own = own if own.strip() else f"{provider}_{index}"
     parsed, raw = arguments, ""
@@ -140,7 +140,7 @@ def function_calls(provider: str, value: object) -> tuple[ToolCall, ...]:
 
 
 def list_past_tools(request: Request) -> Sequence[ToolSpec]:
-    """Returns the tools of earlier calls, to send if no tools are offered any more (D-17).
+    """Returns the tools to send with a request that offers none (D-17); empty if none is needed.
 
     Servers reject a conversation that contains calls if the request has no tools.
     """
@@ -151,7 +151,7 @@ def list_past_tools(request: Request) -> Sequence[ToolSpec]:
 
 
 def encode_function(spec: ToolSpec) -> dict[str, Any]:
-    """Encodes a tool in the format of OpenAI and Ollama (A-3.1, A-4.1)."""
+    """Encodes a tool in the format of OpenAI and Ollama, or copies its `entry` (A-3.1, A-4.1)."""
     if spec.entry is not None:
         return dict(spec.entry)
     schema = spec.input_schema()
@@ -160,7 +160,7 @@ def encode_function(spec: ToolSpec) -> dict[str, Any]:
 
 
 def own_params(request: Request) -> dict[str, Any]:
-    """Returns the parameters that the user has set, except keys that axe_nb sets itself."""
+    """Returns the agent's parameters, without keys that axe_nb sets or the request cannot have."""
     left_out = {*NOT_PARAMS, SERVER_TOOLS}
     if not request.tools:  # servers reject both keys without tools
         left_out |= {"tool_choice", "parallel_tool_calls"}
@@ -188,7 +188,7 @@ def write_body(
     messages: Sequence[Mapping[str, Any]],
     key: str = "messages",
 ) -> bytes:
-    """Encodes a request body; if `tools` is empty, the body has no such key (A-2.3)."""
+    """Encodes a request body, without the key `tools` if there are no tools (A-2.3)."""
     try:
         return dump({**fields, **({"tools": tools} if tools else {}), key: messages})
     except (TypeError, ValueError, RecursionError) as error:

@@ -1,7 +1,7 @@
 """The `script` provider, whose models are Python functions or rule files.
 
 Lessons, demos and tests use the provider to script a model's answers without a network or key.
-Scripted failures pass through the same code as failures of real servers. Source: D-24, D-36.
+Scripted HTTP errors pass through the same code as those of real servers. Source: D-24, D-36.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _END = object()
 
 
 async def answer(request: Request, scripts: Scripts) -> tuple[AsyncGenerator[Played, None], bool]:
-    """Runs a request's script. Returns the response's parts, and True if the script streams."""
+    """Runs a request's script; returns the parts of the response, and whether to stream them."""
     name = request.model
     try:
         found = scripts.find(name)

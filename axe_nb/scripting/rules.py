@@ -1,6 +1,6 @@
 """Finds scripts by name: functions of this process, or TOML files with a list of rules.
 
-The first rule that matches a request answers it. No state is kept between requests, so that
+The first rule that matches a request gives the answer. No state is kept between requests, so that
 parallel runs stay deterministic. Source: D-27, D-36.
 """
 
@@ -36,7 +36,7 @@ class Fault:
     """A failure that a script model simulates, in place of an answer or in the middle of it."""
 
     message: str
-    """Error message of the simulated server; without a status, one of FAULTS."""
+    """Error message of the simulated server; without a status, `timeout`, `refused` or `cut`."""
     status: int = 0
     """HTTP status, 400 to 599; 0 if the failure is not an HTTP error."""
 
@@ -50,9 +50,9 @@ class Fault:
 class Reply:
     response: Response = Response()
     fault: Fault | None = None
-    """Simulated failure, which comes after `response` in a stream; None on success."""
+    """Simulated failure, after the text and calls of `response`; None on success."""
     delay: float = 0.0
-    """Seconds to wait before the answer; 0 with a virtual clock, which uses `response.seconds`."""
+    """Seconds that the answer takes; 0 with a virtual clock, which uses `response.seconds`."""
     stream: bool = False
 
 
@@ -133,9 +133,10 @@ def stop_reason(calls: tuple[ToolCall, ...]) -> str:
 
 
 def estimate_usage(request: Request, text: str, calls: tuple[ToolCall, ...]) -> dict[str, int]:
-    """Estimates the tokens of a request, its tools and its answer from the number of characters.
+    """Estimates the tokens of a request and its answer from their numbers of characters.
 
-    Counts only content that every protocol transmits, so that the result is the same over a socket.
+    Counts only content that every protocol transmits, so that a script has the same usage when it
+    is served over a socket.
     """
     sent = len(request.system) + sum(
         len(tool.name) + len(tool.description) + len(dump(tool.input_schema()).decode())
@@ -279,8 +280,9 @@ def _make_rule(table: Mapping[str, Any], place: _Place) -> Rule:
 
 
 ScriptFunction: TypeAlias = Callable[[Request], Any]
-"""Function that answers a request with text, tool calls, a Response or a Fault; may be async. A
-generator function yields the pieces of the answer."""
+"""Function that answers a request with text, tool calls, data, a Response or a Fault.
+
+The function may be async. A generator function yields the pieces of the answer."""
 
 Found: TypeAlias = ScriptFunction | Script
 
@@ -292,12 +294,12 @@ functions: dict[str, ScriptFunction] = {}
 def script(name: str) -> Callable[[F], F]:
     """Registers the decorated function as the model `script/NAME`, replacing an earlier function.
 
-    The function takes the `Request` and returns text, one or more tool calls (`axe_nb.call`), or a
-    whole `Response`; it may be async. A generator streams its reply piece by piece. If the function
-    raises `ProviderError`, the request fails with that error.
+    The function takes the `Request` and returns text, one or more tool calls (`axe_nb.call`), data
+    to encode as JSON, or a whole `Response`; it may be async. A generator streams its reply piece
+    by piece. If the function raises `ProviderError`, the request fails with that error.
 
     Raises:
-        ConfigError: if the name is blank, contains a folder, or ends with `.toml`.
+        ConfigError: if the name is blank, a path, or ends with `.toml`.
     """
     if not isinstance(name, str) or not _is_plain(name):
         raise ConfigError(
@@ -322,7 +324,10 @@ class Scripts:
     def __init__(
         self, dirs: tuple[Path, ...] = (), sent: Mapping[str, Found] | None = None
     ) -> None:
-        """Creates a collection in which `sent` and the folders in `dirs` are searched first."""
+        """Creates a collection that finds scripts in `sent`, then functions, then files.
+
+        Files are searched for in the folders in `dirs` before the default folders.
+        """
         self._dirs, self._sent = dirs, sent or {}
         self._read: dict[str, Script] = {}
 
@@ -363,5 +368,5 @@ def _list_folders(dirs: tuple[Path, ...]) -> tuple[Path, ...]:
 
 
 def _is_plain(name: str) -> bool:
-    """True if a script name is valid, that is, not a path on any system."""
+    """True if a name is not blank, is a path on no system, and does not end with `.toml`."""
     return bool(name.strip()) and not name.endswith(".toml") and not re.search(r"[/\\:\0]", name)

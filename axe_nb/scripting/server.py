@@ -1,6 +1,6 @@
 """Serves scripts over a real socket, in the protocol of a real provider.
 
-Tests and lessons use the server for connections, HTTP statuses and timeouts. HTTP is parsed by h11,
+Tests and lessons use it to try connections, HTTP statuses and timeouts. HTTP is parsed by h11,
 which httpx depends on. Source: B-3, B-4, B-5, D-8.
 """
 
@@ -36,7 +36,7 @@ STATUS: Mapping[Category, int] = {
     "overloaded": 529,
     "server": 500,
 }
-"""ProviderError category → HTTP status for an error without its own; `timeout` gets no response."""
+"""Category → HTTP status of the response to a ProviderError without status; none for `timeout`."""
 
 CHUNK = 65536
 
@@ -46,8 +46,8 @@ def script_server(protocol: Protocol) -> Iterator[ScriptServer]:
     """Serves all scripts over loopback in the protocol of a real server.
 
     In the `with` block, the model `PROTOCOL/NAME` is the script NAME: environment variables hold
-    the server's URL, and a key if none was set. For `responses`, OpenAI's Responses API, the model
-    is `openai/NAME` as well.
+    the server's URL, and a key if none was set. For `responses`, OpenAI's Responses API, the script
+    is also the model `openai/NAME`.
 
     Args:
         protocol: `anthropic`, `openai` (Chat Completions), `responses` or `ollama`.
@@ -98,11 +98,11 @@ class ScriptServer:
     base_url: str = field(default="", init=False)
     """Root URL of the server, without a path."""
     requests: list[Mapping[str, Any]] = field(default_factory=list, init=False)
-    """Decoded bodies of all model requests, in order of arrival."""
+    """Decoded bodies of all requests to models, in order of arrival."""
     open_requests: int = field(default=0, init=False)
     """Number of requests that are waiting for their response."""
     aborted: int = field(default=0, init=False)
-    """Number of requests whose client disconnected before the response."""
+    """Number of requests whose client disconnected before the response was complete."""
 
     def __post_init__(self) -> None:
         self._wire = WIRES[self.protocol]

@@ -71,7 +71,7 @@ class Wire:
         yield from ()
 
     def add(self, delta: Delta) -> Iterator[Json]:
-        """Yields the events for a delta, preceded by the start event if its item is new."""
+        """Yields the events for a delta, after a start event if the delta begins a text or call."""
         kind, number = item = (delta.kind, delta.call)
         if item not in self.items:
             self.items[item] = ""
@@ -397,7 +397,7 @@ WIRES: Mapping[Protocol, type[Wire]] = {
 def read_request(body: Json, *, splits_texts: bool = False) -> Request:
     """Parses a request of any protocol. Raises Malformed if it is invalid.
 
-    If `splits_texts` is true, each text of a user message becomes a message of its own.
+    If `splits_texts` is true, each text of a user message without pictures becomes a message.
     """
     key = "input" if "input" in body else "messages"
     entries = body.get(key)
