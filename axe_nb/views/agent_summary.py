@@ -1,4 +1,4 @@
-"""Summarizes an agent: settings, tools and graph. Source: A-5.7, A-E2.4, D-3, D-19, D-20, D-44."""
+"""Formats an agent's settings and abilities. Source: A-5.7, A-E2.4, D-3, D-19, D-20, D-44."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ EFFECTS: dict[Effect, str] = {
 
 
 def rows(agent: Agent) -> Iterator[tuple[str, str]]:
-    """Yields (label, value) for each setting in the agent's file."""
+    """Yields (label, value) for an agent's settings, except its limits and empty values."""
     settings = [
         ("Name", agent.name), ("Description", agent.description), ("Model", agent.model),
         ("Model Ends", ": ".join(filter(None, tell_end(agent.model, date.today())))),
@@ -64,13 +64,13 @@ def line(label: str, value: str) -> str:
 
 
 def abilities(agent: Agent, agents: Callable[[str], Agent]) -> str:
-    """Formats an agent's tools, limits and graph. Raises ConfigError if a tool is unknown."""
+    """Formats an agent's tools, limits and sub-agents. Raises ConfigError if a tool is unknown."""
     lines = [line(label, value) for label, value in list_abilities(agent)]
     return "\n".join(filter(None, [*lines, draw_graph(agent, agents)]))
 
 
 def list_abilities(agent: Agent) -> list[tuple[str, str]]:
-    """Returns (label, value) for tools and limits. Raises ConfigError if a tool is unknown."""
+    """Returns (label, value) for an agent's tools and limits; ConfigError if a tool is unknown."""
     policy = PermissionPolicy(agent, agent.mode)
     decided: dict[Verdict, list[str]] = {verdict: [] for verdict in VERDICTS}
     for tool in _list_tools(agent):
@@ -95,7 +95,7 @@ def all_tools(of_servers: Sequence[Tool] = ()) -> str:
 
 
 def tools_of(agent: Agent, of_servers: Sequence[Tool] = ()) -> str:
-    """Formats an agent's tools, one per line, with effect and permission."""
+    """Formats an agent's tools, one per line, with effect, permission and a short description."""
     policy = PermissionPolicy(agent, agent.mode)
     return "\n".join(_format_tools(_list_tools(agent, of_servers), policy))
 
@@ -110,7 +110,10 @@ def _format_tools(tools: Sequence[Tool], policy: PermissionPolicy | None = None)
 
 
 def draw_graph(agent: Agent, find: Callable[[str], Agent]) -> str:
-    """Draws the sub-agent tree as text, and marks missing agents, cycles and the depth limit."""
+    """Draws the tree of an agent's sub-agents as text; empty if it has no tool for delegation.
+
+    Missing agents, cycles and agents at the depth limit are marked.
+    """
     if not agent.sub_agents and "delegate" not in {tool.effect for tool in _list_tools(agent)}:
         return ""
     if not agent.sub_agents_config.enabled:
@@ -125,7 +128,7 @@ def draw_graph(agent: Agent, find: Callable[[str], Agent]) -> str:
 def _list_below(
     agents: tuple[Agent, ...], find: Callable[[str], Agent], indent: str
 ) -> Iterator[str]:
-    """Yields lines for the sub-agents of `agents[0]`; the other entries are the agents above."""
+    """Yields lines for the tree below `agents[0]`; the others are its callers, nearest first."""
     names = list(dict.fromkeys(agents[0].sub_agents))
     copies = [f"copies of itself, by {tool.name}" for tool in _find_copying_tools(agents[0])]
     for number, name in enumerate([*names, *copies], 1):

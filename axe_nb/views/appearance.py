@@ -1,8 +1,8 @@
-"""Signs, colours and sizes for drawing a run's tree with HTML and CSS.
+"""Characters, colours and sizes for drawing a run's tree with HTML and CSS.
 
-Saved trees use these values as inline styles, the live tree also as the custom properties of
-`css_rules`. The colours have enough contrast on both white and black; lines, tracks and shades are
-translucent.
+Saved trees use these values as inline styles; the live tree also uses the custom properties
+that `css_rules` defines. Opaque colours have a contrast of at least 3:1 on both white and black.
+Colours of lines and backgrounds are translucent.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Literal, TypeAlias
 from axe_nb.views.transcript import State
 
 Tone: TypeAlias = Literal["running", "good", "bad", "limit", "off"]
-"""Class of states that share a colour."""
+"""Class of states that are shown in the same colour, such as `bad` for failures."""
 
 COLOURS: Mapping[Tone, str] = {
     "running": "#27c", "good": "#393", "bad": "#d33", "limit": "#b70", "off": "#888",
 }  # fmt: skip
 
 HUES = ("#27c", "#85c", "#098", "#b70", "#888", "#393", "#c49")
-"""Colours of the parts of a bar, from left to right."""
+"""Colours for the bar of a request's context, by source, from left to right."""
 
 SWATCH = "■"
-"""Character that shows a part's colour next to its name."""
+"""Character that shows the colour of a part of a bar in front of the part's name."""
 
 CODE = {
     "Comment": "#777;font-style:italic", "Keyword": "#86c", "Operator.Word": "#86c",
@@ -34,22 +34,22 @@ CODE = {
     "Name.Variable": "#187", "Generic.Deleted": "#d33", "Generic.Inserted": "#383",
     "Generic.Prompt": "#777",
 }  # fmt: skip
-"""CSS colours by Pygments token type. The few colours have as much contrast on white and black as
-one colour can, and also apply to the finer token types of newer Pygments versions."""
+"""CSS colours by Pygments token type. Each has almost the same contrast on white and on black,
+and also applies to subtypes without an entry, which newer Pygments versions may add."""
 
 LINE, TRACK, SHADE = "#8884", "#8882", "#8881"
-"""Colours of indentation lines, bar tracks and text backgrounds."""
+"""Colours of indentation lines, of the empty part of bars, and of text backgrounds."""
 
 SEGMENTS = {
     "model": "#5b8fd9", "tool": "#85c", "sub": "#8887", "retry": "#d33", "person": "#b70",
 }  # fmt: skip
-"""Colours of a live bar's segments, by what the time was spent on."""
+"""Colours of a time bar's segments, keyed by what the time was spent on."""
 
 PLAYED_TIME = "#5b8fd966"
-"""Colour of the time during which a recorded answer was replayed."""
+"""Colour of the time of a request that was answered from a recording or by the user."""
 
 PALE = "#3936"
-"""Colour of the confidence interval in a bar."""
+"""Colour of the confidence interval in the bar of a grid's pass rate."""
 
 MONO = "font-family:var(--jp-code-font-family,monospace)"
 """Font for code; without this style, nbconvert shows a `pre` in an output in a proportional
@@ -64,10 +64,10 @@ MUTED = ".7"
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The sign and the tone that show a state."""
+    """The character and the colour class that represent the state of a run, turn or call."""
 
     sign: str
-    """A character available in the fonts DejaVu and Segoe UI Symbol."""
+    """A character that both the DejaVu fonts and Segoe UI Symbol contain."""
     tone: Tone
 
     @property
@@ -98,14 +98,14 @@ LEVEL_MARGIN, LEVEL_PADDING = ".3em", "1.2em"
 LINE_HEIGHT = "1.7em"
 
 TEXT_MARGIN, TEXT_PADDING = "1em", ".3em .6em"
-"""Margin and padding of a text below a row."""
+"""Left margin and padding of a text below a row."""
 
 TEXT = f"padding:{TEXT_PADDING};background:{SHADE};white-space:pre-wrap;word-break:normal;{MONO}"
-"""Style of a multi-line text."""
+"""CSS style of a multi-line text."""
 
 
 def css_rules() -> str:
-    """Returns CSS rules that define the live tree's custom properties and accents."""
+    """Returns the live tree's CSS rules: custom properties, and an accent for each colour class."""
     values: dict[str, str] = {
         **{str(tone): colour for tone, colour in COLOURS.items()},
         **SEGMENTS,
@@ -127,11 +127,11 @@ def is_mixed(text: str) -> bool:
 
 
 def direction(text: str) -> str:
-    """Returns a `dir` attribute for a text's element; empty if no letter is right-to-left."""
+    """Returns the attribute `dir=auto` if a text has right-to-left letters; otherwise empty."""
     return " dir=auto" if is_mixed(text) else ""
 
 
 def gradient(parts: Iterable[tuple[str, str]]) -> str:
-    """Returns a horizontal CSS gradient with sharp edges, given the colour and end of each part."""
+    """Returns a horizontal CSS gradient with sharp edges from each part's colour and right end."""
     stops = [f"{colour} {'0 ' * bool(at)}{end}".rstrip() for at, (colour, end) in enumerate(parts)]
     return f"linear-gradient(90deg,{','.join(stops)})"

@@ -1,4 +1,4 @@
-"""Plain text in the exact format of the Axe command line, for `--dry-run` and `--verbose`.
+"""Formats runs in plain text like the Axe command line, for `--dry-run` and `--verbose`.
 
 Source: A-8.5..A-8.8, A-7.5, B-10, B-11, D-10, D-14, D-49.
 """
@@ -35,12 +35,12 @@ _LINE_END = re.compile(r"\r\n|\n|\r")
 
 
 def preview(text: str) -> str:
-    """Shortens a text to one line, which ends with `...` only if it was cut (D-14)."""
+    """Formats a text as one line of up to 80 characters, followed by `...` if it was cut (D-14)."""
     return cut_chars(_LINE_END.sub(" ", text), 80)
 
 
 def dry_run(plan: Plan) -> str:
-    """Formats a run's first request and its settings, for `--dry-run` (B-10, A-8.5)."""
+    """Formats a planned run's settings, prompts and tools, for `--dry-run` (B-10, A-8.5)."""
     agent = plan.agent
     files = [path for path, _ in plan.briefing.files]
     stream = "yes" if plan.is_streamed else "" if agent.stream else "no"
@@ -100,7 +100,7 @@ def _format_tools(plan: Plan) -> str:
 
 
 def list_caps(limits: TreeLimits) -> dict[str, str]:
-    """Returns the non-default caps on requests, tokens and cost as text, keyed by label."""
+    """Returns the caps on requests, tokens and cost that are not the defaults, as text by label."""
     caps = {}
     if limits.max_requests not in (0, DEFAULT_LIMITS.max_requests):
         caps["Requests"] = f"at most {limits.max_requests}"
@@ -129,7 +129,7 @@ def _format_limit(seconds: float | None) -> str:
 
 
 def text_of(value: Any) -> str:
-    """Formats a value as `--param` accepts it: strings unchanged, anything else as JSON."""
+    """Formats the value of a param or variable: strings unchanged, anything else as JSON."""
     return value if isinstance(value, str) else dump(value).decode()
 
 
@@ -162,7 +162,7 @@ def verbose_footer(result: RunResult) -> str:
 
 
 class VerboseLines:
-    """Writes the `--verbose` lines: turns of the root run, and all tool calls and sub-agents."""
+    """Writes `--verbose` lines during a run: the root's turns, all tool calls and sub-agents."""
 
     def __init__(self, write: Callable[[str], object]) -> None:
         self._write = write

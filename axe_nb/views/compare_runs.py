@@ -1,9 +1,10 @@
 """Compares two run trees, and reports each change once, at the place where it began.
 
-Turns, calls and runs are paired by agent, tool, arguments and prompt, never by position alone or by
-id, so that an extra item does not shift the others. Direct consequences are not reported: a child's
-prompt follows from the arguments of its call, and the call's result from the child's answer. Texts
-are compared without secrets, since a saved run has none. Source: D-6, D-59, D-60.
+Turns, calls and child runs are paired by their content rather than by position or id, so that an
+extra one does not shift the others. Direct consequences are not reported: if a call's arguments
+differ, the prompt of its child run is not compared; if the child's answer differs, the call's
+result is not compared. Secrets are removed from texts before they are compared, because a saved
+run contains no secrets. Source: D-6, D-59, D-60.
 """
 
 from __future__ import annotations
@@ -30,29 +31,29 @@ Kind: TypeAlias = Literal[
     "pictures", "turn", "said", "asked", "call", "tool", "order", "arguments", "run", "result",
     "answer", "data", "status", "error", "warnings",
 ]  # fmt: skip
-"""Part of a run that differs. `turn`, `call` and `run` mean that only one tree has the part."""
+"""Part of a run that differs; `turn`, `call` or `run` if only one tree has such a part."""
 
 Places: TypeAlias = tuple[str | None, str | None]
-"""Place of a turn in the first tree and in the second; None if a tree has no such turn."""
+"""Places of a turn in the first and in the second tree; None if a tree has no such turn."""
 
 Item = TypeVar("Item")
-"""A turn, a call or a run."""
+"""Type of the items to pair: turns, calls or runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One difference between two runs. Its fields may contain secrets; its display never does."""
+    """One difference between two runs. Its fields may contain secrets, but its `repr` does not."""
 
     place: str | None
     other: str | None
     """Place of the turn in the second tree, such as `0.2/3`; None if the tree has no such turn."""
     kind: Kind
     agent: str
-    """Name of the agent, or of the model if there is no agent."""
+    """Name of the first run's agent, or of its model if it has no agent."""
     tool: str = ""
     """Name of the tool if the change is in a call; empty for other changes."""
     call: int | None = None
-    """Number of the call in its run, starting at 1; in the first tree if both have the call."""
+    """Number of the call in its run, starting at 1 (in the first tree if both have it), or None."""
     before: str | None = None
     after: str | None = None
     """`before` and `after` are the texts in the two trees; None if a tree has no such text."""
@@ -71,7 +72,7 @@ class Pair:
     places: tuple[str, str]
     """Places of the two turns, such as `0.2/3`, or ids of the two runs, such as `0.2`."""
     names: tuple[str, str] = field(repr=False)
-    """Numbers of the two turns, or agent names of the two runs."""
+    """Numbers of the two turns, or names of the two runs' agents (or models, without an agent)."""
     parts: tuple[Part, ...] = field(repr=False)
     """The pair's changes, turns and child runs, in reading order."""
     tokens: tuple[int, int] = (0, 0)
@@ -79,7 +80,7 @@ class Pair:
 
     @property
     def has_new_outcome(self) -> bool:
-        """True if the two runs return different outcomes to the model that called them."""
+        """True if the answers, data, statuses or errors of two runs differ."""
         turns = [part for part in self.parts if isinstance(part, Pair) and part.kind == "turn"]
         changes = [*self.parts, *(part for turn in turns for part in turn.parts)]
         kinds = {change.kind for change in changes if isinstance(change, Change)}
@@ -99,7 +100,7 @@ def list_changes(part: Part) -> Iterator[Change]:
 
 
 def find_path(run: RunResult) -> Hashable:
-    """Returns a run's path: its agent, and the tools and child runs called by each reply."""
+    """Returns a run's path: its agent and, by turn, the called tools and the child runs' paths."""
     return run.agent, tuple(
         tuple((call.call.name, *map(find_path, call.children)) for call in turn.calls)
         for turn in _list_turns(run)
@@ -161,7 +162,7 @@ class _Turn:
 
     @cached_property
     def key(self) -> Hashable:
-        """A key that is equal for turns with the same text, calls and results."""
+        """A key that is equal for turns with the same purpose, text, calls and results."""
         results = ((call.key, call.result) for call in self.calls)
         told = tuple(
             (key, r and (without_seconds(r), r.is_error, r.is_denied)) for key, r in results
@@ -173,7 +174,7 @@ class _Turn:
         return frozenset[str]().union(*(call.words for call in self.calls[:32]))
 
     def likeness(self, other: _Turn) -> float:
-        """Returns the similarity from 0 to 1; always 0 for turns of different kinds."""
+        """Returns the similarity (0 to 1); 0 if the purposes differ or only one turn has calls."""
         kinds = ((t.turn.asked, t.turn.closing, bool(t.calls)) for t in (self, other))
         if len(set(kinds)) > 1:
             return 0.0
@@ -185,7 +186,7 @@ class _Turn:
 
 
 def _list_turns(run: RunResult) -> list[_Turn]:
-    """Returns a run's turns, without calls that were dropped at the end of the run (D-17)."""
+    """Returns a run's turns, without calls in replies to final requests, which never ran (D-17)."""
     turns, number = [], 0
     for turn in run.log:
         results = {result.call_id: result for result in turn.results}
@@ -206,8 +207,8 @@ def _pair(
 ) -> list[tuple[Item | None, Item | None]]:
     """Pairs the items of two sequences in order. An item without a partner is paired with None.
 
-    Equal stretches are paired first, and then the items between them, in descending order of
-    `likeness` (0 to 1). In long stretches, only items at similar positions are compared.
+    Items with equal keys are paired first, and then similar items between them, beginning with the
+    highest `likeness` (0 to 1). In long stretches, only items at similar positions are compared.
     """
     pairs: list[tuple[int, int]] = []
     matcher = SequenceMatcher(None, [*map(key, a)], [*map(key, b)])
@@ -305,7 +306,7 @@ class RunComparison:
         after: str | None,
         call: _Call | None = None,
     ) -> Iterator[Change]:
-        """Yields a change if two texts differ. The texts belong to `call`, unless it is None."""
+        """Yields a change if two texts differ. `call` is the call that they belong to, if any."""
         if before == after or (before and after and redact(before) == redact(after)):
             return
         yield Change(
@@ -315,7 +316,7 @@ class RunComparison:
         )  # fmt: skip
 
     def _compare_requests(self, places: Places, turn: int, turn_b: int) -> Iterator[Change]:
-        """Yields differences between two requests that earlier requests did not have."""
+        """Yields differences between two requests, except those reported for earlier requests."""
         a, b = self._exchanges[0].get(turn), self._exchanges[1].get(turn_b)
         if a is None or b is None:
             return
@@ -351,7 +352,7 @@ class RunComparison:
         return Pair("turn", shown, (str(numbers[0]), str(numbers[1])), tuple(parts))
 
     def _compare_answers(self, places: Places) -> Iterator[Change]:
-        """Yields changes in the answer. Its text is not compared if both runs have data."""
+        """Yields changes in the answer. If both runs have data, only the data is compared."""
         a, b = self._a, self._b
         if a.data is None or b.data is None:
             yield from self._tell(places, "answer", a.text, b.text)
@@ -360,7 +361,7 @@ class RunComparison:
     def _compare_calls(
         self, places: Places, a: Sequence[_Call], b: Sequence[_Call]
     ) -> Iterator[Part]:
-        """Yields changes in the calls themselves, and then changes in their results."""
+        """Yields changes in the calls, and then changes in their child runs and results."""
         pairs = _pair(a, b, lambda call: call.key, _Call.likeness)
         new = [other for one, other in pairs if other and not one]
         both: list[tuple[_Call, _Call, bool]] = []
@@ -474,7 +475,7 @@ def _list_pictures(pictures: Sequence[Picture]) -> list[str]:
 
 
 def _list_new(a: Sequence[str], b: Sequence[str]) -> tuple[str, str]:
-    """Returns the lines unique to each list, or all lines if only their order differs."""
+    """Returns each list's lines that the other lacks, or all lines if neither list lacks any."""
     before, after = [line for line in a if line not in b], [line for line in b if line not in a]
     is_reordered = not before and not after
     return "\n".join(a if is_reordered else before), "\n".join(b if is_reordered else after)

@@ -1,8 +1,8 @@
 """Exports a finished run as HTML, Markdown or JSON lines, readable without axe_nb.
 
-A content security policy keeps the page from loading or running anything that a model or a tool
-wrote. In Markdown, text from models and tools is fenced, so that no viewer renders it; only the
-titles of cited pages are escaped instead, as they are part of links. Source: D-59, D-60.
+A content security policy keeps the HTML page from loading or running anything that a model or a
+tool wrote. In Markdown, text from models and tools stands in code fences, so that no viewer renders
+it. The titles of cited web pages are escaped instead. Source: D-59, D-60.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from axe_nb.views.timeline import Timeline
 from axe_nb.views.transcript import Transcript
 
 MAX_CHARS, MAX_ROWS = 200_000, 20_000
-"""Maximum length of one text in characters, and maximum number of rows in the tree."""
+"""Maximum length of a text, in characters, and maximum number of rows in the tree."""
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&])")
 _TICKS = re.compile(r"`{3,}")
@@ -44,7 +44,7 @@ STATIC = Path(__file__).parent / "static"
 
 
 def write_html(result: RunResult) -> str:
-    """Formats a run as an HTML page that plays the timeline; its policy allows no other script."""
+    """Formats a run as an HTML page whose only script lets the user play the timeline."""
     outline = Outline(Transcript.of(result).whole, "", max_chars=MAX_CHARS, max_rows=MAX_ROWS)
     who = result.agent or result.model
     script = (STATIC / "play.js").read_text("utf-8")
@@ -71,7 +71,7 @@ def write_html(result: RunResult) -> str:
 
 
 def write_markdown(result: RunResult) -> str:
-    """Formats a run as Markdown, with the tree as plain text."""
+    """Formats a run as Markdown: prompt, answer, cited web pages, and the tree as plain text."""
     outline = Outline(Transcript.of(result).whole, "", max_chars=MAX_CHARS, max_rows=MAX_ROWS)
     answer = outline.answer().text
     lines = [f"# {_escape(one_line(result.agent or result.model, 80))}", ""]
@@ -97,7 +97,7 @@ def _escape(text: str) -> str:
 
 
 def write_json_lines(result: RunResult) -> str:
-    """Formats a run as JSON lines. Later versions may add keys."""
+    """Formats a run as JSON lines: a header, then runs, turns and calls. New keys may be added."""
     lines = [{"kind": "axe_nb", "version": 1}, *_list_run(result)]
     # in ASCII, as some readers split lines at other characters, and some cannot decode UTF-8
     return "".join(f"{json.dumps(line)}\n" for line in lines)
@@ -138,7 +138,7 @@ FORMATS: Mapping[str, Callable[[RunResult], str]] = {
     ".md": write_markdown,
     ".jsonl": write_json_lines,
 }
-"""File name suffix → function that formats a run."""
+"""File name suffix → function that formats a run for this suffix."""
 
 
 def export(result: RunResult, path: str | os.PathLike[str]) -> Path:

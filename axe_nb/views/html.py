@@ -1,8 +1,8 @@
 """Draws a run's tree as HTML, for saved notebooks and for the live display.
 
-Both trees are drawn by the same functions, so that they cannot differ. Styles are inline, short and
-without theme variables, so that they survive JupyterLab's sanitizer in an untrusted notebook.
-Everything that comes from a model or a tool is escaped.
+Both trees use the same functions for rows and texts, so that they look alike. Styles are inline and
+short, so that they survive JupyterLab's sanitizer in an untrusted notebook. Text from models and
+tools is escaped; answers are rendered as Markdown, in which HTML is escaped.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ PLAIN = "mathjax_ignore tex2jax_ignore"
 """CSS classes that keep JupyterLab and nbconvert from rendering dollar signs as mathematics."""
 
 BUDGET = 47_500
-"""Size of a saved tree's HTML and text, in bytes, up to which long texts are shown whole (D-80)."""
+"""Maximum size of a saved tree's HTML and text, in bytes, unless it has 30 rows or fewer."""
 
 PROSE = frozenset(("task", "text so far", "said", "error", "warning", "next", "asked"))
-"""Labels of texts that are prose, and so not set in a code font."""
+"""Labels of prose texts, which are not set in a code font."""
 
 
 def twin(result: RunResult, *, name: str = "axe_nb.last()") -> dict[str, str]:
@@ -88,7 +88,7 @@ def page(root: Node, name: str) -> dict[str, str]:
 def waiting(
     root: Node, name: str, seconds: float, asked: PersonAsked | None = None
 ) -> dict[str, str]:
-    """Returns the MIME bundle of an unfinished run; `name` is the expression for its result."""
+    """Returns the MIME bundle of an unfinished run; `name` is an expression for its result."""
     row = make_row(root)
     known = (*row.facts, Fact(f"{seconds:.0f} s")) if seconds >= 1 else row.facts
     line = f"{format_sign(row)} <b>{safe(row.who)}</b> {_format_facts(known)}"
@@ -119,7 +119,7 @@ def answer(result: RunResult) -> dict[str, str]:
 
 
 def write_tree(outline: Outline, room: int = BUDGET) -> str:
-    """Returns the HTML of a run's answer and tree, with as many whole texts as fit into `room`."""
+    """Returns the HTML of a run's answer and tree; `room` bytes limit how many texts are whole."""
     root = outline.tree
     line = WORDS if outline.count <= 2 * MAX_OPEN else 100
 
@@ -189,7 +189,7 @@ def _list_blocks(entry: Entry) -> Iterator[Block]:
 
 
 def format_head(row: Row, clock: str = "") -> str:
-    """Formats the root's line, with its facts and its clock."""
+    """Formats the root run's row as HTML, with a clock if the row is live."""
     return (
         f"{format_sign(row, is_live=bool(clock))} <b>{safe(row.who)}</b> "
         f"<span style=opacity:{MUTED}>{_format_facts(row.facts)}{clock}</span>"
@@ -197,7 +197,7 @@ def format_head(row: Row, clock: str = "") -> str:
 
 
 def format_line(row: Row, bar: str = "", clock: str = "") -> str:
-    """Formats the line of a row below the root, with a bar and a clock if the row is live."""
+    """Formats a row below the root as HTML, with a bar and a clock if the row is live."""
     if row.kind == "rest":
         return f"<span style=opacity:{MUTED}>{safe(row.who)}, {safe(row.asked)}</span>"
     # a failure is read whole; other words that are too long for a window end in an ellipsis
@@ -221,7 +221,7 @@ def format_line(row: Row, bar: str = "", clock: str = "") -> str:
 
 
 def _format_states(states: Sequence[State]) -> str:
-    """Draws a small square per sub-agent. Text beside the squares counts finished sub-agents."""
+    """Draws a small square for each sub-agent, in the colour of the sub-agent's state."""
     parts = [
         (colour, f"{at + end:g}em")
         for at, state in enumerate(states)
@@ -250,10 +250,14 @@ def _format_facts(facts: Sequence[Fact]) -> str:
 
 
 class Drawing:
-    """Draws the texts of one tree as HTML."""
+    """Draws the rows and texts of one tree as HTML."""
 
     def __init__(self, whole: Set[int] | None = None, line: int = WORDS) -> None:
-        """Creates a drawing; `whole` is the ids of blocks to show whole; None for a live tree."""
+        """Creates a drawing of a saved tree, or of a live tree if `whole` is None.
+
+        `whole` contains the `id()` of each text to show whole. Texts of rows are cut to `line`
+        characters.
+        """
         self._is_live, self._whole, self._line = whole is None, whole or frozenset(), line
         self._thumbnails = Thumbnails()
 
@@ -262,7 +266,7 @@ class Drawing:
         return format_line(replace(row, asked=asked))
 
     def block(self, block: Block) -> str:
-        """Draws a text with its pictures. Long texts and reasoning are folded."""
+        """Draws a text and its pictures. Reasoning and long texts other than answers are folded."""
         is_thought, label = block.label in (THOUGHT, THINKS), safe(block.label)
         if id(block) in self._whole:
             block = replace(block, text=block.whole, more=0)
@@ -331,7 +335,7 @@ def _format_links(pages: Sequence[Page]) -> str:
 
 
 def format_question(asked: PersonAsked) -> str:
-    """Formats an open question in a live row, with its diff and a button per answer."""
+    """Formats a question to the user in a live row, with its diff and buttons or a text field."""
     lines = ""
     for line in clean(asked.diff).splitlines():
         kind = {"+": "axe-nb-new", "-": "axe-nb-gone", "@": "axe-nb-place"}.get(line[:1], "")

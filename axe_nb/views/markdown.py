@@ -1,4 +1,4 @@
-"""Renders an answer's Markdown as HTML, without scripts, images or deceptive links."""
+"""Renders an answer's Markdown as HTML without scripts, images, or links that hide their host."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ HOST = re.compile(
 """Matches a URL or a host name in a link's text."""
 
 LONGEST = 1000
-"""Maximum length of link text to search for host names, as the search takes quadratic time."""
+"""Maximum length of link text that is searched for host names, which takes quadratic time."""
 
 MATH = re.compile(
     r"""\$\$(?=\S).{1,2000}?(?<=\S)\$\$ | \\\(.{1,2000}?\\\) | \\\[.{1,2000}?\\\]
     | \$(?=\S)(?!\d[^$]*\s)(?=[^$]{0,200}[\\^_])[^$\n`]{1,200}(?<=\S)\$(?!\d)""",
     re.DOTALL | re.VERBOSE,
 )
-"""Matches TeX. Between single dollar signs, a formula must contain a backslash, `^` or `_`."""
+"""Matches a TeX formula. Between single dollar signs, it must contain a backslash, `^` or `_`."""
 
 COMMANDS = """
     alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi pi
@@ -51,8 +51,8 @@ COMMANDS = """
     text textbf textit mathrm mathbf mathbb mathcal mathit mathsf operatorname boldsymbol begin end
     limits displaystyle
 """
-"""TeX commands that are typeset. A formula with any other command stays text, as others can link,
-define macros for the whole page, or draw over other content."""
+"""TeX commands that a typeset formula may contain. A formula with any other command stays text,
+because other commands can create links, define macros for the whole page, or draw over content."""
 
 TYPESET = frozenset(COMMANDS.split())
 
@@ -67,7 +67,7 @@ aligned lines. A formula with a match stays text."""
 OPENS_OR_CLOSES = re.compile(r"\\[{}]|(\{|\\(?:left|begin)\b)|(\}|\\(?:right|end)\b)")
 
 DEEPEST = 12
-"""Maximum nesting of a formula that is typeset; some 90 nested fractions crash a browser tab."""
+"""Maximum nesting depth of a typeset formula; about 90 nested fractions crash a browser tab."""
 
 LANGUAGES = frozenset(
     {
@@ -79,16 +79,16 @@ LANGUAGES = frozenset(
 """Languages whose fenced code is coloured; each was tested with hostile code."""
 
 LONGEST_CODE, MOST_LINES = 5000, 400
-"""Maximum characters and lines of coloured code, as some lexers take quadratic time."""
+"""Maximum length, in characters and in lines, of coloured code; some lexers take quadratic time."""
 
 
 def render(text: str) -> str:
-    """Renders Markdown as HTML. Text that would become far too much HTML stays plain."""
+    """Renders Markdown as HTML, or as plain text if the HTML would be far longer than the text."""
     return "".join(render_blocks(text))
 
 
 def render_blocks(text: str) -> list[str]:
-    """Renders each block of a Markdown text, such as a paragraph or a list, as HTML."""
+    """Renders each top-level element of a Markdown text, such as a paragraph or a list, as HTML."""
     parser = _make_parser()
     env = {"mixed": is_mixed(text)}
     tokens = parser.parse(text, env)
@@ -146,7 +146,10 @@ def _find_math(state: StateInline, silent: bool) -> bool:
 
 
 def _make_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Wraps markdown-it's table rule, which pads short rows: a table with many gaps stays text."""
+    """Parses a table with markdown-it's rule, or as a code block if it lacks over 2,000 cells.
+
+    The rule adds an empty cell for each cell that a row lacks.
+    """
     if silent or not table(state, start, end, True):
         return table(state, start, end, silent)
     line, missing, columns = start + 2, 0, _count_pipes(state, start + 1)
@@ -167,7 +170,7 @@ def _count_pipes(state: StateBlock, line: int) -> int:
 
 
 def _adapt_tokens(state: StateCore) -> None:
-    """Makes blocks look as in Markdown cells, and adapts them to text of mixed directions."""
+    """Adapts links, indented code and tables, and sets `dir` if text directions are mixed."""
     for token in state.tokens:
         if token.children:
             token.children = list(_with_hosts(token.children))
@@ -180,7 +183,7 @@ def _adapt_tokens(state: StateCore) -> None:
 
 
 def _with_hosts(tokens: list[Token]) -> Iterator[Token]:
-    """Adds `rel` to all links, and the real host after a link whose text shows another host."""
+    """Adds `rel` to all links, and the real host after a link whose text may show another host."""
     target, shown, has_formula = "", "", False
     for token in tokens:
         yield token
@@ -203,7 +206,7 @@ def _with_hosts(tokens: list[Token]) -> Iterator[Token]:
 
 
 def format_code(code: str, language: str = "", _attributes: str = "") -> str:
-    """Formats code as HTML, coloured if its language is supported."""
+    """Formats code as HTML, coloured if the language is supported and the code is not too long."""
     code = clean(code).removesuffix("\n")
     plain = escape(code, quote=False)
     inner = plain

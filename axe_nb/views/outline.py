@@ -1,4 +1,4 @@
-"""Lays out a run's tree, as rows with texts or as plain text. Source: D-6, D-11, D-34."""
+"""Lays out a run's tree as rows with texts, or as plain text. Source: D-6, D-11, D-34."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ MAX_WARNINGS, MAX_PICTURES = 5, 8
 """Maximum number of warnings shown per run, and of pictures per prompt or result."""
 
 MAX_CHARS = 8000
-"""Number of characters divided among the texts of a tree that are not shown whole."""
+"""Approximate total length of a tree's texts, in characters, before some are shown whole."""
 
 MAX_OPEN = 12
-"""Maximum number of rows shown unfolded below a row, if they include sub-agents (D-80)."""
+"""Maximum number of rows shown unfolded directly below a row, if any is a sub-agent's (D-80)."""
 
 SHORT = 40
 """Number of characters of a row's text that are visible even in a narrow window."""
@@ -60,16 +60,16 @@ MAX_LISTED, TITLE = 10, 100
 """Maximum number of web pages in a list, and maximum length of a page title."""
 
 THOUGHT, THINKS = "thought", "thinks"
-"""Labels of finished and unfinished reasoning, which HTML folds and plain text omits."""
+"""Labels of finished and unfinished reasoning, which HTML folds."""
 
 MINOR = frozenset({"said", "arguments", "result", THOUGHT, "fork"})
-"""Labels of texts that, in a long run, HTML replaces by a pointer and plain text omits."""
+"""Labels of texts that, in a long run, plain text omits and HTML shows only if they are short."""
 
 UNSAID = frozenset({THOUGHT, "fork"})
-"""Labels of texts that plain text omits."""
+"""Labels of texts that plain text omits, except in an export."""
 
 FIRST = ("answer", "text so far", "error", "result")
-"""Labels of texts to show whole first, as long as there is room, in order."""
+"""Labels of the texts that HTML shows whole before others, most important first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +81,11 @@ class Block:
     more: int = 0
     """Number of characters that were cut."""
     pointer: str = ""
-    """Python expression for the whole text; empty if nothing was cut."""
+    """Python expression for the whole text, shown if the text was cut."""
     pictures: tuple[Picture, ...] = ()
     """Pictures to draw below the text."""
     whole: str = ""
-    """The whole text, which HTML may show folded; empty if nothing was cut."""
+    """The whole text, which HTML shows if there is room; empty if nothing was cut."""
     links: tuple[Page, ...] = ()
     """Web pages, which HTML draws as links in place of the text."""
     in_row: bool = False
@@ -106,14 +106,14 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A row and everything below it, in reading order."""
+    """A row with the texts and rows below it, in reading order."""
 
     row: Row
     before: tuple[Block, ...]
     rows: tuple[Entry, ...]
     after: tuple[Block, ...]
     left_out: int = 0
-    """Number of rows below this row that are not drawn."""
+    """Number of rows directly below this row that are not drawn."""
 
 
 @dataclass
@@ -124,13 +124,13 @@ class Outline:
     name: str = ""
     """Python expression for the root's RunResult; if empty, cut texts have no pointer."""
     max_chars: int = 0
-    """Maximum length of one text in characters; 0 means an equal share of MAX_CHARS."""
+    """Approximate maximum length of a text, in characters; 0 becomes a share of MAX_CHARS."""
     max_rows: int = MAX_ROWS
     """Maximum number of rows; further rows are only counted."""
     is_long: bool = field(init=False)
-    """True if the tree has no room for arguments and results of successful calls."""
+    """True if the tree has so many texts that the share of each is below 100 characters."""
     count: int = field(init=False, default=0)
-    """Number of rows drawn."""
+    """Number of rows in the tree when it was last laid out."""
 
     def __post_init__(self) -> None:
         self.is_long = False
@@ -158,7 +158,7 @@ class Outline:
         return _list_pages("Sources", turns[0].sources if turns else ())
 
     def warnings(self, node: Node) -> list[Block]:
-        """Returns a run's warnings. HTML never folds a root run's warnings (D-31)."""
+        """Returns a run's warnings. HTML shows a root run's warnings below the tree, unfolded."""
         all_of_them = node.result.warnings if node.result else ()
         shown = [
             self._make_block("warning", text, node, f"warnings[{number}]")
@@ -192,7 +192,7 @@ class Outline:
         return Entry(self.make_row(thing), before, folded, after, 0 if is_counted else len(left))
 
     def make_row(self, thing: TreeNode) -> Row:
-        """Makes a row. A failed run's row includes the first line of a cell that retries it."""
+        """Makes a row. A failed sub-agent's row has the first line of a cell that retries it."""
         row = make_row(thing)
         node = thing.child if isinstance(thing, CallNode) else thing
         if row.kind != "run" or not row.is_failed or not isinstance(node, Node) or not node.call:
@@ -203,13 +203,16 @@ class Outline:
         return replace(row, retry=self.name_place(place))
 
     def name_place(self, place: str) -> str:
-        """Returns the first line of a cell that forks the run at `place`; empty without a name."""
+        """Returns the first line of a cell that forks the run at a place.
+
+        Empty if the run's name is neither a variable nor `axe_nb.last()`.
+        """
         is_last = self.name == "axe_nb.last()"
         known = f"{self.name}@" if self.name.isidentifier() else ""
         return f"%%axe --from {known}{place}" if known or is_last else ""
 
     def blocks(self, thing: TreeNode) -> tuple[tuple[Block, ...], tuple[Block, ...]]:
-        """Returns the texts above and below a row's nested rows."""
+        """Returns the texts to show above and below the rows nested in a row."""
         node = thing.child if isinstance(thing, CallNode) else thing
         call = thing if isinstance(thing, CallNode) else None
         if isinstance(node, Node):
@@ -271,7 +274,11 @@ class Outline:
         return before, after
 
     def _collect_answers(self, node: Node, call: CallNode | None, answered: str) -> list[Block]:
-        """Returns the text sent to the caller's model, and the child's text if that says more."""
+        """Returns a sub-agent's answer as the caller's model received it.
+
+        If the sub-agent did not complete: its text so far, and the error that the caller's model
+        received. Either is left out if it repeats a text that is shown.
+        """
         own = self._make_block("text so far", node.text, node, "text")
         if node.state == "completed":
             where = (node, "text") if answered == node.text else (call or node, "content")
@@ -285,7 +292,7 @@ class Outline:
         return [own, heard] if is_new else [heard]
 
     def _collect_turn(self, turn: TurnNode) -> tuple[list[Block], list[Block]]:
-        """Returns a turn's texts, except the text of a last turn, which is shown as the answer."""
+        """Returns a turn's texts, except the text of a run's last turn, which is the answer."""
         if turn.draft and turn.state == "running":
             return [], self._collect_draft(turn)
         question = "" if turn.asked == "output" else turn.question
@@ -297,7 +304,10 @@ class Outline:
         ], []
 
     def _collect_draft(self, turn: TurnNode) -> list[Block]:
-        """Returns the end of each part of an unfinished reply; a root's text is shown elsewhere."""
+        """Returns the ends of an unfinished reply's reasoning, text and arguments.
+
+        The root run's text is left out, because it is shown above the tree.
+        """
         draft = turn.draft
         if draft is None:
             return []
@@ -337,7 +347,7 @@ class Outline:
 
 
 def _fold(rows: Sequence[Entry], left: Sequence[TreeNode]) -> tuple[Entry, ...]:
-    """Groups sub-agents that failed alike, and folds the least urgent of many rows."""
+    """Groups sub-agents that failed with the same text, and folds the least urgent of many rows."""
     failed = [one for one in rows if one.row.kind == "run" and one.row.is_failed]
     shown = list[Entry]()
     for entry in rows:
@@ -367,7 +377,7 @@ def _list_pages(label: str, pages: tuple[Page, ...]) -> Block:
 
 
 def format_lines(pages: Sequence[Page]) -> str:
-    """Formats web pages as a numbered list; long titles and addresses are shortened."""
+    """Formats up to 10 web pages as a numbered list. Long titles and addresses are shortened."""
     lines = []
     for number, page in enumerate(pages[:MAX_LISTED], 1):
         address = page.url if len(page.url) <= 200 else f"{find_host(page)}/…"

@@ -1,8 +1,8 @@
 """Shows one request of a run: its exact body, its changes, and what fills the context.
 
-A request is displayed without secrets, as plain text or as HTML without scripts, and reproducibly.
-Tokens are estimated for each source as UTF-8 bytes / 4. If the response reports the number of input
-tokens, the estimates are scaled to add up to it. Source: D-18, D-59, D-60, D-62.
+A request is displayed without secrets, as plain text or as HTML without scripts. The tokens of each
+source, such as the tool results, are estimated as UTF-8 bytes / 4. If the response reports the
+number of input tokens, the estimates are scaled to add up to it. Source: D-18, D-59, D-60, D-62.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from axe_nb.views.html import PLAIN, hide
 from axe_nb.views.rows import join_facts
 
 SOURCES = ("system prompt", "skill", "files", "tool schemas", "history", "prompt", "results")
-"""All sources that fill a context. `prompt` is the run's prompt and any closing questions,
+"""All sources of the text in a request. `prompt` is the run's prompt and any closing questions,
 `results` are tool results, and `history` is the rest of the conversation, including tool calls."""
 
 BYTES = 4
-"""Average number of UTF-8 bytes per token."""
+"""Assumed average number of UTF-8 bytes per token."""
 
 MAX_TEXT, MAX_BODY, MAX_CHANGES = 1_000, 20_000, 30
-"""Maximum number of characters shown of one text in a body and of a whole body, and maximum number
+"""Maximum number of characters shown of a text in a body and of the whole body, and maximum number
 of changes listed."""
 
 COLOURS: Mapping[str, str] = dict(zip(SOURCES, HUES, strict=True))
@@ -51,16 +51,16 @@ _PICTURE = re.compile(
 """Matches the start of a PNG, JPEG, GIF, WebP or PDF in base64."""
 
 MAX_SHOWN = 60
-"""Maximum length of a text in the list of changes."""
+"""Maximum length, in characters, of a text quoted in the list of changes."""
 
 
 class ContextTokens(dict[str, int]):
-    """The tokens of a request by source, with an entry for every source."""
+    """Number of tokens in a request by source; 0 for a source without text."""
 
     def __init__(self, tokens: Mapping[str, int], is_estimate: bool) -> None:
         super().__init__(tokens)
         self.is_estimate = is_estimate
-        """True if the total is an estimate, as the model's server did not report it."""
+        """True if the total is an estimate, because the model's server did not report it."""
 
     @property
     def total(self) -> int:
@@ -69,7 +69,7 @@ class ContextTokens(dict[str, int]):
 
     @property
     def size(self) -> str:
-        """The total as text, such as `1,204 tokens`, or `about 1,200 tokens` if estimated."""
+        """The total as text, such as `1,204 tokens`, or `about 1,204 tokens` if estimated."""
         return f"{'about ' if self.is_estimate else ''}{plural(self.total, 'token')}"
 
     def list_shares(self) -> Iterator[tuple[str, int, str]]:
@@ -91,7 +91,11 @@ def _count_context(
     first: int,
     reported: int,
 ) -> ContextTokens:
-    """Counts a request's tokens by source. `reported` is the server's total; 0 if unknown."""
+    """Estimates a request's tokens by source.
+
+    `first` is the index of the run's own prompt in the messages. The result adds up to `reported`,
+    the number of input tokens in the response, unless it is 0 (unknown).
+    """
     whole = len(request.system)
     end_of_prompt, end_of_skill = (*request.system_ends, whole, whole)[:2]
     size = dict.fromkeys(SOURCES, 0)
@@ -132,12 +136,12 @@ def _count_texts(value: Any) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class SentRequest:
-    """One request to a model. `body` may contain secrets; the display never does."""
+    """One request to a model. `body` and `raw` may contain secrets; the display never does."""
 
     place: str
-    """Place in the run tree: `0.2/3` is the third turn of run `0.2`."""
+    """Place in the run tree, such as `0.2/3` for the third turn of run `0.2`."""
     attempt: int = 1
-    """Number of the turn's last attempt, to which all fields belong; the first attempt is 1."""
+    """Number of the attempt, starting at 1. A request in a result is its turn's last attempt."""
     agent: str
     model: str
     """The model, as provider/model."""
@@ -148,7 +152,7 @@ class SentRequest:
     raw: bytes = field(repr=False)
     """The exact bytes of the body."""
     changed: tuple[str, ...]
-    """Descriptions of changes since the previous turn, without secrets."""
+    """Descriptions of what is new since the previous turn, without secrets."""
     context: ContextTokens
     """Tokens by source, and their `total`."""
 
@@ -166,7 +170,7 @@ class SentRequest:
         return self.format()
 
     def format(self, *, whole: bool = False) -> str:
-        """Formats the request as text, without secrets. Long bodies are cut unless `whole`."""
+        """Formats the request as text, without secrets. Long bodies are cut, unless `whole`."""
         bars = (
             f"{source:<13}  {count:>9,}  {share:>4}  "
             + ("█" * round(30 * count / self.context.total) or "▏")
@@ -241,7 +245,7 @@ class SentRequest:
 def find_request(
     result: RunResult, place: str | int | None, protocol: str | None = None
 ) -> SentRequest:
-    """Returns the request sent at a place. See `RunResult.request` for the arguments."""
+    """Returns the request at a place in a run tree, with the arguments of `RunResult.request`."""
     if protocol is not None and protocol not in PROTOCOLS:
         raise ConfigError(
             f"unknown protocol {quote(protocol)}", hint=f"one of {', '.join(PROTOCOLS)}"
@@ -282,10 +286,11 @@ def _make(
     reported: int = 0,
     note: str = "",
 ) -> SentRequest:
-    """Encodes a request for the protocol `wanted`; None for `own`, the model's protocol.
+    """Encodes a request in the protocol `wanted`, or in the model's `own` protocol if that is None.
 
-    `streaming` contains the fields that request a stream, `first` is the index of the run's own
-    prompt in the messages, and `note` says why the request was not sent.
+    `streaming` contains the fields that request a stream, `before` is the previous turn's request,
+    `first` is the index of the run's own prompt in the messages, `reported` is the number of input
+    tokens in the response, and `note` says why the request was not sent.
     """
     protocol = wanted or (own if own in PROTOCOLS else OF_SCRIPTS)
     module = import_module(PROTOCOLS[protocol].module)

@@ -1,4 +1,4 @@
-"""The rows of a run's tree, with the same wording in every view. Source: D-6, D-11, D-34."""
+"""Makes the rows of a run's tree, worded alike in all views. Source: D-6, D-11, D-34."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from axe_nb.views.transcript import (
 )
 
 LINE, WHO = 240, 32
-"""Maximum length of a row's text (narrow windows cut it further), and of a row's name."""
+"""Maximum length of a row's text and name, in characters; narrow windows cut the text further."""
 
 GIVEN = 40
-"""Maximum length of a failed call's arguments, which precede the cause of the failure."""
+"""Maximum length of an argument in a row, and of all arguments of a failed call, in characters."""
 
 POINTER = 60
-"""Length of a "show the whole text" pointer; a text is cut only if that saves more characters than
-this."""
+"""Approximate length of the note that replaces the end of a long text. A text is cut to its maximum
+length only if that removes more characters than this."""
 
 LINES = 12
-"""Maximum number of lines shown of a text."""
+"""Maximum number of lines shown of a text that is not shown whole."""
 
 _MARKUP = (
     (r"^\s*(?:#{1,6}\s+|>\s?|[-*+]\s+|\d{1,3}[.)]\s+)+", ""),
@@ -45,7 +45,7 @@ _MARKUP = (
     (r"(\*\*|__|~~|`+)(?=\S)(.+?)(?<=\S)\1", r"\2"),
     (r"(?<![\w*])([*_])(?=[^\s*_])([^*_]+)(?<=\S)\1(?![\w*])", r"\2"),
 )
-"""Patterns of Markdown syntax to remove from a row, and their replacements."""
+"""Patterns of Markdown syntax to remove from a row's text, and their replacements."""
 
 CUT_SHORT = {"not run": "not run", "cancelled": "interrupted while it ran"}
 """Descriptions of calls without a result, by state."""
@@ -57,7 +57,7 @@ class Fact:
 
     text: str
     marks: tuple[tuple[str, Tone], ...] = ()
-    """Details in parentheses that need attention, each with its tone."""
+    """Details that need attention, in parentheses after the text, each with its colour class."""
 
     def __str__(self) -> str:
         marks = ", ".join(text for text, _ in self.marks)
@@ -75,13 +75,13 @@ class Row:
     asked: str
     cost: str
     is_open: bool
-    """True if the row is drawn unfolded, so that a failure or a question below is visible."""
+    """True if the row is drawn unfolded: after a failure, and for a root run with sub-agents."""
     facts: tuple[Fact, ...] = ()
     """Parts of the summary line in the root's row; empty in other rows."""
     number: int = 0
     """Number of a call's turn, shown beside the tool's name; 0 if not shown."""
     states: tuple[State, ...] = ()
-    """States of the sub-agents for which a running agent is waiting."""
+    """States of the sub-agents that a running sub-agent called in its latest turn, if several."""
     retry: str = ""
     """First line of a cell that retries a failed run; empty for other rows."""
 
@@ -95,7 +95,10 @@ class Row:
 
 
 def make_row(thing: TreeNode) -> Row:
-    """Makes the row of a run, turn or call. A call of one sub-agent gets the sub-agent's row."""
+    """Makes the row of a run, turn or call.
+
+    If a call's tool always starts exactly one sub-agent, the row is that of the sub-agent.
+    """
     if isinstance(thing, CallNode) and thing.child:
         thing = thing.child
     asks, state = find_question(thing), thing.state
@@ -134,7 +137,7 @@ def join_facts(*facts: str) -> str:
 
 
 def cost_of_call(call: CallNode) -> str:
-    """Describes the outcome of a call: the size of its result, or its failure."""
+    """Describes the outcome of a call: the size of its result, its failure, or why it has none."""
     if call.served:
         return "by the server"
     if call.result is None:
@@ -155,7 +158,7 @@ def cost_of_call(call: CallNode) -> str:
 
 
 def first_line(text: str) -> str:
-    """Returns a text's first line without Markdown, followed by ` …` if there are more lines."""
+    """Returns a text's first non-empty line without Markdown, with ` …` if more lines follow."""
     lines = [line for line in text[: 4 * LINE].splitlines() if line.strip(" \t`~=-|:")]
     line = next((line for line in lines if not line.lstrip().startswith("```")), "")
     line, more = line[: 2 * LINE], " …" if lines and lines[-1] is not line else ""
@@ -165,7 +168,7 @@ def first_line(text: str) -> str:
 
 
 def failure_of(node: Node) -> str:
-    """Returns one line that says why a run failed, and after how many attempts."""
+    """Returns one line that says why a run failed, and how often requests were retried."""
     result = node.result
     told, last = result.error or "" if result else "", None
     if result and result.exchanges and (last := result.exchanges[-1].error):
@@ -178,7 +181,7 @@ def failure_of(node: Node) -> str:
 
 
 def finding_of(node: Node) -> str:
-    """Summarizes a sub-agent by its answer, failure, current activity or task."""
+    """Summarizes a sub-agent in one line by its answer, failure, current activity or task."""
     turn = node.turns[-1] if node.turns else None
     if node.state == "completed":
         notes = [call.result.note for one in node.turns for call in one.calls if call.result]
@@ -219,7 +222,7 @@ def find_question(thing: TreeNode) -> PersonAsked | None:
 
 
 def question_of(thing: TreeNode) -> PersonAsked | None:
-    """Returns the open question of a row's own call or turn, not of the rows below."""
+    """Returns the unanswered question to the user that a row itself shows, or None."""
     if isinstance(thing, CallNode) and not thing.child:
         return thing.asks
     if isinstance(thing, TurnNode):
@@ -234,7 +237,10 @@ def _format_question(asked: PersonAsked) -> str:
 
 
 def tell_arguments(arguments: Mapping[str, Any]) -> tuple[str, bool]:
-    """Shortens arguments to a few words. Also returns True if nothing is left out."""
+    """Describes a call's arguments in a few words.
+
+    Also returns True if no value is shortened or left out, apart from False and empty strings.
+    """
     words, is_all, left = list[str](), True, dict(arguments)
     old, new = (left.get(name) for name in ("old_text", "new_text"))
     if isinstance(old, str) and isinstance(new, str):
@@ -257,7 +263,7 @@ def tell_arguments(arguments: Mapping[str, Any]) -> tuple[str, bool]:
 
 
 def asked_of(call: CallNode) -> str:
-    """Formats a call's task or arguments in one line, with the cause if the call failed."""
+    """Describes a call in one line: its question to the user, or its task or arguments."""
     if call.asks and call.asks.words and not call.asks.choices:
         return _format_question(call.asks)
     arguments = call.call.arguments
@@ -282,7 +288,7 @@ def name_node(node: Node) -> str:
 
 
 def who_of(call: CallNode) -> str:
-    """Returns the name of the sub-agent that a call starts, or the name of the called tool."""
+    """Returns the name or label of the sub-agent that a call starts, or the called tool's name."""
     if call.child:
         return name_node(call.child)
     for name in ("agent", "label"):
@@ -293,7 +299,7 @@ def who_of(call: CallNode) -> str:
 
 
 def said_of(turn: TurnNode) -> str:
-    """Describes what the model said or did in a turn that has its own row."""
+    """Describes in one line what the model said or did in a turn."""
     if asked := find_question(turn):
         return _format_question(asked)
     if turn.state == "running" and not turn.calls:
@@ -306,7 +312,7 @@ def said_of(turn: TurnNode) -> str:
 
 
 def count_names(names: set[str]) -> str:
-    """Returns the plural of the only name in a set, or `sub-agents` for several names."""
+    """Returns the plural of a single name if it takes a plain `s`; otherwise `sub-agents`."""
     name = next(iter(names)) if len(names) == 1 else ""
     return f"{name}s" if name.isalpha() and name[-1] not in "sxzhy" else "sub-agents"
 
@@ -333,7 +339,7 @@ def doing_of(turn: TurnNode) -> str:
 
 
 def is_misfit(turn: TurnNode) -> bool:
-    """True if a turn had to answer with data, and the answer does not fit the output schema."""
+    """True if a turn's answer did not fit the output schema: its repair followed, or it failed."""
     turns = turn.run.turns
     if not turns or turns[-1].asked != "repair":
         return False
@@ -342,7 +348,7 @@ def is_misfit(turn: TurnNode) -> bool:
 
 
 def draft_line(draft: Draft | None, *, size: int = 48) -> str:
-    """Returns the last words of an unfinished reply, at most `size` characters."""
+    """Returns the last words of an unfinished reply, in at most `size` characters."""
     match draft:
         case Draft(latest="reasoning"):
             start, text = "thinks: ", draft.reasoning

@@ -1,9 +1,9 @@
 """Implements `a.diff(b)`: shows the differences between two run trees as HTML and text.
 
-Secrets are removed before texts are compared word by word and cut. The output does not depend on
-time, so that notebooks can be reproduced. The HTML has no scripts or style elements: even without
-styles, `del` and `ins` show what changed. Text uses `[-gone-]{+new+}`, like `git diff --word-diff`.
-Source: D-60.
+Secrets are removed before texts are compared word by word and cut. By default, no run times are
+shown, so that notebooks can be reproduced. The HTML has no scripts or style elements: even without
+styles, `del` and `ins` show what changed. Plain text marks changes as `[-gone-]{+new+}`, like
+`git diff --word-diff`. Source: D-60.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ MAX_BLOCKS = 60
 """Maximum number of changes whose texts are shown."""
 
 LEAST = 200
-"""Minimum number of characters shown of a change; all changes together have 12,000 characters."""
+"""Minimum number of characters to show of a change, if its share of 12,000 is smaller."""
 
 CONTEXT = 60
 """Number of characters of unchanged text shown before and after a change."""
 
 MAX_WORDS = 2_000
-"""Maximum number of words compared where two texts differ; longer parts are compared by line."""
+"""Maximum number of words compared where two texts differ. Longer parts are compared by line."""
 
 _WORD = re.compile(
     # scripts without spaces: each character is a word
@@ -54,10 +54,10 @@ _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 SAME, DIFFERS = "=", "≠"
 
 SECONDS = "seconds"
-"""Name of the only figure that differs even between equal runs."""
+"""Name of the duration among a run's figures, the only one that differs between equal runs."""
 
 TAGS = {"gone": ("del", GONE), "new": ("ins", NEW)}
-"""Kind of piece → HTML element and colour."""
+"""Kind of changed text → HTML element and background colour."""
 
 MARKS = {"same": "{}", "gone": "[-{}-]", "new": "{{+{}+}}"}
 
@@ -103,11 +103,11 @@ class RunDiff:
 
     @property
     def first(self) -> str | None:
-        """The turn in which the runs first differ, such as `0.2/3`; None if the runs are equal."""
+        """Place of the first turn that differs, such as `0.2/3`; None if the runs are equal."""
         return next((change.place or change.other for change in self.changes), None)
 
     def format(self, *, times: bool = False) -> str:
-        """Formats the differences as text, without secrets; `times` includes run times."""
+        """Formats the differences as text, without secrets; with run times if `times` is true."""
         return "\n".join(self._draw(times).lines)
 
     def __str__(self) -> str:
@@ -229,7 +229,7 @@ def _join_pieces(pieces: Sequence[Piece]) -> list[Piece]:
 
 
 def _shorten(pieces: Sequence[Piece], room: int) -> tuple[list[Piece], int]:
-    """Returns the pieces that fit into `room`, and the number of changed characters cut."""
+    """Returns pieces cut to about `room` characters, and the number of changed characters cut."""
     shown: list[Piece] = []
     left = 0
     for number, (kind, text) in enumerate(pieces):
@@ -257,7 +257,7 @@ class _Drawn(NamedTuple):
 
 
 class _Drawing:
-    """Draws the changes between two runs, as far as there is room."""
+    """Draws up to MAX_BLOCKS changes between two runs, and shortens their texts."""
 
     def __init__(self, diff: RunDiff) -> None:
         self._names = [_show(name) for name in diff.names]
@@ -277,7 +277,7 @@ class _Drawing:
         return self._count < MAX_BLOCKS or _is_same(part)
 
     def _draw_part(self, part: Part) -> Iterator[_Drawn]:
-        """Draws a change, run or turn. A turn without changes of its own has no row."""
+        """Draws a change, run or turn. A turn with changes only in its child runs has no row."""
         if isinstance(part, Change):
             yield self._draw_change(part)
         elif part.kind == "run":

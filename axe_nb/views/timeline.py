@@ -45,7 +45,7 @@ NONE = "no times were recorded for this run"
 PLAYED = "recorded answers: their time is that of the replay, not of the model"
 
 BAR = "flex:0 0 40%;max-width:calc(100% - 24em);height:.6em;margin:auto 0"
-"""Style of a bar: equally wide in every row, for a common axis; shrinks before the texts do."""
+"""Style of a bar: equally wide in every row for a common axis; shrinks before the texts do."""
 
 CUT = "overflow:hidden;text-overflow:ellipsis;white-space:nowrap"
 
@@ -191,7 +191,7 @@ class _Times:
             yield depth, make_row(thing), self._find_laps(thing)
 
     def _find_laps(self, thing: TreeNode) -> Sequence[Lap]:
-        """Returns the times of a row, and of its parts that have no row of their own."""
+        """Returns the times of a row. Those of a turn include its calls and waits for the user."""
         if isinstance(thing, Node):
             return self._of_run[thing.id]
         if isinstance(thing, CallNode):

@@ -1,9 +1,9 @@
 """Builds the tree of a run from events: runs, their turns and calls, and child runs.
 
 The pieces of an unfinished reply are collected in a `Draft`, each in constant time. Secrets are
-removed from a complete text before it is cut, as half a secret would not be recognised. Run times
-in the reports of sub-agents are masked, too, so that equal runs look alike. Source: D-1, D-6, D-23,
-D-24, D-34, docs/safety.md.
+removed from a complete text before it is cut, because half a secret would not be recognised. Run
+times in the reports of sub-agents are masked, too, so that equal runs look alike. Source: D-1, D-6,
+D-23, D-24, D-34, docs/safety.md.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Draft:
 
 State: TypeAlias = Status | Literal["running", "asks", "denied", "not run"]
 """State of a run, turn or call. A call is `error` if it failed, `cancelled` if it was interrupted,
-and `not run` if it did not start. A row is `asks` while anything in the row waits for the user's
+and `not run` if it did not start. A row is `asks` while its run, turn or call waits for the user's
 answer."""
 
 WAITS = "waits for you"
@@ -100,10 +100,10 @@ class Times:
 
 @dataclass(slots=True)
 class Pause(Times):
-    """A pause of a request or a call."""
+    """A wait during a request or a call."""
 
     for_person: bool = False
-    """True if the pause is for the user's answer, False if it is for a retry."""
+    """True if the wait is for the user's answer, False if it is for a retry."""
 
 
 @dataclass(slots=True)
@@ -125,7 +125,7 @@ class CallNode:
     children: list[Node] = field(default_factory=list)
     times: Times = field(default_factory=Times)
     served: ServerCall | None = None
-    """The call as made by the model's server; None for a call made on this machine."""
+    """The call, if the model's server made it; None if axe_nb made it."""
 
     @property
     def key(self) -> str:
@@ -140,7 +140,7 @@ class CallNode:
         return self.turn.find_path(f"{kind}[{index}].{name}")
 
     def take(self, result: ToolResult) -> None:
-        """Sets the result of the call, and the new arguments if the user edited them."""
+        """Sets the call's result and state, and the new arguments if the user edited them."""
         self.result, self.asks = result, None
         if result.is_skipped:
             self.state = "not run"
@@ -154,7 +154,7 @@ class CallNode:
 
     @property
     def child(self) -> Node | None:
-        """The child run, if the tool always starts exactly one; otherwise None."""
+        """The child run, once started, of a tool that always starts exactly one; otherwise None."""
         return self.children[0] if self.children and self.call.traits.is_one_child else None
 
 
@@ -167,7 +167,7 @@ class TurnNode:
     asked: FinalRequest = ""
     data: DataForm = ""
     question: str = ""
-    """Final question. `question`, `asked` and `data` have the values in the turn's events."""
+    """Final question to the model. Like `asked` and `data`, it is taken from the turn's events."""
     state: State = "running"
     text: str = ""
     reasoning: str = ""
@@ -204,7 +204,7 @@ class TurnNode:
 
     @property
     def is_hidden(self) -> bool:
-        """True if the turn has no row, as it has only calls or is the model's own answer."""
+        """True if the turn has no row: it has only calls, is still unfinished, or is the answer."""
         if self.asked or self.question or self.source not in ("", "recorded"):
             return False
         is_open = not self.calls and (self.is_last or self.state == "running")
@@ -262,7 +262,7 @@ class Node:
 
     @property
     def source(self) -> Source:
-        """`Source` of all the run's responses; empty if it varies, or is the run's own model."""
+        """`Source` of all the run's responses; empty if it varies, or if the model made them."""
         asked = self.result.exchanges if self.result else self.turns
         sources = {one.source for one in asked}
         return sources.pop() if len(sources) == 1 else ""
@@ -289,7 +289,7 @@ class Node:
 
 
 TreeNode: TypeAlias = Node | TurnNode | CallNode
-"""A node that may have its own row."""
+"""A node of a run tree: a run, a turn or a call."""
 
 
 def row_of(thing: TreeNode) -> TreeNode:
@@ -308,7 +308,7 @@ def parent_row(thing: TreeNode) -> TreeNode | None:
 
 
 def nodes_below(thing: TreeNode) -> list[TreeNode]:
-    """Returns the nodes with the rows directly below this node's row: turns, and their calls."""
+    """Returns the nodes with the rows directly below this node's row: turns and calls, or runs."""
     if isinstance(thing, CallNode) and not thing.child:
         return list(thing.children)
     node = thing.child if isinstance(thing, CallNode) else thing
@@ -353,7 +353,7 @@ class Transcript:
         return self.root
 
     def apply(self, event: Event, now: float) -> tuple[TreeNode, ...]:
-        """Applies an event at monotonic `now`. Returns the changed nodes, the event's node last."""
+        """Applies an event received at `now`. Returns the changed nodes, the event's own node last."""
         if isinstance(event, RunStarted):
             return self._begin(event, now)
         node = self._nodes.get(event.run)
@@ -454,7 +454,7 @@ class Transcript:
         return node, turn, *turn.server_calls, *turn.calls
 
     def tick(self, now: float) -> tuple[TreeNode, ...]:
-        """Updates turns whose retry is due, as no event reports this. Returns the changed nodes."""
+        """Updates turns whose retry is due, which no event reports. Returns the changed nodes."""
         changed: list[TreeNode] = []
         for _, turn, words in (retry for retry in self._retries if retry[0] <= now):
             if turn.waits and turn.draft is None:
@@ -464,7 +464,7 @@ class Transcript:
         return tuple(changed)
 
     def stop(self, node: Node, now: float) -> Iterator[TreeNode]:
-        """Ends a run and its open turns and calls without an event. Yields the changed nodes."""
+        """Marks a run and its open turns and calls as ended. Yields the changed nodes."""
         if node.times.ended is None:
             node.state, node.times.ended = "cancelled", now
             for turn in node.turns:
@@ -474,7 +474,7 @@ class Transcript:
     def _close(
         self, turn: TurnNode, results: Mapping[str, ToolResult], now: float
     ) -> Iterator[TreeNode]:
-        """Ends a turn of a run that has ended, and its open calls. Yields the changed nodes."""
+        """Marks a turn of an ended run, and its open calls, as ended. Yields the changed nodes."""
         if turn.state != "running":
             return
         if turn.times.ended is None:
@@ -509,7 +509,7 @@ class Transcript:
 
 
 def show_run(result: RunResult, clean: Clean) -> RunResult:
-    """Removes secrets from a run's own texts. Turns and children are unchanged."""
+    """Removes secrets from a result's texts. Its prompt, data, turns and children are unchanged."""
     return _show(
         result, clean, "agent", "model", "text", "error", "files_read", "files_modified",
         "metadata", "warnings",
