@@ -41,7 +41,7 @@ class AxeError(Exception):
         return _rebuild, (type(self), self.args, vars(self).copy())
 
     def __copy__(self) -> Self:
-        """Copies the error without its traceback, as pickling does; `distributed` copies errors."""
+        """Copies the error without its traceback, as pickling does."""
         return cast(Self, _rebuild(type(self), self.args, vars(self).copy()))
 
     def lines(self) -> list[str]:

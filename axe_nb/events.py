@@ -132,7 +132,7 @@ class ToolFinished:
 
 @dataclass(frozen=True, slots=True)
 class PersonAsked:
-    """A run waits for the user's answer; its clock is paused. No field contains secrets."""
+    """A run, whose clock is paused, waits for the user's answer. No field contains secrets."""
 
     run: str
     call_id: str = ""
@@ -144,10 +144,10 @@ class PersonAsked:
     diff: str = ""
     """Unified diff of the change that the call would make; empty if there is none."""
     choices: tuple[tuple[str, str], ...] = ()
-    """Letter and name of each answer; empty if the answer is free text or no prompt is given."""
+    """Letter and name of each answer that a view can offer; empty if the answer must be typed."""
     prompt: str = ""
-    """Text of the input prompt, from which a view recognizes the input field; empty without
-    `choices`."""
+    """Text of the input prompt, from which a view recognizes the input field; empty if it is too
+    long, contains secrets or asks for a model's reply."""
     arguments: str = ""
     """The call's arguments as JSON for editing; empty if they are too long or contain secrets."""
 

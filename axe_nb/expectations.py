@@ -118,7 +118,8 @@ class Clause:
     path: tuple[str | int, ...]
     """Keys and indices that lead to a part of `data`; empty if the clause compares no part."""
     operator: str
-    """Comparison operator; if empty, a part of `data` must exist, or another value be truthy."""
+    """Comparison operator. If empty, the clause is met if the part of `data` exists, or if the
+    measure or the number of runs or calls is truthy."""
     value: Any
     """Value to compare with; a compiled pattern for `~` and `!~`."""
     is_parallel: bool

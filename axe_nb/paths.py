@@ -130,7 +130,10 @@ def hold_real_folder(path: Path, flags: int = PASSED, made: int = 0) -> Iterator
 
 
 def open_real_file(path: Path) -> int:
-    """Opens a regular file for reading. Raises OSError for other files and behind links."""
+    """Opens a regular file for reading.
+
+    Raises OSError if the path leads through a link, or to anything but a regular file.
+    """
     if "\0" in str(path):
         raise OSError(errno.EINVAL, "not a path")
     with hold_real_folder(path.parent) as folder:

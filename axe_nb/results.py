@@ -221,7 +221,7 @@ class RunResult:
             yield from child.walk()
 
     def request(self, place: str | int | None = None, protocol: str | None = None) -> SentRequest:
-        """Returns a request that was sent: its body, what fills the context, and what changed.
+        """Returns a sent request: its body, what fills the context, and what is new in this turn.
 
         Args:
             place: `0.2/3` is the third turn of run `0.2`, and `0.2` its last turn; a number is a
@@ -255,8 +255,8 @@ class RunResult:
         """Runs the tree again with a change at a place; replays what does not depend on the change.
 
         Args:
-            place: the turn, as in `request`, or the turn after the last, which continues with the
-                results of its calls.
+            place: the turn, as in `request`, or the turn after the last, which begins with the
+                results of the last turn's calls.
             prompt: at turn 1, replaces the prompt, or a sub-agent's task; at a later turn, is added
                 before that turn.
             system_prompt: new system prompt of the agent at the place.

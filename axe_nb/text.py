@@ -125,14 +125,14 @@ def align_columns(rows: Sequence[Sequence[str]], right: int = 0) -> Iterator[str
 
 
 def cut_chars(text: str, limit: int, note: str = "...") -> str:
-    """Cuts a text to `limit` characters and adds `note`, with `{more}` and `{size}` filled in."""
+    """Cuts a longer text to `limit` characters, and adds `note` with `{more}` and `{size}` set."""
     if len(text) <= limit:
         return text
     return text[:limit] + note.format(more=len(text) - limit, size=len(text))
 
 
 def cut_middle(text: str, limit: int) -> tuple[str, int]:
-    """Cuts out the middle of a text longer than `limit`; also returns how many characters."""
+    """Cuts out the middle of a long text. Returns the text and the number of characters cut."""
     if len(text) <= limit:
         return text, 0
     half, more = limit // 2, len(text) - 2 * (limit // 2)
@@ -173,7 +173,7 @@ def count_bytes(text: str) -> int:
 
 
 def cut_bytes(text: str, limit: int, note: str = "") -> str:
-    """Cuts a text to `limit` bytes and adds `note`, with `{limit}` and `{size}` filled in."""
+    """Cuts a longer text to `limit` bytes, and adds `note` with `{limit}` and `{size}` set."""
     data = text.encode("utf-8", "surrogatepass")
     if len(data) <= limit:
         return text

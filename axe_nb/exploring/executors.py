@@ -2,7 +2,7 @@
 
 An executor is one from `concurrent.futures`, a Dask client, or an ipyparallel client or view. A job
 calls `run_job`, whose argument and result are bytes, which every executor can transport. A job
-returns its errors instead of raising them, because some executors lose the message or crash.
+returns its errors instead of raising them, because some executors lose messages or crash.
 Agents, skills and context files are read before the map begins and sent to the workers, with script
 models, tools and settings. Keys are not sent: each worker reads keys from its own environment and
 `config.toml`.
@@ -355,7 +355,7 @@ def make_shared_part(batch: Batch) -> SharedPart:
 
 
 def _remove_secrets(config: Config) -> tuple[dict[str, dict[str, Any]], dict[str, tuple[str, ...]]]:
-    """Returns the providers' tables without secrets, and the settings removed except keys."""
+    """Returns the providers' tables without secrets, and `SharedPart.lacks`."""
     tables, lacks = {}, {}
     for name in config.known:
         table = dict(config.providers.get(name, {}))

@@ -93,7 +93,7 @@ class Variant:
     """One combination of agent, model, parameters and prompt."""
 
     label: str
-    """Label that no other variant of the grid has; the agent's name if there is only one."""
+    """Label that no other variant of the grid has; the agent's name if there is one variant."""
     agent: str | Agent | None = field(repr=False)
     model: str | None = None
     params: Mapping[str, Any] | None = None

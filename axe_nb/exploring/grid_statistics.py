@@ -49,7 +49,7 @@ def find_share_interval(passed: float, count: int) -> Interval:
 
 
 def find_sign_chance(better: int, worse: int) -> float:
-    """Returns the p-value of the exact two-sided sign test for two numbers of inputs."""
+    """Returns the p-value of the exact two-sided sign test; equal results are not passed."""
     count = better + worse
     tail = sum(math.comb(count, k) for k in range(min(better, worse) + 1))
     return float(min(1.0, 2 * tail / 2**count))
@@ -116,7 +116,7 @@ class GridRun:
 
     @property
     def look(self) -> Look:
-        """Sign and colour of the verdict."""
+        """Character and colour that represent the verdict."""
         if self.result.status == "cancelled":
             return LOOKS["cancelled"]
         return LOOKS["asks" if self.passed is None else "completed" if self.passed else "error"]

@@ -210,7 +210,7 @@ class MapSession(Session):
 
 
 def open_session(kind: str, meter: MapMeter | None, *, is_dry: bool = False) -> MapSession:
-    """Creates a map's session, with copies of the agents, and the same tools and budget."""
+    """Creates a map's session from `session`, with copied agents, and the same tools and budget."""
     most = meter.limits.max_in_flight if meter else 0
     session.open_cassette()  # of the environment, if it sets one, for both sessions
     own = ("agents", "conversations", "last", "meter", "in_flight", "above")
@@ -422,7 +422,7 @@ class Runs:
     def __init__(self, batch: Batch, concurrency: int) -> None:
         self._batch = batch
         self.workers = concurrency
-        """Maximum number of concurrent calls of `work`."""
+        """Maximum number of concurrent calls to `work`."""
         self._begun = [defaultdict[int, asyncio.Event](asyncio.Event) for _ in range(2)]
         """For runs and judges: prompt index → event set once the run has begun or never will."""
         self._handles: dict[Task, RunHandle] = {}
@@ -667,7 +667,7 @@ class Driver:
         return min(self._most - self._running, 4 * self._most - (self._taken - self._received))
 
     async def _take_tasks(self) -> list[Task]:
-        """Waits for room, and returns tasks for a call to `work`; empty once no more may start."""
+        """Waits until tasks may start, and returns them for a call to `work`; empty at the end."""
         chunk = self.runs.chunk
         while self._find_room() < chunk and not self.batch.stopped:
             self._is_full = True

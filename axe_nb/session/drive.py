@@ -78,7 +78,7 @@ class NoLine:
 
 
 class Approver:
-    """Queues questions from the event loop's thread for `serve`, which asks the user elsewhere."""
+    """Queues questions on the event loop's thread; `serve`, in the caller's, asks the user."""
 
     def __init__(self, answer: Callable[[Question], Decision]) -> None:
         self._answer = answer

@@ -170,7 +170,7 @@ class WrongInput(Exception):
 
 
 def read_arguments(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Asks the user for a call's arguments, and validates them; an empty schema allows any."""
+    """Asks the user for a call's arguments as JSON, and validates them against a schema."""
     arguments = _parse(input("arguments, as JSON: "), "The arguments must be a JSON object")
     if not isinstance(arguments, dict):
         raise WrongInput("The arguments must be a JSON object, in braces.")
@@ -326,7 +326,7 @@ STEP_NAMES = (
 )  # fmt: skip
 
 MOST = 8000
-"""Maximum length of a text in an event, in characters. Longer texts are cut, prompts omitted."""
+"""Maximum length of a text in a `PersonAsked` event, in characters."""
 
 SUBJECT = 60
 

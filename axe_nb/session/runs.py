@@ -189,7 +189,7 @@ class RunHandle:
     async def execute(
         self, emit: Emit, ask_person: AskPerson | None = None, *, streams: bool = False
     ) -> RunResult:
-        """Executes the run and returns the result. `streams` streams replies if agents allow it."""
+        """Executes the run and returns the result. With `streams`, agents may stream replies."""
         task = asyncio.current_task()
         assert task is not None
         with self._lock:

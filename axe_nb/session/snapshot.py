@@ -102,7 +102,7 @@ class Snapshot:
         return agent
 
     def knows(self, name: str) -> bool:
-        """Returns whether an agent of this name existed when the root read the agents."""
+        """False if the agents of the run have been read and none has this name; otherwise True."""
         return name in self.defined or name in self._agents or not self._is_taken
 
     def restore(

@@ -32,10 +32,11 @@ Outcome = Literal["restored", "removed", "conflicts", "same"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndoneFiles:
-    """The outcome of an undo, real or with `dry`; displayed as a diff and a report."""
+    """The outcome of an undo, or of a trial with `dry`; displayed as a diff and a report."""
 
     restored: tuple[str, ...] = ()
-    """Files restored to their old content, relative to the workdir that tools wrote to."""
+    """Files restored to their old content. All paths are relative to the workdir, or to the folder
+    that contains the workdirs of all agents."""
     removed: tuple[str, ...] = ()
     """Files removed because the run had created them."""
     conflicts: tuple[str, ...] = ()
@@ -101,7 +102,7 @@ def undo(result: RunResult, *, force: bool = False, dry: bool = False) -> Undone
 def _undo_file(
     run: str, file: KeptFile, *, is_forced: bool, is_dry: bool
 ) -> tuple[Outcome, tuple[bytes | None, bytes | None] | None]:
-    """Restores a file; returns the outcome, and its contents before and after if displayable."""
+    """Restores a file; returns the outcome, and the contents before and after if readable."""
     first = file.first
     names = locate(Path(first.root), first.path)
     if names.path != first.path:

@@ -285,7 +285,7 @@ def format_table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def choose_sandbox(*, is_off: bool, ask: Callable[[str], str] | None) -> Sandbox:
-    """Returns the sandbox for submissions; `ask` asks the user whether to do without."""
+    """Returns the sandbox for submissions; if none works, `ask` asks whether to go on."""
     is_required = Config.load().requires_sandbox
     if is_off and is_required:
         message = "a sandbox is required, so --no-sandbox is not allowed"
