@@ -58,7 +58,7 @@ class Options:
 
 
 class UsageError(ConfigError):
-    """Raised for an invalid option line; the hint is the usage line."""
+    """Raised for an invalid option line or an unknown command; the hint says what to do."""
 
 
 class HelpShown(SystemExit):
@@ -162,7 +162,7 @@ def list_parser(face: Face, group: str = "") -> Parser:
 def command_of(words: Sequence[str]) -> tuple[Command, Sequence[str]]:
     """Returns the command in an `axe-nb` line, and the words after its name.
 
-    Raises HelpShown if the line asks for help, and UsageError if the command is unknown.
+    Raises HelpShown after showing help, and UsageError if the command is unknown.
     """
     words = ["version"] if words == ["--version"] else list(words)
     commands = commands_of("command")

@@ -29,7 +29,7 @@ IN_BRACES = re.compile(r"(?<!\\)\{\{(?:(?!\}\})[^\n])*?(?P<word>[^\W\d][\w.]*)?\
 LINE = re.compile(r"\s*(?P<magic>%%axe_agent|%%axe_grid|%%axe|%axe)\s+(?P<rest>.*)", re.DOTALL)
 
 ABOVE = re.compile(r"\s*\Z|%%(?!axe\b|axe_agent\b|axe_grid\b)")
-"""Matches a line that may precede our cell magics: blank, or another magic, such as %%time."""
+"""Matches a line that may precede an axe cell magic: blank, or another magic, such as %%time."""
 
 ACTIVE = re.compile(r"[\s{}$'\"\\]")
 """Matches characters that split words or that IPython expands; no completion contains them."""

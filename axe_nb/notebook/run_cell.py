@@ -34,7 +34,7 @@ NOT_IN_BACKGROUND = {
     "json": "--json", "verbose": "--verbose", "quiet": "--quiet", "raises": "--raises",
     "expect": "--expect", "step": "--step", "break_at": "--break",
 }  # fmt: skip
-"""Maps fields to flags that `--bg` excludes, because they work only while the cell runs."""
+"""Maps option fields to flags that exclude `--bg`, because they work only while the cell runs."""
 
 
 def run_prompt(

@@ -41,7 +41,7 @@ Key: TypeAlias = "tuple[Kind, str, int]"
 """Key of a record: its kind, its place, and the number of the attempt, question or call."""
 
 BEGINNING: Key = ("model", "0/1", 1)
-"""Key of a root run's first request, which identifies the recording to replay."""
+"""Key of a root run's first request, by which the recording to replay is found."""
 
 END: Key = ("end", "0", 1)
 """Key of the record of a timeout or cancellation while no model request was open."""
@@ -246,7 +246,7 @@ def decode(
 
 
 def has_failed(exchange: Exchange) -> bool:
-    """True if an exchange has no response, unless the caller stopped waiting for the response."""
+    """True if an exchange has no response, unless it was cancelled while its run tree went on."""
     return exchange.response is None and exchange.cut != "abandoned"
 
 
@@ -318,7 +318,7 @@ class Cassette:
         return Cleaner(find_filter().forms, paths=found, names=names)
 
     def enter_cell(self, cell: str | None) -> None:
-        """Notes which cell starts. A cell that runs again may replay its records again."""
+        """Notes which cell starts. If a cell runs again, it may replay its records again."""
         with self._lock:
             self.cell = cell or ""
             kept = self._owners.items()
@@ -327,7 +327,7 @@ class Cassette:
     def claim(self, asked: Description, agent: str) -> tuple[Root, Root]:
         """Returns the root whose records a run may replay, and the root for its new records.
 
-        Both are the same root if its recording began with the same request. Otherwise the second is
+        If an unused root began with the same request, both are that root. Otherwise the second is
         new; the first is a similar root, for its child runs, or the new one if none is similar.
         """
         with self._lock:
@@ -350,7 +350,7 @@ class Cassette:
         return (one for one in self._roots if one not in self._owners and one.is_like(likeness))
 
     def commit(self, root: Root, new: Iterable[Record], stale: Iterable[Record]) -> str:
-        """Removes `stale` records from a root, adds `new` ones, and saves unless it just has.
+        """Replaces `stale` records of a root by `new` ones; saves unless the last save is recent.
 
         Returns the error message of the latest write, or "" if it succeeded.
         """
@@ -374,7 +374,7 @@ class Cassette:
         return self._problem
 
     def save(self) -> None:
-        """Saves changes, merged with those of others in the file. Raises ConfigError on failure."""
+        """Saves changes, merged with what others have saved. Raises ConfigError on failure."""
         with self._saving, ExitStack() as stack:
             if not self._is_changed:
                 return

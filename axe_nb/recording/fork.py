@@ -66,13 +66,13 @@ class RecordedRun:
     def find(self, turn: int, attempt: int = 1) -> Exchange | None:
         """Returns the recorded exchange of an attempt.
 
-        The result is None if it is missing, was cut off, or has neither a response nor an error.
+        The result is None if the exchange is missing, was cut off, or has no response and no error.
         """
         found = self.exchanges.get((turn, attempt))
         return found if found and not found.cut and (found.response or found.error) else None
 
     def list_attempts(self, turn: int) -> list[Exchange]:
-        """Returns a turn's attempts, up to the first for which `find` returns None."""
+        """Returns a turn's attempts before the first one for which `find` returns None."""
         attempts: list[Exchange] = []
         calls = self.get_turn(turn).calls
         while one := self.find(turn, len(attempts) + 1):
@@ -107,7 +107,7 @@ class RecordedRun:
 
 
 CHANGES = ("prompt", "system_prompt", "reply", "results")
-"""Keyword arguments of `RunResult.fork` that change the run; all others are run options."""
+"""Keyword arguments of `RunResult.fork` that say what changes at the place of the fork."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +142,7 @@ def make_point(
     reply: Any = None,
     results: Mapping[int | str, Any] | None = None,
 ) -> ForkPoint:
-    """Makes a ForkPoint from the arguments of `RunResult.fork`; invalid ones raise ConfigError."""
+    """Makes a ForkPoint from arguments of `RunResult.fork`. Raises ConfigError if any is wrong."""
     if root.id != "0":
         hint = f'fork the root run with the whole place: .fork("{root.id}/{place or 1}")'
         raise ConfigError(f"run {root.id} is part of a tree", hint=hint)
@@ -248,7 +248,7 @@ def move_run(run: RunResult, before: str, now: str) -> RunResult:
 
 @dataclass
 class _Run:
-    """A run of the new tree: the recorded run that it replays, and how far."""
+    """A run of the new tree, the recorded run that it replays, and the turns replayed so far."""
 
     describer: Describer
     recorded: RecordedRun | None = None
@@ -259,7 +259,7 @@ class _Run:
 
 
 class Fork:
-    """Replays a finished run tree up to changes in it. Implements `engine.replay.Replay`."""
+    """Replays a run tree with changes at one place. Implements `engine.replay.Replay`."""
 
     def __init__(
         self,
@@ -312,7 +312,7 @@ class Fork:
     def adapt(self, run: str, agent: Agent, job: Job) -> tuple[Agent, Job]:
         """Returns the agent and job of a child about to start.
 
-        They contain the changes made by this fork and by earlier ones.
+        Both include the changes made by this fork and by earlier ones.
         """
         if run in self._way:
             had = run

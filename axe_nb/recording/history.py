@@ -47,7 +47,7 @@ class HistoryRow:
     turns: int
     tokens: int
     cost: float | None
-    """Cost in US dollars; None if the price of any part is unknown, or a single run goes on."""
+    """Cost in US dollars; None if any price is unknown, or if a single run has not ended."""
     seconds: float
     kind: str = ""
     """`map` or `grid`; empty for a single run."""
@@ -183,7 +183,10 @@ def parse_since(since: str | date) -> datetime:
 
 
 def load_run(number: int) -> RunResult:
-    """Loads a result; an unfinished run has status `cancelled`. Raises ConfigError on failure."""
+    """Loads a run's result. An unfinished run has the status `cancelled`.
+
+    Raises ConfigError if the run does not exist or cannot be read.
+    """
     row, is_running = _find_run(number)
     if row.kind:
         raise ConfigError(

@@ -1,7 +1,7 @@
 """Records root runs in the history: a thread writes the events of runs to the file in batches.
 
-The start and end of each run, each turn and each tool result is stored as a part: compressed text
-with the format version in its first line, then JSON. When the root run ends, a single part with the
+Each start or end of a run, each turn and each tool result is stored as a part: compressed text with
+the format version in its first line, then JSON. When the root run ends, a single part with the
 run's result replaces all earlier parts. Source: D-59, D-60, D-61, D-68.
 """
 
@@ -177,7 +177,7 @@ def find_reason_against() -> str:
 class MapRecorder:
     """Maintains the history row of a map or grid.
 
-    Once created, only its method `finish` may be called outside the writer's thread.
+    Outside the writer's thread, only the constructor and `finish` may be called.
     """
 
     def __init__(self, kind: str) -> None:
@@ -224,7 +224,7 @@ class MapRecorder:
         find_writer(history_path()).put((self, 0.0, None))
 
     def end(self) -> None:
-        """Sets the final status: `completed`, or the status of the first failed run."""
+        """Sets the final status: `completed`, or the status of the first run that was not."""
         self.is_over = True
         if self.row is not None:
             self.row.status = self._status

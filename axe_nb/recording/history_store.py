@@ -243,7 +243,7 @@ class Store:
         return [content for (content,) in found]
 
     def prune(self, max_age: float = MAX_AGE, max_size: int = MAX_SIZE) -> None:
-        """Removes finished runs that are older than `max_age`, or the oldest above `max_size`."""
+        """Removes finished runs older than `max_age`, and the oldest ones beyond `max_size`."""
         found = self._connection.execute(
             "SELECT id FROM (SELECT id, started, sum(bytes) OVER (ORDER BY id DESC) AS size"
             " FROM runs) AS old WHERE (started < ? OR size > ?)"

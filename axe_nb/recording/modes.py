@@ -1,4 +1,4 @@
-"""The modes of a cassette, and the mode in effect. Source: D-68."""
+"""The modes of a cassette, and the choice between them. Source: D-68."""
 
 from __future__ import annotations
 

@@ -68,7 +68,10 @@ class RootTape:
     def __init__(
         self, cassette: Cassette, mode: Mode, on_claim: Callable[[], None] | None = None
     ) -> None:
-        """Creates the tape of a run tree; `on_claim` is called once its records are chosen."""
+        """Creates the tape of a run tree.
+
+        `on_claim` is called at each model request, after the records to replay are chosen.
+        """
         self.cassette = cassette
         self.mode = mode
         self.may_ask = mode != "replay"
@@ -407,7 +410,7 @@ class RootTape:
         return what
 
     def _fingerprint(self, request: ApprovalRequest, decision: Mapping[str, Any]) -> str:
-        """Returns a digest of an approval with its secrets, for the list of trusted approvals."""
+        """Returns a digest of an approval, secrets included, for the list of trusted approvals."""
         where = [request.agent, request.workdir]
         path = os.path.realpath(self.cassette.path)
         content = json.dumps(["cassette", path, where, _state(request), decision], sort_keys=True)

@@ -1,4 +1,4 @@
-"""Describes requests for recording and comparison, without call ids and wire formats.
+"""Describes requests for recording and comparison, independent of call ids and wire format.
 
 A turn's request is described by its new messages and by the fields that changed since the previous
 turn. If all their descriptions are equal, two runs sent the same requests. Source: D-59, D-60.
@@ -40,7 +40,7 @@ def is_same(recorded: Any, asked: Any) -> bool:
 
 
 def _fits(recorded: str, asked: str) -> bool:
-    """True if `recorded` contains masks, and `asked` has the same text with any secrets there."""
+    """True if `recorded` has masks, and `asked` is the same text with secrets in their place."""
     first, *rest = recorded.split(MASK)
     if not rest or not asked.startswith(first) or not asked.endswith(rest[-1]):
         return False
