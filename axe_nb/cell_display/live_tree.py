@@ -65,12 +65,12 @@ class LiveTree:
         """The tree's display; None before the first event."""
         self._began = time.monotonic()
         self._changed: dict[str, TreeNode] = {}
-        """Row key → node whose row has changed since the last update."""
+        """Maps keys of rows that have changed since the last update to their nodes."""
         self._newest = ""
         """Key of the row that the last event changed; empty once the run is over."""
         self._drawing = html.Drawing()
         self._rows: dict[str, dict[str, Any]] = {}
-        """Row key → fields of the row as last sent."""
+        """Maps keys of rows to the fields of the row as last sent."""
         self._next_at = self._told_at = self._sent_at = 0.0
 
     @property

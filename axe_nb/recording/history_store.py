@@ -115,7 +115,7 @@ class Store:
             self._connection.execute("PRAGMA secure_delete = on")
             self._connection.create_function("fold", 1, str.casefold, deterministic=True)
             self.has_tables = self._check_version()
-            """False if the file is still empty because another process is creating its tables."""
+            """False if the file was empty when it was opened."""
             if writes:
                 with suppress(sqlite3.OperationalError):  # another process may do the same now
                     self._connection.execute("PRAGMA journal_mode = wal")
