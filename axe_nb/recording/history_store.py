@@ -185,7 +185,9 @@ class Store:
                         row.id = self._connection.execute(INSERT, values).lastrowid or 0
                         row.lock = os.open(self._find_lock(row.id), os.O_RDWR | os.O_CREAT, 0o600)
                         _try_lock(row.lock)
-                    elif not self._connection.execute(UPDATE, (*values, row.started, row.id)).rowcount:
+                    elif not self._connection.execute(
+                        UPDATE, (*values, row.started, row.id)
+                    ).rowcount:
                         lost.append(row)
                         continue
                     if row.replaces:
