@@ -70,7 +70,7 @@ def abilities(agent: Agent, agents: Callable[[str], Agent]) -> str:
 
 
 def list_abilities(agent: Agent) -> list[tuple[str, str]]:
-    """Returns (label, value) for an agent's tools and limits; ConfigError if a tool is unknown."""
+    """Returns (label, value) for tools and limits. Raises ConfigError if a tool is unknown."""
     policy = PermissionPolicy(agent, agent.mode)
     decided: dict[Verdict, list[str]] = {verdict: [] for verdict in VERDICTS}
     for tool in _list_tools(agent):
@@ -128,7 +128,7 @@ def draw_graph(agent: Agent, find: Callable[[str], Agent]) -> str:
 def _list_below(
     agents: tuple[Agent, ...], find: Callable[[str], Agent], indent: str
 ) -> Iterator[str]:
-    """Yields lines for the tree below `agents[0]`; the others are its callers, nearest first."""
+    """Yields lines for the tree below `agents[0]`; `agents[1:]` are its callers, nearest first."""
     names = list(dict.fromkeys(agents[0].sub_agents))
     copies = [f"copies of itself, by {tool.name}" for tool in _find_copying_tools(agents[0])]
     for number, name in enumerate([*names, *copies], 1):

@@ -22,7 +22,7 @@ COLOURS: Mapping[Tone, str] = {
 }  # fmt: skip
 
 HUES = ("#27c", "#85c", "#098", "#b70", "#888", "#393", "#c49")
-"""Colours for the bar of a request's context, by source, from left to right."""
+"""Colours of the sources in the bar of a request's context, from left to right."""
 
 SWATCH = "■"
 """Character that shows the colour of a part of a bar in front of the part's name."""
@@ -46,7 +46,7 @@ SEGMENTS = {
 """Colours of a time bar's segments, keyed by what the time was spent on."""
 
 PLAYED_TIME = "#5b8fd966"
-"""Colour of the time of a request that was answered from a recording or by the user."""
+"""Bar colour of requests that were answered from a recording or by the user."""
 
 PALE = "#3936"
 """Colour of the confidence interval in the bar of a grid's pass rate."""

@@ -162,7 +162,7 @@ def verbose_footer(result: RunResult) -> str:
 
 
 class VerboseLines:
-    """Writes `--verbose` lines during a run: the root's turns, all tool calls and sub-agents."""
+    """Writes `--verbose` lines: the root run's turns, and the whole tree's calls and sub-agents."""
 
     def __init__(self, write: Callable[[str], object]) -> None:
         self._write = write

@@ -53,7 +53,7 @@ class Change:
     tool: str = ""
     """Name of the tool if the change is in a call; empty for other changes."""
     call: int | None = None
-    """Number of the call in its run, starting at 1 (in the first tree if both have it), or None."""
+    """Number of the call in its run, from 1, in the first tree if it has the call; or None."""
     before: str | None = None
     after: str | None = None
     """`before` and `after` are the texts in the two trees; None if a tree has no such text."""
@@ -100,7 +100,7 @@ def list_changes(part: Part) -> Iterator[Change]:
 
 
 def find_path(run: RunResult) -> Hashable:
-    """Returns a run's path: its agent and, by turn, the called tools and the child runs' paths."""
+    """Returns a run's path: its agent and, for each turn, its tools and the child runs' paths."""
     return run.agent, tuple(
         tuple((call.call.name, *map(find_path, call.children)) for call in turn.calls)
         for turn in _list_turns(run)

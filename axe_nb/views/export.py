@@ -145,7 +145,7 @@ def export(result: RunResult, path: str | os.PathLike[str]) -> Path:
     """Exports a finished run, without secrets, to a file readable without axe_nb. Returns the path.
 
     `.html` is a self-contained page that opens offline and plays the timeline. `.md` is Markdown
-    with the tree as text. `.jsonl` has one line of JSON for each run, turn and call of the tree.
+    with the tree as text. `.jsonl` has a header and one line of JSON for each run, turn and call.
 
     Args:
         result: the run, however it ended.

@@ -27,7 +27,7 @@ HOST = re.compile(
 """Matches a URL or a host name in a link's text."""
 
 LONGEST = 1000
-"""Maximum length of link text that is searched for host names, which takes quadratic time."""
+"""Maximum length of link text that is searched for host names; the search takes quadratic time."""
 
 MATH = re.compile(
     r"""\$\$(?=\S).{1,2000}?(?<=\S)\$\$ | \\\(.{1,2000}?\\\) | \\\[.{1,2000}?\\\]
@@ -170,7 +170,7 @@ def _count_pipes(state: StateBlock, line: int) -> int:
 
 
 def _adapt_tokens(state: StateCore) -> None:
-    """Adapts links, indented code and tables, and sets `dir` if text directions are mixed."""
+    """Adapts links, indented code, table cells and the text direction of a parsed Markdown text."""
     for token in state.tokens:
         if token.children:
             token.children = list(_with_hosts(token.children))

@@ -170,7 +170,7 @@ class SentRequest:
         return self.format()
 
     def format(self, *, whole: bool = False) -> str:
-        """Formats the request as text, without secrets. Long bodies are cut, unless `whole`."""
+        """Formats the request as text, without secrets. Long bodies are cut if `whole` is false."""
         bars = (
             f"{source:<13}  {count:>9,}  {share:>4}  "
             + ("█" * round(30 * count / self.context.total) or "▏")

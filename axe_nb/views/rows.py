@@ -263,7 +263,7 @@ def tell_arguments(arguments: Mapping[str, Any]) -> tuple[str, bool]:
 
 
 def asked_of(call: CallNode) -> str:
-    """Describes a call in one line: its question to the user, or its task or arguments."""
+    """Describes a call by its question to the user, or by its task or arguments and any error."""
     if call.asks and call.asks.words and not call.asks.choices:
         return _format_question(call.asks)
     arguments = call.call.arguments
@@ -339,7 +339,7 @@ def doing_of(turn: TurnNode) -> str:
 
 
 def is_misfit(turn: TurnNode) -> bool:
-    """True if a turn's answer did not fit the output schema: its repair followed, or it failed."""
+    """True if an answer did not fit the output schema, and a repair followed or the run failed."""
     turns = turn.run.turns
     if not turns or turns[-1].asked != "repair":
         return False

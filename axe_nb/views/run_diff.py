@@ -36,7 +36,7 @@ MAX_BLOCKS = 60
 """Maximum number of changes whose texts are shown."""
 
 LEAST = 200
-"""Minimum number of characters to show of a change, if its share of 12,000 is smaller."""
+"""Number of characters shown of a change even if its equal share of 12,000 would be smaller."""
 
 CONTEXT = 60
 """Number of characters of unchanged text shown before and after a change."""

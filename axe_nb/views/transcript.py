@@ -132,7 +132,7 @@ class CallNode:
         return f"{self.turn.key}/{'server/' if self.served else ''}{self.index}"
 
     def find_path(self, name: str) -> str:
-        """Returns a text's attribute path in the root's RunResult, such as `.log[0].text`."""
+        """Returns a text's path in the root's RunResult, such as `.log[0].results[1].content`."""
         index, kind = self.index, "server_calls" if self.served else "calls"
         if name in ("content", "edited"):
             kind = "results"
@@ -353,7 +353,7 @@ class Transcript:
         return self.root
 
     def apply(self, event: Event, now: float) -> tuple[TreeNode, ...]:
-        """Applies an event received at `now`. Returns the changed nodes, the event's own node last."""
+        """Applies an event at time `now`. Returns the changed nodes, the event's own node last."""
         if isinstance(event, RunStarted):
             return self._begin(event, now)
         node = self._nodes.get(event.run)
@@ -464,7 +464,7 @@ class Transcript:
         return tuple(changed)
 
     def stop(self, node: Node, now: float) -> Iterator[TreeNode]:
-        """Marks a run and its open turns and calls as ended. Yields the changed nodes."""
+        """Marks a run as cancelled, its open turns and calls as ended. Yields the changed nodes."""
         if node.times.ended is None:
             node.state, node.times.ended = "cancelled", now
             for turn in node.turns:
