@@ -68,29 +68,29 @@ class Agent:
     """One agent: its instructions, model, tools and limits.
 
     The fields are the keys of agent files. Agents are immutable: `but(mode="plan")` returns a
-    changed copy. `Agent.load(name)` finds agents of this session and agent files.
+    changed copy. `Agent.load(name)` returns an agent of this session, or loads an agent file.
 
     Raises:
-        ConfigError: if a value is invalid; the message gives its key.
+        ConfigError: if a value is invalid.
     """
 
     required: ClassVar[tuple[str, ...]] = ("name", "model")
     """Keys whose values must not be blank."""
 
     name: str
-    """Name of the agent, required; its file is `<name>.toml`."""
+    """Required: name of the agent and of its file, `<name>.toml`."""
     model: str
     """Required: a provider and a model, as in anthropic/claude-sonnet-5-5 or ollama/llama3.2."""
     _: KW_ONLY
     description: str = ""
-    """Purpose of the agent, for people and for models that may call it."""
+    """Purpose, for users and for models that may call the agent."""
     system_prompt: str = ""
     """Instructions sent with every request."""
     skill: str = ""
     """SKILL.md file to append to the system prompt, relative to `axe/` or the config folder."""
     files: tuple[str, ...] = ()
-    """Globs, relative to the workdir, of text files for the system prompt and of pictures; or MCP
-    resources, `mcp:SERVER/URI`."""
+    """Globs, relative to the workdir, that select text files for the system prompt and pictures for
+    the prompt; or MCP resources for the system prompt, `mcp:SERVER/URI`."""
     workdir: str = ""
     """Folder for the agent's files and tools; empty for the current folder."""
     sub_agents: tuple[str, ...] = ()
@@ -98,23 +98,24 @@ class Agent:
     tools: tuple[str, ...] = ()
     """Names of tools and toolsets to use; in Python also functions and Tool objects."""
     mode: Mode = "ask"
-    """Permission to write: plan (never), ask (after approval), auto (always)."""
+    """Default for tools that write: plan (denied), ask (after approval), auto (allowed)."""
     allowed_hosts: tuple[str, ...] = ()
-    """Hosts that fetch may reach without asking: `python.org`, `*.python.org` (subdomains), `*`."""
+    """Hosts that fetch may reach without approval: `python.org`, `*.python.org` (subdomains), or
+    `*` (all hosts, also for commands)."""
     sandbox: str = "auto"
     """Sandbox for commands: auto (the strongest that works here), off, or docker:IMAGE."""
     mcp_servers: tuple[Any, ...] | Mapping[str, Any] = ()
-    """MCP servers: names of `[mcp_servers.NAME]` tables in `config.toml`, or the agent's tables.
-    If `tools` lists tools of a server, as in `NAME__tool`, only the listed tools are offered."""
+    """MCP servers: names of `[mcp_servers.NAME]` tables in `config.toml`, or tables of the agent.
+    If `tools` lists some tools of a server, as `NAME__tool`, its other tools are left out."""
     stream: bool = True
-    """If true, responses are streamed while someone watches; otherwise they arrive whole."""
+    """If true, responses are streamed when they are shown live or may take long."""
     vars: Mapping[str, Any] = field(default_factory=dict)
     """`[vars]`: values for `{{ name }}` in `system_prompt`; if empty, nothing is replaced."""
     params: Mapping[str, Any] = field(default_factory=dict, metadata={"keys": COMMON_PARAMS})
     """`[params]` for the model: temperature, max_tokens, thinking (off, low, medium, high, or a
-    number of tokens), server_tools (tools run by the model's server); others are sent unchanged."""
+    number of tokens), server_tools (run by the model's server); other keys are sent unchanged."""
     permissions: Mapping[str, str] = field(default_factory=dict)
-    """`[permissions]`: allow, ask or deny for each tool; takes precedence over the mode."""
+    """`[permissions]`: allow, ask or deny, keyed by tool; overrides the modes ask and auto."""
     output: Mapping[str, Any] = field(default_factory=dict)
     """`[output]`: JSON Schema of the answer, or `schema = "FILE.json"`, relative to the agent's
     file; empty for a text answer."""
@@ -124,11 +125,11 @@ class Agent:
     own_tools: Mapping[str, Any] = field(default_factory=dict, repr=False, metadata={"toml": False})
     """Functions and Tool objects passed in `tools`, keyed by tool name."""
     path: str = field(default="", compare=False, metadata={"toml": False})
-    """File that the agent was loaded from; empty if the agent was created in code."""
+    """Path of the agent's file, which `save` rewrites; empty if the agent was created in code."""
     text: str = field(default="", repr=False, compare=False, metadata={"toml": False})
-    """Text of the agent's file; empty if the agent was created in code."""
+    """Text of the file that the agent was loaded from; empty if the agent was created in code."""
     warnings: tuple[str, ...] = field(default=(), compare=False, metadata={"toml": False})
-    """Warnings about keys of the agent's file that were ignored or left out."""
+    """Warnings from loading the agent's file, such as keys that were ignored."""
     is_restricted: bool = field(default=False, compare=False, metadata={"toml": False})
     """True if the agent's file belongs to an untrusted project. The agent's mode is then at most
     ask, even if an agent in mode auto calls this agent."""
@@ -161,10 +162,11 @@ class Agent:
 
     @classmethod
     def load(cls, name: str, agents_dir: str | Path | None = None) -> Agent:
-        """Returns an agent of this session, or loads an agent from the first folder with its file.
+        """Returns an agent defined in this session, or else loads the agent's file.
 
         Args:
-            agents_dir: folder to search first; by default `%config AxeMagics.agents_dir`.
+            agents_dir: folder to search before `axe/agents/` and the config folder; by default
+                `%config AxeMagics.agents_dir`.
 
         Raises:
             ConfigError: if the agent is not found or its file is invalid.
@@ -175,7 +177,7 @@ class Agent:
 
     @classmethod
     def from_file(cls, name: str, agents_dir: str | Path | None = None) -> Agent:
-        """Loads an agent from the first folder that has its file, ignoring agents of the session.
+        """Loads an agent from its file, even if the session defines an agent of the same name.
 
         Raises:
             ConfigError: if the file is not found or invalid.
@@ -200,7 +202,7 @@ class Agent:
         """Parses an agent from TOML text.
 
         Args:
-            name: the expected name; if `name` in the text differs, the agent has a warning (D-26).
+            name: the expected name; if the text has another name, the agent gets a warning (D-26).
             path: the agent's file, for messages and relative paths.
 
         Raises:
@@ -232,14 +234,14 @@ class Agent:
 
     @property
     def lacks_entries(self) -> bool:
-        """True if entries of the agent's file were left out, as its project is not trusted."""
+        """True if entries of the agent's file were left out because the project is not trusted."""
         return self.is_restricted and bool(restrict(parse_toml(self.text), Path(self.path)))
 
     def but(self, **changes: Any) -> Agent:
         """Returns a copy with changed values: `agent.but(system_prompt="Be brief.", mode="plan")`.
 
         Args:
-            changes: values by key, as for the constructor.
+            changes: new values of fields, as keyword arguments of the constructor.
 
         Raises:
             ConfigError: if a value is invalid.
@@ -251,10 +253,10 @@ class Agent:
         return replace(self, **changes)
 
     def to_toml(self) -> str:
-        """Formats the agent as TOML, with the values that differ from the defaults.
+        """Formats the agent as TOML, leaving out values that equal their defaults.
 
         Raises:
-            ConfigError: if TOML cannot express a value of `params`, such as None.
+            ConfigError: if TOML cannot express a value, such as None in `params`.
         """
         import tomli_w
 
@@ -272,12 +274,13 @@ class Agent:
     def save(self, agents_dir: str | Path | None = None) -> Path:
         """Writes the agent's file atomically and returns its path.
 
-        The folder is `agents_dir` if given, otherwise the folder of the agent's file, and for an
-        agent without a file `./axe/agents/`. An existing file keeps its comments and formatting;
-        only values that differ are rewritten.
+        The folder is `agents_dir` if given, otherwise the folder of the agent's file, or
+        `./axe/agents/` for an agent without a file. If possible, an existing file keeps its
+        comments and formatting, and only values that differ are rewritten.
 
         Raises:
-            ConfigError: if the name is invalid or the file cannot be written.
+            ConfigError: if the name is invalid, entries of the file were left out when the agent
+                was loaded, or the file cannot be written.
         """
         check_name(self.name)
         folder = agent_dirs(agents_dir)[0]
@@ -309,13 +312,13 @@ DEFINED: dict[str, Agent] = {}
 """Agents defined in this session, keyed by name; the session adds and removes them."""
 
 DEFAULTS: dict[str, Any] = {}
-"""Option defaults set by `%config AxeMagics`, keyed by option name; the session changes them."""
+"""Option defaults set by `%config AxeMagics`, keyed by option name; updated by the session."""
 
 
 def _remove_ignored_keys(table: dict[str, Any], name: str, source: Source) -> list[str]:
-    """Removes the ignored keys from an agent's table, and converts `[budget]` to `[limits]`.
+    """Removes the keys in `IGNORED` from an agent's table, and converts `[budget]` to `[limits]`.
 
-    Returns warnings, also about a wrong agent name.
+    Returns warnings about ignored keys, and about an agent name that differs from `name`.
     """
     ignored = []
     for dotted in IGNORED:
@@ -340,7 +343,7 @@ def _remove_ignored_keys(table: dict[str, Any], name: str, source: Source) -> li
 
 
 def find_place(agent: Agent, key: str, value: str) -> str:
-    """Returns the file and line where an agent's `key` has `value`, or has an entry `value`.
+    """Returns the file and line where `key` of an agent is `value`, or has an entry `value`.
 
     The result is empty if the agent's file does not contain the value.
     """
@@ -428,7 +431,7 @@ You are a careful assistant.
 
 
 def scaffold(name: str, model: str | None = None) -> str:
-    """Returns a commented starter file for an agent; the default model is `first_model()`."""
+    """Returns the text of a commented agent file; `model` defaults to that of `first_model`."""
     check_name(name)
     return SCAFFOLD.format(name=quote(name), model=quote(model or first_model()))
 
@@ -436,8 +439,8 @@ def scaffold(name: str, model: str | None = None) -> str:
 def first_model() -> str:
     """Suggests a model for a new agent.
 
-    If exactly one provider has an API key, the model is from that provider, otherwise from
-    Anthropic.
+    The model is from the only provider with an API key, or from Anthropic if there is no such
+    provider or more than one.
     """
     with_key = []
     with suppress(ConfigError):  # `init` works without settings; a run will report the error
@@ -456,7 +459,7 @@ def init_agent(name: str, agents_dir: str | Path | None = None) -> Path:
 
 
 def _read_schema(name: Any, agent_path: str) -> dict[str, Any]:
-    """Reads the file that `output.schema` names; it must be in or below the agent file's folder."""
+    """Reads the file set by `output.schema`, which must be in or below the agent's folder."""
     if not isinstance(name, str) or not name.strip():
         raise _make_schema_error(name, "name a JSON file, or write the schema under [output]")
     if Path(name).is_absolute() or ".." in Path(name).parts or name.startswith("~"):

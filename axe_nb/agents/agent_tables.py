@@ -38,12 +38,12 @@ def _reject(*checks: tuple[str, bool, str]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildBudget:
-    """`[sub_agents_config.budget]`: limits for a child of spawn_agent or delegate_task (D-18)."""
+    """`[sub_agents_config.budget]`: limits for children of spawn_agent and delegate_task (D-18)."""
 
     max_tool_calls: int = 15
     """Maximum number of tool calls of the child."""
     max_tokens: int = 8192
-    """Maximum context size of the child: input plus output tokens of its latest response."""
+    """Maximum context size of the child: input plus output tokens of the latest response."""
     timeout_ms: int = 60000
     """Time limit of the child in milliseconds; at least 5000."""
 
@@ -61,23 +61,24 @@ class SubAgentsConfig:
     """`[sub_agents_config]`: rules for delegation by this agent."""
 
     enabled: bool = True
-    """If false, all delegation tools are removed."""
+    """If false, the agent has no delegation tools."""
     max_depth: int = 0
-    """Maximum depth of agents below this agent, up to 5; 0 for the tool's default, 2 or 3."""
+    """Maximum depth of agents below the root agent, up to 5; 0 for the tool's default, 2 or 3."""
     parallel: bool = True
     """If true, the tool calls of one response run concurrently."""
     timeout: float = 0
-    """Time limit of each call_agent child in seconds; 0 for the remaining time of the run."""
+    """Time limit in seconds for each child of call_agent; 0 for the run's remaining time."""
     ask: Ask = "deny"
-    """Children's tool calls that need approval: `deny` refuses them, `person` asks you."""
+    """Children's tool calls that need approval: `deny` refuses them, `person` asks the user."""
     max_concurrent: int = 0
     """Maximum number of concurrent children; 0 for no limit."""
     max_turns: int = 10
-    """Maximum number of turns for a child of the subagent tool, 1 to 50."""
+    """Maximum number of turns, 1 to 50, for a child of the subagent tool."""
     output_limit: int = 4096
-    """Maximum size of a subagent result in the parent's context, in UTF-8 bytes."""
+    """Maximum size of a result of the subagent tool in the parent's context, in UTF-8 bytes."""
     inherit_mode: bool = True
-    """If true, children run in this agent's mode; otherwise in the stricter of both modes."""
+    """If true, children run in this agent's mode; otherwise, or if their own mode is plan, in the
+    stricter of both modes."""
     budget: ChildBudget = ChildBudget()
 
     def __post_init__(self) -> None:
@@ -101,17 +102,17 @@ class TreeLimits:
     """`[limits]`: limits of a run and all runs below it; 0 for no limit."""
 
     max_requests: int = 1000
-    """Maximum number of model requests in the whole tree."""
+    """Maximum number of model requests in the tree of runs."""
     max_calls_per_reply: int = 256
     """Maximum number of tool calls run per response; further calls get an error result."""
     max_in_flight: int = 200
     """Maximum number of concurrent model requests, and of concurrent tool calls; others wait."""
     max_total_tokens: int = 0
-    """Maximum number of input and output tokens of the whole tree."""
+    """Maximum number of input and output tokens in the tree of runs."""
     max_cost: float = 0
-    """Maximum cost of the whole tree in US dollars; the prices of all its models must be known."""
+    """Maximum cost of the tree of runs in US dollars; requires the prices of all models."""
     max_picture_bytes: int = 5_000_000
-    """Maximum bytes of a picture; all pictures of a request may have four times as much. Larger
+    """Maximum bytes of a picture; a request may have four times as much in all its pictures. Larger
     pictures are scaled down if Pillow is installed, otherwise refused."""
 
     def __post_init__(self) -> None:
@@ -135,12 +136,12 @@ class AxeBudget:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """`[retry]`: retries of failed model requests; child runs are never retried (D-23)."""
+    """`[retry]`: retries of failed model requests; whole child runs are never retried (D-23)."""
 
     max_retries: int | None = None
     """Retries after a temporary failure (408, 409, 425, 429, 5xx, no connection); 0 for none.
 
-    Defaults to `AXE_NB_RETRIES`, then `[retry]` of config.toml, then 2.
+    Default: `AXE_NB_RETRIES`, else `[retry]` in config.toml, else 2.
     """
 
     def __post_init__(self) -> None:
@@ -174,7 +175,7 @@ def keep_server_tools(params: Mapping[str, Any], names: Collection[str]) -> dict
 
 
 def variable_problem(name: str) -> str:
-    """Returns the problem with a Python variable's name; empty if the name is valid."""
+    """Returns the reason why a Python variable cannot have a name; empty if it can."""
     if not name.isidentifier():
         return "must have a name made of letters, digits and _ that does not start with a digit"
     return "must have another name: this one is a Python keyword" if keyword.iskeyword(name) else ""
@@ -194,10 +195,10 @@ class McpServer:
     transport: str = "streamable-http"
     """Transport of a remote server: streamable-http, or sse for older servers."""
     headers: Mapping[str, str] = field(default_factory=dict)
-    """HTTP headers for a remote server; `${VARIABLE}` is replaced by your environment variable."""
+    """HTTP headers for a remote server; `${VARIABLE}` stands for an environment variable."""
     env: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables for `command`, which otherwise sees none of your API keys;
-    `${VARIABLE}` is replaced by your environment variable."""
+    """Environment variables for `command`, added to an environment without API keys; `${VARIABLE}`
+    stands for an environment variable."""
     sandbox: str = "auto"
     """Sandbox for `command`: auto (the strongest that works here), off, or docker:IMAGE."""
     network: bool = False
@@ -205,7 +206,7 @@ class McpServer:
     start_timeout: float = 30
     """Maximum seconds for the server to start and list its tools."""
     read_only: bool | tuple[str, ...] = False
-    """True if all tools of the server are read-only, or the names of the read-only tools; calls of
+    """True if all tools of the server are read-only, or the names of the read-only tools; calls to
     read-only tools need no approval."""
 
     def __post_init__(self) -> None:
@@ -231,7 +232,7 @@ class McpServer:
 
 
 def parse_servers(given: Any) -> Mapping[str, McpServer | None]:
-    """Parses `mcp_servers` into servers keyed by name; a server in `config.toml` becomes None.
+    """Parses `mcp_servers` into servers keyed by name, with None for servers in `config.toml`.
 
     `given` is a list of names, a mapping of names to tables, or, as in files for the Axe command
     line, a list of tables with a `name` key. Raises ConfigError if a name, key or value is invalid.
@@ -264,9 +265,10 @@ def parse_server(name: str, table: Any, source: Source | None = None) -> McpServ
 
 
 def expand_variables(values: Mapping[str, str], name: str, key: str) -> dict[str, str]:
-    """Replaces `${VARIABLE}` in `env` or `headers`. Raises ConfigError if a variable is not set.
+    """Replaces `${VARIABLE}` in the values of an MCP server's `env` or `headers`.
 
-    Values whose names look like secrets are masked in recordings and displays from then on.
+    Raises ConfigError if a variable is not set. Values whose names look like secrets are masked in
+    recordings and displays from then on.
     """
     found, variable = {}, re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
     for own, value in values.items():

@@ -1,4 +1,4 @@
-"""Data files of axe_nb: a header line with kind and version, then JSON formatted for diffs.
+"""axe_nb's data files: a header line with kind and version, then JSON formatted for diffs.
 
 A multi-line string is stored as `{"|": [lines]}`. Reading a file never executes code. Source: D-61.
 """
@@ -31,8 +31,8 @@ Files with the same major and any minor version can be read."""
 
 MAX_BYTES = 100_000_000
 LINES = "|"
-"""Key of an object that stands for a multi-line string; the value is the list of lines. A real key
-that consists of bars is stored with one more bar."""
+"""Key of an object that stands for a multi-line string; the value is the list of lines. If the
+only key of another object consists of bars, that key is stored with one more bar."""
 
 _UNSEEN = re.compile(rf"[\x7f-\x9f\u2028\u2029]|{INVISIBLE.pattern}")  # not shown by editors
 
@@ -86,7 +86,7 @@ def format_header(kind: Kind) -> str:
 
 
 def check_header(kind: Kind, line: str) -> None:
-    """Raises ConfigError if the header line of a file has the wrong kind or major version."""
+    """Raises ConfigError if a header line is malformed, or has the wrong kind or major version."""
     major, minor = VERSIONS[kind]
     found = re.fullmatch(r"axe_nb ([a-z]{1,20}) (\d{1,4})\.(\d{1,4})\s*", line)
     if not found:

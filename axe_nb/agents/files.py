@@ -52,7 +52,7 @@ def read_text(path: Path) -> str:
 
 
 def read_real_text(path: Path) -> str:
-    """Reads a text file like `read_text`, but follows no links; the path must be absolute."""
+    """Like `read_text`, but raises OSError if the path, which must be absolute, contains a link."""
     with os.fdopen(open_real_file(path), "rb") as file:
         data = file.read(MAX_TEXT + 1)
     if len(data) > MAX_TEXT:
@@ -90,7 +90,7 @@ def write_whole(path: Path, text: str, mode: int | None = None) -> None:
 
 @contextmanager
 def hold_lock(path: Path) -> Iterator[None]:
-    """Holds an exclusive lock on a file while it is read, changed and rewritten."""
+    """Holds a lock, so that only one process at a time reads, changes and rewrites a file."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)

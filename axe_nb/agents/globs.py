@@ -46,7 +46,8 @@ def find_paths(
     """Yields the paths below a folder that match a glob.
 
     Hidden names match only if the glob spells out the dot. Each folder is visited once, and `**`
-    does not follow links. `check` is called for every name and may raise to stop the search.
+    does not follow links. `check` is called for each name that is tried, and may raise an error to
+    stop the search.
     """
     check_glob(pattern)
     # `**` inside a name means `*`; a final `**` includes files
@@ -77,14 +78,14 @@ def find_paths(
 
 
 def parse_glob(pattern: str) -> tuple[str, ...]:
-    """Splits a glob into parts for `matches`; a glob without a folder matches at any depth."""
+    """Splits a glob at slashes, for `matches`; a glob without a slash matches at any depth."""
     check_glob(pattern)
     parts = tuple(part for part in pattern.split("/") if part not in ("", "."))
     return parts if len(parts) > 1 else ("**", *parts)
 
 
 def matches(names: Sequence[str], parts: Sequence[str]) -> bool:
-    """True if the parts of a glob match the names of a path."""
+    """True if a glob, split by `parse_glob`, matches a path, split into folder and file names."""
     # tracks all positions in `parts` that the names so far can reach, in linear time
     reached = _skip_folders({0}, parts)
     for name in names:

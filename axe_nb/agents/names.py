@@ -19,7 +19,7 @@ from axe_nb.text import quote
 
 
 def check_name(name: str) -> None:
-    """Raises ConfigError if an agent name is not a valid file name on every system (B-12)."""
+    """Raises ConfigError if an agent name is blank or unprintable, or looks like a path (B-12)."""
     if not isinstance(name, str):
         raise ConfigError(f"an agent's name must be a string, not {type(name).__name__}")
     bad = any(part in name for part in ("/", "\\", "..", ":"))
@@ -39,7 +39,7 @@ def check_tool_name(name: str) -> None:
 
 
 def function_name(function: Any) -> str:
-    """Returns the name of a function, unwrapping `functools.partial`."""
+    """Returns a function's name, unwrapping `functools.partial`. Raises ConfigError if unnamed."""
     while isinstance(function, functools.partial):
         function = function.func
     name = getattr(function, "__name__", None)
@@ -102,7 +102,7 @@ def is_allowed(host: str, allowed: Iterable[str]) -> bool:
 
 
 def is_host_pattern(pattern: str) -> bool:
-    """True for a valid pattern: `*`, a host, an IP address, or `*.` followed by a host."""
+    """True for a valid host pattern: `*`, a host, an IP address, or `*.` followed by a host."""
     name = fold_host(pattern.strip().removeprefix("*."))
     if pattern == ANY or is_address(name):
         return pattern == ANY or "*" not in pattern

@@ -2,8 +2,8 @@
 
 A link can be replaced at any moment, so each link is resolved once, checked, and opened as a path
 without links. In a system prompt, `{{ name }}` is replaced by a value of `[vars]` or of the run.
-Nothing is evaluated, as an agent file may come from someone else. The definitions of all agents in
-a tree of runs are saved with its result, for forks.
+No code in it is evaluated, as an agent file may come from someone else. The definitions of all
+agents in a tree of runs are saved with the result, so that a fork can use these agents.
 
 Source: B-6, B-7, B-8, D-12, D-40, D-42, D-53, D-61, D-66, D-81, D-83, docs/threat-model.md.
 """
@@ -46,7 +46,7 @@ VISITED = 100_000  # maximum files and folders that the globs of an agent visit
 LONGEST_PROMPT = 4_000_000  # maximum characters of a system prompt with its variables
 
 TEXT_SIZES, PICTURE_SIZES = (1_048_576, 8_388_608), (20_000_000, 40_000_000)
-"""Maximum bytes per file and in total, for texts and pictures; larger files are skipped."""
+"""Maximum bytes per file and in total, for texts and for pictures; files above are skipped."""
 
 _BRACES = re.compile(r"\\\{\{|\{\{\s*([^\W\d]\w*)\s*\}\}")  # `\{{`, or `{{ name }}`
 
@@ -224,7 +224,7 @@ def _read_skill(agent: Agent) -> tuple[str, list[Path]]:
 
 
 class _TooManyFiles(Exception):
-    """Raised when the search for a glob has visited `VISITED` files and folders."""
+    """Raised when an agent's globs have visited more than `VISITED` files and folders."""
 
 
 def _find_files(
@@ -262,13 +262,13 @@ def server_of(entry: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Briefing(Context):
-    """An agent's context and the system prompt assembled from it."""
+    """An agent's context, and the system prompt that contains this context."""
 
     system: str
     system_ends: tuple[int, int]
-    """Positions in `system` where the agent's own prompt and its skill end."""
+    """Positions in `system` where the agent's own prompt and the skill end."""
     workdir: Path
-    """The workdir with links resolved, so that tools are not affected if a link is changed."""
+    """Real path of the workdir, so that a link that is changed during the run has no effect."""
 
     @property
     def prompt(self) -> str:
@@ -277,7 +277,7 @@ class Briefing(Context):
 
 
 def brief(agent: Agent, context: Context | None = None) -> Briefing:
-    """Assembles the agent's system prompt, reading its context from disk if none is passed."""
+    """Assembles an agent's system prompt from `context`, by default as read from disk now."""
     workdir = find_workdir(agent)
     if context is None:
         context = read_context(agent)
@@ -294,7 +294,7 @@ def brief(agent: Agent, context: Context | None = None) -> Briefing:
 def add_files(
     briefing: Briefing, files: Sequence[tuple[str, str]], warnings: Sequence[str]
 ) -> Briefing:
-    """Returns a copy of a briefing with context files and warnings appended."""
+    """Returns a copy of a briefing with more warnings, and more context files in the prompt."""
     if not files and not warnings:
         return briefing
     every = (*briefing.files, *files)
@@ -312,7 +312,7 @@ def all_warnings(agent: Agent) -> tuple[str, ...]:
 def _join_parts(
     prompt: str, skill: str, files: Iterable[tuple[str, str]]
 ) -> tuple[str, tuple[int, int]]:
-    """Joins the parts of a system prompt (B-7).
+    """Joins an agent's own prompt, its skill and its context files to a system prompt (B-7).
 
     Returns the text, and the positions where the agent's own prompt and its skill end.
     """
@@ -345,7 +345,7 @@ class UnknownVariable(ConfigError):
 
 
 def fill_in(agent: Agent) -> str:
-    """Replaces the variables in an agent's system prompt; their values are not expanded again."""
+    """Replaces the variables in an agent's system prompt; braces in their values are left alone."""
     if not agent.vars:
         return agent.system_prompt
     prompt = agent.system_prompt
@@ -386,7 +386,7 @@ def find_names(text: str) -> Set[str]:
 
 
 def find_line(source: Source, name: str) -> int | None:
-    """Returns the line in an agent file where its system prompt uses a variable, or None."""
+    """Returns the first line where an agent file's system prompt uses a variable, or None."""
     first = source.line(("system_prompt",))
     if first is None:
         return None
@@ -396,7 +396,7 @@ def find_line(source: Source, name: str) -> int | None:
 
 
 AGENT, TRUSTED = "agent", "trusted"
-"""Keys of `Memory`: the agent, and a flag for definitions from the user's own history."""
+"""Keys of a `Memory`: the agent, and a flag for definitions from the user's own history."""
 
 
 class Memory(dict[str, Any]):
@@ -428,7 +428,7 @@ class Definition:
 
     @property
     def agent(self) -> Agent | None:
-        """The agent with its functions; None if the definition was read from a file."""
+        """The agent, with the user's functions; None if the definition was read from a file."""
         return cast("Agent | None", self.memory.get(AGENT))
 
     @property
@@ -463,12 +463,12 @@ class Definitions:
     root: Definition
     """The root agent with the options of its run applied."""
     agents: Mapping[str, Definition] = field(default_factory=dict)
-    """Definitions, as loaded, of the agents that the tree could call, keyed by agent name."""
+    """Definitions of the agents that the tree could call, without options, keyed by agent name."""
     changed: Mapping[str, Definition] = field(default_factory=dict)
     """Definitions of the agents that a fork changed, keyed by run id."""
     model_all: str = ""
     """Model that an option sets for all agents of the tree; empty if the option is not used."""
     vars: Mapping[str, Any] = field(default_factory=dict)
     output: Mapping[str, Any] | None = None
-    """JSON Schema of the answer that an option sets; None to use the root agent's schema."""
+    """JSON Schema of the answer, if set by an option; None to use the root agent's schema."""
     memory: Memory = field(default_factory=Memory, init=False, repr=False, compare=False)

@@ -1,7 +1,7 @@
 """Protected paths: files that tools write only after approval, and files that they never read.
 
 Names are compared without regard to case and spelling variants. New modules that `import` would
-find, and new hidden files at a project's root, need approval too. Nothing is opened or imported.
+find, and new hidden files at a project's root, need approval too. No file is opened or imported.
 Source: D-83, docs/safety.md.
 """
 
@@ -66,7 +66,7 @@ appdata/roaming/mozilla appdata/roaming/microsoft/credentials appdata/local/micr
 appdata/local/google/chrome
 """
 KEY_PATHS = tuple(path.replace("_support", " support") for path in _KEY_PATHS.split())
-"""Case-folded paths, relative to any folder, of files with keys or an input history."""
+"""Case-folded paths, relative to any folder, of files or folders with keys or input history."""
 
 KEY_PATH = re.compile(f"/({'|'.join(map(re.escape, KEY_PATHS))})/")
 KEY_ENDS = re.compile(r".*\.(key|p12|pfx|ppk|kdbx|jks|keystore)|(.*[^a-z])?(priv)?key\.pem")
@@ -83,7 +83,7 @@ def find_write_protection(path: Path, workdir: Path, sources: Collection[Path] =
     """Returns the reason why writing to a path needs approval, or an empty string.
 
     All paths are absolute with links resolved; `path` may not exist yet. `sources` are the files
-    and folders that the running tree was loaded from.
+    and folders that the current tree of runs was loaded from.
     """
     places = {
         _resolve(state_dir()): "it records which agents you trust",
@@ -109,7 +109,7 @@ def find_read_protection(path: Path, workdir: Path) -> str:
 
 
 def is_hidden(path: Path, workdir: Path) -> bool:
-    """True if a path holds keys that not even commands may read."""
+    """True if a path may hold keys and is therefore hidden even from commands in a sandbox."""
     if path == _resolve(config_dir()) / "config.toml":
         return True
     names = _fold(path)
@@ -120,7 +120,7 @@ def is_hidden(path: Path, workdir: Path) -> bool:
 
 @lru_cache(10_000)
 def fold_name(name: str) -> str:
-    """Normalizes a file name as the most lenient file system does when it compares names."""
+    """Normalizes a file name, so that names that any file system treats as equal become equal."""
     # macOS ignores some characters, Windows stream names and trailing dots and blanks, both case
     folded = unicodedata.normalize("NFKC", name)
     folded = "".join(c for c in folded if unicodedata.category(c) not in ("Cf", "Cc"))
@@ -135,7 +135,9 @@ def _fold(path: Path) -> list[str]:
 def _check_names(path: Path, workdir: Path) -> str:
     """Returns the reason why a path is protected by one of its names, or an empty string.
 
-    A workdir may lie in a protected folder, so above the current folder only hidden folders count.
+    Names above the project count only if they start with a dot, because a project may lie in a
+    folder called `axe`. The project is the current folder; it is the workdir if the workdir lies
+    elsewhere, or if the current folder contains the home folder.
     """
     # `~/axe` may be anything, so a current folder above the home folder is replaced by the workdir
     here, home = _find_here(), _resolve("~")
@@ -147,7 +149,7 @@ def _check_names(path: Path, workdir: Path) -> str:
 
 
 def _check_new(path: Path, workdir: Path) -> str:
-    """Returns the reason why creating a file needs approval; empty if the file already exists."""
+    """Returns the reason why creating a file needs approval; empty if it exists or needs none."""
     if os.path.exists(path):  # noqa: PTH110 - Path.exists() may raise
         return ""
     here = _find_here()

@@ -30,7 +30,7 @@ BEARER = {"authorization": "Bearer {key}"}
 
 @dataclass(frozen=True, kw_only=True)
 class ProviderInfo:
-    """Facts about a provider, for calling its models and for messages about the provider."""
+    """Facts about a provider, needed to call the provider's models and to write messages."""
 
     name: str
     """Name of the provider: the part of a model string before the slash, in lower case."""
@@ -42,19 +42,19 @@ class ProviderInfo:
     key_command: tuple[str, ...] = field(default=(), repr=False)
     """Program and arguments that print the key, from `config.toml`; may contain secrets."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Headers of every request; `{key}` stands for the key. Empty headers are omitted, and so are
-    headers with `{key}` if there is no key."""
+    """Headers of every request; `{key}` stands for the API key. Empty headers are omitted, and so
+    are headers with `{key}` if there is no key."""
     read_timeout: float | None = READ_SECONDS
     """Maximum seconds without data from the server; None if only the run's time limit applies."""
     certificates: tuple[str, str] = ("", "")
-    """Paths of `ca_file` and `client_cert`; an empty path means the system's certificate
-    authorities, or no client certificate."""
+    """Paths of `ca_file` and `client_cert`; if empty, the system's certificate
+    authorities are trusted, and no client certificate is sent."""
     api_path: str = ""
     """Prefix of the API's paths, omitted if the base URL includes the API's root (D-33)."""
     chat_path: str = ""
     """Path of model requests; a base URL may already end with this path (D-33)."""
     api: str = ""
-    """OpenAI API that `config.toml` sets, `responses` or `chat`; empty if not set (D-73)."""
+    """OpenAI API set in `config.toml`, `responses` or `chat`; empty if not set (D-73)."""
     has_whole_url: bool = False
     """True if the base URL is the complete URL of model requests, whose path selects the API."""
     left_out: str = ""
@@ -69,7 +69,7 @@ class ProviderInfo:
     software: str = "the server"
     """Name of the server's program, for messages."""
     pull: str = ""
-    """Command that fetches a missing model; `{model}` stands for the model's name."""
+    """Shell command to suggest for a missing model; `{model}` stands for the model's name."""
 
     @property
     def has_server(self) -> bool:
@@ -92,9 +92,10 @@ class ProviderInfo:
     def choose_api(self, url: str, model: str) -> ProviderInfo:
         """Returns a copy of the provider, set up for the OpenAI API that `model` uses (D-73).
 
-        If the base URL is complete, its path selects the API; otherwise the `api` setting does.
-        Without either, OpenAI's own server uses the API listed for the model, and any other server
-        uses Chat Completions. A provider with another protocol is returned unchanged.
+        If `url` is the complete URL of model requests, its path selects the API; otherwise the
+        `api` setting does. Without that setting, OpenAI's own server uses the API listed for the
+        model, and any other server uses Chat Completions. A provider with another protocol is
+        returned unchanged.
         """
         chat = PROVIDERS["openai"]
         if self.module != chat.module:
@@ -124,7 +125,7 @@ class ProviderInfo:
         return f'set api = "{other}" under [providers.{self.name}] in config.toml'
 
     def locate(self, url: str) -> tuple[str, ProviderInfo]:
-        """Splits known API paths off `url`; returns the base URL and a provider with these paths.
+        """Removes known API paths from `url`; returns the base URL and a provider with these paths.
 
         `url` is the root of the server, the root of the server's API, or the complete URL of model
         requests, and may end with a query.
@@ -210,7 +211,7 @@ PROTOCOLS: Mapping[str, ProviderInfo] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderTable:
-    """`[providers.NAME]`: a built-in provider, or a named endpoint with models NAME/MODEL."""
+    """`[providers.NAME]`: a built-in provider, or a named endpoint, whose models are NAME/MODEL."""
 
     protocol: str = ""
     """`anthropic`, `openai` or `ollama`: the protocol that a named endpoint speaks."""
@@ -230,7 +231,7 @@ class ProviderTable:
     read_timeout: float = READ_SECONDS
     """Maximum seconds without data from the server; 0 if only the run's time limit applies."""
     ca_file: str = ""
-    """PEM file with the only certificates to trust for this server; a relative path starts at the
+    """PEM file with the only certificates to trust for this server; relative paths start at the
     folder of `config.toml`."""
     client_cert: str = ""
     """PEM file with a client certificate and its unencrypted key, if required by the server."""
@@ -252,7 +253,7 @@ def in_capitals(name: str) -> str:
 
 
 def describe_provider(name: str, table: Mapping[str, Any]) -> ProviderInfo | None:
-    """Returns the provider that a valid table describes, or None if the table has no protocol."""
+    """Returns the provider for a valid table; None if a new provider has no protocol."""
     base = PROVIDERS.get(table.get("protocol", "") or name)
     if base is None:
         return None
@@ -285,7 +286,7 @@ def is_http_url(url: str) -> bool:
 
 
 def check_headers(at: tuple[str, ...], headers: Mapping[str, str]) -> None:
-    """Raises WrongValue if HTTP does not allow a header; the message omits the value."""
+    """Raises WrongValue if a header is invalid or set by axe_nb; the message omits the value."""
     for header, value in headers.items():
         # with a wrong length, the server would take part of a request for the next request
         if header.lower() in ("content-length", "transfer-encoding"):
@@ -297,7 +298,7 @@ def check_headers(at: tuple[str, ...], headers: Mapping[str, str]) -> None:
 
 
 def check_table(name: str, table: Any, source: Source) -> None:
-    """Raises ConfigError if a `[providers.NAME]` table of axe_nb is invalid."""
+    """Raises ConfigError if a `[providers.NAME]` table is invalid; skips other programs' tables."""
     at = ("providers", name)
     if not isinstance(table, dict):
         raise WrongValue(at, "must be a table", hint=f"write [providers.{name}]")

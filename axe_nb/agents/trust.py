@@ -55,7 +55,7 @@ def is_trusted(path: Path) -> bool:
 
 
 def remember_trust(entry: str) -> None:
-    """Adds the real path of a trusted folder, or an approval by the user, to the saved list."""
+    """Adds the real path of a trusted folder, or an approval by the user, to the trust file."""
     with hold_lock(trust_file()):  # another terminal may add to the list at the same time
         lines = [HEADER, *map(json.dumps, {**load_trusted(), entry: None})]
         write_whole(trust_file(), "\n".join(lines) + "\n", mode=0o600)
@@ -112,7 +112,7 @@ def check_link(path: Path) -> Path:
 
 
 def restrict(table: dict[str, Any], path: Path) -> str:
-    """Removes the entries that need trust from an agent's table; returns a warning about them."""
+    """Removes the entries that need trust from an agent's table; returns a warning or ""."""
     provider, _, model = _read_text(table, "model").partition("/")
     if provider == "script" and model:
         is_path = model.endswith(".toml")
@@ -170,7 +170,7 @@ def _make_error(path: Path, problem: str) -> ConfigError:
 
 
 def _find_top(path: Path) -> Path:
-    """Returns the `axe/` folder that contains an agent file, or else the file's own folder.
+    """Returns the `axe/` folder for a file in `axe/agents/`, or else the file's own folder.
 
     Links in the parent of the returned folder are resolved.
     """
@@ -182,8 +182,8 @@ def _find_top(path: Path) -> Path:
 def _list_folders(path: Path) -> list[Path]:
     """Returns the folders between an agent file and the root of its project, innermost first.
 
-    The first is `axe/` or the agents' folder, the second its parent. In the home folder, the first
-    folder stands in for its parent, which does not belong to the project.
+    The first is `axe/` or the agents' folder, the second its parent. If the parent is the home
+    folder or lies above it, the second is the real path of the first instead.
     """
     top = _find_top(path)
     base = Path(os.path.realpath(top)) if _holds_home(top.parent) else top.parent

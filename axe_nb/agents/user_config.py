@@ -71,7 +71,7 @@ SCAFFOLD = """\
 
 
 def is_test() -> bool:
-    """True if environment variables of pytest, `axe-nb freeze` or `axe-nb check` are set (D-68)."""
+    """True if a variable shows that pytest, `axe-nb freeze` or `axe-nb check` runs this (D-68)."""
     return not os.environ.keys().isdisjoint(
         ("PYTEST_VERSION", "PYTEST_CURRENT_TEST", "AXE_NB_TEST")
     )
@@ -118,7 +118,7 @@ def format_path(path: Path) -> str:
 
 
 def format_path_or_name(path: Path) -> str:
-    """Formats a path like `format_path`, but shortens an absolute path to its file name."""
+    """Formats a path like `format_path`, or as its file name if the result would be absolute."""
     found = format_path(path)
     return path.name if Path(found).is_absolute() else found
 
@@ -141,7 +141,7 @@ def is_own(path: Path) -> bool:
 
 
 def skill_paths(skill: str, agent_path: str) -> list[Path]:
-    """Returns the paths to try for a skill, in the agents' parent folder and the config folder."""
+    """Returns the paths to try for a skill, below the agents' parent and the config folder."""
     path = expand_home(skill)
     if path.is_absolute():
         return [path]
@@ -151,7 +151,7 @@ def skill_paths(skill: str, agent_path: str) -> list[Path]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceTable:
-    """`[prices."PROVIDER/MODEL"]`: the price of a model, in US dollars per million tokens."""
+    """`[prices."PROVIDER/MODEL"]`: the prices of a model, in US dollars per million tokens."""
 
     input: float = UNSET
     """Price of input tokens; required."""
@@ -162,7 +162,7 @@ class PriceTable:
     cache_write: float = UNSET
     """Price of input tokens written to the prompt cache; defaults to `input`."""
     search: float = UNSET
-    """Price of 1,000 web searches by the provider; if unset, their cost is unknown."""
+    """Price of 1,000 web searches by the provider; if unset, the cost is unknown."""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -187,15 +187,15 @@ class PriceTable:
 
 @dataclass(frozen=True)
 class Config:
-    """Settings from the user's `config.toml`, or the defaults if that file does not exist."""
+    """Settings from the user's `config.toml` and from environment variables, with defaults."""
 
     providers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
-    """Provider tables, keyed by name; never printed, as they may contain API keys."""
+    """Provider tables, keyed by name; not in `repr`, as they may contain API keys."""
     prices: Mapping[str, PriceTable] = field(default_factory=dict)
     mcp_servers: Mapping[str, McpServer] = field(default_factory=dict, repr=False)
-    """MCP servers for agents, keyed by name; never printed, as they may contain keys."""
+    """MCP servers for agents, keyed by name; not in `repr`, as they may contain keys."""
     retries: int = 2
-    """Retries after a temporary failure, for agents that do not set a number (D-72)."""
+    """Number of retries after a temporary failure, for agents that do not set one (D-72)."""
     requires_sandbox: bool = False
     """True if commands and MCP servers must not run without a sandbox."""
 
@@ -301,7 +301,8 @@ class Config:
     def api_key(self, provider: str) -> str:
         """Returns the provider's API key.
 
-        The result is empty if no key is needed or `key_command` supplies the key.
+        The result is empty if no key is set, and none is needed or `key_command` supplies the key.
+        Raises ConfigError if the key is missing or contains invalid characters.
         """
         info = self.provider(provider)
         variable = info.key_variable

@@ -35,7 +35,7 @@ async def ask_user(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
 
 
 def make_server_tool(name: str, description: str) -> Tool:
-    """Creates a tool that the model's server runs within a response; it may contact any host."""
+    """Creates a tool that the model's server runs and that may contact any host."""
 
     async def refuse(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
         raise ToolError(f"{name} is run by the model's server, which did not run it")
@@ -78,7 +78,7 @@ SOURCE = ToolTable(
         "url_fetch": ("fetch",),
     },
 )
-"""Built-in tools (or their modules), keyed by name, and tool names, keyed by toolset or alias."""
+"""Built-in tools, or modules with these, keyed by name; tool names, keyed by toolset or alias."""
 
 OTHER_NAMES: Mapping[str, str] = {
     **dict.fromkeys(("bash", "shell", "sh", "execute", "python", "run"), "run_command"),

@@ -47,7 +47,7 @@ MAX_DIFF, MAX_COMPARED = 4096, 2000  # bytes of a diff, and lines of a text with
 BOM = "\ufeff"
 
 edit_lock = threading.Lock()
-"""Lock for reading, changing and writing a file, as concurrent edits could undo each other."""
+"""Lock held while a tool changes a file, as concurrent edits could undo each other."""
 
 
 def read_file(ctx: ToolContext, path: str, offset: int = 1, limit: int = MAX_LINES) -> str:
@@ -87,7 +87,10 @@ def read_file(ctx: ToolContext, path: str, offset: int = 1, limit: int = MAX_LIN
 
 
 def contents(spot: Spot) -> bytes:
-    """Returns the content of a regular file, or only the first bytes of a binary file."""
+    """Returns the content of a text file, or the first bytes of a binary file.
+
+    Raises ToolError if the file is too large, is not a regular file, or must not be read.
+    """
     check_read(spot.names)
     with os.fdopen(open_file(spot), "rb") as file:
         data = file.read(PEEK)
@@ -110,7 +113,7 @@ def lines_of(text: str) -> list[str]:
 
 
 def decode_text(data: bytes) -> str:
-    r"""Decodes a file with `\n` line ends; bytes that are not valid UTF-8 become U+FFFD."""
+    r"""Decodes a file's bytes, changing `\r\n` to `\n`; invalid UTF-8 becomes U+FFFD."""
     return data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
 
 
@@ -154,7 +157,7 @@ class Change:
     """Old text of the file; None if the file did not exist, was not text, or may not be read."""
     new: str
     exists: bool = False
-    """True if the file exists but its content is not shown in `diff`."""
+    """True if the file exists but `diff` does not show the old content."""
 
     @property
     def diff(self) -> str:
@@ -300,9 +303,9 @@ def _match_line_ends(like: str, text: str) -> str:
 
 
 def put(spot: Spot, data: bytes, kept: KeptFiles | None = None, mode: int | None = None) -> None:
-    """Writes a file atomically and stores the file's old content in `kept`.
+    """Writes a file atomically, first storing the file's old content in `kept` if given.
 
-    A new file gets the permissions `mode`.
+    `mode` is for a new file's permissions; an existing file keeps its permissions.
     """
     before = kind(spot)
     if before is not None:

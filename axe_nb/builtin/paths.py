@@ -2,9 +2,9 @@
 
 A path is checked as written, and again with links resolved. It is then opened folder by folder,
 each relative to the descriptor of the parent folder and never through a link. On Windows, which has
-no such descriptors, the real path is checked once more. Writing to a protected file needs approval
-of the file's path, and files with keys are never read. Guards check this before a call, and tools
-check the file again after opening it. Source: X-32, X-33, X-37, X-38, D-20, D-83.
+no such descriptors, the real path is checked once more. Writing to a protected file needs the
+user's approval, and files with keys are never read. Guards check this before a call, and tools
+check it again once the parent folder is open. Source: X-32, X-33, X-37, X-38, D-20, D-83.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d|conin\$|conout\$)(\..*)?", r
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A path in the workdir whose parent folder is held open while the path is used."""
+    """A path in the workdir, with the descriptor of the open parent folder."""
 
     name: str
     """Name to open relative to `folder`; an absolute path if `folder` is None."""
@@ -55,13 +55,16 @@ class Spot:
         return self.names.path
 
     def child(self, name: str, folder: int | None) -> Spot:
-        """Returns the spot of an entry of this folder, whose open descriptor is `folder`."""
+        """Returns the `Spot` of the entry `name` of this folder, whose descriptor is `folder`."""
         inner = name if folder is not None else str(Path(self.name, name))
         return Spot(inner, folder, self.names.child(name))
 
 
 def locate(workdir: Path, path: str) -> Names:
-    """Checks a path from a model and returns its `Names`; the file need not exist."""
+    """Finds all names of the file at a path from a model; the file need not exist.
+
+    Raises ToolError if the path is invalid or leads out of the workdir.
+    """
     if Path(os.path.realpath(workdir)) != workdir:
         raise ToolError(f"The working directory {workdir} was replaced by a link. Start a new run")
     if not workdir.is_dir():
@@ -106,7 +109,7 @@ def locate(workdir: Path, path: str) -> Names:
 
 @contextmanager
 def hold_place(workdir: Path, path: str, *, create: bool = False) -> Iterator[Spot]:
-    """Opens the parent folder of a path and yields the path's spot; the folder stays open.
+    """Yields the `Spot` of a path; the parent folder is open until the `with` block ends.
 
     If `create` is true, missing folders are created.
     """
@@ -184,7 +187,7 @@ def errors_for_model(path: str) -> Iterator[None]:
 
 
 def guard_write(arguments: Mapping[str, Any], site: CallSite) -> Guard:
-    """Decides whether a call of write_file needs approval.
+    """Returns the guard of a call to write_file, which asks the user if the file is protected.
 
     Raises ToolError if the path is invalid.
     """
@@ -201,7 +204,7 @@ def guard_write(arguments: Mapping[str, Any], site: CallSite) -> Guard:
 
 
 def guard_edit(arguments: Mapping[str, Any], site: CallSite) -> Guard:
-    """Decides whether a call of edit_file needs approval.
+    """Returns the guard of a call to edit_file, which asks the user if the file is protected.
 
     Raises ToolError if the path is invalid or the file must not be read.
     """

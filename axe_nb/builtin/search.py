@@ -1,7 +1,7 @@
 """find_files and grep: search file names and lines, with limits on time and size.
 
-Patterns come from a model and might run forever. Unlike `re`, the package `regex` supports a
-timeout, and releases the GIL while it matches. Source: D-20, X-30, X-34, X-38.
+Matching a pattern from a model might take forever. The package `regex` is used because, unlike
+`re`, it supports a timeout and releases the GIL while it matches. Source: D-20, X-30, X-34, X-38.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ MAX_CONTEXT, MAX_LINE = 20, 300  # lines around a match, and characters of a lin
 LEFT_OUT = frozenset(
     {".git", ".hg", ".svn", ".venv", "node_modules", "__pycache__", ".ipynb_checkpoints"}
 )
-"""Names of folders that are searched only if the given path includes them."""
+"""Names of folders that are skipped, unless the tool's `path` is or lies in such a folder."""
 
 
 @dataclass
 class Search:
-    """A bounded walk through the files below a folder, which counts skipped files."""
+    """A walk through the files below a folder, with limits and with counts of skipped files."""
 
     unread: int = 0
     hidden: int = 0
@@ -50,7 +50,7 @@ class Search:
     stopped: str = ""
 
     def files(self, top: Spot) -> Generator[Spot, None, None]:
-        """Yields the file at a path, or all files below a folder, without following links."""
+        """Yields the file at a path, or files below a folder up to a limit; follows no links."""
         at = kind(top)
         if at is None:
             raise ToolError(missing(top))

@@ -1,8 +1,9 @@
 """run_command: runs a shell command in the workdir and a sandbox, with limited time and output.
 
-Without a sandbox, the user approves each command (D-82), and a word filter refuses dangerous
-programs and paths outside the workdir. The filter only guards against mistakes; docs/tools.md lists
-what it deliberately misses. Source: D-8, D-19, D-20, D-43, D-77, D-82, X-30, X-35, X-38.
+If no sandbox works here, each command needs approval (D-82). Without a sandbox, or with
+`sandbox = "off"`, a word filter refuses dangerous programs and paths outside the workdir. The
+filter only guards against mistakes; docs/tools.md lists what it deliberately misses.
+Source: D-8, D-19, D-20, D-43, D-77, D-82, X-30, X-35, X-38.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ PLAIN = frozenset({
     "ninja", "pre-commit", "prettier", "pylint", "pyright", "pytest", "ruff", "rustc", "rustfmt",
     "shellcheck", "sphinx-build", "tsc", "vitest",
 })  # fmt: skip
-"""Programs that a person may approve with "always", unlike shells, wrappers and interpreters."""
+"""Programs that the user may approve with "always", unlike shells, wrappers and interpreters."""
 
 
 class Output:
@@ -212,9 +213,9 @@ def choose_sandbox(
 
 
 def guard_command(arguments: Mapping[str, Any], site: CallSite) -> Guard:
-    """Decides whether a call of run_command needs approval.
+    """Returns the guard of a call to run_command, which states the sandbox to use.
 
-    Without a sandbox, each call needs approval, in any mode (D-82).
+    If no sandbox works here, each call needs approval in any mode, unless `sandbox` is off (D-82).
     """
     try:
         sandbox = choose_sandbox(site.agents, site.workdir, site.sources)
@@ -236,8 +237,8 @@ def guard_command(arguments: Mapping[str, Any], site: CallSite) -> Guard:
 def program_of(command: str) -> str:
     """Returns the name of the only program that a command runs, or "" if that is uncertain.
 
-    The answer "always" covers this program, so the result is "" for compound commands, paths,
-    assignments, and programs that are not in `PLAIN`.
+    If the user answers "always", later calls to this program need no approval. The result is
+    therefore "" for compound commands, paths, assignments, and programs that are not in `PLAIN`.
     """
     name, *_ = [*command.split(), ""]
     is_plain = command.isascii() and not SPECIAL.search(command)
@@ -247,8 +248,8 @@ def program_of(command: str) -> str:
 def _make_words(command: str, sandbox: Sandbox) -> list[str]:
     """Returns the program and arguments that run a command in a shell.
 
-    In a sandbox, Git gets the user's name and email for commits, as commands cannot read the user's
-    own Git settings, which may contain keys.
+    Commands in a sandbox cannot read the user's own Git settings, which may contain keys. A script
+    therefore gives Git the user's name and email, except in containers.
     """
     if sandbox.level == "docker":
         return ["sh", "-c", command]  # the image may have no other
@@ -319,7 +320,7 @@ DANGEROUS = {program: why for programs, why in REASONS.items() for program in pr
 SHELLS = {"sh", "bash", "zsh", "dash", "ksh", "fish", "ash", "csh", "tcsh"}
 INTERPRETERS = {*SHELLS, "python", "python3", "perl", "ruby", "node", "php"}
 UNSEEN = {"curl", "wget", "base64", "xxd", "openssl"}
-"""Programs whose output no one has reviewed, so that it must not be piped into an interpreter."""
+"""Programs whose output must not be piped into an interpreter, as no one has reviewed it."""
 
 BEFORE = re.compile(
     r"if|then|elif|else|while|until|do|[!{}]|env|command|builtin|exec|time|nice|ionice|timeout"
@@ -351,7 +352,7 @@ def check_form(command: str) -> str:
 
 
 def refusal(command: str, workdir: Path) -> str:
-    """Returns the reason for refusing a command, with an alternative; empty for other commands."""
+    """Returns the reason why the word filter refuses a command; empty if the command may run."""
     if problem := check_form(command):
         return problem
     if FORK_BOMB.search(command):

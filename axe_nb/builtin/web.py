@@ -1,8 +1,8 @@
 """fetch: returns a page of the public internet as text.
 
 A host name is resolved once, and the connection goes to a checked address, so that the name cannot
-resolve to another machine in between. Redirects are checked too. Source: D-20, D-50, X-30, X-31,
-X-38.
+resolve to another machine in between. The target of each redirect is checked in the same way.
+Source: D-20, D-50, X-30, X-31, X-38.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CARRIES_IPV4 = (IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96"))
 """Networks of IPv4-mapped and NAT64 addresses, whose last 32 bits are an IPv4 address."""
 
 MAX_URL, MAX_REDIRECTS, MAX_TRIED, MAX_BYTES = 2000, 5, 3, 2 * 1024 * 1024
-"""Maximum number of characters in a URL, redirects, addresses tried, and decompressed bytes."""
+"""Limits of a fetch: characters of a URL, redirects, addresses tried, decompressed bytes."""
 
 HTML = ("text/html", "application/xhtml+xml")
 

@@ -1,1 +1,1 @@
-"""Conversion of Python values and types to text, JSON and TOML, and back."""
+"""Conversion of Python values and types to text, and to and from JSON and TOML."""

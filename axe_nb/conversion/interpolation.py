@@ -1,4 +1,4 @@
-"""Turns a cell's text into a prompt: removes nbval and grader lines, evaluates `{{ expr }}`.
+"""Turns a cell's text into a prompt: removes comments for nbval and graders, evaluates `{{ }}`.
 
 Source: D-40.
 """
@@ -37,7 +37,7 @@ def prompt_of(
     """Makes the prompt from a cell's body; if `raw` is true, `{{ … }}` is left unchanged.
 
     `first_line` is the line number of the body in the cell, where line 1 is the magic (D-41).
-    Pictures are handled as by `interpolate`. Raises ConfigError, with the line, if an expression
+    `pictures` is as for `interpolate`. Raises ConfigError, with the line, if an expression
     uses an unknown name or fails.
     """
     body = body.removesuffix("\n")  # some front ends add a line end
@@ -88,7 +88,7 @@ def interpolate(
 def _find_expression(text: str, start: int) -> tuple[str, int] | None:
     """Returns the Python expression at `start` and the position after its `}}`, or None.
 
-    A literal is not an expression: `{{2}}` is a regex, `{{ [1, 2] }}` belongs to a template.
+    Returns None for literals, too, because regexes contain `{{2}}`, and templates `{{ [1, 2] }}`.
     """
     stop = min(len(text), start + LONGEST_EXPRESSION)
     end = start - 1

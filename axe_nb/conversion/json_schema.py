@@ -75,7 +75,7 @@ Keyword: TypeAlias = Callable[[Any, Any, Any, Any], Iterable[Any]]
 Mistakes: TypeAlias = list[str]
 Read: TypeAlias = Callable[[Any, str, Mistakes, bool], Any]
 """Function that converts a JSON value. Arguments: the value, its place in the data, the list to
-which validation errors are added, and whether to be lenient."""
+which validation errors are added, and whether the conversion is lenient, as in `take`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class Parameter:
 
     @property
     def spec(self) -> ToolParameter:
-        """The parameter as described to the model; optional parameters leave out the type null."""
+        """Description of the parameter for the model; an optional one omits the type null."""
         schema = self.schema
         schema.pop("description", None)
         if not self.required and self.default is None and "anyOf" in schema:
@@ -157,7 +157,7 @@ def fields(
     mistakes: Mistakes,
     kindly: bool = True,
 ) -> dict[str, Any]:
-    """Converts the values of a JSON object, keyed by name, to the types of the `wanted` fields.
+    """Converts the values of a JSON object to the types of the `wanted` parameters, keyed by name.
 
     Null counts as a missing value unless the type allows null. Validation errors are added to
     `mistakes`.
@@ -238,7 +238,7 @@ def _make_type_error(hint: Any, where: str, problem: str) -> ConfigError:
 
 
 def _make_scalar(schema: Mapping[str, Any], wanted: str, make: Callable[[Any], Any]) -> Shape:
-    """Makes the shape of a single value; `make` converts the value, or raises an error if unfit."""
+    """Makes the `Shape` of a scalar type; `make` converts a value or raises, such as TypeError."""
 
     def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
         try:
@@ -293,7 +293,7 @@ SCALARS: Mapping[object, Shape] = {
 
 
 def _make_choice(options: Sequence[tuple[Any, Any]], shown: Sequence[Any]) -> Shape:
-    """Makes the shape of a choice among `options`; the schema lists only the keys in `shown`."""
+    """Makes the `Shape` of a choice of (JSON value, Python value); the schema lists `shown`."""
     by_text = {dump(key): value for key, value in options}
     kinds = {LITERALS[type(key)] for key in shown}
     wanted = "one of " + ", ".join(dump(key).decode() for key in shown)
@@ -324,7 +324,7 @@ def _make_union(members: Sequence[Shape]) -> Shape:
 
 
 def _make_list(items: list[Shape], make: Callable[[list[Any]], Any], size: int = 0) -> Shape:
-    """Makes the shape of a list, or of a tuple of `size` values with a type for each value."""
+    """Makes the `Shape` of a list or, if `size` is set, of a tuple with a type for each value."""
     wanted = f"a list of {plural(size, 'value')}" if size else "a list"
 
     def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
@@ -410,14 +410,15 @@ def parse_docstring(thing: object) -> tuple[str, dict[str, str]]:
 
 
 class TooSlow(Exception):
-    """Raised if a check takes too long."""
+    """Raised if validation exceeds its time limit."""
 
 
 def clean_schema(given: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Checks a schema and returns a copy without `$schema` and `$id`.
 
-    Raises ConfigError if the schema is not a JSON Schema (2020-12), is too large, or refers to
-    another document; `where` is the place to name in the error, such as `[output]`.
+    Raises ConfigError if the schema is not a JSON Schema (2020-12), is too large, uses an
+    unsupported keyword or pattern, or refers to another document. `where` is the place to name in
+    the error, such as `[output]`.
     """
     schema = {key: value for key, value in given.items() if key not in ("$schema", "$id")}
     if not all(isinstance(key, str) for key in schema):
@@ -450,7 +451,7 @@ def clean_schema(given: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def find_wrong_arguments(schema: Mapping[str, Any], arguments: object) -> list[str]:
-    """Returns the validation errors of a tool's arguments; empty without a usable schema."""
+    """Returns the validation errors of a tool's arguments; empty if the schema is unusable."""
     with suppress(ConfigError):
         return find_mistakes(clean_schema(schema, "arguments"), arguments) if schema else []
     return []
@@ -541,8 +542,8 @@ def _format_path(path: Iterable[str | int]) -> str:
 def _make_validator(schema: Mapping[str, Any], deadline: float) -> Any:
     """Makes a validator that loads no other schemas and checks the deadline at each keyword.
 
-    Data is reached only through keywords, so no check goes on long after the deadline. Four
-    keywords are replaced, because jsonschema's checks have no limit or take quadratic time.
+    Checking data takes a keyword at each step, so validation stops soon after the deadline. Four
+    keywords are replaced, as jsonschema's checks of them have no limit or take quadratic time.
     """
     import referencing
     from jsonschema import Draft202012Validator, ValidationError

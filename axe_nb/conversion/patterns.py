@@ -19,7 +19,7 @@ MAX_PATTERN = 1000
 """Maximum number of characters in a pattern."""
 
 MAX_SIZE = 50_000
-"""Maximum of a pattern's length times the number of copies of the pattern's most repeated part."""
+"""Maximum size of a compiled pattern: its length times the copies of the most repeated part."""
 
 _SPACE = r"(?:\s|\#[^\n]*\n|\(\?\#[^)]*\))*"
 
@@ -31,7 +31,7 @@ _EMPTY = r"\((?:\?(?:[:=!>|]|<[=!]|P?<\w+>|[A-Za-z01-]*:|\(\w*\)))?{space}\|?{sp
 
 
 def compile_pattern(pattern: str, flags: int = 0) -> regex.Pattern[str]:
-    """Compiles a pattern. Raises ConfigError if the pattern is invalid or too large."""
+    """Compiles a pattern. Raises ConfigError if the pattern is invalid or would be too costly."""
     import regex
 
     if len(pattern) > MAX_PATTERN:
@@ -59,7 +59,7 @@ def compile_pattern(pattern: str, flags: int = 0) -> regex.Pattern[str]:
 def count_copies(pattern: str) -> int:
     """Returns an upper bound for the number of copies of any one part in the compiled pattern.
 
-    Only nested repeats multiply; if the syntax is ambiguous, all repeats count as nested.
+    The counts of nested repeats are multiplied; if nesting is unclear, the counts of all repeats.
     """
     bare = re.sub(r"\\.", "a", pattern, flags=re.DOTALL)
     bare = re.sub(r"\s", "", _NO_GROUP.sub("", re.sub(r"\[\^?[^][]+\]", "a", bare)))

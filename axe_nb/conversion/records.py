@@ -1,7 +1,7 @@
 """Lossless conversion of dataclasses to and from JSON data, by type hints, for all saved files.
 
-New fields need no change in this module. Pictures, and values that the exchanges of a run share
-(system prompts, tools), are saved as parts: each part is written once and referred to by its
+A new field of a dataclass needs no change here. Pictures, and values that the exchanges of a run
+share (system prompts, tools), are saved as parts: each part is written once and referred to by its
 digest. Secrets are removed when data is written. Source: D-60, D-61.
 """
 
@@ -58,7 +58,8 @@ class Parts:
         self._new: dict[str, Any] = {}
         """Parts added by the value that is being written."""
         self._written: dict[int, tuple[Any, str, Any]] = {}
-        """`id()` of an object → object, digest and JSON value, because most objects recur."""
+        """Cache for recurring objects: `id()` → the object (kept alive so that its id stays valid),
+        its digest and its JSON value."""
         self._made: dict[tuple[str, Any], Any] = {}
         """Digest and type → the object that was read."""
 
@@ -79,7 +80,10 @@ class Parts:
         return {PART: digest}
 
     def read(self, value: Any, at: str, hint: Any) -> Any:
-        """Reads a value, resolving a reference to a part. Raises ConfigError for invalid data."""
+        """Converts JSON data, or the part that it refers to, to the type `hint`.
+
+        Raises ConfigError, with the place `at`, if the data is invalid.
+        """
         if not (isinstance(value, dict) and value.keys() == {PART}):
             return _read(hint, value, at, self)
         digest = value[PART]
@@ -90,19 +94,19 @@ class Parts:
         return self._made[digest, hint]
 
     def take(self) -> dict[str, Any]:
-        """Returns the parts first used by the current value, and marks these parts as written."""
+        """Returns the parts added since the last call, and marks these parts as written."""
         new, self._new = self._new, {}
         self.values.update(new)
         return new
 
     def forget(self, data: Mapping[str, Any]) -> None:
-        """Forgets the parts of data that could not be saved, so that later data includes them."""
+        """Forgets the parts in data that could not be saved, so that these are written again."""
         for digest in data.get(PARTS, ()):
             del self.values[digest]
 
 
 class Writer(NamedTuple):
-    """Context of a conversion: secrets filter, parts of the file, and cache of filtered texts."""
+    """Context of a conversion: filter for secrets, parts of the file, cache of filtered texts."""
 
     clean: Filter | None
     parts: Parts
@@ -129,7 +133,7 @@ class Field(NamedTuple):
     default: Any
     """Default value; `MISSING` if the field is required."""
     is_part: bool = False
-    """True if a long value is saved as a part."""
+    """True if a value of the field is saved as a part, unless the value is short."""
 
 
 MISSING = dataclasses.MISSING

@@ -93,7 +93,7 @@ def _split_statements(text: str) -> Iterator[tuple[int, str]]:
 
 
 MAX_PARTS = 32
-"""Maximum number of parts in a dotted key, because `tomllib` needs quadratic memory."""
+"""Maximum number of parts in a dotted key; for long keys, `tomllib` needs quadratic memory."""
 
 _LONG_KEY = re.compile(
     r"""(?:^|[\[{,])[ \t]*+(?:(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+)"""
@@ -114,7 +114,7 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def update_text(text: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """Updates TOML text that contains the table `old` to contain `new`; keeps all other text."""
+    """Edits TOML text so that its table `old` becomes `new`; comments and other text stay."""
     import tomlkit
 
     document = tomlkit.parse(text.replace("\r\n", "\n"))
@@ -179,7 +179,7 @@ class Source:
 
 
 def advise_key(key: str, cls: type, root: type) -> str:
-    """Returns a hint for a key that the table `cls` does not have; `root` is the file's class."""
+    """Returns a hint for an unknown key; `cls` is the table's dataclass, `root` the file's."""
     known = [field.name for field in toml_fields(cls)]
     if near := suggestion(key, known):
         return near
@@ -200,7 +200,7 @@ def _list_homes(cls: type, at: tuple[str, ...] = ()) -> Iterator[tuple[str, tupl
 
 
 def build(cls: type[T], table: Any, source: Source, at: tuple[str, ...] = (), **others: Any) -> T:
-    """Builds the dataclass `cls` from the table at key `at`; `others` sets non-TOML fields.
+    """Builds the dataclass `cls` from the table at key `at`; `others` sets other fields.
 
     Raises ConfigError if a key is unknown, and WrongValue if a value is not a table or the
     dataclass rejects it.
@@ -228,7 +228,10 @@ def check_keys(cls: type, table: Any, source: Source, at: tuple[str, ...], root:
 
 
 def check_types(value: Any) -> None:
-    """Normalizes tables and lists in a dataclass's fields. Raises WrongValue if a type is wrong."""
+    """Checks a dataclass's types, after converting lists to tuples and tables to dataclasses.
+
+    Raises WrongValue if the type of a field is wrong.
+    """
     for field in toml_fields(type(value)):
         own = getattr(value, field.name)
         if own is field.default:

@@ -1,8 +1,8 @@
 """Conversion of values to text for a model: text unchanged, tables as CSV, other data as JSON.
 
-Models read CSV well, and CSV loses nothing and takes the fewest tokens. A missing value is an empty
-cell, an empty text is `""`, and data within a cell is JSON. Data that exceeds a limit is truncated,
-with a note. Libraries are not imported: their values exist only if the user has imported them.
+Models read CSV well, and CSV takes the fewest tokens. In CSV, a missing value is an empty cell, an
+empty text is `""`, and data within a cell is JSON. Data that exceeds a limit is truncated, with a
+note. Libraries such as pandas are not imported: without the library, there are no such values.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from axe_nb.pictures.picture import METHODS, find_figure, find_format
 from axe_nb.text import count_bytes, cut_chars, describe, one_line, own_text, plural, type_name
 
 LONGEST_DATA = 100_000
-"""Maximum size of a value in a prompt, in bytes of UTF-8; plain text has its own limit."""
+"""Maximum size of a value in a prompt, in bytes of UTF-8, unless the value is a text."""
 
 LONGEST_VALUE = 200_000
-"""Maximum number of characters of text in a prompt; longer text is cut, with a note."""
+"""Maximum length of a text value in a prompt, in characters; a longer text is cut, with a note."""
 
 LONGEST_CELL = 1000
 """Maximum size in bytes of a cell in a truncated table, of a key, or of a sort key for sets."""
@@ -59,7 +59,7 @@ _SPECIAL = re.compile(r'[",\n\r]|^\s|\s$|^$')
 _NO_DATA = (
     type, ModuleType, FunctionType, BuiltinFunctionType, MethodType, Iterator, AsyncIterator
 )  # fmt: skip
-"""Types that hold no data, so that only the type's name could be written."""
+"""Types whose values hold no data, so that `write_text` refuses these values."""
 
 _END = object()
 
@@ -99,14 +99,14 @@ class Table(NamedTuple):
     last, and the number of columns."""
 
     def rows(self, width: int) -> Iterator[tuple[Any, ...]]:
-        """Yields the rows with their first `width` columns, read in blocks."""
+        """Yields the first `width` values of each row, reading many rows at once."""
         block = max(1, BLOCK // max(1, width))
         for start in range(0, self.height, block):
             stop = min(start + block, self.height)
             yield from zip(*self.read(start, stop, width), strict=True)
 
     def as_data(self) -> Items | Entries:
-        """Returns a single column as a list, other tables as an object: `columns` and `rows`."""
+        """Returns a one-column table as a list, others as an object of `columns` and `rows`."""
         width = len(self.labels)
         if width == 1:
             return Items((row[0] for row in self.rows(1)), self.height)
@@ -128,7 +128,7 @@ def find_picture(value: object) -> str:
 
 
 def key_of(member: Enum) -> str:
-    """Returns an enum member's value if all values of the enum are strings, otherwise its name."""
+    """Returns an enum member's value if all values of the enum are strings, else the name."""
     by_value = all(isinstance(other.value, str) for other in type(member))
     return str(member.value if by_value else member.name)
 
@@ -372,8 +372,8 @@ def _make_name(key: Any, others: dict[str, Any]) -> str:
 def write_text(value: object, limit: int = LONGEST_DATA, indent: int | None = None) -> str:
     """Formats a value for a prompt: a single value as text, a table as CSV, other data as JSON.
 
-    Data is cut to `limit` bytes, text is not. Raises NoText if the value is bytes, a picture or an
-    object without data, and any exception that the value's own methods raise.
+    A table or other data is cut to `limit` bytes, a text is not cut. Raises NoText if the value is
+    bytes, a picture or an object without data. An error raised by the value's methods is passed on.
     """
     _refuse_bytes(value)
     opened = Leaf(describe(value)) if issubclass(type(value), _NO_DATA) else open_value(value)
@@ -419,7 +419,7 @@ def _write_data(
 
 
 def _write_table(table: Table, limit: int) -> str:
-    """Formats a table as CSV; cuts a longer table to `limit` bytes, with a note."""
+    """Formats a table as CSV; a table of more than `limit` bytes is truncated, with a note."""
     width = len(table.labels)
     if not width:
         return f"(an empty table: {plural(table.height, 'row')}, no columns)"
@@ -483,7 +483,7 @@ def format_value(value: object) -> str:
 
 
 def append_value(pieces: list[str], before: str, value: Written, text: str, end: int) -> None:
-    """Appends `before` and a value to `pieces`; `text[end:]` is the rest of the template."""
+    """Appends `before` and a value to `pieces`; `text[end:]` is the text that follows the value."""
     if value.is_block:  # begins a line, unless the last line is blank
         before = before.rstrip(" \t")
         last = before or next((piece for piece in reversed(pieces) if piece), "\n")

@@ -28,8 +28,8 @@ from axe_nb.paths import open_real_file
 from axe_nb.text import one_line, plural, printable
 
 MAX_PIXELS, MAX_LENGTH = 80_000_000, 65_535
-"""Maximum number of pixels of a picture, and maximum length of a side. A kilobyte can unpack to a
-billion pixels, and each row takes time, so larger pictures are rejected before unpacking."""
+"""Maximum number of pixels of a picture, and maximum length of a side. Larger pictures are rejected
+before unpacking, as a kilobyte can unpack to a billion pixels, and each row takes time."""
 
 SUPPORTED = "supported formats are PNG, JPEG, GIF, WebP and PDF"
 
@@ -44,14 +44,14 @@ _MARKS = {
 
 
 def find_format(data: bytes) -> str:
-    """Returns the picture format that a file's first bytes indicate; empty if not supported."""
+    """Returns the picture format that a file's first bytes indicate; empty for other formats."""
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "WebP"
     return next((name for mark, name in _MARKS.items() if data.startswith(mark)), "")
 
 
 def _read_header(data: bytes, format: str) -> tuple[int, int, bool]:
-    """Returns width and height of a picture in pixels (0 for a PDF), and whether it is complete."""
+    """Returns width and height of a picture in pixels (0 for a PDF), and whether it is whole."""
 
     def little(at: int, size: int = 2) -> int:
         return int.from_bytes(data[at : at + size], "little")
@@ -99,7 +99,7 @@ class NoPicture(ConfigError):
 class Picture:
     """A PNG, JPEG, GIF, WebP or PDF to send to a model.
 
-    The constructor raises NoPicture if the data has any other format.
+    The constructor raises NoPicture if the data has another format, is damaged, or is too large.
     """
 
     data: bytes
@@ -196,7 +196,7 @@ def join_parts(parts: Iterable[str | Picture], separator: str = "") -> Illustrat
 
 
 def split_parts(text: str, pictures: Sequence[Picture]) -> Iterator[str | Picture]:
-    """Splits a text at picture markers, and yields the parts, with each picture after its marker.
+    """Splits a text after each picture marker, and yields the texts with the pictures in between.
 
     If a picture's marker is missing from the text, the marker is added.
     """
@@ -249,9 +249,9 @@ def _make_error(what: str, error: Exception) -> NoPicture:
 
 
 def find_parts(value: object) -> list[object]:
-    """Returns a picture, or a list that contains pictures, as a list; otherwise an empty list.
+    """Converts a picture, or a list with pictures, to a list; returns [] for other values.
 
-    Pictures are converted to `Picture`; a list of more than 100 entries is treated as data.
+    Pictures become `Picture` objects. A list of more than 100 entries is not searched for pictures.
     """
     entries = value if isinstance(value, list | tuple) else (value,)
     if isinstance(value, str) or len(entries) > 100:  # a list of data, not of pictures
@@ -294,7 +294,7 @@ def read_picture(path: str | os.PathLike[str]) -> Picture:
 
 
 def split_prompt(prompt: object) -> Illustrated:
-    """Converts a prompt to text with picture markers, and the list of its pictures.
+    """Converts a prompt to a text with picture markers and the pictures.
 
     Raises ConfigError if the prompt is neither text nor a list, or if a part of the list is neither
     text nor a picture.
@@ -341,7 +341,7 @@ ROOM = 250_000
 def fit(picture: Picture, limit: int) -> Picture:
     """Scales a picture down to at most `limit` bytes, and to sides of at most MAX_SIDE pixels.
 
-    Raises NoPicture if that is not possible.
+    A `limit` of 0 allows any number of bytes. Raises NoPicture if scaling is not possible.
     """
     longest = max(picture.width, picture.height)
     if longest <= MAX_SIDE and not 0 < limit < picture.size:
