@@ -80,7 +80,7 @@ class Agent:
     name: str
     """Required: name of the agent and of its file, `<name>.toml`."""
     model: str
-    """Required: a provider and a model, as in anthropic/claude-sonnet-5-5 or ollama/llama3.2."""
+    """Required: provider and model, as in anthropic/claude-sonnet-5-5 or ollama/llama3.2."""
     _: KW_ONLY
     description: str = ""
     """Purpose, for users and for models that may call the agent."""

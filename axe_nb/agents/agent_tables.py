@@ -73,7 +73,7 @@ class SubAgentsConfig:
     max_concurrent: int = 0
     """Maximum number of concurrent children; 0 for no limit."""
     max_turns: int = 10
-    """Maximum number of turns, 1 to 50, for a child of the subagent tool."""
+    """Maximum number of turns, 1 to 50, for a child started by the subagent tool."""
     output_limit: int = 4096
     """Maximum size of a result of the subagent tool in the parent's context, in UTF-8 bytes."""
     inherit_mode: bool = True
@@ -108,11 +108,11 @@ class TreeLimits:
     max_in_flight: int = 200
     """Maximum number of concurrent model requests, and of concurrent tool calls; others wait."""
     max_total_tokens: int = 0
-    """Maximum number of input and output tokens in the tree of runs."""
+    """Maximum input and output tokens in the tree of runs."""
     max_cost: float = 0
     """Maximum cost of the tree of runs in US dollars; requires the prices of all models."""
     max_picture_bytes: int = 5_000_000
-    """Maximum bytes of a picture; a request may have four times as much in all its pictures. Larger
+    """Maximum bytes of a picture; all pictures of a request may have four times as much. Larger
     pictures are scaled down if Pillow is installed, otherwise refused."""
 
     def __post_init__(self) -> None:
@@ -206,8 +206,7 @@ class McpServer:
     start_timeout: float = 30
     """Maximum seconds for the server to start and list its tools."""
     read_only: bool | tuple[str, ...] = False
-    """True if all tools of the server are read-only, or the names of the read-only tools; calls to
-    read-only tools need no approval."""
+    """Read-only tools, which need no approval: true for all, or a list of names."""
 
     def __post_init__(self) -> None:
         check_types(self)

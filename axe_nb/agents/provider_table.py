@@ -217,9 +217,9 @@ class ProviderTable:
     """`anthropic`, `openai` or `ollama`: the protocol that a named endpoint speaks."""
     api: str = ""
     """OpenAI API to use, `responses` or `chat` (Chat Completions). Defaults to the API that suits
-    the model at OpenAI's own address, and to `chat` for any other server."""
+    the model at OpenAI's own address, otherwise to `chat`."""
     base_url: str = ""
-    """URL of the server's root, with or without `/v1`; defaults to the protocol's own server."""
+    """URL of the server, with or without `/v1`; defaults to the protocol's own server."""
     api_key: str = field(default="", repr=False)
     """API key; optional for a named endpoint."""
     api_key_env: str = ""
