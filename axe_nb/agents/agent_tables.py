@@ -102,7 +102,7 @@ class TreeLimits:
     """`[limits]`: limits of a run and all runs below it; 0 for no limit."""
 
     max_requests: int = 1000
-    """Maximum number of model requests in the tree of runs."""
+    """Maximum model requests in the tree of runs."""
     max_calls_per_reply: int = 256
     """Maximum number of tool calls run per response; further calls get an error result."""
     max_in_flight: int = 200
