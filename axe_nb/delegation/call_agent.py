@@ -14,7 +14,7 @@ NAME = "call_agent"
 
 
 def tool(agents: Sequence[str], describe: Describe = lambda _: "") -> Tool:
-    """Creates the tool with which an agent calls the sub-agents in `agents`, if any (A-6.4)."""
+    """Creates the `call_agent` tool of an agent whose sub-agents are `agents` (A-6.4)."""
     names = ", ".join(agents)
     # shortened, as they are sent with every request
     described = {name: one_line(describe(name), 300) for name in agents}
@@ -41,7 +41,7 @@ def tool(agents: Sequence[str], describe: Describe = lambda _: "") -> Tool:
 
 
 async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> str | ToolOutput:
-    """Runs the sub-agent and returns its answer, or an error message; never raises (A-7.1)."""
+    """Runs the sub-agent and returns its answer, or an error message if that fails (A-7.1)."""
     agent, task, context = (text_argument(arguments, n) for n in ("agent", "task", "context"))
     problem = ""  # the order of the checks is specified (A-7.3-o)
     if not agent.strip():

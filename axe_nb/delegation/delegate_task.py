@@ -36,7 +36,7 @@ class Subtask:
     task: str
     scope: str
     depends_on: int | None
-    """Index of an earlier subtask whose report this subtask receives, if any."""
+    """Index of an earlier subtask whose report this subtask receives; None if there is none."""
 
 
 Outcome: TypeAlias = RunResult | AxeError | ToolError
@@ -44,7 +44,7 @@ Outcome: TypeAlias = RunResult | AxeError | ToolError
 
 
 async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> ToolOutput:
-    """Runs the subtasks and returns their reports, or an error for bad arguments; never raises."""
+    """Runs the subtasks and returns their reports, or an error if the arguments are invalid."""
     if problem := too_deep(ctx):
         return format_failure(problem)
     try:
@@ -96,7 +96,7 @@ def parse_subtasks(given: object) -> list[Subtask]:
 async def run_subtasks(
     ctx: ToolContext, plan: str, subtasks: Sequence[Subtask]
 ) -> dict[int, Outcome]:
-    """Runs subtasks and returns outcomes keyed by index; after an error, no more subtasks start.
+    """Runs subtasks, and returns their outcomes by index. After an error, no more of them start.
 
     Subtasks start in order, at most `max_concurrent` at once, each after its dependency (D-5).
     """

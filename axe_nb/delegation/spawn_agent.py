@@ -76,7 +76,7 @@ def tool(budget: ChildBudget) -> Tool:
 
 
 async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> ToolOutput:
-    """Runs the child and returns a report, or an error report; never raises (O-42)."""
+    """Runs the child and returns a report, or an error report if it cannot start (O-42)."""
     if problem := too_deep(ctx):
         return format_failure(problem)
     task, scope = text_argument(arguments, "task"), text_argument(arguments, "scope")
@@ -127,7 +127,7 @@ def job(
     tools: Sequence[str] | None = None,
     more: str = "",
 ) -> Job:
-    """Creates the job for a copy of the caller that sees only its task (O-1, O-18)."""
+    """Creates the job for a copy of the caller, which sees only its task (O-1, O-18)."""
     limits = limits.within(ctx.limits)
     focus = f"Focus on: {scope}" if scope.strip() else ""
     budget = "" if limits.tool_calls is None else f"You can make {limits.tool_calls} tool calls. "
@@ -185,17 +185,17 @@ def block(result: RunResult, notes: Sequence[str] = ()) -> str:
 
 
 def format_failure(reason: str) -> ToolOutput:
-    """Formats the tool result for a child that did not start (O-27, O-41)."""
+    """Returns an error report for a child that did not start (O-27, O-41)."""
     return ToolOutput(f"[ERROR] Error: {reason}", is_error=True)
 
 
 def is_failure(result: RunResult) -> bool:
-    """True if a child's status is an error to its caller; a used-up budget is not (O-6, D-7)."""
+    """True if a child failed or was cancelled, but not if its budget was used up (O-6, D-7)."""
     return result.status in ("error", "cancelled")
 
 
 def whole_number(value: object) -> int | None:
-    """Converts a whole number or its text (`"15"`) to an int; returns None for anything else."""
+    """Converts a number or its text (`"15"`) to an int, without its fraction; otherwise None."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     with suppress(ValueError, OverflowError):  # other text, NaN or infinity
@@ -204,7 +204,7 @@ def whole_number(value: object) -> int | None:
 
 
 def copy_of_caller(ctx: ToolContext, name: str, tools: Sequence[str]) -> Agent:
-    """Copies the caller's model, prompt, workdir and settings, but only the given tools.
+    """Returns a copy of the calling agent with only the given tools and a name of its own.
 
     MCP servers that provide none of the tools are left out, with their permissions and resources.
     The caller's permissions apply to the copy in any case.
@@ -229,7 +229,7 @@ def copy_of_caller(ctx: ToolContext, name: str, tools: Sequence[str]) -> Agent:
 
 
 def tools_of_caller(ctx: ToolContext, names: Sequence[str], problem: str) -> tuple[str, ...]:
-    """Expands names to the caller's tools (D-20). Raises ToolError if a name has no such tool."""
+    """Expands names and toolsets to the caller's tools (D-20). Raises ToolError for other names."""
     found: dict[str, None] = {}
     for name in names:
         mine = [tool for tool in builtin.SOURCE.sets.get(name, (name,)) if tool in ctx.tools]
@@ -295,18 +295,18 @@ REPORTING = ("spawn_agent", "delegate_task")  # tools whose results are reports
 REPORT = re.compile(r"(\b\d+ tool calls), \d+\.\ds\b")  # tool calls and run time in a report
 
 _SUBTASK = re.compile(r"^Subtask \d+: .*\n((?:.+\n?)+)", re.MULTILINE)
-"""Pattern for one subtask in a report of delegate_task, up to the first blank line."""
+"""Pattern for a subtask's section in a delegate_task report, up to its first blank line."""
 
 
 def without_seconds(result: ToolResult) -> str:
-    """Returns the text of a tool result without run times, which differ between equal runs."""
+    """Returns a tool result's text without run times in reports, which vary between equal runs."""
     if result.name not in REPORTING:
         return result.content
     return re.sub(r"\b\d+\.\d+s\b", "…s", result.content)
 
 
 def find_reports(tool: str, text: str) -> list[str]:
-    """Returns the counts and run times in a tool's result, such as `2 tool calls, 1.5s`."""
+    """Returns each child's call count and run time in a report, such as `2 tool calls, 1.5s`."""
     heads = _SUBTASK.findall(text) if tool == "delegate_task" else []
     if tool == "spawn_agent":
         heads = [text.partition("\n\n")[0]]

@@ -53,7 +53,7 @@ def tool(config: SubAgentsConfig) -> Tool:
 
 
 async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
-    """Runs the child and returns its summary. Raises ToolError if the child fails (D-7)."""
+    """Runs the child and returns its summary. Raises ToolError if that fails (D-7)."""
     if ctx.depth >= ctx.max_depth:
         raise ToolError(
             f"Maximum subagent recursion depth ({ctx.max_depth}) exceeded. "
@@ -107,7 +107,7 @@ async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> str:
 
 
 def find_problem(given: Mapping[str, Any]) -> str:
-    """Returns the first problem with the arguments, or "". Checks types first (X-7, X-11)."""
+    """Returns a message about the first invalid argument, or "" if all are valid (X-7, X-11)."""
     wrong = "Invalid subagent input:"
     for name in ("label", "task_prompt"):
         if given.get(name) is None:

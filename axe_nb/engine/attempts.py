@@ -1,6 +1,6 @@
 """Sends a run's requests to its provider, and retries after temporary failures.
 
-`interceptors.py` adds handlers for a run with a fork, a cassette or pauses.
+For forks, cassettes and pauses, `interceptors.py` puts handlers in front of `Attempts.send`.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ from axe_nb.text import format_seconds
 EVERY = 0.03  # minimum seconds between two text events of the same kind
 
 Send: TypeAlias = Callable[[Request], Awaitable[Response]]
-"""Handler in the chain of a request: returns the response, usually from the next handler.
+"""Function that returns the response to a request; handlers of this type form a chain.
 
-Raises ProviderError if the request fails and is not retried, RunStopped if a cap of the tree is
-reached or the user stops the tree, and TimeoutError if the time is up.
+Raises ProviderError if the request fails and is not retried, RunStopped if a cap is reached or the
+tree is stopped, TimeoutError if the run's time is up, CassetteMiss if a required recording is
+missing, and ConfigError if the provider is not set up.
 """
 
 
 class Partial:
-    """A response as it arrives, emitted as events; pieces that arrive close together are merged."""
+    """Collects a streamed response, and emits pieces that arrive close together as one event."""
 
     def __init__(self, emit: Emit, run: str, turn: int, attempt: int) -> None:
         self.deltas: list[Delta] = []
@@ -52,7 +53,7 @@ class Partial:
         return "".join(delta.text for delta in self.deltas if delta.kind == "text")
 
     def add(self, delta: Delta) -> None:
-        """Adds a piece, without blocking or raising an error."""
+        """Adds a piece of the response; never blocks or raises an error."""
         if len(self.deltas) > self._passed_on:
             last = self.deltas[-1]
             if (last.kind, last.call) != (delta.kind, delta.call):
@@ -88,7 +89,7 @@ class Attempts:
         """True if delays of the model advance only the virtual clock (D-36)."""
 
     async def send(self, request: Request) -> Response:
-        """Sends a request, with up to `[retry] max_retries` retries; see `Send`."""
+        """Sends a request, with up to `scope.retries` retries. Raises the errors of `Send`."""
         scope, turn, began = self.scope, turn_of(request.place), self.scope.seconds
         try:
             while True:
@@ -121,7 +122,7 @@ class Attempts:
             scope.note("retry", began, turn)
 
     async def _attempt(self, request: Request) -> Response:
-        """Sends a request once, subject to slots, caps and the session's budget."""
+        """Waits for a slot, checks the caps and the session's budget, and sends a request once."""
         scope, budget, usage = self.scope, self.scope.env.budget, None
         async with scope.in_flight.requests.take():
             scope.env.halt.check()
@@ -144,12 +145,12 @@ class Attempts:
         return await self.scope.env.prices.find_cost(self.scope.agent.model, usage) or 0.0
 
     def begin(self, request: Request) -> OnDelta | None:
-        """Starts a response. Returns the callback for its pieces; None if it is not streamed."""
+        """Resets `partial`. Returns a callback for a response's pieces, or None if not streamed."""
         self.partial = Partial(self._emit, self.scope.id, turn_of(request.place), request.attempt)
         return self.partial.add if self._is_streamed else None
 
     async def _ask(self, request: Request) -> Response:
-        """Sends a request to the provider and stores the exchange, whatever its outcome."""
+        """Sends a request to the provider, and records the exchange even if the request fails."""
         scope, log, on_delta = self.scope, SentLog(), self.begin(request)
         response: Response | None = None
         error: ProviderError | None = None
@@ -190,7 +191,7 @@ class Attempts:
 
 
 def compute_wait(error: ProviderError, attempt: int) -> float:
-    """Returns the seconds to wait before a retry: Retry-After if it was sent, or 0.5, 1, 2 … 30."""
+    """Returns the wait in seconds before `attempt`: the server's Retry-After, or 0.5, 1, 2 … 30."""
     return error.retry_after or min(0.5 * 2 ** min(attempt - 2, 10), 30.0)
 
 
@@ -204,7 +205,10 @@ def tell_retry(
 
 
 def give_up(error: ProviderError, attempts: int = 0) -> ProviderError:
-    """Returns the error to raise instead of retrying; if `attempts` is 0, no time was left."""
+    """Returns a copy of the error that explains why the request is not retried.
+
+    `attempts` is the number of attempts made; 0 means that a retry would exceed the run's time.
+    """
     final = copy(error)
     if attempts:
         final.message += f" ({attempts} attempts)" if attempts > 1 else ""

@@ -20,7 +20,7 @@ DENIED = "denied by the user"
 
 
 class Authorizer:
-    """Authorizes the calls of a run, and asks the user one question at a time."""
+    """Authorizes the tool calls of a run. Asks the user if necessary, one question at a time."""
 
     def __init__(self, scope: RunScope, workdir: Path, next: RunCall) -> None:
         self.next, self._scope, self._workdir = next, scope, workdir
@@ -40,7 +40,7 @@ class Authorizer:
         """Checks that a call is permitted, and asks the user if necessary.
 
         Raises PermissionDenied if the call is not permitted, ToolError if the tool's guard rejects
-        the arguments, and RunStopped if the user stops the run.
+        the arguments, and RunStopped if the user stops the tree of runs.
         """
         verdict, reason = self._scope.policy.decide(call.tool)
         if verdict == "deny" and call.tool.effect != "network":  # no host is known yet
@@ -53,7 +53,7 @@ class Authorizer:
                     await self._ask_approval(call)
 
     async def find_refused(self, tools: Iterable[Tool]) -> dict[str, str]:
-        """Authorizes tools of the model's server. Returns a map of denied tools to reasons."""
+        """Authorizes tools of the model's server. Returns the reasons for denials, by tool name."""
         refused = {}
         for tool in tools:
             call = PendingCall(ToolCall("", tool.name, {}))
@@ -66,7 +66,7 @@ class Authorizer:
         return refused
 
     def allows_host(self, tool: Tool, host: str) -> bool:
-        """True if a call of a tool may contact a host without asking the user (D-50)."""
+        """True if a tool may contact a host without a question to the user (D-50)."""
         verdict, _ = self._scope.policy.decide(tool, Guard(host=host))
         return verdict == "allow" or (verdict == "ask" and self._is_allowed(host))
 
@@ -146,7 +146,7 @@ def _make_denial(tool: Tool, reason: str) -> PermissionDenied:
 
 
 def _copy(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Copies nested JSON values without recursion, as a model may nest them very deeply."""
+    """Deep-copies arguments without recursion, because a model may nest their values deeply."""
     copied = dict(arguments)
     left: list[Any] = [copied]
     while left:

@@ -1,7 +1,7 @@
-"""Runs a tool call in its own task, together with the child runs that it starts.
+"""Runs a tool call in its own task, together with the child runs that the tool starts.
 
-A tool cannot block its run: a cancelled tool is abandoned after a short grace period. No child
-outlives the call that started it.
+A tool that ignores cancellation is abandoned after a short grace period. No child outlives the call
+that started it.
 """
 
 from __future__ import annotations
@@ -26,21 +26,24 @@ _left_behind: set[asyncio.Task[Any]] = set()
 """Tasks of tools that ignored cancellation; without this set they could be garbage-collected."""
 
 RunCall: TypeAlias = Callable[[PendingCall], Awaitable[ToolOutput]]
-"""Handler in the chain of a tool call: returns the output, usually from the next handler.
+"""Function that returns the output of a tool call; handlers of this type form a chain.
 
 Raises the tool's own exceptions, which become error results, and RunStopped if the tree is stopped.
 """
 
 StartChild: TypeAlias = Callable[..., Coroutine[Any, Any, RunResult]]
-"""Starts a child (call, job, env=None) and returns its result; `env` defaults to the caller's.
+"""Function, called as `start(call, job, env=None)`, that runs a child and returns its result.
 
-Raises ConfigError if the child cannot be started, and ToolError if its key is invalid or taken, or
-if the tree may not send another request.
+`env` defaults to the caller's. Raises ConfigError if the child cannot be started, and ToolError if
+its key is invalid or taken, or if a cap of the tree forbids another child.
 """
 
 
 def take_key(call: PendingCall, given: str | int | None) -> str:
-    """Reserves and returns a child's key in its call (D-59), by default the next free number."""
+    """Reserves and returns a child's key in its call (D-59), by default the next free number.
+
+    Raises ToolError if the key is invalid or taken.
+    """
     if given is None:
         given = next(free for free in count(len(call.keys)) if f"{free}" not in call.keys)
     key = f"{given}"
@@ -56,7 +59,7 @@ ENDED = "this call has ended and can no longer start a sub-agent"
 
 
 class CallChildren:
-    """The children of a tool call; any thread may start a child until the call has ended."""
+    """Child runs of a tool call; any thread may start a child until the call has ended."""
 
     def __init__(self, call: PendingCall, start_child: StartChild) -> None:
         self._call, self._start_child = call, start_child
@@ -65,7 +68,11 @@ class CallChildren:
         self._has_ended = False
 
     async def start(self, job: Job, env: Env | None = None) -> RunResult:
-        """Runs a child to completion, always on the event loop of the call; see `StartChild`."""
+        """Runs a child to completion on the event loop of the call, and returns its result.
+
+        Raises ToolError if the call has ended or this process is a fork, and the errors of
+        `StartChild`.
+        """
         if self._has_ended or self._loop.is_closed():
             raise ToolError(ENDED)
         if os.getpid() != self._process:
@@ -97,7 +104,7 @@ class CallChildren:
         return waiting.result()
 
     async def end(self) -> None:
-        """Cancels the running children, and waits for them even if the wait is itself cancelled."""
+        """Cancels the running children, and waits for them to end even if cancelled itself."""
         self._has_ended = True
         stop: asyncio.CancelledError | None = None
         for task in self._tasks:
@@ -112,14 +119,14 @@ class CallChildren:
 
 
 def blocking_call(loop: asyncio.AbstractEventLoop) -> str:
-    """Returns a label for the tool call that blocks an event loop; empty if no call does."""
+    """Returns a label for the tool call that an event loop is executing; empty if there is none."""
     task = asyncio.current_task(loop)
     name = task.get_name() if task else ""
     return name.removeprefix(TASK) if name.startswith(TASK) else ""
 
 
 async def run_call(tool: Tool, context: ToolContext, children: CallChildren) -> object:
-    """Runs a tool and returns its answer; abandons a tool that ignores cancellation."""
+    """Runs a tool and returns its value; when cancelled, abandons a tool that does not stop."""
 
     async def work() -> tuple[object, BaseException | None]:
         try:

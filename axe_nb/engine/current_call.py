@@ -1,6 +1,6 @@
-"""Tracks the current tool call, so that `axe_nb.run` in a tool starts a child of its run (D-57).
+"""Tracks the current tool call, so that `axe_nb.run` in a tool starts a child run (D-57).
 
-The call is held in a context variable, which the tool's threads inherit.
+The call is held in a context variable, which tasks and threads of `in_thread` inherit.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if hasattr(os, "register_at_fork"):  # a forked process does not continue the ru
 
 
 def is_inside() -> bool:
-    """True if a run called the current code, as part of a tool or a script model."""
+    """True if the current code is called by a run, for example as part of a tool."""
     return _caller.get(...) is not ...
 
 
@@ -39,7 +39,8 @@ def calling() -> ToolContext | None:
 def refuse_in_tool(name: str) -> None:
     """Raises AxeError if the current code runs inside a tool.
 
-    Runs that the function `axe_nb.NAME` starts would not belong to the tool's run tree.
+    `name` is the function of `axe_nb` that was called; its runs would not belong to the tool's run
+    tree.
     """
     if calling() is not None:
         step = "use `await ctx.delegate(…)` or `await axe_nb.arun(…)`, which the run's views show"
@@ -48,7 +49,7 @@ def refuse_in_tool(name: str) -> None:
 
 @contextmanager
 def inside_run(caller: ToolContext | None = None) -> Iterator[None]:
-    """Marks the block as part of a run, or of a tool if `caller` is set; hides enclosing runs."""
+    """Marks the block as part of a run, or as part of a tool call if `caller` is its context."""
     before = _caller.set(caller)
     try:
         yield

@@ -42,7 +42,7 @@ LATER = "make the other calls in later replies"
 
 
 def is_refused(result: ToolResult) -> bool:
-    """True if a call exceeded a limit and was not made; a refused call has no number."""
+    """True if a call exceeded a limit, and was therefore neither made nor counted."""
     return result.is_error and result.content.endswith((USED_UP, LATER))
 
 
@@ -62,15 +62,15 @@ class Dispatch:
         self._start_child = start_child
 
     def close(self) -> None:
-        """Drops the chain of handlers, whose reference cycles would delay the release of memory."""
+        """Deletes the chain of handlers, because its reference cycles would keep memory in use."""
         del self.answer, self.make, self._start_child, self.authorizer.next
 
     async def run_all(
         self, turn: int, calls: Sequence[ToolCall], results: list[ToolResult | None]
     ) -> None:
-        """Runs the calls, and stores each result in `results` even if cancelled midway.
+        """Runs the tool calls of a turn, and stores each result in `results` when its call ends.
 
-        If the calls exceed the run's limit, the allowed calls run, and RunStopped is raised.
+        If the calls exceed the run's limit, the allowed calls run, and then RunStopped is raised.
         """
         scope, clock, limit = self.scope, self.scope.clock, self.scope.limits.tool_calls
         most, (cap, reached), why = len(calls), scope.meter.cap_reply(), ""
@@ -103,7 +103,7 @@ class Dispatch:
             raise RunStopped("max_tool_calls", f"agent exceeded its budget of {limit} tool calls")
 
     async def run(self, call: PendingCall) -> ToolResult:
-        """Makes a call and emits its events; returns its result, which may be an error (A-13.1)."""
+        """Makes a call and emits events before and after. Returns its result or error (A-13.1)."""
         scope, asked = self.scope, call.call
         scope.clock.check()  # the timer does not fire before all calls have begun
         scope.env.halt.check()
@@ -150,7 +150,7 @@ class Dispatch:
         )  # fmt: skip
 
     async def run_tool(self, call: PendingCall) -> ToolOutput:
-        """Runs a call's tool and the children that the tool starts; last handler in the chain."""
+        """Runs a call's tool, which may start children. This is the last handler in the chain."""
         scope, tool = self.scope, call.tool
         call.has_begun = True
         if tool.effect == "delegate":  # a built-in tool, which ends when it is cancelled
@@ -189,7 +189,7 @@ def _make_error(call: ToolCall, text: str) -> ToolResult:
 
 
 def describe_failure(error: BaseException) -> ToolOutput:
-    """Converts an exception raised by a tool to a result for the model."""
+    """Converts an exception raised by a tool to an error output for the model."""
     if isinstance(error, ToolError):
         return ToolOutput(f"Error: {words(error)}", is_error=True, note=error.note)
     return ToolOutput(f"Error: {fault_text(error)}", is_error=True)

@@ -1,7 +1,7 @@
-"""Handlers that may answer instead of a model or tool: forks, pauses and cassettes.
+"""Handlers for forks, pauses and cassettes, which may answer instead of a model or tool.
 
-The fork comes before the pauses, as replayed turns are not stepped through. The cassette comes
-after them, as it also records the user's decisions.
+Requests and calls pass through the handlers of the fork first, so that a run does not pause at
+replayed turns. The handlers of the pauses come next, and the handlers of the cassette last.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ SKIPPED = "skipped by the user"
 
 
 def connect(attempts: Attempts, calls: Dispatch, adopt: Callable[[RunResult], None]) -> Send:
-    """Puts a run's handlers in front of its model and tools; returns the first request handler.
+    """Adds the handlers that a run needs, and returns the first handler for its requests.
 
-    `adopt` takes over finished children of the forked run.
+    `adopt` adds a finished child of the forked run to the new run.
     """
     env = attempts.scope.env
     send: Send = attempts.send
@@ -53,7 +53,10 @@ def connect(attempts: Attempts, calls: Dispatch, adopt: Callable[[RunResult], No
 async def replay_fork_turn(
     attempts: Attempts, fork: Replay, next: Send, request: Request
 ) -> Response:
-    """Replays a turn of the forked run, without sending, counting or paying anything."""
+    """Replays a recorded turn of the forked run without charging the meter for it.
+
+    Passes any other request to `next`.
+    """
     scope = attempts.scope
     asked = AskedTurn(request, scope.agent.model)
     found = await fork.find(asked)
@@ -76,7 +79,7 @@ async def replay_fork_turn(
 async def replay_cassette_turn(
     attempts: Attempts, cassette: Replay, next: Send, request: Request
 ) -> Response:
-    """Replays a recorded turn at its recorded cost, or records a new turn."""
+    """Replays a recorded turn with its recorded cost, or records the turn that `next` makes."""
     scope = attempts.scope
     asked = AskedTurn(request, scope.agent.model)
     found = await cassette.find(asked)
@@ -169,7 +172,7 @@ async def _play(
 async def replay_fork_call(
     calls: Dispatch, fork: Replay, adopt: Callable[[RunResult], None], call: PendingCall
 ) -> ToolResult:
-    """Replays a call and its child runs from the forked run, or makes a call that is new."""
+    """Replays a recorded call of the forked run with its child runs; makes any other call."""
     scope = calls.scope
     kept = await fork.find(call)
     if not isinstance(kept, KeptCall):
@@ -186,7 +189,7 @@ async def replay_fork_call(
 
 
 async def replay_cassette_call(cassette: Replay, next: RunCall, call: PendingCall) -> ToolOutput:
-    """Replays or records the output of a tool with `record=True`."""
+    """Replays the output of a tool with `record=True`, or records the output of `next`."""
     if not call.tool.record:
         return await next(call)
     found = await cassette.find(call)
@@ -204,7 +207,7 @@ async def replay_cassette_call(cassette: Replay, next: RunCall, call: PendingCal
 
 
 async def step_turn(attempts: Attempts, stepper: Stepper, next: Send, request: Request) -> Response:
-    """Pauses before a request, and after its response if the user wants to edit the response."""
+    """Pauses before a request, and after its response if the user chose to edit the response."""
     scope, made = attempts.scope, attempts.exchanges
     step = Step(
         kind="request", agent=scope.name, run=scope.id, turn=turn_of(request.place),

@@ -1,6 +1,6 @@
 """Limits of a tree of runs: deadlines, the caps of `[limits]`, the session's budget, and slots.
 
-A run's time includes the virtual time of script models, and excludes waiting for the user.
+Virtual delays of script models count towards a deadline; time spent waiting for the user does not.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class TimeIsUp(TimeoutError):
 
 
 class Clock:
-    """A run's time and its deadline, which also applies to all runs below it."""
+    """Measures a run's time, and enforces a deadline for the run and all runs below it."""
 
     def __init__(
         self, seconds: float | None, above: Clock | None = None, ahead: float = 0.0, run: str = "0"
     ) -> None:
         """Starts the clock; must be called in the run's own task.
 
-        `seconds` is the run's own timeout, or None; the deadline of the clock `above` applies too.
+        `seconds` is the run's own timeout, or None. An earlier deadline of `above` applies too.
         `ahead` is the virtual time in seconds that the parent run has used.
         """
         self._loop = asyncio.get_running_loop()
@@ -57,16 +57,16 @@ class Clock:
 
     @property
     def timeout(self) -> AbstractAsyncContextManager[object]:
-        """Context manager that raises TimeoutError when the run's own time is up."""
+        """Context manager that raises TimeoutError when the run's own timeout expires."""
         return self._timer or nullcontext()
 
     @property
     def deadline(self) -> Clock | None:
-        """The clock with the run's deadline, this clock or a clock above; None if there is none."""
+        """This clock or a clock above, whose deadline applies; None if there is no deadline."""
         return self if self._timer else self._above
 
     def tell_timeout(self) -> str:
-        """Returns the message for a run that timed out, with the timeout that was set (D-10)."""
+        """Returns the error message for a run that exceeded its timeout (D-10)."""
         return f"timeout after {format_seconds(self.deadline.setting)}s" if self.deadline else ""
 
     def now(self) -> float:
@@ -78,7 +78,7 @@ class Clock:
 
     @property
     def is_late(self) -> bool:
-        """True if the time is up or the timer, which may be a tick early, has fired."""
+        """True if the deadline has passed or its timer, which may be a tick early, has fired."""
         timer = self.deadline._timer if self.deadline else None
         return timer is not None and (timer.expired() or self.left == 0.0)
 
@@ -90,23 +90,23 @@ class Clock:
         return max(0.0, self.deadline.at - self.now())
 
     def overdue(self, now: float) -> float:
-        """Returns how many seconds `now` (from `time.monotonic()`) is too late; thread-safe."""
+        """Returns the seconds by which `now` (by `time.monotonic()`) is too late; thread-safe."""
         deadline = self.deadline
         if deadline is None or deadline.pauses:
             return 0.0
         return max(0.0, now + self.ahead - deadline.at)
 
     def check(self) -> None:
-        """Raises TimeIsUp if the deadline has passed, for work that never awaits."""
+        """Raises TimeIsUp if the deadline has passed, even if no `await` let the timer fire."""
         if self.is_late:
             raise TimeIsUp
 
     def limit(self) -> asyncio.Timeout:
-        """Returns a timeout context for work before the run's first `check`."""
+        """Returns a context manager that limits the preparation of a run to the time left."""
         return asyncio.timeout(self.left)
 
     def forward(self, ahead: float) -> None:
-        """Advances the virtual clock. Raises TimeIsUp if the deadline comes first."""
+        """Advances the virtual time to `ahead`. Raises TimeIsUp if the deadline comes first."""
         before, deadline = self.ahead, self.deadline
         self.ahead = max(before, ahead)
         if deadline is None:
@@ -125,7 +125,7 @@ class Clock:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Stops this clock and the clocks above while the block asks the user."""
+        """Suspends the deadlines of this clock and those above while the block asks the user."""
         stopped, now = list[Clock](), self._loop.time
         clock = self.deadline
         while clock is not None:
@@ -163,7 +163,7 @@ CAPS = {"max_requests": "requests", "max_total_tokens": "tokens", "max_cost": "d
 
 @dataclass(slots=True)
 class UsageMeter:
-    """Usage of a run and its descendants, checked against the caps of its `[limits]`."""
+    """Usage of a run and its descendants, checked against the caps in the agent's `[limits]`."""
 
     agent: str
     limits: TreeLimits
@@ -208,14 +208,14 @@ class UsageMeter:
         return UsageMeter(agent, limits, self, path, is_expected=True)
 
     def settle(self) -> None:
-        """Stops counting the run as a child that has not sent a request yet."""
+        """Stops counting a child as a pending request, after its first request or its end."""
         if self.is_expected and self.above is not None:
             self.is_expected = False
             for meter in self.above._walk_up():
                 meter.expected -= 1
 
     def has_cap(self, cap: str) -> bool:
-        """True if the message `cap` describes a cap that applies to this run."""
+        """True if `cap` is the message of a cap of this run or a run above; see `RunStopped`."""
         return any(cap == meter._format_cap(key) for meter in self._walk_up() for key in CAPS)
 
     def request(self, agent: str) -> None:
@@ -225,7 +225,7 @@ class UsageMeter:
                 spent.requests += 1
 
     def charge(self, agent: str, tokens: int, dollars: float | None = None) -> None:
-        """Adds the tokens and price of a response; `dollars` is None for an unknown price."""
+        """Adds the tokens and price of an agent's response; `dollars` is None if it is unknown."""
         for meter in self._walk_up():
             for spent in (meter.total, meter.spent[agent]):
                 spent.tokens += tokens
@@ -234,7 +234,7 @@ class UsageMeter:
                 meter.unpriced = agent
 
     def cap_reply(self) -> tuple[int | None, str]:
-        """Returns the maximum calls per response (None if unlimited), and a text about the cap."""
+        """Returns the cap on tool calls per response, or None if there is none, and its message."""
         caps = [(m.limits.max_calls_per_reply, m) for m in self._walk_up()]
         most, meter = min(caps, key=lambda cap: cap[0] or sys.maxsize)
         if not most:
@@ -248,7 +248,7 @@ class UsageMeter:
             meter = meter.above
 
     def describe_overshoots(self) -> Iterator[str]:
-        """Yields a line for each cap of this run that was exceeded."""
+        """Yields a warning for each cap of this run that was exceeded."""
         for key, unit in CAPS.items():
             most, spent = getattr(self.limits, key), getattr(self.total, unit)
             if most and spent > most:
@@ -285,7 +285,7 @@ class OverBudget(RunStopped):
 class Budget:
     """The US dollars that the runs of a session have spent, and the amount that they may spend.
 
-    Replayed responses cost nothing, and responses of unknown price are not counted.
+    Replayed responses cost nothing; responses of unknown price are counted only in `unpriced`.
     """
 
     amount: float = 0.0
@@ -294,9 +294,9 @@ class Budget:
     unpriced: dict[str, int] = field(default_factory=dict)
     """Number of responses of unknown price, keyed by provider/model."""
     step: float = 0.0
-    """US dollars by which an approval raises the budget, or a multiple if that is not enough."""
+    """US dollars by which an approval raises the budget; if that is not enough, by a multiple."""
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
-    """Lock for changes, as runs of the session may use the event loops of several threads."""
+    """Lock for changes to the amounts, because the session's runs may use several threads."""
 
     def set(self, amount: float) -> None:
         self.amount = self.step = amount
@@ -313,7 +313,7 @@ class Budget:
         return False
 
     def settle(self, held: float, model: str, usage: Usage | None) -> None:
-        """Replaces the reserved amount with the actual cost; `usage` is None without a response."""
+        """Replaces a reserved amount with the actual cost; `usage` is None if no response came."""
         with self.lock:
             self.held = max(0.0, self.held - held)
             if usage is None:
@@ -324,7 +324,7 @@ class Budget:
 
 
 class SlotPool:
-    """A pool of `most` slots, 0 for no limit. Taking a slot also takes a slot of the pool above."""
+    """A pool of `most` slots (0: unlimited). Taking one also takes a slot of the parent pool."""
 
     def __init__(self, most: int, above: SlotPool | None = None) -> None:
         self._slots = asyncio.Semaphore(most) if most else nullcontext()
@@ -340,8 +340,8 @@ class SlotPool:
 class InFlight:
     """Slots for concurrent requests and tool calls in a tree, or in a subtree with a lower limit.
 
-    There are no deadlocks, as a request waits for nothing else, and a call releases its slot when
-    it starts a child.
+    Deadlocks cannot occur, because a request starts nothing that needs a slot, and a call releases
+    its slot when it starts a child.
     """
 
     def __init__(self, most: int, above: InFlight | None = None) -> None:
@@ -350,12 +350,12 @@ class InFlight:
         self.calls: SlotPool = SlotPool(most, above.calls if above else None)
 
     def below(self, most: int) -> InFlight:
-        """Returns a child's slots: the parent's, or new slots if the child has a lower limit."""
+        """Returns a child's slots: this object, or a new object if the child's limit is lower."""
         return self if not most or 0 < self.most <= most else InFlight(most, self)
 
 
 def estimate_tokens(system: str, tools: Iterable[ToolSpec], messages: Iterable[Message]) -> int:
-    """Estimates a request's tokens: a quarter of its text's UTF-8 bytes, plus pictures (D-18)."""
+    """Estimates a request's tokens: one per four bytes of UTF-8 text, plus pictures (D-18)."""
     texts, pictures = [system], 0
     for tool in tools:
         texts += tool.name, tool.description, dump(tool.input_schema()).decode()

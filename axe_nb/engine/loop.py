@@ -92,7 +92,7 @@ class Run:
 
         Raises:
             asyncio.CancelledError: if the run was cancelled; `result` is already set.
-            KeyboardInterrupt, SystemExit: if the provider raised it; `result` is already set.
+            KeyboardInterrupt, SystemExit: if raised during the run; `result` is already set.
         """
         scope, plan = self.scope, self.plan
         scope.env.emit(
@@ -126,9 +126,10 @@ class Run:
         return self._end(stop.status, str(stop)) if stop else self._end("completed", None)
 
     async def _run_turns(self) -> RunStopped | None:
-        """Runs turns (request, response, tool calls) until a response without calls (A-8.1).
+        """Runs turns (request, response, tool calls) until a response has no calls (A-8.1).
 
-        Returns the limit that ended the turns if a final question is still to be asked (D-17).
+        If a limit ends the turns, its error is returned if a final question remains to be asked
+        (D-17), and raised otherwise.
         """
         limits, has_tools = self.scope.limits, bool(self.plan.toolset.tools)
         while True:
@@ -176,7 +177,7 @@ class Run:
         return sum((turn.usage for turn in self.log), Usage())
 
     def say(self, prompt: str, pictures: tuple[Picture, ...] = ()) -> None:
-        """Adds a user message, after marking calls without a result as interrupted."""
+        """Adds a user message. Earlier tool calls without a result are marked as interrupted."""
         if self.messages and self.messages[-1].role != "user":
             self.messages = close_open_calls(self.messages)
         self.messages.append(Message("user", prompt, pictures=pictures))
@@ -184,9 +185,10 @@ class Run:
     async def turn(
         self, *, closing: bool = False, asked: FinalRequest = "", question: str = ""
     ) -> Response:
-        """Sends a request and adds the response to the conversation; see `Send` for errors.
+        """Sends a request and adds the response to the conversation; raises the errors of `Send`.
 
-        The arguments are only for a final question, which offers no tools; see `TurnFinished`.
+        The arguments are for a final question, for which no tools are offered: `closing` for a
+        closing answer, or `asked` and the `question` for structured data.
         """
         scope, plan, number = self.scope, self.plan, self.turns + 1
         scope.env.halt.check()
@@ -229,7 +231,10 @@ class Run:
         return response
 
     def _add(self, response: Response, *, has_calls: bool) -> Response:
-        """Adds a response to the conversation, without its calls unless `has_calls` is true."""
+        """Adds a response to the conversation, and returns it with unique ids for its tool calls.
+
+        The calls are added only if `has_calls` is true and the response was not cut off.
+        """
         if response.tool_calls:
             self._ids = self._ids or CallIds(self.messages)
             calls = self._ids.settle(self.plan.provider.name, response.tool_calls)
@@ -242,7 +247,10 @@ class Run:
         return response
 
     async def ask(self, question: str, *, asked: FinalRequest = "") -> None:
-        """Asks a final question, for data or a closing answer. An empty response is ignored."""
+        """Asks the model a final question, for structured data or a closing answer.
+
+        An empty reply leaves `answer` unchanged.
+        """
         before = self.answer
         self.say(question)
         await self.turn(closing=not asked, asked=asked, question=question if asked else "")
@@ -262,12 +270,12 @@ class Run:
         )  # fmt: skip
 
     def count_context(self, tools: Sequence[ToolSpec]) -> int:
-        """Returns the tokens of the latest exchange, estimated if the API reports none (D-18)."""
+        """Returns the tokens of the latest request and response, if necessary estimated (D-18)."""
         system = self.plan.briefing.system
         return self.response.usage.total or estimate_tokens(system, tools, self.messages)
 
     async def take_data(self, output: Output) -> Any:
-        """Returns the last answer as data, after one request for a correction if necessary.
+        """Returns the answer as data. If necessary, asks the model for JSON and for one correction.
 
         Raises RunError if the answer is incomplete, or still does not match its schema.
         """
@@ -327,7 +335,7 @@ class Run:
         return "cancelled" if is_exit else "error", error
 
     async def start_child(self, call: PendingCall, job: Job, env: Env | None = None) -> RunResult:
-        """Runs a child to completion, one level deeper; see `StartChild`."""
+        """Runs a child one level deeper, and returns its result. Errors: see `StartChild`."""
         key, above, env = take_key(call, job.key), self.scope, env or self.scope.env
         id = f"{above.id}.{call.number}" + ("" if key == "0" else f"-{key}")
         try:
@@ -354,7 +362,7 @@ class Run:
                 call.keys.discard(key)
 
     def adopt(self, child: RunResult) -> None:
-        """Takes over a finished child run from the forked tree."""
+        """Adds a finished child of the forked run to this run, and emits its events."""
         self._children[order_child(child.id)] = child
         for event in events_of(child, self.scope.id, self.scope.depth + 1):
             self.scope.env.emit(event)

@@ -26,29 +26,30 @@ OF_MODE: Mapping[Mode, Mapping[Effect, Verdict]] = {
         "read": "allow", "user": "allow", "network": "allow", "write": "allow", "delegate": "allow",
     },
 }  # fmt: skip
-"""Verdict by mode and effect, for a tool without an entry in `[permissions]` (D-19). Plan mode also
-allows tools with `in_plan`, and hosts in `allowed_hosts` need no approval (D-50)."""
+"""Verdict for a tool without an entry in `[permissions]`, keyed by mode and effect (D-19).
+
+Plan mode also allows tools with `in_plan`. Hosts in `allowed_hosts` need no approval (D-50)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PermissionPolicy:
-    """Permissions of one run, with reasons for denials; never laxer than the parent's (D-19)."""
+    """Decides whether a run may use a tool; never laxer than the parent run's policy (D-19)."""
 
     agent: Agent
-    """Agent whose file sets the `[permissions]`; for a copy of the caller, the caller."""
+    """Agent whose `[permissions]` apply; for a copy of the caller, the caller itself."""
     mode: Mode
     above: PermissionPolicy | None = None
     mode_by: Literal["call", "option"] | None = None
-    """Source of a mode that is neither inherited nor from the agent's file: the call or an
-    option."""
+    """Source of `mode`: the call that started the run, or an option such as `--mode`. None if the
+    mode is inherited or comes from the agent's file."""
 
     def child(
         self, agent: Agent, wish: Mode | None = None, *, is_copy: bool = False
     ) -> PermissionPolicy:
-        """Creates a child's policy, with the strictest of this mode, the agent's and `wish`.
+        """Creates a child's policy, with the strictest of this run's mode, `agent.mode` and `wish`.
 
-        If this run's agent sets `inherit_mode`, the mode of the child's agent counts only if it is
-        `plan` or the agent is restricted.
+        If this run's agent sets `inherit_mode`, `agent.mode` counts only if it is `plan` or the
+        child's agent is untrusted.
         """
         is_stricter = agent.mode == "plan" or agent.is_restricted
         inherits = self.agent.sub_agents_config.inherit_mode and not is_stricter
@@ -58,7 +59,7 @@ class PermissionPolicy:
         return PermissionPolicy(owner, mode, self, None if mode == own else "call")
 
     def decide(self, tool: Tool, guard: Guard | None = None) -> tuple[Verdict, str]:
-        """Returns the verdict for a tool or a guarded call, and the reason for a denial."""
+        """Returns the verdict for a tool or, with `guard`, for a call, and a denial's reason."""
         guard = guard or Guard()
         verdict, reason = self._decide_tool(tool, guard.host)
         if verdict == "deny" or guard.floor == "allow":
@@ -70,10 +71,11 @@ class PermissionPolicy:
         return "deny", f"{guard.reason}; sub-agents cannot ask; {self.next_step(tool, guard)}"
 
     def _decide_tool(self, tool: Tool, host: str) -> tuple[Verdict, str]:
-        """Returns the strictest verdict of this run and the runs above it.
+        """Returns the strictest verdict of this run and the runs above it, and a denial's reason.
 
-        `ask` becomes a denial if the run may not ask (D-56). An untrusted agent has no commands and
-        no MCP servers, and cannot allow them to its children either (D-81).
+        If the parent's mode is auto, it usually approves what this run would ask for (D-47).
+        Otherwise `ask` becomes a denial if the run may not ask the user (D-56). An untrusted agent
+        has no commands and no MCP servers, and cannot allow its children to use them (D-81).
         """
         own, own_reason = self._decide_own(tool, host)
         if own == "allow" and _lacks(self.agent, tool):
@@ -102,18 +104,18 @@ class PermissionPolicy:
 
     @property
     def may_ask(self) -> bool:
-        """True if the run may ask the user, which every agent above must allow (D-56)."""
+        """True if the run may ask the user, because every agent above it allows that (D-56)."""
         return all(agent.sub_agents_config.ask == "person" for agent in self.agents[1:])
 
     def offers(self, tool: Tool) -> bool:
-        """True if the tool is offered to the model; plan mode offers allowed and network tools."""
+        """True if the model is offered a tool; plan mode offers allowed tools and network tools."""
         if self.mode != "plan":
             return self.above is None or not tool.denied_below
         verdict, _ = self.decide(tool)
         return verdict == "allow" or (verdict == "ask" and tool.effect == "network")
 
     def next_step(self, tool: Tool, guard: Guard) -> str:
-        """Returns advice for a call that needs approval when no one can be asked."""
+        """Returns advice for the user on a call that needs approval when no one can be asked."""
         if guard.floor == "allow":
             return self._tell_keys(tool, guard.host)
         if guard.key:
@@ -167,7 +169,11 @@ class PermissionPolicy:
         return written or by_mode, ""
 
     def _find_rule(self, tool: Tool) -> tuple[str, Verdict | None]:
-        """Returns the `[permissions]` entry for a tool: its own, or its groups' strictest entry."""
+        """Returns the key and verdict of the `[permissions]` entry that applies to a tool.
+
+        Without an entry of its own, this is the strictest entry for a toolset, alias or MCP server
+        that contains the tool. The verdict is None if no entry applies.
+        """
         rules: Mapping[str, Any] = self.agent.permissions
         if tool.name in rules:
             return tool.name, rules[tool.name]
@@ -179,7 +185,7 @@ class PermissionPolicy:
 
 
 def _lacks(agent: Agent, tool: Tool) -> bool:
-    """True if a tool needs trust that its agent lacks, and the user has not approved the tool."""
+    """True if a tool is a command or from an MCP server, and its untrusted agent has none."""
     if tool.server:
         return agent.is_restricted and not agent.mcp_servers
     return agent.is_restricted and tool.name in COMMANDS and COMMANDS.isdisjoint(agent.tools)

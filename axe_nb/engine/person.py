@@ -1,6 +1,7 @@
 """Questions to the user, for approval and at the pauses of a run, and the user's decisions.
 
-`RunScope.ask` asks the questions, and cassettes record the answers. Source: D-48, D-50, D-56, D-66.
+`RunScope.ask` asks the questions. Cassettes record the answers, except about the budget.
+Source: D-48, D-50, D-56, D-66.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ and `go`, `skip`, `end` and `result` a pause. `edit` changes a call or reply, `s
 class Decision:
     choice: Choice
     text: str = ""
-    """Answer to a question (`text`), reason (`no`, `stop`), or result of a call (`result`)."""
+    """Answer if `choice` is `text`, reason if it is `no`, or result of a call if it is `result`."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    """New arguments of a call (`edit`)."""
+    """New arguments of a call if `choice` is `edit`; otherwise empty."""
     reply: Response | None = None
-    """Response to use instead of sending a request (`result`) or instead of a reply (`edit`)."""
+    """Response that replaces a request (`result`) or the model's reply (`edit`); otherwise None."""
     is_recorded: bool = field(default=False, kw_only=True, compare=False)
     """True if the answer comes from a cassette."""
 
@@ -55,11 +56,11 @@ class ApprovalRequest:
     tool: str
     arguments: Mapping[str, Any]
     detail: str = ""
-    """Diff of the changes that the call would make, or the model's question."""
+    """Preview of the call's changes, such as a diff, or the model's question; may be empty."""
     whole: str = ""
     """Name of the argument to show in full, with its line breaks; empty if there is none."""
     always: str = "this tool"
-    """Description of the calls that the answer `always` approves; empty if it is not offered."""
+    """Description of the calls that `always` approves; empty if that answer is not offered."""
     reason: str = ""
     """Reason for asking (unless the mode is the reason) and notes on the call, one per line."""
     workdir: str = ""
@@ -103,9 +104,9 @@ class Step:
     whole: str = ""
     """Name of the argument to show in full; empty if there is none."""
     request: Request | None = field(default=None, repr=False)
-    """Request to send, or the request that was answered, including secrets; None for a call."""
+    """Request to send or, for a reply, the answered request, with secrets; None for a call."""
     protocol: str = ""
-    """Protocol of the model's server; `script` for a model without a server."""
+    """Protocol of the model's server, or `script` for a script model; empty for a call."""
     response: Response | None = field(default=None, repr=False)
     """Response of the model, including secrets; None unless the step is a reply."""
 
@@ -186,10 +187,10 @@ class Step:
 
 
 Question: TypeAlias = ApprovalRequest | Step
-"""A question to the user: approval of a call, or a pause of a run."""
+"""A question to the user: an approval, a question from the model, or a pause of a run."""
 
 AskPerson: TypeAlias = Callable[[Question], Awaitable[Decision]]
-"""Asks the user at the notebook or terminal. Cassettes record and replay the answers (D-48)."""
+"""Function that asks the user in the notebook or terminal, and returns the decision (D-48)."""
 
 OF_SCRIPTS = "openai"  # protocol for displaying requests to models without a server
 
@@ -217,7 +218,7 @@ def make_reply(given: Any) -> Response | None:
 
 
 def make_decided(step: Step, decision: Decision) -> Exchange | None:
-    """Returns the exchange of a request that the user answered or skipped; None in other cases."""
+    """Returns the exchange of a request that the user answered or skipped; otherwise None."""
     is_skipped = decision.choice == "skip"
     reply = Response() if is_skipped else decision.reply
     if step.kind != "request" or step.request is None or reply is None:
@@ -226,13 +227,13 @@ def make_decided(step: Step, decision: Decision) -> Exchange | None:
 
 
 def make_given(request: Request, reply: Response, source: Source = "given") -> Exchange:
-    """Creates the exchange of a turn whose reply the user supplied, without usage or cost."""
+    """Creates an exchange whose reply the user supplied, with no usage and no cost."""
     reply = replace(reply, usage=Usage())
     return Exchange.of(request, protocol="script", response=reply, cost=0.0, source=source)
 
 
 StepFunction: TypeAlias = Callable[[Step], Decision | str | Awaitable[Decision | str | None] | None]
-"""Function that decides at each pause instead of the user; may be async."""
+"""Function, passed as `step=`, that decides at each pause instead of the user; may be async."""
 
 BreakKind = Literal["tool", "agent", "depth", "turn"]
 
@@ -290,7 +291,7 @@ class Stepper:
         return not self.is_over and bool(met or not self.breaks)
 
     async def decide(self, step: Step) -> Decision:
-        """Calls the step function. Raises RunStopped if it fails or returns an invalid value."""
+        """Calls the step function. Raises RunStopped if it fails or returns an invalid decision."""
         assert self.function is not None
         try:
             if inspect.iscoroutinefunction(self.function):
@@ -315,7 +316,7 @@ class Stepper:
         )
 
     def describe_missed(self) -> Iterator[str]:
-        """Yields a warning for each breakpoint that the tree never reached."""
+        """Yields a warning for each breakpoint never reached, unless pauses were ended early."""
         for one in () if self.is_over else self.breaks:
             if one not in self._reached:
                 yield f"the run never reached --break {one}"

@@ -1,4 +1,4 @@
-"""The plan of a run, resolved completely before anything is sent; a dry run prints the plan."""
+"""The plan of a run, complete before the first request; a dry run prints the plan."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from axe_nb.tools.output_form import Output, make_output
 from axe_nb.tools.tool import Guard, Job, Tool, ToolOutput
 
 Needed: TypeAlias = Literal["key", "provider", "nothing"]
-"""Settings required for a plan: a key to run, a provider for a dry run, nothing for a replay."""
+"""Settings that a plan requires: the API key for a run, the provider for a dry run, or nothing."""
 
 MAX_COUNT = 500  # pictures in one request; servers accept about as many
 OF_PROTOCOL = {"anthropic": 3_900_000}  # bytes of a picture: 5 MiB in base64
@@ -57,7 +57,7 @@ class PictureRoom:
     """Counts the pictures in the requests of a run, and limits their size and number."""
 
     limit: int
-    """Maximum bytes of one picture, from `limits.max_picture_bytes`; 0 for no limit."""
+    """Maximum size of one picture in bytes, from `limits.max_picture_bytes`; 0 for no limit."""
     protocol: str
     used: int = 0
     count: int = 0
@@ -68,7 +68,7 @@ class PictureRoom:
         self.count += len(sizes)
 
     async def admit(self, pictures: Iterable[Picture]) -> tuple[Picture, ...]:
-        """Scales pictures down and counts them. Raises ConfigError if they exceed the limits."""
+        """Scales large pictures down and counts them. Raises ConfigError if a limit is exceeded."""
         fitted: list[Picture] = []
         limits = (self.limit, OF_PROTOCOL.get(self.protocol, 0))
         most, whole = min(filter(None, limits), default=0), 4 * self.limit
@@ -87,7 +87,7 @@ class PictureRoom:
     async def admit_prompt(
         self, prompt: str, pictures: Sequence[Picture], files: Sequence[tuple[str, Picture]]
     ) -> Illustrated:
-        """Returns a prompt with its `pictures`, followed by lines with the pictures in `files`."""
+        """Returns a prompt with its `pictures`, followed by a line for each picture in `files`."""
         if not (pictures or files):
             return Illustrated(prompt)
         own = await self.admit(pictures)
@@ -98,7 +98,7 @@ class PictureRoom:
         return Illustrated("\n".join(lines), (*own, *added))
 
     async def admit_output(self, output: ToolOutput) -> ToolOutput:
-        """Returns a tool's output with pictures scaled down, or an error if they are too large."""
+        """Returns a tool's output with large pictures scaled down, or an error if over a limit."""
         if not output.pictures:
             return output
         try:
@@ -151,7 +151,7 @@ class Plan:
 
     @property
     def asks_at_end(self) -> bool:
-        """True if structured output is requested in a separate turn at the end (D-65)."""
+        """True if structured output needs a separate turn without tools at the end (D-65)."""
         return bool(self.toolset.tools) and getattr(self.provider, "answers_without_tools", False)
 
     @property
@@ -240,7 +240,7 @@ def _check_price(scope: RunScope, agent: Agent) -> None:
 
 
 def _require_sandbox(env: Env, agents: tuple[Agent, ...], workdir: Path) -> None:
-    """Raises ConfigError if the first of `agents` could run outside a required sandbox (D-82)."""
+    """Raises ConfigError if `agents[0]` could run programs without the required sandbox (D-82)."""
     agent, who = agents[0], f"agent {quote(agents[0].name)}"
     tables = find_servers(agent, env.server_tables).items()
     servers = [name for name, table in tables if table.command and table.sandbox == "off"]
@@ -292,7 +292,7 @@ def _make_toolset(
 
 
 def _make_entry(scope: RunScope, tool: Tool, provider: Provider) -> tuple[bool, Mapping[str, Any]]:
-    """Returns True if a tool of the model's server is approved, and the tool's request entry.
+    """Returns whether a tool of the model's server needs no approval, and its request entry.
 
     Except in plan mode, a search that can be limited to allowed hosts needs no approval (D-50).
     """
@@ -345,7 +345,9 @@ def _find_missing(scope: RunScope, toolset: Toolset) -> Iterator[str]:
 
 
 def find_child(parent: Plan, job: Job, env: Env, id: str) -> tuple[Agent, Job]:
-    """Returns a child's agent and job, adapted to this tree. Raises ConfigError if that fails."""
+    """Returns a child's agent and job, with the options, fork and workdir of the tree applied.
+
+    Raises ConfigError if the agent cannot be loaded, or its model or workdir is invalid."""
     try:
         agent = env.agents.load(job.agent) if isinstance(job.agent, str) else job.agent
     except ConfigError as error:
@@ -373,7 +375,7 @@ class Keyless:
         """Error that is raised for a request that is not replayed."""
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
-        """Raises ConfigError, as the request was not replayed and would have to be sent."""
+        """Raises ConfigError, because a request that is not replayed cannot be sent."""
         raise copy(self.problem)
 
 
@@ -399,10 +401,11 @@ def provider_for(
     needs: Needed = "key",
     sent: Mapping[str, ScriptFunction | Script] | None = None,
 ) -> Callable[[str, str], Provider]:
-    """Returns a function that finds the provider of a model, or raises ConfigError.
+    """Returns a function that returns the provider for a provider name and a model.
 
-    Missing settings that `needs` does not include are reported by the first request. `scripts` are
-    the first folders to search for script models, and `sent` the scripts that came with a job.
+    The function raises ConfigError if settings in `needs` are missing; a request raises it if other
+    settings are missing. `scripts` are the folders to search first for script models, and `sent`
+    are the scripts that came with a job.
     """
     made: dict[tuple[str, str], Provider] = {}
 

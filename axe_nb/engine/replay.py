@@ -41,7 +41,7 @@ class PendingCall:
     slot: AsyncExitStack = field(init=False)
     """The call's slot, released when the call starts a child, as the child may need a slot."""
     keys: set[str] = field(default_factory=set)
-    """Keys of the call's children."""
+    """Keys of the children that the call has started."""
     guard: Guard = field(default_factory=Guard)
     edited: Mapping[str, Any] | None = None
     """Arguments as changed by the user; None if unchanged."""
@@ -55,7 +55,7 @@ class PendingCall:
 
 
 Asked: TypeAlias = AskedTurn | PendingCall | Question | str
-"""Event to replay: a turn, a call, a question, or the place of a turn or child refused by a cap."""
+"""Event to replay: a turn, call or question, or the place of a turn or child that a cap refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,41 +64,41 @@ class KeptTurn:
 
     attempts: Sequence[Exchange]
     refusal: RunStopped | None = None
-    """Error for the cap that refused a further attempt; None if no cap did."""
+    """Error that was raised if a cap refused a further attempt; otherwise None."""
     wait_until_quiet: Callable[[str], Awaitable[None]] | None = None
-    """Waits until a run, given by id, and the runs below it have sent all their recorded requests;
-    called before the last attempt is cut off."""
+    """Waits until a run, given by its id, and all runs below it have sent their recorded requests;
+    awaited before a recorded timeout or cancellation takes effect."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptCall:
-    """The recorded result of a call, which is not made again."""
+    """The recorded result of a call that will not be made again."""
 
     result: ToolResult
     children: tuple[RunResult, ...] = ()
     files_read: Sequence[str] = ()
     files_modified: Sequence[str] = ()
-    """Files that the whole run's tools modified; `files_read` lists the files that they read."""
+    """Files modified by all tools of the recorded run; `files_read` lists the files they read."""
 
 
 Outcome: TypeAlias = KeptTurn | KeptCall | ToolOutput | Decision | RunStopped
-"""Outcome of a turn, a call (KeptCall in a fork), a question, or a turn that a cap refused."""
+"""Recorded outcome of a turn, call (`KeptCall` in a fork), question, or turn that a cap refused."""
 
 
 class Replay(Protocol):
     """A recording of a tree of runs, used only on the tree's event loop."""
 
     def holds(self, place: str, has_cap: Callable[[str], bool]) -> bool:
-        """True if a turn, or the start of a child (turn 0), is recorded, so that no cap applies.
+        """True if no cap applies to a turn or a child's start (turn 0), because it is recorded.
 
         Raises RunStopped if a cap refused the turn and still applies, according to `has_cap`.
         """
 
     async def find(self, asked: Asked) -> Outcome | None:
-        """Returns the recorded outcome, or None. Raises CassetteMiss if a recording is required."""
+        """Returns an event's recorded outcome, or None. Raises CassetteMiss if one is required."""
 
     def keep(self, asked: Asked, outcome: Outcome) -> None:
-        """Records an outcome, if it is new."""
+        """Records the outcome of an event, unless it is already recorded."""
 
     def answers(self, kind: Literal["step", "question"]) -> bool:
         """True if decisions of the user are recorded; `step` counts only decisions at pauses."""

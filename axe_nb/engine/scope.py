@@ -1,4 +1,4 @@
-"""The position of a run in its tree, and the state that it shares with the other runs."""
+"""The position of a run in its tree, and the state that all runs of the tree share."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Recorder(Protocol):
     def event(self, event: Event) -> None: ...
 
     def problem(self) -> str:
-        """Returns the reason why the run was not recorded, or an empty string; called once."""
+        """Returns the reason why the run was not recorded, or an empty string. Called only once."""
 
     def finish(self, result: RunResult) -> None:
         """Records the result of the root run, whatever its status."""
@@ -52,15 +52,15 @@ class Recorder(Protocol):
 
 @dataclass(slots=True)
 class Halt:
-    """Stop signal of a tree, which any thread can set and which takes effect at once."""
+    """Stop signal of a tree, which any thread can set and every run checks at each step."""
 
     stop: RunStopped | None = None
     """Error that ends every run of the tree as soon as possible; None until the tree is stopped."""
     cancel: Callable[[], None] = lambda: None
-    """Cancels the tree; set by the tree's handle."""
+    """Cancels the runs of the tree; set by the tree's handle."""
 
     def end_tree(self, stop: RunStopped) -> RunStopped:
-        """Ends all runs of the tree, unless they are already ending; returns the error to raise."""
+        """Sets `stop`, unless it is set, so that all runs end. Returns `stop`, to be raised."""
         self.stop = self.stop or stop
         return self.stop
 
@@ -71,7 +71,7 @@ class Halt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSource:
-    """Functions that find a tree's agents, and their contexts and providers."""
+    """Functions that find the agents of a tree, their contexts and their providers."""
 
     load: Callable[[str], Agent]
     """Finds an agent by name. Raises ConfigError if the agent is missing or invalid."""
@@ -87,12 +87,12 @@ class AgentSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Env:
-    """Dependencies shared by a whole tree of runs."""
+    """Settings, services and state that the runs of a tree share."""
 
     agents: AgentSource
     emit: Emit
     tools: Sequence[Tool] = ()
-    """Tools passed to this run as objects, in addition to those found by name."""
+    """Tools passed to this run as objects, in addition to tools found by name."""
     ask_person: AskPerson | None = None
     """Asks the user a question; None if no one can be asked."""
     describe: Callable[[Question], PersonAsked] = lambda asked: PersonAsked("", asked.call_id)
@@ -110,16 +110,17 @@ class Env:
     requires_sandbox: bool = False
     """True if commands and MCP servers of the tree must not run without a sandbox."""
     nest: Callable[[Any, Env], tuple[Job, Env]] | None = None
-    """Makes a child's job and `Env` from a call of `axe_nb.run` in a tool and from this object
-    (D-57). Raises ConfigError if the call is invalid. None if the run belongs to no session."""
+    """Returns the job and `Env` for a child that `axe_nb.run` starts inside a tool, given the run
+    request and this `Env` (D-57). Raises ConfigError if the request is invalid. None if the run
+    belongs to no session."""
     workdir: str = ""
-    """Real workdir of the root, to which children are confined; empty for no limit (D-53)."""
+    """Real path of the root's workdir, which children must not leave; empty for no limit (D-53)."""
     defined: Mapping[str, Agent] = field(default_factory=dict)
-    """Agents of the session when the root run started, keyed by name."""
+    """Agents defined in the session when the root run started, keyed by name."""
     hosts: dict[str, None] = field(default_factory=dict)
-    """Hosts that the user has allowed in this session (D-50)."""
+    """Hosts that the user has allowed agents to reach in this session (D-50)."""
     recorded_hosts: set[str] = field(default_factory=set)
-    """Hosts that recorded answers have allowed in this tree."""
+    """Hosts that the agents of this tree may reach because a recorded answer allowed them."""
     servers: Servers = field(default_factory=Servers)
     server_tables: Mapping[str, McpServer] = field(default_factory=dict)
     """MCP servers in the settings when the root run started, keyed by name."""
@@ -134,7 +135,7 @@ class Env:
     budget: Budget = field(default_factory=Budget)
     halt: Halt = field(default_factory=Halt)
     sources: set[Path] = field(default_factory=set)
-    """Real paths of the files and folders that the tree was loaded from (D-83)."""
+    """Real paths of the files and folders that the tree's agents were loaded from (D-83)."""
 
     @property
     def replays(self) -> Sequence[Replay]:
@@ -147,7 +148,7 @@ class Env:
         return self.ask_person is not None or any(one.answers("question") for one in self.replays)
 
     def check_can_step(self) -> None:
-        """Raises ConfigError if the tree has pauses, but no user or recording that can decide."""
+        """Raises ConfigError if the tree pauses, but no user, function or recording can decide."""
         stepper = self.stepper
         if stepper is None or stepper.function is not None or self.ask_person is not None:
             return
@@ -159,7 +160,7 @@ class Env:
             )
 
     def finish(self, status: Status) -> list[str]:
-        """Ends the recordings of the tree with the root's status, and returns their warnings."""
+        """Ends the tree's recordings with the root's status; returns warnings about the tree."""
         told = (
             *(warning for replay in self.replays for warning in replay.finish(status)),
             self.recorder.problem() if self.recorder else "",
@@ -228,7 +229,7 @@ class RunScope:
     def admit(self, place: str) -> None:
         """Raises RunStopped if a cap refuses a turn, or the start of a child (turn 0).
 
-        A recorded turn is always admitted, unless a cap refused it when it was recorded.
+        A recorded turn is always admitted, unless a cap refused it then and still applies.
         """
         replays = self.env.replays
         if any(replay.holds(place, self.meter.has_cap) for replay in replays):
@@ -241,9 +242,10 @@ class RunScope:
             raise
 
     async def hold(self, dollars: float) -> float:
-        """Reserves the price of a request in the session's budget, which the user may raise.
+        """Reserves the price of a request in the session's budget, and returns the price.
 
-        Raises OverBudget if the price would exceed the budget.
+        If the price would exceed the budget, the user is asked to raise the budget. Raises
+        OverBudget if it is not raised.
         """
         budget = self.env.budget
         while not budget.try_hold(dollars):
@@ -271,7 +273,7 @@ class RunScope:
     def note(
         self, kind: LapKind, began: float, turn: int = 0, call: PendingCall | None = None
     ) -> None:
-        """Records the duration of a request or call that ends now."""
+        """Records the start and end of a request, call or wait that ends now."""
         turn, number = (call.turn, call.index + 1) if call and call.turn else (turn, 0)
         self.times.append(Lap(kind, round(began, 6), round(self.seconds, 6), turn, number))
 
@@ -281,11 +283,12 @@ class RunScope:
         is_covered: Callable[[], bool] = lambda: False,
         call: PendingCall | None = None,
     ) -> Decision:
-        """Asks a question about this run; returns the recorded answer or the user's answer.
+        """Returns the recorded answer to a question about this run, or else asks the user.
 
-        The answer is yes if an earlier answer now covers the question (`is_covered`). The clocks of
-        the run and its ancestors are paused. Raises RunStopped if the user stops the tree or no one
-        can be asked, and CassetteMiss if the answer must be recorded but is not.
+        If `is_covered` returns True, an earlier answer covers the question, and the answer is yes.
+        The deadlines of the run and its ancestors are suspended meanwhile. Raises RunStopped if the
+        user stops the tree or no one can be asked, and CassetteMiss if the answer must come from a
+        recording, but is not recorded.
         """
         env, began = self.env, self.seconds
         is_asked = not (isinstance(question, Step) and env.stepper and env.stepper.function)
@@ -360,7 +363,7 @@ class RunScope:
     def child(
         self, agent: Agent, job: Job, env: Env, *, id: str, call_id: str, ahead: float
     ) -> RunScope:
-        """Creates the scope of an admitted child, and starts its clock.
+        """Creates the scope of a child that `admit` has accepted, and starts the child's clock.
 
         The child's limits, time, caps, depth and permissions are never laxer than those of this
         scope (D-1, D-3, D-10, D-19, D-47). `agents.prompt.confine` checks the child's workdir

@@ -40,7 +40,7 @@ class Toolset:
         return self.tools.get(meant[0]) if len(meant) == 1 else None
 
     def describe(self, call: ToolCall) -> ToolCall:
-        """Returns a call with the traits of its tool, or default traits for an unknown tool."""
+        """Returns a copy of a call with its tool's traits, or default traits for an unknown one."""
         tool = self.find(call.name)
         return replace(call, traits=tool.traits if tool else CallTraits())
 
@@ -121,9 +121,9 @@ def tool(
     """Registers a function as a tool that agents can use; the function itself stays unchanged.
 
     Bound methods, `functools.partial` objects and other callables work as well. Type hints become
-    the schema, and the first paragraph of the docstring becomes the description; its parameters are
-    documented in Google, NumPy or reST style. A parameter annotated `ToolContext` receives the
-    context of the call.
+    the schema, and the first paragraph of the docstring becomes the description. Descriptions of
+    parameters are read from the docstring if it follows Google, NumPy or reST style. A parameter
+    annotated `ToolContext` receives the context of the call.
 
     Args:
         name: the tool's name; by default the function's own name.

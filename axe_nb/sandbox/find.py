@@ -1,7 +1,8 @@
 """Defines the sandbox methods for commands, and chooses the strongest that works (D-82).
 
-Level `full` uses bubblewrap or macOS's sandbox-exec, level `files` Landlock through a launcher of
-axe_nb, and level `docker` a container for each command. A method is tested before it is used.
+Level `full` uses bubblewrap or macOS's sandbox-exec, level `files` uses Landlock through axe_nb's
+own launcher, and level `docker` runs each command in a container. The first two are tried with a
+trivial command before use; for `docker`, only the image is checked.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ BUBBLEWRAP = (
     "--unshare-all", "--unshare-user", "--cap-drop", "ALL", "--die-with-parent", "--new-session",
 )  # fmt: skip
 NOT_PROMISED_TO_ROOT = ("it may change modes of devices such as /dev/null",)
-"""Caveat for commands run as root: a read-only mount would protect devices, but break them."""
+"""Caveat for commands run as root. Read-only mounts would protect devices, but break them."""
 NO_NESTING = "--disable-userns"
-"""bubblewrap option against nested user namespaces; versions that have it also have `--size`."""
+"""bubblewrap option that forbids nested user namespaces; bubblewrap then has `--size`, too."""
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store")
 
@@ -45,7 +46,7 @@ SETTINGS = (
     "pki/tls/openssl.cnf", "R", "resolv.conf", "services", "ssl/cert.pem", "ssl/certs",
     "ssl/openssl.cnf", "terminfo", "texmf", "timezone",
 )  # fmt: skip
-"""Files and folders in `/etc` that programs need, without secrets; each mount takes 0.2 ms."""
+"""Files and folders in `/etc` that programs need and that hold no secrets. A mount takes 0.2 ms."""
 
 SIZE = 1 << 30
 """Size limit of each tmpfs mount in bytes; set only together with `NO_NESTING`."""
@@ -117,7 +118,8 @@ MORE_SETTINGS = (
     "locale.alias", "magic", "magic.mime", "perl", "protocols", "python3", "python3.11",
     "redhat-release", "rpc", "wgetrc",
 )  # fmt: skip
-"""Further files and folders in `/etc` to make readable under Landlock, which cannot hide them."""
+"""Further files and folders in `/etc` to make readable under Landlock. Landlock cannot hide them,
+and programs may fail if they see a file but cannot read it."""
 
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
@@ -129,7 +131,7 @@ OLDEST_LANDLOCK = 3  # the first version that can forbid truncating files
 
 
 def find_landlock_version() -> int:
-    """Returns the kernel's Landlock version; below 1 if Landlock is missing or not permitted."""
+    """Returns the kernel's Landlock version; less than 1 if Landlock is unavailable."""
     return int(LIBC.syscall(LANDLOCK_CREATE, None, ctypes.c_size_t(0), 1))
 
 
@@ -259,10 +261,10 @@ CONTAINER = (
 )  # fmt: skip
 
 OF_CLIENT = ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY")
-"""Environment variables for the docker client itself, which needs them to reach its daemon."""
+"""Environment variables that the docker client itself needs to reach its daemon."""
 
 OF_PROGRAMS = re.compile(r"(DOCKER|LD|DYLD|XDG)_.*|PATH|HOME|TMPDIR", re.IGNORECASE)
-"""Pattern for names of container variables that the docker client itself would obey."""
+"""Pattern for variables of the container whose names would affect the docker client itself."""
 
 ANSWER = 20.0
 
@@ -365,7 +367,7 @@ TRIAL = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """A sandbox method that works here, and the view of the machine that commands get."""
+    """A sandbox method for this machine, and the files and network that commands may use."""
 
     method: Method
     view: View
@@ -402,7 +404,11 @@ class Sandbox:
 
 
 def find_sandbox(setting: str, view: View) -> Sandbox:
-    """Returns the sandbox for a setting: `auto` (strongest that works), `off` or `docker:IMAGE`."""
+    """Returns the sandbox for a setting: `auto` (strongest that works), `off` or `docker:IMAGE`.
+
+    If no method works, `auto` runs commands without a sandbox. Raises ConfigError if docker cannot
+    be used, or if the workdir is the home folder and its keys cannot be hidden.
+    """
     if setting == "off" or is_caged:
         return Sandbox(PLAIN, view, is_off=True)
     if setting.startswith("docker:"):
@@ -426,7 +432,7 @@ _lock = threading.Lock()
 
 
 def _works(method: Method, view: View) -> bool:
-    """True if a trivial command runs with the method's flags; protected files are not tested."""
+    """True if the method can run `/bin/true`; the protection of files is not tested."""
     words = method.wrap(["/bin/true"], view).words
     key = (os.stat(words[0]).st_mtime_ns, *words)  # noqa: PTH116
     with _lock:

@@ -1,7 +1,8 @@
-"""Launcher of the sandbox level `files`: a program that restricts itself, then runs a command.
+"""Launcher for the sandbox level `files`: a program that restricts itself, then runs a command.
 
 The launcher's arguments are a plan from `find.py` (a marshalled dict in hexadecimal), and the
-command with its arguments. As every command starts the launcher, it imports little. Source: D-82.
+command with its arguments. The launcher imports little, because every command starts it. Source:
+D-82.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def drop_capabilities() -> None:
 
 
 def restrict(handled: bytes, rules: Mapping[str, int]) -> None:
-    """Denies the access rights in `handled`, except where `rules` (path → rights) grant them."""
+    """Denies this process the rights in `handled`, except as `rules` (path → rights) allow."""
     size = ctypes.c_size_t(len(handled))
     ruleset = check("landlock", LIBC.syscall(LANDLOCK_CREATE, handled, size, 0))
     for path, rights in rules.items():
@@ -115,8 +116,8 @@ def list_children(pid: int) -> list[int]:
 def main() -> None:
     """Runs the command; exits with the command's exit code, or 128 plus the number of its signal.
 
-    Before the exit, all processes that the command started have ended. If the parent of the
-    launcher ends, the command is killed.
+    All processes that the command started are killed before the launcher exits. If the parent of
+    the launcher ends, the command is killed.
     """
     plan, words = marshal.loads(bytes.fromhex(sys.argv[1])), sys.argv[2:]
     drop_capabilities()

@@ -1,4 +1,4 @@
-"""Starts programs in a sandbox with a clean environment and limits, and kills all their processes.
+"""Starts programs in a sandbox with a clean environment and limits, and kills their processes.
 
 Source: D-43, D-53, D-82.
 """
@@ -42,9 +42,9 @@ PROGRAM_FOLDERS = (
 REPLACED = "axe-nb: a protected file was replaced while the command started; try again"
 
 Ending = Literal["child", "group", "program"]
-"""Method of killing a sandbox with all its processes. `child`: SIGKILL to its first child, which
-then kills the others and exits. `group`: SIGKILL to its process group. `program`: run
-`Launch.end`."""
+"""Method of killing a sandbox with all its processes. `child`: SIGKILL to the children of the
+sandbox program, which then ends the rest. `group`: SIGKILL to its process group. `program`: the
+program `Launch.end` is run."""
 
 PATIENCE, LAST_PATIENCE = 2.0, 60.0  # maximum seconds to start a child, and to end at exit
 
@@ -67,9 +67,9 @@ class Method:
     """Program or interface that the method uses, for display."""
     ending: Ending
     promises: tuple[str, ...]
-    """Short sentences about the restrictions on a command."""
+    """Restrictions on a command, as phrases such as `leaves no process behind`."""
     not_promised: tuple[str, ...] = ()
-    """Short sentences about actions that a command can still take."""
+    """Actions that a command can still take, as short sentences."""
     wrap: Callable[[Sequence[str], View], Launch]
     """Returns the program to start in place of a command, given the command and its view."""
     protection: Protection
@@ -85,10 +85,11 @@ def clean_environment() -> dict[str, str]:
 
 
 def prepare(method: Method, view: View, words: Sequence[str]) -> Launch:
-    """Wraps a command in the sandbox, with resource limits and a check of its view.
+    """Wraps a command in the sandbox, with resource limits and a check for replaced files.
 
-    Another command in the same workdir could replace files with links, which mounts would follow.
-    So the command starts only if it sees the same files and folders as an earlier check.
+    Another command in the same workdir could replace a file with a link, which a mount would
+    follow. Under bubblewrap and Landlock, the command therefore starts only if protected files and
+    folders are the same inside the sandbox as outside.
     """
     if os.name == "nt":
         return method.wrap(words, view)
@@ -113,7 +114,7 @@ def prepare(method: Method, view: View, words: Sequence[str]) -> Launch:
 
 
 class Process:
-    """A program in a sandbox; a thread starts the program and waits for its end."""
+    """A program in a sandbox. A thread starts the program and waits for it to end."""
 
     def __init__(
         self,

@@ -1,9 +1,9 @@
 """Compiles system call filters, which close gaps that mounts and Landlock leave.
 
-Keyrings and sockets to the host of a virtual machine (AF_VSOCK) belong to no namespace. A command
-with the machine's network could reach abstract sockets, such as those of a desktop. A command in
-the home folder could reach the sockets of docker and key agents, and a command without namespaces
-all sockets, and UDP.
+Namespaces do not isolate keyrings and sockets to the host of a virtual machine (AF_VSOCK). A
+command with network access could reach abstract sockets, such as those of a desktop. A command in
+the home folder could reach the sockets of docker and key agents. Under Landlock, a command could
+reach all sockets and use UDP.
 
 Source: D-82.
 """
@@ -45,7 +45,7 @@ UNIX, INTERNET = 1, (2, 10, 16)
 """Socket families: AF_UNIX; then AF_INET, AF_INET6 and AF_NETLINK, which lists the interfaces."""
 
 PAIRS = tuple(kind | flags for kind in (1, 5) for flags in (0, 0x800, 0x80000, 0x80800))
-"""Allowed types of socket pairs. SOCK_DGRAM is refused, as such a socket can send to any other."""
+"""Allowed types of socket pairs. SOCK_DGRAM is refused, as it could send to any other socket."""
 
 X32 = 0x40000000  # bit in the numbers of system calls of the x32 ABI
 KILL, ALLOW = 0x80000000, 0x7FFF0000
@@ -62,7 +62,10 @@ def is_supported() -> bool:
 
 
 def allow_sockets(families: Collection[int]) -> Rules:
-    """Returns rules that allow only these families, and not io_uring, which can open sockets."""
+    """Returns rules that allow sockets of the given families only.
+
+    The rules also block io_uring, which could open other sockets.
+    """
     rules: dict[str, Collection[int]] = {"socket": families, "io_uring_setup": ()}
     if UNIX not in families:
         rules["socketpair"] = PAIRS

@@ -1,11 +1,11 @@
 """A command's view of the file system, with its workdir and toolchains but no other home files.
 
-Protected files of the workdir are covered while a command runs, and then compared. A sandbox can
-mount only over existing files, so a protected name that does not exist gets an empty placeholder,
-which the last command in the workdir removes. If the kernel is killed before that, the next command
-recognizes the placeholder by its modification time. Links are never followed, as a command may have
-replaced a folder with a link. Changes that no mount prevents are reported, not undone. Source:
-D-82.
+Where possible, protected files in the workdir are read-only while a command runs. They are compared
+before and after. A sandbox can mount only over existing files, so a protected name that does not
+exist gets a placeholder, which the last command in the workdir removes. If the kernel is killed
+before that, the next command recognizes the placeholder by its modification time. Placeholders are
+created and removed without following links, as a command may have replaced a folder with a link.
+Changes that no mount prevents are reported, not undone. Source: D-82.
 """
 
 from __future__ import annotations
@@ -36,12 +36,13 @@ HOME_FILES = (
     ".bashrc", ".bash_profile", ".bash_login", ".bash_aliases", ".profile", ".zshrc", ".zshenv",
     ".zprofile", ".inputrc", ".gitconfig",
 )  # fmt: skip
-"""Dotfiles protected in the home folder even if missing; other dotfiles only if they exist."""
+"""Dotfiles that are protected even if missing when the workdir is the home folder. Other dotfiles
+there are protected only if they exist."""
 
 OF_PROGRAMS = (".cache",)  # folders in the home folder that programs must be able to write to
 
 GIT_ABSENT = {"hooks": None, "config": "", "config.worktree": "", "commondir": ".\n"}
-"""Names in `.git` that must not be created → placeholder content, or None for a folder."""
+"""Names in `.git` that commands must not create → placeholder content, or None for a folder."""
 
 GIT_SETTINGS = (
     *GIT_ABSENT, "modules", "worktrees", "rebase-merge", "rebase-apply", "sequencer", "remotes",
@@ -58,7 +59,7 @@ TOOLCHAINS = (
     ".local/share/uv/python", ".local/share/fnm", ".local/share/mise", "bin",
     "miniconda3", "miniforge3", "mambaforge", "anaconda3", "micromamba",
 )  # fmt: skip
-"""Folders in the home folder that hold programs and no keys, so that commands may read them."""
+"""Folders in the home folder that commands may read, as they hold programs and no keys."""
 
 TIME = 946_684_807  # modification time of placeholders: 1 January 2000, plus 7 seconds
 LONGEST, MOST_HELD = 2, 100  # maximum bytes of a placeholder, and maximum folders held open
@@ -70,7 +71,7 @@ Look: TypeAlias = Mapping[str, tuple[int, ...]]
 
 Protection = Literal["mounts", "rules", "notes", "none"]
 """Protection of files in the workdir: `mounts` cover existing files only, `rules` cover all paths,
-and `notes` only report changes."""
+`notes` only report changes, and `none` does nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,12 +81,12 @@ class View:
     workdir: Path
     """Real path of the command's working folder, in which the command may write."""
     home: Path
-    """Real path of the user's home folder; a command sees only the parts in `readable`."""
+    """Real path of the user's home folder; a command sees only `readable` and its workdir."""
     network: bool = False
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Environment variables for a container; empty for other sandboxes."""
     sources: tuple[Path, ...] = ()
-    """Files in the workdir that the running agents were loaded from."""
+    """Files and folders in the workdir that the running agents were loaded from."""
     readable: tuple[Path, ...] = ()
     names: tuple[Path, ...] = ()
     """Protected files, folders and links, whether or not they exist."""
@@ -93,7 +94,7 @@ class View:
     """Existing protected path (not a link) → read-only path that the command sees in its place, or
     None for an empty folder. Paths that hold keys come last."""
     missing: Mapping[Path, str | None] = field(default_factory=dict)
-    """Protected path that must not be created → placeholder content, or None for a folder."""
+    """Protected path that commands must not create → placeholder content, or None for a folder."""
     anchored: tuple[Path, ...] = ()
     """Writable folders in the workdir that must not be renamed, as they contain protected paths."""
 
@@ -172,9 +173,9 @@ def _check_place(workdir: Path) -> None:
 
 
 def _find_repositories(path: Path, workdir: Path) -> list[Path]:
-    """Returns the repository folders in the workdir that a `.git` entry is or refers to.
+    """Returns the git repository folders in the workdir that a `.git` entry is or refers to.
 
-    A worktree has two: its own folder, and the common folder around it, with hooks and settings.
+    A worktree has two: its own folder, and the common folder that holds hooks and settings.
     """
     found = [Path(os.path.realpath(path))]
     if found[0].is_file() and (line := LINE_OF_GIT.fullmatch(_read_line(found[0]))):
@@ -205,7 +206,11 @@ def _find_real(paths: Iterable[Path | str], folder: Path) -> list[Path]:
 
 @contextmanager
 def cover(view: View, protection: Protection) -> Iterator[View]:
-    """Yields the view with its protected files, and keeps placeholders for mounts in the block."""
+    """Yields the view with its protected files filled in.
+
+    If mounts protect the files, missing ones are created as placeholders, and removed once no
+    command in the workdir needs them.
+    """
     if protection == "none":
         yield view
         return
@@ -261,7 +266,7 @@ def _make(path: Path, text: str | None) -> bool:
 
 
 def _lock(folder: int, operation: int, patience: float = 0.0) -> bool:
-    """Locks or unlocks a folder; returns False if the folder stays locked or cannot be locked."""
+    """Locks or unlocks a folder, waiting at most `patience` seconds; returns True on success."""
     import fcntl
 
     end = time.monotonic() + patience
@@ -278,10 +283,10 @@ def _lock(folder: int, operation: int, patience: float = 0.0) -> bool:
 
 
 def look(view: View) -> Look:
-    """Returns the state of the protected files that a command could change.
+    """Returns the modes, sizes and times of the protected files that a command could change.
 
-    If existing files are mounted read-only, only links, names without a mount, and files that other
-    programs replace during the command can change.
+    Folders are not searched if mounts or rules protect their contents. Raises ValueError if there
+    are too many files.
     """
     there = (view.workdir / name for name in os.listdir(view.workdir))  # noqa: PTH208
     late = (path for path in there if path.name.startswith(".env") or path.name == "HEAD")

@@ -1,1 +1,1 @@
-"""Tools, their schemas and their effects."""
+"""Tool definitions, tools made from Python functions, structured output, and undo data."""

@@ -1,7 +1,7 @@
 """Storage of the old contents of files that tools change, so that a run can be undone.
 
 Each root run has a folder in the user's state folder, with the old contents of files and an `index`
-that has a line for each write. Source: D-84.
+with one line per write. Source: D-84.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Write:
 
     root: str
     path: str
-    """Path relative to `root`, without links."""
+    """Path relative to `root`, without symbolic links."""
     mode: int | None = None
     """Permission bits before the write; None if the file did not exist."""
     before: str = ""
@@ -131,7 +131,7 @@ def digest(data: bytes) -> str:
 def read_kept(run: str) -> list[KeptFile] | None:
     """Returns the files that a run changed, or None if no undo data is stored for the run.
 
-    Raises ConfigError if the stored index is damaged.
+    `run` is the run's undo id. Raises ConfigError if the stored index cannot be read.
     """
     if not ID.fullmatch(run) or not (folder := _home() / run).is_dir():
         return None

@@ -87,7 +87,7 @@ class Answer:
 @dataclass(frozen=True, slots=True)
 class Output:
     sent: Mapping[str, Any]
-    """JSON Schema for the provider, which always describes an object."""
+    """JSON Schema sent to the provider; it always describes an object."""
     is_wrapped: bool = False
     """True if data other than an object is wrapped as `{"value": data}`."""
     convert: Convert | None = None
@@ -126,7 +126,7 @@ class Output:
 
 
 def make_output(given: Any, where: str = "output") -> Output:
-    """Creates an `Output` from a JSON Schema or a type. Raises ConfigError for anything else."""
+    """Creates an `Output` from a JSON Schema or a type. Raises ConfigError if it is unsuitable."""
     if isinstance(given, Output):
         return given
     if isinstance(given, Mapping):
@@ -168,7 +168,7 @@ def _wrap(schema: Mapping[str, Any], convert: Convert | None) -> Output:
 
 
 def _take_out(text: str) -> str:
-    """Returns the content of an answer's code block, or the answer if it has none or several."""
+    """Returns the content of an answer's only code block; otherwise the answer without thinking."""
     if text.startswith(("{", "[", '"')):
         return text
     text = text.rpartition("</think>")[2].strip()  # some servers leave it in the answer

@@ -1,6 +1,6 @@
 """Tools made from Python functions: parameters from signatures, argument checks and calls.
 
-Output that a call prints is added to its result, so that it appears in no other cell. All threads
+Text that a call prints is added to the call's result instead of appearing in a cell. All threads
 and tasks share `sys.stdout`, so a wrapper around it assigns output to calls through a context
 variable, which tasks and threads of `in_thread` inherit. Source: A-2.2, D-11, D-19, X-30, X-38.
 """
@@ -47,7 +47,7 @@ _STOPS = (StopIteration, SystemExit, KeyboardInterrupt, asyncio.CancelledError)
 
 
 def tool_of(thing: Tool | Callable[..., Any]) -> Tool:
-    """Returns a tool unchanged; for a function, returns its attached tool or a new tool."""
+    """Returns a tool unchanged; for a function, returns its `@axe_nb.tool` or a new tool."""
     if isinstance(thing, Tool):
         return thing
     carried = getattr(thing, "__axe_tool__", None)
@@ -55,7 +55,7 @@ def tool_of(thing: Tool | Callable[..., Any]) -> Tool:
 
 
 def make_tool(function: Callable[..., Any], effect: Effect, name: str = "") -> Tool:
-    """Creates a tool from a function. Raises ConfigError if a model could not call the tool."""
+    """Creates a tool from a function. Raises ConfigError if the function is unsuitable."""
     if not callable(function):
         raise ConfigError(
             f"{type(function).__name__} is neither a function nor a tool",
@@ -80,7 +80,7 @@ def make_tool(function: Callable[..., Any], effect: Effect, name: str = "") -> T
 
 
 def check(arguments: Mapping[str, Any], wanted: Mapping[str, Parameter]) -> dict[str, Any]:
-    """Converts arguments to the types of their parameters. Raises ToolError for a wrong type."""
+    """Converts arguments to the types of their parameters. Raises ToolError if any are invalid."""
     mistakes: Mistakes = []
     values = fields(arguments, wanted, "", mistakes)
     if mistakes:
@@ -91,7 +91,7 @@ def check(arguments: Mapping[str, Any], wanted: Mapping[str, Parameter]) -> dict
 
 
 class PythonFunction:
-    """Runs a Python function as a tool; pickled as the function and the tool name."""
+    """Runs a Python function as a tool. Only the function and the tool name are pickled."""
 
     def __init__(self, function: Callable[..., Any], name: str) -> None:
         self._function, self._name = function, name
@@ -174,7 +174,7 @@ _output: ContextVar[list[str] | None] = ContextVar("axe_nb_output", default=None
 
 
 class _Switch:
-    """Captures the output of tool calls; passes other output to the original stream, if any."""
+    """Stream that captures the output of tool calls; other output goes to the original stream."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -199,7 +199,7 @@ class _Switch:
 
 @contextmanager
 def _capture_output() -> Iterator[list[str]]:
-    """Captures the output of the block and its threads, even if they outlast the block."""
+    """Yields a list with the output of the block and its threads, even after the block's end."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if not isinstance(stream, _Switch):  # not restored: an abandoned thread may print later

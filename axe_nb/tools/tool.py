@@ -72,7 +72,7 @@ class ToolOutput:
     note: str = ""
     """Short remark for the user on how the result was obtained; not sent to a model."""
     pictures: tuple[Picture, ...] = ()
-    """Pictures in the order of their markers in `content`, `[picture 1: …]`."""
+    """Pictures, in the order of their markers in `content`, such as `[picture 1: …]`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class Opening:
 
     messages: Sequence[Message]
     said: str = ""
-    """Text of the last message if the fork added that message; empty if it did not."""
+    """Text of the last message if the fork added that message; otherwise empty."""
 
 
 MAX_TURNS = 50  # maximum turns of any run, as a safety limit (A-8.3, A-N2)
@@ -126,13 +126,14 @@ class Job:
     prompt: str
     limits: Limits = Limits()
     closing: str = ""
-    """Final question, asked without tools, or empty. Its answer becomes the run's text (X-21)."""
+    """Final question to the model, without tools, whose answer becomes the run's text (X-21);
+    empty if there is none."""
     mode: Mode | None = None
-    """Mode requested for the child, if any; never laxer than the parent's mode."""
+    """Mode requested for the child, or None. A stricter mode of the parent takes precedence."""
     is_copy: bool = False
-    """True if the child is a copy of the caller, whose file then holds the child's settings."""
+    """True if the child is a copy of the caller, whose `[permissions]` then apply to the child."""
     notes: Callable[[RunResult], Mapping[str, str]] = lambda _: {}
-    """Returns entries that the delegation tool adds to the result's `RunResult.metadata`."""
+    """Given the child's result, returns entries to add to `RunResult.metadata`."""
     pictures: tuple[Picture, ...] = ()
     history: tuple[Message, ...] = ()
     output: Any = None
@@ -148,23 +149,23 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallSite:
-    """Caller of a tool, as passed to the tool's guard."""
+    """Agents, workdir and files of the run that calls a tool, as passed to the tool's guard."""
 
     agents: tuple[Agent, ...]
     """The calling agent, followed by the agents above it, up to the root."""
     workdir: Path
     sources: Collection[Path] = ()
-    """Real paths of the files and folders that the tree was loaded from (D-83)."""
+    """Real paths of the files and folders that the tree's agents were loaded from (D-83)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
-    """Requirements of one tool call, which may only be stricter than the tool's own permission."""
+    """Requirements of one tool call, which can only make the tool's own permission stricter."""
 
     floor: Verdict = "allow"
     """The most permissive verdict that the call can get, in any mode."""
     reason: str = ""
-    """Reason for `floor`, as a clause: `setup.pth is protected: Python runs it at start`."""
+    """Reason for `floor`, as a clause such as `setup.pth is protected: Python runs it at start`."""
     key: str = ""
     """TOML setting in the agent's file that would allow the call; empty if there is none."""
     covers: str = ""
@@ -172,7 +173,7 @@ class Guard:
     note: str = ""
     """Line for the approval prompt, such as `in a sandbox, without network`."""
     host: str = ""
-    """ASCII name of the host that the call contacts; an approval covers the session (D-50)."""
+    """ASCII name of the host that the call contacts; an approval lasts for the session (D-50)."""
     path: str = ""
     """File that an approval is limited to, relative to the workdir (D-83); empty for no limit."""
 
@@ -202,27 +203,27 @@ class ToolContext:
     depth: int
     """Depth of the caller in the tree of runs; 0 for the root."""
     max_depth: int
-    """Depth at which the runs of this tree can no longer delegate with this tool."""
+    """Depth at which a run can no longer delegate with this tool."""
     workdir: Path
     file_log: FileLog
     start: Callable[[Job], Awaitable[RunResult]]
-    """Runs a child to completion and returns its result. Raises ConfigError if it cannot start."""
+    """Runs a child and returns its result. Raises ConfigError or ToolError if it cannot start."""
     tools: tuple[str, ...] = ()
     """Names of the caller's tools."""
     ask: Callable[[str], Awaitable[str]] | None = None
-    """Asks the user a question; None if no one can be asked."""
+    """Asks the user a question, and returns the answer; None if the caller cannot ask."""
     nest: Callable[[Any], Awaitable[RunResult]] | None = None
-    """Runs a call of `axe_nb.run` as a child, on any event loop (D-57)."""
+    """Runs the child for a call to `axe_nb.run` inside the tool, on any event loop (D-57)."""
     limits: Limits = Limits()
     """Limits of the caller, which the caller's children cannot exceed."""
     delegation: Callable[..., Awaitable[RunResult]] | None = None
-    """Implements `delegate`, with this context as first argument; None if it is unavailable."""
+    """Implements `delegate`, given this context and its arguments; None if it is unavailable."""
     guard: Guard | None = None
     """Requirements that the tool's guard returned when the call was permitted."""
     allows_host: Callable[[str], bool] = lambda _: False
-    """True if the call may follow a redirect to a host without asking (D-50)."""
+    """Returns True if the call may follow a redirect to a host without asking the user (D-50)."""
     sources: Collection[Path] = ()
-    """Real paths of the files and folders that the tree was loaded from (D-83)."""
+    """Real paths of the files and folders that the tree's agents were loaded from (D-83)."""
     above: tuple[Agent, ...] = ()
     """The agents above the caller, up to the root."""
 
@@ -268,13 +269,13 @@ class Tool:
     description: str
     parameters: Mapping[str, ToolParameter]
     fn: Callable[[ToolContext, Mapping[str, Any]], Awaitable[str | ToolOutput]]
-    """Runs a call and returns text for the model. Raises ToolError if the call fails."""
+    """Runs a call and returns its result for the model. Raises ToolError if the call fails."""
     effect: Effect = "write"
-    """Effect of the tool; plan mode denies tools that are not known to be harmless (D-19)."""
+    """Effect of the tool, which determines its permission in each mode (D-19)."""
     _: KW_ONLY
     guard: Callable[[Mapping[str, Any], CallSite], Guard | None] | None = None
     """Returns the requirements of a call. None means that the tool's permission is enough, and that
-    the answer "always" covers all calls of the tool. Runs in a thread. Raises ToolError if the
+    the answer "always" covers all calls to the tool. Runs in a thread. Raises ToolError if the
     call is rejected."""
     default_depth: int = 3
     """Default maximum depth of delegation with this tool (D-3)."""
@@ -283,7 +284,7 @@ class Tool:
     shown_whole: str = ""
     """Name of the argument that the approval prompt shows in full, with its line breaks."""
     adapt: Callable[[Agent, Describe], Tool] | None = None
-    """Returns the tool as offered to an agent; the second argument describes other agents."""
+    """Returns the tool adapted to an agent; the second argument describes agents by name."""
     in_plan: bool = False
     """True if plan mode allows the tool, whose children then run in plan mode as well."""
     denied_below: str = ""
@@ -293,15 +294,15 @@ class Tool:
     copies_caller: bool = False
     """True if the children of the tool are copies of the caller."""
     calls_sub_agents: bool = False
-    """True if the tool calls agents in `sub_agents`; offered only if the agent has any (D-44)."""
+    """True if the tool calls an agent's `sub_agents`; only agents that have some get it (D-44)."""
     record: bool = False
     """True if cassettes record the tool's outputs and replay them instead of running the tool."""
     is_budgeted: bool = False
     """True if `[sub_agents_config.budget]` limits the children of the tool."""
     schema: Mapping[str, Any] | None = None
-    """JSON Schema as in `ToolSpec.schema`; a tool with a schema checks its own arguments."""
+    """JSON Schema of the arguments, instead of `parameters`; the tool then does its own checks."""
     server: str = ""
-    """Name of the tool's MCP server; in `[permissions]` it stands for all tools of the server."""
+    """Name of the tool's MCP server, which in `[permissions]` stands for all of its tools."""
     by_server: bool = False
     """True if the model's server runs the tool, which is then offered only if permitted (D-76)."""
 
@@ -386,7 +387,7 @@ MAX_OUTPUT = 65536
 
 
 def output_of(answer: object) -> ToolOutput:
-    """Converts a return value to text and pictures; closes figures, so that the cell omits them."""
+    """Converts a return value to text and pictures; closes figures, so that no cell shows them."""
     given = answer if isinstance(answer, ToolOutput) else ToolOutput(answer)  # type: ignore[arg-type]
     content: object = given.content
     try:
@@ -423,7 +424,7 @@ def as_text(result: object) -> str:
 
 
 def limit_output(tool: Tool, output: ToolOutput) -> ToolOutput:
-    """Truncates a long output, except for delegation tools, which have their own limits (D-6)."""
+    """Truncates a long output, unless it comes from a delegation tool (D-6)."""
     if tool.effect == "delegate":
         return output
     return replace(output, content=cut_output(output.content))
