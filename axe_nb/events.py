@@ -147,7 +147,7 @@ class PersonAsked:
     """Letter and name of each answer that a view can offer; empty if the answer must be typed."""
     prompt: str = ""
     """Text of the input prompt, from which a view recognizes the input field; empty if it is too
-    long, contains secrets or asks for a model's reply."""
+    long or contains secrets, or if the user edits a model's reply."""
     arguments: str = ""
     """The call's arguments as JSON for editing; empty if they are too long or contain secrets."""
 

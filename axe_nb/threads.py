@@ -23,7 +23,7 @@ _wide_lock = threading.Lock()
 
 
 async def in_thread(function: Callable[..., T], /, *args: Any) -> T:
-    """Calls a function in a new thread, and returns its result, which is discarded if cancelled."""
+    """Calls a function in a new thread, and returns its result. Cancelling discards the result."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
     context = contextvars.copy_context()

@@ -355,7 +355,10 @@ def make_shared_part(batch: Batch) -> SharedPart:
 
 
 def _remove_secrets(config: Config) -> tuple[dict[str, dict[str, Any]], dict[str, tuple[str, ...]]]:
-    """Returns the providers' tables without secrets, and `SharedPart.lacks`."""
+    """Returns the providers' tables without secrets, and the names of the removed settings.
+
+    API keys are removed as well, but not named.
+    """
     tables, lacks = {}, {}
     for name in config.known:
         table = dict(config.providers.get(name, {}))

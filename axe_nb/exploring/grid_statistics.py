@@ -49,7 +49,7 @@ def find_share_interval(passed: float, count: int) -> Interval:
 
 
 def find_sign_chance(better: int, worse: int) -> float:
-    """Returns the p-value of the exact two-sided sign test; equal results are not passed."""
+    """Returns the p-value of the exact two-sided sign test, which leaves out equal results."""
     count = better + worse
     tail = sum(math.comb(count, k) for k in range(min(better, worse) + 1))
     return float(min(1.0, 2 * tail / 2**count))

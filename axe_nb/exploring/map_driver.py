@@ -485,7 +485,7 @@ class Runs:
             handle.halt()
 
     def overdue(self) -> float:
-        """Returns the seconds since the earliest missed deadline or cancellation, or 0.0."""
+        """Returns the seconds since the first missed deadline or cancellation of a run, or 0.0."""
         handles = list(self._handles.values())
         return max((handle.overdue() for handle in handles), default=0.0)
 

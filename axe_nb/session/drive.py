@@ -78,7 +78,7 @@ class NoLine:
 
 
 class Approver:
-    """Queues questions on the event loop's thread; `serve`, in the caller's, asks the user."""
+    """Queues questions on the event loop's thread; `serve` asks the user in the caller's thread."""
 
     def __init__(self, answer: Callable[[Question], Decision]) -> None:
         self._answer = answer

@@ -248,7 +248,7 @@ def normalize(book: Book, first: Book, second: Book) -> Book:
 
 
 def find_notebooks(targets: Iterable[str]) -> list[Path]:
-    """Returns target files and the notebooks below target folders, but no hidden or double ones."""
+    """Returns target files, and notebooks below target folders, except hidden and repeated files."""
     found: dict[Path, None] = {}
     for target in targets:
         path = expand_home(target)
