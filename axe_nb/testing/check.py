@@ -248,7 +248,7 @@ def normalize(book: Book, first: Book, second: Book) -> Book:
 
 
 def find_notebooks(targets: Iterable[str]) -> list[Path]:
-    """Returns target files, and notebooks below target folders, except hidden and repeated files."""
+    """Returns target files and the notebooks below target folders, each once and none hidden."""
     found: dict[Path, None] = {}
     for target in targets:
         path = expand_home(target)
