@@ -144,7 +144,7 @@ class Connection:
         return self._session is not None
 
     async def start(self) -> None:
-        """Starts the server, or lists its tools again if they changed. May raise ConfigError."""
+        """Starts the server, or lists changed tools again. Raises ConfigError if this fails."""
         async with self._lock:
             if not self.is_running:
                 await self._start()

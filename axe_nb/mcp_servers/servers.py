@@ -121,8 +121,8 @@ class Servers:
     ) -> ServerTools:
         """Starts an agent's servers; returns their tools, and the resources that the agent needs.
 
-        Local servers run in `workdir`, a path without symlinks, and cannot change `sources`. Raises
-        ConfigError if a server fails, or the agent refers to something that does not exist.
+        Local servers run in `workdir`, a path without symlinks; their sandbox protects `sources`.
+        Raises ConfigError if a server fails, or the agent refers to something that does not exist.
         """
         tables, resources = find_servers(agent, settings), list_resources(agent)
         if not tables:

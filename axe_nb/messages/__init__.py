@@ -131,8 +131,9 @@ class Message:
     tool_results: tuple[ToolResult, ...] = ()
     echo: Mapping[str, Any] = field(default_factory=dict)
     """Parts of a reply to send back unchanged, such as thinking, keyed by protocol (D-32).
-    `server` is a digest of the server that sent the parts, the only one to receive them. `prefix`,
-    if set, is a digest of everything before the message; if it changes, nothing is sent (D-78)."""
+    The key `server` holds a digest of the server that sent the parts; no other server receives
+    them. `prefix`, if present, holds a digest of everything before the message; if that has
+    changed, the parts are left out (D-78)."""
     pictures: tuple[Picture, ...] = field(default=(), kw_only=True)
     """Pictures in the text, in the order of their markers: `[picture 1: …]`."""
 
@@ -236,7 +237,7 @@ class SentLog:
     streaming: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the body that requested a stream; empty if none was requested."""
     refused: frozenset[str] = frozenset()
-    """Names of the parts that were not sent, such as `tool_choice`; see `Request.refused`."""
+    """Names of the parts that were left out of the request, such as `tool_choice`."""
     server: str = ""
     """Digest of provider, URL and model; empty if neither request nor reply has an `echo`."""
 
@@ -259,7 +260,7 @@ class Request:
     tools: Sequence[ToolSpec] = ()
     """Tools offered to the model; not sent if empty."""
     past_tools: Sequence[ToolSpec] = field(default=(), kw_only=True)
-    """Tools of earlier turns, sent without `tools` if the server needs them for calls (D-17)."""
+    """Tools of earlier turns, for servers that reject old calls without their tools (D-17)."""
     output: Mapping[str, Any] | None = field(default=None, kw_only=True)
     """JSON Schema of the final answer (a reply without tool calls); None for plain text."""
     must_call: str = field(default="", kw_only=True)
@@ -316,7 +317,7 @@ class Delta:
     call: int = 0
     """Position of the tool call in the reply, from 0, if the piece is part of its arguments."""
     name: str = ""
-    """Name of the called tool, once it is known or has grown; empty in other pieces."""
+    """Name of the called tool, if this piece announces the name; otherwise empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,7 +402,7 @@ class CallIds:
 
 
 def close_open_calls(messages: Sequence[Message]) -> list[Message]:
-    """Adds an error result for each call without a result, so that others can follow (D-32).
+    """Adds an error result for each call without a result, so that more messages can follow (D-32).
 
     Leaves out empty assistant messages, and results that do not belong to the calls in the message
     before, because servers reject both.

@@ -23,7 +23,10 @@ FORCED = "tool_choice"
 
 
 def leave_out(request: Request, refused: Iterable[str]) -> Request:
-    """Returns the request without the `refused` parts; the answer tool replaces a schema."""
+    """Returns the request, marked to be sent without the `refused` parts.
+
+    If the schema of the answer is refused, the answer tool replaces the schema.
+    """
     request = replace(request, refused=frozenset(refused))
     return with_answer_tool(request) if OUTPUT in request.refused else request
 
@@ -47,7 +50,7 @@ def has_answer_tool_alone(request: Request) -> bool:
 
 
 def take_answer(request: Request, response: Response) -> Response:
-    """Replaces a call to the answer tool by a text that consists of the call's arguments.
+    """Replaces a call to the answer tool in a response with a text: the call's arguments.
 
     If the reply also calls other tools, the answer came too early, and the call to the answer tool
     is dropped. `request` is the original request, in which `output` is set.

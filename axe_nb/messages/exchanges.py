@@ -39,7 +39,7 @@ ASKED_NOW: tuple[Source, ...] = ("", "edited")
 """Sources of answers that came from the run's own model, live or from a cassette."""
 
 UNASKED: tuple[Source, ...] = ("given", "skipped")
-"""Sources of answers that the user decided on before a model was asked."""
+"""Sources of answers with which the user replaced a request to the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class Exchange:
     output: Mapping[str, Any] | None = field(default=None, repr=False)
     """JSON Schema of the final answer; None for plain text."""
     refused: tuple[str, ...] = field(default=(), repr=False)
-    """Parts of the request that were not sent, in alphabetical order; see `Request.refused`."""
+    """Names of the parts that were left out of the request, in alphabetical order."""
     server: str = field(default="", repr=False)
     """Digest of provider, URL and model; empty if neither request nor reply has an `echo`."""
     params: Mapping[str, Any] = field(default_factory=dict, repr=False)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 SOON = timedelta(days=180)
-"""Period before a model's retirement in which `tell_end` returns a warning."""
+"""Period before a model's retirement in which axe_nb warns about it."""
 
 ASKING = ("thinking", "reasoning", "reasoning_effort", "enable_thinking", "think")
 """Keys of `[params]` that can turn on thinking."""

@@ -163,7 +163,7 @@ def _mark_for_cache(
 
 
 def parse(data: Mapping[str, Any]) -> Response:
-    """Parses a whole reply. Raises ProviderError if it is empty, malformed, or only a refusal."""
+    """Parses a whole reply. Raises ProviderError if it is empty, invalid or only refuses."""
     stop_reason = wire.text(data.get("stop_reason"))
     blocks = wire.tables(data.get("content"), "content")
     content = before = ""

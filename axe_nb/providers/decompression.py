@@ -1,4 +1,4 @@
-"""Bounded decompression, because httpx accepts decompression bombs and truncated bodies."""
+"""Decompresses replies in limited pieces; unlike httpx, rejects truncated replies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ class DecompressionError(ValueError):
 
 
 async def decompress(pieces: AsyncIterator[bytes], coding: str) -> AsyncIterator[bytes]:
-    """Decompresses a body with Content-Encoding `coding` to pieces of at most `MAX_PIECE`."""
+    """Yields the pieces of a body, decompressed if the body is compressed with gzip or deflate.
+
+    `coding` is the body's Content-Encoding. Decompressed pieces have at most `MAX_PIECE` bytes.
+    """
     coding = coding.strip().lower()
     if coding in ("", "identity"):
         async for data in pieces:

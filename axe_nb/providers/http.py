@@ -95,7 +95,7 @@ class HttpProvider(Server):
 
     @staticmethod
     def parse(data: Mapping[str, Any]) -> Response:
-        """Parses a whole reply. Raises ProviderError if it is invalid, failed or only a refusal."""
+        """Parses a whole reply. Raises ProviderError if it is invalid or only refuses."""
         raise NotImplementedError
 
     @staticmethod

@@ -20,7 +20,7 @@ from axe_nb.text import format_seconds, quote
 from axe_nb.threads import in_thread
 
 SECONDS = 30.0
-"""Time limit for a key command in seconds."""
+"""Time limit for a key command, in seconds."""
 
 FRESH_SECONDS = 600.0
 """Age in seconds at which a key is replaced; most services' tokens last an hour."""

@@ -47,7 +47,7 @@ def make_strict(schema: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def name_form(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a schema with a name for OpenAI's APIs, in strict mode if the schema allows it."""
+    """Wraps a schema for OpenAI's APIs as `{name, strict, schema}`, strict if possible."""
     strict = make_strict(schema)
     return {"name": "answer", "strict": strict is not None, "schema": strict or dict(schema)}
 
@@ -76,7 +76,7 @@ def make_closed(schema: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _is_joined(schema: Mapping[str, Any]) -> bool:
-    """True if a schema combines subschemas that, if each forbids other keys, exclude each other."""
+    """True if a schema joins subschemas that exclude each other once each forbids other keys."""
     parts = [key for key in ("$ref", "allOf", "anyOf", "properties") if key in schema]
     return len(parts) > 1 or len(schema.get("allOf", ())) > 1
 

@@ -31,7 +31,7 @@ class Prices:
     config: Config = field(default_factory=Config, repr=False)
 
     async def find_cost(self, model: str, usage: Usage) -> float | None:
-        """Returns a reply's cost in dollars, as `cost_of` does, after loading the price table."""
+        """Returns a reply's cost in dollars, None if unknown, after loading the price table."""
         await self.load(model)
         return self.cost_of(model, usage)
 
@@ -71,12 +71,12 @@ class Prices:
         return float(found.total_price)
 
     def knows(self, model: str, tool: str = "") -> bool:
-        """True if the price of a model, and of its server-side `tool` if any, is known."""
+        """True if the prices of a model and of its server-side `tool`, if any, are known."""
         usage = Usage(1, 1, searches=1 if tool == SEARCH else 0)
         return (not tool or tool in COUNTED) and self.cost_of(model, usage) is not None
 
     def _find_address(self, model: str) -> str:
-        """Returns the URL by which the price table finds a model's server; empty if it cannot."""
+        """Returns the URL for looking up a model's price; empty if needless or impossible."""
         if model in self.config.prices:
             return ""
         try:

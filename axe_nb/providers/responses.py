@@ -142,7 +142,7 @@ def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
 
 
 def parse(data: Mapping[str, Any]) -> Response:
-    """Parses a whole reply. Raises ProviderError if it is malformed, failed, or only a refusal."""
+    """Parses a whole reply. Raises ProviderError if it is invalid, has failed or only refuses."""
     items = wire.tables(data.get("output"), "output")
     if not isinstance(data.get("output"), list):
         raise missing_part("output", data)
@@ -261,7 +261,10 @@ class ResponsesAssembly(Assembly):
         self.has_ended = True
 
     def add(self, name: str, data: dict[str, Any]) -> None:
-        """Adds a known event; an item that arrives whole, without deltas, is passed on as one."""
+        """Adds an event, or ignores an unknown event. Raises ProviderError if the reply has failed.
+
+        An item that arrives whole, without deltas, is passed on as one delta.
+        """
         key: object = data.get("output_index")
         item = wire.table(data.get("item"))
         if not isinstance(key, int):

@@ -86,7 +86,7 @@ class _Connection:
         stream.read = read_and_note
 
     def has_leftover(self) -> bool:
-        """True unless the reply ends the data; httpcore would take more for the next reply."""
+        """True if bytes may follow the reply; httpcore would take them for the next reply."""
         for connection in self.transport._pool.connections:
             while hasattr(connection, "_connection"):  # unwraps a proxy's connection
                 connection = connection._connection
@@ -118,7 +118,7 @@ class FreeList(httpx.AsyncBaseTransport):
         """Sends a request and returns its reply once the headers have arrived.
 
         The request is sent once more if a reused connection is closed before any byte of the reply
-        arrives, because the server then closed the connection while it was idle (D-23).
+        arrives, because the server must have closed the connection while it was idle (D-23).
         """
         now = time.monotonic()
         while self.idle and self.idle[0].until < now:
@@ -154,7 +154,10 @@ class FreeList(httpx.AsyncBaseTransport):
         return response
 
     async def release(self, connection: _Connection, *, is_whole: bool) -> None:
-        """Keeps a connection if its reply was read to the end and there is room; else closes it."""
+        """Keeps a connection for later requests, or closes it.
+
+        A connection is kept if exactly its reply was read, and the list of idle ones has room.
+        """
         if is_whole and len(self.idle) < self._most and not connection.has_leftover():
             connection.until = time.monotonic() + IDLE_SECONDS
             self.idle.append(connection)

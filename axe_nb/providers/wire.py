@@ -52,7 +52,7 @@ def loads(text: str, *, strict: bool = False) -> Any:
 
 
 def loads_part(text: str) -> Any:
-    """Decodes the JSON of a streamed event; keeps lone surrogates, which may get completed."""
+    """Decodes the JSON of a streamed event; keeps lone surrogates, as the rest may follow."""
     return _decode(text.strip(), _LENIENT)
 
 
@@ -109,7 +109,7 @@ def tokens(value: object, *path: str) -> int:
 
 
 def call(provider: str, index: int, id: object, name: object, arguments: object) -> ToolCall:
-    """Makes a tool call, with an id if `id` is blank. Keeps invalid arguments as text (D-11)."""
+    """Makes a tool call, with a new id if `id` is blank; keeps invalid arguments as text (D-11)."""
     own = str(id) if isinstance(id, (str, int)) else ""
     own = own if own.strip() else f"{provider}_{index}"
     parsed, raw = arguments, ""

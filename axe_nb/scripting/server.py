@@ -1,7 +1,7 @@
 """Serves scripts over a real socket, in the protocol of a real provider.
 
-Tests and lessons use it to try connections, HTTP statuses and timeouts. HTTP is parsed by h11,
-which httpx depends on. Source: B-3, B-4, B-5, D-8.
+Tests and lessons use such a server to try connections, HTTP statuses and timeouts. HTTP is parsed
+by h11, which httpx depends on. Source: B-3, B-4, B-5, D-8.
 """
 
 from __future__ import annotations

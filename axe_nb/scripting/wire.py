@@ -397,7 +397,8 @@ WIRES: Mapping[Protocol, type[Wire]] = {
 def read_request(body: Json, *, splits_texts: bool = False) -> Request:
     """Parses a request of any protocol. Raises Malformed if it is invalid.
 
-    If `splits_texts` is true, each text of a user message without pictures becomes a message.
+    If `splits_texts` is true, each text of a user message without pictures becomes a message of
+    its own.
     """
     key = "input" if "input" in body else "messages"
     entries = body.get(key)
