@@ -277,7 +277,7 @@ class Briefing(Context):
 
 
 def brief(agent: Agent, context: Context | None = None) -> Briefing:
-    """Assembles an agent's system prompt from `context`, by default as read from disk now."""
+    """Prepares an agent's system prompt from `context`, which defaults to the files on disk."""
     workdir = find_workdir(agent)
     if context is None:
         context = read_context(agent)

@@ -112,7 +112,11 @@ def check_link(path: Path) -> Path:
 
 
 def restrict(table: dict[str, Any], path: Path) -> str:
-    """Removes the entries that need trust from an agent's table; returns a warning or ""."""
+    """Removes the entries that need trust from an agent's table; returns a warning.
+
+    The warning is empty if nothing was removed. Raises ConfigError if the model is a script outside
+    the project.
+    """
     provider, _, model = _read_text(table, "model").partition("/")
     if provider == "script" and model:
         is_path = model.endswith(".toml")

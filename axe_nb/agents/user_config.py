@@ -71,7 +71,7 @@ SCAFFOLD = """\
 
 
 def is_test() -> bool:
-    """True if a variable shows that pytest, `axe-nb freeze` or `axe-nb check` runs this (D-68)."""
+    """True if a variable shows that pytest, `axe-nb freeze` or `axe-nb check` is running (D-68)."""
     return not os.environ.keys().isdisjoint(
         ("PYTEST_VERSION", "PYTEST_CURRENT_TEST", "AXE_NB_TEST")
     )

@@ -78,7 +78,7 @@ SOURCE = ToolTable(
         "url_fetch": ("fetch",),
     },
 )
-"""Built-in tools, or modules with these, keyed by name; tool names, keyed by toolset or alias."""
+"""Built-in tools or their modules, keyed by tool; and tool names, keyed by toolset or alias."""
 
 OTHER_NAMES: Mapping[str, str] = {
     **dict.fromkeys(("bash", "shell", "sh", "execute", "python", "run"), "run_command"),

@@ -61,9 +61,9 @@ class Spot:
 
 
 def locate(workdir: Path, path: str) -> Names:
-    """Finds all names of the file at a path from a model; the file need not exist.
+    """Checks a path from a model; returns the names under which the file can be reached.
 
-    Raises ToolError if the path is invalid or leads out of the workdir.
+    The file need not exist. Raises ToolError if the path is invalid or leads out of the workdir.
     """
     if Path(os.path.realpath(workdir)) != workdir:
         raise ToolError(f"The working directory {workdir} was replaced by a link. Start a new run")

@@ -213,7 +213,7 @@ def choose_sandbox(
 
 
 def guard_command(arguments: Mapping[str, Any], site: CallSite) -> Guard:
-    """Returns the guard of a call to run_command, which states the sandbox to use.
+    """Returns the guard of a call to run_command, with the sandbox in the guard's note.
 
     If no sandbox works here, each call needs approval in any mode, unless `sandbox` is off (D-82).
     """

@@ -131,7 +131,7 @@ class Parameter:
 
     @property
     def spec(self) -> ToolParameter:
-        """Description of the parameter for the model; an optional one omits the type null."""
+        """Description of the parameter for the model; optional parameters omit the type null."""
         schema = self.schema
         schema.pop("description", None)
         if not self.required and self.default is None and "anyOf" in schema:
@@ -238,7 +238,7 @@ def _make_type_error(hint: Any, where: str, problem: str) -> ConfigError:
 
 
 def _make_scalar(schema: Mapping[str, Any], wanted: str, make: Callable[[Any], Any]) -> Shape:
-    """Makes the `Shape` of a scalar type; `make` converts a value or raises, such as TypeError."""
+    """Makes the `Shape` of a scalar type; `make` converts a value, or raises an error."""
 
     def read(value: Any, at: str, mistakes: Mistakes, kindly: bool) -> Any:
         try:
@@ -293,7 +293,10 @@ SCALARS: Mapping[object, Shape] = {
 
 
 def _make_choice(options: Sequence[tuple[Any, Any]], shown: Sequence[Any]) -> Shape:
-    """Makes the `Shape` of a choice of (JSON value, Python value); the schema lists `shown`."""
+    """Makes the `Shape` of a choice.
+
+    `options` are pairs of JSON value and Python value; the schema lists the values in `shown`.
+    """
     by_text = {dump(key): value for key, value in options}
     kinds = {LITERALS[type(key)] for key in shown}
     wanted = "one of " + ", ".join(dump(key).decode() for key in shown)

@@ -51,7 +51,7 @@ def find_format(data: bytes) -> str:
 
 
 def _read_header(data: bytes, format: str) -> tuple[int, int, bool]:
-    """Returns width and height of a picture in pixels (0 for a PDF), and whether it is whole."""
+    """Returns width and height in pixels (0 for a PDF), and whether the picture is complete."""
 
     def little(at: int, size: int = 2) -> int:
         return int.from_bytes(data[at : at + size], "little")
