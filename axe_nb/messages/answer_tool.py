@@ -19,7 +19,7 @@ OUTPUT = "output"
 """Entry in `Request.refused` for the schema of the answer, which the answer tool then replaces."""
 
 FORCED = "tool_choice"
-"""Entry in `Request.refused` for forcing a call; the answer tool is then only offered."""
+"""Entry in `Request.refused` if calls cannot be forced; the answer tool is then only offered."""
 
 
 def leave_out(request: Request, refused: Iterable[str]) -> Request:

@@ -1,4 +1,4 @@
-"""API keys printed by the user's command, which runs without a shell; never displayed or saved."""
+"""API keys from a command of the user's, run without a shell; keys are never shown or saved."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ def read_reply(
 def _explain(
     error: ProviderError, provider: ProviderInfo, data: Any, request: Request | None
 ) -> ProviderError:
-    """Adds advice to an error whose message shows which part of the request, or API, is refused."""
+    """Adds advice to an error whose message shows what the server refused."""
     other = r"\bv1/responses\b|\bresponses (api|endpoint)\b"
     if provider.speaks_responses:
         other = r"\bchat[/ ]completions?\b"
@@ -299,7 +299,7 @@ def _find_hint(provider: ProviderInfo, error: ProviderError) -> str:
 
 
 def _parse_retry_after(value: str, unit: float = 1.0) -> float | None:
-    """Returns the seconds to wait, at most a day, for a number in `unit` seconds or an HTTP date.
+    """Returns the seconds to wait, at most a day, given a number of `unit` seconds or an HTTP date.
 
     Returns None for any other value.
     """
