@@ -207,7 +207,7 @@ def copy_of_caller(ctx: ToolContext, name: str, tools: Sequence[str]) -> Agent:
     """Returns a copy of the calling agent with only the given tools and a name of its own.
 
     MCP servers that provide none of the tools are left out, with their permissions and resources.
-    The caller's permissions apply to the copy in any case.
+    The caller's permissions still apply to the copy.
     """
     caller = ctx.agent
     servers = keep_servers(caller.mcp_servers, tools)
@@ -299,7 +299,7 @@ _SUBTASK = re.compile(r"^Subtask \d+: .*\n((?:.+\n?)+)", re.MULTILINE)
 
 
 def without_seconds(result: ToolResult) -> str:
-    """Returns a tool result's text without run times in reports, which vary between equal runs."""
+    """Returns a tool result's text, with `…s` for run times in reports, which vary between runs."""
     if result.name not in REPORTING:
         return result.content
     return re.sub(r"\b\d+\.\d+s\b", "…s", result.content)

@@ -53,7 +53,7 @@ class Authorizer:
                     await self._ask_approval(call)
 
     async def find_refused(self, tools: Iterable[Tool]) -> dict[str, str]:
-        """Authorizes tools of the model's server. Returns the reasons for denials, by tool name."""
+        """Authorizes tools of the model's server. Returns the reason for each denial by tool name."""
         refused = {}
         for tool in tools:
             call = PendingCall(ToolCall("", tool.name, {}))
@@ -66,7 +66,7 @@ class Authorizer:
         return refused
 
     def allows_host(self, tool: Tool, host: str) -> bool:
-        """True if a tool may contact a host without a question to the user (D-50)."""
+        """True if a tool may contact a host without further approval by the user (D-50)."""
         verdict, _ = self._scope.policy.decide(tool, Guard(host=host))
         return verdict == "allow" or (verdict == "ask" and self._is_allowed(host))
 

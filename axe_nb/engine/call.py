@@ -104,7 +104,7 @@ class CallChildren:
         return waiting.result()
 
     async def end(self) -> None:
-        """Cancels the running children, and waits for them to end even if cancelled itself."""
+        """Cancels the running children and waits for them to end, even if the wait is cancelled."""
         self._has_ended = True
         stop: asyncio.CancelledError | None = None
         for task in self._tasks:

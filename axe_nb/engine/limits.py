@@ -62,7 +62,7 @@ class Clock:
 
     @property
     def deadline(self) -> Clock | None:
-        """This clock or a clock above, whose deadline applies; None if there is no deadline."""
+        """The clock whose deadline applies, this clock or a clock above; None if there is none."""
         return self if self._timer else self._above
 
     def tell_timeout(self) -> str:
@@ -90,14 +90,14 @@ class Clock:
         return max(0.0, self.deadline.at - self.now())
 
     def overdue(self, now: float) -> float:
-        """Returns the seconds by which `now` (by `time.monotonic()`) is too late; thread-safe."""
+        """Returns the seconds that `now`, a monotonic time, is past the deadline; thread-safe."""
         deadline = self.deadline
         if deadline is None or deadline.pauses:
             return 0.0
         return max(0.0, now + self.ahead - deadline.at)
 
     def check(self) -> None:
-        """Raises TimeIsUp if the deadline has passed, even if no `await` let the timer fire."""
+        """Raises TimeIsUp if the deadline has passed, even if the timer had no chance to fire."""
         if self.is_late:
             raise TimeIsUp
 
@@ -215,7 +215,7 @@ class UsageMeter:
                 meter.expected -= 1
 
     def has_cap(self, cap: str) -> bool:
-        """True if `cap` is the message of a cap of this run or a run above; see `RunStopped`."""
+        """True if `cap` is the message about a cap of this run or of a run above it."""
         return any(cap == meter._format_cap(key) for meter in self._walk_up() for key in CAPS)
 
     def request(self, agent: str) -> None:
@@ -294,7 +294,7 @@ class Budget:
     unpriced: dict[str, int] = field(default_factory=dict)
     """Number of responses of unknown price, keyed by provider/model."""
     step: float = 0.0
-    """US dollars by which an approval raises the budget; if that is not enough, by a multiple."""
+    """US dollars by which an approval raises the budget; larger raises are multiples of `step`."""
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
     """Lock for changes to the amounts, because the session's runs may use several threads."""
 
@@ -324,7 +324,7 @@ class Budget:
 
 
 class SlotPool:
-    """A pool of `most` slots (0: unlimited). Taking one also takes a slot of the parent pool."""
+    """A pool of `most` slots; 0 for no limit. Taking a slot also takes one in the parent pool."""
 
     def __init__(self, most: int, above: SlotPool | None = None) -> None:
         self._slots = asyncio.Semaphore(most) if most else nullcontext()

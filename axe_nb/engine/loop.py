@@ -270,7 +270,7 @@ class Run:
         )  # fmt: skip
 
     def count_context(self, tools: Sequence[ToolSpec]) -> int:
-        """Returns the tokens of the latest request and response, if necessary estimated (D-18)."""
+        """Returns the tokens of the latest request and response, or an estimate if unknown (D-18)."""
         system = self.plan.briefing.system
         return self.response.usage.total or estimate_tokens(system, tools, self.messages)
 
@@ -335,7 +335,7 @@ class Run:
         return "cancelled" if is_exit else "error", error
 
     async def start_child(self, call: PendingCall, job: Job, env: Env | None = None) -> RunResult:
-        """Runs a child one level deeper, and returns its result. Errors: see `StartChild`."""
+        """Runs a child and returns its result. Raises the errors of `StartChild`."""
         key, above, env = take_key(call, job.key), self.scope, env or self.scope.env
         id = f"{above.id}.{call.number}" + ("" if key == "0" else f"-{key}")
         try:

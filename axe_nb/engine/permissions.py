@@ -59,7 +59,7 @@ class PermissionPolicy:
         return PermissionPolicy(owner, mode, self, None if mode == own else "call")
 
     def decide(self, tool: Tool, guard: Guard | None = None) -> tuple[Verdict, str]:
-        """Returns the verdict for a tool or, with `guard`, for a call, and a denial's reason."""
+        """Returns a verdict, and the reason for a denial, on a tool or on a call with a guard."""
         guard = guard or Guard()
         verdict, reason = self._decide_tool(tool, guard.host)
         if verdict == "deny" or guard.floor == "allow":
@@ -108,7 +108,7 @@ class PermissionPolicy:
         return all(agent.sub_agents_config.ask == "person" for agent in self.agents[1:])
 
     def offers(self, tool: Tool) -> bool:
-        """True if the model is offered a tool; plan mode offers allowed tools and network tools."""
+        """True if the model gets a tool. Plan mode offers only allowed tools and network tools."""
         if self.mode != "plan":
             return self.above is None or not tool.denied_below
         verdict, _ = self.decide(tool)
@@ -185,7 +185,7 @@ class PermissionPolicy:
 
 
 def _lacks(agent: Agent, tool: Tool) -> bool:
-    """True if a tool is a command or from an MCP server, and its untrusted agent has none."""
+    """True if a tool is a command or an MCP tool, and an untrusted agent has no such tools."""
     if tool.server:
         return agent.is_restricted and not agent.mcp_servers
     return agent.is_restricted and tool.name in COMMANDS and COMMANDS.isdisjoint(agent.tools)

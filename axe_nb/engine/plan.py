@@ -347,7 +347,8 @@ def _find_missing(scope: RunScope, toolset: Toolset) -> Iterator[str]:
 def find_child(parent: Plan, job: Job, env: Env, id: str) -> tuple[Agent, Job]:
     """Returns a child's agent and job, with the options, fork and workdir of the tree applied.
 
-    Raises ConfigError if the agent cannot be loaded, or its model or workdir is invalid."""
+    Raises ConfigError if the agent cannot be loaded, or its model or workdir is invalid.
+    """
     try:
         agent = env.agents.load(job.agent) if isinstance(job.agent, str) else job.agent
     except ConfigError as error:
@@ -401,7 +402,7 @@ def provider_for(
     needs: Needed = "key",
     sent: Mapping[str, ScriptFunction | Script] | None = None,
 ) -> Callable[[str, str], Provider]:
-    """Returns a function that returns the provider for a provider name and a model.
+    """Returns a function that finds the provider for a provider name and a model name.
 
     The function raises ConfigError if settings in `needs` are missing; a request raises it if other
     settings are missing. `scripts` are the folders to search first for script models, and `sent`

@@ -60,7 +60,7 @@ class Halt:
     """Cancels the runs of the tree; set by the tree's handle."""
 
     def end_tree(self, stop: RunStopped) -> RunStopped:
-        """Sets `stop`, unless it is set, so that all runs end. Returns `stop`, to be raised."""
+        """Sets `stop` if it is None, so that all runs end. Returns `stop`, to be raised."""
         self.stop = self.stop or stop
         return self.stop
 
@@ -76,7 +76,7 @@ class AgentSource:
     load: Callable[[str], Agent]
     """Finds an agent by name. Raises ConfigError if the agent is missing or invalid."""
     provider_for: Callable[[str, str], Provider]
-    """Returns the named provider for a model. Raises ConfigError if it is not set up."""
+    """Returns the named provider for a model. Raises ConfigError if the provider is not set up."""
     knows: Callable[[str], bool] = lambda name: True
     """Returns False if no agent has this name, without the costly search of `load`."""
     brief: Callable[[Agent], Awaitable[Briefing]]
@@ -148,7 +148,7 @@ class Env:
         return self.ask_person is not None or any(one.answers("question") for one in self.replays)
 
     def check_can_step(self) -> None:
-        """Raises ConfigError if the tree pauses, but no user, function or recording can decide."""
+        """Raises ConfigError if runs pause, but no user, step function or recording can decide."""
         stepper = self.stepper
         if stepper is None or stepper.function is not None or self.ask_person is not None:
             return
@@ -245,7 +245,7 @@ class RunScope:
         """Reserves the price of a request in the session's budget, and returns the price.
 
         If the price would exceed the budget, the user is asked to raise the budget. Raises
-        OverBudget if it is not raised.
+        OverBudget if the budget stays too low.
         """
         budget = self.env.budget
         while not budget.try_hold(dollars):

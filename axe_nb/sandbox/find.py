@@ -35,7 +35,7 @@ BUBBLEWRAP = (
 NOT_PROMISED_TO_ROOT = ("it may change modes of devices such as /dev/null",)
 """Caveat for commands run as root. Read-only mounts would protect devices, but break them."""
 NO_NESTING = "--disable-userns"
-"""bubblewrap option that forbids nested user namespaces; bubblewrap then has `--size`, too."""
+"""bubblewrap option against nested user namespaces; versions with it also have `--size`."""
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store")
 
@@ -46,7 +46,8 @@ SETTINGS = (
     "pki/tls/openssl.cnf", "R", "resolv.conf", "services", "ssl/cert.pem", "ssl/certs",
     "ssl/openssl.cnf", "terminfo", "texmf", "timezone",
 )  # fmt: skip
-"""Files and folders in `/etc` that programs need and that hold no secrets. A mount takes 0.2 ms."""
+"""Files and folders in `/etc` that programs need and that hold no secrets. Each entry is
+mounted separately, which takes 0.2 ms."""
 
 SIZE = 1 << 30
 """Size limit of each tmpfs mount in bytes; set only together with `NO_NESTING`."""

@@ -43,8 +43,8 @@ REPLACED = "axe-nb: a protected file was replaced while the command started; try
 
 Ending = Literal["child", "group", "program"]
 """Method of killing a sandbox with all its processes. `child`: SIGKILL to the children of the
-sandbox program, which then ends the rest. `group`: SIGKILL to its process group. `program`: the
-program `Launch.end` is run."""
+sandbox program, whose descendants are killed, too. `group`: SIGKILL to its process group.
+`program`: `Launch.end` is run."""
 
 PATIENCE, LAST_PATIENCE = 2.0, 60.0  # maximum seconds to start a child, and to end at exit
 

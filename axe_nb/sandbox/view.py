@@ -36,8 +36,8 @@ HOME_FILES = (
     ".bashrc", ".bash_profile", ".bash_login", ".bash_aliases", ".profile", ".zshrc", ".zshenv",
     ".zprofile", ".inputrc", ".gitconfig",
 )  # fmt: skip
-"""Dotfiles that are protected even if missing when the workdir is the home folder. Other dotfiles
-there are protected only if they exist."""
+"""Dotfiles that are protected if the workdir is the home folder, even if they do not exist. Other
+dotfiles there are protected only if they exist."""
 
 OF_PROGRAMS = (".cache",)  # folders in the home folder that programs must be able to write to
 

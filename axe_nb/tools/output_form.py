@@ -168,7 +168,7 @@ def _wrap(schema: Mapping[str, Any], convert: Convert | None) -> Output:
 
 
 def _take_out(text: str) -> str:
-    """Returns the content of an answer's only code block; otherwise the answer without thinking."""
+    """Returns the content of an answer's only code block, or the answer after any `</think>`."""
     if text.startswith(("{", "[", '"')):
         return text
     text = text.rpartition("</think>")[2].strip()  # some servers leave it in the answer

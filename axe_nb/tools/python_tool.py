@@ -47,7 +47,7 @@ _STOPS = (StopIteration, SystemExit, KeyboardInterrupt, asyncio.CancelledError)
 
 
 def tool_of(thing: Tool | Callable[..., Any]) -> Tool:
-    """Returns a tool unchanged; for a function, returns its `@axe_nb.tool` or a new tool."""
+    """Returns a `Tool` unchanged; for a function, returns its registered tool or a new tool."""
     if isinstance(thing, Tool):
         return thing
     carried = getattr(thing, "__axe_tool__", None)

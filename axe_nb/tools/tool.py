@@ -217,7 +217,7 @@ class ToolContext:
     limits: Limits = Limits()
     """Limits of the caller, which the caller's children cannot exceed."""
     delegation: Callable[..., Awaitable[RunResult]] | None = None
-    """Implements `delegate`, given this context and its arguments; None if it is unavailable."""
+    """Called by `delegate` with this context and all arguments; None if it is unavailable."""
     guard: Guard | None = None
     """Requirements that the tool's guard returned when the call was permitted."""
     allows_host: Callable[[str], bool] = lambda _: False
@@ -300,7 +300,7 @@ class Tool:
     is_budgeted: bool = False
     """True if `[sub_agents_config.budget]` limits the children of the tool."""
     schema: Mapping[str, Any] | None = None
-    """JSON Schema of the arguments, instead of `parameters`; the tool then does its own checks."""
+    """JSON Schema of the arguments, instead of `parameters`; the tool itself then checks them."""
     server: str = ""
     """Name of the tool's MCP server, which in `[permissions]` stands for all of its tools."""
     by_server: bool = False
