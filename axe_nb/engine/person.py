@@ -291,7 +291,7 @@ class Stepper:
         return not self.is_over and bool(met or not self.breaks)
 
     async def decide(self, step: Step) -> Decision:
-        """Calls the step function. Raises RunStopped if it raises or its decision is invalid."""
+        """Calls the step function. Raises RunStopped if it fails or returns an invalid decision."""
         assert self.function is not None
         try:
             if inspect.iscoroutinefunction(self.function):
