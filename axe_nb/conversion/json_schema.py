@@ -545,8 +545,8 @@ def _format_path(path: Iterable[str | int]) -> str:
 def _make_validator(schema: Mapping[str, Any], deadline: float) -> Any:
     """Makes a validator that loads no other schemas and checks the deadline at each keyword.
 
-    Checking data takes a keyword at each step, so validation stops soon after the deadline. Four
-    keywords are replaced, as jsonschema's checks of them have no limit or take quadratic time.
+    Each validation step checks one keyword, so validation stops soon after the deadline. Four of
+    jsonschema's checks are replaced, because they have no limit or take quadratic time.
     """
     import referencing
     from jsonschema import Draft202012Validator, ValidationError

@@ -59,7 +59,7 @@ def compile_pattern(pattern: str, flags: int = 0) -> regex.Pattern[str]:
 def count_copies(pattern: str) -> int:
     """Returns an upper bound for the number of copies of any one part in the compiled pattern.
 
-    The counts of nested repeats are multiplied; if nesting is unclear, the counts of all repeats.
+    Multiplies the counts of nested repeats, or the counts of all repeats if nesting is unclear.
     """
     bare = re.sub(r"\\.", "a", pattern, flags=re.DOTALL)
     bare = re.sub(r"\s", "", _NO_GROUP.sub("", re.sub(r"\[\^?[^][]+\]", "a", bare)))

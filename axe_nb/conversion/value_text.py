@@ -2,7 +2,7 @@
 
 Models read CSV well, and CSV takes the fewest tokens. In CSV, a missing value is an empty cell, an
 empty text is `""`, and data within a cell is JSON. Data that exceeds a limit is truncated, with a
-note. Libraries such as pandas are not imported: without the library, there are no such values.
+note. Libraries such as pandas are not imported; a library not yet loaded has no values to convert.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def find_picture(value: object) -> str:
 
 
 def key_of(member: Enum) -> str:
-    """Returns an enum member's value if all values of the enum are strings, else the name."""
+    """Returns an enum member's value if all values of the enum are strings; otherwise its name."""
     by_value = all(isinstance(other.value, str) for other in type(member))
     return str(member.value if by_value else member.name)
 
@@ -372,7 +372,7 @@ def _make_name(key: Any, others: dict[str, Any]) -> str:
 def write_text(value: object, limit: int = LONGEST_DATA, indent: int | None = None) -> str:
     """Formats a value for a prompt: a single value as text, a table as CSV, other data as JSON.
 
-    A table or other data is cut to `limit` bytes, a text is not cut. Raises NoText if the value is
+    Tables and other data are cut to `limit` bytes; text is not cut. Raises NoText if the value is
     bytes, a picture or an object without data. An error raised by the value's methods is passed on.
     """
     _refuse_bytes(value)

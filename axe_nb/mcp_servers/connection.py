@@ -1,10 +1,10 @@
 """Connection to an MCP server: its start, tools, calls, restarts and end.
 
-The `mcp` package requires that one task opens and closes the connection, which other tasks use in
-between; all these tasks run on the event loop of `LoopThread`. Servers may send hostile answers.
+The `mcp` package requires the same task to open and close the connection; in between, other tasks
+use it. All these tasks run on the event loop of `LoopThread`. Servers may send hostile answers.
 
-The package's own transport would start a program without a sandbox, so this module moves the
-messages, which are lines of JSON, to and from the program. URLs come from the user's settings or
+The package's own transport would start a program without a sandbox, so this module itself
+passes messages to and from the program, as lines of JSON. URLs come from the user's settings or
 from trusted agents, and redirects to other hosts are refused.
 """
 
@@ -144,7 +144,7 @@ class Connection:
         return self._session is not None
 
     async def start(self) -> None:
-        """Starts the server, or lists changed tools again. Raises ConfigError if this fails."""
+        """Starts the server, or reloads an outdated tool list. Raises ConfigError on failure."""
         async with self._lock:
             if not self.is_running:
                 await self._start()
@@ -240,7 +240,7 @@ class Connection:
     async def list_changes(self) -> tuple[str, ...]:
         """Returns a note on each protected file that changed since the start or the last check.
 
-        If there are any, closes the connection: the server could write to a replaced file.
+        If a file changed, closes the connection, as the server could write to a replaced file.
         """
         if self._program is None:
             return ()

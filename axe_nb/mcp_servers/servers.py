@@ -1,6 +1,6 @@
 """The MCP servers of a session, with their tools, resources and prompts.
 
-Connections outlive the event loops of runs, and a call from another loop than the connection's own
+Connections outlive the event loops of runs, and a call from a loop other than the connection's own
 would hang. All connections therefore belong to one loop in a thread (D-46, D-81, D-82, O-5).
 """
 

@@ -324,7 +324,7 @@ class Delta:
 class Response:
     """A complete response from a model (A-1.6), independent of any provider's format.
 
-    Script models return a Response to set usage or stop reason; otherwise text or calls suffice.
+    A script model must return a Response only if it sets the usage or stop reason.
     """
 
     content: str = ""
@@ -346,7 +346,7 @@ class Response:
 
     @property
     def is_cut(self) -> bool:
-        """True if a limit on tokens, or the model's context, cut off the reply (D-31)."""
+        """True if a token limit or the model's context window cut off the reply (D-31)."""
         return self.stop_reason in ("length", "max_tokens", "model_context_window_exceeded")
 
     @property

@@ -50,7 +50,7 @@ def has_answer_tool_alone(request: Request) -> bool:
 
 
 def take_answer(request: Request, response: Response) -> Response:
-    """Replaces a call to the answer tool in a response with a text: the call's arguments.
+    """Returns the response with the arguments of its answer tool call as the text.
 
     If the reply also calls other tools, the answer came too early, and the call to the answer tool
     is dropped. `request` is the original request, in which `output` is set.

@@ -105,7 +105,7 @@ def suggest_small() -> str:
 
 
 def tell_end(model: str, today: date) -> tuple[str, str]:
-    """Returns a warning and a hint if a model is retired or soon will be; otherwise empty texts."""
+    """Returns a warning and a hint; both are empty unless a model is retired or soon will be."""
     provider, _, name = model.partition("/")
     vendor = provider if provider in ("anthropic", "openai") else ""
     end = find_facts(vendor, name).retires

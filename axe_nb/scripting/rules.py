@@ -36,7 +36,7 @@ class Fault:
     """A failure that a script model simulates, in place of an answer or in the middle of it."""
 
     message: str
-    """Error message of the simulated server; without a status, `timeout`, `refused` or `cut`."""
+    """Simulated error message; if `status` is 0, one of `timeout`, `refused` and `cut`."""
     status: int = 0
     """HTTP status, 400 to 599; 0 if the failure is not an HTTP error."""
 
@@ -324,7 +324,7 @@ class Scripts:
     def __init__(
         self, dirs: tuple[Path, ...] = (), sent: Mapping[str, Found] | None = None
     ) -> None:
-        """Creates a collection that finds scripts in `sent`, then functions, then files.
+        """Creates a collection that looks in `sent`, then among functions, then in files.
 
         Files are searched for in the folders in `dirs` before the default folders.
         """
@@ -368,5 +368,5 @@ def _list_folders(dirs: tuple[Path, ...]) -> tuple[Path, ...]:
 
 
 def _is_plain(name: str) -> bool:
-    """True if a name is not blank, is a path on no system, and does not end with `.toml`."""
+    """True if a name is not blank, contains no path syntax, and does not end with `.toml`."""
     return bool(name.strip()) and not name.endswith(".toml") and not re.search(r"[/\\:\0]", name)

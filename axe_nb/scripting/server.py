@@ -36,7 +36,7 @@ STATUS: Mapping[Category, int] = {
     "overloaded": 529,
     "server": 500,
 }
-"""Category → HTTP status of the response to a ProviderError without status; none for `timeout`."""
+"""Category of a ProviderError without a status → HTTP status to send; `timeout` has none."""
 
 CHUNK = 65536
 
