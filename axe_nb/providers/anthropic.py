@@ -163,7 +163,7 @@ def _mark_for_cache(
 
 
 def parse(data: Mapping[str, Any]) -> Response:
-    """Parses a whole reply. Raises ProviderError if it is empty, invalid or only refuses."""
+    """Parses a whole reply. Raises ProviderError if it is invalid or only a refusal."""
     stop_reason = wire.text(data.get("stop_reason"))
     blocks = wire.tables(data.get("content"), "content")
     content = before = ""
@@ -214,10 +214,10 @@ def _select_blocks_to_echo(
 ) -> list[Mapping[str, Any]]:
     """Selects the blocks of a reply to send back in the next request; empty if none is needed.
 
-    The blocks are needed if any of them is thinking, a server-side tool's, a text with citations,
-    or of an unknown type: these must be sent back unchanged. A tool call is kept as a placeholder.
-    Server-side calls whose results were cut off by a limit are left out, because the API rejects
-    calls without results.
+    The blocks are needed if any of them contains thinking, belongs to a server-side tool, is a text
+    with citations, or has an unknown type: these must be sent back unchanged. A tool call is kept
+    as a placeholder. Server-side calls whose results were cut off by a limit are left out, because
+    the API rejects calls without results.
     """
     answered = {block.get("tool_use_id") for block in blocks}
     kept: list[Mapping[str, Any]] = []

@@ -63,7 +63,7 @@ _make_own: Callable[[], httpx.AsyncClient] | None = None
 
 
 def use_http_client(make: Callable[[], httpx.AsyncClient] | None) -> None:
-    """Sends all later requests to models over your own HTTP clients.
+    """Uses your own HTTP clients for all later requests to models.
 
     The clients keep their proxies, certificates, headers and hooks; axe_nb sets the timeouts and
     follows no redirects. The proxy variables of the environment, and `ca_file` and `client_cert` in
@@ -95,7 +95,7 @@ class HttpProvider(Server):
 
     @staticmethod
     def parse(data: Mapping[str, Any]) -> Response:
-        """Parses a whole reply. Raises ProviderError if it is invalid or only refuses."""
+        """Parses a whole reply. Raises ProviderError if it is invalid or only a refusal."""
         raise NotImplementedError
 
     @staticmethod

@@ -111,7 +111,7 @@ def _list_parts(content: Any) -> Any:
 
 
 def parse(data: Mapping[str, Any]) -> Response:
-    """Parses a reply's first choice. Raises ProviderError if it is invalid or only refuses."""
+    """Parses a reply's first choice. Raises ProviderError if it is invalid or only a refusal."""
     choices = wire.tables(data.get("choices"), "choices")
     if not choices:
         raise missing_part("choices", data)
@@ -332,7 +332,7 @@ class OpenAIAssembly(Assembly):
             message[key] = value
 
     def _add_calls(self, value: object) -> None:
-        """Adds each piece of a call to the one with its index or id, the last one, or a new one."""
+        """Adds each piece to the call with its index or id, to the last call, or to a new call."""
         for piece in wire.tables(value, "tool_calls"):
             function = wire.table(piece.get("function"))
             index, id, name = piece.get("index"), piece.get("id"), wire.text(function.get("name"))

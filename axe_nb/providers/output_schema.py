@@ -76,7 +76,7 @@ def make_closed(schema: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _is_joined(schema: Mapping[str, Any]) -> bool:
-    """True if a schema joins subschemas that exclude each other once each forbids other keys."""
+    """True if a schema combines subschemas that conflict once each forbids additional keys."""
     parts = [key for key in ("$ref", "allOf", "anyOf", "properties") if key in schema]
     return len(parts) > 1 or len(schema.get("allOf", ())) > 1
 
@@ -90,7 +90,7 @@ def _is_open(schema: Mapping[str, Any]) -> bool:
 def _rebuild(
     schema: Mapping[str, Any], make: Callable[[Mapping[str, Any]], dict[str, Any] | None]
 ) -> dict[str, Any] | None:
-    """Applies `make` to each direct subschema; returns None if `make` does so for one of them."""
+    """Applies `make` to each direct subschema; returns None if `make` returns None for any."""
     made = dict(schema)
     parts: list[Any] = []
 

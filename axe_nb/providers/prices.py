@@ -31,7 +31,7 @@ class Prices:
     config: Config = field(default_factory=Config, repr=False)
 
     async def find_cost(self, model: str, usage: Usage) -> float | None:
-        """Returns a reply's cost in dollars, None if unknown, after loading the price table."""
+        """Loads the price table if needed; returns a reply's cost in dollars, None if unknown."""
         await self.load(model)
         return self.cost_of(model, usage)
 
@@ -76,7 +76,7 @@ class Prices:
         return (not tool or tool in COUNTED) and self.cost_of(model, usage) is not None
 
     def _find_address(self, model: str) -> str:
-        """Returns the URL for looking up a model's price; empty if needless or impossible."""
+        """Returns the URL for looking up a model's price; empty if none is needed or usable."""
         if model in self.config.prices:
             return ""
         try:

@@ -51,7 +51,7 @@ class Provider(Protocol):
 
 
 def find_secrets(server: Server) -> tuple[str, ...]:
-    """Returns a server's secrets of 16 or more characters, to mask in its replies, longest first.
+    """Returns a server's secrets of at least 16 characters, longest first, to mask in its replies.
 
     All its secrets, unless very short or common words, are also masked in everything that axe_nb
     displays or saves from now on.

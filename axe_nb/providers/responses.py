@@ -142,7 +142,7 @@ def body(request: Request, stream: Mapping[str, Any] = wire.WHOLE) -> bytes:
 
 
 def parse(data: Mapping[str, Any]) -> Response:
-    """Parses a whole reply. Raises ProviderError if it is invalid, has failed or only refuses."""
+    """Parses a whole reply. Raises ProviderError if it is invalid, failed or only a refusal."""
     items = wire.tables(data.get("output"), "output")
     if not isinstance(data.get("output"), list):
         raise missing_part("output", data)

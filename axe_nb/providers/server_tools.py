@@ -69,7 +69,7 @@ def make_entry(
 
 
 def _list_below(these: Sequence[Any], those: Sequence[Any]) -> list[str]:
-    """Returns the domains in `these` that are, or are subdomains of, a domain in `those`."""
+    """Returns the domains in `these` that equal a domain in `those` or are subdomains of one."""
     ends = tuple(f".{one}" for one in those)
     return [one for one in these if isinstance(one, str) and f".{one}".endswith(ends)]
 
@@ -124,7 +124,10 @@ def read_responses(
 
 
 def read_chat(message: Mapping[str, Any], searches: int) -> Found:
-    """Returns a message's calls (if none is listed, one for all `searches`) and cited pages."""
+    """Returns a message's server-side calls and its cited pages.
+
+    If no calls are listed, a single call represents all `searches`.
+    """
     annotations = _tables(message.get("annotations"))
     cited = _list_pages(wire.table(one.get("url_citation")) for one in annotations)
     # in a stream, the entry of a call is sent again with its result

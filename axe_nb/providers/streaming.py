@@ -194,7 +194,7 @@ def append_text(entry: dict[str, Any], key: str, piece: str) -> None:
 
 
 def settle(value: Any) -> Any:
-    """Returns a value in which the texts collected by `append_text` are strings."""
+    """Returns a value with the texts collected by `append_text` converted to strings."""
     if isinstance(value, StringIO):
         return value.getvalue()
     if isinstance(value, list):

@@ -92,7 +92,7 @@ def asks_for_summary(params: Mapping[str, Any]) -> bool:
 
 
 def split(params: Mapping[str, Any]) -> tuple[str | int | None, dict[str, Any]]:
-    """Returns the `thinking` level or budget, or None if there is none, and other parameters."""
+    """Returns the `thinking` level or budget (None if there is none) and the other parameters."""
     asked = params.get(THINKING)
     if not isinstance(asked, (str, int)):
         return None, dict(params)

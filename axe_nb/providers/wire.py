@@ -52,7 +52,7 @@ def loads(text: str, *, strict: bool = False) -> Any:
 
 
 def loads_part(text: str) -> Any:
-    """Decodes the JSON of a streamed event; keeps lone surrogates, as the rest may follow."""
+    """Decodes the JSON of a streamed event; keeps lone surrogates, as the other half may follow."""
     return _decode(text.strip(), _LENIENT)
 
 
