@@ -40,7 +40,7 @@ def request_of(options: Options, prompt: str, pictures: tuple[Picture, ...] = ()
 def show_dry_run(
     request: RunRequest, options: Options, write: Write, note: Write, *, streams: bool
 ) -> None:
-    """Shows a run's plan without sending anything: `write` receives it, `note` the warnings."""
+    """Shows a run's plan with `write`, and its warnings with `note`; sends nothing."""
     plan = run_and_wait(session.plan(request, streams=streams, is_dry=True))
     write(axe_text.dry_run(plan))
     if options.full:
@@ -160,7 +160,10 @@ def is_expected(error: AxeError | None, raises: str | None) -> bool:
 
 
 def check_end(result: RunResult, options: Options, name: str) -> None:
-    """Raises AxeError if the run did not end as expected; `name` holds the result."""
+    """Raises AxeError if the run did not end as expected.
+
+    `name` is the Python expression for the result, used in a hint.
+    """
     raises = options.raises
     if raises is None:
         result.raise_for_status()

@@ -274,7 +274,7 @@ async def _try_servers(config: Config, agents: Iterable[Agent]) -> list[Finding]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A problem because of which an agent cannot run, or cannot call a sub-agent."""
+    """A problem that keeps an agent from running, or from calling a sub-agent."""
 
     key: tuple[str, ...]
     """Path of the TOML key with the problem."""

@@ -46,7 +46,7 @@ class Option:
     required: bool = True
     """True for a positional argument that must be given; ignored for options."""
     value: bool = True
-    """Value of a flag, which is an option without `metavar`, if the flag is given."""
+    """Value to use if a flag (an option without `metavar`) is given."""
     offers: Literal["", "agents", "models", "tools", "variables", "files", "commands"] = ""
     """Kind of completions for the value; if empty, the `choices` are offered. For `files`,
     IPython completes file names."""

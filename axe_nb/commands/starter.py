@@ -36,7 +36,7 @@ sub_agents = ["greeter"]
 """
 
 TEMPLATES = Path(__file__).parent / "first"
-"""Folder with the script and the template of the first notebook; MODEL is a placeholder."""
+"""Folder with the script and the template of the first notebook, with MODEL as a placeholder."""
 
 
 def start(write: Callable[[str], object], *, opens: bool) -> int:

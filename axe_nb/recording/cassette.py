@@ -328,7 +328,7 @@ class Cassette:
         """Returns the root whose records a run may replay, and the root for its new records.
 
         If an unused root began with the same request, both are that root. Otherwise the second is
-        new; the first is a similar root, for its child runs, or the new one if none is similar.
+        new. The first is then a similar root, to replay its child runs, or also the new one.
         """
         with self._lock:
             whole, *others = _list_likenesses(asked, agent)

@@ -1,4 +1,4 @@
-"""Forks: run a recorded tree again with changes at one place, and replay what stays the same.
+"""Forks run a recorded tree again with changes at one place, and replay what stays the same.
 
 The run at the place and its ancestors are replayed up to the place. Any other run is replayed until
 a request differs from the recorded one; that request and all later ones of the run are sent.
@@ -288,8 +288,8 @@ class Fork:
         """Maps the run at the place and its ancestors to the last replayed turn, and to the id of
         the call that leads to the place. The id is empty for the run at the place."""
         self._made_again: dict[str, str] = {}
-        """Maps each tool that must run again, because it started an ancestor of the run at the
-        place or that run itself, to the id of the run that it started."""
+        """Maps each tool that must run again to the id of the run that it started, which is the run
+        at the place or one of its ancestors."""
         while (above := id.rpartition(".")[0]) and above in self._recorded:
             run, call_id = self._recorded[above], self._recorded[id].result.call_id
             self._way[above] = 0, call_id
@@ -544,9 +544,9 @@ def _is_same(kept: Any, now: Any) -> bool:
 
 
 def _compare(kept: Definition, now: Agent | None) -> str:
-    """Compares a recorded agent with the user's own agent `now`, None if there is none.
+    """Returns a warning if a recorded agent differs from the user's own agent, otherwise "".
 
-    Returns a warning if the agents differ or `now` is None, otherwise "".
+    `now` is the user's own agent; None if it no longer exists, which also gives a warning.
     """
     name = quote(kept.name)
     if now is None:

@@ -157,7 +157,7 @@ def list_history(
 
 
 def parse_since(since: str | date) -> datetime:
-    """Converts a date, or a text: an ISO date or time, `today` or `yesterday`, to local time.
+    """Converts a date, an ISO date or time, `today` or `yesterday` to a datetime in local time.
 
     Raises ConfigError if the value is invalid.
     """

@@ -212,7 +212,7 @@ class Store:
         since: float = 0.0,
         within: int = 0,
     ) -> Iterator[Row]:
-        """Yields rows, newest first, whose agent, model and prompt together contain each word.
+        """Yields the rows whose agent, model and prompt together contain each word, newest first.
 
         Case is ignored. The runs of maps and grids are left out unless there are words or statuses;
         `within`, the id of a map or grid, restricts the rows to the runs of that map or grid.

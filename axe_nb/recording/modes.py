@@ -20,7 +20,7 @@ MODE = "AXE_CASSETTE_MODE"
 def find_mode(given: Mode | None, *, can_ask: bool) -> Mode:
     """Returns the mode of a cassette: the given mode, the environment's mode, or the default.
 
-    The default is `replay` in tests, or if no one can be prompted (`can_ask`); otherwise `auto`.
+    The default is `replay` in tests or if `can_ask` is false, and `auto` otherwise.
     """
     if given or (mode := os.environ.get(MODE, "")):
         return given or check_mode(mode)

@@ -55,8 +55,8 @@ from axe_nb.tools.tool import ToolOutput
 APPROVING = ("yes", "always", "edit")
 
 PATIENCE = 5.0
-"""Seconds without progress for which a replay, before it cancels a tree as recorded, waits for
-recorded requests that the tree has not made yet."""
+"""Maximum seconds without progress that a replay waits for outstanding recorded requests, before it
+cancels a tree as recorded."""
 
 QUIET = 0.1
 """Seconds between checks for progress in a tree that a replay is about to cancel."""

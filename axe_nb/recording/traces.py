@@ -40,7 +40,7 @@ CAPTURE_CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 MAX_TEXT = 10_000
 
 MAX_MESSAGES = 100_000
-"""Maximum length of a request's messages as JSON, in characters; early messages are omitted."""
+"""Maximum number of characters in the JSON of a request's messages; early ones are omitted."""
 
 
 def with_spans(emit: Emit, context: Context) -> Emit:
@@ -69,7 +69,7 @@ class Spans:
         """Open spans, keyed by run (`0`), turn (`0/1`) or call (`0#id`)."""
         self._agents: dict[str, tuple[str, str]] = {}
         self._messages: dict[str, list[str]] = {}
-        """Messages so far as JSON, keyed by run; empty if content is omitted."""
+        """Each run's messages so far, as JSON strings, keyed by run; empty if texts are omitted."""
         self._has_texts = os.environ.get(CAPTURE_CONTENT, "").lower() == "true"
 
     def take(self, event: Event) -> None:
