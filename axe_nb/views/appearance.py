@@ -25,7 +25,7 @@ HUES = ("#27c", "#85c", "#098", "#b70", "#888", "#393", "#c49")
 """Colours of the sources in the bar of a request's context, from left to right."""
 
 SWATCH = "■"
-"""Character that shows the colour of a part of a bar in front of the part's name."""
+"""Character in front of the name of a bar's part, drawn in the part's colour."""
 
 CODE = {
     "Comment": "#777;font-style:italic", "Keyword": "#86c", "Operator.Word": "#86c",
@@ -127,11 +127,11 @@ def is_mixed(text: str) -> bool:
 
 
 def direction(text: str) -> str:
-    """Returns the attribute `dir=auto` if a text has right-to-left letters; otherwise empty."""
+    """Returns the attribute `dir=auto` if a text has right-to-left letters, or an empty string."""
     return " dir=auto" if is_mixed(text) else ""
 
 
 def gradient(parts: Iterable[tuple[str, str]]) -> str:
-    """Returns a horizontal CSS gradient with sharp edges from each part's colour and right end."""
+    """Returns a horizontal CSS gradient with sharp edges. A part is a colour and its right end."""
     stops = [f"{colour} {'0 ' * bool(at)}{end}".rstrip() for at, (colour, end) in enumerate(parts)]
     return f"linear-gradient(90deg,{','.join(stops)})"

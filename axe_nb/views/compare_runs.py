@@ -53,7 +53,7 @@ class Change:
     tool: str = ""
     """Name of the tool if the change is in a call; empty for other changes."""
     call: int | None = None
-    """Number of the call in its run, from 1, in the first tree if it has the call; or None."""
+    """Number of the call, from 1, in the first tree, or the second if new; None outside calls."""
     before: str | None = None
     after: str | None = None
     """`before` and `after` are the texts in the two trees; None if a tree has no such text."""
@@ -174,7 +174,7 @@ class _Turn:
         return frozenset[str]().union(*(call.words for call in self.calls[:32]))
 
     def likeness(self, other: _Turn) -> float:
-        """Returns the similarity (0 to 1); 0 if the purposes differ or only one turn has calls."""
+        """Returns the similarity to another turn; 0 if purposes differ or only one has calls."""
         kinds = ((t.turn.asked, t.turn.closing, bool(t.calls)) for t in (self, other))
         if len(set(kinds)) > 1:
             return 0.0
@@ -186,7 +186,7 @@ class _Turn:
 
 
 def _list_turns(run: RunResult) -> list[_Turn]:
-    """Returns a run's turns, without calls in replies to final requests, which never ran (D-17)."""
+    """Returns a run's turns. Calls in replies to final requests are omitted; none ran (D-17)."""
     turns, number = [], 0
     for turn in run.log:
         results = {result.call_id: result for result in turn.results}
@@ -475,7 +475,7 @@ def _list_pictures(pictures: Sequence[Picture]) -> list[str]:
 
 
 def _list_new(a: Sequence[str], b: Sequence[str]) -> tuple[str, str]:
-    """Returns each list's lines that the other lacks, or all lines if neither list lacks any."""
+    """Returns the lines found only in `a`, and only in `b`; all lines of both if there are none."""
     before, after = [line for line in a if line not in b], [line for line in b if line not in a]
     is_reordered = not before and not after
     return "\n".join(a if is_reordered else before), "\n".join(b if is_reordered else after)

@@ -1,7 +1,7 @@
 """Exports a finished run as HTML, Markdown or JSON lines, readable without axe_nb.
 
 A content security policy keeps the HTML page from loading or running anything that a model or a
-tool wrote. In Markdown, text from models and tools stands in code fences, so that no viewer renders
+tool wrote. In Markdown, text from models and tools is put in code fences, so that no viewer renders
 it. The titles of cited web pages are escaped instead. Source: D-59, D-60.
 """
 

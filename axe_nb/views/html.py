@@ -119,7 +119,7 @@ def answer(result: RunResult) -> dict[str, str]:
 
 
 def write_tree(outline: Outline, room: int = BUDGET) -> str:
-    """Returns the HTML of a run's answer and tree; `room` bytes limit how many texts are whole."""
+    """Formats a run's answer and tree as HTML, with whole texts as far as `room` bytes allow."""
     root = outline.tree
     line = WORDS if outline.count <= 2 * MAX_OPEN else 100
 

@@ -170,7 +170,7 @@ def _count_pipes(state: StateBlock, line: int) -> int:
 
 
 def _adapt_tokens(state: StateCore) -> None:
-    """Adapts links, indented code, table cells and the text direction of a parsed Markdown text."""
+    """Post-processes Markdown tokens: link safety, code blocks, cell alignment, text direction."""
     for token in state.tokens:
         if token.children:
             token.children = list(_with_hosts(token.children))

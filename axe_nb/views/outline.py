@@ -45,7 +45,7 @@ MAX_WARNINGS, MAX_PICTURES = 5, 8
 """Maximum number of warnings shown per run, and of pictures per prompt or result."""
 
 MAX_CHARS = 8000
-"""Approximate total length of a tree's texts, in characters, before some are shown whole."""
+"""Approximate maximum total length of a tree's texts, in characters, when all of them are cut."""
 
 MAX_OPEN = 12
 """Maximum number of rows shown unfolded directly below a row, if any is a sub-agent's (D-80)."""
@@ -69,7 +69,7 @@ UNSAID = frozenset({THOUGHT, "fork"})
 """Labels of texts that plain text omits, except in an export."""
 
 FIRST = ("answer", "text so far", "error", "result")
-"""Labels of the texts that HTML shows whole before others, most important first."""
+"""Labels of texts with priority when HTML chooses texts to show whole, most important first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,8 +276,8 @@ class Outline:
     def _collect_answers(self, node: Node, call: CallNode | None, answered: str) -> list[Block]:
         """Returns a sub-agent's answer as the caller's model received it.
 
-        If the sub-agent did not complete: its text so far, and the error that the caller's model
-        received. Either is left out if it repeats a text that is shown.
+        If the sub-agent did not complete, returns its text so far and the error that the caller's
+        model received. Either is left out if it repeats a text that is shown.
         """
         own = self._make_block("text so far", node.text, node, "text")
         if node.state == "completed":

@@ -39,8 +39,8 @@ BYTES = 4
 """Assumed average number of UTF-8 bytes per token."""
 
 MAX_TEXT, MAX_BODY, MAX_CHANGES = 1_000, 20_000, 30
-"""Maximum number of characters shown of a text in a body and of the whole body, and maximum number
-of changes listed."""
+"""Maximum number of characters shown for one text in a body and for the whole body, and maximum
+number of changes listed."""
 
 COLOURS: Mapping[str, str] = dict(zip(SOURCES, HUES, strict=True))
 
@@ -141,7 +141,7 @@ class SentRequest:
     place: str
     """Place in the run tree, such as `0.2/3` for the third turn of run `0.2`."""
     attempt: int = 1
-    """Number of the attempt, starting at 1. A request in a result is its turn's last attempt."""
+    """Number of the attempt, starting at 1. Results contain only each turn's last attempt."""
     agent: str
     model: str
     """The model, as provider/model."""
@@ -245,7 +245,7 @@ class SentRequest:
 def find_request(
     result: RunResult, place: str | int | None, protocol: str | None = None
 ) -> SentRequest:
-    """Returns the request at a place in a run tree, with the arguments of `RunResult.request`."""
+    """Returns the request at a place in a run tree. Arguments are as in `RunResult.request`."""
     if protocol is not None and protocol not in PROTOCOLS:
         raise ConfigError(
             f"unknown protocol {quote(protocol)}", hint=f"one of {', '.join(PROTOCOLS)}"

@@ -37,7 +37,7 @@ POINTER = 60
 length only if that removes more characters than this."""
 
 LINES = 12
-"""Maximum number of lines shown of a text that is not shown whole."""
+"""Maximum number of lines of a text shown before the rest is cut off."""
 
 _MARKUP = (
     (r"^\s*(?:#{1,6}\s+|>\s?|[-*+]\s+|\d{1,3}[.)]\s+)+", ""),
@@ -97,7 +97,7 @@ class Row:
 def make_row(thing: TreeNode) -> Row:
     """Makes the row of a run, turn or call.
 
-    If a call's tool always starts exactly one sub-agent, the row is that of the sub-agent.
+    If a call's tool always starts exactly one sub-agent, the sub-agent's row is returned.
     """
     if isinstance(thing, CallNode) and thing.child:
         thing = thing.child
@@ -202,7 +202,7 @@ def finding_of(node: Node) -> str:
 
 
 def find_wait(node: Node) -> str:
-    """Describes what a run waits for, a retry or the user's answer; empty if it does not wait."""
+    """Describes a run's wait for a retry or the user's answer; empty if it is not waiting."""
     if not node.turns or node.state != "running":
         return ""
     turn = node.turns[-1]
@@ -312,7 +312,7 @@ def said_of(turn: TurnNode) -> str:
 
 
 def count_names(names: set[str]) -> str:
-    """Returns the plural of a single name if it takes a plain `s`; otherwise `sub-agents`."""
+    """Returns the plural of a single name if it takes a plain `s`, and otherwise `sub-agents`."""
     name = next(iter(names)) if len(names) == 1 else ""
     return f"{name}s" if name.isalpha() and name[-1] not in "sxzhy" else "sub-agents"
 

@@ -36,7 +36,7 @@ MAX_BLOCKS = 60
 """Maximum number of changes whose texts are shown."""
 
 LEAST = 200
-"""Number of characters shown of a change even if its equal share of 12,000 would be smaller."""
+"""Minimum number of characters for each change, when many changes share 12,000 characters."""
 
 CONTEXT = 60
 """Number of characters of unchanged text shown before and after a change."""
@@ -54,7 +54,7 @@ _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 SAME, DIFFERS = "=", "≠"
 
 SECONDS = "seconds"
-"""Name of the duration among a run's figures, the only one that differs between equal runs."""
+"""Key of the duration in a run's figures; no other figure differs between equal runs."""
 
 TAGS = {"gone": ("del", GONE), "new": ("ins", NEW)}
 """Kind of changed text → HTML element and background colour."""
@@ -107,7 +107,7 @@ class RunDiff:
         return next((change.place or change.other for change in self.changes), None)
 
     def format(self, *, times: bool = False) -> str:
-        """Formats the differences as text, without secrets; with run times if `times` is true."""
+        """Formats the differences as text without secrets. If `times` is true, adds run times."""
         return "\n".join(self._draw(times).lines)
 
     def __str__(self) -> str:

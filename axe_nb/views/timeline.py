@@ -191,7 +191,7 @@ class _Times:
             yield depth, make_row(thing), self._find_laps(thing)
 
     def _find_laps(self, thing: TreeNode) -> Sequence[Lap]:
-        """Returns the times of a row. Those of a turn include its calls and waits for the user."""
+        """Returns the times of a row. A turn's times include its calls and waits for the user."""
         if isinstance(thing, Node):
             return self._of_run[thing.id]
         if isinstance(thing, CallNode):

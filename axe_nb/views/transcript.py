@@ -125,7 +125,7 @@ class CallNode:
     children: list[Node] = field(default_factory=list)
     times: Times = field(default_factory=Times)
     served: ServerCall | None = None
-    """The call, if the model's server made it; None if axe_nb made it."""
+    """The call to a server-side tool, as reported in the reply; None for other calls."""
 
     @property
     def key(self) -> str:
@@ -238,7 +238,7 @@ class Node:
     times: Times = field(default_factory=Times)
     pictures: tuple[Picture, ...] = ()
     origin: str = ""
-    """Place from which a fork differs, as in `RunResult`; empty for other runs."""
+    """Place at which a fork departs from the original run; empty except in a fork's root."""
 
     @property
     def key(self) -> str:
@@ -454,7 +454,7 @@ class Transcript:
         return node, turn, *turn.server_calls, *turn.calls
 
     def tick(self, now: float) -> tuple[TreeNode, ...]:
-        """Updates turns whose retry is due, which no event reports. Returns the changed nodes."""
+        """Updates turns whose retry is due, as no event reports this. Returns the changed nodes."""
         changed: list[TreeNode] = []
         for _, turn, words in (retry for retry in self._retries if retry[0] <= now):
             if turn.waits and turn.draft is None:
@@ -464,7 +464,7 @@ class Transcript:
         return tuple(changed)
 
     def stop(self, node: Node, now: float) -> Iterator[TreeNode]:
-        """Marks a run as cancelled, its open turns and calls as ended. Yields the changed nodes."""
+        """Marks a run as cancelled, and its open turns and calls as ended. Yields changed nodes."""
         if node.times.ended is None:
             node.state, node.times.ended = "cancelled", now
             for turn in node.turns:
