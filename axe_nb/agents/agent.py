@@ -105,8 +105,8 @@ class Agent:
     sandbox: str = "auto"
     """Sandbox for commands: auto (the strongest that works here), off, or docker:IMAGE."""
     mcp_servers: tuple[Any, ...] | Mapping[str, Any] = ()
-    """MCP servers: names of `[mcp_servers.NAME]` tables in `config.toml`, or tables of the agent.
-    If `tools` lists some tools of a server, as `NAME__tool`, its other tools are left out."""
+    """MCP servers: names of `[mcp_servers.NAME]` tables in `config.toml`, or the agent's own
+    tables. If `tools` lists some tools of a server, as `NAME__tool`, the others are left out."""
     stream: bool = True
     """If true, responses are streamed when they are shown live or may take long."""
     vars: Mapping[str, Any] = field(default_factory=dict)
@@ -115,7 +115,7 @@ class Agent:
     """`[params]` for the model: temperature, max_tokens, thinking (off, low, medium, high, or a
     number of tokens), server_tools (run by the model's server); other keys are sent unchanged."""
     permissions: Mapping[str, str] = field(default_factory=dict)
-    """`[permissions]`: allow, ask or deny, keyed by tool; overrides the modes ask and auto."""
+    """`[permissions]`: allow, ask or deny, keyed by tool name; overrides the modes ask and auto."""
     output: Mapping[str, Any] = field(default_factory=dict)
     """`[output]`: JSON Schema of the answer, or `schema = "FILE.json"`, relative to the agent's
     file; empty for a text answer."""

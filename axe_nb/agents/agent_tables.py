@@ -69,7 +69,8 @@ class SubAgentsConfig:
     timeout: float = 0
     """Time limit in seconds for each child of call_agent; 0 for the run's remaining time."""
     ask: Ask = "deny"
-    """Children's tool calls that need approval: `deny` refuses them, `person` asks the user."""
+    """Policy for children's tool calls that need approval: `deny` refuses them, `person` asks the
+    user."""
     max_concurrent: int = 0
     """Maximum number of concurrent children; 0 for no limit."""
     max_turns: int = 10
@@ -77,8 +78,8 @@ class SubAgentsConfig:
     output_limit: int = 4096
     """Maximum size of a result of the subagent tool in the parent's context, in UTF-8 bytes."""
     inherit_mode: bool = True
-    """If true, children run in this agent's mode; otherwise, or if their own mode is plan, in the
-    stricter of both modes."""
+    """If true, children run in this agent's mode unless theirs is plan. If false, the stricter of
+    both modes applies."""
     budget: ChildBudget = ChildBudget()
 
     def __post_init__(self) -> None:
@@ -112,7 +113,7 @@ class TreeLimits:
     max_cost: float = 0
     """Maximum cost of the tree of runs in US dollars; requires the prices of all models."""
     max_picture_bytes: int = 5_000_000
-    """Maximum bytes of a picture; all pictures of a request may have four times as much. Larger
+    """Maximum bytes per picture; a request's pictures may total four times as much. Larger
     pictures are scaled down if Pillow is installed, otherwise refused."""
 
     def __post_init__(self) -> None:
@@ -139,7 +140,8 @@ class Retry:
     """`[retry]`: retries of failed model requests; whole child runs are never retried (D-23)."""
 
     max_retries: int | None = None
-    """Retries after a temporary failure (408, 409, 425, 429, 5xx, no connection); 0 for none.
+    """Maximum retries after a temporary failure (408, 409, 425, 429, 5xx, no connection); 0 for
+    none.
 
     Default: `AXE_NB_RETRIES`, else `[retry]` in config.toml, else 2.
     """

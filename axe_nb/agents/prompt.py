@@ -46,7 +46,7 @@ VISITED = 100_000  # maximum files and folders that the globs of an agent visit
 LONGEST_PROMPT = 4_000_000  # maximum characters of a system prompt with its variables
 
 TEXT_SIZES, PICTURE_SIZES = (1_048_576, 8_388_608), (20_000_000, 40_000_000)
-"""Maximum bytes per file and in total, for texts and for pictures; files above are skipped."""
+"""Maximum bytes per file and in total, for texts and pictures; files over a limit are skipped."""
 
 _BRACES = re.compile(r"\\\{\{|\{\{\s*([^\W\d]\w*)\s*\}\}")  # `\{{`, or `{{ name }}`
 
@@ -312,7 +312,7 @@ def all_warnings(agent: Agent) -> tuple[str, ...]:
 def _join_parts(
     prompt: str, skill: str, files: Iterable[tuple[str, str]]
 ) -> tuple[str, tuple[int, int]]:
-    """Joins an agent's own prompt, its skill and its context files to a system prompt (B-7).
+    """Joins an agent's own prompt, its skill and its context files into a system prompt (B-7).
 
     Returns the text, and the positions where the agent's own prompt and its skill end.
     """

@@ -37,7 +37,7 @@ WRITTEN = {
     r"|\.(k|mk|c|tc|xon)shrc|\.profile|\.log(in|out)|\.inputrc|(microsoft\.powershell_)?profile\.ps1":
         "shells run it when they start",
 }  # fmt: skip
-"""Pattern for names of files and folders at any depth → reason why writing needs approval."""
+"""Reasons why writing needs approval, keyed by pattern for file and folder names at any depth."""
 
 _KEY_PATHS = """
 .ssh .aws .azure .gnupg .kube .password-store .netrc _netrc .pypirc .npmrc .git-credentials .pgpass

@@ -56,7 +56,7 @@ class ProviderInfo:
     api: str = ""
     """OpenAI API set in `config.toml`, `responses` or `chat`; empty if not set (D-73)."""
     has_whole_url: bool = False
-    """True if the base URL is the complete URL of model requests, whose path selects the API."""
+    """True if the base URL is the full URL of the model endpoint; its path selects the API."""
     left_out: str = ""
     """The default `api_path`, if the base URL includes or replaces this prefix; otherwise empty."""
     prefix_is_root: bool = False
@@ -92,7 +92,7 @@ class ProviderInfo:
     def choose_api(self, url: str, model: str) -> ProviderInfo:
         """Returns a copy of the provider, set up for the OpenAI API that `model` uses (D-73).
 
-        If `url` is the complete URL of model requests, its path selects the API; otherwise the
+        If `url` is the full URL of the model endpoint, its path selects the API; otherwise the
         `api` setting does. Without that setting, OpenAI's own server uses the API listed for the
         model, and any other server uses Chat Completions. A provider with another protocol is
         returned unchanged.
@@ -127,8 +127,8 @@ class ProviderInfo:
     def locate(self, url: str) -> tuple[str, ProviderInfo]:
         """Removes known API paths from `url`; returns the base URL and a provider with these paths.
 
-        `url` is the root of the server, the root of the server's API, or the complete URL of model
-        requests, and may end with a query.
+        `url` is the root of the server, the root of the server's API, or the full URL of the
+        model endpoint, and may end with a query.
         """
         address, _, query = url.partition("?")
         given = address.rstrip("/")

@@ -112,7 +112,7 @@ def check_link(path: Path) -> Path:
 
 
 def restrict(table: dict[str, Any], path: Path) -> str:
-    """Removes the entries that need trust from an agent's table; returns a warning.
+    """Removes from an agent's table the entries that need trust; returns a warning.
 
     The warning is empty if nothing was removed. Raises ConfigError if the model is a script outside
     the project.

@@ -71,7 +71,7 @@ SCAFFOLD = """\
 
 
 def is_test() -> bool:
-    """True if a variable shows that pytest, `axe-nb freeze` or `axe-nb check` is running (D-68)."""
+    """True if the environment shows that pytest, `axe-nb freeze` or `axe-nb check` runs (D-68)."""
     return not os.environ.keys().isdisjoint(
         ("PYTEST_VERSION", "PYTEST_CURRENT_TEST", "AXE_NB_TEST")
     )
@@ -141,7 +141,7 @@ def is_own(path: Path) -> bool:
 
 
 def skill_paths(skill: str, agent_path: str) -> list[Path]:
-    """Returns the paths to try for a skill, below the agents' parent and the config folder."""
+    """Returns the paths to try for a skill: beside the agents' folder and in the config folder."""
     path = expand_home(skill)
     if path.is_absolute():
         return [path]
@@ -354,7 +354,7 @@ KEY_ELSEWHERE = "refused, because a key from elsewhere would be sent there"
 def load_env(file: str) -> dict[str, list[str]]:
     """Sets environment variables from a file of NAME=VALUE lines.
 
-    Returns lists of variable names, keyed by a text with the outcome, such as `set`.
+    Returns lists of variable names, keyed by outcome, such as `set`.
 
     The file may come with a project, so it can set only API keys of providers, and the base URL of
     a provider whose key the file also sets (D-81, D-83). Variables that already have a value are

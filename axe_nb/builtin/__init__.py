@@ -78,7 +78,7 @@ SOURCE = ToolTable(
         "url_fetch": ("fetch",),
     },
 )
-"""Built-in tools or their modules, keyed by tool; and tool names, keyed by toolset or alias."""
+"""The built-in tools, with their toolsets and aliases. Most are imported when looked up."""
 
 OTHER_NAMES: Mapping[str, str] = {
     **dict.fromkeys(("bash", "shell", "sh", "execute", "python", "run"), "run_command"),

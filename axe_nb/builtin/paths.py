@@ -55,7 +55,7 @@ class Spot:
         return self.names.path
 
     def child(self, name: str, folder: int | None) -> Spot:
-        """Returns the `Spot` of the entry `name` of this folder, whose descriptor is `folder`."""
+        """Returns the `Spot` of an entry of this folder; `folder` is this folder's descriptor."""
         inner = name if folder is not None else str(Path(self.name, name))
         return Spot(inner, folder, self.names.child(name))
 
@@ -187,7 +187,7 @@ def errors_for_model(path: str) -> Iterator[None]:
 
 
 def guard_write(arguments: Mapping[str, Any], site: CallSite) -> Guard:
-    """Returns the guard of a call to write_file, which asks the user if the file is protected.
+    """Returns the guard of a call to write_file; protected files need the user's approval.
 
     Raises ToolError if the path is invalid.
     """
@@ -204,7 +204,7 @@ def guard_write(arguments: Mapping[str, Any], site: CallSite) -> Guard:
 
 
 def guard_edit(arguments: Mapping[str, Any], site: CallSite) -> Guard:
-    """Returns the guard of a call to edit_file, which asks the user if the file is protected.
+    """Returns the guard of a call to edit_file; protected files need the user's approval.
 
     Raises ToolError if the path is invalid or the file must not be read.
     """

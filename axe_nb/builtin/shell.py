@@ -314,7 +314,7 @@ REASONS = {
     "nc ncat netcat socat telnet ssh scp sftp": "opens a connection to another machine",
     "eval": "hides the command that it runs",
 }  # fmt: skip
-"""Program names → reason for refusing these programs, worded to follow the name in a message."""
+"""Reasons for refusing programs, keyed by program names; in messages, a reason follows the name."""
 
 DANGEROUS = {program: why for programs, why in REASONS.items() for program in programs.split()}
 SHELLS = {"sh", "bash", "zsh", "dash", "ksh", "fish", "ash", "csh", "tcsh"}
