@@ -96,7 +96,7 @@ def parse_subtasks(given: object) -> list[Subtask]:
 async def run_subtasks(
     ctx: ToolContext, plan: str, subtasks: Sequence[Subtask]
 ) -> dict[int, Outcome]:
-    """Runs subtasks and returns their outcomes, keyed by index. After an error, none is started.
+    """Runs subtasks until one fails, and returns their outcomes, keyed by index.
 
     Subtasks start in order, at most `max_concurrent` at once, each after its dependency (D-5).
     """

@@ -195,7 +195,7 @@ def is_failure(result: RunResult) -> bool:
 
 
 def whole_number(value: object) -> int | None:
-    """Converts a number or its text (`"15"`) to an int, without its fraction; otherwise None."""
+    """Converts a number or numeric string to an int by truncation; returns None if impossible."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     with suppress(ValueError, OverflowError):  # other text, NaN or infinity
@@ -204,7 +204,7 @@ def whole_number(value: object) -> int | None:
 
 
 def copy_of_caller(ctx: ToolContext, name: str, tools: Sequence[str]) -> Agent:
-    """Returns a copy of the calling agent with only the given tools and a name of its own.
+    """Returns a copy of the calling agent with the given name and only the given tools.
 
     MCP servers that provide none of the tools are left out, with their permissions and resources.
     The caller's permissions still apply to the copy.
@@ -299,7 +299,7 @@ _SUBTASK = re.compile(r"^Subtask \d+: .*\n((?:.+\n?)+)", re.MULTILINE)
 
 
 def without_seconds(result: ToolResult) -> str:
-    """Returns a tool result's text, with `…s` for run times in reports, which vary between runs."""
+    """Returns a tool result's text, with the run times in sub-agents' reports replaced by `…s`."""
     if result.name not in REPORTING:
         return result.content
     return re.sub(r"\b\d+\.\d+s\b", "…s", result.content)

@@ -126,7 +126,7 @@ def blocking_call(loop: asyncio.AbstractEventLoop) -> str:
 
 
 async def run_call(tool: Tool, context: ToolContext, children: CallChildren) -> object:
-    """Runs a tool and returns its value; when cancelled, abandons a tool that does not stop."""
+    """Runs a tool and returns its value. If cancelled, abandons a tool that does not stop."""
 
     async def work() -> tuple[object, BaseException | None]:
         try:

@@ -14,7 +14,7 @@ from axe_nb.errors import AxeError
 from axe_nb.tools.tool import ToolContext
 
 _caller: ContextVar[ToolContext | None] = ContextVar("axe_nb_caller")
-"""Context of the current tool call; None in a run but outside of tools, unset outside of runs."""
+"""Context of the current tool call; None outside of tools, and unset outside of runs."""
 
 
 def _leave_run() -> None:

@@ -172,7 +172,7 @@ async def _play(
 async def replay_fork_call(
     calls: Dispatch, fork: Replay, adopt: Callable[[RunResult], None], call: PendingCall
 ) -> ToolResult:
-    """Replays a recorded call of the forked run with its child runs; makes any other call."""
+    """Replays a call of the forked run with its child runs. Passes other calls to `calls.run`."""
     scope = calls.scope
     kept = await fork.find(call)
     if not isinstance(kept, KeptCall):
@@ -189,7 +189,7 @@ async def replay_fork_call(
 
 
 async def replay_cassette_call(cassette: Replay, next: RunCall, call: PendingCall) -> ToolOutput:
-    """Replays the output of a tool with `record=True`, or records the output of `next`."""
+    """Replays or records the output of a tool with `record=True`. Passes other calls to `next`."""
     if not call.tool.record:
         return await next(call)
     found = await cassette.find(call)

@@ -78,7 +78,7 @@ class Clock:
 
     @property
     def is_late(self) -> bool:
-        """True if the deadline has passed or its timer, which may be a tick early, has fired."""
+        """True if the deadline has passed, or if its timer has fired, perhaps a tick early."""
         timer = self.deadline._timer if self.deadline else None
         return timer is not None and (timer.expired() or self.left == 0.0)
 
@@ -90,7 +90,7 @@ class Clock:
         return max(0.0, self.deadline.at - self.now())
 
     def overdue(self, now: float) -> float:
-        """Returns the seconds that `now`, a monotonic time, is past the deadline; thread-safe."""
+        """Returns the seconds from the deadline to `now` (monotonic), at least 0. Thread-safe."""
         deadline = self.deadline
         if deadline is None or deadline.pauses:
             return 0.0
@@ -215,7 +215,7 @@ class UsageMeter:
                 meter.expected -= 1
 
     def has_cap(self, cap: str) -> bool:
-        """True if `cap` is the message about a cap of this run or of a run above it."""
+        """True if `cap` is the error message for a cap of this run or of a run above it."""
         return any(cap == meter._format_cap(key) for meter in self._walk_up() for key in CAPS)
 
     def request(self, agent: str) -> None:
@@ -234,7 +234,7 @@ class UsageMeter:
                 meter.unpriced = agent
 
     def cap_reply(self) -> tuple[int | None, str]:
-        """Returns the cap on tool calls per response, or None if there is none, and its message."""
+        """Returns the cap on tool calls per response and its error message, or None and ""."""
         caps = [(m.limits.max_calls_per_reply, m) for m in self._walk_up()]
         most, meter = min(caps, key=lambda cap: cap[0] or sys.maxsize)
         if not most:

@@ -71,7 +71,7 @@ class PermissionPolicy:
         return "deny", f"{guard.reason}; sub-agents cannot ask; {self.next_step(tool, guard)}"
 
     def _decide_tool(self, tool: Tool, host: str) -> tuple[Verdict, str]:
-        """Returns the strictest verdict of this run and the runs above it, and a denial's reason.
+        """Returns the strictest verdict of this run and those above, and the reason for a denial.
 
         If the parent's mode is auto, it usually approves what this run would ask for (D-47).
         Otherwise `ask` becomes a denial if the run may not ask the user (D-56). An untrusted agent
@@ -108,7 +108,7 @@ class PermissionPolicy:
         return all(agent.sub_agents_config.ask == "person" for agent in self.agents[1:])
 
     def offers(self, tool: Tool) -> bool:
-        """True if the model gets a tool. Plan mode offers only allowed tools and network tools."""
+        """True if a tool is offered to the model: in plan mode, only allowed and network tools."""
         if self.mode != "plan":
             return self.above is None or not tool.denied_below
         verdict, _ = self.decide(tool)

@@ -40,9 +40,9 @@ class Decision:
     text: str = ""
     """Answer if `choice` is `text`, reason if it is `no`, or result of a call if it is `result`."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    """New arguments of a call if `choice` is `edit`; otherwise empty."""
+    """New arguments of a call if `choice` is `edit`; empty for other choices."""
     reply: Response | None = None
-    """Response that replaces a request (`result`) or the model's reply (`edit`); otherwise None."""
+    """Reply that the user gave to a request (`result`) or changed (`edit`); None if neither."""
     is_recorded: bool = field(default=False, kw_only=True, compare=False)
     """True if the answer comes from a cassette."""
 
@@ -104,7 +104,7 @@ class Step:
     whole: str = ""
     """Name of the argument to show in full; empty if there is none."""
     request: Request | None = field(default=None, repr=False)
-    """Request to send or, for a reply, the answered request, with secrets; None for a call."""
+    """Request to send, or request that led to the reply, including secrets; None for a call."""
     protocol: str = ""
     """Protocol of the model's server, or `script` for a script model; empty for a call."""
     response: Response | None = field(default=None, repr=False)
@@ -218,7 +218,7 @@ def make_reply(given: Any) -> Response | None:
 
 
 def make_decided(step: Step, decision: Decision) -> Exchange | None:
-    """Returns the exchange of a request that the user answered or skipped; otherwise None."""
+    """Returns the exchange for a request that the user answered or skipped, or None."""
     is_skipped = decision.choice == "skip"
     reply = Response() if is_skipped else decision.reply
     if step.kind != "request" or step.request is None or reply is None:

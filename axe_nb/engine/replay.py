@@ -55,7 +55,7 @@ class PendingCall:
 
 
 Asked: TypeAlias = AskedTurn | PendingCall | Question | str
-"""Event to replay: a turn, call or question, or the place of a turn or child that a cap refused."""
+"""Event to replay or record; a string is the place of a turn or child that a cap refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +64,10 @@ class KeptTurn:
 
     attempts: Sequence[Exchange]
     refusal: RunStopped | None = None
-    """Error that was raised if a cap refused a further attempt; otherwise None."""
+    """Error raised because a cap refused a further attempt; None if no attempt was refused."""
     wait_until_quiet: Callable[[str], Awaitable[None]] | None = None
-    """Waits until a run, given by its id, and all runs below it have sent their recorded requests;
-    awaited before a recorded timeout or cancellation takes effect."""
+    """Waits until the run with a given id and its descendants have sent their recorded requests.
+    Awaited before a recorded timeout or cancellation takes effect."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ class Replay(Protocol):
     """A recording of a tree of runs, used only on the tree's event loop."""
 
     def holds(self, place: str, has_cap: Callable[[str], bool]) -> bool:
-        """True if no cap applies to a turn or a child's start (turn 0), because it is recorded.
+        """True if a turn, or a child's start (turn 0), is recorded, so that no cap applies to it.
 
         Raises RunStopped if a cap refused the turn and still applies, according to `has_cap`.
         """

@@ -60,7 +60,7 @@ class Halt:
     """Cancels the runs of the tree; set by the tree's handle."""
 
     def end_tree(self, stop: RunStopped) -> RunStopped:
-        """Sets `stop` if it is None, so that all runs end. Returns `stop`, to be raised."""
+        """Ends all runs with the error `stop`, or one set before; returns the error to raise."""
         self.stop = self.stop or stop
         return self.stop
 
@@ -229,7 +229,7 @@ class RunScope:
     def admit(self, place: str) -> None:
         """Raises RunStopped if a cap refuses a turn, or the start of a child (turn 0).
 
-        A recorded turn is always admitted, unless a cap refused it then and still applies.
+        A recorded turn is admitted, unless a cap refused it in the recording and still applies.
         """
         replays = self.env.replays
         if any(replay.holds(place, self.meter.has_cap) for replay in replays):

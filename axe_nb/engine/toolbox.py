@@ -40,7 +40,7 @@ class Toolset:
         return self.tools.get(meant[0]) if len(meant) == 1 else None
 
     def describe(self, call: ToolCall) -> ToolCall:
-        """Returns a copy of a call with its tool's traits, or default traits for an unknown one."""
+        """Returns a copy of a call with its tool's traits; an unknown tool has default traits."""
         tool = self.find(call.name)
         return replace(call, traits=tool.traits if tool else CallTraits())
 

@@ -81,7 +81,7 @@ class Answer:
     value: Any
     """Answer converted to the requested type, or JSON data if a schema was requested."""
     text: str
-    """Answer as JSON text without `{"value": …}`; unchanged if the model wrote only this JSON."""
+    """Answer as JSON text, without the wrapper `{"value": …}`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -199,7 +199,7 @@ class _Switch:
 
 @contextmanager
 def _capture_output() -> Iterator[list[str]]:
-    """Yields a list with the output of the block and its threads, even after the block's end."""
+    """Yields a list that collects the output of the block and its threads, even after its end."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if not isinstance(stream, _Switch):  # not restored: an abandoned thread may print later

@@ -81,7 +81,7 @@ class Opening:
 
     messages: Sequence[Message]
     said: str = ""
-    """Text of the last message if the fork added that message; otherwise empty."""
+    """Text of the last message if the fork added that message; empty if it did not."""
 
 
 MAX_TURNS = 50  # maximum turns of any run, as a safety limit (A-8.3, A-N2)
@@ -126,8 +126,8 @@ class Job:
     prompt: str
     limits: Limits = Limits()
     closing: str = ""
-    """Final question to the model, without tools, whose answer becomes the run's text (X-21);
-    empty if there is none."""
+    """Final question, asked without offering tools; the answer becomes the run's text (X-21).
+    Empty if there is none."""
     mode: Mode | None = None
     """Mode requested for the child, or None. A stricter mode of the parent takes precedence."""
     is_copy: bool = False
@@ -286,7 +286,7 @@ class Tool:
     adapt: Callable[[Agent, Describe], Tool] | None = None
     """Returns the tool adapted to an agent; the second argument describes agents by name."""
     in_plan: bool = False
-    """True if plan mode allows the tool, whose children then run in plan mode as well."""
+    """True if the tool may be used in plan mode; runs that it starts are then in plan mode, too."""
     denied_below: str = ""
     """Reason why children may not use the tool; empty if they may."""
     is_one_child: bool = False
@@ -294,15 +294,15 @@ class Tool:
     copies_caller: bool = False
     """True if the children of the tool are copies of the caller."""
     calls_sub_agents: bool = False
-    """True if the tool calls an agent's `sub_agents`; only agents that have some get it (D-44)."""
+    """True if the tool calls `sub_agents`; it is given only to agents with sub-agents (D-44)."""
     record: bool = False
     """True if cassettes record the tool's outputs and replay them instead of running the tool."""
     is_budgeted: bool = False
     """True if `[sub_agents_config.budget]` limits the children of the tool."""
     schema: Mapping[str, Any] | None = None
-    """JSON Schema of the arguments, instead of `parameters`; the tool itself then checks them."""
+    """JSON Schema used instead of `parameters`; the tool must then check its arguments itself."""
     server: str = ""
-    """Name of the tool's MCP server, which in `[permissions]` stands for all of its tools."""
+    """Name of the tool's MCP server; a `[permissions]` entry for this name covers all its tools."""
     by_server: bool = False
     """True if the model's server runs the tool, which is then offered only if permitted (D-76)."""
 
