@@ -167,7 +167,10 @@ def find_name(thing: object) -> str:
 
 
 def find_target(function: str) -> str:
-    """Returns the variable to which the cell assigns a function's value; empty if not just one."""
+    """Returns the variable to which the cell assigns the return value of `function`.
+
+    The result is empty unless there is exactly one such assignment.
+    """
     shell = get_ipython()
     cells = shell.user_ns.get("In") if shell else None
     try:

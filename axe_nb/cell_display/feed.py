@@ -97,7 +97,7 @@ class Feed:
     def close(self, bundle: Bundle) -> None:
         """Displays the bundle in place of the widget, and closes the widget.
 
-        On a page of a Jupyter server, it is closed when the next display is finished, as a page
+        On a page of a Jupyter server, the widget is closed when the next display ends, as a page
         that was loaded during the run receives the state of open widgets, but no other updates.
         """
         global _retired

@@ -66,7 +66,10 @@ def make_table(
 
 
 def find_variable(thing: object, function: str = "") -> str:
-    """Returns the variable that holds an object or will hold a function's value; empty if none."""
+    """Returns the variable that holds `thing` or will hold the return value of `function`.
+
+    The result is empty if there is no such variable.
+    """
     if not is_notebook():
         return ""
     from axe_nb.cell_display.display import find_name, find_target
@@ -79,7 +82,7 @@ def is_notebook() -> bool:
 
 
 def make_view(display: bool, name: str = "", speed: float = 1.0) -> View:
-    """Creates the view of a run; it is empty outside a notebook, and inside another run."""
+    """Creates the view of a run; it shows nothing outside a notebook or inside another run."""
     if not display or is_inside() or "IPython" not in sys.modules:
         return NullView()
     from axe_nb.cell_display.display import notebook_view

@@ -43,7 +43,7 @@ PACE = 50_000
 """Maximum number of characters rendered per second; long answers are updated less often."""
 
 END = 500
-"""Number of characters shown from the end of an answer that is too long to show whole."""
+"""Number of characters shown from the end of an answer that is too long to show in full."""
 
 Segment: TypeAlias = tuple[str, float, float | None]
 """A kind of work, and its start and end in seconds; the end is None while the work goes on."""
@@ -280,7 +280,7 @@ class LiveAnswer:
         return now >= self._next_at and self._look() != self._seen
 
     def update(self, now: float, *, is_over: bool = False) -> None:
-        """Renders the blocks if the text has changed; while it grows, at a limited rate."""
+        """Renders the blocks if the text has changed, at a limited rate while it grows."""
         turn, seen = _find_turn(self._root), self._look()
         is_written = turn is not None and turn.draft is not None
         if seen != self._seen and (is_over or now >= self._next_at or not is_written):

@@ -24,7 +24,7 @@ class Table:
         *,
         live: bool,
     ) -> None:
-        """Creates the display of `thing`; unless `live` is true, only its final state is shown.
+        """Creates the display of `thing`. If `live` is false, only the final state is shown.
 
         `front_end.make_table` describes the other arguments.
         """

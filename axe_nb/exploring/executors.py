@@ -73,7 +73,7 @@ def make_runs(batch: Batch, executor: object, concurrency: int) -> Runs:
 def _find_workers(given: Any) -> tuple[Executor, int, Callable[[], object]]:
     """Returns an executor, its number of workers, and a function that checks whether it is alive.
 
-    If a Dask or ipyparallel executor is gone, which its jobs do not report, the function raises an
+    Jobs of Dask and ipyparallel do not report a lost executor. In that case, the function raises an
     exception or never returns. For other executors, the function does nothing.
     """
     # the first package of the object's classes that is not part of Python
@@ -319,7 +319,7 @@ class SharedPart:
     read: Read
     config: Config
     lacks: Mapping[str, tuple[str, ...]]
-    """Provider → names of its secret settings except `api_key`; each worker must have its own."""
+    """Provider → its secret settings except `api_key`; each worker must set them itself."""
     tools: tuple[Tool, ...]
     scripts: Mapping[str, ScriptFunction | Script]
     version: str

@@ -145,7 +145,7 @@ class Grid:
 
     @property
     def has_grades(self) -> bool:
-        """True if any score is other than 1 for a passed and 0 for a failed run."""
+        """True if any score differs from 1 for a passed run or from 0 for a failed run."""
         return any(run.score is not None and run.score != run.passed for run in self.runs)
 
     @property

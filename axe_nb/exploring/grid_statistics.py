@@ -15,7 +15,7 @@ from axe_nb.text import clean, list_some, one_line, plural
 from axe_nb.views.appearance import LOOKS, Look
 
 Z = 1.959964
-"""95% of a normal distribution lie within this number of standard deviations of the mean."""
+"""Number of standard deviations around the mean that covers 95% of a normal distribution."""
 
 SURE = 0.05
 """Largest p-value at which a difference counts as significant."""
@@ -58,11 +58,11 @@ def find_sign_chance(better: int, worse: int) -> float:
 def compare_columns(names: Sequence[str], columns: Sequence[Sequence[float]], same: str) -> str:
     """Returns a sentence that says which variant is better, and how certain this is.
 
-    The variant with the highest mean counts as better than another if it did better on more inputs
-    than it did worse on, and if the exact sign test over the inputs (not the repeats) is
-    significant, with a Bonferroni correction for the number of pairs. `columns` holds each
-    variant's values on the inputs for which all variants have values. `same` completes the
-    sentence `all variants … on each input`.
+    The variant with the highest mean counts as better than another if it won on more inputs than
+    it lost on, and if the exact sign test over the inputs (not the repeats) is significant, with a
+    Bonferroni correction for the number of pairs. `columns` holds each variant's values on the
+    inputs for which all variants have values. `same` completes the sentence `all variants … on each
+    input`.
     """
     means = list(map(find_mean, columns))
     best = means.index(max(means))
@@ -108,7 +108,7 @@ class GridRun:
     score: float | None = None
     """Score from `score=` or the judge, with a bool as 0 or 1; None if there is no score."""
     reason: str = ""
-    """Why the run did not pass, the judge's reason and `problem`, joined; often empty."""
+    """Explanation: why the run did not pass, the judge's reason, and `problem`; often empty."""
     problem: str = ""
     """Error of `score=` or the judge, which does not count against the run; empty if none."""
     judgement: RunResult | None = field(default=None, repr=False)

@@ -1,4 +1,4 @@
-"""Maps, which run many prompts, several at a time, and pass on each result when its run ends.
+"""Runs maps: many prompts, several at a time, passing on each result when its run ends.
 
 `Batch` holds what the runs of a map or grid share: agents and options, budget, resume file, counts.
 `Runs` runs tasks in this process, each with a handle, as `axe_nb.arun` does; a subclass runs tasks
@@ -97,7 +97,7 @@ class Task:
 
 @dataclass
 class Tally:
-    """Counts of a map's runs, shown as a line of progress and, at the end, of totals and notes."""
+    """Running counts for a map, formatted as a progress line and, at the end, a summary line."""
 
     name: str
     total: int | None = None
@@ -210,7 +210,7 @@ class MapSession(Session):
 
 
 def open_session(kind: str, meter: MapMeter | None, *, is_dry: bool = False) -> MapSession:
-    """Creates a map's session from `session`, with copied agents, and the same tools and budget."""
+    """Creates a map's session from the global `session`: copies agents, shares tools and budget."""
     most = meter.limits.max_in_flight if meter else 0
     session.open_cassette()  # of the environment, if it sets one, for both sessions
     own = ("agents", "conversations", "last", "meter", "in_flight", "above")
@@ -311,7 +311,11 @@ class Batch:
         return case
 
     def settle(self, task: Task) -> bool:
-        """Returns True if a task needs no run; its error or stored result is then recorded."""
+        """Completes a task that needs no run, and returns True; returns False if it must be run.
+
+        Records the prompt's error or the result stored in the resume file. A judge's task with an
+        empty prompt is skipped.
+        """
         if task.problem is not None:
             self.finish(task, self.make_failed(task, task.problem))
             return True
@@ -507,7 +511,7 @@ class Driver:
     """A map in progress, which starts no more runs while too many results are unread."""
 
     def __init__(self, batch: Batch, prompts: Source, runs: Runs) -> None:
-        """Creates an iterator over the prompts, without taking a prompt yet."""
+        """Checks `prompts` and creates an iterator over them, but takes no prompt yet."""
         is_table = isinstance(prompts, Mapping) or hasattr(prompts, "columns")  # a data frame
         is_known = isinstance(prompts, Iterable | AsyncIterable)
         if is_table or isinstance(prompts, str | bytes) or not is_known:

@@ -1,4 +1,4 @@
-"""Resume files, which hold the results of runs, one per line, each appended as its run ends.
+"""Resume files: the results of runs, one per line, each appended when its run ends.
 
 After a header (D-61), each line is a JSON object with the key, the status and the result of a run.
 Several processes and threads may append at once, as each writes whole lines. Lines that are
@@ -38,7 +38,7 @@ from axe_nb.session.overrides import Overrides
 from axe_nb.text import one_line, shown_value
 
 SIZE = 16
-"""Length of a hash in bytes. Two of a million runs share one with a chance below 1 in 10^26."""
+"""Length of a hash in bytes; a million runs have a collision probability below 1 in 10^26."""
 
 NOT_FINISHED = ("timeout", "cancelled")
 

@@ -139,7 +139,7 @@ class GridRunner:
     ) -> None:
         """Prepares a grid's runs, or only checks the configuration if `is_dry`. Blocks.
 
-        `names` holds more values for the templates, whose line in the cell is `first_line`.
+        `names` holds more values for the templates; `first_line` is their first line in the cell.
         """
         refuse_in_tool("grid")
         repeats, width = read_count("repeats", repeats), read_count("concurrency", concurrency)

@@ -132,7 +132,7 @@ def list_models() -> list[str]:
 
 
 def list_variables() -> list[str]:
-    """Returns the names of the user's variables, except modules, functions and `_` names."""
+    """Returns the names of the user's variables, except modules, functions and private names."""
     if (shell := get_ipython()) is None:
         return []
     return sorted(

@@ -1,4 +1,4 @@
-"""`%%axe_grid AGENT,AGENT`: runs the cell, a prompt template, with every variant and input."""
+"""`%%axe_grid AGENT,AGENT`: runs the cell's prompt template with every variant and input."""
 
 from __future__ import annotations
 

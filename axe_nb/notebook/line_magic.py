@@ -248,7 +248,7 @@ def _use_cassette(chosen: argparse.Namespace) -> str:
 
 
 def _refuse_runs(error: ConfigError) -> ConfigError:
-    """Makes runs fail until `%axe cassette` opens or turns off one; returns the error to raise."""
+    """Makes runs fail until a cassette opens or `--off` is used; returns the error to raise."""
     instead = "%axe cassette --off runs without it"
     hint = f"{error.hint}; {instead}" if error.hint else instead
     session.cassette_problem = ConfigError(error.message, hint=hint)

@@ -34,7 +34,7 @@ _PROMPTS = re.compile(
 
 
 class _MarkingFormatter(DollarFormatter):
-    """IPython's formatter of `{expr}`, but it stores each value and inserts a placeholder."""
+    """Formats `{expr}` as IPython does, but stores each value and inserts a placeholder."""
 
     def __init__(self, mark: str) -> None:
         self.values: list[str] = []

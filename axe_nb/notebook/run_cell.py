@@ -164,7 +164,7 @@ def find_tree(shell: InteractiveShell, text: str) -> RunResult:
 
 
 def find_result(shell: InteractiveShell, name: str) -> RunResult:
-    """Returns the result that the variable `name` holds, itself or as the handle of an ended run.
+    """Returns the result held by the variable `name`, directly or through an ended run's handle.
 
     If `name` is empty, returns the last result. Raises ConfigError if there is no result.
     """
