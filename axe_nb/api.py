@@ -257,7 +257,7 @@ def define(agent: Agent) -> None:
 
 
 def replay(result: RunResult, *, speed: float = 1.0) -> None:
-    """Plays a finished run again in the live tree, at its recorded times.
+    """Plays a finished run again in the live tree, with its recorded timing.
 
     Nothing is sent or executed, and nothing changes. Blocks. Without a live tree, only the end is
     shown. With `speed=10`, ten seconds of the run pass in one second. Raises ConfigError if

@@ -21,7 +21,7 @@ text if empty."""
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
-    """A run has started: the root run, or a child run, during the call that started it."""
+    """A root run has started, or a child run, which starts during a call of its parent."""
 
     run: str
     parent: str
@@ -132,7 +132,7 @@ class ToolFinished:
 
 @dataclass(frozen=True, slots=True)
 class PersonAsked:
-    """A run, whose clock is paused, waits for the user's answer. No field contains secrets."""
+    """A run is waiting for the user's answer, with its clock paused. No field contains secrets."""
 
     run: str
     call_id: str = ""

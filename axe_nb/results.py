@@ -84,7 +84,7 @@ copyreg.pickle(MappingProxyType, lambda table: (freeze, ({**table},)))
 
 
 def make_metadata(id: str, depth: int, usage: Usage) -> dict[str, str]:
-    """Returns a child run's id, tokens and depth as the texts of `metadata` (D-34)."""
+    """Returns a child run's id, token count and depth as strings for `metadata` (D-34)."""
     return {"task_id": id, "token_estimate": str(usage.total), "depth": str(depth)}
 
 
@@ -150,8 +150,8 @@ class RunResult:
     definitions: Definitions | None = field(default=None, repr=False, compare=False)
     """The agents of the run tree (D-53), for forks; None in a child, or if they were not kept."""
     undo_id: str = field(default="", repr=False, compare=False)
-    """Id under which the old contents of changed files are kept; empty if nothing is kept, and in
-    a child."""
+    """Id under which the old contents of changed files are kept; empty in a child, or if
+    nothing is kept."""
     cause: AxeError | None = field(default=None, repr=False, compare=False)
     """The exception that `error` reports, or None."""
 

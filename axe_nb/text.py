@@ -125,7 +125,7 @@ def align_columns(rows: Sequence[Sequence[str]], right: int = 0) -> Iterator[str
 
 
 def cut_chars(text: str, limit: int, note: str = "...") -> str:
-    """Cuts a longer text to `limit` characters, and adds `note` with `{more}` and `{size}` set."""
+    """Truncates text to `limit` characters; if cut, adds `note` with `{more}` and `{size}` set."""
     if len(text) <= limit:
         return text
     return text[:limit] + note.format(more=len(text) - limit, size=len(text))
@@ -158,7 +158,7 @@ def fold(text: str, width: int, indent: str) -> str:
 
 
 def count_most_columns(line: str) -> int:
-    """Returns the maximum width of a line in a fixed-width font, in columns."""
+    """Returns an upper bound for a line's width in columns, counting 8 for each tab."""
     return len(line) if line.isascii() and "\t" not in line else sum(map(_width_of, line))
 
 
@@ -173,7 +173,7 @@ def count_bytes(text: str) -> int:
 
 
 def cut_bytes(text: str, limit: int, note: str = "") -> str:
-    """Cuts a longer text to `limit` bytes, and adds `note` with `{limit}` and `{size}` set."""
+    """Truncates text to `limit` bytes; if cut, adds `note` with `{limit}` and `{size}` set."""
     data = text.encode("utf-8", "surrogatepass")
     if len(data) <= limit:
         return text

@@ -18,7 +18,7 @@ T = TypeVar("T")
 _wide = 0
 """Number of `rare_full_collections` blocks in progress."""
 _before = 0
-"""Threshold of full garbage collections outside of these blocks."""
+"""Threshold for full garbage collections outside `rare_full_collections` blocks."""
 _wide_lock = threading.Lock()
 
 

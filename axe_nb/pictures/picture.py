@@ -166,7 +166,7 @@ class Picture:
         return 2000 if self.is_document else min(1600, 1 + self.width * self.height // 750)
 
     def mark(self, number: int) -> str:
-        """Returns the marker of this picture, which is picture `number` of a text, from 1."""
+        """Returns the marker for this picture as picture `number` of a text, counted from 1."""
         return f"[{'document' if self.is_document else 'picture'} {number}: {self.shown}]"
 
 
@@ -294,7 +294,7 @@ def read_picture(path: str | os.PathLike[str]) -> Picture:
 
 
 def split_prompt(prompt: object) -> Illustrated:
-    """Converts a prompt to a text with picture markers and the pictures.
+    """Converts a prompt to a text with picture markers, and a list of the pictures.
 
     Raises ConfigError if the prompt is neither text nor a list, or if a part of the list is neither
     text nor a picture.
@@ -368,7 +368,7 @@ def fit(picture: Picture, limit: int) -> Picture:
 
 
 class Thumbnails:
-    """Makes the thumbnails of one page, and limits their total size and the work to make them."""
+    """Makes the thumbnails of one page, and limits their total size and the work of making them."""
 
     def __init__(self) -> None:
         self._room = ROOM

@@ -1,7 +1,7 @@
 """Executes a run with a view, which receives every event, regular ticks and the result.
 
-Events are shown and the user is prompted in the caller's thread. Only while a prompt blocks this
-thread does another thread update the view, if the view is live.
+Events are shown and the user is prompted in the caller's thread. While a prompt blocks this
+thread, another thread updates the view, if the view is live.
 Source: D-19, D-48, D-58.
 """
 

@@ -127,7 +127,7 @@ class Overrides:
         defaults: Mapping[str, Any] | None = None,
         others: Sequence[str] = (),
     ) -> Overrides:
-        """Creates overrides from keywords. `others` are further options for error messages."""
+        """Creates overrides from keywords. `others` are further options to list in errors."""
         for name in given:
             if name not in _CHECKS:
                 known = (*others, *_CHECKS)

@@ -27,7 +27,7 @@ LATEST = 1e6
 
 
 def play(view: View, result: RunResult, speed: float) -> None:
-    """Plays a run in a live view, at `speed` times the recorded speed; other views show its end."""
+    """Plays a run in a live view `speed` times as fast as recorded; other views show the result."""
     began = time.monotonic()
     try:
         for seconds, event in time_events(result) if view.is_live else ():

@@ -34,7 +34,7 @@ from axe_nb.text import (
 )
 
 MAX_SHOWN = 4000
-"""Maximum length of arguments or a preview in a prompt, in characters; the middle is cut out."""
+"""Maximum number of characters of arguments or a preview; longer texts are cut in the middle."""
 
 MAX_WHOLE = 100_000
 """Maximum length of an argument shown with its line breaks, such as a command, in characters."""
@@ -118,7 +118,7 @@ def format_model_question(request: ApprovalRequest) -> str:
 
 
 def show(text: str) -> str:
-    """Makes every character of a text visible; wide gaps and many blank lines become counts."""
+    """Makes all characters visible, and replaces wide gaps and runs of blank lines with counts."""
 
     def show_gap(gap: re.Match[str]) -> str:
         # so wide that the rest of the line could be out of sight

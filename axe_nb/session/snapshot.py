@@ -43,7 +43,7 @@ def find_source_dirs(agents_dir: str | None) -> set[Path]:
 T = TypeVar("T")
 
 MAX_TEXT = 64 * 1024 * 1024
-"""Total length of agents, skills and context files after which no more agents are read."""
+"""Maximum total size of agents, skills and context files; beyond it, no more agents are read."""
 
 Key: TypeAlias = "tuple[str | tuple[str, ...], ...]"
 """Fields of an agent that determine which skill, files and pictures its context contains."""
@@ -114,7 +114,7 @@ class Snapshot:
         self._contexts.update({_make_key(agent): context for agent, context in contexts})
 
     def define(self, agent: Agent) -> Definition:
-        """Returns an agent, and its context if that has been read, in the form kept for forks."""
+        """Returns an agent in the form saved for forks, with its context if that has been read."""
         found = self._contexts.get(_make_key(agent))
         return Definition.of(agent, found if isinstance(found, Context) else None)
 

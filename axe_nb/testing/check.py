@@ -184,7 +184,7 @@ def find_problems(saved: Book, ran: Book) -> Iterator[Problem]:
 
 
 def describe_failure(error: Any) -> str:
-    """Formats an error output as one line; for axe_nb's own errors, with their place and hint."""
+    """Formats an error output as one line, including the place and hint of an axe_nb error."""
     first = f"{error.ename}: {error.evalue}".partition("\n")[0].removesuffix(": ")
     lines = "\n".join(error.traceback).split("\n")
     is_own = lines[0] == first and len(lines) <= 3  # the cause, the place, the hint
@@ -225,7 +225,7 @@ def _list_parts(outputs: Any) -> list[tuple[str, str]]:
 
 
 def normalize(book: Book, first: Book, second: Book) -> Book:
-    """Returns a copy of a notebook with the outputs of its first run, without what varies.
+    """Returns a copy of a notebook with its first run's outputs, except parts that vary.
 
     Execution times are removed, and so are metadata and tracebacks that differ in the second run.
     """
@@ -248,7 +248,7 @@ def normalize(book: Book, first: Book, second: Book) -> Book:
 
 
 def find_notebooks(targets: Iterable[str]) -> list[Path]:
-    """Returns target files and the notebooks below target folders, each once and none hidden."""
+    """Returns target files and the notebooks below target folders, except hidden ones."""
     found: dict[Path, None] = {}
     for target in targets:
         path = expand_home(target)
