@@ -368,7 +368,7 @@ def describe(question: Question) -> PersonAsked:
 
 
 def _with_prompt(asked: PersonAsked, text: str, prompt: str) -> PersonAsked:
-    """Returns an event with its prompt, or without choices if a text is too long or has secrets."""
+    """Adds the prompt, or removes the answer buttons if a text is too long or contains secrets."""
     if len(text + prompt) > MOST or redact(text + prompt) != text + prompt:
         return replace(asked, choices=(), arguments="")
     return replace(asked, prompt=prompt)

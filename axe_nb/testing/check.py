@@ -409,8 +409,8 @@ def end_cassette(own: str) -> tuple[tuple[str, int, int, int] | None, list[str]]
     """Returns `cassette` and `missed` for the `HeadlessRun` of this kernel.
 
     Unused exchanges are removed from a cassette named `own`, which only this notebook uses. If the
-    notebook itself sets the cassette's mode, `missed` is empty, because the notebook may send
-    requests on purpose that are not recorded.
+    notebook itself sets the cassette's mode, `missed` is empty, because the notebook may
+    intentionally send requests that are not recorded.
     """
     home = sys.modules.get("axe_nb.session.session")
     used = home.session.cassette if home else None
