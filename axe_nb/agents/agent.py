@@ -343,7 +343,7 @@ def _remove_ignored_keys(table: dict[str, Any], name: str, source: Source) -> li
 
 
 def find_place(agent: Agent, key: str, value: str) -> str:
-    """Returns the file and line where `key` of an agent is `value`, or has an entry `value`.
+    """Returns the file and line where an agent's `key` is `value`, or contains it as an entry.
 
     The result is empty if the agent's file does not contain the value.
     """
@@ -431,7 +431,7 @@ You are a careful assistant.
 
 
 def scaffold(name: str, model: str | None = None) -> str:
-    """Returns the text of a commented agent file; `model` defaults to that of `first_model`."""
+    """Returns the text of a commented agent file; by default, its model is `first_model()`."""
     check_name(name)
     return SCAFFOLD.format(name=quote(name), model=quote(model or first_model()))
 

@@ -177,7 +177,7 @@ def keep_server_tools(params: Mapping[str, Any], names: Collection[str]) -> dict
 
 
 def variable_problem(name: str) -> str:
-    """Returns the reason why a name is invalid for a Python variable; empty if it is valid."""
+    """Returns why a name cannot be used for a Python variable; empty if it can."""
     if not name.isidentifier():
         return "must have a name made of letters, digits and _ that does not start with a digit"
     return "must have another name: this one is a Python keyword" if keyword.iskeyword(name) else ""

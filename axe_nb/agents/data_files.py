@@ -25,7 +25,7 @@ Kind = Literal["run", "cassette", "history", "grid", "runs"]
 VERSIONS: Mapping[Kind, tuple[int, int]] = {
     "run": (2, 0), "cassette": (2, 0), "history": (5, 0), "grid": (3, 0), "runs": (2, 0),
 }  # fmt: skip
-"""Version (major, minor) of the files that are written, keyed by kind of file.
+"""Format versions (major, minor) in which files are written, keyed by kind of file.
 
 Files with the same major and any minor version can be read."""
 

@@ -52,7 +52,7 @@ def read_text(path: Path) -> str:
 
 
 def read_real_text(path: Path) -> str:
-    """Like `read_text`, but raises OSError if the path, which must be absolute, contains a link."""
+    """Reads a file like `read_text`; raises OSError if the (absolute) path contains a link."""
     with os.fdopen(open_real_file(path), "rb") as file:
         data = file.read(MAX_TEXT + 1)
     if len(data) > MAX_TEXT:

@@ -66,7 +66,7 @@ appdata/roaming/mozilla appdata/roaming/microsoft/credentials appdata/local/micr
 appdata/local/google/chrome
 """
 KEY_PATHS = tuple(path.replace("_support", " support") for path in _KEY_PATHS.split())
-"""Case-folded paths, relative to any folder, of files or folders with keys or input history."""
+"""Files and folders with keys or input history: case-folded paths relative to any folder."""
 
 KEY_PATH = re.compile(f"/({'|'.join(map(re.escape, KEY_PATHS))})/")
 KEY_ENDS = re.compile(r".*\.(key|p12|pfx|ppk|kdbx|jks|keystore)|(.*[^a-z])?(priv)?key\.pem")
@@ -120,7 +120,7 @@ def is_hidden(path: Path, workdir: Path) -> bool:
 
 @lru_cache(10_000)
 def fold_name(name: str) -> str:
-    """Normalizes a file name, so that names that any file system treats as equal become equal."""
+    """Normalizes a file name; names that some file system treats as equal become equal."""
     # macOS ignores some characters, Windows stream names and trailing dots and blanks, both case
     folded = unicodedata.normalize("NFKC", name)
     folded = "".join(c for c in folded if unicodedata.category(c) not in ("Cf", "Cc"))

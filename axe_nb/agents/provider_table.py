@@ -47,8 +47,8 @@ class ProviderInfo:
     read_timeout: float | None = READ_SECONDS
     """Maximum seconds without data from the server; None if only the run's time limit applies."""
     certificates: tuple[str, str] = ("", "")
-    """Paths of `ca_file` and `client_cert`; if empty, the system's certificate
-    authorities are trusted, and no client certificate is sent."""
+    """Paths of `ca_file` and `client_cert`. If the first is empty, the system's certificate
+    authorities are trusted; if the second is empty, no client certificate is sent."""
     api_path: str = ""
     """Prefix of the API's paths, omitted if the base URL includes the API's root (D-33)."""
     chat_path: str = ""
@@ -65,7 +65,7 @@ class ProviderInfo:
     """Query of the base URL, added to every request; may contain a key."""
     models_path: str = ""
     models_keys: tuple[str, str] = ("data", "id")
-    """Keys of a response that lists models: the key of the list, and of the name in each entry."""
+    """Keys of a response with models: the list's key, and the key of the name in each entry."""
     software: str = "the server"
     """Name of the server's program, for messages."""
     pull: str = ""
@@ -142,7 +142,7 @@ class ProviderInfo:
         return root, info
 
     def path_of(self, path: str) -> str:
-        """Returns an API path relative to the base URL, with the query of the base URL added."""
+        """Returns an API path relative to the base URL, with the base URL's query added."""
         below = path.removeprefix(self.left_out)
         return f"{below}{'&' if '?' in below else '?'}{self.query}" if self.query else below
 

@@ -301,8 +301,8 @@ class Config:
     def api_key(self, provider: str) -> str:
         """Returns the provider's API key.
 
-        The result is empty if no key is set, and none is needed or `key_command` supplies the key.
-        Raises ConfigError if the key is missing or contains invalid characters.
+        If no key is set, the result is empty for providers that need none or have a `key_command`.
+        Raises ConfigError for other providers, or if the key contains invalid characters.
         """
         info = self.provider(provider)
         variable = info.key_variable

@@ -209,7 +209,7 @@ def parse(command: Command, face: Face, line: str | Sequence[str]) -> argparse.N
 def split_line(command: Command, face: Face, line: str) -> list[str]:
     """Splits an option line like `shlex.split`, but drops a final `;`.
 
-    On Windows, backslashes are ordinary characters. Raises UsageError for an open quote.
+    On Windows, backslashes are ordinary characters. Raises UsageError for an unclosed quote.
     """
     lexer = shlex.shlex(line.strip().removesuffix(";"), posix=True)
     lexer.whitespace_split = True

@@ -36,13 +36,13 @@ sub_agents = ["greeter"]
 """
 
 TEMPLATES = Path(__file__).parent / "first"
-"""Folder with the script and the template of the first notebook, with MODEL as a placeholder."""
+"""Folder with the script and the first notebook, in which MODEL is a placeholder."""
 
 
 def start(write: Callable[[str], object], *, opens: bool) -> int:
-    """Creates the files of a first notebook that are missing, and returns the exit code.
+    """Creates any missing starter files (a notebook, its agents, a script); returns the exit code.
 
-    If `opens` is true and JupyterLab is installed, it is then started with the notebook.
+    If `opens` is true and JupyterLab is installed, JupyterLab then opens the notebook.
     """
     notebook = "first.ipynb"
     trust_new_folder(AGENT_FILE)

@@ -28,8 +28,10 @@ from axe_nb.paths import open_real_file
 from axe_nb.text import one_line, plural, printable
 
 MAX_PIXELS, MAX_LENGTH = 80_000_000, 65_535
-"""Maximum number of pixels of a picture, and maximum length of a side. Larger pictures are rejected
-before unpacking, as a kilobyte can unpack to a billion pixels, and each row takes time."""
+"""Maximum number of pixels in a picture, and maximum length of a side in pixels.
+
+Larger pictures are rejected before unpacking: a kilobyte can unpack to a billion pixels, and
+each row takes time."""
 
 SUPPORTED = "supported formats are PNG, JPEG, GIF, WebP and PDF"
 
@@ -381,7 +383,8 @@ class Thumbnails:
     def find(self, picture: Picture) -> str:
         """Returns a picture's thumbnail as a data URL.
 
-        The URL is empty if the thumbnail cannot be made or would exceed a limit of the page.
+        The URL is empty if the thumbnail cannot be made, or would exceed the page's remaining
+        allowance for thumbnail size or work.
         """
         if picture not in self:
             effort = picture.width * picture.height // 1000  # even a tiny file may take a second
