@@ -303,7 +303,7 @@ def _match_line_ends(like: str, text: str) -> str:
 
 
 def put(spot: Spot, data: bytes, kept: KeptFiles | None = None, mode: int | None = None) -> None:
-    """Writes a file atomically, first storing the file's old content in `kept` if given.
+    """Writes a file atomically. If `kept` is given, the old content is first stored there.
 
     `mode` is for a new file's permissions; an existing file keeps its permissions.
     """

@@ -3,8 +3,8 @@
 A path is checked as written, and again with links resolved. It is then opened folder by folder,
 each relative to the descriptor of the parent folder and never through a link. On Windows, which has
 no such descriptors, the real path is checked once more. Writing to a protected file needs the
-user's approval, and files with keys are never read. Guards check this before a call, and tools
-check it again once the parent folder is open. Source: X-32, X-33, X-37, X-38, D-20, D-83.
+user's approval, and files with keys are never read. Guards check these rules before a call, and
+tools check them again once the parent folder is open. Source: X-32, X-33, X-37, X-38, D-20, D-83.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ MAX_CONTEXT, MAX_LINE = 20, 300  # lines around a match, and characters of a lin
 LEFT_OUT = frozenset(
     {".git", ".hg", ".svn", ".venv", "node_modules", "__pycache__", ".ipynb_checkpoints"}
 )
-"""Names of folders that are skipped, unless the tool's `path` is or lies in such a folder."""
+"""Names of folders that are skipped, unless the tool's `path` is such a folder or lies in one."""
 
 
 @dataclass
@@ -50,7 +50,10 @@ class Search:
     stopped: str = ""
 
     def files(self, top: Spot) -> Generator[Spot, None, None]:
-        """Yields the file at a path, or files below a folder up to a limit; follows no links."""
+        """Yields the file at a path, or a limited number of files below a folder.
+
+        Does not follow links.
+        """
         at = kind(top)
         if at is None:
             raise ToolError(missing(top))

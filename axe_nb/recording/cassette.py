@@ -327,8 +327,8 @@ class Cassette:
     def claim(self, asked: Description, agent: str) -> tuple[Root, Root]:
         """Returns the root whose records a run may replay, and the root for its new records.
 
-        If an unused root began with the same request, both are that root. Otherwise the second is
-        new. The first is then a similar root, to replay its child runs, or also the new one.
+        If an unused root began with the same request, both are that root. Otherwise, the second is
+        new; the first is a similar root whose child runs may be replayed, or also the new root.
         """
         with self._lock:
             whole, *others = _list_likenesses(asked, agent)
@@ -350,7 +350,7 @@ class Cassette:
         return (one for one in self._roots if one not in self._owners and one.is_like(likeness))
 
     def commit(self, root: Root, new: Iterable[Record], stale: Iterable[Record]) -> str:
-        """Replaces `stale` records of a root by `new` ones; saves unless the last save is recent.
+        """Replaces `stale` records of a root with `new` ones; saves unless the last save is recent.
 
         Returns the error message of the latest write, or "" if it succeeded.
         """
@@ -460,7 +460,7 @@ class Cassette:
 
 
 def _list_likenesses(asked: Description, agent: str) -> list[str]:
-    """Returns three digests of a first request: of all of it, its prompt, and its agent's setup."""
+    """Returns digests of a run's first request: of the whole, its prompt, and its agent's setup."""
     prompt = [agent, asked.get("messages")]
     made = [agent, *(asked.get(name) for name in ("model", "system", "tools"))]
     return [digest(asked), digest(prompt), digest(made)]

@@ -125,7 +125,7 @@ class ForkPoint:
     reply: Response | None = None
     """The reply to use in the turn; if None, the model is asked, unless `results` is set."""
     results: Mapping[str, ToolResult] | None = None
-    """New results of calls in the turn, by call id; if None, nothing of the turn is replayed."""
+    """New results of calls in the turn, by call id; if None, the turn is not replayed."""
 
     @property
     def history(self) -> Sequence[Message]:
@@ -232,7 +232,7 @@ def _read_results(
 def move_run(run: RunResult, before: str, now: str) -> RunResult:
     """Returns a copy of a run and its descendants, marked as recorded, with new ids.
 
-    The prefix `before` of each id is replaced by `now`.
+    The prefix `before` of each id is replaced with `now`.
     """
     id = f"{now}{run.id.removeprefix(before)}"
     task = {"task_id": id} if "task_id" in run.metadata else {}
@@ -407,7 +407,10 @@ class Fork:
         return KeptTurn(recorded.list_attempts(turn))
 
     def _claim(self, id: str, asked: Description, agent: str) -> RecordedRun | None:
-        """Finds an unused recorded run with this agent and first request, preferably this id."""
+        """Finds an unused recorded run with this agent and first request, preferably with this id.
+
+        A run at the place or above it replays the recorded run with the same id in any case.
+        """
         if id in self._way:
             return self._recorded[id]
         if not self._first:

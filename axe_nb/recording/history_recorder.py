@@ -194,7 +194,7 @@ class MapRecorder:
         self.lost = ""
 
     def take(self, run: Row, result: RunResult | None = None) -> None:
-        """Updates the row for a run that starts or, if `result` is given, has ended."""
+        """Updates the row when a run starts, and when it has ended with `result`."""
         from axe_nb.recording.history_store import Row
 
         if self.row is None:
@@ -278,7 +278,7 @@ class Recorder:
                 self._writer.put((self, at - self._began, one))
 
     def problem(self) -> str:
-        """Returns the reason why the run is not fully recorded, or "". May wait for the writer."""
+        """Returns why the run is not fully recorded; "" if it is. May wait for the writer."""
         if self._held:
             return ""
         is_nearly_full = False

@@ -1,8 +1,8 @@
 """Replays a root run from the records of a cassette, and records what is new.
 
 A cassette may come with a stranger's repository. Tool calls in recorded replies are checked like
-those in a model's replies. A recorded approval counts only on the machine where the user gave it,
-except in tests, or if the user trusts all folders. Source: D-48, D-56, D-59, D-81,
+those in a model's replies. Outside tests, and unless the user trusts all folders, a recorded
+approval counts only on the machine where the user gave it. Source: D-48, D-56, D-59, D-81,
 docs/recordings.md.
 """
 
@@ -55,8 +55,8 @@ from axe_nb.tools.tool import ToolOutput
 APPROVING = ("yes", "always", "edit")
 
 PATIENCE = 5.0
-"""Maximum seconds without progress that a replay waits for outstanding recorded requests, before it
-cancels a tree as recorded."""
+"""Maximum time in seconds, without progress, for which a replay waits for outstanding recorded
+requests before the tree is cancelled or times out, as recorded."""
 
 QUIET = 0.1
 """Seconds between checks for progress in a tree that a replay is about to cancel."""

@@ -1,7 +1,8 @@
 """Describes requests for recording and comparison, independent of call ids and wire format.
 
 A turn's request is described by its new messages and by the fields that changed since the previous
-turn. If all their descriptions are equal, two runs sent the same requests. Source: D-59, D-60.
+turn. Two runs sent the same requests if the descriptions of all their requests are equal.
+Source: D-59, D-60.
 """
 
 from __future__ import annotations
