@@ -38,7 +38,7 @@ def display_mode() -> Literal["live", "static", "off"]:
     """Returns how this cell shows runs: as live trees, as static trees at the end, or not at all.
 
     Without a setting by the user, live trees are shown if the kernel can ask for input, except in
-    tests. They are never shown without the widgets' packages, or if output is captured.
+    tests. They are never shown if the widget packages are missing, or if output is captured.
     """
     shell = get_ipython()
     magics = shell.magics_manager.registry.get("AxeMagics") if shell else None

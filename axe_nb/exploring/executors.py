@@ -51,7 +51,7 @@ from axe_nb.tools.tool import Tool
 VERSION = str(vars(sys.modules["axe_nb"])["__version__"])
 
 LOOK = 3.0
-"""Time in seconds without a reply after which the executor is checked."""
+"""Seconds without a reply after which the executor is checked."""
 
 CLOSED = "the executor was closed, or no longer responds"
 
@@ -73,8 +73,8 @@ def make_runs(batch: Batch, executor: object, concurrency: int) -> Runs:
 def _find_workers(given: Any) -> tuple[Executor, int, Callable[[], object]]:
     """Returns an executor, its number of workers, and a function that checks whether it is alive.
 
-    Jobs of Dask and ipyparallel do not report a lost executor. In that case, the function raises an
-    exception or never returns. For other executors, the function does nothing.
+    Dask and ipyparallel jobs do not report that their executor is lost. If it is, the returned
+    function raises an exception or never returns. For other executors, it does nothing.
     """
     # the first package of the object's classes that is not part of Python
     homes = (kind.__module__.partition(".")[0] for kind in type(given).__mro__)

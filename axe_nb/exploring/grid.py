@@ -81,7 +81,7 @@ LABEL, SHARE = 1, 2
 MAX_PAGE = 300_000
 """Approximate maximum length of the runs in a page's HTML, in characters.
 
-Trees of runs may take half of it. A run whose tree does not fit is shown as one line."""
+Run trees may take up half of this. A run whose tree does not fit is shown as one line."""
 
 MAX_INPUTS = 200
 
@@ -93,7 +93,7 @@ class Variant:
     """One combination of agent, model, parameters and prompt."""
 
     label: str
-    """Label that no other variant of the grid has; the agent's name if there is one variant."""
+    """Unique label of the variant; the agent's name if the grid has only one variant."""
     agent: str | Agent | None = field(repr=False)
     model: str | None = None
     params: Mapping[str, Any] | None = None

@@ -112,7 +112,7 @@ class GridRun:
     problem: str = ""
     """Error of `score=` or the judge, which does not count against the run; empty if none."""
     judgement: RunResult | None = field(default=None, repr=False)
-    """The judge's run, whose tokens do not count for the variant; None if no judge ran."""
+    """The judge's run; its tokens are not added to the variant's. None if no judge ran."""
 
     @property
     def look(self) -> Look:

@@ -121,7 +121,7 @@ class Tally:
         self.cost = add_costs((self.cost, result.total_cost))
 
     def tick(self) -> None:
-        """Updates the line at most ten times a second. Only one thread may call this method."""
+        """Updates the progress line at most ten times a second. Call it from one thread only."""
         now = time.monotonic()
         if now >= self.shown_at + 0.1:
             self.shown_at = now
@@ -489,7 +489,7 @@ class Runs:
             handle.halt()
 
     def overdue(self) -> float:
-        """Returns the seconds since the first missed deadline or cancellation of a run, or 0.0."""
+        """Returns the seconds since a run first missed a deadline or was cancelled; 0.0 if none."""
         handles = list(self._handles.values())
         return max((handle.overdue() for handle in handles), default=0.0)
 
@@ -671,7 +671,7 @@ class Driver:
         return min(self._most - self._running, 4 * self._most - (self._taken - self._received))
 
     async def _take_tasks(self) -> list[Task]:
-        """Waits until tasks may start, and returns them for a call to `work`; empty at the end."""
+        """Waits until tasks may start, and returns them for `work`; returns [] at the end."""
         chunk = self.runs.chunk
         while self._find_room() < chunk and not self.batch.stopped:
             self._is_full = True

@@ -139,7 +139,7 @@ class GridRunner:
     ) -> None:
         """Prepares a grid's runs, or only checks the configuration if `is_dry`. Blocks.
 
-        `names` holds more values for the templates; `first_line` is their first line in the cell.
+        `names` holds more values for the templates; `first_line` is the cell line where they start.
         """
         refuse_in_tool("grid")
         repeats, width = read_count("repeats", repeats), read_count("concurrency", concurrency)
@@ -214,7 +214,7 @@ class GridRunner:
         self._runs.close()
 
     def run(self, display: bool, name: str) -> None:
-        """Runs the grid and shows its progress. After an interrupt, `grid` has all ended runs."""
+        """Runs the grid, showing progress. After an interrupt, `grid` holds the runs that ended."""
 
         def draw(progress: str) -> dict[str, str]:
             return show_grid(self.grid, name, note=progress)

@@ -34,7 +34,7 @@ NOT_IN_BACKGROUND = {
     "json": "--json", "verbose": "--verbose", "quiet": "--quiet", "raises": "--raises",
     "expect": "--expect", "step": "--step", "break_at": "--break",
 }  # fmt: skip
-"""Maps option fields to flags that exclude `--bg`, because they work only while the cell runs."""
+"""Option field → flag that cannot be combined with `--bg`, as it works only while the cell runs."""
 
 
 def run_prompt(
@@ -152,7 +152,7 @@ def _start_in_background(
 
 
 def find_place(shell: InteractiveShell, text: str) -> tuple[RunResult, str]:
-    """Parses `R@PLACE`, `@PLACE`, `PLACE` or `R`; `R` is a variable. Returns run and place."""
+    """Parses `R@PLACE`, `@PLACE`, `PLACE` or `R`; `R` is a variable. Returns (run, place)."""
     name, _, place = ("", "", text) if text[:1].isdecimal() else text.partition("@")
     return find_result(shell, name), place
 

@@ -32,7 +32,7 @@ from axe_nb.providers.wire import loads
 from axe_nb.text import MAX_SHOWN, one_line, quote
 
 VALUE = "value"
-"""Key that wraps data other than an object, as some providers require an object at the top."""
+"""Key that wraps data other than an object, as some providers require a top-level object."""
 
 Convert: TypeAlias = Callable[[Any, Mistakes], Any]
 

@@ -129,7 +129,7 @@ class Job:
     """Final question, asked without offering tools; the answer becomes the run's text (X-21).
     Empty if there is none."""
     mode: Mode | None = None
-    """Mode requested for the child, or None. A stricter mode of the parent takes precedence."""
+    """Mode requested for the child, if any. A stricter mode of the parent takes precedence."""
     is_copy: bool = False
     """True if the child is a copy of the caller, whose `[permissions]` then apply to the child."""
     notes: Callable[[RunResult], Mapping[str, str]] = lambda _: {}
@@ -217,7 +217,7 @@ class ToolContext:
     limits: Limits = Limits()
     """Limits of the caller, which the caller's children cannot exceed."""
     delegation: Callable[..., Awaitable[RunResult]] | None = None
-    """Called by `delegate` with this context and all arguments; None if it is unavailable."""
+    """Called by `delegate` with this context and all arguments; None if no child can start."""
     guard: Guard | None = None
     """Requirements that the tool's guard returned when the call was permitted."""
     allows_host: Callable[[str], bool] = lambda _: False
