@@ -112,7 +112,7 @@ class HttpProvider(Server):
         """Sends a request and returns the whole response; `on_delta` receives streamed pieces.
 
         If the server refuses a field, the request is sent again without that field; an answer
-        schema is replaced by the answer tool. All attempts count as one request in `[limits]`.
+        schema is replaced by the answer tool. All attempts count as one request towards `[limits]`.
         """
         log = request.log or SentLog()
         # no variable holds the URL: a traceback with variables would show its password

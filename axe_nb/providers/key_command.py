@@ -1,4 +1,4 @@
-"""API keys from a command of the user's, run without a shell; keys are never shown or saved."""
+"""API keys from the user's key command, run without a shell; keys are never shown or saved."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def fill_in_key(server: ServerT, lock: asyncio.Lock | None = None) -> Serv
 
 
 def forget_key(server: ServerT) -> ServerT:
-    """Returns the server without a refused key that a command printed over `PAUSE` seconds ago."""
+    """Returns the server without its key command's refused key, unless the key is still new."""
     command = server.info.key_command
     if not command:
         return server

@@ -138,7 +138,7 @@ class Ollama(HttpProvider):
     assembly = OllamaAssembly
     body, parse = staticmethod(body), staticmethod(parse)
     answers_without_tools = True
-    """True if a turn that must answer in a schema cannot also call tools (D-65)."""
+    """True if a turn whose answer must match a schema cannot also call tools (D-65)."""
 
     async def send(self, request: Request, on_delta: OnDelta | None = None) -> Response:
         """Sends a request. An empty reply in the first turn also raises ProviderError (D-37)."""

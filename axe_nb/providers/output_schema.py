@@ -47,7 +47,7 @@ def make_strict(schema: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def name_form(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Wraps a schema for OpenAI's APIs as `{name, strict, schema}`, strict if possible."""
+    """Wraps a schema as `{name, strict, schema}` for OpenAI; uses strict mode if possible."""
     strict = make_strict(schema)
     return {"name": "answer", "strict": strict is not None, "schema": strict or dict(schema)}
 

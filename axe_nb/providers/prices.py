@@ -31,7 +31,7 @@ class Prices:
     config: Config = field(default_factory=Config, repr=False)
 
     async def find_cost(self, model: str, usage: Usage) -> float | None:
-        """Loads the price table if needed; returns a reply's cost in dollars, None if unknown."""
+        """Returns a reply's cost in dollars; None if unknown. Loads the price table if needed."""
         await self.load(model)
         return self.cost_of(model, usage)
 
@@ -43,7 +43,7 @@ class Prices:
     def cost_of(self, model: str, usage: Usage) -> float | None:
         """Returns a reply's cost in dollars; None if a price is unknown or no tokens were used.
 
-        Call `load` first, because importing the price table takes long.
+        Call `load` first, because importing the price table takes a long time.
         """
         if not usage.total:
             return None

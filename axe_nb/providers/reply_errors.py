@@ -81,7 +81,7 @@ _CATEGORIES: Mapping[int, Category] = {
     498: "rate_limit",  # no capacity left in Groq's flex tier
     529: "overloaded",
 }  # fmt: skip
-"""HTTP status → category; others are `bad_request` if 4xx, otherwise `server` (B-5, D-37)."""
+"""HTTP status → category; other 4xx are `bad_request`, all the rest `server` (B-5, D-37)."""
 
 _KINDS: Mapping[str, Category] = {
     "overloaded_error": "overloaded", "rate_limit_error": "rate_limit",
@@ -228,7 +228,7 @@ def error_in_reply(data: Mapping[str, Any]) -> ProviderError:
 
 
 def missing_part(what: str, data: Mapping[str, Any]) -> ProviderError:
-    """Returns the error for a reply without the part `what`, with the server's reason if any."""
+    """Returns the error for a reply that lacks the part `what`, with any reason the server gave."""
     reason = masked_line(find_message(data))
     return ProviderError("server", f"response contains no {what}" + (reason and f": {reason}"))
 
@@ -299,9 +299,9 @@ def _find_hint(provider: ProviderInfo, error: ProviderError) -> str:
 
 
 def _parse_retry_after(value: str, unit: float = 1.0) -> float | None:
-    """Returns the seconds to wait, at most a day, given a number of `unit` seconds or an HTTP date.
+    """Returns the seconds to wait, at most a day; None if the value is invalid.
 
-    Returns None for any other value.
+    A value is a number, counted in units of `unit` seconds, or an HTTP date.
     """
     try:
         seconds = float(value) * unit

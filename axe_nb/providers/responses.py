@@ -257,7 +257,7 @@ class ResponsesAssembly(Assembly):
         """Delta kind → key of the last item with such a delta; None once a new part begins."""
 
     def end(self) -> None:
-        """Ends the stream at the marker `[DONE]`, which does not prove the reply to be complete."""
+        """Ends the stream at `[DONE]`, which does not prove that the reply is complete."""
         self.has_ended = True
 
     def add(self, name: str, data: dict[str, Any]) -> None:

@@ -44,7 +44,7 @@ def make_entry(
     """Returns a tool's entry for a request's `tools`, or None if the server cannot offer the tool.
 
     `name` is `web_search`, or a vendor's own tool name; `options` are its settings. `domains`, if
-    any, restricts searches to these hosts and their subdomains, as far as `options` allows them.
+    any, restricts searches to these hosts and their subdomains, as far as `options` allow them.
     """
     filters = options if protocol == "anthropic" else wire.table(options.get("filters"))
     own = () if filters.get("blocked_domains") else filters.get("allowed_domains") or domains
@@ -145,7 +145,7 @@ def read_chat(message: Mapping[str, Any], searches: int) -> Found:
 
 
 def _list_pages(found: Iterable[Mapping[str, Any]]) -> tuple[Page, ...]:
-    """Returns the distinct pages in search results or citations that have a usable link."""
+    """Returns the distinct pages with usable links among search results or citations."""
     pages: dict[str, Page] = {}
     for one in found:
         url = wire.text(one.get("url"))

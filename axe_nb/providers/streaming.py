@@ -159,7 +159,7 @@ class Assembly:
             self._on_delta(Delta("", "arguments", call, _join_halves(name)))
 
     def flush(self) -> None:
-        """Passes a pending half of a surrogate pair, if there is one, to `on_delta`."""
+        """Passes any pending half of a surrogate pair to `on_delta`."""
         self._pass_on(self._half)
         self._half = ""
 

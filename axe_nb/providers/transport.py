@@ -156,7 +156,7 @@ class FreeList(httpx.AsyncBaseTransport):
     async def release(self, connection: _Connection, *, is_whole: bool) -> None:
         """Keeps a connection for later requests, or closes it.
 
-        A connection is kept if exactly its reply was read and the idle limit is not reached.
+        A connection is kept if its whole reply was read, no bytes follow, and the list has room.
         """
         if is_whole and len(self.idle) < self._most and not connection.has_leftover():
             connection.until = time.monotonic() + IDLE_SECONDS

@@ -37,9 +37,10 @@ _STRICT = json.JSONDecoder(parse_float=_parse_float, parse_constant=int)  # int(
 
 
 def loads(text: str, *, strict: bool = False) -> Any:
-    """Decodes JSON text and replaces lone surrogates; NaN becomes None, or an error if `strict`.
+    """Decodes JSON text and replaces lone surrogates; NaN becomes None unless `strict` is true.
 
-    Raises ValueError if the text is not JSON or is nested more deeply than `MAX_NESTING`.
+    Raises ValueError if the text is not JSON, is nested more deeply than `MAX_NESTING`, or
+    contains NaN although `strict` is true.
     """
     value = _decode(text, _STRICT if strict else _LENIENT)
     if "\\u" not in text:

@@ -324,9 +324,9 @@ class Scripts:
     def __init__(
         self, dirs: tuple[Path, ...] = (), sent: Mapping[str, Found] | None = None
     ) -> None:
-        """Creates a collection that looks in `sent`, then among functions, then in files.
+        """Creates a collection that looks for scripts in `sent`, then among functions, then files.
 
-        Files are searched for in the folders in `dirs` before the default folders.
+        The folders in `dirs` are searched for files before the default folders.
         """
         self._dirs, self._sent = dirs, sent or {}
         self._read: dict[str, Script] = {}
