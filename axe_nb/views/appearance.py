@@ -25,7 +25,7 @@ HUES = ("#27c", "#85c", "#098", "#b70", "#888", "#393", "#c49")
 """Colours of the sources in the bar of a request's context, from left to right."""
 
 SWATCH = "■"
-"""Character in front of the name of a bar's part, drawn in the part's colour."""
+"""Character before the label of each part of a bar, drawn in the part's colour."""
 
 CODE = {
     "Comment": "#777;font-style:italic", "Keyword": "#86c", "Operator.Word": "#86c",

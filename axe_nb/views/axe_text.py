@@ -100,7 +100,7 @@ def _format_tools(plan: Plan) -> str:
 
 
 def list_caps(limits: TreeLimits) -> dict[str, str]:
-    """Returns the caps on requests, tokens and cost that are not the defaults, as text by label."""
+    """Returns label → text for each non-default limit on requests, tokens or cost."""
     caps = {}
     if limits.max_requests not in (0, DEFAULT_LIMITS.max_requests):
         caps["Requests"] = f"at most {limits.max_requests}"

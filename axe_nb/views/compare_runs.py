@@ -53,10 +53,12 @@ class Change:
     tool: str = ""
     """Name of the tool if the change is in a call; empty for other changes."""
     call: int | None = None
-    """Number of the call, from 1, in the first tree, or the second if new; None outside calls."""
+    """One-based number of the call in the first tree (in the second tree, if the call is only
+    there); None if the change is not in a call."""
     before: str | None = None
+    """Text in the first tree; None if it has no such text."""
     after: str | None = None
-    """`before` and `after` are the texts in the two trees; None if a tree has no such text."""
+    """Text in the second tree; None if it has no such text."""
 
     def __repr__(self) -> str:
         places = dict.fromkeys(filter(None, (self.place, self.other)))
@@ -186,7 +188,7 @@ class _Turn:
 
 
 def _list_turns(run: RunResult) -> list[_Turn]:
-    """Returns a run's turns. Calls in replies to final requests are omitted; none ran (D-17)."""
+    """Returns a run's turns, without calls in replies to final requests, as none ran (D-17)."""
     turns, number = [], 0
     for turn in run.log:
         results = {result.call_id: result for result in turn.results}
@@ -475,7 +477,7 @@ def _list_pictures(pictures: Sequence[Picture]) -> list[str]:
 
 
 def _list_new(a: Sequence[str], b: Sequence[str]) -> tuple[str, str]:
-    """Returns the lines found only in `a`, and only in `b`; all lines of both if there are none."""
+    """Returns the lines only in `a` and those only in `b`; if there are none, all lines of both."""
     before, after = [line for line in a if line not in b], [line for line in b if line not in a]
     is_reordered = not before and not after
     return "\n".join(a if is_reordered else before), "\n".join(b if is_reordered else after)

@@ -63,7 +63,7 @@ THOUGHT, THINKS = "thought", "thinks"
 """Labels of finished and unfinished reasoning, which HTML folds."""
 
 MINOR = frozenset({"said", "arguments", "result", THOUGHT, "fork"})
-"""Labels of texts that, in a long run, plain text omits and HTML shows only if they are short."""
+"""Labels of minor texts. In a long run, plain text omits them, and HTML shows only short ones."""
 
 UNSAID = frozenset({THOUGHT, "fork"})
 """Labels of texts that plain text omits, except in an export."""
@@ -205,7 +205,7 @@ class Outline:
     def name_place(self, place: str) -> str:
         """Returns the first line of a cell that forks the run at a place.
 
-        Empty if the run's name is neither a variable nor `axe_nb.last()`.
+        The line is empty if the run's name is neither a variable nor `axe_nb.last()`.
         """
         is_last = self.name == "axe_nb.last()"
         known = f"{self.name}@" if self.name.isidentifier() else ""

@@ -286,7 +286,7 @@ def _make(
     reported: int = 0,
     note: str = "",
 ) -> SentRequest:
-    """Encodes a request in the protocol `wanted`, or in the model's `own` protocol if that is None.
+    """Encodes a request in protocol `wanted`, or in the model's `own` protocol if `wanted` is None.
 
     `streaming` contains the fields that request a stream, `before` is the previous turn's request,
     `first` is the index of the run's own prompt in the messages, `reported` is the number of input

@@ -69,7 +69,8 @@ class Row:
     """One row of a run's tree."""
 
     kind: Literal["run", "turn", "call", "group", "rest"]
-    """Kind of row; `group` combines sub-agents that failed alike, and `rest` counts hidden rows."""
+    """Kind of row. `group` combines sub-agents that failed in the same way; `rest` counts hidden
+    rows."""
     state: State
     who: str
     asked: str
@@ -81,7 +82,7 @@ class Row:
     number: int = 0
     """Number of a call's turn, shown beside the tool's name; 0 if not shown."""
     states: tuple[State, ...] = ()
-    """States of the sub-agents that a running sub-agent called in its latest turn, if several."""
+    """States of a running sub-agent's latest sub-agents; empty if there are not 2 to 60 of them."""
     retry: str = ""
     """First line of a cell that retries a failed run; empty for other rows."""
 
@@ -137,7 +138,7 @@ def join_facts(*facts: str) -> str:
 
 
 def cost_of_call(call: CallNode) -> str:
-    """Describes the outcome of a call: the size of its result, its failure, or why it has none."""
+    """Describes a call's outcome: the size of its result, its failure, or why it has no result."""
     if call.served:
         return "by the server"
     if call.result is None:
@@ -239,7 +240,7 @@ def _format_question(asked: PersonAsked) -> str:
 def tell_arguments(arguments: Mapping[str, Any]) -> tuple[str, bool]:
     """Describes a call's arguments in a few words.
 
-    Also returns True if no value is shortened or left out, apart from False and empty strings.
+    The second return value is True if nothing except False and empty strings is left out or cut.
     """
     words, is_all, left = list[str](), True, dict(arguments)
     old, new = (left.get(name) for name in ("old_text", "new_text"))
@@ -312,7 +313,7 @@ def said_of(turn: TurnNode) -> str:
 
 
 def count_names(names: set[str]) -> str:
-    """Returns the plural of a single name if it takes a plain `s`, and otherwise `sub-agents`."""
+    """Returns the plural of the only name if it is formed with `s`; `sub-agents` in other cases."""
     name = next(iter(names)) if len(names) == 1 else ""
     return f"{name}s" if name.isalpha() and name[-1] not in "sxzhy" else "sub-agents"
 

@@ -36,7 +36,7 @@ WORDS: Mapping[str, str] = {
     "model": "model", "replay": "recorded", "sub": "its sub-agents", "tool": "tool",
     "retry": "waits for a retry", "person": "waits for you",
 }  # fmt: skip
-"""Labels for what the time in a bar was spent on. Later entries are painted over earlier ones."""
+"""Kind of time in a bar → its label. Later kinds are painted over earlier ones."""
 
 COLOURS = {**SEGMENTS, "replay": PLAYED_TIME, "hatched": "#d334"}
 

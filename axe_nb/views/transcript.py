@@ -119,7 +119,7 @@ class CallNode:
     """True if the user edited the arguments before the call ran."""
     pauses: list[Pause] = field(default_factory=list)
     asks: PersonAsked | None = None
-    """The question that the user has yet to answer; None if there is none, and in saved trees."""
+    """The unanswered question to the user, if any; always None in saved trees."""
     seconds: float = 0.0
     """Duration in seconds, as measured by the run."""
     children: list[Node] = field(default_factory=list)
@@ -154,7 +154,7 @@ class CallNode:
 
     @property
     def child(self) -> Node | None:
-        """The child run, once started, of a tool that always starts exactly one; otherwise None."""
+        """The only child run; None before it starts, or if the tool may start several."""
         return self.children[0] if self.children and self.call.traits.is_one_child else None
 
 
@@ -177,7 +177,7 @@ class TurnNode:
     """The part of a streamed reply that has arrived; None before and after the stream."""
     pauses: list[Pause] = field(default_factory=list)
     waits: str = ""
-    """Describes the wait before the next attempt; empty if there is none, and in saved trees."""
+    """Describes the current wait before the next attempt, if any; always empty in saved trees."""
     asks: PersonAsked | None = None
     calls: list[CallNode] = field(default_factory=list)
     server_calls: list[CallNode] = field(default_factory=list)
@@ -262,7 +262,7 @@ class Node:
 
     @property
     def source(self) -> Source:
-        """`Source` of all the run's responses; empty if it varies, or if the model made them."""
+        """`Source` shared by all the run's responses; empty if it varies, or if it is the model."""
         asked = self.result.exchanges if self.result else self.turns
         sources = {one.source for one in asked}
         return sources.pop() if len(sources) == 1 else ""
