@@ -86,9 +86,9 @@ def interpolate(
 
 
 def _find_expression(text: str, start: int) -> tuple[str, int] | None:
-    """Returns the Python expression at `start` and the position after its `}}`, or None.
+    """Returns the Python expression at `start` and the position after its `}}`; None if not found.
 
-    Returns None for literals, too, because regexes contain `{{2}}`, and templates `{{ [1, 2] }}`.
+    A literal does not count, because regexes contain `{{2}}`, and templates `{{ [1, 2] }}`.
     """
     stop = min(len(text), start + LONGEST_EXPRESSION)
     end = start - 1

@@ -19,7 +19,7 @@ MAX_PATTERN = 1000
 """Maximum number of characters in a pattern."""
 
 MAX_SIZE = 50_000
-"""Maximum size of a compiled pattern: its length times the copies of the most repeated part."""
+"""Maximum size of a compiled pattern: its length times the maximum number of copies of a part."""
 
 _SPACE = r"(?:\s|\#[^\n]*\n|\(\?\#[^)]*\))*"
 

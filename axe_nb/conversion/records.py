@@ -142,7 +142,7 @@ MISSING = dataclasses.MISSING
 def to_json(value: Any, clean: Filter | None = None, parts: Parts | None = None) -> dict[str, Any]:
     """Converts a dataclass to JSON data, leaving out fields that equal their defaults.
 
-    Values without a JSON form, which only the user's own code can add, become lists or strings.
+    Only the user's own code can add values without a JSON form; these become lists or strings.
     `parts` holds the parts already in the file. Raises ConfigError if `value` is nested too deeply.
     """
     parts = Parts() if parts is None else parts

@@ -106,7 +106,7 @@ class Table(NamedTuple):
             yield from zip(*self.read(start, stop, width), strict=True)
 
     def as_data(self) -> Items | Entries:
-        """Returns a one-column table as a list, others as an object of `columns` and `rows`."""
+        """Returns a one-column table as a list, others as an object with `columns` and `rows`."""
         width = len(self.labels)
         if width == 1:
             return Items((row[0] for row in self.rows(1)), self.height)

@@ -39,7 +39,7 @@ ASKED_NOW: tuple[Source, ...] = ("", "edited")
 """Sources of answers that came from the run's own model, live or from a cassette."""
 
 UNASKED: tuple[Source, ...] = ("given", "skipped")
-"""Sources of answers with which the user replaced a request to the model."""
+"""Sources of answers from the user, for which no request was sent to the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,7 +40,7 @@ class ModelFacts:
     off: str = "disabled"
     """Value of `thinking.type` in Anthropic's API for the level `off`."""
     summarized: bool = False
-    """True if replies omit the text of the thinking unless a summary is requested."""
+    """True if replies omit the thinking text unless a summary is requested."""
     output: int | None = None
     """Maximum number of tokens in an answer, including thinking; None if unknown."""
     context: int | None = None
@@ -105,7 +105,7 @@ def suggest_small() -> str:
 
 
 def tell_end(model: str, today: date) -> tuple[str, str]:
-    """Returns a warning and a hint; both are empty unless a model is retired or soon will be."""
+    """Returns a warning and a hint if a model is retired or soon will be, else two empty texts."""
     provider, _, name = model.partition("/")
     vendor = provider if provider in ("anthropic", "openai") else ""
     end = find_facts(vendor, name).retires

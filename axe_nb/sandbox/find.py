@@ -33,7 +33,7 @@ BUBBLEWRAP = (
     "--unshare-all", "--unshare-user", "--cap-drop", "ALL", "--die-with-parent", "--new-session",
 )  # fmt: skip
 NOT_PROMISED_TO_ROOT = ("it may change modes of devices such as /dev/null",)
-"""Caveat for commands run as root. Read-only mounts would protect devices, but break them."""
+"""Caveat for commands run as root. Devices are not mounted read-only, as this would break them."""
 NO_NESTING = "--disable-userns"
 """bubblewrap option against nested user namespaces; versions with it also have `--size`."""
 

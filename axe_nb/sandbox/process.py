@@ -126,7 +126,7 @@ class Process:
     ) -> None:
         """Starts a thread that runs the program and closes `files`: stdin, stdout and stderr."""
         self.code: int | None = None
-        """Exit code of the program, or the negative number of a fatal signal; None before."""
+        """The program's exit code, or the negative number of a fatal signal; None until it ends."""
         self.failure = ""
         """Error from starting the program or comparing protected files; empty if none."""
         self.notes: tuple[str, ...] = ()
@@ -149,7 +149,7 @@ class Process:
         return self._over.wait(timeout)
 
     def kill(self) -> None:
-        """Kills the program and all its processes, or prevents its start."""
+        """Kills the program and all its processes; keeps it from starting if it has not started."""
         with self._lock:
             is_killed, self._is_killed = self._is_killed, True
             if self._popen is None or self._popen.returncode is not None or is_killed:

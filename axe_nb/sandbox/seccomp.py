@@ -1,6 +1,6 @@
 """Compiles system call filters, which close gaps that mounts and Landlock leave.
 
-Namespaces do not isolate keyrings and sockets to the host of a virtual machine (AF_VSOCK). A
+Namespaces isolate neither keyrings nor sockets to the host of a virtual machine (AF_VSOCK). A
 command with network access could reach abstract sockets, such as those of a desktop. A command in
 the home folder could reach the sockets of docker and key agents. Under Landlock, a command could
 reach all sockets and use UDP.

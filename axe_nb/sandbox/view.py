@@ -206,9 +206,9 @@ def _find_real(paths: Iterable[Path | str], folder: Path) -> list[Path]:
 
 @contextmanager
 def cover(view: View, protection: Protection) -> Iterator[View]:
-    """Yields the view with its protected files filled in.
+    """Yields the view with its lists of protected paths filled in.
 
-    If mounts protect the files, missing ones are created as placeholders, and removed once no
+    If mounts protect the files, placeholders are created for missing ones, and removed once no
     command in the workdir needs them.
     """
     if protection == "none":
