@@ -40,7 +40,7 @@ class Subtask:
 
 
 Outcome: TypeAlias = RunResult | AxeError | ToolError
-"""Result of a subtask, or the error that prevented its start."""
+"""Result of a subtask, or the error that kept the subtask from starting."""
 
 
 async def run(ctx: ToolContext, arguments: Mapping[str, Any]) -> ToolOutput:

@@ -145,7 +145,7 @@ class Attempts:
         return await self.scope.env.prices.find_cost(self.scope.agent.model, usage) or 0.0
 
     def begin(self, request: Request) -> OnDelta | None:
-        """Resets `partial`. Returns a callback for a response's pieces, or None if not streamed."""
+        """Resets `partial`. Returns its `add` method, or None if responses are not streamed."""
         self.partial = Partial(self._emit, self.scope.id, turn_of(request.place), request.attempt)
         return self.partial.add if self._is_streamed else None
 

@@ -225,7 +225,7 @@ class UsageMeter:
                 spent.requests += 1
 
     def charge(self, agent: str, tokens: int, dollars: float | None = None) -> None:
-        """Adds the tokens and price of an agent's response; `dollars` is None if it is unknown."""
+        """Adds the tokens and price of a response; `dollars` is None if the price is unknown."""
         for meter in self._walk_up():
             for spent in (meter.total, meter.spent[agent]):
                 spent.tokens += tokens

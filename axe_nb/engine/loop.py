@@ -270,7 +270,7 @@ class Run:
         )  # fmt: skip
 
     def count_context(self, tools: Sequence[ToolSpec]) -> int:
-        """Returns the tokens of the last request and response, or an estimate if unknown (D-18)."""
+        """Returns the token count of the last request and response, estimated if unknown (D-18)."""
         system = self.plan.briefing.system
         return self.response.usage.total or estimate_tokens(system, tools, self.messages)
 

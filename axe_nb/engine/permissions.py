@@ -59,7 +59,7 @@ class PermissionPolicy:
         return PermissionPolicy(owner, mode, self, None if mode == own else "call")
 
     def decide(self, tool: Tool, guard: Guard | None = None) -> tuple[Verdict, str]:
-        """Returns a verdict, and the reason for a denial, on a tool or on a call with a guard."""
+        """Returns the verdict on a tool, or on a call with a guard, and the reason for a denial."""
         guard = guard or Guard()
         verdict, reason = self._decide_tool(tool, guard.host)
         if verdict == "deny" or guard.floor == "allow":
@@ -185,7 +185,7 @@ class PermissionPolicy:
 
 
 def _lacks(agent: Agent, tool: Tool) -> bool:
-    """True if a tool is a command or an MCP tool, and an untrusted agent has no such tools."""
+    """True if a tool is a command or MCP tool, and `agent` is untrusted and has no such tools."""
     if tool.server:
         return agent.is_restricted and not agent.mcp_servers
     return agent.is_restricted and tool.name in COMMANDS and COMMANDS.isdisjoint(agent.tools)

@@ -218,7 +218,7 @@ def make_reply(given: Any) -> Response | None:
 
 
 def make_decided(step: Step, decision: Decision) -> Exchange | None:
-    """Returns the exchange for a request that the user answered or skipped, or None."""
+    """Returns the exchange for a request that the user answered or skipped, or else None."""
     is_skipped = decision.choice == "skip"
     reply = Response() if is_skipped else decision.reply
     if step.kind != "request" or step.request is None or reply is None:
@@ -316,7 +316,7 @@ class Stepper:
         )
 
     def describe_missed(self) -> Iterator[str]:
-        """Yields a warning for each breakpoint never reached, unless pauses were ended early."""
+        """Yields a warning for each breakpoint not reached, unless the pauses were ended early."""
         for one in () if self.is_over else self.breaks:
             if one not in self._reached:
                 yield f"the run never reached --break {one}"

@@ -98,7 +98,7 @@ class PictureRoom:
         return Illustrated("\n".join(lines), (*own, *added))
 
     async def admit_output(self, output: ToolOutput) -> ToolOutput:
-        """Returns a tool's output with large pictures scaled down, or an error if over a limit."""
+        """Returns the output with large pictures scaled down, or an error if it exceeds a limit."""
         if not output.pictures:
             return output
         try:
@@ -292,7 +292,7 @@ def _make_toolset(
 
 
 def _make_entry(scope: RunScope, tool: Tool, provider: Provider) -> tuple[bool, Mapping[str, Any]]:
-    """Returns `(needs no approval, request entry)` for a tool run by the model's server.
+    """Returns whether a tool of the model's server needs no approval, and its request entry.
 
     Except in plan mode, a search that can be limited to allowed hosts needs no approval (D-50).
     """

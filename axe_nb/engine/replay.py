@@ -30,7 +30,7 @@ class PendingCall:
     call: ToolCall
     run: str = ""
     number: int = 0
-    """Number among the calls of the run, from 1 (D-59); 0 for a tool run by the model's server."""
+    """Number of the call in its run, from 1 (D-59); 0 if the model's server runs the tool."""
     turn: int = 0
     index: int = 0
     count: int = 0
@@ -78,7 +78,7 @@ class KeptCall:
     children: tuple[RunResult, ...] = ()
     files_read: Sequence[str] = ()
     files_modified: Sequence[str] = ()
-    """Files modified by all tools of the recorded run; `files_read` lists the files they read."""
+    """Files that the recorded run modified; `files_read` lists the files that it read."""
 
 
 Outcome: TypeAlias = KeptTurn | KeptCall | ToolOutput | Decision | RunStopped

@@ -60,7 +60,7 @@ class Halt:
     """Cancels the runs of the tree; set by the tree's handle."""
 
     def end_tree(self, stop: RunStopped) -> RunStopped:
-        """Ends all runs with the error `stop`, or one set before; returns the error to raise."""
+        """Ends all runs with the first error set (`stop` or an earlier one), and returns it."""
         self.stop = self.stop or stop
         return self.stop
 
@@ -98,7 +98,7 @@ class Env:
     describe: Callable[[Question], PersonAsked] = lambda asked: PersonAsked("", asked.call_id)
     """Converts a question to an event for the views."""
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Lock held while a question of the tree is open, so that questions appear one at a time."""
+    """Lock held while a run waits for the user, so that questions appear one at a time."""
     stepper: Stepper | None = None
     """Pauses the runs of the tree; None for a tree without pauses."""
     as_child: Callable[[Agent], Agent] = lambda agent: agent
@@ -286,9 +286,9 @@ class RunScope:
         """Returns the recorded answer to a question about this run, or else asks the user.
 
         If `is_covered` returns True, an earlier answer covers the question, and the answer is yes.
-        The deadlines of the run and its ancestors are suspended meanwhile. Raises RunStopped if the
-        user stops the tree or no one can be asked, and CassetteMiss if the answer must come from a
-        recording, but is not recorded.
+        The deadlines of the run and its ancestors are suspended while the question is open.
+        Raises RunStopped if the user stops the tree or no one can be asked, and CassetteMiss if the
+        answer must come from a recording, but is not recorded.
         """
         env, began = self.env, self.seconds
         is_asked = not (isinstance(question, Step) and env.stepper and env.stepper.function)

@@ -33,7 +33,7 @@ class Toolset:
     offered: tuple[ToolSpec, ...]
 
     def find(self, name: str) -> Tool | None:
-        """Returns the tool with a given name or alias (D-20), or None."""
+        """Returns the tool with a given name or alias (D-20); None if there is no such tool."""
         if name in self.tools:
             return self.tools[name]
         meant = REGISTRY.expand(name)
