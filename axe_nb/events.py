@@ -21,7 +21,7 @@ text if empty."""
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
-    """A root run has started, or a child run, which starts during a call of its parent."""
+    """A run has started. A child run starts during a call of its parent."""
 
     run: str
     parent: str

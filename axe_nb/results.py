@@ -61,7 +61,7 @@ NEXT_STEPS: Mapping[str, str] = {
 """Status → suggested next step after an incomplete run."""
 
 NO_AGENT = "(no agent)"
-"""Shown instead of an agent's name for a run without an agent."""
+"""Text shown instead of an agent's name for a run without an agent."""
 
 
 _NOT_IN_TAB = frozenset({
@@ -153,7 +153,7 @@ class RunResult:
     """Id under which the old contents of changed files are kept; empty in a child, or if
     nothing is kept."""
     cause: AxeError | None = field(default=None, repr=False, compare=False)
-    """The exception that `error` reports, or None."""
+    """The exception that `error` reports; None if there is none."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "metadata", freeze(self.metadata))
@@ -361,7 +361,7 @@ class RunResult:
 _PLACE = re.compile(r"0(?:\.\d{1,9}(?:-[A-Za-z0-9_]{1,40})?){0,100}/\d{1,9}")
 
 CallOrder: TypeAlias = "tuple[int, int, str]"
-"""Sort key of a child run: number of the call that started it, position in the call, key."""
+"""Sort key of a child run: number of the call that started it, position in the call, id suffix."""
 
 Order: TypeAlias = "tuple[tuple[CallOrder, ...], int]"
 """Sort key of a place: the sort keys of all runs on the way to it, and the turn number."""

@@ -103,7 +103,7 @@ found quickly. No pattern scans the same long text from many positions, because 
 otherwise write a text that takes very long."""
 
 _END, _START = r"(?=\n?(?:…|\.\.\.))", r"(?:(?<=…)|(?<=…\n))"
-"""Patterns for an ellipsis where text was cut off, after and before the remaining text."""
+"""Patterns for an ellipsis where text was cut off: `_END` at its end, `_START` at its start."""
 
 _passed: set[str] = set()
 

@@ -93,7 +93,7 @@ class Approver:
         return await asyncio.wrap_future(future)
 
     async def ask_person_here(self, question: Question) -> Decision:
-        """Prompts the user in the event loop's thread, and so blocks the loop."""
+        """Prompts the user in the event loop's thread, which blocks the loop."""
         await asyncio.sleep(PAUSE)
         return self._prompt(question)
 
@@ -111,7 +111,7 @@ class Approver:
                     future.set_result(self._prompt(question))
 
     def _prompt(self, question: Question) -> Decision:
-        """Prompts the user; an interrupt or the end of input counts as `stop` (D-48)."""
+        """Prompts the user; an interrupt or the end of input counts as the answer `stop` (D-48)."""
         is_main = threading.current_thread() is threading.main_thread()
         # SIGINT must end the `input()`
         before = signal.signal(signal.SIGINT, signal.default_int_handler) if is_main else None

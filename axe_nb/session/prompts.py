@@ -1,8 +1,8 @@
 """Prompts the user about a run: formats the questions, and parses the answers.
 
 The user decides on the basis of a prompt. Text from a model must therefore never be invisible, look
-like part of the prompt itself, or be left out without a count. The letters of answers are
-constants, so that a model cannot add or rename an answer. Source: D-48, D-50, D-56.
+like part of the prompt itself, or be cut without a note of how much is missing. The letters of
+answers are constants, so that a model cannot add or rename an answer. Source: D-48, D-50, D-56.
 """
 
 from __future__ import annotations
@@ -332,7 +332,7 @@ SUBJECT = 60
 
 
 def describe(question: Question) -> PersonAsked:
-    """Returns the event for a question, without secrets and with texts of limited length."""
+    """Returns the event for a question, without secrets and with long texts shortened."""
     if isinstance(question, Step):
         text = format_step(question)
         about = PersonAsked("", question.call_id, "", _bound(text))
@@ -368,7 +368,11 @@ def describe(question: Question) -> PersonAsked:
 
 
 def _with_prompt(asked: PersonAsked, text: str, prompt: str) -> PersonAsked:
-    """Adds the prompt, or removes the answer buttons if a text is too long or contains secrets."""
+    """Returns the event with the prompt added.
+
+    If `text` and `prompt` are too long or contain secrets, returns it without prompt, answer
+    buttons and arguments instead.
+    """
     if len(text + prompt) > MOST or redact(text + prompt) != text + prompt:
         return replace(asked, choices=(), arguments="")
     return replace(asked, prompt=prompt)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
     agent: str | Agent | None
-    """Agent or its name; None to call the model without an agent, or for the agent of a fork."""
+    """Agent or its name; None for no agent or, in a fork, for the agent at its place."""
     prompt: str = ""
     pictures: tuple[Picture, ...] = ()
     """Pictures in the prompt, in the order of their markers: `[picture 1: …]`."""
@@ -235,7 +235,7 @@ class RunHandle:
             self._outcome.set_result(outcome)
 
     def overdue(self) -> float:
-        """Returns the seconds since the deadline or cancellation of an unfinished run, or 0.0."""
+        """Returns the seconds that an unfinished run is past its deadline or cancellation, at least 0."""
         if self._run is None or self.done:
             return 0.0
         now = time.monotonic()

@@ -317,7 +317,7 @@ class Session:
             atexit.register(cassette.save_quietly)
 
     def open_cassette(self) -> Cassette | None:
-        """Returns the session's cassette, by default the file named in `AXE_CASSETTE`, or None."""
+        """Returns the session's cassette, by default that in `AXE_CASSETTE`; None if there is none."""
         if self.cassette_problem is not None:
             raise ConfigError(self.cassette_problem.message, hint=self.cassette_problem.hint)
         if self.cassette is None and (path := os.environ.get("AXE_CASSETTE")):

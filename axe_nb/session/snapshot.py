@@ -102,7 +102,7 @@ class Snapshot:
         return agent
 
     def knows(self, name: str) -> bool:
-        """False if the agents of the run have been read and none has this name; otherwise True."""
+        """True unless the run's agents have been read and none of them has this name."""
         return name in self.defined or name in self._agents or not self._is_taken
 
     def restore(

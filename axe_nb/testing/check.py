@@ -166,7 +166,7 @@ def _advise(path: Path) -> str:
 def find_problems(saved: Book, ran: Book) -> Iterator[Problem]:
     """Yields a problem for each cell that failed or whose outputs differ from the saved outputs.
 
-    After a failed cell, which may cause further problems, only missing model answers are reported.
+    Only missing model answers are reported after a failed cell, as it may cause other problems.
     """
     has_failed = False
     for before, now in zip(saved.cells, ran.cells, strict=True):
@@ -192,7 +192,7 @@ def describe_failure(error: Any) -> str:
 
 
 def describe_difference(saved: Any, ran: Any) -> str:
-    """Describes how a cell's outputs differ from its saved ones; empty if equal or ignored."""
+    """Describes how a cell's outputs differ from the saved ones; empty if they do not or are ignored."""
     if "ignore output" in marks_of(ran):
         return ""
     pairs = zip_longest(_list_parts(saved.outputs), _list_parts(ran.outputs), fillvalue=("", None))
@@ -382,7 +382,7 @@ def run_headless(
 
 
 def prepare(book: Book) -> Book:
-    """Returns a copy of a notebook without outputs, with `skip-execution` on cells to skip."""
+    """Copies a notebook, without its outputs and with `skip-execution` on cells to skip."""
     prepared = deepcopy(book)
     for cell in prepared.cells:
         if cell.cell_type == "code":

@@ -122,7 +122,7 @@ def exercise_of(cell: Any) -> str | None:
 
 
 def id_of(cell: Any) -> str:
-    """Returns the id of a cell; empty if the cell, as in some submissions, has no valid id."""
+    """Returns the id of a cell; empty if it has no valid id, as in some submissions."""
     found = cell.get("id")
     return found if isinstance(found, str) else ""
 
@@ -217,7 +217,10 @@ def mark_submission(
 
 
 def copy_folder(lesson: Path, target: Path, without: Path) -> None:
-    """Copies a lesson's folder except notebooks, hidden files and `without`; follows no links."""
+    """Copies a lesson's folder without following links.
+
+    Notebooks, hidden files and the file or folder `without` are not copied.
+    """
     patterns = shutil.ignore_patterns(".*", "__pycache__", "*.ipynb")
     left_out = without.resolve()
 

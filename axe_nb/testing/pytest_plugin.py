@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     AxeScript: TypeAlias = Callable[[str, ScriptFunction | Rules], str]
 
 MODES = ("live", "record", "replay", "auto")
-"""Cassette modes, as in `recording.modes`, which is not imported so that pytest starts quickly."""
+"""Copy of the cassette modes in `recording.modes`, as importing them would slow pytest's start."""
 
 PACKAGE = Path(__file__).parents[1]
 
