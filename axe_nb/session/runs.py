@@ -235,7 +235,7 @@ class RunHandle:
             self._outcome.set_result(outcome)
 
     def overdue(self) -> float:
-        """Returns the seconds that an unfinished run is past its deadline or cancellation, at least 0."""
+        """Returns the seconds since a run's deadline or cancellation; 0.0 if it is not overdue."""
         if self._run is None or self.done:
             return 0.0
         now = time.monotonic()

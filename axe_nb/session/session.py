@@ -317,7 +317,7 @@ class Session:
             atexit.register(cassette.save_quietly)
 
     def open_cassette(self) -> Cassette | None:
-        """Returns the session's cassette, by default that in `AXE_CASSETTE`; None if there is none."""
+        """Returns the session's cassette. By default, opens the one in `AXE_CASSETTE`, if set."""
         if self.cassette_problem is not None:
             raise ConfigError(self.cassette_problem.message, hint=self.cassette_problem.hint)
         if self.cassette is None and (path := os.environ.get("AXE_CASSETTE")):

@@ -102,7 +102,7 @@ def undo(result: RunResult, *, force: bool = False, dry: bool = False) -> Undone
 def _undo_file(
     run: str, file: KeptFile, *, is_forced: bool, is_dry: bool
 ) -> tuple[Outcome, tuple[bytes | None, bytes | None] | None]:
-    """Restores a file; returns the outcome, and its contents before and after if they may be shown."""
+    """Restores a file; returns the outcome and, unless protected, the contents before and after."""
     first = file.first
     names = locate(Path(first.root), first.path)
     if names.path != first.path:

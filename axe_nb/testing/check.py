@@ -192,7 +192,7 @@ def describe_failure(error: Any) -> str:
 
 
 def describe_difference(saved: Any, ran: Any) -> str:
-    """Describes how a cell's outputs differ from the saved ones; empty if they do not or are ignored."""
+    """Describes how a cell's outputs differ from the saved ones; empty if no difference counts."""
     if "ignore output" in marks_of(ran):
         return ""
     pairs = zip_longest(_list_parts(saved.outputs), _list_parts(ran.outputs), fillvalue=("", None))
