@@ -51,7 +51,7 @@ class Names:
         return self.all[-1]
 
     def child(self, name: str) -> Names:
-        """Returns the names of an entry in this folder; the entry must not be a link."""
+        """Returns all paths of the entry `name` in this folder; the entry must not be a link."""
         path = name if self.path == "." else f"{self.path}/{name}"
         linked = self.links.get(_fold(self.real / name), ()) if self.links else ()
         return Names(self.folder, path, (*linked, *(p / name for p in self.all)), self.links)

@@ -42,8 +42,8 @@ class ProviderInfo:
     key_command: tuple[str, ...] = field(default=(), repr=False)
     """Program and arguments that print the key, from `config.toml`; may contain secrets."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Headers of every request; `{key}` stands for the API key. Empty headers are omitted, and so
-    are headers with `{key}` if there is no key."""
+    """Headers sent with every request; `{key}` stands for the API key. A header is omitted if it is
+    empty, or if it contains `{key}` and there is no key."""
     read_timeout: float | None = READ_SECONDS
     """Maximum seconds without data from the server; None if only the run's time limit applies."""
     certificates: tuple[str, str] = ("", "")

@@ -29,7 +29,7 @@ _brief: list[RunResult] = []
 """Results of undisplayed runs; if one is the running cell's value, its answer is displayed."""
 
 _static: list[RunView] = []
-"""The running cell's views that show nothing until their runs end, in order of start."""
+"""The running cell's views that show nothing until their runs end, oldest first."""
 
 _ordering = threading.RLock()
 

@@ -82,7 +82,7 @@ class Attempts:
         self._is_streamed = plan.is_streamed
         self._emit = plan.scope.env.emit if plan.streams else discard
         self.partial = Partial(discard, plan.scope.id, 0, 0)
-        """The latest response, as far as it has arrived."""
+        """The pieces of the latest response that have arrived so far."""
         self.exchanges: list[Exchange] = []
         find_virtual = getattr(plan.provider, "is_virtual", None)
         self.is_virtual = bool(find_virtual and find_virtual(parse_model(plan.agent.model)[1]))

@@ -186,7 +186,7 @@ class Illustrated(NamedTuple):
 
 
 def join_parts(parts: Iterable[str | Picture], separator: str = "") -> Illustrated:
-    """Joins texts and pictures into one text with picture markers, and the list of pictures."""
+    """Joins texts and pictures; returns text with a marker for each picture, and these."""
     pictures: list[Picture] = []
     texts: list[str] = []
     for part in parts:

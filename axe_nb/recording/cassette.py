@@ -41,7 +41,7 @@ Key: TypeAlias = "tuple[Kind, str, int]"
 """Key of a record: its kind, its place, and the number of the attempt, question or call."""
 
 BEGINNING: Key = ("model", "0/1", 1)
-"""Key of a root run's first request, by which the recording to replay is found."""
+"""Key of a root run's first request, which is compared to find the recording to replay."""
 
 END: Key = ("end", "0", 1)
 """Key of the record of a timeout or cancellation while no model request was open."""
@@ -318,7 +318,7 @@ class Cassette:
         return Cleaner(find_filter().forms, paths=found, names=names)
 
     def enter_cell(self, cell: str | None) -> None:
-        """Notes which cell starts. If a cell runs again, it may replay its records again."""
+        """Sets the cell that starts. A cell that runs again can replay the same records again."""
         with self._lock:
             self.cell = cell or ""
             kept = self._owners.items()

@@ -72,7 +72,7 @@ class RecordedRun:
         return found if found and not found.cut and (found.response or found.error) else None
 
     def list_attempts(self, turn: int) -> list[Exchange]:
-        """Returns a turn's attempts before the first one for which `find` returns None."""
+        """Returns a turn's attempts before the first that cannot be replayed (see `find`)."""
         attempts: list[Exchange] = []
         calls = self.get_turn(turn).calls
         while one := self.find(turn, len(attempts) + 1):

@@ -155,7 +155,7 @@ def apply_overrides(agent: Agent, overrides: Overrides) -> Agent:
 
 
 class BeginningFork:
-    """A fork that is being prepared; restores the agents of the forked run in the snapshot."""
+    """Prepares a fork; restores the forked run's agents into the given snapshot."""
 
     def __init__(
         self,
@@ -198,7 +198,7 @@ class BeginningFork:
         return agent, self.fork.open(root.id, replace(job, agent=agent))
 
     async def check_place(self, scope: RunScope) -> None:
-        """Checks that the sub-agent at the fork's place can start with the fork's changes."""
+        """Checks that the forked sub-agent, if any, can start with the fork's changes."""
         run = self.point.run
         if run.id == self.point.root.id:
             return

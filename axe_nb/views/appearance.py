@@ -22,7 +22,7 @@ COLOURS: Mapping[Tone, str] = {
 }  # fmt: skip
 
 HUES = ("#27c", "#85c", "#098", "#b70", "#888", "#393", "#c49")
-"""Colours of the sources in the bar of a request's context, from left to right."""
+"""Segment colours, left to right, of the bar that shows what fills a request's context."""
 
 SWATCH = "■"
 """Character before the label of each part of a bar, drawn in the part's colour."""
@@ -132,6 +132,6 @@ def direction(text: str) -> str:
 
 
 def gradient(parts: Iterable[tuple[str, str]]) -> str:
-    """Returns a horizontal CSS gradient with sharp edges. A part is a colour and its right end."""
+    """Returns a horizontal CSS gradient of sharp parts: (colour, position of its end)."""
     stops = [f"{colour} {'0 ' * bool(at)}{end}".rstrip() for at, (colour, end) in enumerate(parts)]
     return f"linear-gradient(90deg,{','.join(stops)})"

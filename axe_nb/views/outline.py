@@ -304,7 +304,7 @@ class Outline:
         ], []
 
     def _collect_draft(self, turn: TurnNode) -> list[Block]:
-        """Returns the ends of an unfinished reply's reasoning, text and arguments.
+        """Returns the last characters of an unfinished reply's reasoning, text and arguments.
 
         The root run's text is left out, because it is shown above the tree.
         """

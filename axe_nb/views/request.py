@@ -136,7 +136,7 @@ def _count_texts(value: Any) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class SentRequest:
-    """One request to a model. `body` and `raw` may contain secrets; the display never does."""
+    """A request to a model. `body` and `raw` may contain secrets; `format()` never does."""
 
     place: str
     """Place in the run tree, such as `0.2/3` for the third turn of run `0.2`."""
