@@ -26,6 +26,13 @@ News = dict[str, Any]
 Bundle = dict[str, str]
 
 
+def is_jupyter_page() -> bool:
+    """True if JupyterLab or Notebook shows the output, and not VS Code over a Jupyter server."""
+    shell = get_ipython()
+    in_vscode = shell is not None and "__vsc_ipynb_file__" in shell.user_ns
+    return "JPY_SESSION_NAME" in os.environ and not in_vscode
+
+
 class Feed:
     """Sends the updates of one tree or table to the browser.
 
@@ -50,11 +57,8 @@ class Feed:
         """True if updates were sent since the last snapshot."""
         self._bytes = 0
         self._snapshot_at = now
-        shell = get_ipython()
         # VS Code also connects to Jupyter servers, but its page cannot be searched for a mark
-        in_vscode = shell is not None and "__vsc_ipynb_file__" in shell.user_ns
-        is_jupyter = "JPY_SESSION_NAME" in os.environ and not in_vscode
-        self.mark = f"axe-nb-at-{secrets.token_hex(8)}" if is_jupyter else ""
+        self.mark = f"axe-nb-at-{secrets.token_hex(8)}" if is_jupyter_page() else ""
         """CSS class of the static output that the widget covers; empty if the widget is the
         output."""
         self._widget = _load_widget_class()(

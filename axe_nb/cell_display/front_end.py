@@ -24,7 +24,13 @@ def find_approver(view: View) -> Approver | None:
     """Returns an approver that prompts the user; None inside a run, or if no one can be asked."""
     if is_inside() or not can_ask():
         return None
-    return Approver(partial(prompt_person, has_view=getattr(view, "is_live", False)))
+    has_view = False
+    if getattr(view, "is_live", False):
+        from axe_nb.cell_display.feed import is_jupyter_page
+
+        # elsewhere, the page may not show the live tree, and with it what the question is about
+        has_view = is_jupyter_page()
+    return Approver(partial(prompt_person, has_view=has_view))
 
 
 def make_line(display: bool) -> Line:

@@ -86,7 +86,12 @@ def test_a_model_can_ask_and_a_child_cannot(cells: Kernel) -> None:
 def test_a_run_is_stepped_through_in_a_cell_and_replayed_without_anybody(
     cells: Kernel, project: Path
 ) -> None:
-    cells.run("%config AxeMagics.display = 'live'\n%axe cassette c.json --mode record")
+    cells.run("%config AxeMagics.display = 'live'")
+    cells.run("%%axe writer --step --mode auto\ngo", live=True, answers=["s"])
+    whole = "\nwriter, turn 1, is about to ask script/writer (1 message; l = look)\n  | go\n[g]o on"
+    assert cells.asked[0].startswith(whole), "the tree may not be on the screen"
+    cells.run("import os; os.environ['JPY_SESSION_NAME'] = 'a.ipynb'")
+    cells.run("%axe cassette c.json --mode record")
     cell = "%%axe writer -o r --step --mode auto\ngo"
     out = cells.run(cell, live=True, answers=["l", "g", "r", "by hand", "k", "e", "So be it."])
     request, looked, call, result, other, end, reply = cells.asked
