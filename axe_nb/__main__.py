@@ -1,4 +1,4 @@
-"""`python -m axe_nb` is `axe-nb`."""
+"""Runs the `axe-nb` command line for `python -m axe_nb`."""
 
 import sys
 

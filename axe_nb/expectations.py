@@ -267,7 +267,7 @@ def check(
 
 
 def check_spelling(expectations: str, agents: Iterable[Agent], agents_dir: str | None) -> None:
-    """Raises ConfigError for an unknown name that is similar to a known one, before the run.
+    """Before a run, raises ConfigError for an unknown name that is similar to a known one.
 
     `agents` are the agents that the run can reach. Any other unknown name is allowed, because it
     may belong to an agent that a tool starts.

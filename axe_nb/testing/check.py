@@ -166,7 +166,7 @@ def _advise(path: Path) -> str:
 def find_problems(saved: Book, ran: Book) -> Iterator[Problem]:
     """Yields a problem for each cell that failed or whose outputs differ from the saved outputs.
 
-    Only missing model answers are reported after a failed cell, as it may cause other problems.
+    After a cell fails, only missing model answers are reported; other problems may follow from it.
     """
     has_failed = False
     for before, now in zip(saved.cells, ran.cells, strict=True):
@@ -227,7 +227,7 @@ def _list_parts(outputs: Any) -> list[tuple[str, str]]:
 def normalize(book: Book, first: Book, second: Book) -> Book:
     """Returns a copy of a notebook with its first run's outputs, except parts that vary.
 
-    Execution times are removed, and so are metadata and tracebacks that differ in the second run.
+    Execution times are removed, as are output metadata and tracebacks that differ between the runs.
     """
     frozen = deepcopy(book)
     frozen.metadata.pop("widgets", None)
@@ -382,7 +382,7 @@ def run_headless(
 
 
 def prepare(book: Book) -> Book:
-    """Copies a notebook, without its outputs and with `skip-execution` on cells to skip."""
+    """Returns a copy of a notebook without outputs; cells to skip get the tag `skip-execution`."""
     prepared = deepcopy(book)
     for cell in prepared.cells:
         if cell.cell_type == "code":
@@ -406,9 +406,9 @@ def make_environment(path: Path, mode: Mode) -> Mapping[str, str]:
 
 
 def end_cassette(own: str) -> tuple[tuple[str, int, int, int] | None, list[str]]:
-    """Returns `cassette` and `missed` for the `HeadlessRun` of this kernel.
+    """Returns the values of `HeadlessRun.cassette` and `HeadlessRun.missed` for this kernel.
 
-    Unused exchanges are removed from a cassette named `own`, which only this notebook uses. If the
+    Removes unused exchanges from a cassette named `own`, which only this notebook uses. If the
     notebook itself sets the cassette's mode, `missed` is empty, because the notebook may
     intentionally send requests that are not recorded.
     """

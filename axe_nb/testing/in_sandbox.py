@@ -3,8 +3,8 @@
     in_sandbox.py TASK FOLDER LEVEL
 
 TASK is a JSON file with the sources of the cells, FOLDER the folder of the lesson, and LEVEL the
-level of the sandbox. After each cell, the program writes a line of JSON with what the cell printed
-and its error. The cells share this process, so they can write such lines, too.
+level of the sandbox. After each cell, the program writes a line of JSON with the cell's output
+and any error. The cells share this process, so they can write such lines, too.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`axe-nb lesson`: creates student copies of a lesson, and runs and marks submissions.
 
-Solutions lie between the same lines as in nbgrader: `### BEGIN SOLUTION` and `### END SOLUTION`.
+Solutions are marked as in nbgrader, with the lines `### BEGIN SOLUTION` and `### END SOLUTION`.
 A submission is an untrusted program: all that it reports is limited in size, and checked before
 use; docs/teaching.md says how far to trust the marks. Source: D-82.
 """

@@ -199,7 +199,7 @@ class _Switch:
 
 @contextmanager
 def _capture_output() -> Iterator[list[str]]:
-    """Yields a list that collects the output of the block and its threads, even after its end."""
+    """Yields a list collecting what the block and its threads print, even after the block ends."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if not isinstance(stream, _Switch):  # not restored: an abandoned thread may print later

@@ -160,7 +160,7 @@ class CallSite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
-    """Requirements of one tool call, which can only make the tool's own permission stricter."""
+    """Requirements for one tool call; they can only make the tool's own permission stricter."""
 
     floor: Verdict = "allow"
     """The most permissive verdict that the call can get, in any mode."""
@@ -244,7 +244,7 @@ class ToolContext:
         Args:
             task: the child's task.
             agent: a named, independent agent; by default a copy of the caller.
-            tools: tools of the caller for a copy; by default all of them.
+            tools: the caller's tools that a copy may use; by default all of them.
             scope: folder or file to focus on; advice in the child's prompt, not a limit.
             mode: plan, ask or auto; never laxer than the caller's.
             limits: limits of the child; unset limits come from `[sub_agents_config]`.

@@ -67,7 +67,7 @@ class Look:
     """The character and the colour class that represent the state of a run, turn or call."""
 
     sign: str
-    """A character that both the DejaVu fonts and Segoe UI Symbol contain."""
+    """Character for the state; both the DejaVu fonts and Segoe UI Symbol contain it."""
     tone: Tone
 
     @property
@@ -132,6 +132,6 @@ def direction(text: str) -> str:
 
 
 def gradient(parts: Iterable[tuple[str, str]]) -> str:
-    """Returns a horizontal CSS gradient of sharp parts: (colour, position of its end)."""
+    """Returns a horizontal CSS gradient with sharp edges; `parts` are (colour, end position)."""
     stops = [f"{colour} {'0 ' * bool(at)}{end}".rstrip() for at, (colour, end) in enumerate(parts)]
     return f"linear-gradient(90deg,{','.join(stops)})"

@@ -31,7 +31,7 @@ Kind: TypeAlias = Literal[
     "pictures", "turn", "said", "asked", "call", "tool", "order", "arguments", "run", "result",
     "answer", "data", "status", "error", "warnings",
 ]  # fmt: skip
-"""Part of a run that differs; `turn`, `call` or `run` if only one tree has such a part."""
+"""Part of a run that differs. A `turn`, `call` or `run` exists in only one of the trees."""
 
 Places: TypeAlias = tuple[str | None, str | None]
 """Places of a turn in the first and in the second tree; None if a tree has no such turn."""
@@ -74,7 +74,7 @@ class Pair:
     places: tuple[str, str]
     """Places of the two turns, such as `0.2/3`, or ids of the two runs, such as `0.2`."""
     names: tuple[str, str] = field(repr=False)
-    """Numbers of the two turns, or names of the two runs' agents (or models, without an agent)."""
+    """Numbers of the two turns, or agents of the two runs (the model if a run has no agent)."""
     parts: tuple[Part, ...] = field(repr=False)
     """The pair's changes, turns and child runs, in reading order."""
     tokens: tuple[int, int] = (0, 0)

@@ -119,7 +119,7 @@ def answer(result: RunResult) -> dict[str, str]:
 
 
 def write_tree(outline: Outline, room: int = BUDGET) -> str:
-    """Formats a run's answer and tree as HTML. Texts are shown whole if `room` bytes allow it."""
+    """Formats a run's answer and tree as HTML. Shows as many texts whole as `room` bytes allow."""
     root = outline.tree
     line = WORDS if outline.count <= 2 * MAX_OPEN else 100
 

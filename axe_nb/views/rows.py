@@ -82,7 +82,7 @@ class Row:
     number: int = 0
     """Number of a call's turn, shown beside the tool's name; 0 if not shown."""
     states: tuple[State, ...] = ()
-    """States of a running sub-agent's latest sub-agents; empty if there are not 2 to 60 of them."""
+    """States of a running sub-agent's latest sub-agents; empty unless there are 2 to 60 of them."""
     retry: str = ""
     """First line of a cell that retries a failed run; empty for other rows."""
 
@@ -211,7 +211,7 @@ def find_wait(node: Node) -> str:
 
 
 def find_question(thing: TreeNode) -> PersonAsked | None:
-    """Returns the question in a run, turn or call that the user has yet to answer, or None."""
+    """Returns the unanswered question to the user in a run, turn or call; None if there is none."""
     if isinstance(thing, Node):
         running = thing.state == "running" and thing.turns
         return find_question(thing.turns[-1]) if running else None
@@ -223,7 +223,7 @@ def find_question(thing: TreeNode) -> PersonAsked | None:
 
 
 def question_of(thing: TreeNode) -> PersonAsked | None:
-    """Returns the unanswered question to the user that a row itself shows, or None."""
+    """Returns the unanswered question that a row itself shows to the user; None if it has none."""
     if isinstance(thing, CallNode) and not thing.child:
         return thing.asks
     if isinstance(thing, TurnNode):
@@ -313,7 +313,7 @@ def said_of(turn: TurnNode) -> str:
 
 
 def count_names(names: set[str]) -> str:
-    """Returns the plural of the only name if it is formed with `s`; `sub-agents` in other cases."""
+    """Returns the only name plus `s`, or `sub-agents` for several names or one such as `boss`."""
     name = next(iter(names)) if len(names) == 1 else ""
     return f"{name}s" if name.isalpha() and name[-1] not in "sxzhy" else "sub-agents"
 

@@ -45,7 +45,7 @@ NONE = "no times were recorded for this run"
 PLAYED = "recorded answers: their time is that of the replay, not of the model"
 
 BAR = "flex:0 0 40%;max-width:calc(100% - 24em);height:.6em;margin:auto 0"
-"""Style of a bar: equally wide in every row for a common axis; shrinks before the texts do."""
+"""Style of a bar. All bars are equally wide, to share an axis, and shrink before texts do."""
 
 CUT = "overflow:hidden;text-overflow:ellipsis;white-space:nowrap"
 

@@ -262,7 +262,7 @@ class Node:
 
     @property
     def source(self) -> Source:
-        """`Source` shared by all the run's responses; empty if it varies, or if it is the model."""
+        """`Source` of a run's responses; empty if there are several, or if it is the model."""
         asked = self.result.exchanges if self.result else self.turns
         sources = {one.source for one in asked}
         return sources.pop() if len(sources) == 1 else ""
