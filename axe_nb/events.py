@@ -15,8 +15,8 @@ from axe_nb.pictures.picture import Picture
 from axe_nb.results import FinalRequest, RunResult, Turn
 
 DataForm: TypeAlias = Literal["", "object", "value"]
-"""Required format of the answer: a JSON object, JSON with the data under the key `value`, or plain
-text if empty."""
+"""Required format of the answer: `object` for a JSON object, `value` for a JSON object with the
+data under that key, or empty for plain text."""
 
 
 @dataclass(frozen=True, slots=True)

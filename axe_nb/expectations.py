@@ -42,7 +42,7 @@ class Measure:
     """A property of a run that an expectation compares."""
 
     kind: Kind
-    """Kind of the value. A list is compared with a number by its length, with text by its items."""
+    """Kind of the value. A list is compared with a number by length, and with text item by item."""
     read: Callable[[RunResult], Any]
     """Returns the value for one run, or None if it is unknown."""
     of_tree: bool = True

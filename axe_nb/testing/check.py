@@ -297,7 +297,7 @@ def marks_of(cell: Any) -> set[Mark]:
 
 
 def find_failure(cell: Any) -> Any:
-    """Returns the error output of a cell that should not fail, or None if the cell succeeded."""
+    """Returns a failed cell's error output; None if the cell succeeded or is allowed to fail."""
     if cell.cell_type != "code" or "raises exception" in marks_of(cell):
         return None
     return next((one for one in cell.outputs if one.output_type == "error"), None)

@@ -148,7 +148,7 @@ def _find_math(state: StateInline, silent: bool) -> bool:
 def _make_table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """Parses a table, or makes it a code block if over 2,000 cells are missing from its rows.
 
-    markdown-it's own rule, which parses the table, adds an empty cell for each missing one.
+    The table is parsed by markdown-it's own rule, which adds an empty cell for each missing one.
     """
     if silent or not table(state, start, end, True):
         return table(state, start, end, silent)

@@ -89,7 +89,7 @@ class Block:
     links: tuple[Page, ...] = ()
     """Web pages, which HTML draws as links in place of the text."""
     in_row: bool = False
-    """True if the row above already shows the text in a wide enough window."""
+    """True if the row above already shows the whole text, unless the window is too narrow."""
 
     @property
     def is_line(self) -> bool:
@@ -192,7 +192,7 @@ class Outline:
         return Entry(self.make_row(thing), before, folded, after, 0 if is_counted else len(left))
 
     def make_row(self, thing: TreeNode) -> Row:
-        """Makes a row. A failed sub-agent's row has the first line of a cell that retries it."""
+        """Makes a node's row. A failed sub-agent's row has the first line of a cell to retry it."""
         row = make_row(thing)
         node = thing.child if isinstance(thing, CallNode) else thing
         if row.kind != "run" or not row.is_failed or not isinstance(node, Node) or not node.call:
