@@ -88,7 +88,7 @@ def interpolate(
 def _find_expression(text: str, start: int) -> tuple[str, int] | None:
     """Returns the Python expression at `start` and the position after its `}}`; None if not found.
 
-    A literal does not count, because regexes contain `{{2}}`, and templates `{{ [1, 2] }}`.
+    Literals are ignored, because `{{2}}` occurs in regexes, and `{{ [1, 2] }}` in templates.
     """
     stop = min(len(text), start + LONGEST_EXPRESSION)
     end = start - 1

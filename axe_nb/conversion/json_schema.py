@@ -293,7 +293,7 @@ SCALARS: Mapping[object, Shape] = {
 
 
 def _make_choice(options: Sequence[tuple[Any, Any]], shown: Sequence[Any]) -> Shape:
-    """Makes the `Shape` of a choice.
+    """Makes the `Shape` of an enum or a `Literal`.
 
     `options` are pairs of JSON value and Python value; the schema lists the values in `shown`.
     """

@@ -114,7 +114,7 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def update_text(text: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """Edits TOML text so that its table `old` becomes `new`; comments and other text stay."""
+    """Edits TOML text so that its table `old` becomes `new`; keeps comments and other text."""
     import tomlkit
 
     document = tomlkit.parse(text.replace("\r\n", "\n"))
@@ -228,9 +228,9 @@ def check_keys(cls: type, table: Any, source: Source, at: tuple[str, ...], root:
 
 
 def check_types(value: Any) -> None:
-    """Checks a dataclass's types, after converting lists to tuples and tables to dataclasses.
+    """Converts a dataclass's lists to tuples and tables to dataclasses, and checks the types.
 
-    Raises WrongValue if the type of a field is wrong.
+    Raises WrongValue if the value of a field has the wrong type.
     """
     for field in toml_fields(type(value)):
         own = getattr(value, field.name)

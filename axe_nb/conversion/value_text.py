@@ -40,7 +40,7 @@ from axe_nb.pictures.picture import METHODS, find_figure, find_format
 from axe_nb.text import count_bytes, cut_chars, describe, one_line, own_text, plural, type_name
 
 LONGEST_DATA = 100_000
-"""Maximum size of a value in a prompt, in bytes of UTF-8, unless the value is a text."""
+"""Maximum size of a non-text value in a prompt, in bytes of UTF-8."""
 
 LONGEST_VALUE = 200_000
 """Maximum length of a text value in a prompt, in characters; a longer text is cut, with a note."""
@@ -59,7 +59,7 @@ _SPECIAL = re.compile(r'[",\n\r]|^\s|\s$|^$')
 _NO_DATA = (
     type, ModuleType, FunctionType, BuiltinFunctionType, MethodType, Iterator, AsyncIterator
 )  # fmt: skip
-"""Types whose values hold no data, so that `write_text` refuses these values."""
+"""Types whose values hold no data; `write_text` refuses such values."""
 
 _END = object()
 
@@ -441,7 +441,7 @@ def _write_table(table: Table, limit: int) -> str:
 
 
 def _write_lines(table: Table, width: int, limit: int, cell: int) -> tuple[list[str], bool]:
-    """Returns the CSV lines of a table that fit `limit` bytes, and whether all lines fit.
+    """Returns the CSV lines of a table that fit in `limit` bytes, and whether all lines fit.
 
     `width` is the number of columns, and `cell` the maximum size of a cell in bytes.
     """

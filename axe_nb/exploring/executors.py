@@ -73,8 +73,8 @@ def make_runs(batch: Batch, executor: object, concurrency: int) -> Runs:
 def _find_workers(given: Any) -> tuple[Executor, int, Callable[[], object]]:
     """Returns an executor, its number of workers, and a function that checks whether it is alive.
 
-    Dask and ipyparallel jobs do not report that their executor is lost. If it is, the returned
-    function raises an exception or never returns. For other executors, it does nothing.
+    Dask and ipyparallel jobs do not report that their executor is lost; the function then raises
+    an exception or never returns. For other executors, the function does nothing.
     """
     # the first package of the object's classes that is not part of Python
     homes = (kind.__module__.partition(".")[0] for kind in type(given).__mro__)

@@ -79,7 +79,7 @@ LABEL, SHARE = 1, 2
 """Indices in `HEADS` of two columns: the variant's label, and its number of passed runs."""
 
 MAX_PAGE = 300_000
-"""Approximate maximum length of the runs in a page's HTML, in characters.
+"""Approximate maximum length of the HTML for a page's runs, in characters.
 
 Run trees may take up half of this. A run whose tree does not fit is shown as one line."""
 
@@ -356,7 +356,7 @@ def is_grid(path: str | os.PathLike[str]) -> bool:
 
 
 def label_inputs(rows: Sequence[Row]) -> tuple[str, ...]:
-    """Returns labels for inputs: the first column of distinct, non-empty values, or numbers."""
+    """Returns labels for inputs: the first column with distinct, non-empty values, else numbers."""
     for column in rows[0]:
         try:
             labels = tuple(one_line(str(row.get(column, "")), 40) for row in rows)

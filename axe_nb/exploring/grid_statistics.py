@@ -247,7 +247,7 @@ class Comparison:
     """Mean difference between the scores; None if no input has scores for both variants."""
 
     by_score: bool = False
-    """True if variants are compared by their mean scores; False if by their passed runs."""
+    """True if variants are compared by mean score, False if by share of passed runs."""
 
     def __str__(self) -> str:
         count = len(self.better) + len(self.worse) + self.same

@@ -90,7 +90,7 @@ class ResumeFile:
         self.close()  # for a map that was never begun
 
     def take(self, key: str) -> RunResult | None:
-        """Returns a result stored for a key, each result only once; None if none is left."""
+        """Returns a stored result for a key, a different one at each call; None if none is left."""
         with self._lock:
             places = self._found.get(bytes.fromhex(key), [])
             while places:

@@ -139,7 +139,7 @@ class GridRunner:
     ) -> None:
         """Prepares a grid's runs, or only checks the configuration if `is_dry`. Blocks.
 
-        `names` holds more values for the templates; `first_line` is the cell line where they start.
+        `names` holds more values for the templates, which start at line `first_line` of the cell.
         """
         refuse_in_tool("grid")
         repeats, width = read_count("repeats", repeats), read_count("concurrency", concurrency)

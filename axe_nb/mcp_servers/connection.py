@@ -158,7 +158,7 @@ class Connection:
             await self._end()
 
     async def ask(self, question: Callable[[Any], Awaitable[T]]) -> T:
-        """Returns the result of `question(session)`; first starts the server if it is not running.
+        """Starts the server if it is not running, and returns the result of `question(session)`.
 
         Raises ToolError if the server does not start, reports an error, or ends during the call.
         """

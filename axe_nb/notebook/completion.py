@@ -119,7 +119,7 @@ def list_names() -> list[str]:
 
 
 def list_models() -> list[str]:
-    """Returns models of agents, this session's runs and scripts, and prefixes such as `openai/`."""
+    """Returns script models, models that agents or runs use, and prefixes such as `openai/`."""
     models = {model for _, model in session.spent} | {f"script/{name}" for name in known()}
     for name in list_names()[:200]:
         with contextlib.suppress(ConfigError):

@@ -1,7 +1,7 @@
 """Reads a cell as typed: the option line, with variables replaced, and the body.
 
 `{expr}` and `$name` are replaced by their values after the line is split into words, so that a
-value stays in one word and is never read as an option. IPython would replace them before that.
+value stays in one word and is never read as an option. IPython would replace them first.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from axe_nb.commands.parser import DATA, split_line
 from axe_nb.conversion.value_text import write_text
 
 FLAG = re.compile(r"(--[\w-]+=|-[A-Za-z])(.*)", re.DOTALL)
-"""Matches the part of a word such as `--model={name}` that comes before the option's value."""
+"""Matches the start of a word such as `--model=a/{name}`: the flag and the text before `{name}`."""
 
 KEY = re.compile(r"([^\W\d][\w.-]*=)()")
-"""Matches the part of a word such as `language={name}` that comes before the key's value."""
+"""Matches the start of a word such as `language={name}`: the key and the equals sign."""
 
 COUNT = re.compile(r"\d+(,\d*)?|,\d+")
 """Matches a regular expression's repetition count in braces, such as `4` or `2,3`."""
@@ -84,9 +84,9 @@ def read_words(command: Command, face: Face, line: str, names: Mapping[str, Any]
 def find_cell_source(shell: InteractiveShell, magic: str, body: str) -> tuple[str, int]:
     """Returns a cell's body as typed, without trailing newlines, and the magic's line number.
 
-    IPython passes another `body`: it strips `>>>` and `...` from the starts of lines, even within a
-    prompt, and omits lines above the magic. IPython's body and line 1 are returned if the magic was
-    not typed in a cell.
+    IPython passes a different `body`: it strips `>>>` and `...` from the starts of lines, even
+    within a prompt, and omits lines above the magic. If the magic was not typed in a cell,
+    IPython's body and line 1 are returned.
     """
     history = shell.history_manager
     raw = history.input_hist_raw[-1] if history is not None else ""

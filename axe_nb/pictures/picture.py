@@ -111,7 +111,7 @@ class Picture:
     """PNG, JPEG, GIF, WebP or PDF."""
     width: int = field(init=False, compare=False)
     height: int = field(init=False, compare=False)
-    """Height in pixels; 0 for a PDF, like `width`."""
+    """Height in pixels; `height` and `width` are 0 for a PDF."""
 
     def __post_init__(self) -> None:
         name = find_format(self.data)
@@ -186,7 +186,7 @@ class Illustrated(NamedTuple):
 
 
 def join_parts(parts: Iterable[str | Picture], separator: str = "") -> Illustrated:
-    """Joins texts and pictures; returns text with a marker for each picture, and these."""
+    """Joins texts and pictures; a marker stands for each picture in the joined text."""
     pictures: list[Picture] = []
     texts: list[str] = []
     for part in parts:
