@@ -535,7 +535,7 @@ def _run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T 
 
 @asynccontextmanager
 async def open_address(server: McpServer, own: Mapping[str, str]) -> AsyncIterator[Any]:
-    """Connects to a remote server with the user's headers, and yields its message streams."""
+    """Connects to a remote server, with `own` as HTTP headers, and yields its message streams."""
     import httpx2
     from mcp.client.sse import sse_client
     from mcp.client.streamable_http import streamable_http_client

@@ -324,7 +324,7 @@ class Delta:
 class Response:
     """A complete response from a model (A-1.6), independent of any provider's format.
 
-    A script model must return a Response only if it sets the usage or stop reason.
+    A script model needs a Response only to return more than text, tool calls or data alone.
     """
 
     content: str = ""
@@ -359,7 +359,7 @@ class Response:
         return Message("assistant", self.content, self.tool_calls if calls else (), echo=self.echo)
 
     def describe_cut(self, when: str = "") -> str:
-        """Explains why the reply was cut off, and what to do; empty if it was not."""
+        """Returns the reason why the reply was cut off, and a remedy; empty if it is complete."""
         reason = self.stop_reason
         if reason == "model_context_window_exceeded":
             step = "start a new conversation, or shorten the prompt, files and results of tools"
