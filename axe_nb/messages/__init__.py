@@ -359,7 +359,7 @@ class Response:
         return Message("assistant", self.content, self.tool_calls if calls else (), echo=self.echo)
 
     def describe_cut(self, when: str = "") -> str:
-        """Returns the reason why the reply was cut off, and a remedy; empty if it is complete."""
+        """Returns the reason why the reply was cut off, and a remedy; empty if it was not."""
         reason = self.stop_reason
         if reason == "model_context_window_exceeded":
             step = "start a new conversation, or shorten the prompt, files and results of tools"
