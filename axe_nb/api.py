@@ -214,7 +214,8 @@ def load(saved: int | str | os.PathLike[str]) -> Any:
     """Loads a result from the history, or a result or grid from a file. Executes nothing.
 
     `saved` is the path of the file, or the id of a run in the history, as a number or text. Raises
-    ConfigError if there is no such file or run, or the file was not written by `save`.
+    ConfigError if there is no such file or run, or the file is neither one written by `save` nor a
+    page written by `axe_nb.export`.
     """
     from axe_nb.recording.history import load_run
 
@@ -256,15 +257,18 @@ def define(agent: Agent) -> None:
     session.define(agent)
 
 
-def replay(result: RunResult, *, speed: float = 1.0) -> None:
+def replay(result: RunResult | int | str | os.PathLike[str], *, speed: float = 1.0) -> None:
     """Plays a finished run again in the live tree, with its recorded timing.
 
-    Nothing is sent or executed, and nothing changes. Blocks. Without a live tree, only the end is
-    shown. With `speed=10`, ten seconds of the run pass in one second. Raises ConfigError if
-    `result` is not the result of a run, or `speed` is not a positive number.
+    `result` is the run, or what `load` takes: its id in the history, or a file. Nothing is sent or
+    executed, and nothing changes. Blocks. Without a live tree, only the end is shown. With
+    `speed=10`, ten seconds of the run pass in one second. Raises ConfigError if `result` is not the
+    result of a run, or `speed` is not a positive number.
     """
     from axe_nb.session.played_run import play
 
+    if isinstance(result, int | str | os.PathLike):
+        result = load(result)
     if not isinstance(result, RunResult):
         raise ConfigError(
             f"replay takes the result of a run, not {shown_value(result)}",

@@ -30,6 +30,8 @@ VERSIONS: Mapping[Kind, tuple[int, int]] = {
 Files with the same major and any minor version can be read."""
 
 MAX_BYTES = 100_000_000
+IN_PAGE = '<script type="text/plain" id="axe-run">', "</script>"
+"""Tags around the run file in an exported page; no browser executes a script of this type."""
 LINES = "|"
 """Key of an object that stands for a multi-line string; the value is the list of lines. If the
 only key of another object consists of bars, that key is stored with one more bar."""
@@ -69,6 +71,11 @@ def read_data(
         if len(content) > MAX_BYTES:
             raise ValueError(f"larger than {MAX_BYTES} bytes")
         text = content.decode("utf-8-sig")
+        if text[:15].lower() == "<!doctype html>":
+            text = text.partition(IN_PAGE[0])[2].partition(IN_PAGE[1])[0]
+            if not text:
+                hint = "export the run again: axe_nb.export(result, PATH)"
+                raise ConfigError("the page contains no exported run", hint=hint)
         header, _, rest = text.partition("\n")
         check_header(kind, header)
         return make(parse(rest) if parse else json.loads(rest, object_hook=_join_lines))

@@ -320,7 +320,8 @@ COMMANDS: tuple[Command, ...] = (
     )),
     Command("replay", "play a finished run again in the live tree, at its recorded speed",
             {"line": "replay"}, (
-        ANY_RUN,
+        Option("run", "variable of a run, its id in the history, or a file (default: the last run)",
+               "R", required=False, offers="variables"),
         Option("--speed", "seconds of the run to play per second (default 1)", "N", read=seconds),
     )),
     Command("expect", "check that a run met expectations, separated by ;", {"line": "expect"},

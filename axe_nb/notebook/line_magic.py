@@ -103,7 +103,8 @@ def _act(shell: InteractiveShell, name: str, chosen: argparse.Namespace, write: 
             return Timeline(find_tree(shell, chosen.run or "0"))
         case "replay":
             speed = {} if chosen.speed is None else {"speed": chosen.speed}
-            return replay(_find_run(shell, chosen.run), **speed)
+            is_file = set(chosen.run or "") & set("./\\")
+            return replay(chosen.run if is_file else _find_run(shell, chosen.run), **speed)
         case "doctor":
             return "\n".join(map(str, actions.diagnose(chosen.agents_dir)))
         case "expect":

@@ -20,6 +20,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from axe_nb.agents.data_files import IN_PAGE, format_data, format_header
 from axe_nb.agents.files import expand_home, write_whole
 from axe_nb.conversion.jsonable import jsonable
 from axe_nb.conversion.records import from_json, to_json
@@ -37,6 +38,9 @@ from axe_nb.views.transcript import Transcript
 MAX_CHARS, MAX_ROWS = 200_000, 20_000
 """Maximum length of a text, in characters, and maximum number of rows in the tree."""
 
+MAX_DATA = 20_000_000
+"""Maximum length of a run file in a page, in characters; a page without it cannot be loaded."""
+
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&])")
 _TICKS = re.compile(r"`{3,}")
 
@@ -44,7 +48,7 @@ STATIC = Path(__file__).parent / "static"
 
 
 def write_html(result: RunResult) -> str:
-    """Formats a run as an HTML page whose only script lets the user play the timeline."""
+    """Formats a run as an HTML page that plays the timeline and contains the run as a file."""
     outline = Outline(Transcript.of(result).whole, "", max_chars=MAX_CHARS, max_rows=MAX_ROWS)
     who = result.agent or result.model
     script = (STATIC / "play.js").read_text("utf-8")
@@ -57,7 +61,11 @@ def write_html(result: RunResult) -> str:
     took = format_seconds(round(result.duration_ms / 1000, 1))
     facts += [("took", f"{took} s"), ("exported", f"{date.today():%d %B %Y}")]
     prompt = escape(clean(result.prompt[:MAX_CHARS]))
+    data = format_header("run") + format_data(to_json(result))
+    # in JSON, `<` is only in strings
+    data = data.replace("<", r"\u003c").join(IN_PAGE) if len(data) <= MAX_DATA else ""
     parts = {
+        "DATA": data,
         "TITLE": escape(one_line(f"{who}: {result.task or result.prompt}", 80)),
         "FACTS": "".join(f"<dt>{k}</dt><dd>{escape(clean(v))}</dd>" for k, v in facts if v),
         "CONTENT": f"<details><summary>prompt</summary><pre>{prompt}</pre></details>\n"

@@ -146,3 +146,12 @@ def test_a_cell_fails_with_three_lines_where_an_expectation_is_not_met(cells: Ke
         "in agent lead, turn 1, call of call_agent", "look at r.log[0].calls[0]",
     ]  # fmt: skip
     assert error_lines(cells.run("%axe expect runs == 2"))[-1] == "look at axe_nb.last()"
+
+
+def test_a_run_is_played_from_a_variable_and_from_an_exported_page(cells: Kernel) -> None:
+    cells.run("axe_nb.export(first, 'first.html'); first.save('first.axe')")
+    for run in ("first", "first.html", "./first.axe"):
+        played = text(cells.run(f"%axe replay {run} --speed 10"))
+        assert "three by helper; 3 done\n\n✓ lead · script/lead · completed" in played
+    [error] = cells.run("%axe replay nothing.html")
+    assert error["evalue"] == "cannot read nothing.html: No such file or directory"

@@ -92,8 +92,8 @@ def test_impossible_times_of_a_file_are_left_out(survey: RunResult, at: float) -
 
 def test_what_cannot_be_played_is_told(survey: RunResult) -> None:
     assert axe_nb.replay(survey) is None, "without a live tree there is nothing to wait for"
-    with pytest.raises(axe_nb.ConfigError, match="takes the result of a run, not '17'"):
-        axe_nb.replay("17")  # type: ignore[arg-type]
+    with pytest.raises(axe_nb.ConfigError, match=r"takes the result of a run, not \[17\]"):
+        axe_nb.replay([17])  # type: ignore[arg-type]
     for speed in (0, -1, "fast", float("nan")):
         with pytest.raises(axe_nb.ConfigError, match="speed takes a positive number"):
             axe_nb.replay(survey, speed=speed)  # type: ignore[arg-type]
