@@ -65,7 +65,7 @@ def time_events(result: RunResult) -> list[tuple[float, Event]]:
         timed.append((at, event))
 
     def begin(run: str, turn: int, call: int, least: float) -> float:
-        return max([least, *(lap.began for lap in laps[run, turn, call][:1])])
+        return max(least, min((lap.began for lap in laps[run, turn, call]), default=0.0))
 
     def end(run: str, turn: int, call: int, least: float) -> float:
         return max([least, *(lap.ended for lap in laps[run, turn, call])])

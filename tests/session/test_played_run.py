@@ -11,6 +11,7 @@ import pytest
 
 import axe_nb
 from axe_nb import Agent, Request, RunResult
+from axe_nb.cell_display.live_tree import list_segments
 from axe_nb.events import Event, RetryScheduled, events_of
 from axe_nb.messages.exchanges import Lap
 from axe_nb.session.drive import NullView
@@ -29,6 +30,7 @@ def survey() -> RunResult:
     async def town(request: Request) -> str:
         if "quick" in request.last and not failed:
             failed.append("once")
+            await asyncio.sleep(0.1)
             raise axe_nb.ProviderError("overloaded", "busy")
         await asyncio.sleep(0.3 if "slow" in request.last else 0.05)
         return "It is warm here."
@@ -57,6 +59,9 @@ def test_events_have_their_recorded_times_and_order(survey: RunResult) -> None:
         for root in (transcript.whole, Transcript.of(survey).whole)
     )
     assert drawn == whole
+    [bar] = (list_segments(node) for node in transcript.whole.below() if node.id == quick)
+    assert [kind for kind, _, _ in bar] == ["model", "retry", "model"]
+    assert bar[0][2] - bar[0][1] >= 0.1, "the first attempt"
 
 
 class Seen(NullView):
