@@ -212,7 +212,9 @@ def draw_row(thing: TreeNode, outline: Outline, drawing: html.Drawing) -> dict[s
 
 
 def _draw_text(block: Block, drawing: html.Drawing) -> str:
-    whole = f' data-whole="{escape(block.whole[:20_000])}"' if block.whole else ""
+    # what is drawn of an answer is not what was written
+    source = block.whole or (block.text if block.label == "answer" else "")
+    whole = f' data-whole="{escape(source[:20_000])}"' if source else ""
     hidden = "" if block.text else " hidden"
     return (
         f"<div class=axe-nb-text>{drawing.block(block)}<button type=button class=axe-nb-copy "

@@ -123,7 +123,8 @@ window.look = new MutationObserver(() => {{
   window.links = Math.max(window.links, written?.querySelectorAll("a").length ?? 0);
   const all = [...(written?.querySelectorAll("*") ?? [])];
   const acts = all.some((e) => [...e.attributes].some(({{name}}) => name.startsWith("on")));
-  if (acts || written?.querySelector({ACTIVE!r})) window.pwned = "in between";
+  const act = (e) => e.matches({ACTIVE!r}) && !e.closest(".mathjax_process > mjx-container");
+  if (acts || all.some(act)) window.pwned = "in between";
 }});
 window.look.observe(document, {{subtree: true, childList: true, characterData: true}});
 """

@@ -101,6 +101,24 @@ def test_a_reply_is_shown_while_it_is_written_and_its_thoughts_are_folded_at_the
     assert "Keys and defaults, then. &lt;b&gt;Who&lt;/b&gt; reads them?" in saved
 
 
+def test_formulas_of_answers_are_typeset_in_the_live_tree_and_copied_as_tex(lab: Lab) -> None:
+    says = "$5 or $6; $x^2$ is \\(\\frac{1}{2}\\).\n\nSo it is."
+    answers = "{'counter': lambda request: says}"
+    run = f"axe_nb.run(team({{'counter': 'Sum.'}}, {answers}, says), 'Go.')"
+    start(lab, f"{RUNS}; says = {says!r}; r = {run}")
+    lab.ended()
+    written = lab.page.locator(".axe-nb-writing")
+    expect(written.locator("mjx-container")).to_have_count(2)
+    assert written.inner_text().startswith("$5 or $6; ")
+    lab.page.locator(f"{row(lab, 'counter')} > summary").click()
+    answered = lab.page.locator(f"{row(lab, 'counter')} .axe-nb-text").last
+    expect(answered.locator("mjx-container")).to_have_count(2)
+    lab.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    answered.locator(".axe-nb-copy").click()
+    expect(answered.locator(".axe-nb-told")).to_have_text("copied")
+    assert lab.page.evaluate("() => navigator.clipboard.readText()") == says
+
+
 @pytest.mark.req("D-23")
 def test_of_an_attempt_that_broke_off_nothing_is_left_beside_the_next_one(lab: Lab) -> None:
     start(lab, f"{RUNS}; r = axe_nb.run(cut_off(), 'Go.')")

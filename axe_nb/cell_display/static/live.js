@@ -79,6 +79,7 @@ class Store {
   constructor(model) {
     this.tell = (words) => model.send(words);
     this.canStop = model.get("can_stop");
+    this.typesetter = model.widget_manager?.rendermime?.latexTypesetter; // JupyterLab's
     this.rows = new Map(); // fields of rows by key
     this.parts = []; // HTML of the answer or the table
     this.head = { number: -1 };
@@ -191,6 +192,15 @@ class Tree {
     this.search.addEventListener("keydown", (event) => event.stopPropagation());
   }
 
+  // Puts texts into a box; where the front end has no typesetter, formulas stay TeX.
+  put(box, parts) {
+    put(box, parts);
+    for (const formula of box.querySelectorAll(".mathjax_process:not([data-typeset])")) {
+      formula.dataset.typeset = "";
+      this.store.typesetter?.typeset(formula);
+    }
+  }
+
   draw(fresh) {
     const { head, parts, rows } = this.store;
     const box = this.written.firstElementChild;
@@ -198,7 +208,7 @@ class Tree {
     if (box.shown?.length && box.shown[0] !== parts[0] && !parts[1]) {
       this.written.style.minHeight = `${this.written.offsetHeight}px`;
     }
-    put(box, parts);
+    this.put(box, parts);
     this.written.classList.toggle("axe-nb-earlier", head.is_earlier);
     for (const key of fresh) this.drawRow(key, rows.get(key));
     this.drawAxis();
@@ -328,8 +338,8 @@ class Tree {
   // Texts are created when they become visible, as most rows are never opened.
   fill({ element, data, before, after }, isWanted = element.open) {
     if (!isWanted || !data) return;
-    put(before, data.before);
-    put(after, data.after);
+    this.put(before, data.before);
+    this.put(after, data.after);
   }
 
   // Writes the seconds of a row, which go on while it runs.
