@@ -39,7 +39,7 @@ def check_tool_name(name: str) -> None:
 
 
 def function_name(function: Any) -> str:
-    """Returns a function's name, unwrapping `functools.partial`. Raises ConfigError if unnamed."""
+    """Returns a function's name, unwrapping partial objects. Raises ConfigError if it has none."""
     while isinstance(function, functools.partial):
         function = function.func
     name = getattr(function, "__name__", None)

@@ -2,8 +2,8 @@
 
 A link can be replaced at any moment, so each link is resolved once, checked, and opened as a path
 without links. In a system prompt, `{{ name }}` is replaced by a value of `[vars]` or of the run.
-No code in it is evaluated, as an agent file may come from someone else. The definitions of all
-agents in a tree of runs are saved with the result, so that a fork can use these agents.
+No code in a prompt is evaluated, as an agent file may come from someone else. The definitions of
+all agents in a tree of runs are saved with the result, so that a fork can use these agents.
 
 Source: B-6, B-7, B-8, D-12, D-40, D-42, D-53, D-61, D-66, D-81, D-83, docs/threat-model.md.
 """
@@ -145,7 +145,7 @@ class Context:
 
 
 def read_context(agent: Agent, check: Callable[[], None] = lambda: None) -> Context:
-    """Reads the skill and context files of an agent; `check` may raise to stop reading."""
+    """Reads the skill and context files of an agent; `check` may raise an error to abort."""
     workdir = find_workdir(agent)
     skill, sources = _read_skill(agent)
     paths, warnings = _find_files(agent.files, workdir, check)
@@ -268,7 +268,7 @@ class Briefing(Context):
     system_ends: tuple[int, int]
     """Positions in `system` where the agent's own prompt and the skill end."""
     workdir: Path
-    """Real path of the workdir, so that a link that is changed during the run has no effect."""
+    """Real path of the workdir, so that changing a link during the run has no effect."""
 
     @property
     def prompt(self) -> str:
@@ -386,7 +386,7 @@ def find_names(text: str) -> Set[str]:
 
 
 def find_line(source: Source, name: str) -> int | None:
-    """Returns the first line where an agent file's system prompt uses a variable, or None."""
+    """Returns the line of a variable's first use in an agent file's system prompt, if any."""
     first = source.line(("system_prompt",))
     if first is None:
         return None

@@ -149,7 +149,7 @@ def _check_names(path: Path, workdir: Path) -> str:
 
 
 def _check_new(path: Path, workdir: Path) -> str:
-    """Returns why creating a file needs approval; empty if the file exists or needs none."""
+    """Returns the reason why creating a file needs approval; empty if it exists or needs none."""
     if os.path.exists(path):  # noqa: PTH110 - Path.exists() may raise
         return ""
     here = _find_here()

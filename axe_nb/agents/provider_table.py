@@ -58,7 +58,7 @@ class ProviderInfo:
     has_whole_url: bool = False
     """True if the base URL is the full URL of the model endpoint; its path selects the API."""
     left_out: str = ""
-    """The default `api_path`, if the base URL includes or replaces this prefix; otherwise empty."""
+    """The default `api_path` that the base URL includes or replaces; empty if it does neither."""
     prefix_is_root: bool = False
     """True if a path in a base URL is the API's root; otherwise `api_path` is added to the path."""
     query: str = field(default="", repr=False)
@@ -125,7 +125,7 @@ class ProviderInfo:
         return f'set api = "{other}" under [providers.{self.name}] in config.toml'
 
     def locate(self, url: str) -> tuple[str, ProviderInfo]:
-        """Removes known API paths from `url`; returns the base URL and a provider with these paths.
+        """Removes known API paths from `url`; returns the base URL and a provider adapted to it.
 
         `url` is the root of the server, the root of the server's API, or the full URL of the
         model endpoint, and may end with a query.

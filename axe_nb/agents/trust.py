@@ -187,7 +187,7 @@ def _list_folders(path: Path) -> list[Path]:
     """Returns the folders between an agent file and the root of its project, innermost first.
 
     The first is `axe/` or the agents' folder, the second its parent. If the parent is the home
-    folder or lies above it, the second is the real path of the first instead.
+    folder or lies above it, the real path of the first folder takes the parent's place.
     """
     top = _find_top(path)
     base = Path(os.path.realpath(top)) if _holds_home(top.parent) else top.parent

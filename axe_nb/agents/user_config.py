@@ -71,7 +71,7 @@ SCAFFOLD = """\
 
 
 def is_test() -> bool:
-    """True if the environment shows that pytest, `axe-nb freeze` or `axe-nb check` runs (D-68)."""
+    """True if this code runs under pytest, `axe-nb freeze` or `axe-nb check` (D-68)."""
     return not os.environ.keys().isdisjoint(
         ("PYTEST_VERSION", "PYTEST_CURRENT_TEST", "AXE_NB_TEST")
     )

@@ -175,7 +175,7 @@ class Fetcher:
 def check_url(given: str, base: httpx.URL | None = None) -> httpx.URL:
     """Parses a URL. Raises ToolError if the URL is invalid or is not allowed.
 
-    `base` is the URL of the page if `given` is the target of a redirect, which may be relative.
+    `base` is the URL that redirected to `given`, if any; `given` may then be relative to `base`.
     """
     import httpx
 

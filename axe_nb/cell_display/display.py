@@ -37,7 +37,7 @@ _ordering = threading.RLock()
 def display_mode() -> Literal["live", "static", "off"]:
     """Returns how this cell shows runs: as live trees, as static trees at the end, or not at all.
 
-    Without a setting by the user, live trees are shown if the kernel can ask for input, except in
+    Unless the user has set a mode, live trees are shown if the kernel can ask for input, except in
     tests. They are never shown if the widget packages are missing, or if output is captured.
     """
     shell = get_ipython()
@@ -82,7 +82,7 @@ class _Brief(NullView):
 
 
 class RunView:
-    """Shows a run in a cell: as a static tree at the end and, if `live`, a live tree until then."""
+    """Shows a run in a cell as a static tree at the end, preceded by a live tree if `live`."""
 
     def __init__(
         self,

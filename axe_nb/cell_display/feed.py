@@ -20,14 +20,14 @@ from axe_nb.views.appearance import css_rules
 STATIC = Path(__file__).parent / "static"
 
 AGAIN = 1.5
-"""Minimum time between two snapshots of the whole display, in seconds, except at the start."""
+"""Minimum seconds between two snapshots of the whole display, except at the start."""
 
 News = dict[str, Any]
 Bundle = dict[str, str]
 
 
 def is_jupyter_page() -> bool:
-    """True if JupyterLab or Notebook shows the output, and not VS Code over a Jupyter server."""
+    """True if JupyterLab or Notebook shows the output; False in VS Code with a Jupyter server."""
     shell = get_ipython()
     in_vscode = shell is not None and "__vsc_ipynb_file__" in shell.user_ns
     return "JPY_SESSION_NAME" in os.environ and not in_vscode

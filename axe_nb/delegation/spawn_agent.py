@@ -42,7 +42,7 @@ OF_OPTA: Mapping[Status, str] = {
     "cancelled": "cancelled",
     "error": "error",
 }
-"""Status of a run → status in the report for the caller's model (O-12, D-18)."""
+"""Maps a run's status to the status in the report for the caller's model (O-12, D-18)."""
 
 
 def tool(budget: ChildBudget) -> Tool:
@@ -195,7 +195,7 @@ def is_failure(result: RunResult) -> bool:
 
 
 def whole_number(value: object) -> int | None:
-    """Converts a number or numeric string to an int by truncation; returns None if impossible."""
+    """Converts a number or numeric string to an int by truncation; returns None for any other."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     with suppress(ValueError, OverflowError):  # other text, NaN or infinity

@@ -53,7 +53,7 @@ class Authorizer:
                     await self._ask_approval(call)
 
     async def find_refused(self, tools: Iterable[Tool]) -> dict[str, str]:
-        """Authorizes tools of the model's server. Returns reasons for denials, by tool name."""
+        """Authorizes server tools. Returns the reasons for denials, keyed by tool name."""
         refused = {}
         for tool in tools:
             call = PendingCall(ToolCall("", tool.name, {}))

@@ -208,7 +208,7 @@ class UsageMeter:
         return UsageMeter(agent, limits, self, path, is_expected=True)
 
     def settle(self) -> None:
-        """Stops counting a child as a pending request, after its first request or its end."""
+        """Removes this child from the counts in `expected`; called at its first request or end."""
         if self.is_expected and self.above is not None:
             self.is_expected = False
             for meter in self.above._walk_up():
@@ -324,7 +324,7 @@ class Budget:
 
 
 class SlotPool:
-    """A pool of `most` slots; 0 for no limit. Taking a slot also takes one in the parent pool."""
+    """A pool of `most` slots (unlimited if 0). Taking a slot also takes one in the parent pool."""
 
     def __init__(self, most: int, above: SlotPool | None = None) -> None:
         self._slots = asyncio.Semaphore(most) if most else nullcontext()

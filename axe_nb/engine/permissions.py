@@ -36,7 +36,7 @@ class PermissionPolicy:
     """Decides whether a run may use a tool; never laxer than the parent run's policy (D-19)."""
 
     agent: Agent
-    """Agent whose `[permissions]` apply; for a copy of the caller, the caller itself."""
+    """Agent whose `[permissions]` apply: the run's agent or, if that is a copy, the original."""
     mode: Mode
     above: PermissionPolicy | None = None
     mode_by: Literal["call", "option"] | None = None
@@ -108,7 +108,7 @@ class PermissionPolicy:
         return all(agent.sub_agents_config.ask == "person" for agent in self.agents[1:])
 
     def offers(self, tool: Tool) -> bool:
-        """True if a tool is offered to the model: in plan mode, only allowed and network tools."""
+        """True if the model is offered this tool: in plan mode, only allowed and network tools."""
         if self.mode != "plan":
             return self.above is None or not tool.denied_below
         verdict, _ = self.decide(tool)
@@ -171,8 +171,8 @@ class PermissionPolicy:
     def _find_rule(self, tool: Tool) -> tuple[str, Verdict | None]:
         """Returns the key and verdict of the `[permissions]` entry that applies to a tool.
 
-        Without an entry of its own, this is the strictest entry for a toolset, alias or MCP server
-        that contains the tool. The verdict is None if no entry applies.
+        An entry for the tool itself takes precedence over the strictest entry for a toolset, alias
+        or MCP server that contains the tool. The verdict is None if no entry applies.
         """
         rules: Mapping[str, Any] = self.agent.permissions
         if tool.name in rules:

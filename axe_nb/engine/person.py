@@ -31,7 +31,7 @@ Plain = Literal["go", "skip", "end", "stop"]
 
 Choice = Literal["yes", "no", "always", "edit", "text", "result", "go", "skip", "end", "stop"]
 """Kind of decision. `yes`, `no` and `always` answer an approval request, `text` a model's question,
-and `go`, `skip`, `end` and `result` a pause. `edit` changes a call or reply, `stop` ends a tree."""
+and `go`, `skip`, `end` and `result` a pause. `edit` changes a call or reply; `stop` ends a tree."""
 
 
 @dataclass(frozen=True, slots=True)

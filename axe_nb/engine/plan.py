@@ -292,7 +292,7 @@ def _make_toolset(
 
 
 def _make_entry(scope: RunScope, tool: Tool, provider: Provider) -> tuple[bool, Mapping[str, Any]]:
-    """Returns whether a tool of the model's server needs no approval, and its request entry.
+    """Returns whether a server tool needs no approval, and the tool's entry in a request.
 
     Except in plan mode, a search that can be limited to allowed hosts needs no approval (D-50).
     """

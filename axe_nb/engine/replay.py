@@ -95,7 +95,7 @@ class Replay(Protocol):
         """
 
     async def find(self, asked: Asked) -> Outcome | None:
-        """Returns an event's recorded outcome, or None. Raises CassetteMiss if one is required."""
+        """Returns an event's recorded outcome, if any. Raises CassetteMiss if one is required."""
 
     def keep(self, asked: Asked, outcome: Outcome) -> None:
         """Records the outcome of an event, unless it is already recorded."""
