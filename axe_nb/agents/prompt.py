@@ -55,13 +55,13 @@ def find_workdir(agent: Agent) -> Path:
     named = agent.workdir.strip()
     try:
         here = Path(os.path.realpath(os.curdir))
-        is_there = expand_home(named).is_dir()
+        real = Path(os.path.realpath(expand_home(named))) if named else here
+        is_there = real.is_dir()
     except OSError:  # the current folder was deleted, or the path is too long
         is_there = False
     if not is_there:
         step = f"fix `workdir` in agent {quote(agent.name)}, or pass --workdir"
         raise ConfigError(f"workdir not found: {named or 'the current folder'}", hint=step)
-    real = Path(os.path.realpath(expand_home(named)))
     if _leaves_by_link(agent, real, here):
         raise ConfigError(
             f"workdir {quote(named)} of agent {quote(agent.name)} leads out of the "

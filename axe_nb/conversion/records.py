@@ -204,13 +204,13 @@ def _split(hint: Any) -> tuple[Any, Any]:
 
 
 def _write(hint: Any, value: Any, to: Writer) -> Any:
+    if value is None or type(value) in (bool, int):  # most values are numbers or texts
+        return value
+    if hint is str:
+        return to.text(value)
     origin, arguments = _split(hint)
     if origin in ANY or (origin in OBJECTS and arguments[1] in ANY):
         return to.any(value)
-    if value is None:
-        return None
-    if origin is str:
-        return to.text(value)
     if origin is Picture:  # no filter changes its bytes
         return to.parts.refer(value.digest[:DIGITS], value.base64)
     if origin in UNIONS:
