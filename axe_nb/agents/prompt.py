@@ -57,7 +57,7 @@ def find_workdir(agent: Agent) -> Path:
         here = Path(os.path.realpath(os.curdir))
         real = Path(os.path.realpath(expand_home(named))) if named else here
         is_there = real.is_dir()
-    except OSError:  # the current folder was deleted, or the path is too long
+    except (OSError, ValueError):  # the current folder was deleted, or the path cannot be one
         is_there = False
     if not is_there:
         step = f"fix `workdir` in agent {quote(agent.name)}, or pass --workdir"
