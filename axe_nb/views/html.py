@@ -7,6 +7,7 @@ tools is escaped; answers are rendered as Markdown, in which HTML is escaped.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
@@ -39,7 +40,6 @@ from axe_nb.views.outline import (
     FIRST,
     MAX_LISTED,
     MAX_OPEN,
-    MAX_ROWS,
     SHORT,
     THINKS,
     THOUGHT,
@@ -61,8 +61,8 @@ LEVEL = f"margin:0 0 0 {LEVEL_MARGIN};padding:0 0 0 {LEVEL_PADDING};border-left:
 PLAIN = "mathjax_ignore tex2jax_ignore"
 """CSS classes that keep JupyterLab and nbconvert from rendering dollar signs as mathematics."""
 
-BUDGET = 47_500
-"""Maximum size of a saved tree's HTML and text, in bytes, unless it has 30 rows or fewer."""
+BUDGET = 49_000
+"""Maximum size of a saved tree's HTML and text in a notebook file, in bytes, without pictures."""
 
 PROSE = frozenset(("task", "text so far", "said", "error", "warning", "next", "asked"))
 """Labels of prose texts, which are not set in a code font."""
@@ -74,15 +74,30 @@ def twin(result: RunResult, *, name: str = "axe_nb.last()") -> dict[str, str]:
 
 
 def page(root: Node, name: str) -> dict[str, str]:
-    rows = MAX_ROWS
+    outline = Outline(root, name)
     while True:
-        outline = Outline(root, name, max_rows=rows)
         text = "\n".join(as_lines(outline))
-        html = write_tree(outline, BUDGET - len(text.encode()))
-        size = len(html.encode()) + len(text.encode())
-        if size <= BUDGET or rows <= 30:  # so many are drawn in any case
+        html = write_tree(outline, BUDGET - _measure(text))
+        size = _measure(html, text)
+        if size <= BUDGET or (outline.max_rows == 1 and outline.max_chars < 9):
             return {"text/html": html, "text/plain": text}
-        rows = max(30, min(rows, outline.count) * BUDGET // size - 1)
+        rows, said = min(outline.max_rows, outline.count), outline.answer().text
+        told = _measure(_format_answer(outline), said)
+        if rows > 30:
+            outline.max_rows = max(30, rows * BUDGET // size - 1)
+        elif told > BUDGET // 2:  # the rows of the tree keep the other half
+            share = 0.95 * max(told + BUDGET - size, BUDGET // 2) / told
+            outline.max_answer = int(len(said) * share)
+        else:
+            outline.max_rows = max(1, rows * BUDGET // size)
+            outline.max_chars = outline.max_chars * BUDGET // size
+
+
+def _measure(*texts: str) -> int:
+    """Returns the size of texts in a notebook file, in which each line is a string of its own."""
+    shown = [re.sub("<img src='[^']*", "", text) for text in texts]
+    size = len(json.dumps(shown, ensure_ascii=False).encode())
+    return size + sum(12 * text.count("\n") for text in texts)
 
 
 def waiting(
@@ -133,7 +148,7 @@ def write_tree(outline: Outline, room: int = BUDGET) -> str:
         return _wrap(_format_answer(outline) + tree + warnings)
 
     html = draw(frozenset())
-    room -= len(html.encode())
+    room -= _measure(html)
     cut = [block for block in _list_blocks(root) if block.whole]
     cut.sort(key=lambda b: FIRST.index(b.label) if b.label in FIRST else len(FIRST))
     whole = set[int]()

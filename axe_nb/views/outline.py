@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 from urllib.parse import urlsplit
 
 from axe_nb.messages import Page
@@ -54,7 +55,7 @@ SHORT = 40
 """Number of characters of a row's text that are visible even in a narrow window."""
 
 ANSWER = 20_000
-"""Maximum length of the answer above the tree, in characters."""
+"""Maximum length of the answer above the tree, in characters, unless a saved tree has less room."""
 
 MAX_LISTED, TITLE = 10, 100
 """Maximum number of web pages in a list, and maximum length of a page title."""
@@ -127,6 +128,8 @@ class Outline:
     """Approximate maximum length of a text, in characters; 0 becomes a share of MAX_CHARS."""
     max_rows: int = MAX_ROWS
     """Maximum number of rows; further rows are only counted."""
+    max_answer: int = ANSWER
+    """Maximum length of the answer, in characters."""
     is_long: bool = field(init=False)
     """True if the tree has so many texts that the share of each is below 100 characters."""
     count: int = field(init=False, default=0)
@@ -145,7 +148,7 @@ class Outline:
             self.max_chars = max(share, SHORT)
 
     def answer(self) -> Block:
-        whole, room = self.root.text, max(ANSWER, self.max_chars)
+        whole, room = self.root.text, max(self.max_answer, self.max_chars)
         is_data = self.root.result is not None and self.root.result.data is not None
         if is_data and len(whole) <= room:
             whole = indent_json(whole)
@@ -181,15 +184,23 @@ class Outline:
         rows, below = list[Entry](), nodes_below(thing)
         room = self.max_rows - self.count
         if len(below) > room:
-            below.sort(key=lambda child: not make_row(child).is_open)
+            some = [(make_row(child), child) for child in below]
+            first = {_find_failure(row): child for row, child in reversed(some)}
+            first.pop(None, None)
+            # equal failures are counted in the row of their first one, and come last
+            some.sort(
+                key=lambda one: (
+                    first.get(_find_failure(one[0]), one[1]) is not one[1],
+                    not one[0].is_open,
+                )
+            )
+            below = [child for _, child in some]
         for child in below:
             if self.count >= self.max_rows:
                 break
             rows.append(self._make_entry(child))
-        left = below[len(rows) :]
-        folded = _fold(rows, left)
-        is_counted = bool(folded) and folded[-1].row.kind == "rest"
-        return Entry(self.make_row(thing), before, folded, after, 0 if is_counted else len(left))
+        folded, left_out = _fold(rows, [make_row(child) for child in below[len(rows) :]])
+        return Entry(self.make_row(thing), before, folded, after, left_out)
 
     def make_row(self, thing: TreeNode) -> Row:
         """Makes a node's row. A failed sub-agent's row has the first line of a cell to retry it."""
@@ -244,8 +255,11 @@ class Outline:
         if result is None:
             turn = node.turns[-1] if node.turns else None
             return before, self._collect_draft(turn) if turn and turn.is_hidden else []
-        hidden = (turn for turn in node.turns if turn.is_hidden)
-        before += [self._make_block(THOUGHT, t.reasoning, t, "reasoning") for t in hidden]
+        hidden = [turn for turn in node.turns if turn.is_hidden and turn.reasoning]
+        thoughts = ((turn, turn.reasoning) for turn in hidden[: self.max_rows])
+        before += [self._make_block(THOUGHT, text, turn, "reasoning") for turn, text in thoughts]
+        if (left := len(hidden) - self.max_rows) > 0:
+            before.append(Block(THOUGHT, f"… {left:,} more"))
         answered = call.result.content if call and call.result else node.text
         if node.depth:
             before += self.warnings(node)
@@ -346,30 +360,48 @@ class Outline:
         return Block(label, shown, more, pointer or "", whole=whole)
 
 
-def _fold(rows: Sequence[Entry], left: Sequence[TreeNode]) -> tuple[Entry, ...]:
-    """Groups sub-agents that failed with the same text, and folds the least urgent of many rows."""
-    failed = [one for one in rows if one.row.kind == "run" and one.row.is_failed]
+Failure: TypeAlias = "tuple[str, str] | None"
+"""State and text of a sub-agent that failed; None for every other row."""
+
+
+def _find_failure(row: Row) -> Failure:
+    return (row.state, row.asked) if row.kind == "run" and row.is_failed else None
+
+
+def _fold(entries: Sequence[Entry], others: Sequence[Row]) -> tuple[tuple[Entry, ...], int]:
+    """Groups sub-agents that failed with the same text, and folds the least urgent of many rows.
+
+    `others` are rows that are not drawn. Returns the number of those not counted in any row, too.
+    """
+    alike, drawn = defaultdict[Failure, list[Row]](list), defaultdict[Failure, list[Entry]](list)
+    for entry in entries:
+        drawn[_find_failure(entry.row)].append(entry)
+    for row in (*(entry.row for entry in entries), *others):
+        alike[_find_failure(row)].append(row)
     shown = list[Entry]()
-    for entry in rows:
-        key = entry.row.state, entry.row.asked
-        same = [one for one in failed if (one.row.state, one.row.asked) == key]
-        if len(same) < 2 or entry.row.kind != "run":
+    for entry in entries:
+        failure = _find_failure(entry.row)
+        rows, same = drawn[failure], alike[failure]
+        if failure is None or len(same) < 2:
             shown.append(entry)
-        elif same[0] is entry:
-            who = f"{len(same)} {count_names({one.row.who for one in same})}"
+        elif rows[0] is entry:
+            who = f"{len(same):,} {count_names({row.who for row in same})}"
             group = replace(entry.row, kind="group", who=who, cost="", retry="", is_open=False)
-            shown.append(Entry(group, (), tuple(same), ()))
+            shown.append(Entry(group, (), tuple(rows), (), len(same) - len(rows)))
+    drawn.pop(None, None)
+    others = [row for row in others if _find_failure(row) not in drawn]
     if len(shown) <= MAX_OPEN or all(entry.row.kind in ("call", "turn") for entry in shown):
-        return tuple(shown)
+        return tuple(shown), len(others)
     shown.sort(key=lambda one: (not one.row.is_failed, not one.row.is_open, one.row.kind != "run"))
     first, rest = shown[:MAX_OPEN], shown[MAX_OPEN:]
-    here = (one.rows if one.row.kind == "group" else (one,) for one in rest)
-    signs = Counter(one.row.look.sign for some in here for one in some)
-    signs.update(make_row(one).look.sign for one in left)  # not drawn at all
+    signs = Counter(row.look.sign for row in others)
+    for one in rest:
+        is_group = one.row.kind == "group"
+        signs[one.row.look.sign] += len(one.rows) + one.left_out if is_group else 1
     told = ", ".join(f"{n:,} {sign}" for sign, n in signs.items())
     told = f"all {next(iter(signs))}" if len(signs) == 1 else told
     row = Row("rest", "completed", f"… {signs.total():,} more", told, "", False)
-    return (*first, Entry(row, (), tuple(rest), (), len(left)))
+    return (*first, Entry(row, (), tuple(rest), (), len(others))), 0
 
 
 def _list_pages(label: str, pages: tuple[Page, ...]) -> Block:

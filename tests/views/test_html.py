@@ -14,7 +14,8 @@ import pytest
 import axe_nb
 from axe_nb import Agent, RunResult
 from axe_nb.errors import ProviderError
-from axe_nb.messages import Delta, Request, ToolCall, ToolResult, Usage, call
+from axe_nb.messages import Delta, Request, Response, ToolCall, ToolResult, Usage, call
+from axe_nb.messages.exchanges import Exchange
 from axe_nb.results import Status, Turn
 from axe_nb.views.appearance import COLOURS, LOOKS, css_rules
 from axe_nb.views.html import BUDGET, answer, twin
@@ -168,6 +169,38 @@ def test_thirty_turns_of_long_texts_are_saved_in_fifty_kilobytes_with_whole_answ
     page = twin(long_run())["text/html"]
     assert page.count("1,500 characters</small></summary>") > 3
     assert page.count(f"answer</small> {TEXT}") == 4
+
+
+LOOKED = tuple(turn(n, ToolCall(f"c{n}", "look"), results=["ok"]) for n in range(1, 999))
+HUGE: dict[str, RunResult] = {
+    "payloads": hostile_run(),
+    "long payloads": hostile_run([f"{n}{text * 20}" for n, text in enumerate(PAYLOADS)]),
+    "what is escaped": hostile_run([f"{n}{'&<' * 300}" for n in range(60)]),
+    "short lines": done(text='"\n' * 9000),
+    "an answer of many bytes": done(text="日本語" * 7000),
+    "an answer of code": done(text="`a` " * 5000),
+    "thoughts": done(
+        log=LOOKED,
+        exchanges=tuple(
+            Exchange(turn=one.number, response=Response("", reasoning="Why? " * 20))
+            for one in LOOKED
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("run", HUGE.values(), ids=HUGE)
+def test_every_run_is_saved_in_fifty_kilobytes(run: RunResult) -> None:
+    assert 40_000 < saved_size(run) <= 50_000
+
+
+def test_of_many_failures_the_different_ones_are_drawn_and_all_are_counted() -> None:
+    run = crowd(["completed", *["timeout"] * 290, "error", *["completed"] * 100, "error"], 400)
+    rows = re.findall("^  (\\S.*)$", as_text(run, name="r"), re.MULTILINE)
+    assert [row.split(" · ")[0] for row in rows[:3]] == [
+        "◷ 290 sub-agents", "✗ 2 sub-agents", "✓ w1",
+    ]  # fmt: skip
+    assert (len(rows), rows[12]) == (13, "… 98 more, all ✓")
 
 
 def test_the_first_line_of_a_long_text_is_its_fold_and_the_rest_is_in_it() -> None:
