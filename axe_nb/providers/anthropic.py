@@ -291,7 +291,7 @@ class AnthropicAssembly(Assembly):
         return block
 
     def _add_delta(self, index: object, delta: dict[str, Any]) -> None:
-        """Adds a delta to the block at `index` (without one, the last block), or to a new block."""
+        """Adds a delta to the block at `index`, by default the last block, or to a new block."""
         if isinstance(index, int) and index in self._by_index:
             block = self._by_index[index]
         elif self._blocks and not isinstance(index, int):

@@ -266,7 +266,7 @@ class OpenAIAssembly(Assembly):
         """Handles the end marker `[DONE]`, which completes an answer even without a finish reason.
 
         Gateways also send `[DONE]` if their own connection broke, so an empty answer or an
-        unfinished call does not count as complete. Text that was cut off is not recognized.
+        unfinished call does not count as complete. Cut-off text goes undetected.
         """
         self.has_ended = True
         says = any(streaming.settle(self._message.get(key)) for key in ("content", "refusal"))

@@ -21,7 +21,7 @@ ANTHROPIC = {
 FORMATS = {
     "", "date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uuid",
 }  # fmt: skip
-"""Values of `format` that OpenAI accepts in strict mode; empty for a schema without `format`."""
+"""Values of `format` that OpenAI accepts in strict mode; "" stands for a missing `format`."""
 
 TABLE_KEYS = ("$defs", "definitions")
 """Keywords that hold the named schemas that `$ref` refers to."""

@@ -53,8 +53,8 @@ class Provider(Protocol):
 def find_secrets(server: Server) -> tuple[str, ...]:
     """Returns a server's secrets of at least 16 characters, longest first, to mask in its replies.
 
-    All its secrets, unless very short or common words, are also masked in everything that axe_nb
-    displays or saves from now on.
+    All of the server's secrets, except very short ones and common words, are also masked in
+    everything that axe_nb displays or saves from then on.
     """
     found = {server.key}
     if server.info.query:

@@ -31,7 +31,7 @@ def find_room(model: str, params: Mapping[str, Any]) -> int:
 
 
 def takes_long(protocol: str, model: str, params: Mapping[str, Any]) -> bool:
-    """True if a reply may take so long that a proxy would close a connection without traffic."""
+    """True if a reply may take so long that a proxy might close the idle connection."""
     if thinks(model, params):
         return True
     if protocol == "anthropic":

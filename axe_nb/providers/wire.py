@@ -40,7 +40,7 @@ def loads(text: str, *, strict: bool = False) -> Any:
     """Decodes JSON text and replaces lone surrogates; NaN becomes None unless `strict` is true.
 
     Raises ValueError if the text is not JSON, is nested more deeply than `MAX_NESTING`, or
-    contains NaN although `strict` is true.
+    contains NaN when `strict` is true.
     """
     value = _decode(text, _STRICT if strict else _LENIENT)
     if "\\u" not in text:

@@ -318,7 +318,7 @@ class Cassette:
         return Cleaner(find_filter().forms, paths=found, names=names)
 
     def enter_cell(self, cell: str | None) -> None:
-        """Sets the cell that starts. A cell that runs again can replay the same records again."""
+        """Sets the running cell. A cell that runs again can replay the same records again."""
         with self._lock:
             self.cell = cell or ""
             kept = self._owners.items()
@@ -460,7 +460,7 @@ class Cassette:
 
 
 def _list_likenesses(asked: Description, agent: str) -> list[str]:
-    """Returns digests of a run's first request: of the whole, its prompt, and its agent's setup."""
+    """Returns digests of a run's first request, of its prompt alone, and of its agent's setup."""
     prompt = [agent, asked.get("messages")]
     made = [agent, *(asked.get(name) for name in ("model", "system", "tools"))]
     return [digest(asked), digest(prompt), digest(made)]

@@ -366,7 +366,7 @@ class Fork:
         return recorded.find(turn) is not None
 
     def _is_changed_turn(self, run: str, turn: int) -> bool:
-        """True for the turns of the run at the fork's place that are not replayed."""
+        """True if the turn belongs to the run at the fork's place and is not replayed."""
         return run == self._point.run.id and turn > self._way[run][0]
 
     async def find(self, asked: Asked) -> Outcome | None:

@@ -75,7 +75,7 @@ class RunSoFar:
     history: Sequence[Message]
     began: float
     latest: float
-    """Time of the run's latest event, in seconds since the root run started, like `began`."""
+    """Time of the run's latest event; like `began`, in seconds since the root run started."""
     turns: list[TurnFinished] = field(default_factory=list)
     results: dict[str, ToolResult] = field(default_factory=dict)
     end: RunResult | None = None
@@ -194,7 +194,7 @@ class MapRecorder:
         self.lost = ""
 
     def take(self, run: Row, result: RunResult | None = None) -> None:
-        """Updates the row when a run starts, and when it has ended with `result`."""
+        """Updates the row for a run that starts, or that has ended with `result`."""
         from axe_nb.recording.history_store import Row
 
         if self.row is None:

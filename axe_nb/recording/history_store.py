@@ -61,7 +61,7 @@ Blob: TypeAlias = bytes  # `Row.bytes` hides the type
 
 @dataclass(eq=False)
 class Row:
-    """One row of the history: a root run, or a map or grid."""
+    """One row of the history: a root run, or a map or grid. Counts include all child runs."""
 
     started: float = 0.0
     """Start time in seconds since the epoch."""
@@ -71,7 +71,7 @@ class Row:
     """First line of the prompt; for a map or grid, a count of runs and the first run's prompt."""
     status: str = "running"
     runs: int = 0
-    """Number of runs in the tree; turns and tokens are also counted over the whole tree."""
+    """Number of runs in the tree, or in all trees of a map or grid."""
     turns: int = 0
     tokens: int = 0
     seconds: float = 0.0
@@ -79,7 +79,7 @@ class Row:
     cost: float | None = None
     """Cost of the tree in US dollars; None if unknown."""
     kind: str = ""
-    """`map` or `grid`, with counts summed over its runs; empty for a single run."""
+    """`map` or `grid`; empty for a single run."""
     within: int = 0
     """Id of the map or grid that contains the run; 0 if there is none."""
     above: Row | None = None

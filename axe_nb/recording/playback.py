@@ -55,8 +55,8 @@ from axe_nb.tools.tool import ToolOutput
 APPROVING = ("yes", "always", "edit")
 
 PATIENCE = 5.0
-"""Maximum time in seconds, without progress, for which a replay waits for outstanding recorded
-requests before the tree is cancelled or times out, as recorded."""
+"""Seconds for which a replay waits, without progress, for outstanding recorded requests before it
+ends the tree with the recorded cancellation or timeout."""
 
 QUIET = 0.1
 """Seconds between checks for progress in a tree that a replay is about to cancel."""

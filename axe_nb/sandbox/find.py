@@ -35,7 +35,7 @@ BUBBLEWRAP = (
 NOT_PROMISED_TO_ROOT = ("it may change modes of devices such as /dev/null",)
 """Caveat for commands run as root. Devices are not mounted read-only, as this would break them."""
 NO_NESTING = "--disable-userns"
-"""bubblewrap option against nested user namespaces; versions with it also have `--size`."""
+"""bubblewrap option that forbids nested user namespaces; versions with it also have `--size`."""
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store")
 

@@ -71,7 +71,7 @@ class Method:
     not_promised: tuple[str, ...] = ()
     """Actions that a command can still take, as short sentences."""
     wrap: Callable[[Sequence[str], View], Launch]
-    """Returns the program to start in place of a command, given the command and its view."""
+    """Function that takes a command and its view, and returns the program to start instead."""
     protection: Protection
 
 

@@ -81,7 +81,7 @@ class View:
     workdir: Path
     """Real path of the command's working folder, in which the command may write."""
     home: Path
-    """Real path of the user's home folder; a command sees only `readable` and its workdir."""
+    """Real path of the user's home, of which a command sees only `readable` and its workdir."""
     network: bool = False
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Environment variables for a container; empty for other sandboxes."""

@@ -370,8 +370,8 @@ def describe(question: Question) -> PersonAsked:
 def _with_prompt(asked: PersonAsked, text: str, prompt: str) -> PersonAsked:
     """Returns the event with the prompt added.
 
-    If `text` and `prompt` are too long or contain secrets, returns it without prompt, answer
-    buttons and arguments instead.
+    If `text` and `prompt` are too long or contain secrets, no prompt is added, and the answer
+    buttons and the arguments are removed.
     """
     if len(text + prompt) > MOST or redact(text + prompt) != text + prompt:
         return replace(asked, choices=(), arguments="")

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 
 def find_agent(request: RunRequest, env: Env) -> Agent:
-    """Returns a request's agent; without one, an agent that only sends the prompt to the model."""
+    """Returns a request's agent, or, if it has none, an agent that only sends the prompt."""
     if isinstance(request.agent, Agent):
         return request.agent
     options, earlier = request.overrides, request.continue_from
