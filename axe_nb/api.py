@@ -214,8 +214,7 @@ def load(saved: int | str | os.PathLike[str]) -> Any:
     """Loads a result from the history, or a result or grid from a file. Executes nothing.
 
     `saved` is the path of the file, or the id of a run in the history, as a number or text. Raises
-    ConfigError if there is no such file or run, or the file is neither one written by `save` nor a
-    page written by `axe_nb.export`.
+    ConfigError if there is no such file or run, or neither `save` nor `export` wrote the file.
     """
     from axe_nb.recording.history import load_run
 
@@ -260,10 +259,9 @@ def define(agent: Agent) -> None:
 def replay(result: RunResult | int | str | os.PathLike[str], *, speed: float = 1.0) -> None:
     """Plays a finished run again in the live tree, with its recorded timing.
 
-    `result` is the run, or what `load` takes: its id in the history, or a file. Nothing is sent or
-    executed, and nothing changes. Blocks. Without a live tree, only the end is shown. With
-    `speed=10`, ten seconds of the run pass in one second. Raises ConfigError if `result` is not the
-    result of a run, or `speed` is not a positive number.
+    `result` may also be an id or path, as for `load`. Nothing is sent or executed, and nothing
+    changes. Blocks. Without a live tree, only the end is shown. With `speed=10`, ten seconds pass
+    in one second. Raises ConfigError if there is no such run, or `speed` is no positive number.
     """
     from axe_nb.session.played_run import play
 

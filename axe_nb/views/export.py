@@ -35,11 +35,8 @@ from axe_nb.views.rows import format_tokens, join_facts
 from axe_nb.views.timeline import Timeline
 from axe_nb.views.transcript import Transcript
 
-MAX_CHARS, MAX_ROWS = 200_000, 20_000
-"""Maximum length of a text, in characters, and maximum number of rows in the tree."""
-
-MAX_DATA = 20_000_000
-"""Maximum length of a run file in a page, in characters; a page without it cannot be loaded."""
+MAX_CHARS, MAX_ROWS, MAX_DATA = 200_000, 20_000, 20_000_000
+"""Maximum length of a text, number of rows in the tree, and length of the run file in a page."""
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&])")
 _TICKS = re.compile(r"`{3,}")
@@ -61,11 +58,9 @@ def write_html(result: RunResult) -> str:
     took = format_seconds(round(result.duration_ms / 1000, 1))
     facts += [("took", f"{took} s"), ("exported", f"{date.today():%d %B %Y}")]
     prompt = escape(clean(result.prompt[:MAX_CHARS]))
-    data = format_header("run") + format_data(to_json(result))
-    # in JSON, `<` is only in strings
-    data = data.replace("<", r"\u003c").join(IN_PAGE) if len(data) <= MAX_DATA else ""
+    data = (format_header("run") + format_data(to_json(result))).replace("<", r"\u003c")
     parts = {
-        "DATA": data,
+        "DATA": data.join(IN_PAGE) if len(data) <= MAX_DATA else "",
         "TITLE": escape(one_line(f"{who}: {result.task or result.prompt}", 80)),
         "FACTS": "".join(f"<dt>{k}</dt><dd>{escape(clean(v))}</dd>" for k, v in facts if v),
         "CONTENT": f"<details><summary>prompt</summary><pre>{prompt}</pre></details>\n"

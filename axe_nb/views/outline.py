@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
 from urllib.parse import urlsplit
 
 from axe_nb.messages import Page
@@ -184,17 +183,12 @@ class Outline:
         rows, below = list[Entry](), nodes_below(thing)
         room = self.max_rows - self.count
         if len(below) > room:
-            some = [(make_row(child), child) for child in below]
-            first = {_find_failure(row): child for row, child in reversed(some)}
-            first.pop(None, None)
-            # equal failures are counted in the row of their first one, and come last
-            some.sort(
-                key=lambda one: (
-                    first.get(_find_failure(one[0]), one[1]) is not one[1],
-                    not one[0].is_open,
-                )
-            )
-            below = [child for _, child in some]
+            some = [(make_row(one), one) for one in below]
+            first = {f: one for row, one in reversed(some) if (f := _find_failure(row))}
+            some.sort(key=lambda pair: not pair[0].is_open)
+            # equal failures come last, as the row of their first one counts them
+            some.sort(key=lambda pair: first.get(_find_failure(pair[0]), pair[1]) is not pair[1])
+            below = [one for _, one in some]
         for child in below:
             if self.count >= self.max_rows:
                 break
@@ -255,11 +249,8 @@ class Outline:
         if result is None:
             turn = node.turns[-1] if node.turns else None
             return before, self._collect_draft(turn) if turn and turn.is_hidden else []
-        hidden = [turn for turn in node.turns if turn.is_hidden and turn.reasoning]
-        thoughts = ((turn, turn.reasoning) for turn in hidden[: self.max_rows])
-        before += [self._make_block(THOUGHT, text, turn, "reasoning") for turn, text in thoughts]
-        if (left := len(hidden) - self.max_rows) > 0:
-            before.append(Block(THOUGHT, f"… {left:,} more"))
+        hidden = [turn for turn in node.turns if turn.is_hidden][: self.max_rows]
+        before += [self._make_block(THOUGHT, t.reasoning, t, "reasoning") for t in hidden]
         answered = call.result.content if call and call.result else node.text
         if node.depth:
             before += self.warnings(node)
@@ -360,36 +351,31 @@ class Outline:
         return Block(label, shown, more, pointer or "", whole=whole)
 
 
-Failure: TypeAlias = "tuple[str, str] | None"
-"""State and text of a sub-agent that failed; None for every other row."""
-
-
-def _find_failure(row: Row) -> Failure:
-    return (row.state, row.asked) if row.kind == "run" and row.is_failed else None
+def _find_failure(row: Row) -> str:
+    """Returns the state and text of a sub-agent that failed; empty for other rows."""
+    return f"{row.state} {row.asked}" if row.kind == "run" and row.is_failed else ""
 
 
 def _fold(entries: Sequence[Entry], others: Sequence[Row]) -> tuple[tuple[Entry, ...], int]:
     """Groups sub-agents that failed with the same text, and folds the least urgent of many rows.
 
-    `others` are rows that are not drawn. Returns the number of those not counted in any row, too.
+    `others` are rows that are not drawn; also returns the number of those not counted in any row.
     """
-    alike, drawn = defaultdict[Failure, list[Row]](list), defaultdict[Failure, list[Entry]](list)
+    shown, alike, drawn = list[Entry](), defaultdict[str, list[Row]](list), dict[str, list[Entry]]()
     for entry in entries:
-        drawn[_find_failure(entry.row)].append(entry)
+        drawn.setdefault(_find_failure(entry.row), []).append(entry)
     for row in (*(entry.row for entry in entries), *others):
         alike[_find_failure(row)].append(row)
-    shown = list[Entry]()
     for entry in entries:
         failure = _find_failure(entry.row)
         rows, same = drawn[failure], alike[failure]
-        if failure is None or len(same) < 2:
+        if len(same) < 2 or not failure:
             shown.append(entry)
         elif rows[0] is entry:
             who = f"{len(same):,} {count_names({row.who for row in same})}"
             group = replace(entry.row, kind="group", who=who, cost="", retry="", is_open=False)
             shown.append(Entry(group, (), tuple(rows), (), len(same) - len(rows)))
-    drawn.pop(None, None)
-    others = [row for row in others if _find_failure(row) not in drawn]
+    others = [row for row in others if (_find_failure(row) or None) not in drawn]
     if len(shown) <= MAX_OPEN or all(entry.row.kind in ("call", "turn") for entry in shown):
         return tuple(shown), len(others)
     shown.sort(key=lambda one: (not one.row.is_failed, not one.row.is_open, one.row.kind != "run"))
