@@ -55,7 +55,7 @@ def interpreter(name: str, root: Path = ROOT) -> Path:
     return root / name / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 
 
-def environment(name: str, *packages: str, root: Path = ROOT) -> Path:
+def environment(name: str, *packages: str) -> Path:
     """The Python of the environment `name` with what `packages` asks of pip.
 
     Both are kept from one call to the next until `pyproject.toml`, Python or the folder changes.
@@ -66,35 +66,35 @@ def environment(name: str, *packages: str, root: Path = ROOT) -> Path:
             f"axe_nb needs Python {OLDEST[0]}.{OLDEST[1]} or newer, this is "
             f"{sys.version.split()[0]} ({sys.executable}); run the command with a newer one"
         )
-    if (root / name).is_symlink():  # `venv --clear` would empty what the link leads to
+    if (ROOT / name).is_symlink():  # `venv --clear` would empty what the link leads to
         raise SystemExit(
             f"{name} is a link to the environment of another checkout, which is left as it is; "
             f"run its Python directly, as in {name}/bin/python -m pytest, or remove the link"
         )
-    python = interpreter(name, root)
-    stamp = root / name / "axe-nb.stamp"
-    pyproject = (root / "pyproject.toml").read_bytes()
-    made_with = f"{sys.version.split()[0]} {sys.base_prefix} {root}"
+    python = interpreter(name)
+    stamp = ROOT / name / "axe-nb.stamp"
+    pyproject = (ROOT / "pyproject.toml").read_bytes()
+    made_with = f"{sys.version.split()[0]} {sys.base_prefix} {ROOT}"
     made_for = hashlib.sha256(pyproject).hexdigest()
     asked = " ".join(packages)
     lines = stamp.read_text("utf-8").splitlines() if stamp.exists() else []
     if lines[:1] != [made_with]:
-        _make(root / name, python)
+        _make(ROOT / name, python)
         lines = [made_with]
     if lines[1:2] != [made_for]:
         lines = [made_with, made_for]
     if asked not in lines[2:]:
         stamp.unlink(missing_ok=True)
-        _install(python, packages, root)
+        _install(python, packages)
         stamp.write_text("\n".join([*lines, asked]) + "\n", "utf-8")
     return python
 
 
-def list_oldest(*extras: str, root: Path = ROOT) -> list[str]:
+def list_oldest(*extras: str) -> list[str]:
     """The oldest supported version of each library that the package and its extras need."""
     import tomllib  # which an older Python lacks
 
-    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     asked = [*project["dependencies"]]
     for extra in extras:
         asked += project["optional-dependencies"][extra]
@@ -157,18 +157,18 @@ def _make(folder: Path, python: Path) -> None:
         say(f"{done.stdout.strip()}\n{folder.name}: no newer pip, see above; using its own")
 
 
-def _quietly(*command: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+def _quietly(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-        encoding="utf-8", errors="replace", env=PIP | os.environ, cwd=folder, check=False,
+        encoding="utf-8", errors="replace", env=PIP | os.environ, cwd=ROOT, check=False,
     )  # fmt: skip
 
 
-def _install(python: Path, packages: tuple[str, ...], root: Path) -> None:
+def _install(python: Path, packages: tuple[str, ...]) -> None:
     name, began = python.parent.parent.name, time.monotonic()
     say(f"{name}: installing {' '.join(packages)} (once; about a minute)")
     words = (str(python), "-m", "pip", "install", "--no-compile", *packages)
-    pip = _quietly(*words, folder=root)
+    pip = _quietly(*words)
     if pip.returncode:
         tail = "\n".join(pip.stdout.strip().splitlines()[-15:])
         raise SystemExit(f"{tail}\n{name}: pip failed, see above; mend that, then run it again")

@@ -81,16 +81,6 @@ def test_200_requests_wait_for_their_answers_side_by_side() -> None:
 
 
 @pytest.mark.req("B-4", "B-5")
-def test_ollama_that_does_not_run_is_asked_for_by_name() -> None:
-    error = failure("http://localhost:1", "ollama")
-    assert str(error) == (
-        "server: connection refused: is Ollama running? (expected at http://localhost:1)"
-    )
-    assert (error.exit_code, error.retryable) == (3, True)
-    assert "start it" in error.hint
-
-
-@pytest.mark.req("B-4", "B-5")
 def test_a_redirect_is_not_followed(server: Replay) -> None:
     error = failure(server.url("moved"))
     assert error.category == "server"
