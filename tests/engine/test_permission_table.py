@@ -91,7 +91,7 @@ def test_a_way_to_delegate_that_reads_only_is_allowed_in_plan_mode() -> None:
 
 @pytest.mark.req("D-19", "D-47", "D-56")
 @pytest.mark.parametrize("may_ask", [True, False])
-@pytest.mark.parametrize(("above", "own"), itertools.product(VERDICTS, VERDICTS))
+@pytest.mark.parametrize(("above", "own"), [*itertools.product(VERDICTS, VERDICTS)])
 def test_the_verdict_of_a_child(above: Verdict, own: Verdict, may_ask: bool) -> None:
     parent = policy("ask", above, ask="person" if may_ask else "deny")
     child = parent.child(policy("ask", own).agent)
