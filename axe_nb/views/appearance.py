@@ -97,8 +97,8 @@ LEVEL_MARGIN, LEVEL_PADDING = ".3em", "1.2em"
 
 LINE_HEIGHT = "1.7em"
 
-TEXT_MARGIN, TEXT_PADDING = "1em", ".3em .6em"
-"""Left margin and padding of a text below a row."""
+TEXT_MARGIN, LEAF_MARGIN, TEXT_PADDING = "1em", "2.5em", ".3em .6em"
+"""Left margins of a text below a row with and without nested rows, and padding of a text."""
 
 TEXT = f"padding:{TEXT_PADDING};background:{SHADE};white-space:pre-wrap;word-break:normal;{MONO}"
 """CSS style of a multi-line text."""

@@ -22,6 +22,7 @@ from axe_nb.text import clean, one_line, plural
 from axe_nb.views.appearance import (
     COLOURS,
     GAP,
+    LEAF_MARGIN,
     LEVEL_MARGIN,
     LEVEL_PADDING,
     LINE,
@@ -190,8 +191,11 @@ def _format_inside(drawing: Drawing, entry: Entry) -> str:
         for inner in entry.rows
     )
     more = f"<div>… {plural(entry.left_out, 'more row')}</div>" if entry.left_out else ""
-    parts = (*map(drawing.block, entry.before), *rows, more, *map(drawing.block, entry.after))
-    inside = "".join(parts)
+    margin = TEXT_MARGIN if entry.rows else LEAF_MARGIN
+    before, after = (
+        (drawing.block(b, margin) for b in some) for some in (entry.before, entry.after)
+    )
+    inside = "".join((*before, *rows, more, *after))
     return f"<blockquote style='{LEVEL}'>{inside}</blockquote>" if entry.rows else inside
 
 
@@ -220,16 +224,20 @@ def format_line(row: Row, bar: str = "", clock: str = "") -> str:
     ellipsis = ";text-overflow:ellipsis" if len(row.who) > 18 else ""
     number = f" <small style=font-weight:normal;opacity:{MUTED}>{row.number}</small>"
     code = f"<code style=white-space:nowrap>{safe(row.retry)}</code>"
-    cost = safe(row.cost) + clock
+    cost, end = safe(row.cost) + clock, ";text-overflow:ellipsis" if len(row.cost) > 18 else ""
     # names have one width, so that tasks are aligned; 40 characters of a task fit
     return (
         f"<span style=display:inline-flex;width:96%;gap:{GAP};white-space:nowrap>"
         f"{format_sign(row, is_live=bool(clock))} "
-        f"<b style='flex:0 1 11em;overflow:hidden{ellipsis}'>"
+        f"<b style='flex:0 0 11em;max-width:30%;overflow:hidden{ellipsis}'>"
         f"{safe(row.who)}{number if row.number else ''}</b> "
         f"<bdi style='flex:1 22em;{cut}'>{safe(row.asked)}{f' · retry {code}' if row.retry else ''}"
         f"{_format_states(row.states)}</bdi>"
-        + (f" <small style='flex:0 2 auto;overflow:hidden'>{cost}</small>" if cost else "")
+        + (
+            f" <small style='flex:none;max-width:30%;overflow:hidden{end}'>{cost}</small>"
+            if cost
+            else ""
+        )
         + f"{bar}</span>"
     )
 
@@ -279,7 +287,7 @@ class Drawing:
         asked = row.asked if row.is_failed else one_line(row.asked, self._line)
         return format_line(replace(row, asked=asked))
 
-    def block(self, block: Block) -> str:
+    def block(self, block: Block, margin: str = TEXT_MARGIN) -> str:
         """Draws a text and its pictures. Reasoning and long texts other than answers are folded."""
         is_thought, label = block.label in (THOUGHT, THINKS), safe(block.label)
         if id(block) in self._whole:
@@ -292,7 +300,7 @@ class Drawing:
             text = block.text  # the first line alone does not say what follows
         way = direction(block.text)
         rest = f"<small>… {safe(block.rest)}</small>" if block.rest else ""
-        style = f"margin-left:{TEXT_MARGIN}"
+        style = f"margin-left:{margin}"
         if block.links:
             shown = _format_links(block.links)
         elif block.label == "answer" and text:
@@ -303,7 +311,8 @@ class Drawing:
             lines = " style=white-space:pre-wrap" if "\n" in text or "  " in text else ""
             shown = f"<bdi{lines}>{safe(text)}</bdi> {rest}"
         elif block.is_line and not is_folded:
-            shown = f"<code{way} style=background:{SHADE}>{safe(text)}</code> {rest}"
+            code = f"<code{way} style=background:{SHADE}>{safe(text)}</code> "
+            shown = code * bool(text) + rest
         else:
             shown = f"<pre{way} style='{TEXT}'>{safe(text)}</pre>{rest}"
         told = "" if block.label == "result" else _format_muted(label)

@@ -159,9 +159,13 @@ def cost_of_call(call: CallNode) -> str:
 
 
 def first_line(text: str) -> str:
-    """Returns a text's first non-empty line without Markdown, with ` …` if more lines follow."""
+    """Returns a text's first line that is no heading, without Markdown; ` …` if more lines follow.
+
+    A text of headings alone gives its first one.
+    """
     lines = [line for line in text[: 4 * LINE].splitlines() if line.strip(" \t`~=-|:")]
-    line = next((line for line in lines if not line.lstrip().startswith("```")), "")
+    own = [line for line in lines if not line.lstrip().startswith("```")]
+    line = next((line for line in own if not re.match(r"\s*#{1,6}\s", line)), own[0] if own else "")
     line, more = line[: 2 * LINE], " …" if lines and lines[-1] is not line else ""
     for pattern, left in _MARKUP:
         line = re.sub(pattern, left, line)
@@ -360,7 +364,8 @@ def draft_line(draft: Draft | None, *, size: int = 48) -> str:
         case _:
             return ""
     size -= len(start)
-    return start + one_line(cut_end(read_end(text, size + 1), max(size - 2, 0)), max(size, 0))
+    last = cut_end(read_end(text, size + 1), max(size - 2, 0))
+    return start + one_line(re.sub(r"\*\*|`+|\n#+ ", " ", last), max(size, 0))
 
 
 def _format_calls(draft: Draft) -> str:

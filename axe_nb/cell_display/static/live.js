@@ -626,8 +626,11 @@ class Question {
     this.wasOurs = this.fills = false;
     put(this.box, html ? [html] : []);
     clearInterval(this.timer);
+    for (const opened of html ? [] : this.opened) opened.open = false; // as they were before the question
+    this.opened = [];
     if (!html) return;
-    for (let at = this.row; at; at = at.parentElement?.closest("details")) at.open = true;
+    for (let at = this.row; at; at = at.parentElement?.closest("details")) if (!at.open) this.opened.push(at);
+    for (const each of this.opened) each.open = true;
     this.timer = setInterval(() => this.look(), LOOK);
     this.look();
   }
@@ -654,7 +657,11 @@ class Question {
   }
 
   look() {
+    const wasOurs = this.wasOurs;
     const isOpen = Boolean(this.find());
+    // the browser has scrolled to the input, away from what is asked; the buttons matter most
+    const parts = isOpen && !wasOurs ? [this.row, this.box.querySelector(".axe-nb-answers")] : [];
+    for (const part of parts) part.scrollIntoView({ block: "nearest" });
     for (const button of this.box.querySelectorAll("button")) button.disabled = !isOpen;
     const [input, text] = this.open;
     if (!this.fills || text !== ARGUMENTS) return;
