@@ -22,10 +22,12 @@ def find_box(lab: Lab) -> Locator:
 
 @pytest.mark.req("D-48", "D-56")
 def test_a_button_answers_its_question_and_the_decision_stays_in_the_row(lab: Lab) -> None:
+    lab.page.set_viewport_size({"width": 1000, "height": 560})
     start(lab, EDITOR.replace("TEXTS", "'Tuesday: calm, 3 visitors'"))
     asks = lab.page.locator(f"{row(lab, 'doc_writer')} > summary")
     expect(asks).to_contain_text("? doc_writer asks you: may it call edit_file on CHANGELOG.md?")
     question = lab.page.locator(".axe-nb-question:visible")
+    expect(question).to_be_in_viewport(ratio=0.99)  # the browser has gone to the input
     prompt = lab.page.locator(".jp-Stdin-prompt").last
     expect(prompt).to_have_text(
         "doc_writer (0.1): may it call edit_file on CHANGELOG.md? "
@@ -62,6 +64,7 @@ def test_a_button_answers_its_question_and_the_decision_stays_in_the_row(lab: La
     assert "calm, 3 visitors" in (lab.server.folder / "CHANGELOG.md").read_text()
     decided = lab.page.locator(".axe-nb-tree summary small", has_text="allowed by the user")
     expect(decided).to_have_count(1)
+    expect(decided).to_be_hidden()  # the rows that the question had opened
     lab.gate("counter")
     lab.ended()
     outputs = lab.save().cells[0].outputs

@@ -20,6 +20,7 @@ from axe_nb.results import Status, Turn
 from axe_nb.views.appearance import COLOURS, LOOKS, css_rules
 from axe_nb.views.html import BUDGET, answer, twin
 from axe_nb.views.outline import as_text
+from axe_nb.views.rows import first_line
 from axe_nb.views.transcript import State
 from tests.views.runs import PAYLOADS, TEXT, ask, done, hostile_run, long_run, saved_size, turn
 
@@ -209,6 +210,11 @@ def test_the_first_line_of_a_long_text_is_its_fold_and_the_rest_is_in_it() -> No
     assert f"{FOLD.format('result')}line 0 &lt;b&gt; <small" in page
     assert f"<small style=opacity:.7>{len(result):,} characters</small></summary>" in page
     assert page.count("line 0 ") == page.count("line 1 ") == page.count("line 199 ") == 1
+
+
+def test_a_row_shows_a_finding_and_not_its_heading() -> None:
+    assert first_line("## Summary\n\n27 **keys**\n\nand more") == "27 keys …"
+    assert first_line("# Only this") == "Only this"
 
 
 def test_where_room_is_short_answers_come_before_results_and_short_texts_still_fit() -> None:
