@@ -47,18 +47,10 @@ AGENTS = {
                   "in axe/agents/a.toml, line 4"]),
     "no UTF-8": (b"\xff", ['failed to read agent config "a": not UTF-8 (at line 1)',
                            "in axe/agents/a.toml"]),
-    "no skill": (GOOD + 'skill = "gone.md"', [
-        "skill not found: gone.md",
-        'fix `skill` in agent "a"; relative paths start at the folder above the agents, or at the '
-        "config folder"]),
-    "a bad glob": (GOOD + 'files = ["[a"]', ['invalid glob pattern "[a": unclosed bracket',
-                                          "a valid glob is, for example, docs/**/*.md"]),
-    "no workdir": (GOOD + 'workdir = "gone"', ["workdir not found: gone",
-                                               'fix `workdir` in agent "a", or pass --workdir']),
 }  # fmt: skip
 
 
-@pytest.mark.req("A-X2", "B-1", "B-6", "D-27", "D-42")
+@pytest.mark.req("A-X2", "B-1", "D-27")
 @pytest.mark.parametrize("case", AGENTS)
 def test_an_agent_that_is_not_right_exits_2(case: str, run) -> None:
     text, lines = AGENTS[case]
@@ -164,7 +156,7 @@ def test_a_server_that_takes_its_time_is_told_with_the_setting(
     assert err == told
 
 
-@pytest.mark.parametrize("key", ["schlüssel-" + KEY, "a\x07b" + KEY])
+@pytest.mark.parametrize("key", ["schlüssel-" + KEY, "a\x07b" + KEY, "two\n" + KEY, "“" + KEY])
 def test_a_key_that_is_none_exits_3_and_is_not_repeated(
     key: str, run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

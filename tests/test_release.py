@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import tomllib
 from pathlib import Path
@@ -20,16 +19,6 @@ def test_each_extra_is_tried_before_a_release_and_is_on_a_page() -> None:
     text = "\n".join(page.read_text("utf-8") for page in pages)
     assert [extra for extra in versions.EXTRAS if f"axe-nb[{extra}]" not in text] == []
     assert [name for name in versions.QUICK if not (ROOT / name).exists()] == []
-
-
-def test_the_oldest_library_of_each_kind_is_the_bound_of_the_project() -> None:
-    pinned = dict(one.split("==") for one in bootstrap.list_oldest(*versions.EXTRAS))
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    extras = project["optional-dependencies"].values()
-    asked = [*project["dependencies"], *(one for extra in extras for one in extra)]
-    assert set(pinned) == {re.split(r"[<>=]", one)[0] for one in asked}
-    assert pinned["mcp"] == "2.3", "its upper bound is no version"
-    assert pinned["ipython"] == "8.20"
 
 
 WITHOUT = """

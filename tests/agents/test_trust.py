@@ -229,26 +229,6 @@ def test_a_restricted_agent_is_not_saved_over_its_file(clone: Path, tmp_path: Pa
     assert 'mode = "auto"' in path.read_text()
 
 
-def test_the_review_shows_what_is_left_out_and_a_no_changes_nothing(clone: Path) -> None:
-    put_agent(mode="auto")
-    put_agent("plain")
-    put("axe/agents/broken.toml", "name = [")
-    shown: list[str] = []
-    asked: list[str] = []
-
-    def answer(question: str) -> str:
-        asked.append(question)
-        return "no"
-
-    assert not actions.trust(None, None, shown.append, answer)
-    assert "axe/agents/broken.toml: failed to parse" in shown[0]
-    assert shown[1] == 'axe/agents/plain.toml: "script/worker", mode ask, no tools'
-    assert shown[2] == 'axe/agents/worker.toml: "script/worker", mode ask, no tools'
-    assert 'left out mode = "auto"' in " ".join(shown).replace("\n      ", "")
-    assert [json.dumps(str(clone)) in question for question in asked] == [True]
-    assert not trust.trust_file().exists()
-
-
 def test_a_hostile_file_cannot_hide_anything_from_the_review(clone: Path) -> None:
     put_agent(
         tools=["x\n\x1b[2Jfetch\u202e", "run_command\x1b[1A", "a\nb__c"],

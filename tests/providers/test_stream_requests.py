@@ -159,27 +159,6 @@ def test_a_connection_that_breaks_after_the_answer_does_not_matter(
     assert response.content == "one two"
 
 
-@each
-@pytest.mark.req("D-8")
-def test_cancelling_a_stream_closes_its_connection_at_once(
-    server: Replay, dialect: Dialect
-) -> None:
-    endless = streamed(dialect, Answer(text=["word "] * 5000))
-    server.replies = {"x": endless}
-
-    async def cancel() -> None:
-        arrived = asyncio.Event()
-        provider = dialect.make(server.url("x"), KEY)
-        sent = asyncio.create_task(provider.send(ask(), lambda _: arrived.set()))
-        await arrived.wait()
-        sent.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await sent
-        assert await asyncio.to_thread(server.closed.acquire, timeout=20)
-
-    asyncio.run(cancel())
-
-
 def test_a_server_that_never_ends_its_reply_does_not_hold_up_the_answer(server: Replay) -> None:
     dialect = BY_NAME["anthropic"]
     reply = streamed(dialect)

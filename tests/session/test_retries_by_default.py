@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 import axe_nb
-from axe_nb import Agent, ProviderError, Request, Retry, cli
+from axe_nb import Agent, ProviderError, Request, Retry
 from axe_nb.session.session import session
-from tests.engine.in_process import ask, lead
 from tests.files import settings
 
 pytestmark = pytest.mark.req("D-72")
@@ -97,19 +96,3 @@ def test_the_settings_in_their_order(failing: Failing, monkeypatch: pytest.Monke
     assert count_attempts(failing, own) == 5
     assert count_attempts(failing, own, retries=1) == 2
     assert count_attempts(failing, own, retries=0) == 1
-
-
-def test_a_failed_child_is_not_run_again(failing: Failing) -> None:
-    axe_nb.define(Agent("child", "script/failing"))
-    failing.times = 99
-    assert len(run(lead(ask("child"))).children) == 1
-    assert len(failing.asked) == 3, "the attempts of one request"
-
-
-def test_the_command_takes_it(failing: Failing, capfd: Any, piped: Any) -> None:
-    failing.times = 1
-    asks = ["run", "-m", "script/failing", "-p", "go", "--retries"]
-    assert cli.main([*asks, "1"]) == 0
-    assert capfd.readouterr().out.strip() == "at last"
-    assert cli.main([*asks, "many"]) == 2
-    assert "--retries: takes a whole number, as in 2" in capfd.readouterr().err

@@ -27,20 +27,9 @@ from axe_nb.session.drive import NullView, drive, drive_here
 from axe_nb.session.overrides import Overrides
 from axe_nb.session.portal import portal, run_and_wait
 from axe_nb.session.runs import RunRequest
-from axe_nb.session.session import Session, apply_overrides
+from axe_nb.session.session import Session
 from tests.engine.in_process import agent, ask_session
 from tests.waiting import eventually, open_files
-
-
-def test_what_a_run_changes_is_changed_for_it_alone() -> None:
-    one = Agent("one", "script/a", params={"temperature": 0.5, "max_tokens": 9}, mode="ask")
-    other = apply_overrides(
-        one, Overrides(model="script/b", params={"temperature": 1, "seed": 7}, mode="plan")
-    )
-    assert (other.model, other.mode) == ("script/b", "plan")
-    assert other.params == {"temperature": 1, "max_tokens": 9, "seed": 7}
-    assert (one.model, one.mode, one.params["temperature"]) == ("script/a", "ask", 0.5)
-    assert apply_overrides(one, Overrides()) is one
 
 
 @pytest.mark.req("D-25", "A-C4")
