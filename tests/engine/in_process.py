@@ -86,12 +86,13 @@ async def ask_session(
     *,
     continue_from: RunResult | None = None,
     ask_person: AskPerson | None = None,
+    streams: bool = True,
 ) -> RunResult:
     """The result of one run in the caller's event loop."""
     request = RunRequest(
         agent=agent, prompt=prompt, overrides=overrides or Overrides(), continue_from=continue_from
     )
-    return await session.start(request).execute(emit, ask_person, streams=True)
+    return await session.start(request).execute(emit, ask_person, streams=streams)
 
 
 @dataclass
