@@ -126,8 +126,9 @@ class LiveTree:
         self._outline.name = self._name  # failures say how to try again
         self._note(run for run in root.below() if run.state not in ("completed", "running"))
         self._newest = ""
-        self._send(self._feed, self._elapsed)
+        # drawn before the page says that the run is over, as the notebook may be saved then
         bundle = html.twin(result, name=self._name) if result else html.page(root, self._name)
+        self._send(self._feed, self._elapsed)
         self._feed.close(bundle)
         return True
 

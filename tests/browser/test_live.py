@@ -103,9 +103,10 @@ def test_a_reply_is_shown_while_it_is_written_and_its_thoughts_are_folded_at_the
 
 def test_formulas_of_answers_are_typeset_in_the_live_tree_and_copied_as_tex(lab: Lab) -> None:
     says = "$5 or $6; $x^2$ is \\(\\frac{1}{2}\\).\n\nSo it is."
-    answers = "{'counter': lambda request: says}"
-    run = f"axe_nb.run(team({{'counter': 'Sum.'}}, {answers}, says), 'Go.')"
-    start(lab, f"{RUNS}; says = {says!r}; r = {run}")
+    model = "async def model(_):\n  await gate('counter')\n  return says"
+    agent = "team({'counter': 'Sum.'}, {'counter': model}, says)"
+    start(lab, f"{RUNS}; says = {says!r}\n{model}\nr = axe_nb.run({agent}, 'Go.')")
+    lab.gate("counter")
     lab.ended()
     written = lab.page.locator(".axe-nb-writing")
     expect(written.locator("mjx-container")).to_have_count(2)

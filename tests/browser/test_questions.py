@@ -37,13 +37,7 @@ def test_a_button_answers_its_question_and_the_decision_stays_in_the_row(lab: La
     expect(question.locator(".axe-nb-new")).to_have_text("+Tuesday: calm, 3 visitors")
     buttons = question.locator("button")
     expect(buttons).to_have_text(
-        [
-            "Allow y",
-            "Always here a",
-            "Edit… e",
-            "Deny n",
-            "Stop the run s",
-        ]
+        ["Allow y", "Always here a", "Edit… e", "Deny n", "Stop the run s"]
     )
     buttons.nth(2).click()
     box = find_box(lab)

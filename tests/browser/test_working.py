@@ -41,6 +41,8 @@ def test_a_run_in_the_background_is_shown_in_its_own_output_only(lab: Lab) -> No
     lab.gate("open")
     ended = f"{cell(1)} >> .jp-OutputArea summary >> text=completed >> visible=true"
     lab.page.wait_for_selector(ended)
+    # the saved tree comes in a message of its own, after the one that ends the live tree
+    lab.page.wait_for_selector(f"{cell(1)} >> [class^=axe-nb-at-]", state="detached")
     saved = lab.save()
     [twin] = saved.cells[1].outputs
     assert set(twin.data) == {"text/html", "text/plain"}

@@ -214,10 +214,7 @@ def test_what_a_submission_reports_passes_no_check_and_stops_no_other(
 
 
 def test_the_files_of_a_submission_are_removed_and_stop_no_other(
-    method: Method,
-    mark: Callable[..., list[str]],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    method: Method, mark: Callable[..., list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     temporary, outside = tmp_path / "temporary", tmp_path / "outside"
     temporary.mkdir()

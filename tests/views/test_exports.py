@@ -61,31 +61,29 @@ def test_a_page_has_all_texts_and_nothing_that_runs_or_loads(
 
 def test_an_exported_page_is_loaded_as_its_saved_run_is(result: RunResult, project: Path) -> None:
     result.save("run.axe")
-    loaded = axe_nb.load(axe_nb.export(result, "run.html"))
-    assert loaded.to_dict(full=True) == axe_nb.load("run.axe").to_dict(full=True)
-    again = axe_nb.load(axe_nb.export(loaded, "again.html"))
-    assert again.to_dict(full=True) == loaded.to_dict(full=True)
+    saved = axe_nb.load("./run.axe").to_dict(full=True)
+    for _ in range(2):  # the second page is of the run in the first one
+        result = axe_nb.load(axe_nb.export(result, "run.html"))
+        assert result.to_dict(full=True) == saved
     axe_nb.replay("run.html")
-    assert axe_nb.last() is result, "a replay is no run"
 
 
-def test_a_page_without_its_run_is_an_error_of_one_line_with_the_next_step(
+def test_a_page_without_its_run_is_an_error_with_the_next_step(
     result: RunResult, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = axe_nb.export(result, project / "run.html")
-    page = path.read_text("utf-8")
+    page = axe_nb.export(result, "run.html").read_text("utf-8")
     monkeypatch.setattr("axe_nb.views.export.MAX_DATA", 10_000)
-    large = axe_nb.export(result, "large.html").read_text("utf-8")
-    for wrong, problem in (
-        ("<!doctype html>\n<p>hi", "no exported run"),
-        (large, "no exported run"),
-        (page.partition("</script>")[0][:-9], "not valid JSON: "),
-        (page.replace("axe_nb run 2.0", "axe_nb grid 2.0"), "a `grid` file, not a `run` file"),
+    large = axe_nb.export(result, "run.html").read_text("utf-8")
+    for wrong, problem, hint in (
+        ("<!doctype html>\n<p>hi", "no exported run", "axe_nb.export(result, "),
+        (large, "no exported run", "axe_nb.export(result, "),
+        (page.partition("</script>")[0][:-9], "not valid JSON: ", ""),
+        (page.replace("axe_nb run 2.0", "axe_nb grid 2.0"), "a `grid` file, not a `run` file", ""),
     ):
-        path.write_text(wrong, "utf-8")
+        Path("run.html").write_text(wrong, "utf-8")
         with pytest.raises(ConfigError, match=f"^cannot read run.html: [^\n]*{problem}") as raised:
             axe_nb.replay("run.html")
-        assert "axe_nb.export(result, " in raised.value.hint or "exported" not in problem
+        assert hint in raised.value.hint
 
 
 def test_markdown_shows_hostile_texts_only_in_fences(result: RunResult, project: Path) -> None:

@@ -164,29 +164,24 @@ def test_the_tree_has_the_words_of_the_text_twin() -> None:
                 assert all(word in shown for word in fact[:100].split()[:-1])
 
 
-def test_thirty_turns_of_long_texts_are_saved_in_fifty_kilobytes_with_whole_answers() -> None:
+def test_thirty_turns_of_long_texts_are_saved_with_whole_answers() -> None:
     assert len(TEXT) == 1500
-    assert saved_size(long_run()) <= 50_000
     page = twin(long_run())["text/html"]
     assert page.count("1,500 characters</small></summary>") > 3
     assert page.count(f"answer</small> {TEXT}") == 4
 
 
 LOOKED = tuple(turn(n, ToolCall(f"c{n}", "look"), results=["ok"]) for n in range(1, 999))
+THOUGHTS = (Exchange(turn=n, response=Response(reasoning="Why? " * 20)) for n in range(1, 999))
 HUGE: dict[str, RunResult] = {
+    "turns": long_run(),
     "payloads": hostile_run(),
     "long payloads": hostile_run([f"{n}{text * 20}" for n, text in enumerate(PAYLOADS)]),
     "what is escaped": hostile_run([f"{n}{'&<' * 300}" for n in range(60)]),
     "short lines": done(text='"\n' * 9000),
     "an answer of many bytes": done(text="日本語" * 7000),
     "an answer of code": done(text="`a` " * 5000),
-    "thoughts": done(
-        log=LOOKED,
-        exchanges=tuple(
-            Exchange(turn=one.number, response=Response("", reasoning="Why? " * 20))
-            for one in LOOKED
-        ),
-    ),
+    "thoughts": done(log=LOOKED, exchanges=tuple(THOUGHTS)),
 }
 
 
@@ -201,7 +196,7 @@ def test_of_many_failures_the_different_ones_are_drawn_and_all_are_counted() -> 
     assert [row.split(" · ")[0] for row in rows[:3]] == [
         "◷ 290 sub-agents", "✗ 2 sub-agents", "✓ w1",
     ]  # fmt: skip
-    assert (len(rows), rows[12]) == (13, "… 98 more, all ✓")
+    assert rows[12:] == ["… 98 more, all ✓"]
 
 
 def test_the_first_line_of_a_long_text_is_its_fold_and_the_rest_is_in_it() -> None:
@@ -327,13 +322,8 @@ def test_up_to_twelve_findings_are_open_failures_first_and_the_rest_is_counted()
     few = as_text(crowd(["completed"] * 3 + ["timeout"] * 7, 12))
     rows = re.findall("^  (\\S.*)$", few, re.MULTILINE)
     assert [row.split(" ·")[0] for row in rows] == [
-        "✓ w1",
-        "✓ w2",
-        "✓ w3",
-        "◷ 7 sub-agents",
-        "✓ w11",
-        "✓ w12",
-    ]
+        "✓ w1", "✓ w2", "✓ w3", "◷ 7 sub-agents", "✓ w11", "✓ w12",
+    ]  # fmt: skip
     assert rows[3] == "◷ 7 sub-agents · timed out after 2 s"
 
 

@@ -72,10 +72,7 @@ async def many(prompts, at_once, seconds):
     return [sample.output.completion for sample in log.samples]
 
 
-SAY = (
-    lambda text: ChatMessageUser(content=text),
-    lambda text: ChatMessageAssistant(content=text),
-)
+SAY = (lambda text: ChatMessageUser(content=text), lambda text: ChatMessageAssistant(content=text))
 
 
 async def go_on(memory):
