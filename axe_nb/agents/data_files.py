@@ -74,8 +74,7 @@ def read_data(
         if text[:15].lower() == "<!doctype html>":
             text = text.partition(IN_PAGE[0])[2].partition(IN_PAGE[1])[0]
             if not text:
-                hint = "export the run again: axe_nb.export(result, PATH)"
-                raise ConfigError("the page contains no exported run", hint=hint)
+                raise ConfigError("the page contains no exported run", hint="export the run again")
         header, _, rest = text.partition("\n")
         check_header(kind, header)
         return make(parse(rest) if parse else json.loads(rest, object_hook=_join_lines))

@@ -101,8 +101,7 @@ def time_events(result: RunResult) -> list[tuple[float, Event]]:
 
 
 def _list_retries(run: RunResult, turn: int, laps: list[Lap]) -> Iterator[tuple[float, Event]]:
-    sent = (one for one in run.exchanges if one.turn == turn)
-    failed = [one.error for one in sent if one.error is not None]
+    failed = [one.error for one in run.exchanges if one.turn == turn and one.error is not None]
     waits = [lap for lap in laps if lap.kind == "retry"]
     for attempt, (error, lap) in enumerate(zip(failed, waits, strict=False), 2):
         reason, seconds = str(error.status or error.category), lap.ended - lap.began

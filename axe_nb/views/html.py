@@ -153,12 +153,11 @@ def write_tree(outline: Outline, room: int = BUDGET) -> str:
     cut.sort(key=lambda b: FIRST.index(b.label) if b.label in FIRST else len(FIRST))
     whole = set[int]()
     for block in cut:
-        if len(block.whole) > room:
-            continue
-        size = len(Drawing({id(block)}).block(block).encode()) - len(Drawing({0}).block(block))
-        if size <= room:
-            whole.add(id(block))
-            room -= size
+        if len(block.whole) <= room:
+            long, short = (_measure(Drawing({key}).block(block)) for key in (id(block), 0))
+            if long - short <= room:
+                whole.add(id(block))
+                room -= long - short
     return draw(whole) if whole else html
 
 

@@ -161,10 +161,10 @@ class Outline:
 
     def warnings(self, node: Node) -> list[Block]:
         """Returns a run's warnings. HTML shows a root run's warnings below the tree, unfolded."""
-        all_of_them = node.result.warnings if node.result else ()
+        texts = node.result.warnings if node.result else ()
         shown = [
-            self._make_block("warning", text, node, f"warnings[{number}]")
-            for number, text in enumerate(all_of_them)
+            self._make_block("warning", text, node, f"warnings[{n}]")
+            for n, text in enumerate(texts)
         ]
         left = len(shown) - MAX_WARNINGS
         if left <= 0:

@@ -210,8 +210,7 @@ def find_wait(node: Node) -> str:
     """Describes a run's wait for a retry or the user's answer; empty if it is not waiting."""
     if not node.turns or node.state != "running":
         return ""
-    turn = node.turns[-1]
-    return WAITS if find_question(turn) else turn.waits
+    return WAITS if find_question(node.turns[-1]) else node.turns[-1].waits
 
 
 def find_question(thing: TreeNode) -> PersonAsked | None:
@@ -219,18 +218,14 @@ def find_question(thing: TreeNode) -> PersonAsked | None:
     if isinstance(thing, Node):
         running = thing.state == "running" and thing.turns
         return find_question(thing.turns[-1]) if running else None
-    if isinstance(thing, TurnNode) and not thing.asks:
-        return next((call.asks for call in thing.calls if call.asks), None)
-    if isinstance(thing, CallNode) and thing.child:
-        return find_question(thing.child)
-    return thing.asks
+    if isinstance(thing, TurnNode):
+        return thing.asks or next((call.asks for call in thing.calls if call.asks), None)
+    return find_question(thing.child) if thing.child else thing.asks
 
 
 def question_of(thing: TreeNode) -> PersonAsked | None:
     """Returns the unanswered question that a row itself shows to the user; None if it has none."""
-    if isinstance(thing, CallNode) and not thing.child:
-        return thing.asks
-    if isinstance(thing, TurnNode):
+    if isinstance(thing, TurnNode) or (isinstance(thing, CallNode) and not thing.child):
         return thing.asks
     node = thing.child if isinstance(thing, CallNode) else thing
     hidden = (turn for turn in node.turns if turn.is_hidden) if node else ()

@@ -75,8 +75,8 @@ def test_a_page_without_its_run_is_an_error_with_the_next_step(
     monkeypatch.setattr("axe_nb.views.export.MAX_DATA", 10_000)
     large = axe_nb.export(result, "run.html").read_text("utf-8")
     for wrong, problem, hint in (
-        ("<!doctype html>\n<p>hi", "no exported run", "axe_nb.export(result, "),
-        (large, "no exported run", "axe_nb.export(result, "),
+        ("<!doctype html>\n<p>hi", "no exported run", "export the run again"),
+        (large, "no exported run", "export the run again"),
         (page.partition("</script>")[0][:-9], "not valid JSON: ", ""),
         (page.replace("axe_nb run 2.0", "axe_nb grid 2.0"), "a `grid` file, not a `run` file", ""),
     ):
