@@ -191,9 +191,7 @@ def _format_inside(drawing: Drawing, entry: Entry) -> str:
     )
     more = f"<div>… {plural(entry.left_out, 'more row')}</div>" if entry.left_out else ""
     margin = TEXT_MARGIN if entry.rows else LEAF_MARGIN
-    before, after = (
-        (drawing.block(b, margin) for b in some) for some in (entry.before, entry.after)
-    )
+    before, after = ([drawing.block(b, margin) for b in s] for s in (entry.before, entry.after))
     inside = "".join((*before, *rows, more, *after))
     return f"<blockquote style='{LEVEL}'>{inside}</blockquote>" if entry.rows else inside
 
@@ -224,6 +222,7 @@ def format_line(row: Row, bar: str = "", clock: str = "") -> str:
     number = f" <small style=font-weight:normal;opacity:{MUTED}>{row.number}</small>"
     code = f"<code style=white-space:nowrap>{safe(row.retry)}</code>"
     cost, end = safe(row.cost) + clock, ";text-overflow:ellipsis" if len(row.cost) > 18 else ""
+    small = f" <small style='flex:none;max-width:30%;overflow:hidden{end}'>{cost}</small>"
     # names have one width, so that tasks are aligned; 40 characters of a task fit
     return (
         f"<span style=display:inline-flex;width:96%;gap:{GAP};white-space:nowrap>"
@@ -231,13 +230,7 @@ def format_line(row: Row, bar: str = "", clock: str = "") -> str:
         f"<b style='flex:0 0 11em;max-width:30%;overflow:hidden{ellipsis}'>"
         f"{safe(row.who)}{number if row.number else ''}</b> "
         f"<bdi style='flex:1 22em;{cut}'>{safe(row.asked)}{f' · retry {code}' if row.retry else ''}"
-        f"{_format_states(row.states)}</bdi>"
-        + (
-            f" <small style='flex:none;max-width:30%;overflow:hidden{end}'>{cost}</small>"
-            if cost
-            else ""
-        )
-        + f"{bar}</span>"
+        f"{_format_states(row.states)}</bdi>" + (small if cost else "") + f"{bar}</span>"
     )
 
 

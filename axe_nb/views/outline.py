@@ -351,17 +351,21 @@ class Outline:
         return Block(label, shown, more, pointer or "", whole=whole)
 
 
-def _find_failure(row: Row) -> str:
-    """Returns the state and text of a sub-agent that failed; empty for other rows."""
-    return f"{row.state} {row.asked}" if row.kind == "run" and row.is_failed else ""
+def _find_failure(row: Row) -> tuple[str, ...]:
+    """Returns the state, tool and cause of a failed call or sub-agent; empty for other rows."""
+    if not row.is_failed or row.kind not in ("run", "call"):
+        return ()
+    is_run, cause = row.kind == "run", row.asked.rpartition(" → ")[2]
+    return row.state, "" if is_run else row.who, row.asked if is_run else cause
 
 
 def _fold(entries: Sequence[Entry], others: Sequence[Row]) -> tuple[tuple[Entry, ...], int]:
-    """Groups sub-agents that failed with the same text, and folds the least urgent of many rows.
+    """Groups rows that failed with the same cause, and folds the least urgent of many rows.
 
     `others` are rows that are not drawn; also returns the number of those not counted in any row.
     """
-    shown, alike, drawn = list[Entry](), defaultdict[str, list[Row]](list), dict[str, list[Entry]]()
+    shown, drawn = list[Entry](), dict[tuple[str, ...], list[Entry]]()
+    alike = defaultdict[tuple[str, ...], list[Row]](list)
     for entry in entries:
         drawn.setdefault(_find_failure(entry.row), []).append(entry)
     for row in (*(entry.row for entry in entries), *others):
@@ -372,11 +376,13 @@ def _fold(entries: Sequence[Entry], others: Sequence[Row]) -> tuple[tuple[Entry,
         if len(same) < 2 or not failure:
             shown.append(entry)
         elif rows[0] is entry:
+            _, tool, cause = failure
             who = f"{len(same):,} {count_names({row.who for row in same})}"
-            group = replace(entry.row, kind="group", who=who, cost="", retry="", is_open=False)
+            who = f"{tool} ×{len(same):,}" if tool else who
+            group = Row("group", entry.row.state, who, cause, "", False)
             shown.append(Entry(group, (), tuple(rows), (), len(same) - len(rows)))
     others = [row for row in others if (_find_failure(row) or None) not in drawn]
-    if len(shown) <= MAX_OPEN or all(entry.row.kind in ("call", "turn") for entry in shown):
+    if len(shown) <= MAX_OPEN or all(entry.row.kind in ("call", "turn") for entry in entries):
         return tuple(shown), len(others)
     shown.sort(key=lambda one: (not one.row.is_failed, not one.row.is_open, one.row.kind != "run"))
     first, rest = shown[:MAX_OPEN], shown[MAX_OPEN:]

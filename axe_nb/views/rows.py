@@ -159,10 +159,7 @@ def cost_of_call(call: CallNode) -> str:
 
 
 def first_line(text: str) -> str:
-    """Returns a text's first line that is no heading, without Markdown; ` …` if more lines follow.
-
-    A text of headings alone gives its first one.
-    """
+    """Returns the first line below a text's headings, without Markdown; ` …` if more follow."""
     lines = [line for line in text[: 4 * LINE].splitlines() if line.strip(" \t`~=-|:")]
     own = [line for line in lines if not line.lstrip().startswith("```")]
     line = next((line for line in own if not re.match(r"\s*#{1,6}\s", line)), own[0] if own else "")

@@ -207,6 +207,13 @@ def test_the_first_line_of_a_long_text_is_its_fold_and_the_rest_is_in_it() -> No
     assert page.count("line 0 ") == page.count("line 1 ") == page.count("line 199 ") == 1
 
 
+def test_calls_that_failed_alike_are_one_row() -> None:
+    calls = [ask(f"c{number}", "worker", f"part {number}") for number in range(144)]
+    results = tuple(ToolResult(c.id, "Error: too many", is_error=True, name=c.name) for c in calls)
+    text = as_text(done(log=(Turn(1, "", tuple(calls), results, "", Usage(1, 1)),)))
+    assert "\n  ✗ worker ×144 · Error: too many\n    ✗ worker part 0 → Error" in text
+
+
 def test_a_row_shows_a_finding_and_not_its_heading() -> None:
     assert first_line("## Summary\n\n27 **keys**\n\nand more") == "27 keys …"
     assert first_line("# Only this") == "Only this"
