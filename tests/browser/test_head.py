@@ -68,3 +68,16 @@ def test_a_small_tree_has_no_chips_and_its_bars_show_the_time_of_the_model(lab: 
     assert names[-1].endswith(" s")
     lab.gate("counter", "researcher", "critic")
     lab.finished()
+
+
+def test_a_tree_at_the_lower_edge_comes_into_view_until_the_reader_scrolls(lab: Lab) -> None:
+    lab.page.set_viewport_size({"width": 1280, "height": 600})
+    start(lab, RESEARCH + "\n#" * 18)
+    last = lab.page.locator(row(lab, "critic"))
+    expect(last).to_be_in_viewport(ratio=0.9)
+    lab.page.mouse.move(700, 300)
+    lab.page.mouse.wheel(0, -2000)
+    expect(last).not_to_be_in_viewport()
+    lab.gate("counter", "researcher", "critic")
+    lab.finished()
+    expect(last).not_to_be_in_viewport()

@@ -17,6 +17,7 @@ const TROUBLES = {
   quiet: "No updates since TIME: the kernel is busy or unreachable",
 };
 const LEGEND = { model: "model", tool: "tool", sub: "its sub-agents", retry: "retry wait", person: "you" };
+const DEEDS = ["wheel", "pointerdown", "keydown"]; // after which the page is the reader's to scroll
 const CHUNK = 100; // rows that are laid out together
 const TONES = ["good", "bad", "limit", "off", "running"];
 const CHIPS = ["all", "running", "failed", "slowest first"];
@@ -166,6 +167,8 @@ class Tree {
     this.running = new Set(); // rows whose clocks run
     this.only = "all";
     this.spoke = 0;
+    this.leave = () => (this.isLeft = true);
+    for (const event of DEEDS) window.addEventListener(event, this.leave, { capture: true, once: true, passive: true });
     this.keys = new Keys(this);
     this.follow = follow(this.scroll, () => !this.keys.isInUse && !this.asking.size);
     this.followAnswer = follow(this.written);
@@ -219,6 +222,16 @@ class Tree {
     this.mark();
     this.follow();
     this.followAnswer();
+    this.lead();
+  }
+
+  // A tree that grows beyond the window comes into view, until the reader does something.
+  lead() {
+    const size = this.rows.size + this.store.parts.length;
+    if (this.isLeft || size === this.size || this.store.head.newest === "") return;
+    this.size = size;
+    const { top } = this.root.getBoundingClientRect();
+    if (top > 0 && top < innerHeight) this.root.scrollIntoView({ block: "nearest" });
   }
 
   drawRow(key, data) {
@@ -239,7 +252,8 @@ class Tree {
   // At the end the answer is in view, unless the reader goes through the rows.
   finish() {
     if (this.keys.isInUse || !this.store.parts.length) return;
-    requestAnimationFrame(() => this.written.scrollIntoView({ block: "nearest" }));
+    const parts = this.isLeft ? [this.written] : [this.root, this.written];
+    requestAnimationFrame(() => parts.forEach((part) => part.scrollIntoView({ block: "nearest" })));
   }
 
   // The bar below the root's line: the sub-agents by the tones of their states.
@@ -477,6 +491,7 @@ class Tree {
 
   close() {
     clearInterval(this.timer);
+    for (const event of DEEDS) window.removeEventListener(event, this.leave, true);
     this.keys.close();
     for (const { question } of this.rows.values()) question.close();
     this.store.views.delete(this);
