@@ -261,7 +261,7 @@ def replay(result: RunResult | int | str | os.PathLike[str], *, speed: float = 1
 
     `result` may also be an id or path, as for `load`. Nothing is sent or executed, and nothing
     changes. Blocks. Without a live tree, only the end is shown. With `speed=10`, ten seconds pass
-    in one second. Raises ConfigError if there is no such run, or `speed` is no positive number.
+    in one second. Raises ConfigError if there is no such run, or `speed` is not positive.
     """
     from axe_nb.session.played_run import play
 
