@@ -33,8 +33,8 @@ from axe_nb.tools.tool import ToolContext
 
 if TYPE_CHECKING:  # not every run needs these: imported on first use
     from axe_nb.recording.cassette import Cassette
-    from axe_nb.recording.history import History
     from axe_nb.recording.modes import Mode
+    from axe_nb.views.history import History
 
 Prompt: TypeAlias = "str | Sequence[object]"
 """Prompt of a run: text, or a list of texts and pictures (bytes, paths, figures, images)."""
@@ -197,7 +197,7 @@ def history(
         since: earliest date of the runs, such as `2026-11-26`, `today` or `yesterday`.
         limit: maximum number of rows.
     """
-    from axe_nb.recording.history import list_history
+    from axe_nb.views.history import list_history
 
     if not isinstance(words, str):
         raise ConfigError(f"history takes words, not {shown_value(words)}")
@@ -216,7 +216,7 @@ def load(saved: int | str | os.PathLike[str]) -> Any:
     `saved` is the path of the file, or the id of a run in the history, as a number or text. Raises
     ConfigError if there is no such file or run, or neither `save` nor `export` wrote the file.
     """
-    from axe_nb.recording.history import load_run
+    from axe_nb.views.history import load_run
 
     if not isinstance(saved, int | str | os.PathLike):
         raise ConfigError(f"load takes a path or the id of a run, not {shown_value(saved)}")

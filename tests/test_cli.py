@@ -12,7 +12,7 @@ import pytest
 
 from axe_nb import cli
 from axe_nb.agents.trust import trust_file
-from axe_nb.recording.history import list_history
+from axe_nb.views.history import list_history
 from tests.files import put
 
 FILES = {

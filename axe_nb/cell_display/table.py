@@ -11,6 +11,8 @@ from IPython.display import display
 
 from axe_nb.cell_display.display import install, is_shown, remember
 from axe_nb.cell_display.feed import Feed, pack_parts
+from axe_nb.views.html import PLAIN
+from axe_nb.views.table import format_bar, format_cell
 
 
 class Table:
@@ -36,7 +38,7 @@ class Table:
         self._feed: Feed | None = None
         self._next_at = 0.0
 
-    def show(self, text: str) -> None:
+    def show(self, text: str, share: float = 0) -> None:
         now = time.monotonic()
         if not self._is_live or now < self._next_at:
             return
@@ -71,12 +73,16 @@ class CellLine:
         self._is_live = live
         self._place: DisplayHandle | None = None
 
-    def show(self, text: str) -> None:
+    def show(self, text: str, share: float = 0) -> None:
         if self._is_live:
-            self.finish(text)
+            self._update(text, format_bar(share))
 
     def finish(self, text: str) -> None:
-        bundle = {"text/plain": text}
+        self._update(text)
+
+    def _update(self, text: str, bar: str = "") -> None:
+        lines = "".join(f"<div>{format_cell(line)}</div>" for line in text.split("\n"))
+        bundle = {"text/html": f"<div class='{PLAIN}'>{bar}{lines}</div>", "text/plain": text}
         if self._place is not None:
             self._place.update(bundle, raw=True)  # type: ignore[no-untyped-call]  # IPython's own gap
             return

@@ -18,16 +18,17 @@ from axe_nb.agents.user_config import (
 )
 from axe_nb.commands.doctor import Finding, examine
 from axe_nb.errors import ConfigError
-from axe_nb.recording.history import History, delete_run, list_history
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.prompts import WIDTH
 from axe_nb.session.session import session
 from axe_nb.text import align_columns, fold, printable, quote, reveal
 from axe_nb.views import agent_summary
 from axe_nb.views.appearance import LOOKS
+from axe_nb.views.history import History, delete_run, list_history
+from axe_nb.views.table import Listing
 
 
-def make_output(command: str, chosen: argparse.Namespace) -> str | History:
+def make_output(command: str, chosen: argparse.Namespace) -> str | Listing | History:
     """Returns the output of `list`, `show` or `history`. Raises ConfigError on failure."""
     if command == "history" and chosen.delete is not None:
         delete_run(chosen.delete)
@@ -54,18 +55,22 @@ def make_output(command: str, chosen: argparse.Namespace) -> str | History:
         else:
             home = format_path_or_name(files[name].parent)
         rows.append((name, *told, home))
-    return "\n".join(align_columns(rows)) or f"no agents found; {creation_step('NAME')}"
+    if not rows:
+        return f"no agents found; {creation_step('NAME')}"
+    text = "\n".join(align_columns(rows))
+    return Listing(text=text, head=("agent", "model", "description", "file in"), rows=rows, wide=2)
 
 
 def format_agent(agent: Agent) -> list[str]:
     return [agent_summary.line(label, value) for label, value in agent_summary.rows(agent)]
 
 
-def format_tools(agent: Agent) -> str:
-    """Formats an agent's tools, one per line; starts its MCP servers to list their tools."""
+def list_tools(agent: Agent) -> str | Listing:
+    """Lists an agent's tools; starts its MCP servers to list theirs."""
     settings, workdir = Config.load().mcp_servers, find_workdir(agent)
     offered = run_and_wait(session.servers.open(agent, settings, workdir))
-    return agent_summary.tools_of(agent, offered.tools) or f"{agent.name} has no tools"
+    found = agent_summary.tools_of(agent, offered.tools)
+    return found if found.rows else f"{agent.name} has no tools"
 
 
 def diagnose(agents_dir: str | None) -> list[Finding]:
@@ -74,6 +79,16 @@ def diagnose(agents_dir: str | None) -> list[Finding]:
     except ConfigError as error:
         return [*diagnose(None), Finding("wrong", "agents folder", str(error), error.hint)]
     return run_and_wait(examine(session, agents_dir))
+
+
+def list_findings(agents_dir: str | None) -> Listing:
+    found = diagnose(agents_dir)
+    rows = [
+        (one.sign, one.what, "\n→ ".join(filter(None, (one.message, one.next_step))))
+        for one in found
+    ]
+    text = "\n".join(map(str, found))
+    return Listing(text=text, head=("", "checked", "result"), rows=rows, wide=2)
 
 
 def trust(

@@ -63,7 +63,7 @@ class TerminalLine:
         except OSError:
             return 79
 
-    def show(self, text: str) -> None:
+    def show(self, text: str, share: float = 0) -> None:
         self._write(one_line(text, self.columns), "")
 
     def finish(self, text: str) -> None:
@@ -76,8 +76,10 @@ class TerminalLine:
 
     def _write(self, text: str, end: str) -> None:
         with contextlib.suppress(OSError, ValueError):  # the terminal may be gone
-            width = count_columns(text)
-            self._stream.write(f"\r{text}{' ' * max(0, self._width - width)}{end}")
+            first, newline, rest = text.partition("\n")
+            width = count_columns(first)
+            blank = " " * max(0, self._width - width)
+            self._stream.write(f"\r{first}{blank}{newline}{rest}{end}")
             self._stream.flush()
             self._width = width
 

@@ -54,9 +54,13 @@ class Finding:
     message: str
     next_step: str = ""
 
-    def __str__(self) -> str:
+    @property
+    def sign(self) -> str:
         signs = {"right": LOOKS["completed"].sign, "note": "·", "wrong": LOOKS["error"].sign}
-        first = f"{signs[self.state]} {self.what:<16} {self.message}"
+        return signs[self.state]
+
+    def __str__(self) -> str:
+        first = f"{self.sign} {self.what:<16} {self.message}"
         return f"{first}\n{'':<19}→ {self.next_step}" if self.next_step else first
 
 

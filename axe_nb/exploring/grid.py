@@ -52,6 +52,7 @@ from axe_nb.text import (
 )
 from axe_nb.views.appearance import COLOURS, GAP, LINE_HEIGHT, MUTED, PALE, TEXT_MARGIN, TRACK
 from axe_nb.views.html import LEVEL, PLAIN, twin
+from axe_nb.views.table import format_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -560,16 +561,9 @@ class Page:
 
 
 def _format_figures(grid: Grid) -> str:
-    """Formats the table of variants, with labels, bars and numbers. Only labels may wrap."""
-
-    def align(at: int) -> str:
-        if at == LABEL:
-            return "text-align:left;overflow-wrap:anywhere;min-width:9em"
-        return f"text-align:{'left' if at <= SHARE else 'right'};white-space:nowrap"
-
+    """Formats the table of variants, with labels, bars and numbers."""
     heads, *rows = _tabulate(grid)
-    head = "".join(f"<th style='{align(at)}'>{text}</th>" for at, text in enumerate(heads))
-    body = ""
+    body = []
     for row, summary in zip(rows, grid.summary, strict=True):
         cells = [_safe(text) for text in row]
         cells[LABEL] = f"<b>{cells[LABEL]}</b>"
@@ -585,9 +579,8 @@ def _format_figures(grid: Grid) -> str:
                 f"margin-right:{GAP};background:linear-gradient(90deg,{stops})'></span>"
                 f"{cells[SHARE]}"
             )
-        shown = (f"<td style='{align(at)}'>{cell}</td>" for at, cell in enumerate(cells))
-        body += f"<tr>{''.join(shown)}</tr>"
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        body.append(cells)
+    return format_table(heads, body, right=len(heads) - SHARE - 1, wide=LABEL)
 
 
 def _safe(text: str) -> str:

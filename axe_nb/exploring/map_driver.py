@@ -105,6 +105,8 @@ class Tally:
     done: int = 0
     from_file: int = 0
     statuses: Counter[str] = field(default_factory=Counter)
+    causes: Counter[str] = field(default_factory=Counter)
+    """Error → number of runs that failed with it."""
     tokens: int = 0
     cost: float | None = 0.0
     forecast: str = ""
@@ -117,6 +119,10 @@ class Tally:
         self.done += 1
         self.from_file += is_from_file
         self.statuses[result.status] += 1
+        if not result.ok:
+            cause = one_line(result.error or result.status, 200)
+            is_known = cause in self.causes or len(self.causes) < 1000
+            self.causes[cause if is_known else "other errors"] += 1
         self.tokens += result.total_usage.total
         self.cost = add_costs((self.cost, result.total_cost))
 
@@ -125,7 +131,12 @@ class Tally:
         now = time.monotonic()
         if now >= self.shown_at + 0.1:
             self.shown_at = now
-            self.line.show(self.format(is_live=True))
+            self.line.show(self.format(is_live=True), self.done / (self.total or math.inf))
+
+    def finish(self) -> None:
+        """Shows the summary, and below it the most frequent errors."""
+        causes = [f"✗ {count:,} × {cause}" for cause, count in self.causes.most_common(5)]
+        self.line.finish("\n".join([self.format(), *causes]))
 
     def format(self, *, is_live: bool = False) -> str:
         of = "" if self.total is None else f" of {self.total:,}"

@@ -201,7 +201,7 @@ class RunMap:
             raise
         finally:
             self._close()
-            tally.line.finish(tally.format())
+            tally.finish()
 
     def _close(self) -> None:
         self._driver.runs.close()

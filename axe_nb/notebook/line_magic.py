@@ -35,6 +35,7 @@ from axe_nb.views.appearance import LOOKS
 from axe_nb.views.request import find_request
 from axe_nb.views.rows import format_cost
 from axe_nb.views.run_diff import diff_runs
+from axe_nb.views.table import Listing
 from axe_nb.views.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -67,9 +68,11 @@ def run_command(shell: InteractiveShell, line: str, names: Mapping[str, Any], wr
     if "agents_dir" in chosen:
         chosen.agents_dir = chosen.agents_dir or session.defaults.get("agents_dir")
     done = _act(shell, command.name, chosen, write)
-    if not isinstance(done, str):
+    if isinstance(done, Listing):
+        display(done)  # type: ignore[no-untyped-call]  # IPython's own gap
+    elif not isinstance(done, str):
         return done
-    if done:
+    elif done:
         write(done)
     return None
 
@@ -93,7 +96,7 @@ def _act(shell: InteractiveShell, name: str, chosen: argparse.Namespace, write: 
         case "tools" if chosen.agent is None:
             return agent_summary.all_tools(session.servers.list_running())
         case "tools":
-            return actions.format_tools(session.find(chosen.agent, chosen.agents_dir))
+            return actions.list_tools(session.find(chosen.agent, chosen.agents_dir))
         case "request":
             return find_request(*find_place(shell, chosen.place or ""))
         case "diff":
@@ -106,7 +109,7 @@ def _act(shell: InteractiveShell, name: str, chosen: argparse.Namespace, write: 
             is_file = set(chosen.run or "") & set("./\\")
             return replay(chosen.run if is_file else _find_run(shell, chosen.run), **speed)
         case "doctor":
-            return "\n".join(map(str, actions.diagnose(chosen.agents_dir)))
+            return actions.list_findings(chosen.agents_dir)
         case "expect":
             found = RESULT.match(chosen.expectations)
             variable, expectations = found.groups() if found else ("", chosen.expectations)
@@ -115,14 +118,16 @@ def _act(shell: InteractiveShell, name: str, chosen: argparse.Namespace, write: 
             count = check(result, expectations, name=shown, agents_dir=folder)
             return f"{LOOKS['completed'].sign} {plural(count, 'expectation')} met"
         case "env" if chosen.file is None:
-            return "\n".join(align_columns(list(list_keys())))
+            keys = list(list_keys())
+            text = "\n".join(align_columns(keys))
+            return Listing(text=text, head=("provider", "variable", "state"), rows=keys)
         case "env":
             outcomes = load_env(chosen.file)
             lines = [f"{what}: {list_some(names, 30)}" for what, names in outcomes.items()]
             lines += [REFUSED] if any(what.startswith("refused") for what in outcomes) else []
             return "\n".join(lines) or "no variables found"
         case "usage":
-            return format_usage()
+            return list_usage()
         case "budget":
             return _use_budget(chosen.amount)
         case "cassette":
@@ -166,19 +171,21 @@ def list_keys() -> Iterator[tuple[str, str, str]]:
                 yield info.name, info.url_variable, "set"
 
 
-def format_usage() -> str:
-    """Formats the token usage and cost of this session, one row per agent and model."""
+def list_usage() -> str | Listing:
+    """Lists the token usage and cost of this session, one row per agent and model."""
     if not session.spent:
         return "nothing has run yet"
     total = sum(session.spent.values(), Spent())
     heads = ["runs", "turns", "input", "output", *(["cost"] if total.usage.priced_tokens else [])]
-    rows: list[tuple[str, ...]] = [("agent", "model", *heads)]
+    rows: list[tuple[str, ...]] = []
     for (agent, model), spent in [*session.spent.items(), (("total", ""), total)]:
         usage = spent.usage
         counts = (spent.runs, spent.turns, usage.input_tokens, usage.output_tokens)
         numbers = (*(f"{count:,}" for count in counts), format_cost(usage) or "unknown")
         rows.append((agent or NO_AGENT, model, *numbers[: len(heads)]))
-    return "\n".join(align_columns(rows, right=len(heads)))
+    head = ("agent", "model", *heads)
+    text = "\n".join(align_columns([head, *rows], right=len(heads)))
+    return Listing(text=text, head=head, rows=rows, right=len(heads))
 
 
 def _use_budget(amount: float | None) -> str:
@@ -226,7 +233,7 @@ def _ask(question: str) -> str:
         return ""
 
 
-def _use_cassette(chosen: argparse.Namespace) -> str:
+def _use_cassette(chosen: argparse.Namespace) -> str | Listing:
     if chosen.off:
         session.use_cassette(None)
         return "no cassette is in use"
@@ -245,7 +252,12 @@ def _use_cassette(chosen: argparse.Namespace) -> str:
         used.change_mode(mode)
     if chosen.prune:
         return f"{plural(used.prune(), 'record')} removed from {used.shown}"
-    return used.format_status() if chosen.status or (path is None and mode is None) else ""
+    if not chosen.status and (path is not None or mode is not None):
+        return ""
+    counts = (used.hits, used.misses, used.recorded, used.unused)
+    head = ("cassette", "mode", "replayed", "missed", "recorded", "not used")
+    row = (used.shown, used.mode or "default", *map(str, counts))
+    return Listing(text=used.format_status(), head=head, rows=[row], right=len(counts))
 
 
 def _refuse_runs(error: ConfigError) -> ConfigError:

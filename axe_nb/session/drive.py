@@ -66,13 +66,14 @@ class NullView:
 class Line(Protocol):
     """Interface of one-line displays; each update replaces the line."""
 
-    def show(self, text: str) -> None: ...
+    def show(self, text: str, share: float = 0) -> None:
+        """Shows a progress text; `share` is the part of the work that is done, from 0 to 1."""
 
     def finish(self, text: str) -> None: ...
 
 
 class NoLine:
-    def show(self, text: str) -> None: ...
+    def show(self, text: str, share: float = 0) -> None: ...
 
     def finish(self, text: str) -> None: ...
 

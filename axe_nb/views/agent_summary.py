@@ -16,11 +16,12 @@ from axe_nb.errors import ConfigError
 from axe_nb.messages import dump
 from axe_nb.messages.model_table import tell_end
 from axe_nb.secrets import redact
-from axe_nb.text import clean, format_seconds, one_line
+from axe_nb.text import align_columns, clean, format_seconds, one_line
 from axe_nb.tools.tool import Effect, Tool, Verdict
 from axe_nb.views.appearance import COLOURS, LINE, LOOKS, MONO, MUTED, TEXT_PADDING
 from axe_nb.views.axe_text import list_caps, text_of
 from axe_nb.views.html import PLAIN, hide
+from axe_nb.views.table import Listing
 
 GRAPH = f"margin:.3em 0;line-height:1.4;white-space:pre-wrap;{MONO}"
 
@@ -84,29 +85,31 @@ def _list_tools(agent: Agent, of_servers: Sequence[Tool] | None = None) -> list[
     return list(find_tools(agent, (), of_servers).values())
 
 
-def all_tools(of_servers: Sequence[Tool] = ()) -> str:
-    """Formats all tools that agents can use, one per line, followed by the toolsets."""
+def all_tools(of_servers: Sequence[Tool] = ()) -> Listing:
+    """Lists all tools that agents can use, and the toolsets."""
     sets = (
         f"{name} = {', '.join(tools)}"
         for source in REGISTRY.sources
         for name, tools in source.sets.items()
     )
-    return "\n".join([*_format_tools([*REGISTRY, *of_servers]), "", *sets])
+    return _list([*REGISTRY, *of_servers], note="\n".join(sets))
 
 
-def tools_of(agent: Agent, of_servers: Sequence[Tool] = ()) -> str:
-    """Formats an agent's tools, one per line, with effect, permission and a short description."""
-    policy = PermissionPolicy(agent, agent.mode)
-    return "\n".join(_format_tools(_list_tools(agent, of_servers), policy))
+def tools_of(agent: Agent, of_servers: Sequence[Tool] = ()) -> Listing:
+    """Lists an agent's tools with effect, permission and a short description."""
+    return _list(_list_tools(agent, of_servers), PermissionPolicy(agent, agent.mode))
 
 
-def _format_tools(tools: Sequence[Tool], policy: PermissionPolicy | None = None) -> Iterator[str]:
-    width = min(max((len(tool.name) for tool in tools), default=0), 40)
+def _list(tools: Sequence[Tool], policy: PermissionPolicy | None = None, note: str = "") -> Listing:
+    rows = []
     for tool in tools:
-        start = f"{tool.name:<{width}}  {EFFECTS[tool.effect]:<9}  "
-        start += f"{VERDICTS[policy.decide(tool)[0]].lower():<10}  " if policy else ""
+        told = (VERDICTS[policy.decide(tool)[0]].lower(),) if policy else ()
         about = tool.description.partition(". ")[0].rstrip(".")
-        yield start + one_line(about, max(100 - len(start), 20))
+        rows.append((tool.name, EFFECTS[tool.effect], *told, about))
+    head = ("tool", "effect", *(["permission"] if policy else []), "description")
+    lines = [*align_columns([(*row[:-1], one_line(row[-1], 70)) for row in rows])] if rows else []
+    text = "\n\n".join(filter(None, ["\n".join(lines), note]))
+    return Listing(text=text, head=head, rows=rows, wide=len(head) - 1, note=note)
 
 
 def draw_graph(agent: Agent, find: Callable[[str], Agent]) -> str:

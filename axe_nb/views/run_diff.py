@@ -31,6 +31,7 @@ from axe_nb.views.appearance import COLOURS, GONE, LINE_HEIGHT, MUTED, NEW, SHAD
 from axe_nb.views.compare_runs import Change, Pair, Part, RunComparison, find_path, list_changes
 from axe_nb.views.html import LEVEL, PLAIN, safe
 from axe_nb.views.rows import POINTER
+from axe_nb.views.table import format_table
 
 MAX_BLOCKS = 60
 """Maximum number of changes whose texts are shown."""
@@ -155,10 +156,9 @@ class RunDiff:
         if figures:
             hues = zip(names, (GONE, NEW), strict=True)
             heads = (f"<span style=background:{hue}>{safe(name)}</span>" for name, hue in hues)
-            head = "".join(f"<th>{cell}</th>" for cell in ("", *heads, "change"))
-            rows = ("".join(f"<td>{safe(cell)}</td>" for cell in row) for row in figures)
-            body = "".join(f"<tr>{row}</tr>" for row in rows)
-            html += f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+            html += format_table(
+                ("", *heads, "change"), (map(safe, row) for row in figures), right=3
+            )
         lines = [f"{sign} {who}: {self._summary}"]
         lines += [f"  {line}" for line in align_columns(table, right=3)]
         lines += [""] if parts else []

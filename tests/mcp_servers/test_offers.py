@@ -14,7 +14,7 @@ import tomli_w
 
 import axe_nb
 from axe_nb import ConfigError, Request, ToolCall, call, mcp_prompt
-from axe_nb.commands.actions import diagnose, format_tools
+from axe_nb.commands.actions import diagnose, list_tools
 from axe_nb.session.runs import RunRequest
 from axe_nb.session.session import session
 from axe_nb.views import agent_summary
@@ -146,7 +146,7 @@ def test_servers_of_the_settings_are_named_by_agents_and_listed() -> None:
     namer = agent("namer", "done", mcp_servers=("raw",), mode="auto")
     assert axe_nb.run(namer, "go", display=False).text == "done"
     shown = agent_summary.all_tools(session.servers.list_running())
-    for text in (shown, format_tools(namer)):
+    for text in (repr(shown), repr(list_tools(namer))):
         assert "raw__a_b" in text
         assert "<script>" in text
         assert not set("\x1b\u202e") & set(text)

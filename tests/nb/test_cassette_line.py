@@ -140,7 +140,7 @@ def test_a_notebook_records_and_replays_and_says_what_is_missing(kernel: Kernel)
     assert text(kernel.run(again)).startswith("b: hi")
     assert text(kernel.run(again)).startswith("b: hi")
     assert text(kernel.run("server.__exit__(None, None, None)\n%axe cassette --status")) == (
-        "one.axe (auto): 1 replayed, 2 missed, 2 recorded; 0 records not used\n"
+        "one.axe (auto): 1 replayed, 2 missed, 2 recorded; 0 records not used"
     )
     assert kernel.run("%axe cassette one.axe") == []
     assert text(kernel.run("%%axe one -q\nhello")).startswith("a: hello")

@@ -14,6 +14,7 @@ os.environ.pop("PYTEST_VERSION", None)  # a person watches
 @axe_nb.script("echo")
 async def echo(request):
     await asyncio.sleep(PAUSE)
+    assert "bad" not in request.last, "a <b>bad</b> prompt"
     return request.last.upper()
 PAUSE = 0.1
 agent = axe_nb.Agent("echo", "script/echo")
@@ -37,6 +38,16 @@ def test_a_headless_notebook_has_one_line_without_times_and_a_person_sees_it_gro
     assert len(shown) > 2
     assert "/s" in shown[-2]
     assert shown[-1] == "echo: 20 of 20 runs, 0 failed"
+
+
+def test_a_bar_fills_and_equal_errors_are_counted_below_the_line(cells: Kernel) -> None:
+    ask = "list(axe_nb.map(agent, ['good', 'bad', 'bad'] * 4, concurrency=4)); 0"
+    drawn = [data["text/html"] for data in shown(cells.run(ask, live=True)) if "text/html" in data]
+    assert "linear-gradient" in drawn[0]
+    assert "linear-gradient" not in drawn[-1]
+    assert "</span> 8 × " in drawn[-1]
+    assert "a &lt;b&gt;bad&lt;/b&gt; prompt" in drawn[-1]
+    assert lines(cells.run(ask))[0].splitlines()[0].startswith("echo: 12 of 12 runs, 8 errors")
 
 
 @pytest.mark.parametrize(

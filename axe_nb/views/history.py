@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections import UserList
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, fields
 from datetime import date, datetime, timedelta
-from html import escape
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from axe_nb.agents.prompt import TRUSTED
 from axe_nb.agents.user_config import format_path_or_name
@@ -17,8 +16,12 @@ from axe_nb.conversion.jsonable import make_frame
 from axe_nb.errors import ConfigError
 from axe_nb.recording.history_recorder import find_writer, history_path, read_result
 from axe_nb.results import NO_AGENT
-from axe_nb.text import align_columns, clean, format_dollars, format_seconds, one_line, shown_value
+from axe_nb.text import align_columns, format_dollars, format_seconds, one_line, plural, shown_value
 from axe_nb.tools.kept_files import forget_kept
+from axe_nb.views.appearance import LOOKS
+from axe_nb.views.html import PLAIN
+from axe_nb.views.table import MOST_ROWS, format_cell, format_table
+from axe_nb.views.transcript import State
 
 if TYPE_CHECKING:
     from axe_nb.recording.history_store import Row, Store
@@ -72,8 +75,8 @@ SHOWN = NAMES[:-1]
 """Columns of the displayed table. `kind` is omitted, as the prompt of a map or grid begins with the
 kind."""
 
-TEXTS = frozenset({"when", "agent", "model", "prompt", "status"})
-"""Columns that are left-aligned; all others are right-aligned."""
+MAX_PAGE = 400_000
+"""Maximum length of the trees inside a table's rows, in characters."""
 
 
 class History(UserList[HistoryRow]):
@@ -85,37 +88,42 @@ class History(UserList[HistoryRow]):
     def __repr__(self) -> str:
         if not self:
             return "no runs found in the history"
-        lines = align_columns([SHOWN, *(row.cells for row in self)])
+        lines = [*align_columns([SHOWN, *(row.cells for row in self[:MOST_ROWS])])]
+        if len(self) > MOST_ROWS:
+            lines.append(f"… {plural(len(self) - MOST_ROWS, 'more row')}")
         return "\n".join([*lines, *([MORE] if self.has_more else [])])
 
     def _repr_html_(self) -> str:
         if not self:
             return f"<p>{self!r}</p>"
-        head = _format_cells("th", SHOWN)
-        body = ""
-        for row in self:
-            body += f"<tr>{_format_cells('td', row.cells)}</tr>"
-            if row.kind:
-                inner = list_history(within=row.id)._repr_html_()
-                body += (
-                    f"<tr><td colspan='{len(SHOWN)}' style='text-align:left'><details><summary>"
-                    f"its latest runs</summary>{inner}</details></td></tr>"
-                )
+        prompt = SHOWN.index("prompt")
+        table = format_table(SHOWN, _draw_rows(self), right=5, wide=prompt, total=len(self))
         more = f"<p>{MORE}</p>" if self.has_more else ""
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+        return f"<div class='{PLAIN}'>{table}{more}</div>"
 
     def to_frame(self) -> Any:
         """Returns the rows as a pandas DataFrame. Raises ConfigError if pandas is missing."""
         return make_frame(map(asdict, self), NAMES).set_index("id")
 
 
-def _format_cells(tag: str, cells: Sequence[str]) -> str:
-    html = ""
-    for name, cell in zip(SHOWN, cells, strict=True):
-        style = f"text-align:{'left' if name in TEXTS else 'right'}"
-        style += "" if name == "prompt" else ";white-space:nowrap"
-        html += f"<{tag} style='{style}'>{escape(clean(cell))}</{tag}>"
-    return html
+def _draw_rows(rows: Iterable[HistoryRow]) -> Iterator[list[str]]:
+    """Yields the cells of rows. The prompt opens the run's tree, or the runs of a map or grid."""
+    room = MAX_PAGE
+    for row in rows:
+        cells = dict(zip(SHOWN, map(format_cell, row.cells), strict=True))
+        cells["status"] = format_cell(f"{LOOKS[cast(State, row.status)].sign} {row.status}")
+        prompt = format_cell(one_line(row.prompt, 300))
+        inner = ""
+        if room > 0:
+            with contextlib.suppress(ConfigError):  # a run that cannot be read has its row
+                if row.kind:
+                    inner = list_history(within=row.id)._repr_html_()
+                else:
+                    inner = load_run(row.id)._repr_mimebundle_()["text/html"]
+        if len(inner) <= room:
+            room -= len(inner)
+            prompt = f"<details><summary>{prompt}</summary>{inner}</details>" if inner else prompt
+        yield list((cells | {"prompt": prompt}).values())
 
 
 def list_history(

@@ -1,0 +1,90 @@
+"""Tables in notebooks, all with the same look; without their styles they are plain HTML tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from axe_nb.secrets import redact
+from axe_nb.text import clean, plural
+from axe_nb.views.appearance import COLOURS, LINE, LOOKS, MUTED, TRACK
+from axe_nb.views.html import PLAIN, hide
+
+MOST_ROWS = 500
+"""Maximum number of rows that are displayed."""
+
+WIDE = "width:100%;min-width:9em;overflow-wrap:anywhere"
+SIGNS = {look.sign: look.colour for look in LOOKS.values()}
+"""Colour of each state's sign."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """The output of a command: a table in a notebook, otherwise text."""
+
+    text: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    right: int = 0
+    """Number of columns with numbers, at the right end of the table."""
+    wide: int = -1
+    """Number of the column with the longest texts; -1 if no column is wider than its texts."""
+    note: str = ""
+
+    def __repr__(self) -> str:
+        return clean(redact(self.text))
+
+    def _repr_html_(self) -> str:
+        rows = (map(format_cell, row) for row in self.rows)
+        note = f"<pre>{hide(self.note)}</pre>" if self.note else ""
+        total = len(self.rows)
+        table = format_table(self.head, rows, right=self.right, wide=self.wide, total=total)
+        return f"<div class='{PLAIN}'>{table}{note}</div>"
+
+
+def format_cell(text: str) -> str:
+    """Formats a text as HTML. A sign of a state at its start has the colour of the state."""
+    shown = hide(text).replace("\n", "<br>")
+    colour = SIGNS.get(shown[:1])
+    return f"<span style=color:{colour}>{shown[0]}</span>{shown[1:]}" if colour else shown
+
+
+def format_table(
+    head: Sequence[str],
+    rows: Iterable[Iterable[str]],
+    *,
+    right: int = 0,
+    wide: int = -1,
+    total: int = 0,
+) -> str:
+    """Formats rows of HTML cells. `right` and `wide` are those of a Listing.
+
+    Of `total` rows, those beyond the first `MOST_ROWS` are only counted.
+    """
+    styles = []
+    for at in range(len(head)):
+        side = "left" if at < len(head) - right else "right"
+        room = WIDE if at == wide else "white-space:nowrap"
+        styles.append(f"text-align:{side};vertical-align:top;{room}")
+
+    def draw(tag: str, cells: Iterable[str], more: str) -> str:
+        drawn = zip(cells, styles, strict=True)
+        return "".join(f"<{tag} style='{style}{more}'>{cell}</{tag}>" for cell, style in drawn)
+
+    body = "".join(f"<tr>{draw('td', row, '')}</tr>" for row in islice(rows, MOST_ROWS))
+    left = plural(total - MOST_ROWS, "more row") if total > MOST_ROWS else ""
+    more = f"<div style='opacity:{MUTED}'>… {left}</div>" if left else ""
+    names = draw("th", head, f";font-weight:600;border-bottom:1px solid {LINE}")
+    return (
+        "<table style='font-variant-numeric:tabular-nums'>"
+        f"<thead><tr>{names}</tr></thead><tbody>{body}</tbody></table>{more}"
+    )
+
+
+def format_bar(share: float) -> str:
+    """Draws a progress bar that is filled up to `share`, a number from 0 to 1."""
+    stops = f"{COLOURS['running']} {share:.1%},{TRACK} 0"
+    return (
+        f"<div style='max-width:30em;height:.4em;background:linear-gradient(90deg,{stops})'></div>"
+    )
