@@ -19,7 +19,7 @@ from axe_nb.results import NO_AGENT
 from axe_nb.text import align_columns, format_dollars, format_seconds, one_line, plural, shown_value
 from axe_nb.tools.kept_files import forget_kept
 from axe_nb.views.appearance import LOOKS
-from axe_nb.views.html import PLAIN
+from axe_nb.views.html import PLAIN, twin
 from axe_nb.views.table import MOST_ROWS, format_cell, format_table
 from axe_nb.views.transcript import State
 
@@ -75,8 +75,8 @@ SHOWN = NAMES[:-1]
 """Columns of the displayed table. `kind` is omitted, as the prompt of a map or grid begins with the
 kind."""
 
-MAX_PAGE = 400_000
-"""Maximum length of the trees inside a table's rows, in characters."""
+MAX_TREES = 100_000
+"""Maximum length of the trees and lists inside a table's rows, in characters."""
 
 
 class History(UserList[HistoryRow]):
@@ -93,11 +93,11 @@ class History(UserList[HistoryRow]):
             lines.append(f"… {plural(len(self) - MOST_ROWS, 'more row')}")
         return "\n".join([*lines, *([MORE] if self.has_more else [])])
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self, room: int = MAX_TREES) -> str:
         if not self:
             return f"<p>{self!r}</p>"
         prompt = SHOWN.index("prompt")
-        table = format_table(SHOWN, _draw_rows(self), right=5, wide=prompt, total=len(self))
+        table = format_table(SHOWN, _draw_rows(self, room), right=5, wide=prompt, total=len(self))
         more = f"<p>{MORE}</p>" if self.has_more else ""
         return f"<div class='{PLAIN}'>{table}{more}</div>"
 
@@ -106,9 +106,11 @@ class History(UserList[HistoryRow]):
         return make_frame(map(asdict, self), NAMES).set_index("id")
 
 
-def _draw_rows(rows: Iterable[HistoryRow]) -> Iterator[list[str]]:
-    """Yields the cells of rows. The prompt opens the run's tree, or the runs of a map or grid."""
-    room = MAX_PAGE
+def _draw_rows(rows: Iterable[HistoryRow], room: int) -> Iterator[list[str]]:
+    """Yields the cells of rows. The prompt opens the run's tree, or the runs of a map or grid.
+
+    `room` is the maximum length of the trees and lists inside the rows, in characters.
+    """
     for row in rows:
         cells = dict(zip(SHOWN, map(format_cell, row.cells), strict=True))
         cells["status"] = format_cell(f"{LOOKS[cast(State, row.status)].sign} {row.status}")
@@ -117,9 +119,9 @@ def _draw_rows(rows: Iterable[HistoryRow]) -> Iterator[list[str]]:
         if room > 0:
             with contextlib.suppress(ConfigError):  # a run that cannot be read has its row
                 if row.kind:
-                    inner = list_history(within=row.id)._repr_html_()
+                    inner = list_history(within=row.id)._repr_html_(room=0)
                 else:
-                    inner = load_run(row.id)._repr_mimebundle_()["text/html"]
+                    inner = twin(load_run(row.id), name=f"axe_nb.load({row.id})")["text/html"]
         if len(inner) <= room:
             room -= len(inner)
             prompt = f"<details><summary>{prompt}</summary>{inner}</details>" if inner else prompt

@@ -14,7 +14,7 @@ from axe_nb.views.html import PLAIN, hide
 MOST_ROWS = 500
 """Maximum number of rows that are displayed."""
 
-WIDE = "width:100%;min-width:9em;overflow-wrap:anywhere"
+WIDE = "min-width:9em;overflow-wrap:anywhere"
 SIGNS = {look.sign: look.colour for look in LOOKS.values()}
 """Colour of each state's sign."""
 
