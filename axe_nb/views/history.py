@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import UserList
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import date, datetime, timedelta
 from itertools import islice
@@ -75,6 +75,9 @@ SHOWN = NAMES[:-1]
 """Columns of the displayed table. `kind` is omitted, as the prompt of a map or grid begins with the
 kind."""
 
+INNER = ("id", "agent", "model", "prompt", "status", "tokens", "seconds")
+"""Columns of the runs in the row of a map or grid."""
+
 MAX_TREES = 100_000
 """Maximum length of the trees and lists inside a table's rows, in characters."""
 
@@ -93,11 +96,11 @@ class History(UserList[HistoryRow]):
             lines.append(f"… {plural(len(self) - MOST_ROWS, 'more row')}")
         return "\n".join([*lines, *([MORE] if self.has_more else [])])
 
-    def _repr_html_(self, room: int = MAX_TREES) -> str:
+    def _repr_html_(self, names: Sequence[str] = SHOWN, room: int = MAX_TREES) -> str:
         if not self:
             return f"<p>{self!r}</p>"
-        prompt = SHOWN.index("prompt")
-        table = format_table(SHOWN, _draw_rows(self, room), right=5, wide=prompt, total=len(self))
+        rows, right = _draw_rows(self, names, room), len(names) - names.index("status") - 1
+        table = format_table(names, rows, right=right, wide=names.index("prompt"), total=len(self))
         more = f"<p>{MORE}</p>" if self.has_more else ""
         return f"<div class='{PLAIN}'>{table}{more}</div>"
 
@@ -106,7 +109,7 @@ class History(UserList[HistoryRow]):
         return make_frame(map(asdict, self), NAMES).set_index("id")
 
 
-def _draw_rows(rows: Iterable[HistoryRow], room: int) -> Iterator[list[str]]:
+def _draw_rows(rows: Iterable[HistoryRow], names: Sequence[str], room: int) -> Iterator[list[str]]:
     """Yields the cells of rows. The prompt opens the run's tree, or the runs of a map or grid.
 
     `room` is the maximum length of the trees and lists inside the rows, in characters.
@@ -119,13 +122,14 @@ def _draw_rows(rows: Iterable[HistoryRow], room: int) -> Iterator[list[str]]:
         if room > 0:
             with contextlib.suppress(ConfigError):  # a run that cannot be read has its row
                 if row.kind:
-                    inner = list_history(within=row.id)._repr_html_(room=0)
+                    inner = list_history(within=row.id)._repr_html_(INNER, room=0)
                 else:
                     inner = twin(load_run(row.id), name=f"axe_nb.load({row.id})")["text/html"]
-        if len(inner) <= room:
-            room -= len(inner)
-            prompt = f"<details><summary>{prompt}</summary>{inner}</details>" if inner else prompt
-        yield list((cells | {"prompt": prompt}).values())
+        room -= len(inner)
+        cells["prompt"] = prompt
+        if inner and room >= 0:
+            cells["prompt"] = f"<details><summary>{prompt}</summary>{inner}</details>"
+        yield [cells[name] for name in names]
 
 
 def list_history(

@@ -15,8 +15,8 @@ MOST_ROWS = 500
 """Maximum number of rows that are displayed."""
 
 WIDE = "min-width:9em;overflow-wrap:anywhere"
-SIGNS = {look.sign: look.colour for look in LOOKS.values()}
-"""Colour of each state's sign."""
+SIGNS = {look.sign: look.colour for look in reversed([*LOOKS.values()])}
+"""Colour of each state's sign; the sign of several states has the first one's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
