@@ -22,9 +22,6 @@ from axe_nb.results import RunResult
 from axe_nb.session.drive import View
 from axe_nb.session.portal import PUMP
 
-LATEST = 1e6
-"""Latest plausible time of an event in seconds. Later times, as in a damaged file, are ignored."""
-
 
 def play(view: View, result: RunResult, speed: float) -> None:
     """Plays a run in a live view `speed` times as fast as recorded; other views show the result."""
@@ -50,7 +47,8 @@ def time_events(result: RunResult) -> list[tuple[float, Event]]:
     """(run, turn, call) → times. Call 0 is the request; call 0 of turn 0 is the whole run."""
     for run in runs.values():
         for lap in run.times:
-            if 0 <= lap.began <= lap.ended <= LATEST and lap.kind != "person":
+            # later times can only be those of a damaged file
+            if 0 <= lap.began <= lap.ended <= 1e6 and lap.kind != "person":
                 laps[run.id, lap.turn, lap.call].append(lap)
     timed: list[tuple[float, Event]] = []
     latest = defaultdict[str, float](float)
@@ -95,6 +93,11 @@ def time_events(result: RunResult) -> list[tuple[float, Event]]:
                 at = max([called.get(place, 0.0), *below])
                 add(end(id, turn, calls.get(place, 0), at), event)
             case RunFinished():
+                last = event.result.exchanges[-1].turn if event.result.exchanges else 0
+                if last > turn:  # without a response, a turn is in no log
+                    add(begin(id, last, 0, latest[id]), TurnStarted(id, last, 0, 0))
+                    for at, retry in _list_retries(runs[id], last, laps[id, last, 0]):
+                        add(max(latest[id], at), retry)
                 add(end(id, 0, 0, latest[id]), event)
     timed.sort(key=lambda one: one[0])
     return [(at - timed[0][0], event) for at, event in timed]

@@ -64,6 +64,20 @@ def test_events_have_their_recorded_times_and_order(survey: RunResult) -> None:
     assert bar[0][2] - bar[0][1] >= 0.1, "the first attempt"
 
 
+def test_the_attempts_of_an_agent_that_gives_up_are_played() -> None:
+    @axe_nb.script("down")
+    async def down(request: Request) -> str:
+        await asyncio.sleep(0.05)
+        raise axe_nb.ProviderError("overloaded", "busy", retry_after=0.05)
+
+    axe_nb.define(Agent("quick", "script/down", retry=axe_nb.Retry(max_retries=1)))
+    transcript = Transcript()
+    for at, event in time_events(axe_nb.run(lead(ask("quick", "quick")), "Ask.")):
+        transcript.apply(event, at)
+    [quick] = transcript.whole.below()
+    assert [kind for kind, _, _ in list_segments(quick)] == ["model", "retry", "model"]
+
+
 class Seen(NullView):
     is_live = True
 
