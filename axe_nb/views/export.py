@@ -53,7 +53,8 @@ def write_html(result: RunResult) -> str:
     for run in result.walk():
         spent[run.model] += run.usage
     facts = [("agent", who), ("status", result.status)]
-    facts += [("model", join_facts(name, format_tokens(usage))) for name, usage in spent.items()]
+    models = (join_facts(name, format_tokens(usage)) for name, usage in spent.items())
+    facts += [("model", "; ".join(models))]
     facts += [("in total", format_tokens(result.total_usage))] if len(spent) > 1 else []
     took = format_seconds(round(result.duration_ms / 1000, 1))
     facts += [("took", f"{took} s"), ("exported", f"{date.today():%d %B %Y}")]
