@@ -21,7 +21,7 @@ from axe_nb.errors import ConfigError
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.prompts import WIDTH
 from axe_nb.session.session import session
-from axe_nb.text import align_columns, fold, printable, quote, reveal
+from axe_nb.text import fold, printable, quote, reveal
 from axe_nb.views import agent_summary
 from axe_nb.views.appearance import LOOKS
 from axe_nb.views.history import History, delete_run, list_history
@@ -57,8 +57,7 @@ def make_output(command: str, chosen: argparse.Namespace) -> str | Listing | His
         rows.append((name, *told, home))
     if not rows:
         return f"no agents found; {creation_step('NAME')}"
-    text = "\n".join(align_columns(rows))
-    return Listing(text=text, head=("agent", "model", "description", "file in"), rows=rows, wide=2)
+    return Listing(head=("agent", "model", "description", "file in"), rows=rows, wide=2)
 
 
 def format_agent(agent: Agent) -> list[str]:

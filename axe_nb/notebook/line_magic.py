@@ -29,7 +29,7 @@ from axe_nb.recording.cassette import Cassette
 from axe_nb.results import NO_AGENT, RunResult
 from axe_nb.session.session import Spent, session
 from axe_nb.session.undo import undo
-from axe_nb.text import align_columns, format_dollars, list_some, plural, quote
+from axe_nb.text import format_dollars, list_some, plural, quote
 from axe_nb.views import agent_summary
 from axe_nb.views.appearance import LOOKS
 from axe_nb.views.request import find_request
@@ -118,9 +118,7 @@ def _act(shell: InteractiveShell, name: str, chosen: argparse.Namespace, write: 
             count = check(result, expectations, name=shown, agents_dir=folder)
             return f"{LOOKS['completed'].sign} {plural(count, 'expectation')} met"
         case "env" if chosen.file is None:
-            keys = list(list_keys())
-            text = "\n".join(align_columns(keys))
-            return Listing(text=text, head=("provider", "variable", "state"), rows=keys)
+            return Listing(head=("provider", "variable", "state"), rows=[*list_keys()])
         case "env":
             outcomes = load_env(chosen.file)
             lines = [f"{what}: {list_some(names, 30)}" for what, names in outcomes.items()]
@@ -183,9 +181,7 @@ def list_usage() -> str | Listing:
         counts = (spent.runs, spent.turns, usage.input_tokens, usage.output_tokens)
         numbers = (*(f"{count:,}" for count in counts), format_cost(usage) or "unknown")
         rows.append((agent or NO_AGENT, model, *numbers[: len(heads)]))
-    head = ("agent", "model", *heads)
-    text = "\n".join(align_columns([head, *rows], right=len(heads)))
-    return Listing(text=text, head=head, rows=rows, right=len(heads))
+    return Listing(head=("agent", "model", *heads), rows=rows, right=len(heads))
 
 
 def _use_budget(amount: float | None) -> str:

@@ -16,7 +16,7 @@ from axe_nb.errors import ConfigError
 from axe_nb.messages import dump
 from axe_nb.messages.model_table import tell_end
 from axe_nb.secrets import redact
-from axe_nb.text import align_columns, clean, format_seconds, one_line
+from axe_nb.text import clean, format_seconds, one_line
 from axe_nb.tools.tool import Effect, Tool, Verdict
 from axe_nb.views.appearance import COLOURS, LINE, LOOKS, MONO, MUTED, TEXT_PADDING
 from axe_nb.views.axe_text import list_caps, text_of
@@ -87,29 +87,23 @@ def _list_tools(agent: Agent, of_servers: Sequence[Tool] | None = None) -> list[
 
 def all_tools(of_servers: Sequence[Tool] = ()) -> Listing:
     """Lists all tools that agents can use, and the toolsets."""
-    sets = (
-        f"{name} = {', '.join(tools)}"
-        for source in REGISTRY.sources
-        for name, tools in source.sets.items()
-    )
-    return _list([*REGISTRY, *of_servers], note="\n".join(sets))
+    sets = [one for source in REGISTRY.sources for one in source.sets.items()]
+    rows = [*map(_describe, [*REGISTRY, *of_servers])]
+    rows += [(name, "toolset", ", ".join(tools)) for name, tools in sets]
+    return Listing(head=("tool", "effect", "description"), rows=rows, wide=2)
 
 
 def tools_of(agent: Agent, of_servers: Sequence[Tool] = ()) -> Listing:
     """Lists an agent's tools with effect, permission and a short description."""
-    return _list(_list_tools(agent, of_servers), PermissionPolicy(agent, agent.mode))
+    policy, rows = PermissionPolicy(agent, agent.mode), []
+    for tool in _list_tools(agent, of_servers):
+        name, effect, about = _describe(tool)
+        rows.append((name, effect, VERDICTS[policy.decide(tool)[0]].lower(), about))
+    return Listing(head=("tool", "effect", "permission", "description"), rows=rows, wide=3)
 
 
-def _list(tools: Sequence[Tool], policy: PermissionPolicy | None = None, note: str = "") -> Listing:
-    rows = []
-    for tool in tools:
-        told = (VERDICTS[policy.decide(tool)[0]].lower(),) if policy else ()
-        about = tool.description.partition(". ")[0].rstrip(".")
-        rows.append((tool.name, EFFECTS[tool.effect], *told, about))
-    head = ("tool", "effect", *(["permission"] if policy else []), "description")
-    lines = [*align_columns([(*row[:-1], one_line(row[-1], 70)) for row in rows])] if rows else []
-    text = "\n\n".join(filter(None, ["\n".join(lines), note]))
-    return Listing(text=text, head=head, rows=rows, wide=len(head) - 1, note=note)
+def _describe(tool: Tool) -> tuple[str, str, str]:
+    return tool.name, EFFECTS[tool.effect], tool.description.partition(". ")[0].rstrip(".")
 
 
 def draw_graph(agent: Agent, find: Callable[[str], Agent]) -> str:

@@ -96,11 +96,14 @@ class History(UserList[HistoryRow]):
             lines.append(f"… {plural(len(self) - MOST_ROWS, 'more row')}")
         return "\n".join([*lines, *([MORE] if self.has_more else [])])
 
-    def _repr_html_(self, names: Sequence[str] = SHOWN, room: int = MAX_TREES) -> str:
-        if not self:
-            return f"<p>{self!r}</p>"
+    def _repr_html_(self) -> str:
+        return self.draw(SHOWN, MAX_TREES) if self else f"<p>{self!r}</p>"
+
+    def draw(self, names: Sequence[str], room: int) -> str:
+        """Formats the columns `names` as HTML, with at most `room` characters inside the rows."""
         rows, right = _draw_rows(self, names, room), len(names) - names.index("status") - 1
-        table = format_table(names, rows, right=right, wide=names.index("prompt"), total=len(self))
+        wide, total = names.index("prompt"), len(self)
+        table = format_table(names, rows, right=right, wide=wide, total=total)
         more = f"<p>{MORE}</p>" if self.has_more else ""
         return f"<div class='{PLAIN}'>{table}{more}</div>"
 
@@ -110,10 +113,7 @@ class History(UserList[HistoryRow]):
 
 
 def _draw_rows(rows: Iterable[HistoryRow], names: Sequence[str], room: int) -> Iterator[list[str]]:
-    """Yields the cells of rows. The prompt opens the run's tree, or the runs of a map or grid.
-
-    `room` is the maximum length of the trees and lists inside the rows, in characters.
-    """
+    """Yields the cells of rows. The prompt opens the run's tree, or the runs of a map or grid."""
     for row in rows:
         cells = dict(zip(SHOWN, map(format_cell, row.cells), strict=True))
         cells["status"] = format_cell(f"{LOOKS[cast(State, row.status)].sign} {row.status}")
@@ -122,7 +122,7 @@ def _draw_rows(rows: Iterable[HistoryRow], names: Sequence[str], room: int) -> I
         if room > 0:
             with contextlib.suppress(ConfigError):  # a run that cannot be read has its row
                 if row.kind:
-                    inner = list_history(within=row.id)._repr_html_(INNER, room=0)
+                    inner = list_history(within=row.id).draw(INNER, 0)
                 else:
                     inner = twin(load_run(row.id), name=f"axe_nb.load({row.id})")["text/html"]
         room -= len(inner)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from axe_nb.secrets import redact
-from axe_nb.text import clean, plural
+from axe_nb.text import align_columns, one_line, plural
 from axe_nb.views.appearance import COLOURS, LINE, LOOKS, MUTED, TRACK
 from axe_nb.views.html import PLAIN, hide
 
@@ -23,24 +23,23 @@ SIGNS = {look.sign: look.colour for look in reversed([*LOOKS.values()])}
 class Listing:
     """The output of a command: a table in a notebook, otherwise text."""
 
-    text: str
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
     right: int = 0
     """Number of columns with numbers, at the right end of the table."""
     wide: int = -1
     """Number of the column with the longest texts; -1 if no column is wider than its texts."""
-    note: str = ""
+    text: str = ""
+    """Text shown outside a notebook; empty for the table as aligned text."""
 
     def __repr__(self) -> str:
-        return clean(redact(self.text))
+        rows = [[one_line(cell, 80) for cell in row] for row in self.rows]
+        return redact(self.text or "\n".join(align_columns([self.head, *rows], self.right)))
 
     def _repr_html_(self) -> str:
-        rows = (map(format_cell, row) for row in self.rows)
-        note = f"<pre>{hide(self.note)}</pre>" if self.note else ""
-        total = len(self.rows)
+        rows, total = (map(format_cell, row) for row in self.rows), len(self.rows)
         table = format_table(self.head, rows, right=self.right, wide=self.wide, total=total)
-        return f"<div class='{PLAIN}'>{table}{note}</div>"
+        return f"<div class='{PLAIN}'>{table}</div>"
 
 
 def format_cell(text: str) -> str:

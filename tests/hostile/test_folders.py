@@ -259,7 +259,7 @@ def test_lists_of_agents_have_no_escapes_and_no_forged_rows_in_a_pipe_or_a_cell(
     put_agent(home / "evil/axe/agents", more=more)
     monkeypatch.chdir(home / "evil")
     assert main(["agents", "list"]) == 0
-    bad, evil = capsys.readouterr().out.splitlines()
+    _, bad, evil = capsys.readouterr().out.splitlines()
     assert bad.startswith("bad helper  Yours\ufffd[2J  ")
     assert "  Kind.\ufffd[2J\ufffd Mode:  plan" in evil
     assert main(["agents", "show", "evil"]) == 0
@@ -278,7 +278,7 @@ def test_lists_of_agents_have_no_escapes_and_no_forged_rows_in_a_pipe_or_a_cell(
     shell = InteractiveShell()
     shell.run_line_magic("load_ext", "axe_nb")
     shell.run_line_magic("axe", "list")
-    bad, evil = capsys.readouterr().out.splitlines()
+    _, bad, evil = capsys.readouterr().out.splitlines()
     assert bad.startswith("bad helper  Yours\ufffd[2J  ")
     assert "Kind.\ufffd[2J\ufffd Mode:  plan" in evil
 
