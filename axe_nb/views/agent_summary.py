@@ -103,7 +103,8 @@ def tools_of(agent: Agent, of_servers: Sequence[Tool] = ()) -> Listing:
 
 
 def _describe(tool: Tool) -> tuple[str, str, str]:
-    return tool.name, EFFECTS[tool.effect], tool.description.partition(". ")[0].rstrip(".")
+    about = tool.description.partition(". ")[0].rstrip(".")
+    return tool.name, EFFECTS[tool.effect], one_line(about, 100)
 
 
 def draw_graph(agent: Agent, find: Callable[[str], Agent]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from axe_nb.secrets import redact
-from axe_nb.text import align_columns, one_line, plural
+from axe_nb.text import align_columns, clean, plural
 from axe_nb.views.appearance import COLOURS, LINE, LOOKS, MUTED, TRACK
 from axe_nb.views.html import PLAIN, hide
 
@@ -33,8 +33,8 @@ class Listing:
     """Text shown outside a notebook; empty for the table as aligned text."""
 
     def __repr__(self) -> str:
-        rows = [[one_line(cell, 80) for cell in row] for row in self.rows]
-        return redact(self.text or "\n".join(align_columns([self.head, *rows], self.right)))
+        lines = align_columns([self.head, *self.rows], self.right)
+        return clean(redact(self.text or "\n".join(lines)))
 
     def _repr_html_(self) -> str:
         rows, total = (map(format_cell, row) for row in self.rows), len(self.rows)

@@ -80,7 +80,7 @@ def test_tools_are_listed_with_what_the_agent_may_do_with_them(cells: Kernel) ->
         '%%axe_agent w\nmodel = "script/echo"\ntools = ["write_file", "look_up", "grep"]\n'
         '[permissions]\ngrep = "deny"'
     )
-    told = [line.split()[:3] for line in text(cells.run("%axe tools w")).splitlines()]
+    told = [line.split()[:3] for line in text(cells.run("%axe tools w")).splitlines()[1:]]
     assert told[0] == ["write_file", "writes", "asks"]
     assert told[1:] == [["look_up", "yours", "allowed"], ["grep", "reads", "denied"]]
 
