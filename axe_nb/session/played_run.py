@@ -42,14 +42,7 @@ def time_events(result: RunResult) -> list[tuple[float, Event]]:
 
     An event without a recorded time gets the time of an event before it.
     """
-    runs = {run.id: run for run in result.walk()}
-    laps = defaultdict[tuple[str, int, int], list[Lap]](list)
-    """(run, turn, call) → times. Call 0 is the request; call 0 of turn 0 is the whole run."""
-    for run in runs.values():
-        for lap in run.times:
-            # later times can only be those of a damaged file
-            if 0 <= lap.began <= lap.ended <= 1e6 and lap.kind != "person":
-                laps[run.id, lap.turn, lap.call].append(lap)
+    runs, laps = {run.id: run for run in result.walk()}, _list_laps(result)
     timed: list[tuple[float, Event]] = []
     latest = defaultdict[str, float](float)
     """Run id → time of the run's latest event."""
@@ -101,6 +94,17 @@ def time_events(result: RunResult) -> list[tuple[float, Event]]:
                 add(end(id, 0, 0, latest[id]), event)
     timed.sort(key=lambda one: one[0])
     return [(at - timed[0][0], event) for at, event in timed]
+
+
+def _list_laps(result: RunResult) -> dict[tuple[str, int, int], list[Lap]]:
+    """Returns (run, turn, call) → times. Call 0 is the request; call 0 of turn 0 is the run."""
+    laps = defaultdict[tuple[str, int, int], list[Lap]](list)
+    for run in result.walk():
+        for lap in run.times:
+            # later times can only be those of a damaged file
+            if 0 <= lap.began <= lap.ended <= 1e6 and lap.kind != "person":
+                laps[run.id, lap.turn, lap.call].append(lap)
+    return laps
 
 
 def _list_retries(run: RunResult, turn: int, laps: list[Lap]) -> Iterator[tuple[float, Event]]:
