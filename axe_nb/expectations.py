@@ -220,8 +220,8 @@ class Thing:
     def ran_beside(self, later: Thing) -> bool:
         """True if `later` began before this run ended; False if it is a descendant of this run.
 
-        If times are missing or equal, as on a virtual clock, both runs must come from one call or
-        from parallel calls.
+        If times are missing or equal, as on a virtual clock, it is True if both runs come from one
+        call or from parallel calls.
         """
         first, second = sorted((self.pointer, later.pointer), key=len)
         if second.startswith(first) or self.is_forked != later.is_forked:

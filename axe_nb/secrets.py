@@ -99,8 +99,8 @@ SHAPES: Mapping[str, tuple[str, str]] = {
 }
 """Maps fixed texts at the start of well-known keys, logins and headers to two patterns: one for the
 text to keep after the start, and one for the secret, which never matches `***`. Fixed texts can be
-found quickly. No pattern scans the same long text from many positions, because a model could
-otherwise write a text that takes very long."""
+found quickly. No pattern scans the same long text from many positions, as a model could otherwise
+write a text that takes very long to scan."""
 
 _END, _START = r"(?=\n?(?:…|\.\.\.))", r"(?:(?<=…)|(?<=…\n))"
 """Patterns for an ellipsis where text was cut off: `_END` at its end, `_START` at its start."""

@@ -101,7 +101,7 @@ class Feed:
     def close(self, bundle: Bundle) -> None:
         """Displays the bundle in place of the widget, and closes the widget.
 
-        On a page of a Jupyter server, the widget is closed when the next display ends, as a page
+        On a page of a Jupyter server, the widget stays open until the next display ends: a page
         that was loaded during the run receives the state of open widgets, but no other updates.
         """
         global _retired

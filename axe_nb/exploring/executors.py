@@ -2,7 +2,7 @@
 
 An executor is one from `concurrent.futures`, a Dask client, or an ipyparallel client or view. A job
 calls `run_job`, whose argument and result are bytes, which every executor can transport. A job
-returns its errors instead of raising them, because some executors lose messages or crash.
+returns its errors, because some executors lose the message of a raised error, or crash on it.
 Agents, skills and context files are read before the map begins and sent to the workers, with script
 models, tools and settings. Keys are not sent: each worker reads keys from its own environment and
 `config.toml`.

@@ -324,7 +324,7 @@ class Delta:
 class Response:
     """A complete response from a model (A-1.6), independent of any provider's format.
 
-    A script model needs a Response only to return more than text, tool calls or data alone.
+    A script model can return just text, tool calls or data; anything more needs a Response.
     """
 
     content: str = ""
