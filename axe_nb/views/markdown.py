@@ -99,8 +99,8 @@ def render_blocks(text: str) -> list[str]:
         # cleaned again, as entities such as `&shy;` have become characters
         blocks.append(clean(parser.renderer.render(tokens[begin:end], parser.options, env)))
         begin = end
-    # a table of empty cells has 70 characters of HTML for each character of text
-    if sum(map(len, blocks)) > 4000 + 14 * len(text):
+    # a table of empty cells has 90 characters of HTML for each character of text
+    if sum(map(len, blocks)) > 4000 + 18 * len(text):
         return [f"<pre style=white-space:pre-wrap>{escape(text, quote=False)}</pre>\n"]
     return blocks
 
@@ -177,7 +177,9 @@ def _adapt_tokens(state: StateCore) -> None:
         if token.type == "code_block":  # code that is indented, not fenced
             token.type, token.tag, token.info = "fence", "code", ""
         if token.type in ("th_open", "td_open"):
-            token.attrs.setdefault("style", "text-align:left")
+            token.attrs["style"] = f"{token.attrs.get('style', 'text-align:left')};padding:.5em"
+        if token.type in ("bullet_list_open", "ordered_list_open"):  # marimo resets lists and cells
+            token.attrs["style"] = "list-style:revert;padding-left:2em"
         if token.nesting == 1 and state.env.get("mixed"):
             token.attrSet("dir", "auto")
 

@@ -167,3 +167,9 @@ def test_formulas_are_typeset_and_prices_stay_prices(text: str, formulas: list[s
 def test_a_link_whose_text_is_a_formula_shows_its_host() -> None:
     html = render(r"[\(\text{https:}\text{//}\text{github}.\text{com}\)](https://evil.example/x)")
     assert html.endswith("</a> (evil.example)</p>\n")
+
+
+def test_lists_and_cells_keep_their_look_where_a_page_resets_them() -> None:
+    page = render("1. a\n\n|b|c|\n|-|-:|\n|1|2|")
+    assert '<ol style="list-style:revert;padding-left:2em">' in page
+    assert '<td style="text-align:right;padding:.5em">2</td>' in page
