@@ -97,14 +97,9 @@ SAYS = '{"error": {"type": "e", "message": "the server\'s own words"}}'
 REPLIES = {
     "401": (401, SAYS, 3, "auth: the server's own words", "_API_KEY"),
     "404": (404, SAYS, 1, "bad_request: the server's own words", "check the model name"),
-    "400": (400, SAYS, 1, "bad_request: the server's own words", None),
-    "429": (429, SAYS, 3, "rate_limit: the server's own words", "wait a moment"),
     "500": (500, SAYS, 3, "server: the server's own words", "try again"),
     "500 without words": (500, "", 3, "server: 500 Internal Server Error", "try again"),
-    "529": (529, SAYS, 3, "overloaded: the server's own words", "try again"),
     "HTML": (200, "<!DOCTYPE html><h1>Welcome</h1>", 3, "server: the reply is not a JSON", None),
-    "nothing": (200, "", 3, "server: the reply is empty", None),
-    "a list": (200, "[]", 3, "server: ", None),
     "no answer in it": (200, "{}", 3, "server: response contains no ", None),
     "hangs up": (0, "", 3, "server: the connection to http://127.0.0.1", "try again"),
 }

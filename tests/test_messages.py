@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from axe_nb.messages import (
     CallIds,
     Message,
-    Response,
     ToolCall,
     ToolParameter,
     ToolResult,
@@ -42,13 +41,6 @@ def test_a_schema_of_another_system_is_sent_unchanged() -> None:
     raw = {"type": "object", "$defs": {"p": {"type": "string"}}, "anyOf": [{"required": ["a"]}]}
     spec = ToolSpec("look", "Looks.", {"a": ToolParameter("string")}, schema=raw)
     assert spec.input_schema() == raw
-
-
-@pytest.mark.req("A-1.9", "D-31")
-def test_a_reply_is_cut_where_the_provider_says_so() -> None:
-    stops = ("length", "max_tokens", "stop", "tool_use", "")
-    cut = [stop for stop in stops if Response("text", stop_reason=stop).is_cut]
-    assert cut == ["length", "max_tokens"]
 
 
 @pytest.mark.req("D-28")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -107,23 +106,6 @@ def test_what_was_finished_is_kept_and_the_conversation_goes_on(parallel: bool) 
     assert told == (["quick", INTERRUPTED, "quick"] if parallel
                     else ["quick", INTERRUPTED, INTERRUPTED])  # fmt: skip
     assert [m.role for m in again.messages] == ["user", "assistant", "tool", "user", "assistant"]
-
-
-@pytest.mark.req("D-8")
-@pytest.mark.parametrize("parallel", [True, False])
-def test_a_tool_that_ignores_its_cancelling_does_not_keep_the_run_alive(parallel: bool) -> None:
-    watch = Watch()
-
-    async def deaf(ctx: ToolContext) -> str:
-        with contextlib.suppress(asyncio.CancelledError):
-            await watch.hang(ctx)
-        return "as if nothing had happened"
-
-    boss = lead(call("deaf"), call("deaf"), then="unreachable", parallel=parallel)
-    played = stage(boss)
-    result = cancelled(played, lambda: watch.begun >= 1, tools=(tool("deaf", deaf),))
-    assert (result.status, result.turns, result.text) == ("cancelled", 1, "")
-    check_events(played.events, result)
 
 
 @pytest.mark.req("D-8")

@@ -199,18 +199,6 @@ def test_cached_and_reasoning_tokens_are_counted_apart() -> None:
     assert "30 tokens (16 cached)" in as_text(result)
 
 
-@pytest.mark.req("D-32")
-def test_a_paused_reply_is_gone_on_with_in_the_same_conversation() -> None:
-    search = {"anthropic": [{"type": "server_tool_use", "id": "s", "name": "web_search"}]}
-    pause = Response("", (), "pause_turn", echo=search)
-    sent, one = keeping("one", pause, pause, "found it")
-    result = play(one)
-    assert (result.status, result.text, result.turns) == ("completed", "found it", 3)
-    assert [m.role for m in sent[-1].messages] == ["user", "assistant", "assistant"]
-    assert all(m.echo for m in sent[-1].messages[1:])
-    assert [turn.stop_reason for turn in result.log[:2]] == ["pause_turn"] * 2
-
-
 @pytest.mark.req("D-28", "D-32")
 def test_every_call_of_a_conversation_has_an_id_of_its_own() -> None:
     calls = (ToolCall("same", "echo"), ToolCall("same", "echo"), ToolCall(" ", "echo"))

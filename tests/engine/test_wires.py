@@ -181,8 +181,8 @@ CALLS = {
 
 
 @every_protocol
-@pytest.mark.req("A-13.1", "A-13.2", "A-11.3", "A-11.4", "A-E5.4", "A-E7.7", "A-XN", "D-7",
-                 "P-8")  # fmt: skip
+@pytest.mark.req("A-13.1", "A-13.2", "A-11.3", "A-11.4", "A-E5.4", "A-E5.5", "A-E7.7", "A-XN",
+                 "D-7", "P-8")  # fmt: skip
 def test_of_200_children_a_third_fail_each_in_its_own_way(protocol: Protocol, project: Any) -> None:
     """Over sockets; every call has its one result, in call order, and the parent ends."""
     (project / "axe/scripts").mkdir()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from axe_nb.errors import ProviderError
-from axe_nb.messages import Message, Response, ToolResult, Usage
+from axe_nb.messages import Message, Response, Usage
 from tests.providers.dialects import (
     BY_NAME,
     MODULES,
@@ -62,23 +62,6 @@ def failure(*items: dict[str, Any], **more: Any) -> ProviderError:
     with pytest.raises(ProviderError) as raised:
         parse(*items, **more)
     return raised.value
-
-
-def results_of(calls: Any) -> Message:
-    return Message("tool", tool_results=tuple(ToolResult(c.id, "ok", name=c.name) for c in calls))
-
-
-@pytest.mark.req("D-32", "D-73")
-def test_the_items_of_a_turn_go_back_as_they_came_in_their_order() -> None:
-    response = parse(*TURN)
-    assert response.content == "Ulm, it says."
-    history = (Message("user", "Where?"), response.message(), results_of(response.tool_calls))
-    [question, *items] = sent(ask(*history))["input"]
-    assert question == {"type": "message", "role": "user", "content": "Where?"}
-    came = [{**item, "arguments": '{"at":"a"}'} if item.get("id") == "fc_0" else item
-            for item in TURN]  # fmt: skip
-    assert items[: len(TURN)] == came
-    assert [item["type"] for item in items[len(TURN) :]] == ["function_call_output"] * 2
 
 
 @pytest.mark.req("D-17", "D-32")
