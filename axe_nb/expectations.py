@@ -34,7 +34,6 @@ OPERATORS: Mapping[Kind, tuple[str, ...]] = {
     "number": NUMERIC, "text": TEXTUAL, "list": (*NUMERIC, *TEXTUAL[2:]),
     "data": (*NUMERIC, *TEXTUAL[2:]),
 }  # fmt: skip
-"""Kind of a measure → its operators."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -391,7 +391,6 @@ def order_of(place: str) -> Order:
 
 
 def order_child(run: str) -> CallOrder:
-    """Returns the sort key of a run among its siblings."""
     number, _, key = run.rpartition(".")[2].partition("-")
     named = 1_000_000 if key else 0  # sorts named runs after numbered ones
     position = int(key) if key.isdecimal() and len(key) < 7 else named

@@ -234,7 +234,6 @@ def suggestion(word: str, known: Iterable[str]) -> str:
 
 
 def count_common(one: Sequence[str], other: Sequence[str]) -> int:
-    """Returns the length of the common prefix of two texts or lists."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
 

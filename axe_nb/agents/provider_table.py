@@ -67,7 +67,6 @@ class ProviderInfo:
     models_keys: tuple[str, str] = ("data", "id")
     """Keys of a response with models: the list's key, and the key of the name in each entry."""
     software: str = "the server"
-    """Name of the server's program, for messages."""
     pull: str = ""
     """Shell command to suggest for a missing model; `{model}` stands for the model's name."""
 

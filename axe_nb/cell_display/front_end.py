@@ -12,7 +12,6 @@ from axe_nb.session.prompts import prompt_person
 
 
 def can_ask() -> bool:
-    """True if the user can be prompted, in this cell or terminal."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     kernel = getattr(shell, "kernel", None)
     if kernel is None:

@@ -170,7 +170,6 @@ class LiveTree:
 
 
 def draw_row(thing: TreeNode, outline: Outline, drawing: html.Drawing) -> dict[str, Any]:
-    """Returns the fields from which the browser draws a row."""
     row, above = outline.make_row(thing), parent_row(thing)
     child = thing.child if isinstance(thing, CallNode) else None
     times, clock = (child or thing).times, "<time></time>"

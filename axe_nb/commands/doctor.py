@@ -281,7 +281,6 @@ class Problem:
     """A problem that keeps an agent from running, or from calling a sub-agent."""
 
     key: tuple[str, ...]
-    """Path of the TOML key with the problem."""
     entry: str
     """The wrong entry in the key's list; empty if the value is not a list."""
     error: ConfigError

@@ -182,7 +182,6 @@ def command_of(words: Sequence[str]) -> tuple[Command, Sequence[str]]:
 
 
 def advise_command(face: Face, word: str, known: Collection[str]) -> str:
-    """Returns the hint for an unknown command."""
     if word in session.agents or word in list_agents(session.defaults.get("agents_dir")):
         if face == "command":
             return f"to run the agent: axe-nb run {word}"

@@ -83,7 +83,6 @@ READERS = {"counter": "engine/loop.py", "historian": "events.py", "critic": "err
 
 
 def show_demo(write: Callable[[str], object]) -> None:
-    """Runs the demo, and writes the answer and the tree of runs."""
     session = Session()
     here = str(Path(__file__).parents[1])
     for name, file in READERS.items():

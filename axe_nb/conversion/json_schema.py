@@ -83,7 +83,6 @@ class Shape:
     """The JSON form of a Python type."""
 
     schema: Mapping[str, Any]
-    """JSON Schema for values of the Python type."""
     wanted: str
     """Description of an expected value, such as `an integer`."""
     read: Read
@@ -266,7 +265,6 @@ def _make_number(kind: type, value: Any) -> Any:
 LITERALS: Mapping[type, str] = {
     str: "string", int: "integer", bool: "boolean", type(None): "null",
 }  # fmt: skip
-"""Type of a literal value → its JSON Schema type."""
 
 NULL = _make_scalar({"type": "null"}, "null", partial(_check_exact, type(None)))
 
@@ -289,7 +287,6 @@ SCALARS: Mapping[object, Shape] = {
         datetime.fromisoformat,
     ),
 }
-"""Python type → its JSON form."""
 
 
 def _make_choice(options: Sequence[tuple[Any, Any]], shown: Sequence[Any]) -> Shape:

@@ -10,4 +10,3 @@ SOURCE = ToolTable(
         "delegate_task": "axe_nb.delegation.delegate_task",
     }
 )
-"""Modules of the delegation tools, keyed by tool name."""

@@ -248,7 +248,6 @@ class UsageMeter:
             meter = meter.above
 
     def describe_overshoots(self) -> Iterator[str]:
-        """Yields a warning for each cap of this run that was exceeded."""
         for key, unit in CAPS.items():
             most, spent = getattr(self.limits, key), getattr(self.total, unit)
             if most and spent > most:

@@ -41,12 +41,10 @@ class PendingCall:
     slot: AsyncExitStack = field(init=False)
     """The call's slot, released when the call starts a child, as the child may need a slot."""
     keys: set[str] = field(default_factory=set)
-    """Keys of the children that the call has started."""
     guard: Guard = field(default_factory=Guard)
     edited: Mapping[str, Any] | None = None
     """Arguments as changed by the user; None if unchanged."""
     note: str = ""
-    """Note on the user's approval, for display."""
     is_skipped: bool = False
     has_begun: bool = False
 

@@ -94,9 +94,7 @@ class Env:
     tools: Sequence[Tool] = ()
     """Tools passed to this run as objects, in addition to tools found by name."""
     ask_person: AskPerson | None = None
-    """Asks the user a question; None if no one can be asked."""
     describe: Callable[[Question], PersonAsked] = lambda asked: PersonAsked("", asked.call_id)
-    """Converts a question to an event for the views."""
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Lock held while a run waits for the user, so that questions appear one at a time."""
     stepper: Stepper | None = None
@@ -106,7 +104,6 @@ class Env:
     retries: int | None = None
     """Maximum retries of each request in the tree; None to use the agent's setting."""
     default_retries: int = 0
-    """Maximum retries for an agent without a setting."""
     requires_sandbox: bool = False
     """True if commands and MCP servers of the tree must not run without a sandbox."""
     nest: Callable[[Any, Env], tuple[Job, Env]] | None = None

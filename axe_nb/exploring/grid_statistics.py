@@ -21,7 +21,6 @@ SURE = 0.05
 """Largest p-value at which a difference counts as significant."""
 
 MAX_NAMED = 5
-"""Maximum number of labels listed in a sentence."""
 
 
 class Interval(NamedTuple):

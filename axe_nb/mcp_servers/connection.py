@@ -128,7 +128,6 @@ class Connection:
 
     @property
     def label(self) -> str:
-        """The name and location of the server, for the approval prompt."""
         return f"MCP server {self.name}, {self._location}"
 
     @property
@@ -199,7 +198,6 @@ class Connection:
         return join_parts((read_block(one.content) for one in answer.messages), "\n\n").text
 
     def make_tools(self, run: Run) -> list[Tool]:
-        """Creates the tools of a started server, in the server's order."""
         return [
             Tool(
                 name, tool.description, {}, partial(self._call, run, tool.name),

@@ -184,7 +184,6 @@ class Servers:
             raise ConfigError(f"cannot read {what}: {error}") from None
 
     def list_running(self) -> list[Tool]:
-        """Returns the tools of all running servers."""
         if self._owner != os.getpid():
             return []
         running = [one for one in self._connections.values() if one.is_running]

@@ -42,7 +42,6 @@ _MARKS = {
     b"\x89PNG\r\n\x1a\n": "PNG", b"\xff\xd8\xff": "JPEG", b"GIF87a": "GIF", b"GIF89a": "GIF",
     b"%PDF-": "PDF",
 }  # fmt: skip
-"""File signature (magic number) → format."""
 
 
 def find_format(data: bytes) -> str:

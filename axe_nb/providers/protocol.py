@@ -87,7 +87,6 @@ def list_keys(query: str) -> list[str]:
 
 
 def without_login(base_url: str) -> str:
-    """Returns the base URL without the user name and password."""
     scheme, _, rest = base_url.partition("://")
     host, slash, path = rest.partition("/")
     return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"

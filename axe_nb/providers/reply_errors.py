@@ -100,7 +100,6 @@ _QUOTA_CODES = {
     "insufficient_balance", "billing_error", "billing_hard_limit_reached", "billing_not_active",
     "credit_balance_too_low", "spend_limit_reached",
 }  # fmt: skip
-"""Error codes that report exhausted quota or credit."""
 
 _REFUSAL_CODES = {
     "content_filter", "content_policy_violation", "responsibleaipolicyviolation",

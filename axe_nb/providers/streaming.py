@@ -36,7 +36,6 @@ class SSEDecoder:
         self._data: list[bytes] = []
 
     def feed(self, piece: bytes) -> Iterator[Event]:
-        """Yields the events that this piece completes."""
         if self._after_return and piece:
             piece = piece.removeprefix(b"\n")  # the second half of \r\n
             self._after_return = False

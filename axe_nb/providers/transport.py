@@ -31,7 +31,6 @@ from axe_nb.secrets import redact
 from axe_nb.text import format_seconds
 
 CONNECT_SECONDS = 10.0
-"""Connect timeout in seconds."""
 
 NO_TLS = "the server responded, but not over TLS"
 

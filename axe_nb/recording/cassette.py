@@ -194,7 +194,6 @@ class Cleaner(Filter):
 
     paths: re.Pattern[str] = field(kw_only=True)
     names: Mapping[str, str] = field(kw_only=True)
-    """Maps each path to its placeholder."""
 
     def text(self, text: str) -> str:
         if any(path in text for path in self.names):

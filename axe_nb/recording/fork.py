@@ -129,7 +129,6 @@ class ForkPoint:
 
     @property
     def history(self) -> Sequence[Message]:
-        """The conversation that the root run continued."""
         return self.root.messages[: count_earlier(self.root)]
 
 

@@ -162,7 +162,6 @@ def read_result(rows: Iterable[bytes], why: str) -> RunResult:
 
 
 def history_path() -> Path:
-    """Returns the path of the history file, which may not exist."""
     return state_dir() / "runs.sqlite"
 
 
@@ -461,7 +460,6 @@ _writers: dict[tuple[int, Path], Writer] = {}
 
 
 def find_writer(path: Path) -> Writer:
-    """Returns this process's writer for a history file."""
     key = os.getpid(), path
     return _writers.get(key) or _writers.setdefault(key, Writer(path))
 

@@ -64,7 +64,6 @@ class Launch:
 class Method:
     level: Level
     name: str
-    """Program or interface that the method uses, for display."""
     ending: Ending
     promises: tuple[str, ...]
     """Restrictions on a command, as phrases such as `leaves no process behind`."""

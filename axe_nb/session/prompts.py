@@ -286,7 +286,6 @@ def prompt_step(step: Step, short: str = "") -> Decision:
 
 
 def format_step(step: Step) -> str:
-    """Formats the prompt for a step, without secrets."""
     caller = format_caller(step)
     if step.kind == "call":
         arguments = step.arguments

@@ -25,7 +25,6 @@ from axe_nb.tools.tool import ToolError
 MAX_DIFF, MAX_FILE_DIFF = 20_000, 4096
 
 MAX_NAMES = 20
-"""Maximum number of names in one line of a report."""
 
 Outcome = Literal["restored", "removed", "conflicts", "same"]
 

@@ -352,7 +352,6 @@ class Registry:
 
     @property
     def known(self) -> frozenset[str]:
-        """Names of all tools, toolsets and aliases."""
         return frozenset(self.names).union(*(source.sets for source in self.sources))
 
     def expand(self, name: str) -> tuple[str, ...]:

@@ -56,10 +56,8 @@ MONO = "font-family:var(--jp-code-font-family,monospace)"
 font."""
 
 GONE, NEW = "#d333", "#3933"
-"""Background colours of removed and added text."""
 
 MUTED = ".7"
-"""Opacity of labels and summaries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +99,6 @@ TEXT_MARGIN, LEAF_MARGIN, TEXT_PADDING = "1em", "2.5em", ".3em .6em"
 """Left margins of a text below a row with and without nested rows, and padding of a text."""
 
 TEXT = f"padding:{TEXT_PADDING};background:{SHADE};white-space:pre-wrap;word-break:normal;{MONO}"
-"""CSS style of a multi-line text."""
 
 
 def css_rules() -> str:

@@ -37,7 +37,6 @@ Places: TypeAlias = tuple[str | None, str | None]
 """Places of a turn in the first and in the second tree; None if a tree has no such turn."""
 
 Item = TypeVar("Item")
-"""Type of the items to pair: turns, calls or runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

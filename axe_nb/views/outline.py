@@ -83,7 +83,6 @@ class Block:
     pointer: str = ""
     """Python expression for the whole text, shown if the text was cut."""
     pictures: tuple[Picture, ...] = ()
-    """Pictures to draw below the text."""
     whole: str = ""
     """The whole text, which HTML shows if there is room; empty if nothing was cut."""
     links: tuple[Page, ...] = ()

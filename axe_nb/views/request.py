@@ -64,7 +64,6 @@ class ContextTokens(dict[str, int]):
 
     @property
     def total(self) -> int:
-        """Total number of tokens."""
         return sum(self.values())
 
     @property
@@ -158,7 +157,6 @@ class SentRequest:
 
     @property
     def body(self) -> dict[str, Any]:
-        """The decoded JSON body."""
         decoded: dict[str, Any] = json.loads(self.raw)
         return decoded
 

@@ -100,7 +100,6 @@ class RunDiff:
     figures: Mapping[str, tuple[float | None, float | None]] = field(repr=False)
     """Figures of both trees, keyed by names such as `turns` and `cost`; None if unknown."""
     names: tuple[str, str] = ("a", "b")
-    """Names of the two runs, for display."""
 
     @property
     def first(self) -> str | None:

@@ -87,7 +87,6 @@ and `not run` if it did not start. A row is `asks` while its run, turn or call w
 answer."""
 
 WAITS = "waits for you"
-"""Label of a row that waits for the user's answer."""
 
 
 @dataclass(slots=True)
@@ -256,7 +255,6 @@ class Node:
 
     @property
     def total(self) -> Usage:
-        """Total usage of this run and its descendants."""
         runs = (self, *self.below())
         return sum((turn.usage for run in runs for turn in run.turns), Usage())
 
@@ -340,7 +338,6 @@ class Transcript:
 
     @classmethod
     def of(cls, result: RunResult) -> Transcript:
-        """Builds the tree of a finished run."""
         transcript = cls()
         for event in events_of(result):
             transcript.apply(event, 0.0)
