@@ -284,7 +284,7 @@ class Tree {
     this.span = span;
     this.root.style.setProperty("--span", span.toFixed(2));
     const [unit, size] = span < 60 ? ["s", 1] : span < 3600 ? ["min", 60] : ["h", 3600];
-    const name = (time) => String(Number((time / size).toFixed(1)));
+    const name = (time) => String(Number((time / size).toFixed(span < 1 ? 2 : 1)));
     const names = ["0", name(span / 2), `${name(span)} ${unit}`];
     this.axis.replaceChildren(...names.map((text, at) => {
       const tick = Object.assign(document.createElement("small"), { textContent: text });
