@@ -16,11 +16,11 @@ from axe_nb.conversion.jsonable import make_frame
 from axe_nb.errors import ConfigError
 from axe_nb.recording.history_recorder import find_writer, history_path, read_result
 from axe_nb.results import NO_AGENT
-from axe_nb.text import align_columns, format_dollars, format_seconds, one_line, plural, shown_value
+from axe_nb.text import align_columns, format_dollars, format_seconds, one_line, shown_value
 from axe_nb.tools.kept_files import forget_kept
 from axe_nb.views.appearance import LOOKS
 from axe_nb.views.html import PLAIN, twin
-from axe_nb.views.table import MOST_ROWS, format_cell, format_table
+from axe_nb.views.table import MOST_ROWS, count_left, format_cell, format_table
 from axe_nb.views.transcript import State
 
 if TYPE_CHECKING:
@@ -91,10 +91,8 @@ class History(UserList[HistoryRow]):
     def __repr__(self) -> str:
         if not self:
             return "no runs found in the history"
-        lines = [*align_columns([SHOWN, *(row.cells for row in self[:MOST_ROWS])])]
-        if len(self) > MOST_ROWS:
-            lines.append(f"… {plural(len(self) - MOST_ROWS, 'more row')}")
-        return "\n".join([*lines, *([MORE] if self.has_more else [])])
+        lines = align_columns([SHOWN, *(row.cells for row in self[:MOST_ROWS])])
+        return "\n".join([*lines, *count_left(len(self)), *([MORE] if self.has_more else [])])
 
     def _repr_html_(self) -> str:
         return self.draw(SHOWN, MAX_TREES) if self else f"<p>{self!r}</p>"

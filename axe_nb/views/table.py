@@ -33,7 +33,8 @@ class Listing:
     """Text shown outside a notebook; empty for the table as aligned text."""
 
     def __repr__(self) -> str:
-        lines = align_columns([self.head, *self.rows], self.right)
+        lines = [*align_columns([self.head, *self.rows[:MOST_ROWS]], self.right)]
+        lines += count_left(len(self.rows))
         return clean(redact(self.text or "\n".join(lines)))
 
     def _repr_html_(self) -> str:
@@ -72,13 +73,17 @@ def format_table(
         return "".join(f"<{tag} style='{style}{more}'>{cell}</{tag}>" for cell, style in drawn)
 
     body = "".join(f"<tr>{draw('td', row, '')}</tr>" for row in islice(rows, MOST_ROWS))
-    left = plural(total - MOST_ROWS, "more row") if total > MOST_ROWS else ""
-    more = f"<div style='opacity:{MUTED}'>… {left}</div>" if left else ""
+    more = "".join(f"<div style='opacity:{MUTED}'>{line}</div>" for line in count_left(total))
     names = draw("th", head, f";font-weight:600;border-bottom:1px solid {LINE}")
     return (
         "<table style='font-variant-numeric:tabular-nums'>"
         f"<thead><tr>{names}</tr></thead><tbody>{body}</tbody></table>{more}"
     )
+
+
+def count_left(total: int) -> list[str]:
+    """Returns a line that counts the rows that are not displayed; empty if all are."""
+    return [f"… {plural(total - MOST_ROWS, 'more row')}"] if total > MOST_ROWS else []
 
 
 def format_bar(share: float) -> str:

@@ -40,7 +40,9 @@ def test_commands_show_tables_with_headers_wherever_they_stand_in_a_cell(cells: 
 
 def test_a_table_of_20_000_rows_is_bounded_and_counts_the_others() -> None:
     rows = [(str(n), "<b>" * 30) for n in range(20_000)]
-    html = Listing(text="", head=("n", "text"), rows=rows, right=1)._repr_html_()
+    listing = Listing(head=("n", "text"), rows=rows, right=1)
+    assert repr(listing).count("\n") == MOST_ROWS + 1
+    html = listing._repr_html_()
     assert html.count("<tr>") == MOST_ROWS + 1
     assert "… 19,500 more rows" in html
     assert "<b>" not in html
