@@ -57,13 +57,13 @@ class Names:
         return Names(self.folder, path, (*linked, *(p / name for p in self.all)), self.links)
 
 
-def find_names(folder: Path, path: Path) -> Names:
+def find_names(folder: Path, path: Path, links: Links | None = None) -> Names:
     """Returns all current names of the file at `path`, which is absolute and inside `folder`.
 
     `folder` is a real path.
     """
     *passed, real = follow_links(path)
-    links = list_links(folder)
+    links = list_links(folder) if links is None else links
     for place in (real, *real.parents):
         passed += (link / real.relative_to(place) for link in links.get(_fold(place), ()))
     inside = (name for name in passed if name.is_relative_to(folder) and name != real)
