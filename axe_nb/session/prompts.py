@@ -356,7 +356,7 @@ def describe(question: Question) -> PersonAsked:
         summary = f"may it call {printable(question.tool)}{' on ' * bool(subject)}{subject}?"
     about = PersonAsked(
         "", question.call_id, summary, _bound(format_question(replace(question, detail="")).text),
-        _bound(show(question.detail)),
+        cut_middle(redact(show(question.detail)), MOST)[0],
         tuple((letters[choice], name) for choice, name in names.items() if choice in letters),
         arguments=_dump_given(question.arguments) if question.tool else "",
     )  # fmt: skip
@@ -387,4 +387,5 @@ def _dump_given(arguments: Mapping[str, Any]) -> str:
 
 
 def _bound(text: str) -> str:
-    return cut_middle(redact(text), MOST)[0]
+    unfolded = text.replace(f"\n{GOES_ON}", "")  # a page wraps lines itself
+    return cut_middle(redact(unfolded), MOST)[0]

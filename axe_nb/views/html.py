@@ -114,7 +114,7 @@ def waiting(
     )
     quoted = re.sub("`(.+?)`", r"<code>\1</code>", safe(note))
     words = "\n".join((asked.text, asked.diff)) if asked else ""
-    question = f"<pre>{safe(clean(words))}</pre>" if asked else ""
+    question = f"<pre style='{TEXT}'>{safe(clean(words))}</pre>" if asked else ""
     return {
         "text/html": _wrap(f"<div>{line}</div>{question}<small>{quoted}</small>"),
         "text/plain": f"{text}\n{note.replace('`', '')}",
