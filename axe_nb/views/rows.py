@@ -230,7 +230,8 @@ def question_of(thing: TreeNode) -> PersonAsked | None:
 
 
 def _format_question(asked: PersonAsked) -> str:
-    return f"asks you: {asked.words}" if asked.words else WAITS
+    words = asked.words if asked.choices else first_line(asked.words)  # a question of the model
+    return f"asks you: {words}" if words else WAITS
 
 
 def tell_arguments(arguments: Mapping[str, Any]) -> tuple[str, bool]:

