@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 
 import axe_nb
 from axe_nb import Agent, ConfigError, ProviderError, RunResult
+from axe_nb.agents.data_files import IN_PAGE
 from axe_nb.messages import CallTraits, Message, ToolCall, ToolResult, Usage
 from axe_nb.results import Turn
 from axe_nb.views import html
@@ -129,6 +130,9 @@ VALID = '{"status": "completed", "text": "x", "agent": "a", "model": "m"'
         ("", "does not begin with `axe_nb run 2.0`"),
         ("axe_nb cassette 1.0\n{}", "a `cassette` file, not a `run` file"),
         ("axe_nb run 3.0\n{}", "its version is 3.0, expected 2.x"),
+        ("<!doctype html>\n<p>axe_nb run 2.0", "the page contains no exported run"),
+        (f"<!DOCTYPE html>{IN_PAGE[0]}axe_nb grid 3.0\n</script>", "not a `run` file"),
+        (f"<!DOCTYPE html>{IN_PAGE[0]}axe_nb run 2.0\n{{", "not valid JSON: "),
         ("axe_nb run 2.0\n", "not valid JSON: Expecting value at line 2, column 1"),
         ("axe_nb run 2.0\n{\n\n'", "at line 4, column 1"),
         ("axe_nb run 2.0\n{}", '"status" is missing'),

@@ -91,8 +91,7 @@ def write_markdown(result: RunResult) -> str:
 
 
 def _fence(text: str) -> list[str]:
-    longest = max((len(found) for found in _TICKS.findall(text)), default=2)
-    ticks = "`" * (longest + 1)
+    ticks = "`" * (1 + max(map(len, _TICKS.findall(text)), default=2))
     return [f"{ticks}text", clean(text), ticks]
 
 

@@ -123,11 +123,10 @@ def waiting(
 
 def answer(result: RunResult) -> dict[str, str]:
     """Returns the MIME bundle of the answer, or of a line that says why there is no answer."""
-    root = Transcript.of(result).whole
-    outline = Outline(root, "axe_nb.last()")
+    outline = Outline(Transcript.of(result).whole, "axe_nb.last()")
     block, sources = outline.answer(), outline.sources()
     if not block.text:
-        line = f"(no answer: {make_row(root).asked})"
+        line = f"(no answer: {make_row(outline.root).asked})"
         return {"text/html": _wrap(safe(line)), "text/plain": line}
     text = f"{block.text}\n\nSources:\n{sources.text}" if sources.text else block.text
     return {"text/html": _wrap(_format_answer(outline)), "text/plain": text}
@@ -168,8 +167,7 @@ def _wrap(inner: str) -> str:
 def _format_answer(outline: Outline) -> str:
     block = outline.answer()
     rest = f"<p>… {safe(block.rest)}</p>" if block.rest else ""
-    is_data = block.label == "data"
-    text = format_data(block.text) if is_data else render(block.text)
+    text = format_data(block.text) if block.label == "data" else render(block.text)
     return text + rest + format_sources(outline.sources().links)
 
 

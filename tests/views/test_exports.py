@@ -59,31 +59,20 @@ def test_a_page_has_all_texts_and_nothing_that_runs_or_loads(
     assert "\x1b" not in page
 
 
-def test_an_exported_page_is_loaded_as_its_saved_run_is(result: RunResult, project: Path) -> None:
+def test_an_exported_page_is_loaded_as_its_saved_run_is_unless_it_is_too_large(
+    result: RunResult, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     result.save("run.axe")
     saved = axe_nb.load("./run.axe").to_dict(full=True)
     for _ in range(2):  # the second page is of the run in the first one
         result = axe_nb.load(axe_nb.export(result, "run.html"))
         assert result.to_dict(full=True) == saved
     axe_nb.replay("run.html")
-
-
-def test_a_page_without_its_run_is_an_error_with_the_next_step(
-    result: RunResult, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    page = axe_nb.export(result, "run.html").read_text("utf-8")
     monkeypatch.setattr("axe_nb.views.export.MAX_DATA", 10_000)
-    large = axe_nb.export(result, "run.html").read_text("utf-8")
-    for wrong, problem, hint in (
-        ("<!doctype html>\n<p>hi", "no exported run", "export the run again"),
-        (large, "no exported run", "export the run again"),
-        (page.partition("</script>")[0][:-9], "not valid JSON: ", ""),
-        (page.replace("axe_nb run 2.0", "axe_nb grid 2.0"), "a `grid` file, not a `run` file", ""),
-    ):
-        Path("run.html").write_text(wrong, "utf-8")
-        with pytest.raises(ConfigError, match=f"^cannot read run.html: [^\n]*{problem}") as raised:
-            axe_nb.replay("run.html")
-        assert hint in raised.value.hint
+    axe_nb.export(result, "run.html")
+    with pytest.raises(ConfigError, match=r"^cannot read run.html: the page contains no") as raised:
+        axe_nb.replay("run.html")
+    assert raised.value.hint == "export the run again"
 
 
 def test_markdown_shows_hostile_texts_only_in_fences(result: RunResult, project: Path) -> None:
