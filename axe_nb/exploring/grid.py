@@ -131,6 +131,7 @@ class Grid:
         self._runs: dict[tuple[int, int, int], GridRun] = {}
 
     def add(self, input: int, variant: int, run: GridRun) -> None:
+        """Adds a run to the square of its input and variant."""
         self._runs[input, variant, run.repeat] = run
 
     @property
