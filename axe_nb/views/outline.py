@@ -354,8 +354,9 @@ def _find_failure(row: Row) -> tuple[str, ...]:
     """Returns the state, tool and cause of a failed call or sub-agent; empty for other rows."""
     if not row.is_failed or row.kind not in ("run", "call"):
         return ()
-    is_run, cause = row.kind == "run", row.asked.rpartition(" → ")[2]
-    return row.state, "" if is_run else row.who, row.asked if is_run else cause
+    if row.kind == "run":
+        return row.state, "", row.asked.partition(" · retried ")[0]
+    return row.state, row.who, row.asked.rpartition(" → ")[2]
 
 
 def _fold(entries: Sequence[Entry], others: Sequence[Row]) -> tuple[tuple[Entry, ...], int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, get_args
@@ -197,6 +198,8 @@ def test_of_many_failures_the_different_ones_are_drawn_and_all_are_counted() -> 
         "◷ 290 sub-agents", "✗ 2 sub-agents", "✓ w1",
     ]  # fmt: skip
     assert rows[12:] == ["… 98 more, all ✓"]
+    tried = tuple(replace(child, retries=n % 3) for n, child in enumerate(run.children))
+    assert "◷ 290 sub-agents · timed out after 2 s\n" in as_text(replace(run, children=tried))
 
 
 def test_the_first_line_of_a_long_text_is_its_fold_and_the_rest_is_in_it() -> None:
