@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import UserList
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, fields
 from datetime import date, datetime, timedelta
 from itertools import islice
@@ -75,8 +75,8 @@ SHOWN = NAMES[:-1]
 """Columns of the displayed table. `kind` is omitted, as the prompt of a map or grid begins with the
 kind."""
 
-INNER = ("id", "agent", "model", "prompt", "status", "tokens", "seconds")
-"""Columns of the runs in the row of a map or grid."""
+IN_PAGE = tuple(name for name in SHOWN if name not in ("runs", "turns"))
+"""Columns of the table in a notebook, which leaves their room to the prompt."""
 
 MAX_TREES = 100_000
 """Maximum length of the trees and lists inside a table's rows, in characters."""
@@ -95,13 +95,12 @@ class History(UserList[HistoryRow]):
         return "\n".join([*lines, *count_left(len(self)), *([MORE] if self.has_more else [])])
 
     def _repr_html_(self) -> str:
-        return self.draw(SHOWN, MAX_TREES) if self else f"<p>{self!r}</p>"
+        return self.draw(MAX_TREES) if self else f"<p>{self!r}</p>"
 
-    def draw(self, names: Sequence[str], room: int) -> str:
-        """Formats the columns `names` as HTML, with at most `room` characters inside the rows."""
-        rows, right = _draw_rows(self, names, room), len(names) - names.index("status") - 1
-        wide, total = names.index("prompt"), len(self)
-        table = format_table(names, rows, right=right, wide=wide, total=total)
+    def draw(self, room: int) -> str:
+        """Formats the rows as HTML, with trees of at most `room` characters inside."""
+        wide = IN_PAGE.index("prompt")
+        table = format_table(IN_PAGE, _draw_rows(self, room), right=3, wide=wide, total=len(self))
         more = f"<p>{MORE}</p>" if self.has_more else ""
         return f"<div class='{PLAIN}'>{table}{more}</div>"
 
@@ -110,7 +109,7 @@ class History(UserList[HistoryRow]):
         return make_frame(map(asdict, self), NAMES).set_index("id")
 
 
-def _draw_rows(rows: Iterable[HistoryRow], names: Sequence[str], room: int) -> Iterator[list[str]]:
+def _draw_rows(rows: Iterable[HistoryRow], room: int) -> Iterator[list[str]]:
     """Yields the cells of rows. The prompt opens the run's tree, or the runs of a map or grid."""
     for row in rows:
         cells = dict(zip(SHOWN, map(format_cell, row.cells), strict=True))
@@ -120,14 +119,14 @@ def _draw_rows(rows: Iterable[HistoryRow], names: Sequence[str], room: int) -> I
         if room > 0:
             with contextlib.suppress(ConfigError):  # a run that cannot be read has its row
                 if row.kind:
-                    inner = list_history(within=row.id).draw(INNER, 0)
+                    inner = list_history(within=row.id).draw(0)
                 else:
                     inner = twin(load_run(row.id), name=f"axe_nb.load({row.id})")["text/html"]
         room -= len(inner)
         cells["prompt"] = prompt
         if inner and room >= 0:
             cells["prompt"] = f"<details><summary>{prompt}</summary>{inner}</details>"
-        yield [cells[name] for name in names]
+        yield [cells[name] for name in IN_PAGE]
 
 
 def list_history(

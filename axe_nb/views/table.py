@@ -14,7 +14,7 @@ from axe_nb.views.html import PLAIN, hide
 MOST_ROWS = 500
 """Maximum number of rows that are displayed."""
 
-WIDE = "min-width:6em;overflow-wrap:anywhere"
+WIDE = "min-width:14em;overflow-wrap:anywhere"
 SIGNS = {look.sign: look.colour for look in reversed([*LOOKS.values()])}
 """Colour of each state's sign; the sign of several states has the first one's."""
 
