@@ -164,7 +164,7 @@ class PersonAnswered:
 
 @dataclass(frozen=True, slots=True)
 class RunFinished:
-    """A run has ended, including any turn or call that was in progress."""
+    """A run has ended, and with it any turn or call that was in progress."""
 
     run: str
     result: RunResult

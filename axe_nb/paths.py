@@ -85,10 +85,7 @@ def follow_links(path: Path) -> tuple[Path, ...]:
 
 
 def list_links(folder: Path) -> Links:
-    """Returns the links directly in a folder that lead to other places inside the folder.
-
-    `folder` is a real path.
-    """
+    """Returns the links directly in a real folder that lead to other places inside the folder."""
     found: dict[str, list[Path]] = {}
     with os.scandir(folder) as entries:
         for link in (folder / entry.name for entry in entries if entry.is_symlink()):

@@ -343,10 +343,7 @@ def _remove_ignored_keys(table: dict[str, Any], name: str, source: Source) -> li
 
 
 def find_place(agent: Agent, key: str, value: str) -> str:
-    """Returns the file and line where an agent's `key` is `value`, or contains it as an entry.
-
-    The result is empty if the agent's file does not contain the value.
-    """
+    """Returns the file and line where an agent's `key` is or contains `value`; empty if absent."""
     if not agent.path or not agent.text:
         return ""
     written: Any = tomllib.loads(agent.text).get(key)
@@ -389,10 +386,7 @@ def find_agent_file(
 
 
 def list_agents(agents_dir: str | Path | None = None) -> dict[str, Path]:
-    """Returns the agent files of all folders, keyed by agent name and sorted.
-
-    If several folders have a file with the same name, the first folder takes precedence.
-    """
+    """Returns all agent files by name, sorted; of equal names, only the first folder's counts."""
     found: dict[str, Path] = {}
     for folder in agent_dirs(agents_dir):
         for path in sorted(folder.glob("*.toml")):

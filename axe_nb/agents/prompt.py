@@ -312,10 +312,7 @@ def all_warnings(agent: Agent) -> tuple[str, ...]:
 def _join_parts(
     prompt: str, skill: str, files: Iterable[tuple[str, str]]
 ) -> tuple[str, tuple[int, int]]:
-    """Joins an agent's own prompt, its skill and its context files into a system prompt (B-7).
-
-    Returns the text, and the positions where the agent's own prompt and its skill end.
-    """
+    """Joins prompt, skill and context files (B-7); returns the text and where the first two end."""
     text = prompt if prompt.strip() else ""
     end_of_prompt = len(text)
     if skill.strip():

@@ -168,10 +168,7 @@ class PriceTable:
         check_types(self)
 
     def cost_of(self, usage: Usage) -> float | None:
-        """Returns the cost of a response in US dollars.
-
-        The cost is None if the response has web searches but their price is not set.
-        """
+        """Returns a response's cost in US dollars; None if it has web searches without a price."""
         if usage.searches and self.search == UNSET:
             return None
         cached = min(usage.cached_tokens, usage.input_tokens)
@@ -287,10 +284,7 @@ class Config:
         )
 
     def key_source(self, provider: str) -> str:
-        """Returns the name of the environment variable or file that holds a provider's key.
-
-        The name is empty if no key is set.
-        """
+        """Returns the variable or file that holds a provider's key; empty if no key is set."""
         variable = self.provider(provider).key_variable
         if variable and os.environ.get(variable, "").strip():
             return variable
@@ -324,10 +318,7 @@ class Config:
         )
 
     def base_url(self, provider: str) -> str:
-        """Returns the URL of the provider's server.
-
-        Error messages omit the URL, as it may contain a key.
-        """
+        """Returns the URL of the provider's server. Errors omit it, as it may contain a key."""
         info = self.provider(provider)
         url = os.environ.get(info.url_variable, "").strip() or info.base_url
         if info.has_server and not is_http_url(url):

@@ -109,10 +109,7 @@ def locate(workdir: Path, path: str) -> Names:
 
 @contextmanager
 def hold_place(workdir: Path, path: str, *, create: bool = False) -> Iterator[Spot]:
-    """Yields the `Spot` of a path; the parent folder is open until the `with` block ends.
-
-    If `create` is true, missing folders are created.
-    """
+    """Yields a path's `Spot`, its parent folder open; `create` creates missing folders."""
     names = locate(workdir, path)
     is_top = names.real == workdir
     above = workdir if is_top else names.real.parent

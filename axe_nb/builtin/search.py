@@ -50,10 +50,7 @@ class Search:
     stopped: str = ""
 
     def files(self, top: Spot) -> Generator[Spot, None, None]:
-        """Yields the file at a path, or a limited number of files below a folder.
-
-        Does not follow links.
-        """
+        """Yields a file, or a limited number of files below a folder; does not follow links."""
         at = kind(top)
         if at is None:
             raise ToolError(missing(top))

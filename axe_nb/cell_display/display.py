@@ -74,7 +74,7 @@ def notebook_view(name: str = "", *, quiet: bool = False, speed: float = 1.0) ->
 
 
 class _Brief(NullView):
-    """A view that shows nothing. If the result is the value of the cell, its answer is shown."""
+    """A view that shows nothing; the notebook shows the answer if the result is the cell's value."""
 
     def finish(self, result: RunResult | None) -> None:
         if result is not None:
@@ -167,10 +167,7 @@ def find_name(thing: object) -> str:
 
 
 def find_target(function: str) -> str:
-    """Returns the variable to which the cell assigns the return value of `function`.
-
-    The result is empty unless there is exactly one such assignment.
-    """
+    """Returns the only variable to which the cell assigns `function`'s value, otherwise ""."""
     shell = get_ipython()
     cells = shell.user_ns.get("In") if shell else None
     try:

@@ -162,10 +162,7 @@ def is_expected(error: AxeError | None, raises: str | None) -> bool:
 
 
 def check_end(result: RunResult, options: Options, name: str) -> None:
-    """Raises AxeError if the run did not end as expected.
-
-    `name` is the Python expression for the result, used in a hint.
-    """
+    """Raises AxeError if the run did not end as expected; a hint calls the result `name`."""
     raises = options.raises
     if raises is None:
         result.raise_for_status()

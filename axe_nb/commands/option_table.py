@@ -81,7 +81,7 @@ class Command:
     words: Mapping[Face, str]
     """Name that invokes the command, without the prefix in `PROGRAMS`; keyed by interface."""
     options: tuple[Option, ...] = ()
-    """Options in all interfaces; `Option.faces` lists the interfaces that offer an option."""
+    """Options of all interfaces; `Option.faces` lists those that offer an option."""
     is_verbatim: bool = False
     """True if everything after the command name is a single argument, exactly as typed."""
 

@@ -130,7 +130,7 @@ class Parameter:
 
     @property
     def spec(self) -> ToolParameter:
-        """Description of the parameter for the model; optional parameters omit the type null."""
+        """Description of the parameter for the model; without type `null` if optional."""
         schema = self.schema
         schema.pop("description", None)
         if not self.required and self.default is None and "anyOf" in schema:
@@ -397,7 +397,7 @@ def parse_docstring(thing: object) -> tuple[str, dict[str, str]]:
     text = inspect.getdoc(thing) or ""
     try:
         found = docstring_parser.parse(text)
-    except docstring_parser.ParseError:
+    except (docstring_parser.ParseError, IndexError):  # such as for the line `:: x`
         return " ".join(text.partition("\n\n")[0].split()), {}
     more = "" if found.blank_after_short_description else found.long_description or ""
     first = f"{found.short_description or ''}\n{more}".partition("\n\n")[0]

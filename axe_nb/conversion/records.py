@@ -299,10 +299,7 @@ def _read_record(kind: Any, value: Mapping[str, Any], at: str, parts: Parts) -> 
 
 @cache
 def _list_fields(kind: Any) -> tuple[Field, ...]:
-    """Lists the constructor arguments of a dataclass or of an exception.
-
-    For an exception, the attribute `place` is added.
-    """
+    """Lists a dataclass's constructor arguments, or an exception's arguments and `place`."""
     if issubclass(kind, AxeError):
         defaults = kind.__init__.__kwdefaults__ or {}
         hints = typing.get_type_hints(kind.__init__)

@@ -195,7 +195,7 @@ def is_failure(result: RunResult) -> bool:
 
 
 def whole_number(value: object) -> int | None:
-    """Converts a number or numeric string to an int by truncation; returns None for any other."""
+    """Converts a number or numeric string to an int by truncation; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     with suppress(ValueError, OverflowError):  # other text, NaN or infinity

@@ -53,10 +53,7 @@ def connect(attempts: Attempts, calls: Dispatch, adopt: Callable[[RunResult], No
 async def replay_fork_turn(
     attempts: Attempts, fork: Replay, next: Send, request: Request
 ) -> Response:
-    """Replays a recorded turn of the forked run without charging the meter for it.
-
-    Passes any other request to `next`.
-    """
+    """Replays a recorded turn of the forked run without charge; passes other requests to `next`."""
     scope = attempts.scope
     asked = AskedTurn(request, scope.agent.model)
     found = await fork.find(asked)

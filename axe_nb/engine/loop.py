@@ -247,10 +247,7 @@ class Run:
         return response
 
     async def ask(self, question: str, *, asked: FinalRequest = "") -> None:
-        """Asks the model a final question, for structured data or a closing answer.
-
-        An empty reply leaves `answer` unchanged.
-        """
+        """Asks a final question, for data or text; an empty reply leaves `answer` unchanged."""
         before = self.answer
         self.say(question)
         await self.turn(closing=not asked, asked=asked, question=question if asked else "")

@@ -563,10 +563,7 @@ class Driver:
             raise errors.exceptions[0] from None
 
     async def iterate_later(self) -> AsyncGenerator[Ended, None]:
-        """Yields runs as they end, on the caller's event loop.
-
-        Closing the generator cancels the runs in progress.
-        """
+        """Yields runs as they end, on the caller's event loop; closing it cancels the rest."""
         ended: asyncio.Queue[Any] = asyncio.Queue()
         self.batch.receive = ended.put_nowait
         interrupted_cell, unwatch = watch_cell()

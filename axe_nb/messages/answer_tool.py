@@ -1,7 +1,7 @@
 """A tool whose arguments are the model's answer, for servers without structured output.
 
-The model must call the tool, unless the model has other tools or thinks, or the server refuses to
-force a call.
+The model must call the tool, unless it has other tools, uses thinking, or runs on a server that
+refuses to force a call.
 """
 
 from __future__ import annotations

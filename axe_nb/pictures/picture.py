@@ -160,10 +160,7 @@ class Picture:
 
     @property
     def tokens(self) -> int:
-        """Estimated number of tokens, as an average over servers.
-
-        The number is capped, because servers scale large pictures down.
-        """
+        """Estimated number of tokens; capped, because servers scale large pictures down."""
         return 2000 if self.is_document else min(1600, 1 + self.width * self.height // 750)
 
     def mark(self, number: int) -> str:

@@ -397,10 +397,7 @@ class Cassette:
                 self._writing = self._written_at - began
 
     def _read_changes(self) -> None:
-        """Merges changes that others made to the file.
-
-        Roots that this session uses or has changed are kept.
-        """
+        """Merges others' changes to the file, but keeps roots that this session uses or changed."""
         stamp = _find_stamp(self.path)
         if stamp is None or stamp == self._stamp:
             return

@@ -64,10 +64,7 @@ class RecordedRun:
         self._asked: dict[int, Description] = {}
 
     def find(self, turn: int, attempt: int = 1) -> Exchange | None:
-        """Returns the recorded exchange of an attempt.
-
-        The result is None if the exchange is missing, was cut off, or has no response and no error.
-        """
+        """Returns the recorded exchange of an attempt; None if it is missing or has no outcome."""
         found = self.exchanges.get((turn, attempt))
         return found if found and not found.cut and (found.response or found.error) else None
 
@@ -229,10 +226,7 @@ def _read_results(
 
 
 def move_run(run: RunResult, before: str, now: str) -> RunResult:
-    """Returns a copy of a run and its descendants, marked as recorded, with new ids.
-
-    The prefix `before` of each id is replaced with `now`.
-    """
+    """Returns a copy of a run tree, marked as recorded; its ids begin with `now`, not `before`."""
     id = f"{now}{run.id.removeprefix(before)}"
     task = {"task_id": id} if "task_id" in run.metadata else {}
     return replace(
@@ -309,10 +303,7 @@ class Fork:
                     self._use_children(self._recorded[id], turn)
 
     def adapt(self, run: str, agent: Agent, job: Job) -> tuple[Agent, Job]:
-        """Returns the agent and job of a child about to start.
-
-        Both include the changes made by this fork and by earlier ones.
-        """
+        """Returns the agent and job of a child about to start, with the changes of all forks."""
         if run in self._way:
             had = run
         else:

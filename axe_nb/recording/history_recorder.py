@@ -81,10 +81,7 @@ class RunSoFar:
     end: RunResult | None = None
 
     def make_result(self, why: str) -> RunResult:
-        """Returns the run's result without children.
-
-        The result of an unfinished run has the status `cancelled` and the error `why`.
-        """
+        """Returns the run's result without children; `why` is the error of an unfinished run."""
         if self.end is not None:
             return self.end
         start = self.start

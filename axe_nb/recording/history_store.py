@@ -290,10 +290,7 @@ class Store:
 
 
 def _try_lock(handle: int) -> bool:
-    """Locks an open file until the file is closed or the process exits.
-
-    Returns False if the file is already locked.
-    """
+    """Locks an open file until it is closed or the process exits; False if it is already locked."""
     try:
         if sys.platform == "win32":
             msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)

@@ -68,10 +68,7 @@ class RootTape:
     def __init__(
         self, cassette: Cassette, mode: Mode, on_claim: Callable[[], None] | None = None
     ) -> None:
-        """Creates the tape of a run tree.
-
-        `on_claim` is called at each model request, after the records to replay are chosen.
-        """
+        """Creates the tape of a run tree; calls `on_claim` when a request's records are chosen."""
         self.cassette = cassette
         self.mode = mode
         self.may_ask = mode != "replay"
@@ -426,10 +423,7 @@ def _has_chosen(record: Record, choice: str) -> bool:
 
 
 def _state(request: ApprovalRequest) -> dict[str, Any]:
-    """Returns the call or question that an approval is about.
-
-    The value contains secrets and must never be recorded.
-    """
+    """Returns the call or question of an approval. It contains secrets: never record it."""
     if not request.tool:
         return {"question": request.detail}
     return {"tool": request.tool, "arguments": jsonable(request.arguments)}

@@ -62,10 +62,7 @@ def is_supported() -> bool:
 
 
 def allow_sockets(families: Collection[int]) -> Rules:
-    """Returns rules that allow sockets of the given families only.
-
-    The rules also block io_uring, which could open other sockets.
-    """
+    """Returns rules that block io_uring and all sockets except those of the given families."""
     rules: dict[str, Collection[int]] = {"socket": families, "io_uring_setup": ()}
     if UNIX not in families:
         rules["socketpair"] = PAIRS
@@ -73,10 +70,7 @@ def allow_sockets(families: Collection[int]) -> Rules:
 
 
 def make_filter(rules: Rules) -> bytes:
-    """Compiles rules to a filter; system calls without a rule are allowed.
-
-    The filter is empty on machines that are not in `MACHINES`.
-    """
+    """Compiles rules to a filter that allows other system calls; empty on unknown machines."""
     if not is_supported():
         return b""
     machine, column = MACHINES[platform.machine()]

@@ -262,7 +262,7 @@ class Session:
     spent: dict[tuple[str, str], Spent] = field(default_factory=dict)
     """(agent, model) → usage of the agent's runs with the model, in order of first use."""
     texts: dict[str, str] = field(default_factory=dict)
-    """Name of an agent defined in this session → TOML source; empty if there is none."""
+    """TOML sources of agents that were defined in this session as TOML, keyed by name."""
     defaults: dict[str, Any] = field(default_factory=dict)
     """Option → value for runs that do not set the option; set with `%config AxeMagics`."""
     keeps_history: bool = True

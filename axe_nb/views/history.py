@@ -137,10 +137,7 @@ def list_history(
     limit: int = 100,
     within: int = 0,
 ) -> History:
-    """Lists the latest runs, as `axe_nb.history` does.
-
-    If `within` is the id of a map or grid, only its runs are listed.
-    """
+    """Lists the latest runs as `axe_nb.history` does, or the runs of the map or grid `within`."""
     began = parse_since(since).timestamp() if since is not None else 0.0
     # a run whose process died is still `running` in the file, but listed as `cancelled`
     statuses = ("running", "cancelled") if status in ("running", "cancelled") else (status,)

@@ -86,7 +86,7 @@ class Block:
     whole: str = ""
     """The whole text, which HTML shows if there is room; empty if nothing was cut."""
     links: tuple[Page, ...] = ()
-    """Web pages, which HTML draws as links in place of the text."""
+    """Web pages, shown in HTML as links in place of the text."""
     in_row: bool = False
     """True if the row above already shows the whole text, unless the window is too narrow."""
 
@@ -121,7 +121,7 @@ class Outline:
 
     root: Node
     name: str = ""
-    """Python expression for the root's RunResult; if empty, cut texts have no pointer."""
+    """Python expression for the root's RunResult; if empty, cut texts do not say where the rest is."""
     max_chars: int = 0
     """Approximate maximum length of a text, in characters; 0 becomes a share of MAX_CHARS."""
     max_rows: int = MAX_ROWS
@@ -207,10 +207,7 @@ class Outline:
         return replace(row, retry=self.name_place(place))
 
     def name_place(self, place: str) -> str:
-        """Returns the first line of a cell that forks the run at a place.
-
-        The line is empty if the run's name is neither a variable nor `axe_nb.last()`.
-        """
+        """Returns the start of a cell that forks a run at a place; empty if the run has no name."""
         is_last = self.name == "axe_nb.last()"
         known = f"{self.name}@" if self.name.isidentifier() else ""
         return f"%%axe --from {known}{place}" if known or is_last else ""
@@ -360,9 +357,9 @@ def _find_failure(row: Row) -> tuple[str, ...]:
 
 
 def _fold(entries: Sequence[Entry], others: Sequence[Row]) -> tuple[tuple[Entry, ...], int]:
-    """Groups rows that failed with the same cause, and folds the least urgent of many rows.
+    """Groups rows that failed with the same cause; if there are many rows, folds the least urgent.
 
-    `others` are rows that are not drawn; also returns the number of those not counted in any row.
+    `others` are rows that are not drawn; also returns how many of them no returned row counts.
     """
     shown, drawn = list[Entry](), dict[tuple[str, ...], list[Entry]]()
     alike = defaultdict[tuple[str, ...], list[Row]](list)
