@@ -74,7 +74,7 @@ def notebook_view(name: str = "", *, quiet: bool = False, speed: float = 1.0) ->
 
 
 class _Brief(NullView):
-    """A view that shows nothing; the notebook shows the answer if the result is the cell's value."""
+    """A view that shows nothing; a notebook shows the answer if the result is the cell's value."""
 
     def finish(self, result: RunResult | None) -> None:
         if result is not None:
