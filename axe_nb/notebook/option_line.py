@@ -60,7 +60,7 @@ class _MarkingFormatter(DollarFormatter):
 
 
 def read_words(command: Command, face: Face, line: str, names: Mapping[str, Any]) -> list[str]:
-    """Splits an option line into words, with values filled in. An unclosed quote is a UsageError."""
+    """Splits an option line into words and fills in values. An unclosed quote is a UsageError."""
     # a private-use character that the line does not contain
     mark = next(chr(code) for code in range(0xE000, 0xF8FF) if chr(code) not in line)
     formatter = _MarkingFormatter(mark)

@@ -121,7 +121,7 @@ class Outline:
 
     root: Node
     name: str = ""
-    """Python expression for the root's RunResult; without it, cut texts lack a pointer to the rest."""
+    """Python expression for the root's RunResult; if empty, cut texts do not name the rest."""
     max_chars: int = 0
     """Approximate maximum length of a text, in characters; 0 becomes a share of MAX_CHARS."""
     max_rows: int = MAX_ROWS
