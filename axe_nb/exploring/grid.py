@@ -50,9 +50,9 @@ from axe_nb.text import (
     shown_value,
     suggestion,
 )
-from axe_nb.views.appearance import COLOURS, GAP, LINE_HEIGHT, MUTED, PALE, TEXT_MARGIN, TRACK
+from axe_nb.views.appearance import COLOURS, GAP, LINE_HEIGHT, MUTED, PALE, TRACK
 from axe_nb.views.html import LEVEL, PLAIN, twin
-from axe_nb.views.table import format_table
+from axe_nb.views.table import CUT, cut_line, format_cell, format_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -86,7 +86,7 @@ Run trees may take up half of this. A run whose tree does not fit is shown as on
 
 MAX_INPUTS = 200
 
-SQUARE = "2.4em"
+LABEL_SIZE = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -360,7 +360,7 @@ def label_inputs(rows: Sequence[Row]) -> tuple[str, ...]:
     """Returns labels for inputs: the first column with distinct, non-empty values, else numbers."""
     for column in rows[0]:
         try:
-            labels = tuple(one_line(str(row.get(column, "")), 40) for row in rows)
+            labels = tuple(one_line(str(row.get(column, "")), LABEL_SIZE) for row in rows)
         except Exception:  # raised by the user's own class
             continue
         if len(set(labels)) == len(labels) and all(labels):
@@ -382,19 +382,13 @@ def _find(given: int | str, labels: Sequence[str], what: str) -> int:
 
 def show_grid(grid: Grid, name: str = NAME, *, note: str = "") -> dict[str, str]:
     """Returns a grid's MIME bundle. `name` is a Python expression for the grid."""
-    inner = "".join(Page(grid, name, note).list_parts())
+    inner = "".join(list_parts(grid, name, note))
     html = f"<div class='{PLAIN}' style='line-height:{LINE_HEIGHT}'>{inner}</div>"
     return {"text/html": html, "text/plain": format_grid(grid, note)}
 
 
 def format_grid(grid: Grid, note: str = "") -> str:
-    numbers, is_graded = list(map(str, range(len(grid.variants)))), grid.has_grades
-    squares: list[tuple[str, ...]] = [("", *numbers)]
-    for row, label in enumerate(grid.inputs[:MAX_INPUTS]):
-        cells = [
-            _describe_square(grid[row, column], is_graded)[0] for column in range(len(numbers))
-        ]
-        squares.append((label, *cells))
+    squares = [("", *map(str, range(len(grid.variants)))), *_list_squares(grid)]
     heads = [note] if note else [*write_verdicts(grid), _describe(grid), *_list_problems(grid)]
     tables = [*align_columns(_tabulate(grid)), "", *align_columns(squares)]
     return clean(redact("\n".join([*heads, *tables, *_list_hidden(grid)])))
@@ -471,93 +465,99 @@ def _list_hidden(grid: Grid) -> Iterator[str]:
         yield f"… {plural(more, 'more input')}"
 
 
-def _describe_square(square: Square, is_graded: bool) -> tuple[str, str]:
-    """Returns a square's text (a sign, a score or a fraction such as `2/3`) and its colour."""
+def _list_squares(grid: Grid, *, is_whole: bool = False) -> list[tuple[str, ...]]:
+    """Returns (label, text of each square) for the inputs that are shown."""
+    is_graded, columns = grid.has_grades, range(len(grid.variants))
+    squares = []
+    for number, label in enumerate(grid.inputs[:MAX_INPUTS]):
+        texts = (value for value in grid.rows[number].values() if isinstance(value, str))
+        long = (text for text in texts if is_whole and one_line(text, LABEL_SIZE) == label)
+        cells = (_describe_square(grid[number, column], is_graded) for column in columns)
+        squares.append((next(long, label), *cells))
+    return squares
+
+
+def _describe_square(square: Square, is_graded: bool) -> str:
+    """Returns a square's text: a sign, a score or a fraction such as `2/3`."""
     if not square:
-        return "–", COLOURS["off"]
+        return "–"
     if square.passed == len(square) and is_graded and square.score is not None:
-        return f"{square.score:.2g}", "inherit"
+        return f"{square.score:.2g}"
     if 0 < square.passed < len(square):
-        return f"{square.passed}/{square.judged}", COLOURS["limit"]
-    look = square[0].look
-    return look.sign, look.colour
+        return f"{square.passed}/{square.judged}"
+    return square[0].look.sign
 
 
-class Page:
-    def __init__(self, grid: Grid, name: str, note: str) -> None:
-        self._grid, self._name, self._note = grid, name, note
-        self._is_graded = grid.has_grades
-        self._room = MAX_PAGE
-        self._is_cut = False
-        """True if some inputs cannot be expanded, because the page would be too large."""
+def list_parts(grid: Grid, name: str, note: str) -> list[str]:
+    """Returns the HTML in a fixed number of parts: head, table of variants, inputs, and notes."""
+    head = f"<div>{_safe(note)}</div>"
+    if not note:
+        head = "".join(f"<div><b>{_safe(line)}</b></div>" for line in write_verdicts(grid))
+        head += f"<div style='opacity:{MUTED}'>{_safe(_describe(grid))}</div>"
+        head += "".join(f"<div>{_safe(line)}</div>" for line in _list_problems(grid))
+    rows = _list_squares(grid, is_whole=True)
+    inner, is_cut = ({}, False) if note else _list_answers(grid, name)
+    names = [escape(clean(redact(variant))) for variant in grid.variants]
+    heads = [*(f"<span title='{name}'>{n}</span>" for n, name in enumerate(names)), "input"]
 
-    def list_parts(self) -> list[str]:
-        """Returns the HTML in a fixed number of parts: head, table, one per input, and notes."""
-        grid = self._grid
-        head = f"<div>{_safe(self._note)}</div>"
-        if not self._note:
-            head = "".join(f"<div><b>{_safe(line)}</b></div>" for line in write_verdicts(grid))
-            head += f"<div style='opacity:{MUTED}'>{_safe(_describe(grid))}</div>"
-            head += "".join(f"<div>{_safe(line)}</div>" for line in _list_problems(grid))
-        # the numbers of the variants above their squares; hovering over one shows its name
-        numbers = "".join(
-            f"<span title='{escape(clean(redact(name)))}' style='flex:0 0 {SQUARE}'>{number}</span>"
-            for number, name in enumerate(grid.variants)
-        )
-        style = f"display:flex;opacity:{MUTED};margin-left:{TEXT_MARGIN}"
-        numbers = f"<div style='{style}'>{numbers}<span>input</span></div>"
-        inputs = [
-            f"{'' if row % 20 else numbers}{self._format_input(row)}"
-            for row in range(min(len(grid.inputs), MAX_INPUTS))
-        ]
-        rest = [_safe(line) for line in _list_hidden(grid)]
-        if self._is_cut:
-            rest.insert(0, f"get these squares with <code>{self._name}[input, variant]</code>")
-        rest = [f"<div>{line}</div>" for line in rest]
-        return [head, _format_figures(grid), *inputs, "".join(rest)]
+    def draw(shown: Sequence[int]) -> str:
+        drawn = []
+        for row in shown:
+            label, *squares = map(format_cell, rows[row])
+            if row in inner:
+                answers = f"<blockquote style='{LEVEL}'>{inner[row]}</blockquote>"
+                label = f"<details><summary style='{CUT}'>{label}</summary>{answers}</details>"
+            else:
+                label = cut_line(label)
+            drawn.append((*squares, label))
+        return format_table(heads, drawn, wide=len(names), is_cut=True)
 
-    def _format_input(self, row: int) -> str:
-        """Formats an input as a row of squares that expands to the answers of its runs."""
-        grid = self._grid
-        squares = [grid[row, column] for column in range(len(grid.variants))]
-        drawn = (_describe_square(square, self._is_graded) for square in squares)
-        cells = "".join(
-            f"<span style='flex:0 0 {SQUARE};color:{colour}'>{sign}</span>"
-            for sign, colour in drawn
-        )
-        label = _safe(grid.inputs[row])
-        if self._note or self._room <= 0:
-            self._is_cut = not self._note
-            return f"<div style='display:flex;margin-left:{TEXT_MARGIN}'>{cells}{label}</div>"
-        answers = "".join(
-            self._format_run(f"{self._name}[{row}, {column}][{at}]", run)
-            for column, square in enumerate(squares)
-            for at, run in enumerate(square)
-        )
-        return (
-            f"<details><summary><div style='display:inline-flex;width:96%'>{cells}"
-            f"<bdi style='overflow:hidden;text-overflow:ellipsis;white-space:nowrap'>"
-            f"{label}</bdi></div></summary>"
-            f"<blockquote style='{LEVEL}'>{answers}</blockquote></details>"
-        )
+    numbers = range(len(rows))
+    differ = [row for row in numbers if len({*rows[row][1:]}) > 1]
+    inputs = [draw(numbers)]
+    if note:  # parts that do not change are not sent again
+        inputs = [draw(numbers[start : start + 20]) for start in numbers[::20]]
+    elif len(differ) < len(rows) and differ:
+        size = f"{len(differ)} of {plural(len(rows), 'input')}"
+        chip = f"<details><summary>only where they differ: {size}</summary>{draw(differ)}</details>"
+        inputs = [chip + draw(numbers)]
+    rest = [_safe(line) for line in _list_hidden(grid)]
+    if is_cut:
+        rest.insert(0, f"get these squares with <code>{name}[input, variant]</code>")
+    return [head, _format_figures(grid), *inputs, "".join(f"<div>{line}</div>" for line in rest)]
 
-    def _format_run(self, name: str, run: GridRun) -> str:
-        look = run.look
-        repeat = f" #{run.repeat}" if self._grid.repeats > 1 else ""
-        score = "" if run.score in (None, 0, 1) else f"{run.score:.3g}"
-        said = filter(None, [score, one_line(run.result.text, 80), one_line(run.reason, 80)])
-        head = (
-            f"<span style=color:{look.colour}>{look.sign}</span> "
-            f"<b>{_safe(run.variant)}{repeat}</b> "
-            f"<span style=opacity:{MUTED}>{_safe(' · '.join(said))}</span>"
-        )
-        self._room -= len(head)
-        if self._room > MAX_PAGE / 2:
-            tree = twin(run.result, name=f"{name}.result")["text/html"]
-            if len(tree) <= self._room - MAX_PAGE / 2:
-                self._room -= len(tree)
-                return f"<details><summary>{head}</summary>{tree}</details>"
-        return f"<div>{head} <code>{name}.result</code></div>"
+
+def _list_answers(grid: Grid, name: str) -> tuple[dict[int, str], bool]:
+    """Returns input number → HTML of the answers of its runs, and whether some had no room."""
+    room, answers = MAX_PAGE, dict[int, str]()
+    for row in range(min(len(grid.inputs), MAX_INPUTS)):
+        if room <= 0:
+            return answers, True
+        html = ""
+        for column in range(len(grid.variants)):
+            for at, run in enumerate(grid[row, column]):
+                place = f"{name}[{row}, {column}][{at}].result"
+                html += _format_run(grid, run, place, room - len(html))
+        room -= len(html)
+        answers[row] = html
+    return answers, False
+
+
+def _format_run(grid: Grid, run: GridRun, name: str, room: int) -> str:
+    look = run.look
+    repeat = f" #{run.repeat}" if grid.repeats > 1 else ""
+    score = "" if run.score in (None, 0, 1) else f"{run.score:.3g}"
+    said = filter(None, [score, one_line(run.result.text, 500), one_line(run.reason, 500)])
+    head = (
+        f"<span style='display:inline-block;width:96%;{CUT};vertical-align:bottom'>"
+        f"<span style=color:{look.colour}>{look.sign}</span> <b>{_safe(run.variant)}{repeat}</b> "
+        f"<span style=opacity:{MUTED}>{_safe(' · '.join(said))}</span></span>"
+    )
+    if room > MAX_PAGE / 2:
+        tree = twin(run.result, name=name)["text/html"]
+        if len(tree) <= room - MAX_PAGE / 2:
+            return f"<details><summary>{head}</summary>{tree}</details>"
+    return f"<div>{head} <code>{name}</code></div>"
 
 
 def _format_figures(grid: Grid) -> str:

@@ -25,8 +25,9 @@ from axe_nb.conversion.jsonable import jsonable
 from axe_nb.engine.current_call import refuse_in_tool
 from axe_nb.errors import ConfigError, ExpectationError, words
 from axe_nb.expectations import check
+from axe_nb.exploring import grid as grids
 from axe_nb.exploring.executors import make_runs
-from axe_nb.exploring.grid import MAX_RUNS, NAME, Grid, Page, Row, Variant, name_agent, show_grid
+from axe_nb.exploring.grid import MAX_RUNS, NAME, Grid, Row, Variant, name_agent
 from axe_nb.exploring.grid_statistics import MAX_NAMED, GridRun
 from axe_nb.exploring.map_driver import (
     Asking,
@@ -217,10 +218,10 @@ class GridRunner:
         """Runs the grid, showing progress. After an interrupt, `grid` holds the runs that ended."""
 
         def draw(progress: str) -> dict[str, str]:
-            return show_grid(self.grid, name, note=progress)
+            return grids.show_grid(self.grid, name, note=progress)
 
         def list_parts(progress: str) -> list[str]:
-            return Page(self.grid, "", progress).list_parts()
+            return grids.list_parts(self.grid, "", progress)
 
         line = make_table(self.grid, draw, list_parts, display)
         tally = self._batch.tally

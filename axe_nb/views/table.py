@@ -7,14 +7,18 @@ from dataclasses import dataclass
 from itertools import islice
 
 from axe_nb.secrets import redact
-from axe_nb.text import align_columns, clean, plural
+from axe_nb.text import align_columns, clean, cut_chars, plural
 from axe_nb.views.appearance import COLOURS, LINE, LOOKS, MUTED, TRACK
 from axe_nb.views.html import PLAIN, hide
 
 MOST_ROWS = 500
 """Maximum number of rows that are displayed."""
 
+MOST_CHARS = 2_000
+"""Maximum number of characters in a cell."""
+
 WIDE = "min-width:14em;overflow-wrap:anywhere"
+CUT = "overflow:hidden;text-overflow:ellipsis;white-space:nowrap"
 SIGNS = {look.sign: look.colour for look in reversed([*LOOKS.values()])}
 """Colour of each state's sign; the sign of several states has the first one's."""
 
@@ -45,7 +49,7 @@ class Listing:
 
 def format_cell(text: str) -> str:
     """Formats a text as HTML. A sign of a state at its start has the colour of the state."""
-    shown = hide(text).replace("\n", "<br>")
+    shown = hide(cut_chars(text, MOST_CHARS, "…")).replace("\n", "<br>")
     colour = SIGNS.get(shown[:1])
     return f"<span style=color:{colour}>{shown[0]}</span>{shown[1:]}" if colour else shown
 
@@ -57,15 +61,18 @@ def format_table(
     right: int = 0,
     wide: int = -1,
     total: int = 0,
+    is_cut: bool = False,
 ) -> str:
     """Formats rows of HTML cells. `right` and `wide` are those of a Listing.
 
-    Of `total` rows, those beyond the first `MOST_ROWS` are only counted.
+    Of `total` rows, those beyond the first `MOST_ROWS` are only counted. If `is_cut`, the column
+    `wide` takes the width that the others leave; its cells cut their own text.
     """
     styles = []
     for at in range(len(head)):
         side = "left" if at < len(head) - right else "right"
         room = WIDE if at == wide else "white-space:nowrap"
+        room = "width:100%;max-width:11em" if at == wide and is_cut else room
         styles.append(f"text-align:{side};vertical-align:top;{room}")
 
     def draw(tag: str, cells: Iterable[str], more: str) -> str:
@@ -74,11 +81,17 @@ def format_table(
 
     body = "".join(f"<tr>{draw('td', row, '')}</tr>" for row in islice(rows, MOST_ROWS))
     more = "".join(f"<div style='opacity:{MUTED}'>{line}</div>" for line in count_left(total))
+    full = ";width:100%;table-layout:auto" if is_cut else ""
     names = draw("th", head, f";font-weight:600;border-bottom:1px solid {LINE}")
     return (
-        "<table style='font-variant-numeric:tabular-nums'>"
-        f"<thead><tr>{names}</tr></thead><tbody>{body}</tbody></table>{more}"
+        "<div style=overflow-x:auto>"
+        f"<table style='font-variant-numeric:tabular-nums{full}'>"
+        f"<thead><tr>{names}</tr></thead><tbody>{body}</tbody></table>{more}</div>"
     )
+
+
+def cut_line(html: str) -> str:
+    return f"<div style='{CUT}'>{html}</div>"
 
 
 def count_left(total: int) -> list[str]:

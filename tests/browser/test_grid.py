@@ -42,16 +42,16 @@ def test_a_table_fills_and_opens_its_runs_when_the_notebook_is_read_again(lab: L
     output = lab.page.locator(".jp-OutputArea-output")
     table = lab.page.locator(".axe-nb-table")
     table.locator("text=/180 requests · grid: [1-9]/").wait_for()
-    table.locator("span >> text=/^[✓✗]$/").first.wait_for()
+    table.locator("td >> text=/^[✓✗]$/").first.wait_for()
     assert "<img/src=x/onerror=alert(1)>" in table.inner_text()
     assert table.locator("img").count() == output.locator("details").count() == 0
     assert not lab.page.locator(".jp-RenderedHTML").is_visible(), "the widget covers it"
-    at = table.locator("table").bounding_box()
+    at = table.locator("table").first.bounding_box()
     lab.gate("go")
     lab.finished()
     output.locator("text=5 inputs × 12 variants × 3 repeats").wait_for()
     assert table.count() == 0
-    static = output.locator("table").bounding_box()
+    static = output.locator("table").first.bounding_box()
     assert at
     assert static
     assert at["x"] == static["x"], "the table stays where it is"

@@ -131,7 +131,7 @@ def test_scores_have_a_column_if_they_say_more_than_what_passed() -> None:
     for row, score in enumerate((0.9, 0.25)):
         grid.add(row, 0, replace(grid[row, 0][0], score=score))
     assert str(grid).splitlines()[-2:] == ["a  0.9", "b  0.25"]
-    assert ">0.25</span>" in show_grid(grid)["text/html"]
+    assert ">0.25</td>" in show_grid(grid)["text/html"]
     assert grid.summary[0].score == 0.575
 
 
@@ -207,3 +207,21 @@ def test_secrets_are_neither_saved_nor_shown(
     grid.save(tmp_path / "g.jsonl")
     assert "sk-very-secret" not in (tmp_path / "g.jsonl").read_text()
     assert "sk-very-secret" not in str(show_grid(grid))
+
+
+def test_a_page_shows_whole_inputs_and_folds_those_on_which_the_variants_differ() -> None:
+    long = "Berne, and what may be seen there on a Sunday in May, " * 3 + "in detail"
+    axe_nb.script("half")(lambda request: request.messages[-1].content)
+    grid = axe_nb.grid(
+        [axe_nb.Agent(name, "script/half") for name in ("one", "two")], "{{ input }}",
+        inputs=[long, "Rome"], display=False,
+        score=lambda result, row: result.agent == "one" or row["input"] == "Rome",
+    )  # fmt: skip
+    html = show_grid(grid)["text/html"]
+    chip, rest = html.split("<summary>only where they differ: 1 of 2 inputs</summary>")
+    differ, whole = rest.split("</table></div></details>")
+    assert ">Rome</summary>" not in chip + differ
+    assert differ.count(f">{long}</summary>") == whole.count(f">{long}</summary>") == 1
+    assert whole.index(long) < whole.index(">Rome</summary>")
+    assert "text-overflow:ellipsis" in whole, "cut to the width there is"
+    assert [whole.count(tag) for tag in ("<th ", "<tr>")] == [3, 3]
