@@ -56,7 +56,7 @@ def test_a_table_fills_and_opens_its_runs_when_the_notebook_is_read_again(lab: L
     assert static
     assert at["x"] == static["x"], "the table stays where it is"
     assert "not sure which is best: " in output.first.inner_text().splitlines()[0]
-    assert output.locator("span[title='hasty · cold']").count() == 1
+    assert output.locator("span[title='hasty · cold']:visible").count() == 1
     saved = lab.save()
     assert set(saved.cells[0].outputs[0].data) == {"text/html", "text/plain"}
     assert "<img" not in str(saved.cells[0].outputs[0].data["text/html"])
@@ -65,6 +65,6 @@ def test_a_table_fills_and_opens_its_runs_when_the_notebook_is_read_again(lab: L
     reopened.cells[0].outputs = saved.cells[0].outputs
     reopened.cells[0].execution_count = 1
     lab.open(reopened)
-    output.locator("summary >> text=Paris").click()
+    output.locator("summary:visible >> text=Paris").click()
     output.locator("summary:visible >> text=careful · cold #1").click()
     output.locator("p:visible >> text=France").first.wait_for(timeout=10_000)
