@@ -49,7 +49,7 @@ class Listing:
 
 def format_cell(text: str) -> str:
     """Formats a text as HTML. A sign of a state at its start has the colour of the state."""
-    shown = hide(cut_chars(text, MOST_CHARS, "…")).replace("\n", "<br>")
+    shown = hide(cut_chars(redact(text), MOST_CHARS, "…")).replace("\n", "<br>")
     colour = SIGNS.get(shown[:1])
     return f"<span style=color:{colour}>{shown[0]}</span>{shown[1:]}" if colour else shown
 

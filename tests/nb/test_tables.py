@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from axe_nb.views.table import MOST_ROWS, Listing
+from axe_nb.views.table import MOST_CHARS, MOST_ROWS, Listing
 from tests.nb.kernels import Kernel, shown
 
 pytestmark = pytest.mark.req("B-12")
@@ -46,3 +46,12 @@ def test_a_table_of_20_000_rows_is_bounded_and_counts_the_others() -> None:
     assert html.count("<tr>") == MOST_ROWS + 1
     assert "… 19,500 more rows" in html
     assert "<b>" not in html
+
+
+def test_a_cell_is_bounded_and_a_secret_at_its_end_is_not_shown_in_part() -> None:
+    secret = "sk-ant-api03-" + "s3cr3t" * 16
+    text = "x" * (MOST_CHARS - 50) + f" {secret} " + "y" * 100_000
+    html = Listing(head=("text",), rows=[(text,)])._repr_html_()
+    assert "s3cr3t" not in html
+    assert len(html) < MOST_CHARS + 1_000
+    assert "…</td>" in html
