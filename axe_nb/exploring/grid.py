@@ -500,11 +500,12 @@ def list_parts(grid: Grid, name: str, note: str) -> list[str]:
     names = [escape(clean(redact(variant))) for variant in grid.variants]
     heads = [*(f"<span title='{name}'>{n}</span>" for n, name in enumerate(names)), "input"]
 
-    def draw(shown: Sequence[int]) -> str:
+    def draw(shown: Sequence[int], room: float = MAX_PAGE) -> str:
+        opens = room == MAX_PAGE or sum(len(inner.get(row, "")) for row in shown) < room
         drawn = []
         for row in shown:
             label, *squares = map(format_cell, rows[row])
-            if row in inner:
+            if opens and row in inner:
                 answers = f"<blockquote style='{LEVEL}'>{inner[row]}</blockquote>"
                 label = f"<details><summary style='{CUT}'>{label}</summary>{answers}</details>"
             else:
@@ -519,7 +520,8 @@ def list_parts(grid: Grid, name: str, note: str) -> list[str]:
         inputs = [draw(numbers[start : start + 20]) for start in numbers[::20]]
     elif len(differ) < len(rows) and differ:
         size = f"{len(differ)} of {plural(len(rows), 'input')}"
-        chip = f"<details><summary>only where they differ: {size}</summary>{draw(differ)}</details>"
+        some = draw(differ, MAX_PAGE / 4)
+        chip = f"<details><summary>only where they differ: {size}</summary>{some}</details>"
         inputs = [chip + draw(numbers)]
     rest = [_safe(line) for line in _list_hidden(grid)]
     if is_cut:

@@ -225,3 +225,14 @@ def test_a_page_shows_whole_inputs_and_folds_those_on_which_the_variants_differ(
     assert whole.index(long) < whole.index(">Rome</summary>")
     assert "text-overflow:ellipsis" in whole, "cut to the width there is"
     assert [whole.count(tag) for tag in ("<th ", "<tr>")] == [3, 3]
+
+
+def test_the_fold_of_inputs_that_differ_repeats_no_large_answers() -> None:
+    inputs = [f"q{n}" for n in range(200)]
+    verdicts = ["right", "wrong"] * 100
+    grid = fill(inputs, one=["right"] * 200, two=verdicts)
+    html = show_grid(grid)["text/html"]
+    differ = html.split("<summary>only where they differ: 100 of 200 inputs")[1]
+    assert "<details" not in differ.partition("</table>")[0]
+    assert "<details" in differ.partition("</table>")[2]
+    assert len(html) < 400_000
