@@ -291,10 +291,7 @@ class Problem:
 def problems(
     agent: Agent, find: Callable[[str], Agent], config: Config, scripts: tuple[Path, ...] = ()
 ) -> list[Problem]:
-    """Returns an agent's problems, starting with errors in the agent's TOML.
-
-    `scripts` are folders to search for the scripts of `script/` models.
-    """
+    """Returns an agent's problems, those of its TOML first; `scripts` are folders with scripts."""
     found: list[Problem] = []
 
     def check(

@@ -60,7 +60,7 @@ class Halt:
     """Cancels the runs of the tree; set by the tree's handle."""
 
     def end_tree(self, stop: RunStopped) -> RunStopped:
-        """Ends all runs with the first error set (`stop` or an earlier one), and returns it."""
+        """Ends all runs with `stop`, or with the error that was set earlier; returns that error."""
         self.stop = self.stop or stop
         return self.stop
 

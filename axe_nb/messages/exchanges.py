@@ -142,6 +142,6 @@ class Lap:
     """Start, in seconds since the root run began."""
     ended: float
     turn: int = 0
-    """Number of the turn; 0 if this part belongs to no turn, such as the whole run."""
+    """Number of the turn; 0 if the lap belongs to no turn, such as the whole run."""
     call: int = 0
-    """Number of the call in its turn, from 1; 0 if this part belongs to no call."""
+    """Number of the call in its turn, from 1; 0 if the lap belongs to no call."""

@@ -194,10 +194,7 @@ def join_parts(parts: Iterable[str | Picture], separator: str = "") -> Illustrat
 
 
 def split_parts(text: str, pictures: Sequence[Picture]) -> Iterator[str | Picture]:
-    """Splits a text after each picture marker, and yields the texts with the pictures in between.
-
-    If a picture's marker is missing from the text, the marker is added.
-    """
+    """Splits a text after each picture marker, adding missing ones; yields texts and pictures."""
     for number, picture in enumerate(pictures, 1):
         mark = picture.mark(number)
         before, found, text = text.partition(mark)

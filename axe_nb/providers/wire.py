@@ -141,10 +141,7 @@ def function_calls(provider: str, value: object) -> tuple[ToolCall, ...]:
 
 
 def list_past_tools(request: Request) -> Sequence[ToolSpec]:
-    """Returns the tools to send with a request that offers none (D-17); empty if none is needed.
-
-    Servers reject a conversation that contains calls if the request has no tools.
-    """
+    """Returns tools for a request that offers none (D-17), if past calls make servers need them."""
     names = {tool_name(call.name): 0 for m in request.messages for call in m.tool_calls}
     if not names and not any(tool.entry for tool in request.past_tools):
         return ()

@@ -281,10 +281,7 @@ class RootTape:
         return replace(from_json(Decision, said), is_recorded=True)
 
     def _keep_decision(self, question: Question, decision: Decision) -> None:
-        """Records a decision.
-
-        If the user answered or skipped a model request, the turn is recorded, too.
-        """
+        """Records a decision; if it answers or skips a model request, also records the turn."""
         if isinstance(question, Step) and (given := make_decided(question, decision)):
             assert question.request is not None
             asked = AskedTurn(question.request, question.model)

@@ -1,4 +1,4 @@
-"""A command's view of the file system, with its workdir and toolchains but no other home files.
+"""A command's view of the file system: of the home folder, only its workdir and toolchains.
 
 Where possible, protected files in the workdir are read-only while a command runs. They are compared
 before and after. A sandbox can mount only over existing files, so a protected name that does not

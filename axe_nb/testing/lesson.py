@@ -217,10 +217,7 @@ def mark_submission(
 
 
 def copy_folder(lesson: Path, target: Path, without: Path) -> None:
-    """Copies a lesson's folder without following links.
-
-    Notebooks, hidden files and the file or folder `without` are not copied.
-    """
+    """Copies a lesson's folder, except notebooks, hidden files and `without`; follows no links."""
     patterns = shutil.ignore_patterns(".*", "__pycache__", "*.ipynb")
     left_out = without.resolve()
 

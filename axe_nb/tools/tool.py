@@ -169,7 +169,7 @@ class Guard:
     key: str = ""
     """TOML setting in the agent's file that would allow the call; empty if there is none."""
     covers: str = ""
-    """Later calls that the answer "always" covers, such as `the program git`; may be empty."""
+    """Describes what the answer "always" also covers, such as `the program git`; may be empty."""
     note: str = ""
     """Line for the approval prompt, such as `in a sandbox, without network`."""
     host: str = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import UserList
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, fields
 from datetime import date, datetime, timedelta
 from itertools import islice
@@ -98,35 +98,34 @@ class History(UserList[HistoryRow]):
         return self.draw(MAX_TREES) if self else f"<p>{self!r}</p>"
 
     def draw(self, room: int) -> str:
-        """Formats the rows as HTML, with trees of at most `room` characters inside."""
-        wide = IN_PAGE.index("prompt")
-        table = format_table(IN_PAGE, _draw_rows(self, room), right=3, wide=wide, total=len(self))
+        """Formats the rows as HTML. The prompt opens the run's tree, or the runs of a map or grid.
+
+        `room` is the maximum length of all that opens, in characters.
+        """
+        rows = []
+        for row in self[:MOST_ROWS]:
+            cells = dict(zip(SHOWN, map(format_cell, row.cells), strict=True))
+            cells["status"] = format_cell(f"{LOOKS[cast(State, row.status)].sign} {row.status}")
+            cells["prompt"] = prompt = format_cell(one_line(row.prompt, 300))
+            inner = ""
+            if room > 0:
+                with contextlib.suppress(ConfigError):  # a run that cannot be read has its row
+                    if row.kind:
+                        inner = list_history(within=row.id).draw(0)
+                    else:
+                        inner = twin(load_run(row.id), name=f"axe_nb.load({row.id})")["text/html"]
+            room -= len(inner)
+            if inner and room >= 0:
+                cells["prompt"] = f"<details><summary>{prompt}</summary>{inner}</details>"
+            rows.append([cells[name] for name in IN_PAGE])
+        wide, total = IN_PAGE.index("prompt"), len(self)
+        table = format_table(IN_PAGE, rows, right=3, wide=wide, total=total)
         more = f"<p>{MORE}</p>" if self.has_more else ""
         return f"<div class='{PLAIN}'>{table}{more}</div>"
 
     def to_frame(self) -> Any:
         """Returns the rows as a pandas DataFrame. Raises ConfigError if pandas is missing."""
         return make_frame(map(asdict, self), NAMES).set_index("id")
-
-
-def _draw_rows(rows: Iterable[HistoryRow], room: int) -> Iterator[list[str]]:
-    """Yields the cells of rows. The prompt opens the run's tree, or the runs of a map or grid."""
-    for row in rows:
-        cells = dict(zip(SHOWN, map(format_cell, row.cells), strict=True))
-        cells["status"] = format_cell(f"{LOOKS[cast(State, row.status)].sign} {row.status}")
-        prompt = format_cell(one_line(row.prompt, 300))
-        inner = ""
-        if room > 0:
-            with contextlib.suppress(ConfigError):  # a run that cannot be read has its row
-                if row.kind:
-                    inner = list_history(within=row.id).draw(0)
-                else:
-                    inner = twin(load_run(row.id), name=f"axe_nb.load({row.id})")["text/html"]
-        room -= len(inner)
-        cells["prompt"] = prompt
-        if inner and room >= 0:
-            cells["prompt"] = f"<details><summary>{prompt}</summary>{inner}</details>"
-        yield [cells[name] for name in IN_PAGE]
 
 
 def list_history(

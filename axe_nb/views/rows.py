@@ -96,10 +96,7 @@ class Row:
 
 
 def make_row(thing: TreeNode) -> Row:
-    """Makes the row of a run, turn or call.
-
-    If a call's tool always starts exactly one sub-agent, the sub-agent's row is returned.
-    """
+    """Makes the row of a run, turn or call, or of the only sub-agent that a call always starts."""
     if isinstance(thing, CallNode) and thing.child:
         thing = thing.child
     asks, state = find_question(thing), thing.state
