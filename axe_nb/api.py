@@ -218,9 +218,9 @@ def load(saved: int | str | os.PathLike[str]) -> Any:
     """
     from axe_nb.views.history import load_run
 
-    if not isinstance(saved, int | str | os.PathLike):
+    if not (hasattr(saved, "__index__") or isinstance(saved, str | os.PathLike)):
         raise ConfigError(f"load takes a path or the id of a run, not {shown_value(saved)}")
-    if isinstance(saved, int) or (isinstance(saved, str) and saved.isdecimal()):
+    if hasattr(saved, "__index__") or (isinstance(saved, str) and saved.isdecimal()):
         return load_run(min(int(saved), 2**63 - 1))  # SQLite's largest id
     if isinstance(saved, str) and not set(saved) & set("./\\"):
         raise ConfigError(

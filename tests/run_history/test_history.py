@@ -254,6 +254,7 @@ def test_the_list_as_text_html_and_data_frame(kept: Path) -> None:
     frame = rows.to_frame()
     assert list(frame.index) == [1]
     assert frame.loc[1, "agent"] == "echo"
+    assert axe_nb.load(frame.index[0]).agent == "echo", "a number of numpy"
 
 
 @pytest.mark.parametrize("how", ["variable", "config", "test"])
