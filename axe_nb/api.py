@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, Unpack, get_args
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, Unpack, get_args
 
 from axe_nb.agents.agent import Agent
 from axe_nb.agents.data_files import read_data
@@ -218,9 +218,9 @@ def load(saved: int | str | os.PathLike[str]) -> Any:
     """
     from axe_nb.views.history import load_run
 
-    if not (hasattr(saved, "__index__") or isinstance(saved, str | os.PathLike)):
+    if not isinstance(saved, SupportsIndex | str | os.PathLike):
         raise ConfigError(f"load takes a path or the id of a run, not {shown_value(saved)}")
-    if hasattr(saved, "__index__") or (isinstance(saved, str) and saved.isdecimal()):
+    if isinstance(saved, SupportsIndex) or (isinstance(saved, str) and saved.isdecimal()):
         return load_run(min(int(saved), 2**63 - 1))  # SQLite's largest id
     if isinstance(saved, str) and not set(saved) & set("./\\"):
         raise ConfigError(
