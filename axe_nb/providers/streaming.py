@@ -49,7 +49,7 @@ class SSEDecoder:
                 yield event
 
     def rest(self) -> Event | None:
-        """Returns the event that is unfinished when the reply ends, or None."""
+        """Returns the event left unfinished at the end of the reply, or None if there is none."""
         if last := self._join():
             self._read(last)
         return self._finish()

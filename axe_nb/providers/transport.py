@@ -1,8 +1,8 @@
 """An httpx transport for model servers: connections, proxies, certificates, and their errors.
 
 httpx's own pool scans all its connections for each request (1000 concurrent requests take 9 s), and
-does not report whether a connection was closed before any byte of the reply. Here each httpx
-transport has one connection, and a list keeps the idle ones. This module is imported on first use.
+does not report whether a connection was closed before the reply began. Here each httpx transport
+has one connection, and a list keeps the idle ones. This module is imported on first use.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ def make_client(url: httpx.URL, certificates: tuple[str, str], most: int) -> htt
 
 
 def find_proxy(url: httpx.URL) -> httpx.Proxy | None:
-    """Returns the proxy to use for a URL, or None. Raises SetupError if the proxy is unusable."""
+    """Returns the proxy for a URL, or None if none applies. Raises SetupError if it is unusable."""
     proxies = getproxies()
     given = proxies.get(url.scheme) or proxies.get("all")
     host, port = url.raw_host.decode(), url.port or {"http": 80, "https": 443}[url.scheme]

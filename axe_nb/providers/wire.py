@@ -141,7 +141,7 @@ def function_calls(provider: str, value: object) -> tuple[ToolCall, ...]:
 
 
 def list_past_tools(request: Request) -> Sequence[ToolSpec]:
-    """Returns tools for a request that offers none (D-17), if past calls make servers need them."""
+    """Returns tools to declare for past calls when the request itself offers no tools (D-17)."""
     names = {tool_name(call.name): 0 for m in request.messages for call in m.tool_calls}
     if not names and not any(tool.entry for tool in request.past_tools):
         return ()
@@ -158,7 +158,7 @@ def encode_function(spec: ToolSpec) -> dict[str, Any]:
 
 
 def own_params(request: Request) -> dict[str, Any]:
-    """Returns the agent's parameters, without keys that axe_nb sets or the request cannot have."""
+    """Returns the agent's parameters, except keys that axe_nb sets or this request cannot use."""
     left_out = {*NOT_PARAMS, SERVER_TOOLS}
     if not request.tools:  # servers reject both keys without tools
         left_out |= {"tool_choice", "parallel_tool_calls"}

@@ -114,7 +114,7 @@ def list_children(pid: int) -> list[int]:
 
 
 def main() -> None:
-    """Runs the command; exits with the command's exit code, or 128 plus the number of its signal.
+    """Runs the command; exits with its exit code, or 128 plus the number of the fatal signal.
 
     All processes that the command started are killed before the launcher exits. If the parent of
     the launcher ends, the command is killed.

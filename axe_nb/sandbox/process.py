@@ -43,7 +43,7 @@ REPLACED = "axe-nb: a protected file was replaced while the command started; try
 
 Ending = Literal["child", "group", "program"]
 """Method of killing a sandbox with all its processes. `child`: SIGKILL to the children of the
-sandbox program, whose descendants are killed, too. `group`: SIGKILL to its process group.
+sandbox program, which ends all their descendants. `group`: SIGKILL to its process group.
 `program`: `Launch.end` is run."""
 
 PATIENCE, LAST_PATIENCE = 2.0, 60.0  # maximum seconds to start a child, and to end at exit

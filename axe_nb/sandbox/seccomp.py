@@ -70,7 +70,7 @@ def allow_sockets(families: Collection[int]) -> Rules:
 
 
 def make_filter(rules: Rules) -> bytes:
-    """Compiles rules to a filter that allows other system calls; empty on unknown machines."""
+    """Compiles rules into a filter that allows calls without a rule; empty on unknown machines."""
     if not is_supported():
         return b""
     machine, column = MACHINES[platform.machine()]

@@ -1,4 +1,4 @@
-"""A command's view of the file system: of the home folder, only its workdir and toolchains.
+"""A command's view of the file system; hides the home folder except the workdir and toolchains.
 
 Where possible, protected files in the workdir are read-only while a command runs. They are compared
 before and after. A sandbox can mount only over existing files, so a protected name that does not
@@ -81,7 +81,7 @@ class View:
     workdir: Path
     """Real path of the command's working folder, in which the command may write."""
     home: Path
-    """Real path of the user's home, of which a command sees only `readable` and its workdir."""
+    """Real path of the user's home folder, where a command sees only its workdir and `readable`."""
     network: bool = False
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Environment variables for a container; empty for other sandboxes."""
