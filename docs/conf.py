@@ -44,13 +44,14 @@ autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 default_role = "code"  # in docstrings, single backticks are code
 python_maximum_signature_line_length = 80
-napoleon_google_docstring = True
+napoleon_numpy_docstring = False
 copybutton_prompt_text = "$ "
 copybutton_only_copy_prompt_lines = True
 
 html_theme = "furo"  # brings its fonts, icons and search along: nothing is loaded from elsewhere
 html_static_path = ["site/site.css"]
 html_css_files = ["site.css"]
+html_search_scorer = str(Path(__file__).parent / "site/scorer.js")
 html_extra_path = ["site/index.html"]
 html_show_sourcelink = False
 html_copy_source = False
@@ -79,8 +80,16 @@ def add_parts(app: Sphinx, docname: str, source: list[str]) -> None:
 def clean_docstring(
     app: Sphinx, kind: str, name: str, it: object, how: object, lines: list[str]
 ) -> None:
-    """Takes the ids of requirements out of a docstring, which say nothing to a user."""
+    """Takes the ids of requirements out of a docstring, which say nothing to a user.
+
+    Of an attribute, Napoleon takes the words before the first colon for its type: they are put
+    back.
+    """
     lines[:] = without_ids("\n".join(lines)).split("\n")
+    types = [line for line in lines if line.startswith(":type: ")]
+    if kind in ("attribute", "property") and types:
+        lines.remove(types[0])
+        lines[0] = f"{types[0].removeprefix(':type: ')}: {lines[0]}"
 
 
 def setup(app: Sphinx) -> None:
