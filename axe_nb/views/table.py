@@ -37,7 +37,9 @@ class Listing:
     """Text shown outside a notebook; empty for the table as aligned text."""
 
     def __repr__(self) -> str:
-        lines = [*align_columns([self.head, *self.rows[:MOST_ROWS]], self.right)]
+        shown = self.rows[:MOST_ROWS]
+        rows = ([cut_chars(redact(cell), MOST_CHARS, "…") for cell in row] for row in shown)
+        lines = [*align_columns([self.head, *rows], self.right)]
         lines += count_left(len(self.rows))
         return clean(redact(self.text or "\n".join(lines)))
 
