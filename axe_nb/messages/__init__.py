@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from html import escape
 from itertools import zip_longest
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -221,7 +222,7 @@ class ServerCall:
 
 def is_link(url: str) -> bool:
     """True if a text is an http or https URL of reasonable length without unsafe characters."""
-    if len(url) > 2000 or not url.isprintable() or set(url) & set(' <>"'):
+    if not url.isprintable() or len(escape(url).encode()) > 2000 or set(url) & set(' <>"'):
         return False
     try:
         parts = urlsplit(url)

@@ -86,9 +86,8 @@ def page(root: Node, name: str) -> dict[str, str]:
         told = _measure(_format_answer(outline), said)
         if rows > 30:
             outline.max_rows = max(30, rows * BUDGET // size - 1)
-        elif told > BUDGET // 2:  # the rows of the tree keep the other half
-            room = max(told + BUDGET - size, BUDGET // 2)
-            outline.max_answer = len(said) * room // told - 9
+        elif told > BUDGET // 2 and len(said) > outline.max_chars:  # the tree keeps the other half
+            outline.max_answer = len(said) * max(told + BUDGET - size, BUDGET // 2) // told - 9
         else:
             outline.max_rows = max(1, rows * BUDGET // size)
             outline.max_chars = outline.max_chars * BUDGET // size

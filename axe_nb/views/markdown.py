@@ -134,10 +134,10 @@ def _find_math(state: StateInline, silent: bool) -> bool:
     found = MATH.match(state.src, state.pos) if state.src[state.pos] in "$\\" else None
     if found is None or UNSAFE.search(found[0]):
         return False
-    if not TYPESET.issuperset(re.findall(r"\\([A-Za-z]+)", found[0])):
-        return False
+    is_known = TYPESET.issuperset(re.findall(r"\\([A-Za-z]+)", found[0]))
     depths = (bool(one[1]) - bool(one[2]) for one in OPENS_OR_CLOSES.finditer(found[0]))
-    if max(accumulate(depths), default=0) > DEEPEST:
+    cells = found[0].count("&") * found[0].count(r"\\")  # every row gets those of the longest
+    if not is_known or max(accumulate(depths), default=0) > DEEPEST or cells > 1000:
         return False
     if not silent:
         state.push("math", "", 0).content = found[0]

@@ -12,6 +12,7 @@ import os
 import random
 import re
 import signal
+import sys
 import threading
 import time
 import tracemalloc
@@ -352,6 +353,15 @@ def test_a_map_is_iterated_over_by_one_at_a_time_and_says_what_it_is(echo: Echo)
         next(iter(found))
     list(first)
     assert repr(found).startswith("<map of echo: 2 of 2 runs, 1 error")
+
+
+@pytest.mark.parametrize("length", [1, sys.maxsize])
+def test_a_wrong_length_of_the_prompts_is_no_error(echo: Echo, length: int) -> None:
+    class Prompts(list[str]):
+        def __len__(self) -> int:
+            return length
+
+    assert len(list(axe_nb.map(echo.agent, Prompts(["slow"] * 5), concurrency=1))) == 5
 
 
 @pytest.mark.req("E-8")

@@ -151,6 +151,7 @@ def test_code_cannot_bring_marks_of_its_own_or_characters_that_are_not_seen() ->
         (r"$\DeclareMathOperator{\sum}{X}_x$ $$x\tag{9}\label{a}$$ $$\llap{\rule{9em}{9em}}$$", []),
         (r"$$\begin{matrix}a\\ [-9em]b\end{matrix}$$ $$\begin {array}{c}x\end{array}$$", []),
         ("$$" + r"\frac{1}{x_1+" * 90 + "1" + "}" * 90 + "$$", []),
+        (r"$$\begin{cases}" + "&" * 900 + r"\\" * 500 + r"\end{cases}$$", []),
         (
             r"$$\begin{pmatrix}1&2\\3&4\end{pmatrix}$$",
             [r"$$\begin{pmatrix}1&amp;2\\3&amp;4\end{pmatrix}$$"],

@@ -16,7 +16,7 @@ from axe_nb.messages.exchanges import Turn
 from axe_nb.secrets import find_filter
 from axe_nb.views.html import answer, twin
 from axe_nb.views.outline import as_text
-from tests.views.runs import PAYLOADS, done
+from tests.views.runs import PAYLOADS, done, saved_size
 from tests.views.test_html import Page as Parsed
 
 PAGES = tuple(Page(f"Page {n}", f"https://p{n}.example.org/x?a=1&b={n}") for n in range(1, 4))
@@ -96,6 +96,13 @@ def test_ten_thousand_sources_are_counted() -> None:
     assert "→ 10,000 sources" in text
     assert text.count("… 9,990 more") == html.count("… 9,990 more") == 2
     assert (len(text) < 10_000, len(html) < 20_000) == (True, True)
+
+
+@pytest.mark.parametrize("filler", ["a", "&", "\u00e9", "\U0001f600"])
+def test_long_addresses_of_sources_leave_a_saved_tree_within_its_size(filler: str) -> None:
+    urls = [f"https://{filler * 600}.org/{n}?{filler * 1200}" for n in range(10)]
+    pages = tuple(Page(filler * 100, url) for url in urls)
+    assert saved_size(searched(*[replace(SEARCH, sources=pages)] * 8, sources=pages)) <= 50_000
 
 
 def test_secrets_are_in_no_title_and_no_address(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -198,9 +198,9 @@ class Tree {
   // Puts texts into a box; where the front end has no typesetter, formulas stay TeX.
   put(box, parts) {
     put(box, parts);
-    for (const formula of box.querySelectorAll(".mathjax_process:not([data-typeset])")) {
-      formula.dataset.typeset = "";
-      this.store.typesetter?.typeset(formula);
+    for (const part of box.querySelectorAll(":scope > :not(.mathjax_ignore)")) {
+      part.classList.add("mathjax_ignore"); // except its formulas, all at once: one by one takes quadratic time
+      if (part.querySelector(".mathjax_process")) this.store.typesetter?.typeset(part);
     }
   }
 
