@@ -128,7 +128,8 @@ def test_a_sub_agent_that_no_file_has_is_a_warning_before_anyone_calls_it(
         'warning: sub-agent "helpr" cannot be called: agent config not found: helpr; '
         'did you mean "helper"?',
         'warning: sub-agent "zzz" cannot be called: agent config not found: zzz; '
-        "create it with `axe-nb agents init zzz`, in a notebook `%axe init zzz`",
+        "create it with `axe-nb agents init zzz`, in a notebook `%axe init zzz`; "
+        "register an Agent in a variable with axe_nb.define(agent)",
         'warning: sub-agent "broken" cannot be called: agent config missing required field: model; '
         'add model = "…"',
     ]

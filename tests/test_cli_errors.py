@@ -64,7 +64,8 @@ LINES = {
     "no such agent": (("aa",), 2, ["agent config not found: aa", 'did you mean "a"?']),
     "no such agent, none near": (("zzz",), 2, [
         "agent config not found: zzz",
-        "create it with `axe-nb agents init zzz`, in a notebook `%axe init zzz`",
+        "create it with `axe-nb agents init zzz`, in a notebook `%axe init zzz`; "
+        "register an Agent in a variable with axe_nb.define(agent)",
     ]),
     "a bad model": (("a", "-m", "gpt"), 1, [
         'invalid model format "gpt": expected provider/model-name',

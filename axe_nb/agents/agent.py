@@ -379,7 +379,8 @@ def find_agent_file(
         if os.path.lexists(path):
             return path
     bare = name.removesuffix(".toml")
-    hint = suggestion(bare, [*list_agents(agents_dir), *also]) or creation_step(bare)
+    created = f"{creation_step(bare)}; register an Agent in a variable with axe_nb.define(agent)"
+    hint = suggestion(bare, [*list_agents(agents_dir), *also]) or created
     if not agent_dirs(agents_dir)[0].is_dir():
         hint += "; the current folder has no folder axe/agents"
     raise ConfigError(f"agent config not found: {name}", hint=hint)

@@ -76,7 +76,8 @@ There are **27** keys.
 1 tool call (1 failed) · N tokens · 1 warning
 ! warning:
   sub-agent "ghost" cannot be called: agent config not found: ghost; create it with \
-`axe-nb agents init ghost`, in a notebook `%axe init ghost`
+`axe-nb agents init ghost`, in a notebook `%axe init ghost`; register an Agent in a variable \
+with axe_nb.define(agent)
   ✓ reader · 27 keys · N tokens
     task: List every TOML key that the loader accepts
   ✗ ghost work → Error: sub-agent "ghost" failed - failed to load agent "ghost": agent config not \
