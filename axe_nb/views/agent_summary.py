@@ -16,7 +16,7 @@ from axe_nb.errors import ConfigError
 from axe_nb.messages import dump
 from axe_nb.messages.model_table import tell_end
 from axe_nb.secrets import redact
-from axe_nb.text import clean, format_seconds, one_line
+from axe_nb.text import clean, format_seconds, one_line, plural
 from axe_nb.tools.tool import Effect, Tool, Verdict
 from axe_nb.views.appearance import COLOURS, LINE, LOOKS, MONO, MUTED, TEXT_PADDING
 from axe_nb.views.axe_text import list_caps, text_of
@@ -117,7 +117,8 @@ def draw_graph(agent: Agent, find: Callable[[str], Agent]) -> str:
     if not agent.sub_agents_config.enabled:
         return f"{agent.name}  (cannot delegate: sub_agents_config.enabled is false)"
     below = _list_below((agent,), find, "")
-    lines = [f"{agent.name}  (depth 0, max_depth {_find_deepest((agent,))})", *islice(below, 40)]
+    levels = plural(_find_deepest((agent,)), "level")
+    lines = [f"{agent.name}  (up to {levels})", *islice(below, 40)]
     if next(below, None) is not None:
         lines.append("…  and more")
     return "\n".join(lines)
@@ -144,9 +145,9 @@ def _list_below(
         is_enabled = child.sub_agents_config.enabled
         if is_enabled and (child.sub_agents or _find_copying_tools(child)):
             if child.name in {one.name for one in agents}:
-                note = f"  ↺ cycle, ended by max_depth {deepest}"
+                note = f"  ↺ cycle, ends at level {deepest}"
             elif len(agents) >= deepest:
-                note = f"  (depth {len(agents)}: cannot delegate, max_depth {deepest})"
+                note = f"  (level {len(agents)} of {deepest}: cannot delegate)"
         yield f"{indent}{branch}{name}{note}"
         if is_enabled and not note:
             yield from _list_below((child, *agents), find, indent + further)

@@ -48,7 +48,7 @@ def test_a_cell_defines_an_agent_for_this_session_and_shows_it(
         "lead: script/echo, mode ask\n"
         "Allowed:        call_agent, subagent\n"
         "Denied:         grep\n"
-        "lead  (depth 0, max_depth 3)\n"
+        "lead  (up to 3 levels)\n"
         "├─ reader  ✗ agent config not found: reader\n"
         "├─ ghost  ✗ agent config not found: ghost\n"
         "└─ copies of itself, by subagent"

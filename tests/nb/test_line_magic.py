@@ -58,7 +58,7 @@ def test_show_says_what_an_agent_is_may_do_and_whom_it_may_call(cells: Kernel) -
         "Parallel:       yes\n"
         "Timeout:        the run's own\n"
         "Allowed:        call_agent\n"
-        "lead  (depth 0, max_depth 3)\n"
+        "lead  (up to 3 levels)\n"
         "└─ echo\n"
     )
     cells.run('%%axe_agent w\nmodel = "script/echo"\nfiles = ["*.nothing"]\n[params]\nstream = 1')

@@ -26,7 +26,7 @@ def agent(name: str, *sub_agents: str, **more: Any) -> Agent:
 
 def test_agents_hang_below_those_that_may_call_them() -> None:
     assert drawn("a", agent("a", "b", "c"), agent("b", "d"), agent("c"), agent("d")) == [
-        "a  (depth 0, max_depth 3)",
+        "a  (up to 3 levels)",
         "├─ b",
         "│  └─ d",
         "└─ c",
@@ -36,7 +36,7 @@ def test_agents_hang_below_those_that_may_call_them() -> None:
 @pytest.mark.req("A-E2.3", "A-E2.4")
 def test_a_name_twice_is_drawn_once_and_one_that_is_not_there_is_marked(project: Any) -> None:
     assert drawn("a", agent("a", "b", "ghost", "b"), agent("b")) == [
-        "a  (depth 0, max_depth 3)",
+        "a  (up to 3 levels)",
         "├─ b",
         "└─ ghost  ✗ agent config not found: ghost",
     ]
@@ -44,35 +44,35 @@ def test_a_name_twice_is_drawn_once_and_one_that_is_not_there_is_marked(project:
 
 def test_cycles_end_with_a_mark() -> None:
     assert drawn("a", agent("a", "b", "a"), agent("b", "c"), agent("c", "a", "b")) == [
-        "a  (depth 0, max_depth 3)",
+        "a  (up to 3 levels)",
         "├─ b",
         "│  └─ c",
-        "│     ├─ a  ↺ cycle, ended by max_depth 3",
-        "│     └─ b  ↺ cycle, ended by max_depth 3",
-        "└─ a  ↺ cycle, ended by max_depth 3",
+        "│     ├─ a  ↺ cycle, ends at level 3",
+        "│     └─ b  ↺ cycle, ends at level 3",
+        "└─ a  ↺ cycle, ends at level 3",
     ]
 
 
 @pytest.mark.req("D-3", "A-9.3")
 def test_the_depth_limit_is_marked_and_a_child_can_only_lower_it() -> None:
     chain = [agent(f"n{i}", f"n{i + 1}") for i in range(5)] + [agent("n5")]
-    assert drawn("n0", *chain)[-1] == ("      └─ n3  (depth 3: cannot delegate, max_depth 3)")
+    assert drawn("n0", *chain)[-1] == ("      └─ n3  (level 3 of 3: cannot delegate)")
     deep = agent("n0", "n1", sub_agents_config=SubAgentsConfig(max_depth=5))
     assert drawn("n0", deep, *chain[1:])[-1] == "            └─ n5"
     low = agent("n1", "n2", sub_agents_config=SubAgentsConfig(max_depth=1))
     assert drawn("n0", deep, low, *chain[2:]) == [
-        "n0  (depth 0, max_depth 5)",
-        "└─ n1  (depth 1: cannot delegate, max_depth 1)",
+        "n0  (up to 5 levels)",
+        "└─ n1  (level 1 of 1: cannot delegate)",
     ]
     high = agent("n1", "n2", sub_agents_config=SubAgentsConfig(max_depth=5))
-    assert "n3  (depth 3" in drawn("n0", chain[0], high, *chain[2:])[-1]
+    assert "n3  (level 3" in drawn("n0", chain[0], high, *chain[2:])[-1]
 
 
 @pytest.mark.req("D-44")
 def test_copies_and_those_who_may_not_delegate_are_told() -> None:
     tools = ("subagent", "delegate_task", "grep")
     assert drawn("a", agent("a", "b", tools=tools), agent("b", tools=("spawn_agent",))) == [
-        "a  (depth 0, max_depth 3)",
+        "a  (up to 3 levels)",
         "├─ b",
         "│  └─ copies of itself, by spawn_agent",
         "├─ copies of itself, by subagent",
@@ -80,7 +80,7 @@ def test_copies_and_those_who_may_not_delegate_are_told() -> None:
     ]
     off = agent("a", "b", sub_agents_config=SubAgentsConfig(enabled=False))
     assert drawn("a", off) == ["a  (cannot delegate: sub_agents_config.enabled is false)"]
-    assert drawn("c", agent("c", "a"), off) == ["c  (depth 0, max_depth 3)", "└─ a"]
+    assert drawn("c", agent("c", "a"), off) == ["c  (up to 3 levels)", "└─ a"]
 
 
 def test_a_graph_that_would_explode_is_cut_at_once() -> None:
