@@ -36,11 +36,11 @@ CONTENDERS = (
     Contender("openai-agents", ("openai-agents==0.24.0",), "from agents import Agent, Runner"),
     Contender(
         "langgraph",
-        ("langgraph==1.2.22", "langchain==1.4.7", "langchain-openai==1.7.3"),
+        ("langgraph==1.2.24", "langchain==1.5.2", "langchain-openai==1.7.4"),
         "from langchain.agents import create_agent",
     ),
     Contender(
-        "inspect_ai", ("inspect-ai==0.3.285", "openai==3.54.0"), "from inspect_ai import Task, eval"
+        "inspect_ai", ("inspect-ai==0.3.285", "openai==3.57.0"), "from inspect_ai import Task, eval"
     ),
     Contender("chatlas", ("chatlas==0.23.0",), "from chatlas import ChatOpenAI", is_parallel=False),
     Contender(
