@@ -72,7 +72,7 @@ COLUMNS = (
 )  # fmt: skip
 
 HEADS = (
-    "", "variant", "passed", "95% interval", "incomplete", "unjudged", "verdicts disagree",
+    "", "variant", "passed", "95% interval", "failed to run", "unjudged", "varies",
     "score", "tokens", "cost",
 )  # fmt: skip
 

@@ -91,9 +91,9 @@ def test_the_page_says_what_passed_and_opens_each_run(grid: Grid) -> None:
         "not sure that old is better than new: better on 1 of 3 inputs, worse on 1 (p = 1); "
         "too few inputs, at least 6 are needed",
         "3 inputs × 2 variants × 2 repeats",
-        "   variant  passed  95% interval  verdicts disagree  tokens",
-        f"0  old      3 of 6  13% to 87%    33%                {grid.summary[0].tokens}",
-        f"1  new      3 of 6  13% to 87%    33%                {grid.summary[1].tokens}",
+        "   variant  passed  95% interval  varies  tokens",
+        f"0  old      3 of 6  13% to 87%    33%     {grid.summary[0].tokens}",
+        f"1  new      3 of 6  13% to 87%    33%     {grid.summary[1].tokens}",
         "",
         "   0    1",
         "a  ✓    1/2",
@@ -119,7 +119,7 @@ def test_incomplete_runs_have_a_column_and_the_first_failure_its_place() -> None
     agent = Agent("writer", "script/writer")
     grid = axe_nb.grid(agent, "Write {{ input }}", inputs=["one", "two"], display=False)
     lines = str(grid).splitlines()
-    assert lines[1].split()[3:5] == ["interval", "incomplete"]
+    assert lines[1].split()[3:5] == ["interval", "failed"]
     assert lines[-1] == (
         "1 run did not complete; the first: two × writer: overloaded: too many people ask"
     )
