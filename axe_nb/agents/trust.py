@@ -174,10 +174,7 @@ def _make_error(path: Path, problem: str) -> ConfigError:
 
 
 def _find_top(path: Path) -> Path:
-    """Returns the `axe/` folder for a file in `axe/agents/`, or else the file's own folder.
-
-    Links in the parent of the returned folder are resolved.
-    """
+    """Returns the `axe/` folder for a file in `axe/agents/`, or else the file's own folder."""
     agents = Path(os.path.abspath(path)).parent  # noqa: PTH100 - without `..`, but with its links
     top = agents.parent if (agents.parent.name, agents.name) == ("axe", "agents") else agents
     return Path(os.path.realpath(top.parent), top.name)

@@ -303,10 +303,7 @@ def _match_line_ends(like: str, text: str) -> str:
 
 
 def put(spot: Spot, data: bytes, kept: KeptFiles | None = None, mode: int | None = None) -> None:
-    """Writes a file atomically. If `kept` is given, the old content is first stored there.
-
-    `mode` is for a new file's permissions; an existing file keeps its permissions.
-    """
+    """Writes a file atomically. If `kept` is given, the old content is first stored there."""
     before = kind(spot)
     if before is not None:
         os.close(open_file(spot, os.O_WRONLY))  # fails if the file is not writable

@@ -55,10 +55,7 @@ class LiveTree:
     def __init__(
         self, name: str, stop: Callable[[], None] | None = None, speed: float = 1.0
     ) -> None:
-        """Creates a tree that displays nothing yet; its button calls `stop`, if given.
-
-        `name` is the Python expression for the result; `speed` is the playback speed.
-        """
+        """Creates a tree that displays nothing yet; its button calls `stop`, if given."""
         self._name, self._stop, self._speed = name, stop, speed
         self._transcript = Transcript()
         self._feed: Feed | None = None

@@ -26,10 +26,7 @@ class Table:
         *,
         live: bool,
     ) -> None:
-        """Creates the display of `thing`. If `live` is false, only the final state is shown.
-
-        `front_end.make_table` describes the other arguments.
-        """
+        """Creates the display of `thing`. If `live` is false, only the final state is shown."""
         if shell := get_ipython():
             install(shell)  # so that a later cell shows the grid again
         self._thing, self._draw, self._list_parts = thing, draw, list_parts

@@ -93,10 +93,7 @@ class TextView:
         self, handle: RunHandle, options: Options, write: Write, note: Write, *,
         piped: bool, terminal: TextIO | None = None, pause: float = 0.25,
     ) -> None:  # fmt: skip
-        """Creates the view; `pause` is the time in seconds between updates.
-
-        `piped` is True if input was piped into the command.
-        """
+        """Creates the view; `pause` is the time in seconds between updates."""
         self._handle, self._options, self._write, self._note = handle, options, write, note
         self._piped, self._pause = piped, pause
         self._verbose = axe_text.VerboseLines(note) if options.verbose else None

@@ -441,10 +441,7 @@ def _write_table(table: Table, limit: int) -> str:
 
 
 def _write_lines(table: Table, width: int, limit: int, cell: int) -> tuple[list[str], bool]:
-    """Returns the CSV lines of a table that fit in `limit` bytes, and whether all lines fit.
-
-    `width` is the number of columns, and `cell` the maximum size of a cell in bytes.
-    """
+    """Returns the CSV lines of a table that fit in `limit` bytes, and whether all lines fit."""
     lines: list[str] = []
     for row in chain([tuple(table.labels[:width])], table.rows(width)):
         line = ",".join(_write_cell(value, cell) for value in row)

@@ -32,10 +32,7 @@ SKIPPED = "skipped by the user"
 
 
 def connect(attempts: Attempts, calls: Dispatch, adopt: Callable[[RunResult], None]) -> Send:
-    """Adds the handlers that a run needs, and returns the first handler for its requests.
-
-    `adopt` adds a finished child of the forked run to the new run.
-    """
+    """Adds the handlers that a run needs, and returns the first handler for its requests."""
     env = attempts.scope.env
     send: Send = attempts.send
     if env.cassette:

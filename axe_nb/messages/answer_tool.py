@@ -23,10 +23,7 @@ FORCED = "tool_choice"
 
 
 def leave_out(request: Request, refused: Iterable[str]) -> Request:
-    """Returns the request, marked to be sent without the `refused` parts.
-
-    If the schema of the answer is refused, the answer tool replaces the schema.
-    """
+    """Returns the request, marked to be sent without the `refused` parts."""
     request = replace(request, refused=frozenset(refused))
     return with_answer_tool(request) if OUTPUT in request.refused else request
 

@@ -16,10 +16,7 @@ class DecompressionError(ValueError):
 
 
 async def decompress(pieces: AsyncIterator[bytes], coding: str) -> AsyncIterator[bytes]:
-    """Yields the pieces of a body, decompressed if the body is compressed with gzip or deflate.
-
-    `coding` is the body's Content-Encoding. Decompressed pieces have at most `MAX_PIECE` bytes.
-    """
+    """Yields the pieces of a body, decompressed if the body is compressed with gzip or deflate."""
     coding = coding.strip().lower()
     if coding in ("", "identity"):
         async for data in pieces:

@@ -173,10 +173,7 @@ def _check_place(workdir: Path) -> None:
 
 
 def _find_repositories(path: Path, workdir: Path) -> list[Path]:
-    """Returns the git repository folders in the workdir that a `.git` entry is or refers to.
-
-    A worktree has two: its own folder, and the common folder that holds hooks and settings.
-    """
+    """Returns the git repository folders in the workdir that a `.git` entry is or refers to."""
     found = [Path(os.path.realpath(path))]
     if found[0].is_file() and (line := LINE_OF_GIT.fullmatch(_read_line(found[0]))):
         found = [Path(os.path.realpath(found[0].parent / line[1]))]

@@ -99,10 +99,7 @@ class Approver:
         return self._prompt(question)
 
     def serve(self, meanwhile: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
-        """Asks the user the next question, once the view has had time to show the call.
-
-        `meanwhile` returns the context manager in which the user is prompted.
-        """
+        """Asks the user the next question, once the view has had time to show the call."""
         if time.monotonic() < self._asked_at + PAUSE:
             return
         with suppress(queue.Empty):

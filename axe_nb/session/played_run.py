@@ -38,10 +38,7 @@ def play(view: View, result: RunResult, speed: float) -> None:
 
 
 def time_events(result: RunResult) -> list[tuple[float, Event]]:
-    """Returns a finished run's events in order, each with its seconds since the first event.
-
-    An event without a recorded time gets the time of an event before it.
-    """
+    """Returns a finished run's events in order, each with its seconds since the first event."""
     runs, laps = {run.id: run for run in result.walk()}, _list_laps(result)
     timed: list[tuple[float, Event]] = []
     latest = defaultdict[str, float](float)

@@ -26,6 +26,7 @@ from axe_nb.views.table import Listing
 GRAPH = f"margin:.3em 0;line-height:1.4;white-space:pre-wrap;{MONO}"
 
 VERDICTS: dict[Verdict, str] = {"allow": "Allowed", "ask": "Asks first", "deny": "Denied"}
+SIGNS: dict[Verdict, str] = {"allow": "✓", "ask": "?", "deny": "✗"}
 
 EFFECTS: dict[Effect, str] = {
     "read": "reads", "user": "yours", "network": "connects", "write": "writes",
@@ -98,7 +99,8 @@ def tools_of(agent: Agent, of_servers: Sequence[Tool] = ()) -> Listing:
     policy, rows = PermissionPolicy(agent, agent.mode), []
     for tool in _list_tools(agent, of_servers):
         name, effect, about = _describe(tool)
-        rows.append((name, effect, VERDICTS[policy.decide(tool)[0]].lower(), about))
+        verdict = policy.decide(tool)[0]
+        rows.append((name, effect, f"{SIGNS[verdict]} {VERDICTS[verdict].lower()}", about))
     return Listing(head=("tool", "effect", "permission", "description"), rows=rows, wide=3)
 
 

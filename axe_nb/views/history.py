@@ -75,8 +75,8 @@ SHOWN = NAMES[:-1]
 """Columns of the displayed table. `kind` is omitted, as the prompt of a map or grid begins with the
 kind."""
 
-IN_PAGE = tuple(name for name in SHOWN if name not in ("runs", "turns"))
-"""Columns of the table in a notebook, which leaves their room to the prompt."""
+IN_PAGE = ("id", "when", "status", "agent", "prompt", "tokens", "cost", "seconds")
+"""Columns of the table in a notebook: those that a narrow window has room for."""
 
 MAX_TREES = 100_000
 """Maximum length of the trees and lists inside a table's rows, in characters."""
@@ -92,7 +92,12 @@ class History(UserList[HistoryRow]):
         if not self:
             return "no runs found in the history"
         lines = align_columns([SHOWN, *(row.cells for row in self[:MOST_ROWS])])
-        return "\n".join([*lines, *count_left(len(self)), *([MORE] if self.has_more else [])])
+        return "\n".join([*lines, *self._list_left()])
+
+    def _list_left(self) -> Iterator[str]:
+        """Yields lines that say how to see the rows that are not displayed."""
+        yield from (f"{line}: .to_frame() has all rows" for line in count_left(len(self)))
+        yield from [MORE] * self.has_more
 
     def _repr_html_(self) -> str:
         return self.draw(MAX_TREES) if self else f"<p>{self!r}</p>"
@@ -102,10 +107,12 @@ class History(UserList[HistoryRow]):
 
         `room` is the maximum length of all that opens, in characters.
         """
-        rows = []
+        rows, unused = [], {"cost": not any(row.cost for row in self), "when": not room}
+        head = [name for name in IN_PAGE if not unused.get(name)]
         for row in self[:MOST_ROWS]:
             cells = dict(zip(SHOWN, map(format_cell, row.cells), strict=True))
             cells["status"] = format_cell(f"{LOOKS[cast(State, row.status)].sign} {row.status}")
+            cells["agent"] = format_cell(row.agent or row.model)
             cells["prompt"] = prompt = format_cell(one_line(row.prompt, 300))
             inner = ""
             if room > 0:
@@ -117,10 +124,10 @@ class History(UserList[HistoryRow]):
             room -= len(inner)
             if inner and room >= 0:
                 cells["prompt"] = f"<details><summary>{prompt}</summary>{inner}</details>"
-            rows.append([cells[name] for name in IN_PAGE])
-        wide, total = IN_PAGE.index("prompt"), len(self)
-        table = format_table(IN_PAGE, rows, right=3, wide=wide, total=total)
-        more = f"<p>{MORE}</p>" if self.has_more else ""
+            rows.append([cells[name] for name in head])
+        wide = head.index("prompt")
+        table = format_table(head, rows, right=len(head) - wide - 1, wide=wide)
+        more = "".join(f"<p>{line}</p>" for line in self._list_left())
         return f"<div class='{PLAIN}'>{table}{more}</div>"
 
     def to_frame(self) -> Any:

@@ -17,7 +17,7 @@ MOST_ROWS = 500
 MOST_CHARS = 2_000
 """Maximum number of characters in a cell."""
 
-WIDE = "min-width:14em;overflow-wrap:anywhere"
+WIDE = "min-width:10em;overflow-wrap:anywhere"
 CUT = "overflow:hidden;text-overflow:ellipsis;white-space:nowrap"
 SIGNS = {look.sign: look.colour for look in reversed([*LOOKS.values()])}
 """Colour of each state's sign; the sign of several states has the first one's."""

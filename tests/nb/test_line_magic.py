@@ -80,9 +80,9 @@ def test_tools_are_listed_with_what_the_agent_may_do_with_them(cells: Kernel) ->
         '%%axe_agent w\nmodel = "script/echo"\ntools = ["write_file", "look_up", "grep"]\n'
         '[permissions]\ngrep = "deny"'
     )
-    told = [line.split()[:3] for line in text(cells.run("%axe tools w")).splitlines()[1:]]
-    assert told[0] == ["write_file", "writes", "asks"]
-    assert told[1:] == [["look_up", "yours", "allowed"], ["grep", "reads", "denied"]]
+    told = [line.split()[:4] for line in text(cells.run("%axe tools w")).splitlines()[1:]]
+    assert told[0] == ["write_file", "writes", "?", "asks"]
+    assert told[1:] == [["look_up", "yours", "✓", "allowed"], ["grep", "reads", "✗", "denied"]]
 
 
 def test_reset_begins_a_conversation_anew(cells: Kernel) -> None:
@@ -192,7 +192,7 @@ def test_keys_are_read_from_a_file(project: Path, cells: Kernel) -> None:
     said = text(cells.run("%axe env .env"))
     assert said.startswith("set: OPENAI_API_KEY\nrefused, because a file can set only keys ")
     assert said.endswith("use %env NAME=VALUE, or set it before the kernel starts\n")
-    assert "OPENAI_API_KEY     set\n" in text(cells.run("%axe env"))
+    assert "OPENAI_API_KEY     ✓ set\n" in text(cells.run("%axe env"))
     assert "sk-12345678" not in text(cells.run("%axe env"))
 
 

@@ -25,7 +25,8 @@ from axe_nb.recording.history_recorder import find_writer, history_path
 from axe_nb.recording.history_store import Store
 from axe_nb.scripting.wire import Protocol
 from axe_nb.session.session import session
-from axe_nb.views.history import delete_run
+from axe_nb.views.history import History, delete_run
+from axe_nb.views.table import MOST_ROWS
 from tests.engine.in_process import agent, ask, lead
 from tests.protocols import PROTOCOLS, provider_of
 from tests.recording.runs import start
@@ -255,6 +256,20 @@ def test_the_list_as_text_html_and_data_frame(kept: Path) -> None:
     assert list(frame.index) == [1]
     assert frame.loc[1, "agent"] == "echo"
     assert axe_nb.load(frame.index[0]).agent == "echo", "a number of numpy"
+
+
+def test_the_page_leaves_out_empty_columns_and_says_how_to_see_the_other_rows(kept: Path) -> None:
+    script("echo")(lambda request: "hi")
+    list(axe_nb.map(None, ["a", "b"], model="script/echo", display=False))
+    rows = axe_nb.history()
+    heads = re.findall(r"<th [^>]*>(\w*)</th>", rows._repr_html_())
+    assert heads[:7] == ["id", "when", "status", "agent", "prompt", "tokens", "seconds"]
+    assert heads[7:] == ["id", "status", "agent", "prompt", "tokens", "seconds"], (
+        "of the map's runs"
+    )
+    many = History(rows.data * (MOST_ROWS + 2))
+    for page in (repr(many), many._repr_html_()):
+        assert "… 2 more rows: .to_frame() has all rows" in page
 
 
 @pytest.mark.parametrize("how", ["variable", "config", "test"])
