@@ -58,10 +58,7 @@ class Names:
 
 
 def find_names(folder: Path, path: Path, links: Links | None = None) -> Names:
-    """Returns all current names of the file at `path`, which is absolute and inside `folder`.
-
-    `folder` is a real path.
-    """
+    """Returns all names of the file at the absolute `path`, inside the real path `folder`."""
     *passed, real = follow_links(path)
     links = list_links(folder) if links is None else links
     for place in (real, *real.parents):

@@ -71,10 +71,7 @@ def make_table(
 
 
 def find_variable(thing: object, function: str = "") -> str:
-    """Returns the variable that holds `thing` or will hold the return value of `function`.
-
-    The result is empty if there is no such variable.
-    """
+    """Returns the variable of `thing` or of the return value of `function`; empty if none."""
     if not is_notebook():
         return ""
     from axe_nb.cell_display.display import find_name, find_target

@@ -11,7 +11,7 @@ from contextlib import aclosing, closing, contextmanager
 from typing import Any, Unpack, get_args
 
 from axe_nb.agents.agent import Agent
-from axe_nb.cell_display.front_end import make_line
+from axe_nb.cell_display.front_end import find_variable, make_line
 from axe_nb.conversion.jsonable import as_number
 from axe_nb.conversion.toml_tables import is_whole
 from axe_nb.engine.current_call import refuse_in_tool
@@ -39,7 +39,12 @@ from axe_nb.session.overrides import (
 )
 from axe_nb.session.portal import run_and_wait
 from axe_nb.session.session import session
-from axe_nb.text import shown_value
+from axe_nb.text import one_line, shown_value
+from axe_nb.views.appearance import LOOKS
+from axe_nb.views.html import PLAIN, twin
+from axe_nb.views.table import MAX_TREES, MOST_ROWS, count_left, fold, format_cell, format_table
+
+HEADS = ("", "status", "prompt", "answer", "tokens")
 
 
 @with_options_shown
@@ -131,9 +136,29 @@ class RunMap:
         return self._batch.stopped
 
     def __repr__(self) -> str:
+        return f"<map of {self._describe()}>"
+
+    def _describe(self) -> str:
         new = "not started: iterate over it, or await it"
         state = "" if self._is_over else f"; {'running' if self._has_begun else new}"
-        return f"<map of {self._batch.tally.format()}{state}>"
+        return f"{self._batch.tally.format()}{state}"
+
+    def _repr_html_(self) -> str:
+        """Formats the runs so far as a table, failures first; the rows open the runs' trees."""
+        rows, room, name = [], MAX_TREES, find_variable(self) or "_"
+        numbered = sorted(enumerate(self.results), key=lambda pair: pair[1].ok)
+        for number, run in numbered[:MOST_ROWS]:
+            said = format_cell(one_line(run.text or run.error or "", 300))
+            tree = twin(run, name=f"{name}.results[{number}]")["text/html"] if room > 0 else ""
+            room -= len(tree)
+            rows.append([
+                str(number), format_cell(f"{LOOKS[run.status].sign} {run.status}"),
+                format_cell(one_line(run.prompt, 40)), fold(said, tree if room >= 0 else ""),
+                f"{run.total_usage.total:,}",
+            ])  # fmt: skip
+        table = format_table(HEADS, rows, right=1, wide=3) if rows else ""
+        left = "".join(f"<p>{line}: {name}.results</p>" for line in count_left(len(numbered)))
+        return f"<div class='{PLAIN}'><p>{format_cell(self._describe())}</p>{table}{left}</div>"
 
     def cancel(self) -> None:
         """Cancels the runs in progress and starts no more. May be called from any thread."""

@@ -20,7 +20,14 @@ from axe_nb.text import align_columns, format_dollars, format_seconds, one_line,
 from axe_nb.tools.kept_files import forget_kept
 from axe_nb.views.appearance import LOOKS
 from axe_nb.views.html import PLAIN, twin
-from axe_nb.views.table import MOST_ROWS, count_left, format_cell, format_table
+from axe_nb.views.table import (
+    MAX_TREES,
+    MOST_ROWS,
+    count_left,
+    fold,
+    format_cell,
+    format_table,
+)
 from axe_nb.views.transcript import State
 
 if TYPE_CHECKING:
@@ -78,9 +85,6 @@ kind."""
 IN_PAGE = ("id", "when", "status", "agent", "prompt", "tokens", "cost", "seconds")
 """Columns of the table in a notebook: those that a narrow window has room for."""
 
-MAX_TREES = 100_000
-"""Maximum length of the trees and lists inside a table's rows, in characters."""
-
 
 class History(UserList[HistoryRow]):
     """Rows of the history, newest first, displayed as a table in a notebook."""
@@ -113,8 +117,7 @@ class History(UserList[HistoryRow]):
             cells = dict(zip(SHOWN, map(format_cell, row.cells), strict=True))
             cells["status"] = format_cell(f"{LOOKS[cast(State, row.status)].sign} {row.status}")
             cells["agent"] = format_cell(row.agent or row.model)
-            cells["prompt"] = prompt = format_cell(one_line(row.prompt, 300))
-            inner = ""
+            prompt, inner = format_cell(one_line(row.prompt, 300)), ""
             if room > 0:
                 with contextlib.suppress(ConfigError):  # a run that cannot be read has its row
                     if row.kind:
@@ -122,8 +125,7 @@ class History(UserList[HistoryRow]):
                     else:
                         inner = twin(load_run(row.id), name=f"axe_nb.load({row.id})")["text/html"]
             room -= len(inner)
-            if inner and room >= 0:
-                cells["prompt"] = f"<details><summary>{prompt}</summary>{inner}</details>"
+            cells["prompt"] = fold(prompt, inner if room >= 0 else "")
             rows.append([cells[name] for name in head])
         wide = head.index("prompt")
         table = format_table(head, rows, right=len(head) - wide - 1, wide=wide)

@@ -17,6 +17,9 @@ MOST_ROWS = 500
 MOST_CHARS = 2_000
 """Maximum number of characters in a cell."""
 
+MAX_TREES = 100_000
+"""Maximum length of the trees and lists inside a table's rows, in characters."""
+
 WIDE = "min-width:10em;overflow-wrap:anywhere"
 CUT = "overflow:hidden;text-overflow:ellipsis;white-space:nowrap"
 SIGNS = {look.sign: look.colour for look in reversed([*LOOKS.values()])}
@@ -90,6 +93,10 @@ def format_table(
         f"<table style='font-variant-numeric:tabular-nums{full}'>"
         f"<thead><tr>{names}</tr></thead><tbody>{body}</tbody></table>{more}</div>"
     )
+
+
+def fold(cell: str, inner: str) -> str:
+    return f"<details><summary>{cell}</summary>{inner}</details>" if inner else cell
 
 
 def cut_line(html: str) -> str:

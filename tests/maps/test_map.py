@@ -355,6 +355,18 @@ def test_a_map_is_iterated_over_by_one_at_a_time_and_says_what_it_is(echo: Echo)
     assert repr(found).startswith("<map of echo: 2 of 2 runs, 1 error")
 
 
+def test_a_finished_map_is_a_table_with_its_failures_first_that_opens_each_run(echo: Echo) -> None:
+    found = axe_nb.map(echo.agent, ["<b>one", "fail", "two"])
+    assert "<table" not in found._repr_html_()
+    assert not list(found)[1].ok
+    page = found._repr_html_()
+    numbers = re.findall(r"<tr><td [^>]*>(\d)</td>", page)
+    assert numbers == ["1", "0", "2"]
+    assert page.count("<details><summary>") >= 3
+    assert "&lt;b&gt;one" in page
+    assert "<b>one" not in page
+
+
 @pytest.mark.parametrize("length", [1, sys.maxsize])
 def test_a_wrong_length_of_the_prompts_is_no_error(echo: Echo, length: int) -> None:
     class Prompts(list[str]):
