@@ -222,6 +222,23 @@ def test_the_person_is_asked_before_the_budget_is_passed(project: Path) -> None:
     )
 
 
+def test_a_first_request_is_expected_to_cost_what_the_models_last_reply_did(project: Path) -> None:
+    settings(price("script/one"))
+    axe_nb.script("one")(lambda request: Response("hi", usage=Usage(1000, 1000)))
+    axe_nb.script("free")(lambda request: "hi")
+    session.budget.set(0.03)
+    one, free = Agent("one", "script/one"), Agent("free", "script/free")
+    try:
+        first = axe_nb.run(one, "go")
+        assert first.cost == pytest.approx(0.018)
+        assert "this request about $0.018" in str(axe_nb.run(one, "go").error)
+        session.budget.set(0.001)
+        assert axe_nb.run(free, "go").ok, "a request of unknown price is not counted"
+    finally:
+        session.budget.set(0)
+    assert "dollars" not in repr(first.total_usage)
+
+
 def test_a_budget_is_raised_by_whole_steps(project: Path) -> None:
     settings(price("script/spender"))
     _, _, asked = run_within(spender(5), Decision("no"), budget=0.002)

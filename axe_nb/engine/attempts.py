@@ -138,11 +138,11 @@ class Attempts:
         return response
 
     async def _estimate_cost(self, request: Request) -> float:
-        for earlier in reversed(self.exchanges):
-            if earlier.cost:
-                return earlier.cost
+        model = self.scope.agent.model
+        if known := self.scope.env.budget.latest.get(model):
+            return known
         usage = Usage(1 + estimate_tokens(request.system, (), request.messages))
-        return await self.scope.env.prices.find_cost(self.scope.agent.model, usage) or 0.0
+        return await self.scope.env.prices.find_cost(model, usage) or 0.0
 
     def begin(self, request: Request) -> OnDelta | None:
         """Resets `partial`. Returns its `add` method, or None if responses are not streamed."""

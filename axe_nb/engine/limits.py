@@ -292,6 +292,8 @@ class Budget:
     held: float = 0.0
     unpriced: dict[str, int] = field(default_factory=dict)
     """Number of responses of unknown price, keyed by provider/model."""
+    latest: dict[str, float] = field(default_factory=dict)
+    """Cost of the latest response of known price, keyed by provider/model."""
     step: float = 0.0
     """US dollars by which an approval raises the budget; larger raises are multiples of `step`."""
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
@@ -301,7 +303,8 @@ class Budget:
         self.amount = self.step = amount
 
     def has_room(self, dollars: float) -> bool:
-        return not self.amount or self.spent + self.held + dollars <= self.amount
+        fits = self.spent + self.held + dollars <= self.amount
+        return fits or not self.amount or not dollars
 
     def try_hold(self, dollars: float) -> bool:
         """Reserves the price of a request; returns False if that would exceed the budget."""
@@ -318,6 +321,7 @@ class Budget:
             if usage is None:
                 return
             self.spent += usage.cost or 0.0
+            self.latest[model] = usage.cost or 0.0
             if usage.cost is None and not model.startswith("script/"):
                 self.unpriced[model] = self.unpriced.get(model, 0) + 1
 

@@ -162,9 +162,9 @@ class Usage:
     reasoning_tokens: int = field(default=0, kw_only=True)
     searches: int = field(default=0, kw_only=True)
     """Number of web searches that the model's server ran, usually at a price per search."""
-    priced_tokens: int = field(default=0, kw_only=True, compare=False)
+    priced_tokens: int = field(default=0, kw_only=True, compare=False, repr=False)
     """Tokens whose price was known when they were used."""
-    dollars: float = field(default=0.0, kw_only=True, compare=False)
+    dollars: float = field(default=0.0, kw_only=True, compare=False, repr=False)
     """Cost of `priced_tokens` in US dollars."""
 
     def __add__(self, other: Usage) -> Usage:

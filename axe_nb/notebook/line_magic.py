@@ -174,7 +174,8 @@ def list_usage() -> str | Listing:
     if not session.spent:
         return "nothing has run yet"
     total = sum(session.spent.values(), Spent())
-    heads = ["runs", "turns", "input", "output", *(["cost"] if total.usage.priced_tokens else [])]
+    has_cost = total.usage.priced_tokens or session.budget.unpriced
+    heads = ["runs", "turns", "input", "output", *(["cost"] if has_cost else [])]
     rows: list[tuple[str, ...]] = []
     for (agent, model), spent in [*session.spent.items(), (("total", ""), total)]:
         usage = spent.usage
@@ -190,8 +191,9 @@ def _use_budget(amount: float | None) -> str:
         budget.set(amount)
     spent = f"{format_dollars(budget.spent)} spent"
     if budget.amount:
-        left = format_dollars(max(0.0, budget.amount - budget.spent))
-        spent += f" of {format_dollars(budget.amount)}, {left} left"
+        left = budget.amount - budget.spent
+        rest = f"{format_dollars(left)} left" if left >= 0 else f"over by {format_dollars(-left)}"
+        spent += f" of {format_dollars(budget.amount)}, {rest}"
     else:
         spent += "; no budget is set: %axe budget AMOUNT sets one"
     if unknown := sum(budget.unpriced.values()):

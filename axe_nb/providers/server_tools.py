@@ -124,10 +124,7 @@ def read_responses(
 
 
 def read_chat(message: Mapping[str, Any], searches: int) -> Found:
-    """Returns a message's server-side calls and its cited pages.
-
-    If no calls are listed, a single call represents all `searches`.
-    """
+    """Returns a message's server-side calls, or one for all `searches`, and its cited pages."""
     annotations = _tables(message.get("annotations"))
     cited = _list_pages(wire.table(one.get("url_citation")) for one in annotations)
     # in a stream, the entry of a call is sent again with its result

@@ -324,10 +324,7 @@ class Scripts:
     def __init__(
         self, dirs: tuple[Path, ...] = (), sent: Mapping[str, Found] | None = None
     ) -> None:
-        """Creates a collection that looks for scripts in `sent`, then among functions, then files.
-
-        The folders in `dirs` are searched for files before the default folders.
-        """
+        """Creates a collection that looks for scripts in `sent`, then functions, then files."""
         self._dirs, self._sent = dirs, sent or {}
         self._read: dict[str, Script] = {}
 
