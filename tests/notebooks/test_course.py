@@ -80,7 +80,7 @@ def test_a_lesson_is_short_and_says_its_time_what_is_simulated_and_what_comes_ne
     cells = nbformat.read(FOLDER / path.name, 4).cells
     number = int(path.stem[:2])
     assert cells[0].source.startswith(f"# {number}. ")
-    assert re.search(r"^\*\d+ minutes(, and \d+ for the exercises)?[;.]", cells[0].source, re.M)
+    assert re.search(r"^\*\d+ minutes(, and \d+ for the exercises?)?[;.]", cells[0].source, re.M)
     assert "**What is simulated.**" in cells[0].source
     assert cells[1].source == "%load_ext axe_nb\n%run course.ipy"
     headings = re.findall(
