@@ -383,6 +383,11 @@ def find_agent_file(
     hint = suggestion(bare, [*list_agents(agents_dir), *also]) or created
     if not agent_dirs(agents_dir)[0].is_dir():
         hint += "; the current folder has no folder axe/agents"
+        folders = [
+            Path(os.path.relpath(up, Path.cwd()), "axe", "agents") for up in Path.cwd().parents
+        ]
+        for at in (one.as_posix() for one in folders if (one / f"{bare}.toml").is_file()):
+            hint = f'it is in {at}: %config AxeMagics.agents_dir = "{at}", or --agents-dir {at}'
     raise ConfigError(f"agent config not found: {name}", hint=hint)
 
 

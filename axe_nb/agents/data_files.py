@@ -59,10 +59,7 @@ def write_data(path: Path, kind: Kind, data: T, form: Callable[[T], str] | None 
 def read_data(
     path: Path, kind: Kind, make: Callable[[Any], T], parse: Callable[[str], Any] | None = None
 ) -> T:
-    """Reads a data file and returns the object that `make` creates from the file's data.
-
-    `parse` parses the text after the header line, by default as JSON.
-    """
+    """Reads a data file and returns the object that `make` creates from the file's data."""
     path = expand_home(path)
     text = ""
     try:

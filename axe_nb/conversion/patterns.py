@@ -57,10 +57,7 @@ def compile_pattern(pattern: str, flags: int = 0) -> regex.Pattern[str]:
 
 
 def count_copies(pattern: str) -> int:
-    """Returns an upper bound for the number of copies of any one part in the compiled pattern.
-
-    Multiplies the counts of nested repeats, or the counts of all repeats if nesting is unclear.
-    """
+    """Returns an upper bound for the number of copies of any one part in the compiled pattern."""
     bare = re.sub(r"\\.", "a", pattern, flags=re.DOTALL)
     bare = re.sub(r"\s", "", _NO_GROUP.sub("", re.sub(r"\[\^?[^][]+\]", "a", bare)))
     groups = [1]  # the largest product so far in each open group

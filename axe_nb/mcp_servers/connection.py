@@ -236,10 +236,7 @@ class Connection:
         return ToolOutput(text or "(no output)", pictures=pictures)
 
     async def list_changes(self) -> tuple[str, ...]:
-        """Returns a note on each protected file that changed since the start or the last check.
-
-        If a file changed, closes the connection, as the server could write to a replaced file.
-        """
+        """Returns a note on each protected file that changed since the start or the last check."""
         if self._program is None:
             return ()
         try:

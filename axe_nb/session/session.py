@@ -424,7 +424,8 @@ class Session:
         raise ConfigError(
             f"nothing to continue: agent {quote(agent)} has not run in this session",
             hint=suggestion(agent, self.conversations)
-            or "run it without -c, or continue a run of the history: continue_from=axe_nb.load(ID)",
+            or f"run it without -c, or find its id with %axe history {agent}, and continue it with "
+            f'axe_nb.run("{agent}", "…", continue_from=axe_nb.load(ID))',
         )
 
     def _begin_tape(self, on_claim: Callable[[], None] | None, *, can_ask: bool) -> RootTape | None:

@@ -142,6 +142,8 @@ def freeze_notebook(path: Path, timeout: float | None, write: Callable[[str], No
         cassette, hits, added, removed = recorded.cassette
         unused = f", {removed:,} no longer used and removed" if removed else ""
         recording = f"exchanges in {cassette}: {added:,} recorded, {hits:,} replayed{unused}"
+        if not any("%axe cassette" in cell.source for cell in book.cells):
+            recording += f"; Jupyter replays them after %axe cassette {cassette} in the first cell"
     write(f"{display_path(path)}: frozen; {recording}")
     write("two more runs without network access gave the same outputs")
     return True
@@ -202,7 +204,8 @@ def describe_difference(saved: Any, ran: Any) -> str:
     before, now = min(changes, key=lambda change: change[1][0] == "text/html")
     kind = now[0] or before[0]
     was = before[1] if before[0] == kind else None
-    return f"its {NAMES.get(kind, kind)} changed{describe_change(was, now[1])}"
+    step = "" if saved.outputs else "; no output is saved: axe-nb freeze saves it"
+    return f"its {NAMES.get(kind, kind)} changed{describe_change(was, now[1])}{step}"
 
 
 def _list_parts(outputs: Any) -> list[tuple[str, str]]:
@@ -225,10 +228,7 @@ def _list_parts(outputs: Any) -> list[tuple[str, str]]:
 
 
 def normalize(book: Book, first: Book, second: Book) -> Book:
-    """Returns a copy of a notebook with its first run's outputs, except parts that vary.
-
-    Execution times are removed, as are output metadata and tracebacks that differ between the runs.
-    """
+    """Returns a copy of a notebook with its first run's outputs, except parts that vary."""
     frozen = deepcopy(book)
     frozen.metadata.pop("widgets", None)
     for cell, one, other in zip(frozen.cells, first.cells, second.cells, strict=True):

@@ -15,6 +15,7 @@ from axe_nb.agents.agent import Agent
 from axe_nb.agents.agent_tables import ChildBudget, Retry, SubAgentsConfig, TreeLimits
 from axe_nb.errors import ConfigError
 from axe_nb.session.session import Session, session
+from tests.files import put
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 filled = text.filter(str.strip)
@@ -234,6 +235,18 @@ def test_an_unknown_name_is_told_with_the_nearest_agent_of_the_session_too(proje
     assert caught.value.hint == 'did you mean "researcher"?'
     with pytest.raises(ConfigError, match="agent config not found: reasearcher"):
         axe_nb.run("reasearcher", "x")
+
+
+def test_an_agent_of_a_folder_above_is_told_with_the_setting_that_finds_it(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put("axe/agents/planner.toml", 'name = "planner"\nmodel = "script/plan"\n')
+    (project / "notebooks").mkdir()
+    monkeypatch.chdir(project / "notebooks")
+    with pytest.raises(ConfigError) as caught:
+        Agent.load("planner")
+    setting = '%config AxeMagics.agents_dir = "../axe/agents", or --agents-dir ../axe/agents'
+    assert caught.value.hint == f"it is in ../axe/agents: {setting}"
 
 
 TEXT = '''\

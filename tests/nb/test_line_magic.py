@@ -91,6 +91,7 @@ def test_reset_begins_a_conversation_anew(cells: Kernel) -> None:
     assert text(cells.run("%axe reset echo")) == "conversations forgotten: echo\n"
     [error] = cells.run("%%axe echo -c\nhi")
     assert error["evalue"] == 'nothing to continue: agent "echo" has not run in this session'
+    assert 'axe_nb.run("echo", "…", continue_from=axe_nb.load(ID))' in error["traceback"][-1]
     assert cells.run("%%axe lead -c\nhi")[0]["type"] == "display_data"
     assert text(cells.run("%axe reset")) == "conversations forgotten: lead\n"
     [error] = cells.run("%axe reset lead2")

@@ -65,7 +65,8 @@ def test_a_frozen_notebook_is_its_own_test(
         code = main(["freeze", "lesson.ipynb"])
         assert (code, len(server.requests)) == (0, 2)
     assert capsys.readouterr().out.splitlines() == [
-        "lesson.ipynb: frozen; exchanges in lesson.axe: 2 recorded, 0 replayed",
+        "lesson.ipynb: frozen; exchanges in lesson.axe: 2 recorded, 0 replayed; "
+        "Jupyter replays them after %axe cassette lesson.axe in the first cell",
         "two more runs without network access gave the same outputs",
     ]
     book = nbformat.read(lesson, as_version=4)
@@ -264,6 +265,8 @@ def test_outputs_that_count_as_equal(saved: Any, ran: Any) -> None:
         (make(show("a", "<b>")), make(show("a", "<i>")),
          'its output as HTML changed: "<b>" → "<i>"'),
         (make(say("a")), make(), 'its printed text changed: "a" → nothing'),
+        (make(), make(show("a")),
+         'its output changed: nothing → "a"; no output is saved: axe-nb freeze saves it'),
         (make(), make(fail("KeyError", "'a'\nb", "long", "trace")), "KeyError: 'a'"),
         (make(), make(fail("E", "e", "E: e", "in agent a", "do it")), "E: e; in agent a; do it"),
         (make(v4.new_output("display_data", {"application/json": [1]})),
