@@ -253,20 +253,24 @@ def merge(submitted: Book, exercises: Mapping[str, Any], end: str) -> Book:
 
 
 def read_marks(run: HeadlessRun, exercises: Mapping[str, Any], end: str) -> Marks:
-    ran = {id_of(cell): cell for cell in run.book.cells if cell.cell_type == "code"}
-    marks = {}
-    for name, check_cell in exercises.items():
-        outputs = ran[check_cell.id].outputs
+    """Returns the marks; a failed check also says which cell above it failed first, and how."""
+    names, marks, above = {cell.id: name for name, cell in exercises.items()}, {}, ""
+    for number, cell in enumerate(run.book.cells, 1):
+        name, outputs = names.get(id_of(cell)), cell.get("outputs", ())
         printed = "".join(one.text for one in outputs if one.output_type == "stream")
         error = next((one for one in outputs if one.output_type == "error"), None)
+        said = one_line(describe_failure(error), 300) if error is not None else ""
+        if name is None:
+            above = above or (said and f" (first, cell {number} failed: {said})")
+            continue
         if end in printed:
             marks[name] = "passed"
-        elif error is not None:  # only the teacher's words of an AssertionError
-            hint = describe_failure(error).removeprefix("AssertionError: ")
-            marks[name] = f"failed: {one_line(hint, 300)}"
+        elif said:  # only the teacher's words of an AssertionError
+            marks[name] = f"failed: {said.removeprefix('AssertionError: ')}{above}"
         else:
             marks[name] = f"not reached: {run.stopped or 'the check did not run to completion'}"
-    return marks
+        above = ""
+    return {name: marks[name] for name in exercises}
 
 
 def format_table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -309,13 +313,8 @@ def run_submission(book: Book, path: Path, sandbox: Sandbox, timeout: float) -> 
     The workdir of the sandbox is the parent of the notebook's folder.
     """
     book = prepare(book)
-    cells = [
-        cell
-        for cell in book.cells
-        if cell.cell_type == "code"
-        and cell.source.strip()
-        and "skip-execution" not in tags_of(cell)
-    ]
+    code = [cell for cell in book.cells if cell.cell_type == "code" and cell.source.strip()]
+    cells = [cell for cell in code if "skip-execution" not in tags_of(cell)]
     workdir = path.parent.parent
     view = make_view(workdir)
     runner = Path(__file__).resolve().with_name("in_sandbox.py")

@@ -157,15 +157,15 @@ def test_submissions_are_marked_by_the_checks_of_the_lesson(
     ada.cells[3].source = "assert False"
     del ada.cells[5]
     bob = make_student_copy(lesson(), "lesson.ipynb")
-    bob.cells[1].source = "def add(a, b):\n    return a * b"
+    bob.cells[1].source = "def add(a, b):\n    return a * b\nraise OSError('full')"
     bob.cells[2].source = "print('all is well')"
     bob.cells[3].source = "import os\nos._exit(1)"
     Path("all/group").mkdir(parents=True)
     nbformat.write(ada, "all/group/ada.ipynb")
     nbformat.write(bob, "all/=bob.ipynb")
     Path("all/carl.ipynb").write_text("hello")
-    words = ["lesson", "first.ipynb", "--check", "all", "--csv", "marks.csv"]
-    assert main(words) == 0
+    assert main(["lesson", "first.ipynb", "--check", "all", "--csv", "marks.csv"]) == 0
+    hint = "add the two numbers (first, cell 2 failed: OSError: full)"
     broken = "all/carl.ipynb is not a notebook: Notebook does not appear to be JSON: 'hello'"
     assert capsys.readouterr().out.splitlines() == [
         "submission  add          shout        passed",
@@ -173,7 +173,7 @@ def test_submissions_are_marked_by_the_checks_of_the_lesson(
         "carl        not reached  not reached  0 of 2",
         "group/ada   passed       passed       2 of 2",
         "",
-        "=bob, add: add the two numbers",
+        f"=bob, add: {hint}",
         "=bob, shout: the kernel died",
         f"carl, add: {broken}",
         f"carl, shout: {broken}",
@@ -182,7 +182,7 @@ def test_submissions_are_marked_by_the_checks_of_the_lesson(
     ]
     assert list(csv.reader(Path("marks.csv").read_text("utf-8").splitlines()))[1::2] == [
         # no formula in a spreadsheet
-        ["'=bob", "failed: add the two numbers", "not reached: the kernel died", "0"],
+        ["'=bob", f"failed: {hint}", "not reached: the kernel died", "0"],
         ["group/ada", "passed", "passed", "2"],
     ]
     assert Path("word.txt").read_text() == "hello"  # each runs in a copy of the folder
