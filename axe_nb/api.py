@@ -214,7 +214,7 @@ def load(saved: int | str | os.PathLike[str]) -> Any:
     """Loads a result from the history, or a result or grid from a file. Executes nothing.
 
     `saved` is the path of the file, or the id of a run in the history, as a number or text. Raises
-    ConfigError if there is no such file or run, or neither `save` nor `export` wrote the file.
+    ConfigError if there is no such run or file, or it is no saved file or exported page.
     """
     from axe_nb.views.history import load_run
 
@@ -265,7 +265,7 @@ def replay(result: RunResult | int | str | os.PathLike[str], *, speed: float = 1
     """
     from axe_nb.session.played_run import play
 
-    if isinstance(result, int | str | os.PathLike):
+    if isinstance(result, SupportsIndex | str | os.PathLike):
         result = load(result)
     if not isinstance(result, RunResult):
         raise ConfigError(

@@ -36,6 +36,9 @@ class AxeError(Exception):
         """Returns the message without secrets, for display and files."""
         return redact(self.message)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
+
     def __reduce__(self) -> tuple[object, ...]:
         """Pickles the error without its traceback, whose frames would keep runs alive."""
         return _rebuild, (type(self), self.args, vars(self).copy())

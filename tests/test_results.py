@@ -130,7 +130,7 @@ VALID = '{"status": "completed", "text": "x", "agent": "a", "model": "m"'
         ("", "does not begin with `axe_nb run 2.0`"),
         ("axe_nb cassette 1.0\n{}", "a `cassette` file, not a `run` file"),
         ("axe_nb run 3.0\n{}", "its version is 3.0, expected 2.x"),
-        ("<!doctype html>\n<p>axe_nb run 2.0", "the page contains no exported run"),
+        ("<!doctype html>\n<p>axe_nb run 2.0", "the page contains no run"),
         (f"<!DOCTYPE html>{IN_PAGE[0]}axe_nb grid 3.0\n</script>", "not a `run` file"),
         (f"<!DOCTYPE html>{IN_PAGE[0]}axe_nb run 2.0\n{{", "not valid JSON: "),
         ("axe_nb run 2.0\n", "not valid JSON: Expecting value at line 2, column 1"),

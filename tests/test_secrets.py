@@ -59,6 +59,7 @@ def test_values_of_variables_that_sound_secret_are_removed(
     assert redact(f"it is {PLAIN}.") == f"it is {PLAIN}."
     monkeypatch.setenv(name, PLAIN)
     assert redact(f"it is {PLAIN}.") == "it is ***."
+    assert repr(ProviderError("auth", PLAIN)) == "ProviderError('auth: ***')"
     monkeypatch.delenv(name)
     assert redact(f"it is {PLAIN}.") == f"it is {PLAIN}."
 

@@ -71,7 +71,9 @@ def read_data(
         if text[:15].lower() == "<!doctype html>":
             text = text.partition(IN_PAGE[0])[2].partition(IN_PAGE[1])[0]
             if not text:
-                raise ConfigError("the page contains no exported run", hint="export the run again")
+                raise ConfigError(
+                    "the page contains no run", hint="export it again; over 20 MB, save it"
+                )
         header, _, rest = text.partition("\n")
         check_header(kind, header)
         return make(parse(rest) if parse else json.loads(rest, object_hook=_join_lines))

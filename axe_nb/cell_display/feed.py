@@ -112,6 +112,7 @@ class Feed:
         if before is not None:
             with contextlib.suppress(Exception):
                 before.close()
+                before.layout.close()
 
     def _pack(self, now: float) -> str:
         text = dump({"number": self._number, **self._take_all()}).decode()

@@ -281,7 +281,7 @@ def nested_table(field: dataclasses.Field[Any]) -> type[Any] | None:
 def is_number(value: object) -> bool:
     """True if a value is a finite number."""
     is_real = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return is_real and math.isfinite(value)  # type: ignore[arg-type]  # a number
+    return is_real and abs(value) < 1e308  # type: ignore[arg-type]  # a number
 
 
 def is_whole(value: object, least: float = -math.inf, most: float = math.inf) -> bool:

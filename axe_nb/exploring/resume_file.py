@@ -84,7 +84,7 @@ class ResumeFile:
         except (OSError, ValueError, ConfigError) as error:
             self.close()
             problem = f"cannot open the resume file {self._shown}: {_explain(error)}"
-            raise ConfigError(problem) from None
+            raise ConfigError(problem, hint=getattr(error, "hint", "")) from None
 
     def __del__(self) -> None:
         self.close()  # for a map that was never begun

@@ -6,6 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 
+from axe_nb.errors import interrupted
 from axe_nb.events import (
     Event,
     RetryScheduled,
@@ -33,6 +34,8 @@ def play(view: View, result: RunResult, speed: float) -> None:
                 view.tick()
             view.event(event)
             view.tick()
+    except KeyboardInterrupt:
+        raise interrupted("the replay was stopped") from None
     finally:
         view.finish(result)
 

@@ -157,12 +157,12 @@ def export(result: RunResult, path: str | os.PathLike[str]) -> Path:
     Raises:
         ConfigError: if the suffix is unknown or the file cannot be written.
     """
-    target = expand_home(Path(path))
     if not isinstance(result, RunResult):
         raise ConfigError(
             f"export takes a RunResult, not {type(result).__name__}",
             hint='for example axe_nb.export(axe_nb.last(), "run.html")',
         )
+    target = expand_home(Path(path))
     write = FORMATS.get(target.suffix.lower())
     if write is None:
         raise ConfigError(

@@ -154,12 +154,12 @@ def list_history(
         for row in store.list_rows(words.split(), filter(None, statuses), began, within):
             is_dead = row.status == "running" and not store.is_running(row.id)
             state = "cancelled" if is_dead else row.status
-            if status in (None, state):
+            same = {name: getattr(row, name) for name in NAMES if name not in ("when", "status")}
+            with contextlib.suppress(Exception):  # a damaged row is left out
                 when = datetime.fromtimestamp(row.started).astimezone()
-                same = {
-                    name: getattr(row, name) for name in NAMES if name not in ("when", "status")
-                }
-                yield HistoryRow(when=when, status=state, **same)
+                shown = HistoryRow(when=when, status=state, **same)
+                if status in (None, state) and state in LOOKS and "".join(shown.cells):
+                    yield shown
 
     if words.isdecimal() and words.isascii() and not within:
         number = int(words[:18])
@@ -178,24 +178,15 @@ def parse_since(since: str | date) -> datetime:
     Raises ConfigError if the value is invalid.
     """
     today = datetime.now().replace(hour=0, minute=0, second=0, microsecond=0)
+    days = {"today": today, "yesterday": today - timedelta(days=1)}
     try:
-        match since:
-            case "today":
-                return today.astimezone()
-            case "yesterday":
-                return (today - timedelta(days=1)).astimezone()
-            case str():
-                return datetime.fromisoformat(since).astimezone()
-            case datetime():
-                return since.astimezone()
-            case date():
-                return datetime(since.year, since.month, since.day).astimezone()
-    except (ValueError, OverflowError, OSError):
-        pass
-    raise ConfigError(
-        f"since takes a date, not {shown_value(since)}",
-        hint="for example 2026-11-26, today or yesterday",
-    )
+        text = since if isinstance(since, str) else since.isoformat()
+        return (days.get(text) or datetime.fromisoformat(text)).astimezone()
+    except (AttributeError, ValueError, OverflowError, OSError):
+        raise ConfigError(
+            f"since takes a date, not {shown_value(since)}",
+            hint="for example 2026-11-26, today or yesterday",
+        ) from None
 
 
 def load_run(number: int) -> RunResult:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from axe_nb.messages import Page
 from axe_nb.pictures.picture import Picture
-from axe_nb.results import RunResult
+from axe_nb.results import RunResult, is_place
 from axe_nb.secrets import redact
 from axe_nb.text import clean, one_line, plural
 from axe_nb.views.rows import (
@@ -208,9 +208,9 @@ class Outline:
 
     def name_place(self, place: str) -> str:
         """Returns the start of a cell that forks a run at a place; empty if the run has no name."""
-        is_last = self.name == "axe_nb.last()"
         known = f"{self.name}@" if self.name.isidentifier() else ""
-        return f"%%axe --from {known}{place}" if known or is_last else ""
+        is_named = known or self.name == "axe_nb.last()"
+        return f"%%axe --from {known}{place}" if is_named and is_place(place) else ""
 
     def blocks(self, thing: TreeNode) -> tuple[tuple[Block, ...], tuple[Block, ...]]:
         """Returns the texts to show above and below the rows nested in a row."""

@@ -161,7 +161,7 @@ class SentRequest:
         return decoded
 
     def __repr__(self) -> str:
-        who = name_run(self.agent, self.model)
+        who = one_line(redact(name_run(self.agent, self.model)), 80)
         return f"SentRequest({who}, {self.place}, {self.protocol}, {self.context.size})"
 
     def __str__(self) -> str:

@@ -183,8 +183,9 @@ def test_another_file_is_refused_and_not_changed(echo: Echo, path: Path, tmp_pat
     others = (b"prompt,answer\n1,2\n", b"axe_nb run 2.0\n{}", b"axe_nb runs 3.0\n", b"\0" * 100)
     for content in (*others, b"x" * 5000):
         path.write_bytes(content)
-        with pytest.raises(ConfigError, match=r"runs\.jsonl"):
+        with pytest.raises(ConfigError, match=r"runs\.jsonl") as raised:
             axe_nb.map(echo.agent, ["a"], resume=path)
+        assert ("update axe-nb" in raised.value.hint) == (b"3.0" in content)
         assert path.read_bytes() == content
     with pytest.raises(ConfigError, match="resume file"):
         axe_nb.map(echo.agent, ["a"], resume=tmp_path)

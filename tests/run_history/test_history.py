@@ -256,6 +256,7 @@ def test_the_list_as_text_html_and_data_frame(kept: Path) -> None:
     assert list(frame.index) == [1]
     assert frame.loc[1, "agent"] == "echo"
     assert axe_nb.load(frame.index[0]).agent == "echo", "a number of numpy"
+    axe_nb.replay(frame.index[0])
 
 
 def test_the_page_leaves_out_empty_columns_and_says_how_to_see_the_other_rows(kept: Path) -> None:
@@ -575,6 +576,19 @@ def test_a_damaged_run_is_an_error_that_names_it(change: str, why: str, kept: Pa
         axe_nb.load(1)
     assert "\n" not in error.value.message
     assert [row.id for row in axe_nb.history()] == [1]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["started = 'soon'", "started = 1e300", "tokens = 'x'", "status = 'odd'", "model = NULL"],
+)
+def test_a_row_with_a_value_of_a_wrong_type_hides_no_other(wrong: str, kept: Path) -> None:
+    run_echo("One")
+    run_echo("Two")
+    axe_nb.history()
+    change_file(kept, f"UPDATE runs SET {wrong} WHERE id = 1")
+    assert "Two" in repr(axe_nb.history())
+    assert "Two" in axe_nb.history()._repr_html_()
 
 
 @pytest.mark.req("D-61")

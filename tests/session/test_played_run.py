@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 from dataclasses import replace
 from itertools import pairwise
@@ -100,6 +101,9 @@ def test_a_run_plays_as_fast_as_is_asked_and_its_end_is_shown(survey: RunResult)
     assert lasted / 4 <= time.monotonic() - began < lasted / 4 + 0.3
     assert len(view.events) == len(time_events(survey))
     assert view.result is survey
+    view.tick = lambda: signal.raise_signal(signal.SIGINT)  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt, match="the replay was stopped"):
+        play(view, survey, 1.0)
 
 
 @pytest.mark.parametrize("at", [float("nan"), float("inf"), -1.0, 1e300])
@@ -113,6 +117,6 @@ def test_what_cannot_be_played_is_told(survey: RunResult) -> None:
     assert axe_nb.replay(survey) is None, "without a live tree there is nothing to wait for"
     with pytest.raises(axe_nb.ConfigError, match=r"takes the result of a run, not \[17\]"):
         axe_nb.replay([17])  # type: ignore[arg-type]
-    for speed in (0, -1, "fast", float("nan")):
+    for speed in (0, -1, "fast", float("nan"), 10**400):
         with pytest.raises(axe_nb.ConfigError, match="speed takes a positive number"):
             axe_nb.replay(survey, speed=speed)  # type: ignore[arg-type]

@@ -72,7 +72,7 @@ def test_an_exported_page_is_loaded_as_its_saved_run_is_unless_it_is_too_large(
     axe_nb.export(result, "run.html")
     with pytest.raises(ConfigError, match=r"^cannot read run.html: the page contains no") as raised:
         axe_nb.replay("run.html")
-    assert raised.value.hint == "export the run again"
+    assert raised.value.hint == "export it again; over 20 MB, save it"
 
 
 def test_markdown_shows_hostile_texts_only_in_fences(result: RunResult, project: Path) -> None:
@@ -121,7 +121,7 @@ def test_failed_runs_and_data_are_exported(project: Path) -> None:
 
 
 def test_what_cannot_be_exported_is_an_error_of_one_line(result: RunResult, project: Path) -> None:
-    for wrong, path in ((result, "run.pdf"), (result, "run"), ("text", "run.html")):
+    for wrong, path in ((result, "run.pdf"), (result, "run"), ("run.html", result)):
         with pytest.raises(ConfigError) as raised:
             axe_nb.export(wrong, path)  # type: ignore[arg-type]
         assert raised.value.hint

@@ -248,6 +248,8 @@ def test_each_turn_names_the_cell_that_goes_on_from_it_if_the_result_has_a_name(
     assert re.findall("<code [^>]*>%%axe --from r@(.*?)</code>", page) == ["0/1", "0/2"]
     for name in ("axe_nb.last()", "runs[0]"):
         assert "--from" not in twin(done(**looked_up("yes", "no")), name=name)["text/html"]
+    odd = done(log=(turn(1, ToolCall("a", "grep"), results=["x"]), turn(2, text="ok")), id="0 -q")
+    assert "--from" not in twin(odd, name="r")["text/html"], "an id in a file may be anything"
 
 
 def think(thought: str) -> RunResult:

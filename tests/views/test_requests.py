@@ -194,6 +194,7 @@ def test_the_text_has_bars_changes_and_a_body_that_is_cut(project: Path) -> None
     assert f"{5000 - MAX_TEXT:,} more characters" in str(request)
     assert "Rome " * 1000 in request.format(whole=True)
     assert repr(request) == "SentRequest(a, 0/2, openai, 900 tokens)"
+    assert repr(replace(request, agent="\x1b[2J\na")).startswith("SentRequest(�[2J a, 0/2")
 
 
 every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
