@@ -418,17 +418,17 @@ def _find_common(
 
 
 def _tabulate(grid: Grid) -> list[tuple[str, ...]]:
-    rows = []
+    rows, has_verdicts = [], bool(grid.failures) or not grid.has_grades
     for number, one in enumerate(grid.summary):
         low, high = one.interval
         rows.append((
             str(number),
             one.variant,
-            f"{one.passed} of {one.judged}" if one.judged else "",
-            f"{low:.0%} to {high:.0%}" if one.judged else "",
+            f"{one.passed} of {one.judged}" if one.judged and has_verdicts else "",
+            f"{low:.0%} to {high:.0%}" if one.judged and has_verdicts else "",
             f"{one.failed:,}" if one.failed else "",
             f"{one.unjudged:,}" if one.unjudged else "",
-            "" if one.disagree is None else f"{one.disagree:.0%}",
+            f"{one.disagree:.0%}" if one.disagree is not None and has_verdicts else "",
             "" if one.score is None or not grid.has_grades else f"{one.score:.3g}",
             f"{one.tokens:,}" if one.runs else "",
             "" if one.cost is None or not one.runs else format_dollars(one.cost),
@@ -569,7 +569,9 @@ def _format_figures(grid: Grid) -> str:
     for row, summary in zip(rows, grid.summary, strict=True):
         cells = [_safe(text) for text in row]
         cells[LABEL] = f"<b>{cells[LABEL]}</b>"
-        if summary.judged:  # a bar: solid up to the lower end of its interval, pale to the upper
+        if (
+            summary.judged and HEADS[SHARE] in heads
+        ):  # a bar: solid up to the lower end of its interval, pale to the upper
             low, high = (round(100 * end) for end in summary.interval)
             share, good = round(100 * (summary.share or 0)), COLOURS["good"]
             stops = (
@@ -582,7 +584,8 @@ def _format_figures(grid: Grid) -> str:
                 f"{cells[SHARE]}"
             )
         body.append(cells)
-    return format_table(heads, body, right=len(heads) - SHARE - 1, wide=LABEL)
+    right = len(heads) - SHARE - (HEADS[SHARE] in heads)
+    return format_table(heads, body, right=right, wide=LABEL)
 
 
 def _safe(text: str) -> str:

@@ -88,7 +88,8 @@ def compare_columns(names: Sequence[str], columns: Sequence[Sequence[float]], sa
         verb = "are" if len(equals) > 1 else "is"
         rest = f"; not sure about {list_some(unsure, MAX_NAMED)}" if unsure else ""
         sure = f" (p ≤ {SURE}, corrected for {pairs} comparisons)" if pairs > 1 else f": {counts}"
-        return f"{leaders} {verb} better than {list_some(beaten, MAX_NAMED)}{rest}{sure}"
+        others = f"all {len(beaten)} others" if len(beaten) > 2 and not unsure else ""
+        return f"{leaders} {verb} better than {others or list_some(beaten, MAX_NAMED)}{rest}{sure}"
     if pairs == 1:
         return f"not sure that {leaders} is better than {unsure[0]}: {counts}{few}"
     return f"not sure which is best: {leaders} did best, but that may be chance{few}"

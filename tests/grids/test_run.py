@@ -98,6 +98,8 @@ def test_a_judge_scores_each_run_and_its_tokens_are_counted_apart(
     [good, _] = grid.summary
     assert good.tokens == sum(grid[n, 0][0].result.total_usage.total for n in (0, 1))
     assert good.judge_tokens > 0
+    [head] = [line for line in str(grid).splitlines() if line.startswith("   variant")]
+    assert head.split() == ["variant", "score", "tokens"], "nothing but scores tells them apart"
 
 
 def test_the_cost_of_a_variant_is_that_of_its_runs_without_the_judge(project: Path) -> None:

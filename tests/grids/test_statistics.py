@@ -101,6 +101,9 @@ SAID: dict[str, tuple[dict[str, Sequence[float | None]], str]] = {
     "the best of three": (
         {"low": [0] * 12, "mid": [0] * 12, "best": [1] * 12},
         f"best is better than low, mid {OF_THREE}"),
+    "the best of four": (
+        {"low": [0] * 12, "mid": [0] * 12, "next": [0] * 12, "best": [1] * 12},
+        f"best is better than all 3 others {OF_THREE.replace('3', '6')}"),
     "too few inputs for three": (
         {"low": [0, 1, 1], "mid": [1, 1, 0], "best": [1] * 3},
         "not sure which is best: best did best, but that may be chance; "
