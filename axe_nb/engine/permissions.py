@@ -129,7 +129,7 @@ class PermissionPolicy:
         if self.agent.lacks_entries:
             return _ask_trust(self.agent)
         # without trust, such settings in its file would be left out
-        trust = f"{_ask_trust(self.agent)}, and " if self.agent.is_restricted else ""
+        trust = f"{_ask_trust(self.agent)}, then " if self.agent.is_restricted else ""
         if tool.effect == "network" and host and self._find_rule(tool)[1] != "ask":
             pattern = ANY if tool.by_server else host
             return f"{trust}set allowed_hosts = [{quote(pattern)}] in {_format_file(self.agent)}"
@@ -192,7 +192,7 @@ def _lacks(agent: Agent, tool: Tool) -> bool:
 
 
 def _ask_trust(agent: Agent) -> str:
-    return f"to trust the project of agent {quote(agent.name)}, {NEXT_STEP}"
+    return f"the project of agent {quote(agent.name)} is not trusted: {NEXT_STEP}"
 
 
 def _format_file(agent: Agent) -> str:

@@ -383,7 +383,7 @@ class Batch:
         self.stop_for("interrupted")
         again = "with resume=PATH, the same call would continue"
         if self.resume is not None:
-            again = "run it again to continue from there"
+            again = "to continue, make the same call again"
         return interrupted(f"{what}; {again}")
 
     def close(self) -> None:

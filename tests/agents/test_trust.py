@@ -273,8 +273,8 @@ def test_a_denial_of_a_restricted_agent_names_the_trust_that_it_lacks_not_a_key(
     put("axe/agents/worker.toml", f"{start}{given}\n")
     denied = axe_nb.run("worker", "go", display=False).text
     assert denied.endswith(
-        'no one can be prompted here; to trust the project of agent "worker", run `%axe trust`, '
-        "or `axe-nb trust` in a shell"
+        'no one can be prompted here; the project of agent "worker" is not trusted: '
+        "run `%axe trust`, or `axe-nb trust` in a shell"
     )
     accept()
     assert axe_nb.run("worker", "go", display=False).ok
@@ -289,8 +289,8 @@ def test_a_denial_of_a_restricted_agent_that_asks_for_nothing_names_trust_and_ke
         'name = "worker"\nmodel = "script/writer"\ntools = ["write_file"]\n',
     )
     denied = axe_nb.run("worker", "go", display=False).text
-    assert "to trust the project of agent" in denied
-    assert ', and set mode = "auto" or permissions.write_file = "allow" in worker.toml' in denied
+    assert 'the project of agent "worker" is not trusted' in denied
+    assert ', then set mode = "auto" or permissions.write_file = "allow" in worker.toml' in denied
 
 
 def test_a_restricted_agent_cannot_have_the_users_own_agent_run_commands(
@@ -311,7 +311,7 @@ def test_a_restricted_agent_cannot_have_the_users_own_agent_run_commands(
         return call("call_agent", agent="shell", task="go") if request.turn == 1 else request.last
 
     denied = axe_nb.run("worker", "go", mode="auto", display=False)
-    assert 'to trust the project of agent "worker", run `%axe trust`' in denied.text
+    assert 'the project of agent "worker" is not trusted: run `%axe trust`' in denied.text
     assert not Path("harm.txt").exists()
     given = axe_nb.run("worker", "go", mode="auto", tools=("run_command",), display=False)
     assert given.ok

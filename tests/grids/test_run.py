@@ -219,7 +219,7 @@ def test_an_interrupt_keeps_what_is_done_and_says_how_to_continue(tmp_path: Path
     path, agent = tmp_path / "grid.jsonl", Agent(name="slow", model="script/slow")
     for resume, told in (
         (None, "with resume=PATH, the same call would continue"),
-        (path, "run it again to continue from there"),
+        (path, "to continue, make the same call again"),
     ):
         with pytest.raises(KeyboardInterrupt, match=f"^the grid was stopped; {told}$"):
             axe_nb.grid(agent, ASK, inputs=COUNTRIES, concurrency=1, resume=resume)
