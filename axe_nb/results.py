@@ -175,7 +175,7 @@ class RunResult:
         from axe_nb.cell_display.front_end import is_notebook
         from axe_nb.views import html
 
-        return {} if is_notebook() else html.twin(self)  # a notebook displays results by `install`
+        return {} if is_notebook() else html.twin(self, name="(result)")  # `install` displays it
 
     def __axe_text__(self) -> str:
         """The text that represents the result in prompts and tool results."""

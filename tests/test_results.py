@@ -197,7 +197,7 @@ def test_a_front_end_without_ipython_shows_a_result_as_its_tree() -> None:
     axe_nb.script("parrot")(lambda request: f"<b>{request.last}</b>")
     result = axe_nb.run(Agent("bird", "script/parrot"), "hello")
     shown = result._repr_mimebundle_(include=None, exclude=None)
-    assert shown == html.twin(result)
+    assert shown == html.twin(result, name="(result)"), "no %%axe --from, which needs IPython"
     assert "<details" in shown["text/html"]
     assert "<b>hello" not in shown["text/html"]
 
