@@ -249,10 +249,7 @@ def test_the_list_as_text_html_and_data_frame(kept: Path) -> None:
     assert line.startswith("1   20")
     html = rows._repr_html_()
     assert "<script>" not in html
-    assert (
-        "<td style='text-align:left;vertical-align:top;padding:.4em .5em;white-space:nowrap'>echo</td>"
-        in html
-    )
+    assert re.search("<td style='text-align:left;[^>]*;white-space:nowrap'>echo</td>", html)
     assert re.search("<th style='text-align:right;[^>]*>tokens</th>", html)
     assert "&lt;script&gt;" in html
     frame = rows.to_frame()
