@@ -105,7 +105,7 @@ def grid(
         resume: path of a file that stores each result as its run ends. Stored runs are repeated
             only as in `axe_nb.map`, so the same call continues an interrupted grid.
         display: if True, a notebook shows the table as it fills.
-        options: options of `axe_nb.run`, for all runs.
+        options: options of `axe_nb.run` for all runs, except `step` and `break_at`.
     """
     runner = GridRunner(
         agents, prompt, inputs=inputs, models=models, params=params, repeats=repeats,

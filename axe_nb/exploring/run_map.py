@@ -80,7 +80,7 @@ def map(
             is reached, runs in progress are cancelled at their next request.
         keep: `results` stores all results; `nothing` only yields each result once.
         display: if True, a line shows the progress.
-        options: options of `axe_nb.run`; `timeout` applies to each run.
+        options: options of `axe_nb.run`, except `step` and `break_at`; `timeout` is per run.
     """
     refuse_in_tool("map")
     width = read_count("concurrency", concurrency)

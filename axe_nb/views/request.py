@@ -293,8 +293,8 @@ def _make(
     protocol = wanted or (own if own in PROTOCOLS else OF_SCRIPTS)
     module = import_module(PROTOCOLS[protocol].module)
     if protocol != own:
-        sent = f"it was sent over {own}" if own in PROTOCOLS else "a script model is sent no body"
-        note = f"as it would be sent over {protocol}; {note or sent}"
+        sent = f"sent over {own}" if own in PROTOCOLS else "script models receive no body"
+        note = f"{note or sent}; shown in {protocol} format"
         reported = reported if own not in PROTOCOLS else 0
         streaming = module.PROVIDER.stream_fields[0] if streaming else {}
     raw = module.body(request, streaming)

@@ -184,8 +184,8 @@ def test_the_sources_add_up_to_what_the_reply_reported_or_are_their_bytes_by_fou
 def test_the_text_has_bars_changes_and_a_body_that_is_cut(project: Path) -> None:
     request = tell(Usage(900, 5), prompt="Rome " * 1000, system_prompt="Lead.")
     lines = str(request).splitlines()
-    assert lines[0] == "a · script/a · 0/2 · 900 tokens · as it would be sent over openai; " \
-        "a script model is sent no body"  # fmt: skip
+    assert lines[0] == "a · script/a · 0/2 · 900 tokens · script models receive no " \
+        "body; shown in openai format"  # fmt: skip
     assert "prompt               854   95%  ████████████████████████████" in lines
     at = lines.index("since the previous turn:")
     assert lines[at + 1] == '+ new reply: "hm", calls look_up'
@@ -264,7 +264,7 @@ def test_another_protocol_gives_the_body_that_it_would_have_sent(
     if protocol == "openai":
         assert asked.note == ""
     else:
-        assert asked.note == f"as it would be sent over {protocol}; it was sent over openai"
+        assert asked.note == f"sent over openai; shown in {protocol} format"
         assert asked.context.is_estimate
 
 
