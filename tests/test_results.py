@@ -59,9 +59,7 @@ def through_dict(result: RunResult) -> RunResult:
 @pytest.mark.req("D-61")
 @OFTEN
 @given(result=results())
-def test_any_result_is_the_same_after_its_dict_its_pickle_and_its_file(
-    result: RunResult, tmp_path: Path
-) -> None:
+def test_a_result_is_the_same_after_dict_pickle_and_file(result: RunResult, tmp_path: Path) -> None:
     result.save(tmp_path / "r.axe")
     for again in (
         through_dict(result),

@@ -75,9 +75,7 @@ def test_values_of_other_variables_stay(name: str, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     "value", ["true", "none", "1234567", "", "password", "Required", "lm-studio", "-" * 20, "*" * 9]
 )
-def test_short_and_ordinary_values_do_not_turn_texts_into_noise(
-    value: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_short_and_ordinary_values_stay(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("THE_KEY", value)
     text = f"a {value} b password Required ---------------------------"
     assert redact(text) == text
@@ -207,9 +205,7 @@ def test_ordinary_texts_stay(text: str) -> None:
     "before", ["\n", "a\n", "a\t", "a\x01", "a\x1f", "\u2028", '"', "(", "a\r\n"]
 )
 @pytest.mark.parametrize("key", [key.replace("|", "") for key in KEYS if "://" not in key])
-def test_a_well_known_key_is_found_in_json_too_where_a_line_begins_with_it(
-    key: str, before: str
-) -> None:
+def test_a_key_is_found_in_json_where_a_line_begins_with_it(key: str, before: str) -> None:
     text = f"{before}{key}"
     for written in (text, json.dumps(text), json.dumps(text, ensure_ascii=False)):
         assert key[-12:] not in redact(written)

@@ -140,7 +140,7 @@ def test_a_changed_agent_below_is_a_new_run(echo: Echo, path: Path, project: Pat
     assert len(echo.asked) == 2
 
 
-def test_what_bounds_or_shows_a_run_is_no_change_and_equal_prompts_are_runs_of_their_own(
+def test_bounds_and_display_change_no_key_and_equal_prompts_are_two_runs(
     echo: Echo, path: Path
 ) -> None:
     ask(echo, path, "a", "a")
@@ -226,9 +226,7 @@ def test_processes_append_to_one_file(echo: Echo, path: Path) -> None:
     assert echo.asked == []
 
 
-def test_a_file_that_cannot_be_written_any_more_is_told_and_stops_no_run(
-    echo: Echo, path: Path
-) -> None:
+def test_a_file_that_cannot_be_written_is_told_and_stops_no_run(echo: Echo, path: Path) -> None:
     import resource
 
     ask(echo, path, "a")
@@ -263,9 +261,7 @@ print(len(grid), sum(run.passed for run in grid.runs))
 
 
 @pytest.mark.parametrize("code", [MAP, GRID], ids=["map", "grid"])
-def test_a_process_killed_at_half_and_begun_again_asks_each_prompt_exactly_once(
-    code: str, path: Path
-) -> None:
+def test_a_killed_process_begun_again_asks_each_prompt_once(code: str, path: Path) -> None:
     """The server answers half of the prompts, and no more until the process was killed."""
     with counting_model(most=30) as model:
         words = [sys.executable, "-c", AGENTS + code, str(path)]

@@ -218,9 +218,7 @@ def test_under_a_jupyter_server_the_output_is_readable_at_every_moment(served: K
     assert shown(served.run(RUN))[-1] == last
 
 
-def test_the_widget_of_the_latest_run_is_kept_for_a_page_that_is_loaded_anew(
-    served: Kernel,
-) -> None:
+def test_the_latest_widget_is_kept_for_a_page_that_is_loaded_anew(served: Kernel) -> None:
     served.run("PAUSE = 0.0")
     outputs = served.run(RUN, live=True)
     kept = {o["comm_id"] for o in outputs if o["type"] == "comm_open"}

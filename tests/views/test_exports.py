@@ -35,9 +35,7 @@ def result(project: Path, monkeypatch: pytest.MonkeyPatch) -> RunResult:
     return axe_nb.run(Agent("lead", "script/lead", sub_agents=("helper",)), HOSTILE)
 
 
-def test_a_page_has_all_texts_and_nothing_that_runs_or_loads(
-    result: RunResult, project: Path
-) -> None:
+def test_a_page_has_all_texts_and_runs_or_loads_nothing(result: RunResult, project: Path) -> None:
     path = axe_nb.export(result, project / "run.html")
     page = path.read_text("utf-8")
     found = Page(page)

@@ -152,9 +152,7 @@ def tell(usage: Usage, prompt: str = "Go", **fields: Any) -> SentRequest:
 
 
 @pytest.mark.req("D-18")
-def test_the_sources_add_up_to_what_the_reply_reported_or_are_their_bytes_by_four(
-    project: Path,
-) -> None:
+def test_the_sources_add_up_to_the_reported_tokens_or_their_bytes_by_four(project: Path) -> None:
     (project / "skill.md").write_text("Be kind. " * 40)
     (project / "notes.txt").write_text("Größe " * 100)
     request = tell(
@@ -203,7 +201,7 @@ every_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 @every_protocol
 @pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed"])
 @pytest.mark.req("D-62")
-def test_bodies_are_those_that_the_server_received(
+def test_bodies_are_those_the_server_received(
     protocol: Protocol, streams: bool, project: Path
 ) -> None:
     define_tree(protocol)
@@ -249,9 +247,7 @@ def test_a_field_that_the_server_refused_is_not_in_the_body(project: Path) -> No
 
 
 @every_protocol
-def test_another_protocol_gives_the_body_that_it_would_have_sent(
-    protocol: Protocol, project: Path
-) -> None:
+def test_another_protocol_gives_the_body_it_would_send(protocol: Protocol, project: Path) -> None:
     bodies = {}
     for own in ("openai", protocol):
         define_tree(own)
