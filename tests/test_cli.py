@@ -86,7 +86,6 @@ def test_verbose_lines_go_to_stderr_and_leave_stdout_alone(tree: Path, axe) -> N
         "Files:    0 file(s)\n"
         "Stdin:    no\n"
         "Timeout:  30s\n"
-        "Params:   temperature=0, max_tokens=0\n"
         "[turn 1] Sending request (1 messages, 0 tool calls pending)\n"
         "[turn 1] Received response: tool_calls (1 tool calls)\n"
         '[sub-agent] Calling "helper" (depth 1) with task: Find out.\n'

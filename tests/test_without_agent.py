@@ -82,7 +82,8 @@ def test_the_command_asks_a_model_without_an_agent(
     for words, code, told in (
         (["-m", "script/echo", "-p", "hello"], 0, "Heard: hello\n"),
         (["-m", "script/echo", "-p", "hello", "--dry-run"], 0, "--- System Prompt ---\n(none)"),
-        (["-m", "script/echo", "hello there"], 2, "without an agent: -p TEXT"),
+        (["-m", "script/echo", "hello there"], 2, "alone, omit AGENT: -p TEXT"),
+        (["None", "-m", "script/echo", "-p", "x"], 2, "found: None\nto ask the model alone, omit"),
         (["-p", "hello"], 2, "required: AGENT, or -m for a model without an agent"),
         (["poet", "--dry-run", "--var", "b={{a}}", "--var", "a=rhyme and = signs"], 0,
          "\nIn rhyme and = signs, {{a}}.\n"),

@@ -95,6 +95,8 @@ class Parser(argparse.ArgumentParser):
         if message.endswith(": expected one argument"):
             flag = message.partition(":")[0].rpartition("/")[2].removeprefix("argument ")
             message += f"; write a value that begins with a dash as {flag}=…"
+        elif unknown.partition("=")[0] == "--system-prompt":
+            message += '; the agent has it: result.fork("0/1", system_prompt="…") tries another'
         elif near := nearest(unknown, self._option_string_actions) if unknown else "":
             message += f"; did you mean {near}?"
         elif unknown and not unknown.startswith("-") and self.takes_prompt:

@@ -338,8 +338,8 @@ class Scripts:
             paths = [folder / f"{name}.toml" for folder in folders]
             listed = ", ".join(map(display_path, folders))
             hint = (
-                f'searched for @axe_nb.script("{name}") and for {name}.toml in {listed}; '
-                "docs/scripts.md shows how to write one"
+                f'before a run, define @axe_nb.script("{name}"), or write {name}.toml in {listed}; '
+                "docs/scripts.md shows how"
             )
         for path in paths:
             try:

@@ -42,7 +42,7 @@ CHUNK = 65536
 
 
 @contextmanager
-def script_server(protocol: Protocol) -> Iterator[ScriptServer]:
+def script_server(protocol: Protocol, port: int = 0) -> Iterator[ScriptServer]:
     """Serves all scripts over loopback in the protocol of a real server.
 
     In the `with` block, the model `PROTOCOL/NAME` is the script NAME: environment variables hold
@@ -51,16 +51,15 @@ def script_server(protocol: Protocol) -> Iterator[ScriptServer]:
 
     Args:
         protocol: `anthropic`, `openai` (Chat Completions), `responses` or `ollama`.
+        port: the port to serve at; 0 for any free one.
 
     Raises:
         ConfigError: if the protocol is unknown.
     """
     if protocol not in WIRES:
-        raise ConfigError(
-            f"no script server for protocol {quote(protocol)}",
-            hint=f"use one of {', '.join(WIRES)}",
-        )
-    server = ScriptServer(protocol)
+        problem = f"no script server for protocol {quote(protocol)}"
+        raise ConfigError(problem, hint=f"use one of {', '.join(WIRES)}")
+    server = ScriptServer(protocol, port)
     info = PROTOCOLS[protocol]
     is_own = info.name == protocol
     variables = {
@@ -95,6 +94,7 @@ class ScriptServer:
     """A running server and the requests it received, created by `script_server`."""
 
     protocol: Protocol
+    port: int = 0
     base_url: str = field(default="", init=False)
     """Root URL of the server, without a path."""
     requests: list[Mapping[str, Any]] = field(default_factory=list, init=False)
@@ -106,7 +106,7 @@ class ScriptServer:
 
     def __post_init__(self) -> None:
         self._wire = WIRES[self.protocol]
-        self._socket = socket.create_server(("127.0.0.1", 0), backlog=1024)
+        self._socket = socket.create_server(("127.0.0.1", self.port), backlog=1024)
         self.base_url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()

@@ -78,8 +78,8 @@ def find_agent(request: RunRequest, env: Env) -> Agent:
     except ConfigError as error:
         is_there = request.agent in env.defined or request.agent in list_agents(options.agents_dir)
         if model and not is_there:  # the name may be the prompt
-            alone = "to ask the model without an agent: -p TEXT, a cell's body, or run(None, …)"
-            error.hint = "; ".join(filter(None, [error.hint, alone]))
+            alone = "to ask the model alone, omit AGENT: -p TEXT, a cell's body, or run(None, …)"
+            error.hint = "; ".join(filter(None, [error.hint, alone][request.agent == "None" :]))
         raise
 
 

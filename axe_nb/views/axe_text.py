@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,8 @@ def dry_run(plan: Plan) -> str:
     agent = plan.agent
     files = [path for path, _ in plan.briefing.files]
     stream = "yes" if plan.is_streamed else "" if agent.stream else "no"
-    setup = [f"Model:    {agent.model}", *_list_setup(plan)]
+    params = {"temperature": 0, "max_tokens": 0, **agent.params}  # as 0 if they are not set (D-49)
+    setup = [f"Model:    {agent.model}", *_list_setup(plan, params)]
     setup += [f"Stream:   {stream}"] if stream else []
     schema = json.dumps(plan.output.sent, ensure_ascii=False, indent=2) if plan.output else ""
     config, own = agent.sub_agents_config, plan.scope.limits.seconds
@@ -111,17 +112,13 @@ def list_caps(limits: TreeLimits) -> dict[str, str]:
     return caps
 
 
-def _list_setup(plan: Plan) -> list[str]:
+def _list_setup(plan: Plan, params: Mapping[str, Any]) -> list[str]:
     here, workdir = Path.cwd(), plan.briefing.workdir
     # relative if possible, so that it is the same on every machine
     shown = workdir.relative_to(here).as_posix() if workdir.is_relative_to(here) else workdir
-    # temperature and max_tokens come first, as 0 if they are not set (D-49)
-    params = {"temperature": 0, "max_tokens": 0, **plan.agent.params}
-    return [
-        f"Workdir:  {shown}",
-        f"Timeout:  {_format_limit(plan.scope.limits.seconds)}",
-        f"Params:   {', '.join(f'{key}={text_of(value)}' for key, value in params.items())}",
-    ]
+    given = ", ".join(f"{key}={text_of(value)}" for key, value in params.items())
+    timeout = f"Timeout:  {_format_limit(plan.scope.limits.seconds)}"
+    return [f"Workdir:  {shown}", timeout, *([f"Params:   {given}"] if given else [])]
 
 
 def _format_limit(seconds: float | None) -> str:
@@ -135,7 +132,7 @@ def text_of(value: Any) -> str:
 
 def verbose_header(plan: Plan, *, piped: bool) -> str:
     """Formats the `--verbose` lines printed before the first turn (B-11)."""
-    workdir, *setup = _list_setup(plan)
+    workdir, *setup = _list_setup(plan, plan.agent.params)
     lines = (
         f"Model:    {plan.agent.model}",
         workdir,

@@ -123,7 +123,7 @@ def test_agents_are_looked_through(project: Path) -> None:
     assert of("agent typo", findings) == [("wrong", wrong, 'did you mean "system_prompt"?')]
     [(state, told, step)] = of("agent noscript", findings)
     assert (state, told) == ("note", "script not found: nowhere"), "a cell may define it yet"
-    assert step.startswith('searched for @axe_nb.script("nowhere") and for nowhere.toml')
+    assert step.startswith('before a run, define @axe_nb.script("nowhere"), or write nowhere.toml')
     assert [told for _, told, _ in of("agent tools", findings)] == [
         'unknown tool "grap" in agent "tools" (in axe/agents/tools.toml, line 3)',
         "skill not found: none.md",

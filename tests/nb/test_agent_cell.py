@@ -104,7 +104,7 @@ def test_a_mistake_is_told_with_the_line_that_the_editor_shows(cells: Kernel) ->
 def test_saving_writes_what_was_typed_with_its_name_added(cells: Kernel) -> None:
     said = text(cells.run('%%axe_agent new --save\n# NBVAL_SKIP\n# a comment\nmodel = "script/x"'))
     assert "written to axe/agents/new.toml" in said
-    assert '! script not found: x (line 4); searched for @axe_nb.script("x")' in said
+    assert '! script not found: x (line 4); before a run, define @axe_nb.script("x")' in said
     new = Path("axe/agents/new.toml").read_text("utf-8")
     assert new == 'name = "new"\n# a comment\nmodel = "script/x"\n'
 

@@ -59,6 +59,7 @@ def test_a_failure_is_a_real_error_of_at_most_three_lines(cells: Kernel) -> None
         ("%%axe\nhi", "UsageError", "required: AGENT, or -m for a model without an agent"),
         ("%axe run {''} -p hello -m script/echo", "ConfigError", 'invalid agent name ""'),
         ("%%axe What -m script/echo\nis this?", "ConfigError", "agent config not found: What"),
+        ("%%axe echo --system-prompt x\nhi", "UsageError", 'result.fork("0/1", system_prompt='),
         ("%%axe echo -m openai/gpt\nhi", "ConfigError", "OPENAI_API_KEY"),
         ("%%axe echo\n{{ nobody }}", "ConfigError", '"nobody" in {{ nobody }} (line 2)'),
     ):

@@ -83,9 +83,9 @@ def test_an_unknown_script_is_told_with_the_nearest_name_or_where_it_was_looked_
         scripts.find("lead")
     assert raised.value.message == "script not found: lead"
     assert raised.value.hint == (
-        'searched for @axe_nb.script("lead") and for lead.toml in '
+        'before a run, define @axe_nb.script("lead"), or write lead.toml in '
         "lessons/scripts, axe/scripts, ~/.config/axe/scripts; "
-        "docs/scripts.md shows how to write one"
+        "docs/scripts.md shows how"
     )
     with pytest.raises(ProviderError) as failed:
         ask("lead")

@@ -243,6 +243,8 @@ def test_what_is_no_http_is_refused_and_holds_up_nobody() -> None:
         with socket.create_connection((host, int(port)), 5) as line:
             line.sendall(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nhalf")
         assert post(server, "hi " + "x" * 8_000_000).status_code == 200
+    with script_server("openai", port=int(port)) as again:
+        assert again.base_url == server.base_url
 
 
 # -------------------------------------------------------------------------------------- failures
