@@ -203,11 +203,11 @@ def _is_secret(value: str) -> bool:
 
 
 def _list_forms(secret: str) -> Iterator[str]:
-    """Yields a secret's forms: plain, JSON (once and twice), `repr`, URL-encoded and base64."""
+    """Yields a secret's forms: plain, in one line, JSON (twice, too), `repr`, in URLs, base64."""
     encoded = secret.encode("utf-8", "surrogateescape")
     yield repr(secret)[1:-1]
     yield repr(encoded)[2:-1]
-    plain = {secret}
+    plain = {secret, " ".join(secret.split())}  # errors and rows of tables are one line
     for before in range(3):  # the fixed part of the base64 text, for each alignment in the data
         after = -(before + len(encoded)) % 3
         whole = b64encode(b"\0" * before + encoded + b"\0" * after).decode()

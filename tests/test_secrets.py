@@ -95,6 +95,7 @@ def forms(secret: str) -> dict[str, str]:
     data = secret.encode()
     return {
         "plain": secret,
+        "in one line": " ".join(secret.split()),
         "JSON": json.dumps({"a": secret}),
         "JSON in UTF-8": json.dumps(secret, ensure_ascii=False),
         "JSON in JSON": json.dumps(json.dumps({"a": secret})),
