@@ -214,7 +214,7 @@ def load(saved: int | str | os.PathLike[str]) -> Any:
     """Loads a result from the history, or a result or grid from a file. Executes nothing.
 
     `saved` is the path of the file, or the id of a run in the history, as a number or text. Raises
-    ConfigError if there is no such run or file, or it is no saved file or exported page.
+    ConfigError if the run or file does not exist, or is neither saved nor exported.
     """
     from axe_nb.views.history import load_run
 
