@@ -141,11 +141,25 @@ VARIABLES: Mapping[str, str] = {
 """Names of variables → what they do; an empty one counts as unset."""
 
 
+TWO_MEANINGS = (
+    ("mode", "of an agent, `--mode`: what its tools may do",
+     "`%axe cassette --mode`: whether models are asked"),
+    ("budget", "`%axe budget`, `budget=`: of a notebook, map or grid",
+     "`[sub_agents_config.budget]`: of one child"),
+    ("max_tokens", "`[params]`: of one reply", "`[sub_agents_config.budget]`: of a context"),
+    ("output", "`[output]`, `--output`: form of the answer",
+     "`-o`, `--out`: variable of the result; `output_limit`: bytes of a `subagent` result"),
+)  # fmt: skip
+"""Words that a reader meets with two meanings."""
+
+
 def reference() -> str:
     """The whole page."""
     parts = [
         HEAD, *agent_files(), *tools(), *options(), *expectations(), *commands(), *settings(),
-        *ends(), *environment(), TAIL,
+        *ends(), *environment(), "## Words with two meanings",
+        _table(["word", "one meaning", "the other"], [[f"`{a}`", *b] for a, *b in TWO_MEANINGS]),
+        TAIL,
     ]  # fmt: skip
     return "\n".join(part.rstrip() + "\n" for part in parts)
 
@@ -269,7 +283,7 @@ def options() -> Iterator[str]:
     )
     yield (
         "`%axe run` and `axe-nb run` accept the prompt as an argument too: `axe-nb run summary "
-        '"Summarise this"`. Piped input follows it after a blank line. If the prompt is missing '
+        '"Summarise this"`. If the prompt is missing '
         f"or blank, `{NO_PROMPT}` is sent."
     )
     yield (

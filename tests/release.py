@@ -166,6 +166,14 @@ def find_problems(root: Path, today: date) -> list[str]:
     heading = next(iter(re.findall(r"^## (.*)$", changes, re.MULTILINE)), "")
     if heading != f"{version} - {today}":
         problems.append(f"CHANGELOG.md begins with {heading!r}, not with '{version} - {today}'")
+    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
+    if "urls" not in project:
+        problems.append("pyproject.toml has no [project.urls]")
+    problems += [
+        f"{page.name} says that a clone is installed"
+        for page in (root / "README.md", *sorted((root / "docs").glob("*.md")))
+        if re.search(r"not published yet|pip install -e '", page.read_text("utf-8"))
+    ]
     return problems
 
 

@@ -64,7 +64,10 @@ def test_the_metadata_says_what_an_index_shows(built: Path) -> None:
     assert metadata["License-File"] == "LICENSE"
     assert metadata["Requires-Python"] == ">=3.11"
     assert metadata["Description-Content-Type"] == "text/markdown"
-    assert metadata.get_payload() == (ROOT / "README.md").read_text("utf-8")
+    shown, readme = str(metadata.get_payload()), (ROOT / "README.md").read_text("utf-8")
+    assert "](" not in shown, "a relative link leads nowhere on an index page"
+    blocks = re.findall(r"```(?:toml|ipython)\n.*?```", shown, re.DOTALL)
+    assert [block in readme for block in blocks] == [True] * 3
     extras = {"aiohttp", "dask", "images", "ipyparallel", "lab", "mcp", "prices", "test"}
     assert set(metadata.get_all("Provides-Extra", [])) == extras
     [licence] = [data for name, data in files.items() if name.endswith("/licenses/LICENSE")]
