@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator
 
 from axe_nb.errors import interrupted
 from axe_nb.events import (
@@ -26,15 +25,18 @@ from axe_nb.session.portal import PUMP
 
 def play(view: View, result: RunResult, speed: float) -> None:
     """Plays a run in a live view `speed` times as fast as recorded; other views show the result."""
+    rest = time_events(result)[::-1] if view.is_live else []
     began = time.monotonic()
     try:
-        for seconds, event in time_events(result) if view.is_live else ():
-            while (left := seconds / speed - (time.monotonic() - began)) > 0:
+        while rest:
+            while (left := rest[-1][0] / speed - (time.monotonic() - began)) > 0:
                 time.sleep(min(left, PUMP))
                 view.tick()
-            view.event(event)
+            view.event(rest.pop()[1])
             view.tick()
     except KeyboardInterrupt:
+        while rest:  # a run that has not ended would go on counting seconds
+            view.event(rest.pop()[1])
         raise interrupted("the replay was stopped") from None
     finally:
         view.finish(result)
@@ -61,6 +63,16 @@ def time_events(result: RunResult) -> list[tuple[float, Event]]:
     def end(run: str, turn: int, call: int, least: float) -> float:
         return max([least, *(lap.ended for lap in laps[run, turn, call])])
 
+    def begin_turn(event: TurnStarted) -> None:
+        id, turn = event.run, event.turn
+        add(begin(id, turn, 0, latest[id]), event)
+        failed = [one.error for one in runs[id].exchanges if one.turn == turn and one.error]
+        waits = [lap for lap in laps[id, turn, 0] if lap.kind == "retry"]
+        for attempt, (error, lap) in enumerate(zip(failed, waits, strict=False), 2):
+            reason, seconds = str(error.status or error.category), lap.ended - lap.began
+            retry = RetryScheduled(id, turn, attempt, seconds, reason, error.message)
+            add(max(latest[id], lap.began), retry)
+
     for event in events_of(result):
         id = event.run
         turn = turns.get(id, 0)
@@ -69,9 +81,7 @@ def time_events(result: RunResult) -> list[tuple[float, Event]]:
                 add(begin(id, 0, 0, called.get((parent, call_id), 0.0)), event)
             case TurnStarted(turn=turn):
                 turns[id] = turn
-                add(begin(id, turn, 0, latest[id]), event)
-                for at, retry in _list_retries(runs[id], turn, laps[id, turn, 0]):
-                    add(max(latest[id], at), retry)
+                begin_turn(event)
             case TurnFinished():
                 calls |= {(id, call.id): n for n, call in enumerate(event.calls, 1)}
                 answered[id] = end(id, turn, 0, latest[id])
@@ -88,9 +98,7 @@ def time_events(result: RunResult) -> list[tuple[float, Event]]:
             case RunFinished():
                 last = event.result.exchanges[-1].turn if event.result.exchanges else 0
                 if last > turn:  # without a response, a turn is in no log
-                    add(begin(id, last, 0, latest[id]), TurnStarted(id, last, 0, 0))
-                    for at, retry in _list_retries(runs[id], last, laps[id, last, 0]):
-                        add(max(latest[id], at), retry)
+                    begin_turn(TurnStarted(id, last, 0, 0))
                 add(end(id, 0, 0, latest[id]), event)
     timed.sort(key=lambda one: one[0])
     return [(at - timed[0][0], event) for at, event in timed]
@@ -105,11 +113,3 @@ def _list_laps(result: RunResult) -> dict[tuple[str, int, int], list[Lap]]:
             if 0 <= lap.began <= lap.ended <= 1e6 and lap.kind != "person":
                 laps[run.id, lap.turn, lap.call].append(lap)
     return laps
-
-
-def _list_retries(run: RunResult, turn: int, laps: list[Lap]) -> Iterator[tuple[float, Event]]:
-    failed = [one.error for one in run.exchanges if one.turn == turn and one.error is not None]
-    waits = [lap for lap in laps if lap.kind == "retry"]
-    for attempt, (error, lap) in enumerate(zip(failed, waits, strict=False), 2):
-        reason, seconds = str(error.status or error.category), lap.ended - lap.began
-        yield lap.began, RetryScheduled(run.id, turn, attempt, seconds, reason, error.message)

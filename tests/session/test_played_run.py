@@ -104,6 +104,7 @@ def test_a_run_plays_as_fast_as_is_asked_and_its_end_is_shown(survey: RunResult)
     view.tick = lambda: signal.raise_signal(signal.SIGINT)  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt, match="the replay was stopped"):
         play(view, survey, 1.0)
+    assert len(view.events) == 2 * len(time_events(survey)), "nothing is left that goes on"
 
 
 @pytest.mark.parametrize("at", [float("nan"), float("inf"), -1.0, 1e300])
