@@ -96,7 +96,7 @@ class Parser(argparse.ArgumentParser):
             flag = message.partition(":")[0].rpartition("/")[2].removeprefix("argument ")
             message += f"; write a value that begins with a dash as {flag}=…"
         elif unknown.partition("=")[0] == "--system-prompt":
-            message += '; the agent has it: result.fork("0/1", system_prompt="…") tries another'
+            message += '; edit the agent, or try one: result.fork("0/1", system_prompt="…")'
         elif near := nearest(unknown, self._option_string_actions) if unknown else "":
             message += f"; did you mean {near}?"
         elif unknown and not unknown.startswith("-") and self.takes_prompt:
