@@ -156,7 +156,7 @@ class RunMap:
                 format_cell(one_line(run.prompt, 40)), fold(said, tree if room >= 0 else ""),
                 f"{run.total_usage.total:,}",
             ])  # fmt: skip
-        table = format_table(HEADS, rows, right=1, wide=3) if rows else ""
+        table = format_table(HEADS, rows, right=1, wide=3, is_cut=True) if rows else ""
         left = "".join(f"<p>{line}: {name}.results</p>" for line in count_left(len(numbered)))
         return f"<div class='{PLAIN}'><p>{format_cell(self._describe())}</p>{table}{left}</div>"
 

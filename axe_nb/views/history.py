@@ -128,7 +128,7 @@ class History(UserList[HistoryRow]):
             cells["prompt"] = fold(prompt, inner if room >= 0 else "")
             rows.append([cells[name] for name in head])
         wide = head.index("prompt")
-        table = format_table(head, rows, right=len(head) - wide - 1, wide=wide)
+        table = format_table(head, rows, right=len(head) - wide - 1, wide=wide, is_cut=True)
         more = "".join(f"<p>{line}</p>" for line in self._list_left())
         return f"<div class='{PLAIN}'>{table}{more}</div>"
 

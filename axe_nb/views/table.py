@@ -77,7 +77,7 @@ def format_table(
     for at in range(len(head)):
         side = "left" if at < len(head) - right else "right"
         room = WIDE if at == wide else "white-space:nowrap"
-        room = "width:100%;max-width:11em" if at == wide and is_cut else room
+        room = f"width:100%;max-width:11em;{WIDE}" if at == wide and is_cut else room
         styles.append(f"text-align:{side};vertical-align:top;padding:.4em .5em;{room}")
 
     def draw(tag: str, cells: Iterable[str], more: str) -> str:
