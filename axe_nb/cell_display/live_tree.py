@@ -20,7 +20,7 @@ from axe_nb.text import clean, plural
 from axe_nb.views import html
 from axe_nb.views.markdown import render_blocks
 from axe_nb.views.outline import ANSWER, Block, Outline
-from axe_nb.views.rows import cut_end, indent_json, question_of
+from axe_nb.views.rows import cut_end, indent_json, join_facts, question_of
 from axe_nb.views.transcript import (
     CallNode,
     Node,
@@ -175,24 +175,28 @@ def draw_row(thing: TreeNode, outline: Outline, drawing: html.Drawing) -> dict[s
         clock = f"<time data-from={times.started:.2f}{until}></time>"
     if above is None:
         assert isinstance(thing, Node)
-        line, about = html.format_head(row, clock), row.asked
-        name = f"{row.state} {row.who}"
+        line, name = html.format_head(row, clock), f"{row.look.word} {row.who}"
+        facts = tuple(map(str, row.facts))
     else:
         segments = list_segments(thing)
-        if not segments and times.started is not None:
-            segments = [("sub", times.started, times.ended)]
+        if not segments and times.started is not None:  # no request; of a fork, a recorded failure
+            kind = f"ended axe-nb-{row.look.tone}" if row.is_failed else "sub"
+            segments = [(kind, times.started, times.ended)]
         parts = ""
         for kind, start, end in segments:
             until = "var(--now,0)" if end is None else f"{end:.2f}"
             left, right = (f"100%*{at}/var(--span)" for at in (f"{start:.2f}", until))
             parts += (
-                f"<i class=axe-nb-{kind} style='left:calc({left});right:calc(100% - {right})'></i>"
+                f"<i class='axe-nb-{kind}' style='left:calc({left});right:calc(100% - {right})'></i>"
             )
         bar = f"<i class=axe-nb-bar>{parts}</i>"
         # what a sub-agent costs is in the head and in the saved tree, its time only here
         shown = replace(row, cost="") if row.kind == "run" else row
-        line, about = html.format_line(shown, bar, clock), row.cost
-        name = " ".join(filter(None, (row.state, row.who, row.asked)))
+        line, facts = html.format_line(shown, bar, clock), tuple(row.cost.split(" · "))
+        is_said = row.state == "asks" and row.asked.startswith(("asks you", row.look.word))
+        name = " ".join(filter(None, ("" if is_said else row.look.word, row.who, row.asked)))
+    # a screen reader tells the state once, with the name
+    about = join_facts(*(fact for fact in facts if fact not in (row.look.word, "denied", "failed")))
     before, after = outline.blocks(thing)
     asked = question_of(thing)
     return {

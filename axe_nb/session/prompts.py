@@ -274,7 +274,7 @@ def prompt_step(step: Step, short: str = "") -> Decision:
             if choice == "edit" and step.kind == "call":
                 return Decision("edit", arguments=read_arguments(step.schema))
             if choice == "result" and step.kind == "call":
-                return Decision("result", input("result: "))
+                return Decision("result", input("result of the call: "))
             if choice == "result":
                 return Decision("result", reply=parse_reply(input("reply, as text or JSON: ")))
             if choice is not None:

@@ -62,11 +62,12 @@ MUTED = ".7"
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The character and the colour class that represent the state of a run, turn or call."""
+    """The character, colour class and word for the state of a run, turn or call."""
 
     sign: str
     """Character for the state; both the DejaVu fonts and Segoe UI Symbol contain it."""
     tone: Tone
+    word: str
 
     @property
     def colour(self) -> str:
@@ -74,17 +75,17 @@ class Look:
 
 
 LOOKS: Mapping[State, Look] = {
-    "running": Look("●", "running"),
-    "asks": Look("?", "limit"),
-    "completed": Look("✓", "good"),
-    "error": Look("✗", "bad"),
-    "denied": Look("✗", "limit"),
-    "timeout": Look("◷", "limit"),
-    "max_turns": Look("■", "limit"),
-    "max_tool_calls": Look("■", "limit"),
-    "max_tokens": Look("■", "limit"),
-    "cancelled": Look("⊘", "off"),
-    "not run": Look("–", "off"),
+    "running": Look("●", "running", "running"),
+    "asks": Look("?", "limit", "waits for you"),
+    "completed": Look("✓", "good", "completed"),
+    "error": Look("✗", "bad", "error"),
+    "denied": Look("✗", "limit", "denied"),
+    "timeout": Look("◷", "limit", "timeout"),
+    "max_turns": Look("■", "limit", "turn limit"),
+    "max_tool_calls": Look("■", "limit", "tool call limit"),
+    "max_tokens": Look("■", "limit", "token limit"),
+    "cancelled": Look("⊘", "off", "cancelled"),
+    "not run": Look("–", "off", "not run"),
 }
 
 GAP = "8px"

@@ -40,7 +40,6 @@ from axe_nb.views.markdown import render, render_blocks
 from axe_nb.views.outline import (
     FIRST,
     MAX_LISTED,
-    MAX_OPEN,
     SHORT,
     THINKS,
     THOUGHT,
@@ -53,7 +52,7 @@ from axe_nb.views.outline import (
     find_host,
 )
 from axe_nb.views.rows import LINE as WORDS
-from axe_nb.views.rows import LINES, Fact, Row, make_row
+from axe_nb.views.rows import LINES, Fact, Row, make_row, word_question
 from axe_nb.views.transcript import Node, State, Transcript
 
 LEVEL = f"margin:0 0 0 {LEVEL_MARGIN};padding:0 0 0 {LEVEL_PADDING};border-left:1px solid {LINE}"
@@ -84,7 +83,9 @@ def page(root: Node, name: str) -> dict[str, str]:
             return {"text/html": html, "text/plain": text}
         rows, said = min(outline.max_rows, outline.count), outline.answer().text
         told = _measure(_format_answer(outline), said)
-        if rows > 30:
+        if outline.max_line > 100:
+            outline.max_line = max(100, outline.max_line * 4 // 5)
+        elif rows > 30:
             outline.max_rows = max(30, rows * BUDGET // size - 1)
         elif told > BUDGET // 2 and len(said) > outline.max_chars:  # the tree keeps the other half
             outline.max_answer = len(said) * max(told + BUDGET - size, BUDGET // 2) // told - 9
@@ -134,9 +135,8 @@ def answer(result: RunResult) -> dict[str, str]:
 def write_tree(outline: Outline, room: int = BUDGET) -> str:
     """Formats a run's answer and tree as HTML. Shows as many texts whole as `room` bytes allow."""
     root = outline.tree
-    line = WORDS if outline.count <= 2 * MAX_OPEN else 100
 
-    def draw(whole: Set[int]) -> str:
+    def draw(whole: Set[int], line: int = outline.max_line) -> str:
         drawing = Drawing(whole, line)
         tree = (
             f"<details{' open' * root.row.is_open} style=line-height:{LINE_HEIGHT}>"
@@ -145,9 +145,13 @@ def write_tree(outline: Outline, room: int = BUDGET) -> str:
         warnings = "".join(map(drawing.block, outline.warnings(outline.root)))
         return _wrap(_format_answer(outline) + tree + warnings)
 
+    cut = [block for block in _list_blocks(root) if block.whole]
+    for line in (outline.max_line, 160, 100) if sum(len(b.whole) for b in cut) < room else ():
+        html = draw({id(block) for block in cut}, line)
+        if _measure(html) <= room:
+            return html
     html = draw(frozenset())
     room -= _measure(html)
-    cut = [block for block in _list_blocks(root) if block.whole]
     cut.sort(key=lambda b: FIRST.index(b.label) if b.label in FIRST else len(FIRST))
     whole = set[int]()
     for block in cut:
@@ -203,7 +207,7 @@ def _list_blocks(entry: Entry) -> Iterator[Block]:
 def format_head(row: Row, clock: str = "") -> str:
     """Formats the root run's row as HTML, with a clock if the row is live."""
     return (
-        f"{format_sign(row, is_live=bool(clock))} <b>{safe(row.who)}</b> "
+        f"{format_sign(row)} <b>{safe(row.who)}</b> "
         f"<span style=opacity:{MUTED}>{_format_facts(row.facts)}{clock}</span>"
     )
 
@@ -213,20 +217,19 @@ def format_line(row: Row, bar: str = "", clock: str = "") -> str:
     if row.kind == "rest":
         return f"<span style=opacity:{MUTED}>{safe(row.who)}, {safe(row.asked)}</span>"
     # a failure is read whole; other words that are too long for a window end in an ellipsis
-    cut = "white-space:normal" if row.is_failed else "overflow:hidden"
-    cut += ";text-overflow:ellipsis" if len(row.asked) > 40 and not row.is_failed else ""
-    ellipsis = ";text-overflow:ellipsis" if len(row.who) > 18 else ""
+    ellipsis = ";overflow:hidden;text-overflow:ellipsis"
+    cut = ";white-space:normal" if row.is_failed else ellipsis * (len(row.asked) > SHORT)
     number = f" <small style=font-weight:normal;opacity:{MUTED}>{row.number}</small>"
     code = f"<code style=white-space:nowrap>{safe(row.retry)}</code>"
-    cost, end = safe(row.cost) + clock, ";text-overflow:ellipsis" if len(row.cost) > 18 else ""
-    small = f" <small style='flex:none;max-width:30%;overflow:hidden{end}'>{cost}</small>"
-    # names have one width, so that tasks are aligned; 40 characters of a task fit
+    cost, end = safe(row.cost) + clock, f";max-width:30%{ellipsis}" * (len(row.cost) > 18)
+    small = f" <small style=flex:none;margin-left:auto{end}>{cost}</small>"
+    # names have one width, so that tasks are aligned; on a phone, a name has a line of its own
     return (
-        f"<span style=display:inline-flex;width:96%;gap:{GAP};white-space:nowrap>"
-        f"{format_sign(row, is_live=bool(clock))} "
-        f"<b style='flex:0 0 11em;max-width:30%;overflow:hidden{ellipsis}'>"
+        "<span style='display:inline-flex;flex-wrap:wrap;width:93%;"
+        f"gap:0 {GAP};white-space:nowrap'>{format_sign(row)} "
+        f"<b style='flex:1 0 11em{ellipsis * (len(row.who) > 18)}'>"
         f"{safe(row.who)}{number if row.number else ''}</b> "
-        f"<bdi style='flex:1 22em;{cut}'>{safe(row.asked)}{f' · retry {code}' if row.retry else ''}"
+        f"<bdi style='flex:9999 14em{cut}'>{safe(row.asked)}{f' · retry {code}' if row.retry else ''}"
         f"{_format_states(row.states)}</bdi>" + (small if cost else "") + f"{bar}</span>"
     )
 
@@ -242,9 +245,9 @@ def _format_states(states: Sequence[State]) -> str:
     return f" <i style='{style};background:{gradient(parts)}'></i>" if states else ""
 
 
-def format_sign(row: Row, *, is_live: bool = False) -> str:
-    heard = f" role=img aria-label='{row.state}'" if is_live else ""
-    return f"<b style=color:{row.look.colour}{heard}>{row.look.sign}</b>"
+def format_sign(row: Row) -> str:
+    look = row.look
+    return f"<b role=img title='{look.word}' style=color:{look.colour}>{look.sign}</b>"
 
 
 def _format_facts(facts: Sequence[Fact]) -> str:
@@ -273,7 +276,8 @@ class Drawing:
         self._thumbnails = Thumbnails()
 
     def row(self, row: Row) -> str:
-        asked = row.asked if row.is_failed else one_line(row.asked, self._line)
+        is_whole = row.is_failed or row.kind == "rest"
+        asked = row.asked if is_whole else one_line(row.asked, self._line)
         return format_line(replace(row, asked=asked))
 
     def block(self, block: Block, margin: str = TEXT_MARGIN) -> str:
@@ -362,10 +366,14 @@ def format_question(asked: PersonAsked) -> str:
         f"{safe(name)} <kbd>{safe(letter)}</kbd></button>"
         for letter, name in asked.choices
     )
+    call, _, why = clean(asked.text).partition("\n") if lines else ("", "", clean(asked.text))
+    more = f"<details><summary>arguments</summary><pre dir=auto>{safe(call)}</pre></details>"
     return (
-        f'<div class=axe-nb-question data-prompt="{escape(asked.prompt)}" '
-        f'data-arguments="{escape(asked.arguments)}"><pre dir=auto>{safe(clean(asked.text))}'
-        f"</pre><div class=axe-nb-diff>{lines}</div><div class=axe-nb-answers>{buttons}"
+        f'<div class=axe-nb-question role=group aria-label="{escape(word_question(asked))}" '
+        f'data-prompt="{escape(asked.prompt)}" data-arguments="{escape(asked.arguments)}">'
+        f"{f'<pre dir=auto>{safe(why)}</pre>' if why else ''}"
+        f"<div class=axe-nb-diff>{lines}</div>{more if call else ''}"
+        f"<div class=axe-nb-answers>{buttons}"
         f"{reply if asked.prompt and not asked.choices else ''}</div></div>"
     )
 

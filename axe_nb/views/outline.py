@@ -11,8 +11,9 @@ from axe_nb.messages import Page
 from axe_nb.pictures.picture import Picture
 from axe_nb.results import RunResult, is_place
 from axe_nb.secrets import redact
-from axe_nb.text import clean, one_line, plural
+from axe_nb.text import clean, list_some, one_line, plural
 from axe_nb.views.rows import (
+    LINE,
     WHO,
     Row,
     asked_of,
@@ -49,6 +50,9 @@ MAX_CHARS = 8000
 
 MAX_OPEN = 12
 """Maximum number of rows shown unfolded directly below a row, if any is a sub-agent's (D-80)."""
+
+MAX_NAMES = 8
+"""Maximum number of names in a row that folds other rows."""
 
 SHORT = 40
 """Number of characters of a row's text that are visible even in a narrow window."""
@@ -128,6 +132,9 @@ class Outline:
     """Maximum number of rows; further rows are only counted."""
     max_answer: int = ANSWER
     """Maximum length of the answer, in characters."""
+    max_line: int = LINE
+    """Maximum length of a row's text in HTML, in characters, unless it failed; plain text has room
+    for 160."""
     is_long: bool = field(init=False)
     """True if the tree has so many texts that the share of each is below 100 characters."""
     count: int = field(init=False, default=0)
@@ -178,7 +185,9 @@ class Outline:
 
     def _make_entry(self, thing: TreeNode) -> Entry:
         self.count += 1
-        before, after = self.blocks(thing)
+        row, (before, after) = self.make_row(thing), self.blocks(thing)
+        if not row.is_failed and thing is not self.root:
+            row = replace(row, asked=one_line(row.asked, max(self.max_line, 160)))
         rows, below = list[Entry](), nodes_below(thing)
         room = self.max_rows - self.count
         if len(below) > room:
@@ -193,7 +202,7 @@ class Outline:
                 break
             rows.append(self._make_entry(child))
         folded, left_out = _fold(rows, [make_row(child) for child in below[len(rows) :]])
-        return Entry(self.make_row(thing), before, folded, after, left_out)
+        return Entry(row, before, folded, after, left_out)
 
     def make_row(self, thing: TreeNode) -> Row:
         """Makes a node's row. A failed sub-agent's row has the first line of a cell to retry it."""
@@ -284,7 +293,8 @@ class Outline:
         if node.state == "completed":
             where = (node, "text") if answered == node.text else (call or node, "content")
             answer = self._make_block("answer", answered, *where)
-            is_said = finding_of(node).startswith(" ".join(answered.split()))
+            line = " ".join(answered.split())
+            is_said = len(line) <= max(self.max_line, 160) and finding_of(node).startswith(line)
             return [replace(answer, in_row=is_said)]
         is_new = node.text.strip() not in answered
         if not call or not call.result or (node.result and (node.result.error or " ") in answered):
@@ -376,21 +386,30 @@ def _fold(entries: Sequence[Entry], others: Sequence[Row]) -> tuple[tuple[Entry,
             _, tool, cause = failure
             who = f"{len(same):,} {count_names({row.who for row in same})}"
             who = f"{tool} ×{len(same):,}" if tool else who
-            group = Row("group", entry.row.state, who, cause, "", False)
+            told = join_facts(cause, _list_names(same))
+            group = Row("group", entry.row.state, who, told, "", False)
             shown.append(Entry(group, (), tuple(rows), (), len(same) - len(rows)))
     others = [row for row in others if (_find_failure(row) or None) not in drawn]
     if len(shown) <= MAX_OPEN or all(entry.row.kind in ("call", "turn") for entry in entries):
         return tuple(shown), len(others)
     shown.sort(key=lambda one: (not one.row.is_failed, not one.row.is_open, one.row.kind != "run"))
     first, rest = shown[:MAX_OPEN], shown[MAX_OPEN:]
-    signs = Counter(row.look.sign for row in others)
+    hidden = list[Row]()
     for one in rest:
         is_group = one.row.kind == "group"
-        signs[one.row.look.sign] += len(one.rows) + one.left_out if is_group else 1
+        hidden += alike[_find_failure(one.rows[0].row)] if is_group else [one.row]
+    signs = Counter(row.look.sign for row in (*hidden, *others))
     told = ", ".join(f"{n:,} {sign}" for sign, n in signs.items())
     told = f"all {next(iter(signs))}" if len(signs) == 1 else told
+    told = ": ".join(filter(None, (told, _list_names((*hidden, *others)))))
     row = Row("rest", "completed", f"… {signs.total():,} more", told, "", False)
     return (*first, Entry(row, (), tuple(rest), (), len(others))), 0
+
+
+def _list_names(rows: Sequence[Row]) -> str:
+    """Lists the first different names of folded rows; empty if all have the same name."""
+    names = [*dict.fromkeys(row.who for row in rows)]
+    return cut_line(list_some(names, MAX_NAMES)) if names[1:] else ""
 
 
 def _list_pages(label: str, pages: tuple[Page, ...]) -> Block:

@@ -117,7 +117,7 @@ def make_row(thing: TreeNode) -> Row:
         # a root's findings are visible without a click (D-80)
         is_open = needs_look or any(True for _ in thing.below())
         return Row("run", state, name_node(thing), told, "", is_open, facts)
-    ending = "" if state in ("completed", "running", "error", "timeout") else state
+    ending = "" if state in ("completed", "running", "error", "timeout") else LOOKS[state].word
     cost = join_facts(ending, thing.source, format_tokens(thing.total))
     calls = [call for turn in thing.turns[-1:] for call in turn.calls if len(turn.calls) > 1]
     below = [child.state for call in calls for child in call.children]
@@ -176,7 +176,7 @@ def failure_of(node: Node) -> str:
     told = re.sub(r" \((\d+) attempts\)$", r", gave up after \1 attempts", told)
     told = re.sub(r"^timeout after ([\d.]+)s$", r"timed out after \1 s", told)
     retries = result.retries if result and "gave up" not in told else 0
-    return join_facts(cut_line(told) or node.state, f"retried {retries}×" if retries else "")
+    return join_facts(cut_line(told) or LOOKS[node.state].word, f"retried {retries}×" if retries else "")
 
 
 def finding_of(node: Node) -> str:
@@ -192,7 +192,7 @@ def finding_of(node: Node) -> str:
     if turn is None or node.state == "cancelled":
         return cut_line(node.task)
     if asked := find_question(node):
-        return _format_question(asked)
+        return word_question(asked)
     if wait := find_wait(node):
         return wait
     if not (turn.draft or turn.calls):
@@ -226,7 +226,7 @@ def question_of(thing: TreeNode) -> PersonAsked | None:
     return next((turn.asks for turn in hidden if turn.asks), None)
 
 
-def _format_question(asked: PersonAsked) -> str:
+def word_question(asked: PersonAsked) -> str:
     words = asked.words if asked.choices else first_line(asked.words)  # a question of the model
     return f"asks you: {words}" if words else WAITS
 
@@ -260,7 +260,7 @@ def tell_arguments(arguments: Mapping[str, Any]) -> tuple[str, bool]:
 def asked_of(call: CallNode) -> str:
     """Describes a call by its question to the user, or by its task or arguments and any error."""
     if call.asks and call.asks.words and not call.asks.choices:
-        return _format_question(call.asks)
+        return word_question(call.asks)
     arguments = call.call.arguments
     if call.served:
         found = plural(len(call.served.sources), "source") if call.served.sources else ""
@@ -296,7 +296,7 @@ def who_of(call: CallNode) -> str:
 def said_of(turn: TurnNode) -> str:
     """Describes in one line what the model said or did in a turn."""
     if asked := find_question(turn):
-        return _format_question(asked)
+        return word_question(asked)
     if turn.state == "running" and not turn.calls:
         return doing_of(turn)
     doing = {"output": "gives its answer as JSON", "repair": "repairs its answer"}.get(turn.asked)
@@ -374,11 +374,10 @@ def facts_of(node: Node) -> list[Fact]:
     is_over, below = node.state != "running", list(node.below())
     turns = [turn for run in (node, *below) for turn in run.turns]
     states = Counter(child.state for child in below)
-    ended = {state: n for state, n in states.items() if state not in ("completed", "running")}
     # without an agent, the name in front is the model's
     facts = [Fact(cut_line(node.model, 2 * WHO) if node.agent else "")]
     if is_over:
-        facts.append(Fact(node.state))
+        facts.append(Fact(LOOKS[node.state].word))
     elif waiting := next((run for run in (node, *below) if find_wait(run) == WAITS), None):
         facts.append(Fact(WAITS if waiting is node else f"{name_node(waiting)} {WAITS}"))
     else:
@@ -392,13 +391,11 @@ def facts_of(node: Node) -> list[Fact]:
         number = f"turn {node.turns[-1].number}"
         facts.append(Fact(plural(len(node.turns), "turn") if is_over else number))
     if is_over:
-        marks = tuple((f"{n} {state}", LOOKS[state].tone) for state, n in ended.items())
-        facts.append(Fact(plural(len(below), "sub-agent") if below else "", marks))
+        facts.append(Fact(plural(len(below), "sub-agent") if below else "", _count_ends(states)))
     elif below:
         facts.append(Fact(f"{states['completed']} of {plural(len(below), 'sub-agent')} done"))
         facts.append(Fact(f"{states['running']} running" if states["running"] else ""))
-        failed = f"{sum(ended.values())} failed"
-        facts.append(Fact("", ((failed, "bad"),) if ended else ()))
+        facts.append(Fact("", _count_ends(states)))
     calls = Counter(call.state for turn in turns for call in turn.calls if not call.children)
     troubles: dict[State, str] = {
         "denied": "denied", "error": "failed", "cancelled": "interrupted", "not run": "not run",
@@ -425,6 +422,15 @@ def facts_of(node: Node) -> list[Fact]:
     warnings = node.result.warnings if node.result else ()
     facts.append(Fact("", ((plural(len(warnings), "warning"), "limit"),) if warnings else ()))
     return [fact for fact in facts if str(fact)]
+
+
+def _count_ends(states: Counter[State]) -> tuple[tuple[str, Tone], ...]:
+    """Counts the sub-agents that failed, with the kinds of their failures, and those cancelled."""
+    failed = {state: states[state] for state in LOOKS if states[state] and _needs_look(state)}
+    kinds = ", ".join(plural(n, LOOKS[state].word) for state, n in failed.items())
+    told = f"{sum(failed.values()):,} failed" + f": {kinds}" * bool(failed.keys() - {"error"})
+    marks: list[tuple[str, Tone]] = [(told, "bad"), (f"{states['cancelled']:,} cancelled", "off")]
+    return tuple(mark for mark in marks if mark[0][0] != "0")
 
 
 def format_tokens(usage: Usage) -> str:

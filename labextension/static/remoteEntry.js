@@ -266,7 +266,7 @@
 
   // The words of axe_nb's prompts. What was asked and decided is in the tree: JupyterLab's copy of the
   // dialogue goes, so that no saved cell holds it.
-  const DIALOGUE = /^\s*answer to .{1,200}> |\[s\]top: |^\s*arguments, as JSON: /;
+  const DIALOGUE = /^\s*answer to .{1,200}> |\[s\]top: |^\s*arguments, as JSON: |reply, as text or JSON(: |; empty = unchanged: )|^\s*result of the call: /;
 
   function dropDialogue(cell) {
     const { outputs } = cell;

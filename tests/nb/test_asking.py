@@ -100,7 +100,7 @@ def test_a_run_is_stepped_through_in_a_cell_and_replayed_without_anybody(
     # in one line: the tree on the screen says the rest
     assert request == call == other == f"\nwriter, turn 1{letters}"
     assert '"messages"' in looked
-    assert result == "result: "
+    assert result == "result of the call: "
     assert end == f"\nwriter, turn 2{letters}"
     assert reply.endswith("\nnew reply, as text or JSON; empty = unchanged: ")
     assert list(project.glob("*.txt")) == []

@@ -286,7 +286,7 @@ def test_a_reply_is_a_text_or_json_with_calls(typed: str, reply: Response, say: 
     prompts = say("r", typed, "r", f" {typed} ")
     assert prompt_person(REQUEST) == Decision("result", reply=reply)
     assert prompt_person(CALL) == Decision("result", f" {typed} "), "of a call, it is the text"
-    assert prompts[1::2] == ["reply, as text or JSON: ", "result: "]
+    assert prompts[1::2] == ["reply, as text or JSON: ", "result of the call: "]
 
 
 @pytest.mark.parametrize(

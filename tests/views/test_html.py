@@ -30,7 +30,7 @@ MARKDOWN = {
     "a", "blockquote", "br", "code", "del", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li",
     "ol", "p", "pre", "s", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul",
 }  # fmt: skip
-ATTRIBUTES = {"style", "open", "class", "href", "rel", "title", "start", "dir"}
+ATTRIBUTES = {"style", "open", "class", "href", "rel", "role", "title", "start", "dir"}
 
 
 class Page(HTMLParser):
@@ -102,7 +102,7 @@ def test_the_answer_stands_first_and_then_the_folded_tree_that_needs_no_style_sh
     assert set(bundle) == {"text/html", "text/plain"}
     long = Page(bundle["text/html"])
     assert set(long.tags) <= TREE | {"p"}
-    assert {name for _, name, _ in long.attributes} == {"style", "class", "open"}
+    assert {name for _, name, _ in long.attributes} == {"style", "class", "open", "role", "title"}
     assert long.values("class") == ["mathjax_ignore tex2jax_ignore"]
     assert long.open == long.unbalanced == []
 
@@ -197,9 +197,10 @@ def test_of_many_failures_the_different_ones_are_drawn_and_all_are_counted() -> 
     assert [row.split(" · ")[0] for row in rows[:3]] == [
         "◷ 290 sub-agents", "✗ 2 sub-agents", "✓ w1",
     ]  # fmt: skip
-    assert rows[12:] == ["… 98 more, all ✓"]
+    assert rows[12:][0].startswith("… 98 more, all ✓: w302, w303, ")
+    assert rows[0].endswith("w2, w3, w4, w5, w6, w7, w8, w9 and 282 more")
     tried = tuple(replace(child, retries=n % 3) for n, child in enumerate(run.children))
-    assert "◷ 290 sub-agents · timed out after 2 s\n" in as_text(replace(run, children=tried))
+    assert "◷ 290 sub-agents · timed out after 2 s · w2, w3" in as_text(replace(run, children=tried))
 
 
 def test_the_first_line_of_a_long_text_is_its_fold_and_the_rest_is_in_it() -> None:
@@ -287,7 +288,7 @@ def test_texts_from_right_to_left_take_their_own_direction() -> None:
     hebrew = "שלום, שמונה פריטים."
     page = html(text=f"# {hebrew}", log=(turn(1, text=hebrew), turn(2)))
     assert f'<h1 dir="auto">{hebrew}</h1>' in page
-    assert f"<bdi style='flex:1 22em;overflow:hidden'>{hebrew}</bdi>" in page
+    assert f"<bdi style='flex:9999 14em'>{hebrew}</bdi>" in page
     assert "dir" not in html(text="plain äöü", log=(turn(1, text="said"), turn(2)))
 
 
@@ -327,16 +328,19 @@ def test_up_to_twelve_findings_are_open_failures_first_and_the_rest_is_counted()
     assert [row.split(" ·")[0] for row in rows[:3]] == ["◷ w2", "✗ w4", "✓ w1"]
     assert rows[0] == "◷ w2 · timed out after 2 s · retry %%axe --from r@0/1"
     assert rows[2] == "✓ w1 · Finding 1."
-    assert (len(rows), rows[12]) == (13, "… 28 more, all ✓")
+    names = "w13, w14, w15, w16, w17, w18, w19, w20 and 20 more"
+    assert (len(rows), rows[12]) == (13, f"… 28 more, all ✓: {names}")
+    assert "40 sub-agents (2 failed: 1 error, 1 timeout) · " in text
     page = twin(crowd([], 40))["text/html"]
     assert page.count("<details open") == 1
-    assert "… 28 more, all ✓</span></summary>" in page
+    assert "… 28 more, all ✓: w13, " in page
+    assert page.count(">w40</b>") == 1, "opening it shows the names"
     few = as_text(crowd(["completed"] * 3 + ["timeout"] * 7, 12))
     rows = re.findall("^  (\\S.*)$", few, re.MULTILINE)
     assert [row.split(" ·")[0] for row in rows] == [
         "✓ w1", "✓ w2", "✓ w3", "◷ 7 sub-agents", "✓ w11", "✓ w12",
     ]  # fmt: skip
-    assert rows[3] == "◷ 7 sub-agents · timed out after 2 s"
+    assert rows[3] == "◷ 7 sub-agents · timed out after 2 s · w4, w5, w6, w7, w8, w9, w10"
 
 
 def test_the_quiet_bundle_is_the_answer_alone() -> None:

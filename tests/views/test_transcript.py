@@ -72,7 +72,7 @@ def three() -> Stage:
 TEXT = """\
 There are **27** keys.
 
-✓ lead · script/lead · completed · 2 turns · 2 sub-agents (1 timeout) · \
+✓ lead · script/lead · completed · 2 turns · 2 sub-agents (1 failed: 1 timeout) · \
 1 tool call (1 failed) · N tokens · 1 warning
 ! warning:
   sub-agent "ghost" cannot be called: agent config not found: ghost; create it with \

@@ -160,7 +160,7 @@ class Tree {
     element.append(this.root);
     [this.note, this.written, this.scroll, this.said] = this.root.children;
     [this.progress, this.ruled] = this.head.children;
-    [this.stop, this.needy, this.broken, this.tools, , this.axis] = this.ruled.children;
+    [this.stop, this.needy, this.broken, this.tools, this.legend, this.axis] = this.ruled.children;
     this.asking = new Set(); // keys of rows with a question
     this.failed = new Set(); // keys of sub-agents that failed
     this.rows = new Map(); // elements of rows by key
@@ -218,6 +218,7 @@ class Tree {
     this.drawProgress();
     this.drawJumps();
     this.tools.hidden = this.rows.size <= MANY;
+    this.legend.hidden = this.axis.hidden = this.rows.size < 2; // without rows there are no bars
     if (this.only !== "all" || this.search.value) this.filter();
     this.mark();
     this.follow();
@@ -240,7 +241,10 @@ class Tree {
     row.element.className = `axe-nb-row ${data.look}`;
     row.element.ariaLabel = data.name;
     row.element.setAttribute("aria-description", data.about);
-    if (row.html !== data.line) row.line.innerHTML = row.html = data.line;
+    if (row.html !== data.line) {
+      row.line.innerHTML = row.html = data.line;
+      row.line.querySelector("b").ariaHidden = "true"; // the label says the state
+    }
     this.fill(row);
     row.question.draw(data.question);
     this.time(row);
@@ -297,13 +301,13 @@ class Tree {
   drawJumps() {
     let at = [...this.asking][0];
     const isAsked = at !== undefined;
+    const { element, question } = (at !== this.asked && this.rows.get(at)) || {}; // of a new question
     // a question comes into view by itself, unless the reader goes through the rows
-    if (isAsked && at !== this.asked && !this.keys.isInUse) {
-      this.rows.get(at).element.scrollIntoView({ block: "nearest" });
-    }
+    if (!this.keys.isInUse) element?.scrollIntoView({ block: "nearest" });
     this.asked = at;
     while (at && !this.rows.get(at).data.look.startsWith("axe-nb-run ")) at = this.rows.get(at).data.above;
     const who = at === undefined ? "" : this.rows.get(at).line.querySelector("b + b").textContent;
+    if (question) say(this.said, `${who} ${question.box.firstElementChild.ariaLabel}`);
     const words = [isAsked && `${who} needs you ↓`, this.failed.size && `${this.failed.size} failed ↓`];
     for (const [at, chip] of [this.needy, this.broken].entries()) {
       chip.hidden = !words[at];
@@ -446,7 +450,7 @@ class Tree {
     const height = top.line.offsetHeight; // it wraps in small windows; 0 before layout
     if (height) this.head.style.top = `${height - 8}px`;
     this.drawStop(top.line.querySelector("b + b").textContent, !head.newest || isLost);
-    if (!isLost && performance.now() - this.spoke < SAY) return;
+    if (!isLost && (this.asking.size || performance.now() - this.spoke < SAY)) return; // a question is told once
     this.spoke = performance.now();
     const name = top.data.name.slice(top.data.name.indexOf(" ") + 1);
     say(this.said, isLost ? "" : `${name}: ${top.data.about}`); // the note says it already
@@ -456,9 +460,7 @@ class Tree {
   end(row) {
     const { element, line, data } = row;
     row.html = null; // to be drawn again if there is another update
-    for (const each of [element, line.querySelector("b")]) {
-      each.ariaLabel = each.ariaLabel.replace(/^running/, "was running");
-    }
+    element.ariaLabel = element.ariaLabel.replace(/^running/, "was running");
     if (data.above) return;
     const facts = line.querySelector("span").firstChild;
     facts.textContent = facts.textContent.replace(/(\d) running/, "$1 were running");
