@@ -77,7 +77,7 @@ class Feed:
 
     def is_due(self, now: float) -> bool:
         """True if it is time for a snapshot. Large snapshots are sent less often."""
-        wait = max(AGAIN, self._bytes / 60_000)
+        wait = max(AGAIN, self._bytes / 40_000)
         if now < AGAIN:  # the page has only begun to listen
             wait = 0.5 if self._bytes > 20_000 else 0
         return self._is_stale and now - self._snapshot_at >= wait

@@ -1,8 +1,7 @@
 """The live tree of a run in a notebook cell, drawn as HTML fragments for `static/live.js`.
 
 Rows are those of the saved tree, with a clock and a bar added. Bars have segments for models,
-sub-agents, tools, and waiting for a retry or the user's answer. The end of a segment in progress is
-the CSS variable `--now`.
+sub-agents, tools, and waiting for a retry or the user's answer.
 """
 
 from __future__ import annotations
@@ -175,26 +174,20 @@ def draw_row(thing: TreeNode, outline: Outline, drawing: html.Drawing) -> dict[s
         clock = f"<time data-from={times.started:.2f}{until}></time>"
     if above is None:
         assert isinstance(thing, Node)
-        line, name = html.format_head(row, clock), f"{row.look.word} {row.who}"
-        facts = tuple(map(str, row.facts))
+        line, facts = html.format_head(row, clock), [*map(str, row.facts)]
     else:
         segments = list_segments(thing)
         if not segments and times.started is not None:  # no request; of a fork, a recorded failure
             kind = f"ended axe-nb-{row.look.tone}" if row.is_failed else "sub"
             segments = [(kind, times.started, times.ended)]
-        parts = ""
+        bar = "<i class=axe-nb-bar>"
         for kind, start, end in segments:
-            until = "var(--now,0)" if end is None else f"{end:.2f}"
-            left, right = (f"100%*{at}/var(--span)" for at in (f"{start:.2f}", until))
-            parts += (
-                f"<i class='axe-nb-{kind}' style='left:calc({left});right:calc(100% - {right})'></i>"
-            )
-        bar = f"<i class=axe-nb-bar>{parts}</i>"
+            until = "" if end is None else f";--to:{end:.2f}"
+            bar += f"<i class='axe-nb-{kind}' style=--from:{start:.2f}{until}></i>"
+        bar += "</i>"
         # what a sub-agent costs is in the head and in the saved tree, its time only here
         shown = replace(row, cost="") if row.kind == "run" else row
-        line, facts = html.format_line(shown, bar, clock), tuple(row.cost.split(" · "))
-        is_said = row.state == "asks" and row.asked.startswith(("asks you", row.look.word))
-        name = " ".join(filter(None, ("" if is_said else row.look.word, row.who, row.asked)))
+        line, facts = html.format_line(shown, bar, clock), row.cost.split(" · ")
     # a screen reader tells the state once, with the name
     about = join_facts(*(fact for fact in facts if fact not in (row.look.word, "denied", "failed")))
     before, after = outline.blocks(thing)
@@ -204,7 +197,6 @@ def draw_row(thing: TreeNode, outline: Outline, drawing: html.Drawing) -> dict[s
         "look": f"axe-nb-{row.kind} axe-nb-{row.look.tone}",
         "open": above is None,
         "line": line,
-        "name": name,
         "about": about,
         "before": [_draw_text(block, drawing) for block in before],
         "question": html.format_question(asked) if asked else "",
@@ -216,11 +208,7 @@ def _draw_text(block: Block, drawing: html.Drawing) -> str:
     # what is drawn of an answer is not what was written
     source = block.whole or (block.text if block.label == "answer" else "")
     whole = f' data-whole="{escape(source[:20_000])}"' if source else ""
-    hidden = "" if block.text else " hidden"
-    return (
-        f"<div class=axe-nb-text>{drawing.block(block)}<button type=button class=axe-nb-copy "
-        f"tabindex=-1 aria-label='Copy text'{whole}{hidden}></button></div>"
-    )
+    return f"<div class=axe-nb-text{whole}>{drawing.block(block)}</div>"
 
 
 def list_segments(thing: TreeNode) -> list[Segment]:

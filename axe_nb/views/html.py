@@ -216,21 +216,27 @@ def format_line(row: Row, bar: str = "", clock: str = "") -> str:
     """Formats a row below the root as HTML, with a bar and a clock if the row is live."""
     if row.kind == "rest":
         return f"<span style=opacity:{MUTED}>{safe(row.who)}, {safe(row.asked)}</span>"
-    # a failure is read whole; other words that are too long for a window end in an ellipsis
-    ellipsis = ";overflow:hidden;text-overflow:ellipsis"
-    cut = ";white-space:normal" if row.is_failed else ellipsis * (len(row.asked) > SHORT)
-    number = f" <small style=font-weight:normal;opacity:{MUTED}>{row.number}</small>"
-    code = f"<code style=white-space:nowrap>{safe(row.retry)}</code>"
-    cost, end = safe(row.cost) + clock, f";max-width:30%{ellipsis}" * (len(row.cost) > 18)
-    small = f" <small style=flex:none;margin-left:auto{end}>{cost}</small>"
+
+    def styled(css: str, is_long: bool = False) -> str:
+        # the style sheet of the live tree says the same
+        end = ";overflow:hidden;text-overflow:ellipsis" if is_long else ""
+        return "" if clock else f" style='{css}{end}'"
+
     # names have one width, so that tasks are aligned; on a phone, a name has a line of its own
+    whole = f"display:inline-flex;flex-wrap:wrap;width:93%;gap:0 {GAP};white-space:nowrap"
+    # a failure is read whole; other words that are too long for a window end in an ellipsis
+    asked = ";white-space:normal" if row.is_failed else ""
+    asked = styled(f"flex:9999 14em{asked}", is_long=not asked and len(row.asked) > SHORT)
+    number = f" <small style=font-weight:normal;opacity:{MUTED}>{row.number}</small>"
+    retry = f" · retry <code style=white-space:nowrap>{safe(row.retry)}</code>" * bool(row.retry)
+    cost, is_long = safe(row.cost) + clock, len(row.cost) > 18
+    edge = styled(f"flex:none;margin-left:auto{';max-width:30%' * is_long}", is_long=is_long)
     return (
-        "<span style='display:inline-flex;flex-wrap:wrap;width:93%;"
-        f"gap:0 {GAP};white-space:nowrap'>{format_sign(row)} "
-        f"<b style='flex:1 0 11em{ellipsis * (len(row.who) > 18)}'>"
+        f"<span{styled(whole)}>{format_sign(row)} "
+        f"<b{styled('flex:1 0 11em', is_long=len(row.who) > 18)}>"
         f"{safe(row.who)}{number if row.number else ''}</b> "
-        f"<bdi style='flex:9999 14em{cut}'>{safe(row.asked)}{f' · retry {code}' if row.retry else ''}"
-        f"{_format_states(row.states)}</bdi>" + (small if cost else "") + f"{bar}</span>"
+        f"<bdi{asked}>{safe(row.asked)}{retry}{_format_states(row.states)}</bdi>"
+        f"{f' <small{edge}>{cost}</small>' if cost else ''}{bar}</span>"
     )
 
 

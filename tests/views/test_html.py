@@ -200,7 +200,9 @@ def test_of_many_failures_the_different_ones_are_drawn_and_all_are_counted() -> 
     assert rows[12:][0].startswith("… 98 more, all ✓: w302, w303, ")
     assert rows[0].endswith("w2, w3, w4, w5, w6, w7, w8, w9 and 282 more")
     tried = tuple(replace(child, retries=n % 3) for n, child in enumerate(run.children))
-    assert "◷ 290 sub-agents · timed out after 2 s · w2, w3" in as_text(replace(run, children=tried))
+    assert "◷ 290 sub-agents · timed out after 2 s · w2, w3" in as_text(
+        replace(run, children=tried)
+    )
 
 
 def test_the_first_line_of_a_long_text_is_its_fold_and_the_rest_is_in_it() -> None:
@@ -374,6 +376,6 @@ def test_the_style_sheet_uses_what_is_declared_and_nothing_else() -> None:
     declared = set(re.findall(r"--(?!jp-)([\w-]+): ", rules))
     declared |= set(re.findall(r"""setProperty\("--([\w-]+)""", script))
     used = set(re.findall(r"var\(--(?!jp-|vscode-|colab-)([\w-]+)", rules))
-    used |= set(re.findall(r"var\(--([\w-]+)", tree))
+    declared |= set(re.findall(r"[=;]--([\w-]+):", tree))
     assert used == declared
     assert {tone for tone in COLOURS if f".axe-nb-{tone} {{" in rules} == set(COLOURS)

@@ -38,6 +38,8 @@ const HEAD = `<div class=axe-nb-head><div class=axe-nb-progress></div><div class
 const ROW = `<details role=treeitem><summary tabindex=-1></summary><div class=axe-nb-inside>
   <div></div><div></div><div class=axe-nb-rows role=group></div><div></div></div></details>`;
 
+const COPY = "<button type=button class=axe-nb-copy tabindex=-1 aria-label='Copy text'></button>";
+
 const clock = () => performance.now() / 1000;
 
 function parse(html) {
@@ -59,6 +61,11 @@ function put(box, parts) {
     else box.append(fresh);
     shown[at] = parts[at];
   }
+}
+
+// What is copied of a text: all of it, as it was written.
+function copied(text) {
+  return text.dataset.whole ?? text.querySelector("pre, code, ol, bdi")?.textContent;
 }
 
 function say(element, text) {
@@ -195,10 +202,12 @@ class Tree {
     this.search.addEventListener("keydown", (event) => event.stopPropagation());
   }
 
-  // Puts texts into a box; where the front end has no typesetter, formulas stay TeX.
+  // Puts texts into a box, with buttons to copy them; where the front end has no typesetter, formulas
+  // stay TeX.
   put(box, parts) {
     put(box, parts);
     for (const part of box.querySelectorAll(":scope > :not(.mathjax_ignore)")) {
+      if (part.matches(".axe-nb-text") && copied(part)) part.append(parse(COPY));
       part.classList.add("mathjax_ignore"); // except its formulas, all at once: one by one takes quadratic time
       if (part.querySelector(".mathjax_process")) this.store.typesetter?.typeset(part);
     }
@@ -239,11 +248,14 @@ class Tree {
     const row = this.rows.get(key) ?? this.addRow(key, data);
     row.data = data;
     row.element.className = `axe-nb-row ${data.look}`;
-    row.element.ariaLabel = data.name;
     row.element.setAttribute("aria-description", data.about);
     if (row.html !== data.line) {
       row.line.innerHTML = row.html = data.line;
-      row.line.querySelector("b").ariaHidden = "true"; // the label says the state
+      const [[sign, who], asked] = [row.line.querySelectorAll("b"), row.line.querySelector("bdi")?.textContent];
+      sign.ariaHidden = "true"; // the label says the state, unless a question does
+      row.who = who.firstChild.textContent;
+      const isSaid = sign.textContent === "?" && /^(asks|waits for) you/.test(asked);
+      row.element.ariaLabel = [isSaid ? "" : sign.title, row.who, asked].filter(Boolean).join(" ");
     }
     this.fill(row);
     row.question.draw(data.question);
@@ -306,7 +318,7 @@ class Tree {
     if (!this.keys.isInUse) element?.scrollIntoView({ block: "nearest" });
     this.asked = at;
     while (at && !this.rows.get(at).data.look.startsWith("axe-nb-run ")) at = this.rows.get(at).data.above;
-    const who = at === undefined ? "" : this.rows.get(at).line.querySelector("b + b").textContent;
+    const who = this.rows.get(at)?.who;
     if (question) say(this.said, `${who} ${question.box.firstElementChild.ariaLabel}`);
     const words = [isAsked && `${who} needs you ↓`, this.failed.size && `${this.failed.size} failed ↓`];
     for (const [at, chip] of [this.needy, this.broken].entries()) {
@@ -449,11 +461,10 @@ class Tree {
     if (!top) return;
     const height = top.line.offsetHeight; // it wraps in small windows; 0 before layout
     if (height) this.head.style.top = `${height - 8}px`;
-    this.drawStop(top.line.querySelector("b + b").textContent, !head.newest || isLost);
+    this.drawStop(top.who, !head.newest || isLost);
     if (!isLost && (this.asking.size || performance.now() - this.spoke < SAY)) return; // a question is told once
     this.spoke = performance.now();
-    const name = top.data.name.slice(top.data.name.indexOf(" ") + 1);
-    say(this.said, isLost ? "" : `${name}: ${top.data.about}`); // the note says it already
+    say(this.said, isLost ? "" : `${top.who}: ${top.data.about}`); // the note says it already
   }
 
   // Ends a running row, as its kernel is gone.
@@ -478,9 +489,8 @@ class Tree {
 
   // Copies a text, as much of it as was received, and says so if it is incomplete.
   async copy(text, place) {
-    if (!text) return;
-    const { whole } = text.querySelector(".axe-nb-copy").dataset;
-    const shown = whole ?? text.querySelector("pre, code, ol, bdi").textContent;
+    const shown = text && copied(text);
+    if (!shown) return;
     const words = shown.startsWith("… ") ? "copied the part shown" : "copied";
     const isDone = await write(shown);
     const told = parse("<small class=axe-nb-told></small>");
