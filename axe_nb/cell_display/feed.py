@@ -59,8 +59,7 @@ class Feed:
         self._snapshot_at = now
         # VS Code also connects to Jupyter servers, but its page cannot be searched for a mark
         self.mark = f"axe-nb-at-{secrets.token_hex(8)}" if is_jupyter_page() else ""
-        """CSS class of the static output that the widget covers; empty if the widget is the
-        output."""
+        """CSS class of the static output under the widget; empty if the widget is the output."""
         self._widget = _load_widget_class()(
             snapshot=self._pack(now), mark=self.mark, can_stop=stop is not None
         )

@@ -173,7 +173,6 @@ def draw_row(thing: TreeNode, outline: Outline, drawing: html.Drawing) -> dict[s
         until = "" if times.ended is None else f" data-to={times.ended:.2f}"
         clock = f"<time data-from={times.started:.2f}{until}></time>"
     if above is None:
-        assert isinstance(thing, Node)
         line, facts = html.format_head(row, clock), [*map(str, row.facts)]
     else:
         segments = list_segments(thing)

@@ -52,8 +52,7 @@ PALE = "#3936"
 """Colour of the confidence interval in the bar of a grid's pass rate."""
 
 MONO = "font-family:var(--jp-code-font-family,monospace)"
-"""Font for code; without this style, nbconvert shows a `pre` in an output in a proportional
-font."""
+"""Font for code; without it, nbconvert shows a `pre` in an output in a proportional font."""
 
 GONE, NEW = "#d333", "#3933"
 
@@ -75,21 +74,16 @@ class Look:
 
 
 LOOKS: Mapping[State, Look] = {
-    "running": Look("●", "running", "running"),
-    "asks": Look("?", "limit", "waits for you"),
-    "completed": Look("✓", "good", "completed"),
-    "error": Look("✗", "bad", "error"),
-    "denied": Look("✗", "limit", "denied"),
-    "timeout": Look("◷", "limit", "timeout"),
+    "running": Look("●", "running", "running"), "asks": Look("?", "limit", "waits for you"),
+    "completed": Look("✓", "good", "completed"), "error": Look("✗", "bad", "error"),
+    "denied": Look("✗", "limit", "denied"), "timeout": Look("◷", "limit", "timeout"),
     "max_turns": Look("■", "limit", "turn limit"),
     "max_tool_calls": Look("■", "limit", "tool call limit"),
     "max_tokens": Look("■", "limit", "token limit"),
-    "cancelled": Look("⊘", "off", "cancelled"),
-    "not run": Look("–", "off", "not run"),
-}
+    "cancelled": Look("⊘", "off", "cancelled"), "not run": Look("–", "off", "not run"),
+}  # fmt: skip
 
 GAP = "8px"
-BAR_WIDTH = "9em"
 
 LEVEL_MARGIN, LEVEL_PADDING = ".3em", "1.2em"
 """Space to the left and right of an indentation line."""
@@ -108,7 +102,7 @@ def css_rules() -> str:
         **{str(tone): colour for tone, colour in COLOURS.items()},
         **SEGMENTS,
         "line": LINE, "track": TRACK, "shade": SHADE, "gone": GONE, "new": NEW, "muted": MUTED,
-        "gap": GAP, "bar-width": BAR_WIDTH, "level-margin": LEVEL_MARGIN,
+        "gap": GAP, "bar-width": "9em", "level-margin": LEVEL_MARGIN,
         "level-padding": LEVEL_PADDING, "line-height": LINE_HEIGHT, "text-margin": TEXT_MARGIN,
         "text-padding": TEXT_PADDING,
     }  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from html import escape
 
@@ -134,23 +134,20 @@ def answer(result: RunResult) -> dict[str, str]:
 
 def write_tree(outline: Outline, room: int = BUDGET) -> str:
     """Formats a run's answer and tree as HTML. Shows as many texts whole as `room` bytes allow."""
-    root = outline.tree
+    root, warnings = outline.tree, outline.warnings(outline.root)
 
-    def draw(whole: Set[int], line: int = outline.max_line) -> str:
-        drawing = Drawing(whole, line)
+    def draw(drawing: Drawing) -> str:
         tree = (
             f"<details{' open' * root.row.is_open} style=line-height:{LINE_HEIGHT}>"
             f"<summary>{format_head(root.row)}</summary>{_format_inside(drawing, root)}</details>"
         )
-        warnings = "".join(map(drawing.block, outline.warnings(outline.root)))
-        return _wrap(_format_answer(outline) + tree + warnings)
+        return _wrap(_format_answer(outline) + tree + "".join(map(drawing.block, warnings)))
 
-    cut = [block for block in _list_blocks(root) if block.whole]
+    first = Drawing(frozenset(), outline.max_line)
+    html, cut = draw(first), first.cut
     for line in (outline.max_line, 160, 100) if sum(len(b.whole) for b in cut) < room else ():
-        html = draw({id(block) for block in cut}, line)
-        if _measure(html) <= room:
-            return html
-    html = draw(frozenset())
+        if _measure(drawn := draw(Drawing({*map(id, cut)}, line))) <= room:
+            return drawn
     room -= _measure(html)
     cut.sort(key=lambda b: FIRST.index(b.label) if b.label in FIRST else len(FIRST))
     whole = set[int]()
@@ -160,7 +157,7 @@ def write_tree(outline: Outline, room: int = BUDGET) -> str:
             if long - short <= room:
                 whole.add(id(block))
                 room -= long - short
-    return draw(whole) if whole else html
+    return draw(Drawing(whole, outline.max_line)) if whole else html
 
 
 def _wrap(inner: str) -> str:
@@ -197,13 +194,6 @@ def _format_inside(drawing: Drawing, entry: Entry) -> str:
     return f"<blockquote style='{LEVEL}'>{inside}</blockquote>" if entry.rows else inside
 
 
-def _list_blocks(entry: Entry) -> Iterator[Block]:
-    yield from entry.before
-    for inner in entry.rows:
-        yield from _list_blocks(inner)
-    yield from entry.after
-
-
 def format_head(row: Row, clock: str = "") -> str:
     """Formats the root run's row as HTML, with a clock if the row is live."""
     return (
@@ -216,27 +206,24 @@ def format_line(row: Row, bar: str = "", clock: str = "") -> str:
     """Formats a row below the root as HTML, with a bar and a clock if the row is live."""
     if row.kind == "rest":
         return f"<span style=opacity:{MUTED}>{safe(row.who)}, {safe(row.asked)}</span>"
-
-    def styled(css: str, is_long: bool = False) -> str:
-        # the style sheet of the live tree says the same
-        end = ";overflow:hidden;text-overflow:ellipsis" if is_long else ""
-        return "" if clock else f" style='{css}{end}'"
-
-    # names have one width, so that tasks are aligned; on a phone, a name has a line of its own
-    whole = f"display:inline-flex;flex-wrap:wrap;width:93%;gap:0 {GAP};white-space:nowrap"
     # a failure is read whole; other words that are too long for a window end in an ellipsis
-    asked = ";white-space:normal" if row.is_failed else ""
-    asked = styled(f"flex:9999 14em{asked}", is_long=not asked and len(row.asked) > SHORT)
+    ellipsis = ";overflow:hidden;text-overflow:ellipsis"
+    cut = ";white-space:normal" if row.is_failed else ellipsis * (len(row.asked) > SHORT)
+    # names have one width, so that tasks are aligned; on a phone, a name has a line of its own
+    styles = (
+        f"display:inline-flex;flex-wrap:wrap;width:93%;gap:0 {GAP};white-space:nowrap",
+        f"flex:1 0 11em{ellipsis * (len(row.who) > 18)}", f"flex:9999 14em{cut}",
+        f"flex:none;margin-left:auto{f';max-width:30%{ellipsis}' * (len(row.cost) > 18)}",
+    )  # fmt: skip
+    # the live tree has them in its style sheet
+    line, who, asked, edge = ("" if clock else f" style='{style}'" for style in styles)
     number = f" <small style=font-weight:normal;opacity:{MUTED}>{row.number}</small>"
     retry = f" · retry <code style=white-space:nowrap>{safe(row.retry)}</code>" * bool(row.retry)
-    cost, is_long = safe(row.cost) + clock, len(row.cost) > 18
-    edge = styled(f"flex:none;margin-left:auto{';max-width:30%' * is_long}", is_long=is_long)
+    cost = safe(row.cost) + clock
     return (
-        f"<span{styled(whole)}>{format_sign(row)} "
-        f"<b{styled('flex:1 0 11em', is_long=len(row.who) > 18)}>"
-        f"{safe(row.who)}{number if row.number else ''}</b> "
+        f"<span{line}>{format_sign(row)} <b{who}>{safe(row.who)}{number * bool(row.number)}</b> "
         f"<bdi{asked}>{safe(row.asked)}{retry}{_format_states(row.states)}</bdi>"
-        f"{f' <small{edge}>{cost}</small>' if cost else ''}{bar}</span>"
+        f"{f' <small{edge}>{cost}</small>' * bool(cost)}{bar}</span>"
     )
 
 
@@ -279,6 +266,8 @@ class Drawing:
         characters.
         """
         self._is_live, self._whole, self._line = whole is None, whole or frozenset(), line
+        self.cut: list[Block] = []
+        """Blocks drawn so far whose texts are cut and could be whole."""
         self._thumbnails = Thumbnails()
 
     def row(self, row: Row) -> str:
@@ -291,6 +280,8 @@ class Drawing:
         is_thought, label = block.label in (THOUGHT, THINKS), safe(block.label)
         if id(block) in self._whole:
             block = replace(block, text=block.whole, more=0)
+        elif block.whole and not self._is_live:
+            self.cut.append(block)
         is_seen = block.in_row and (len(block.text) <= SHORT or block.label == "error")
         is_long = len(block.text) > 300 or block.text.count("\n") >= LINES
         is_folded = is_thought or (is_long and block.label != "answer")
@@ -340,8 +331,7 @@ def _format_muted(text: str) -> str:
 
 
 def format_sources(pages: Sequence[Page]) -> str:
-    heading = f"<small style=opacity:{MUTED}>Sources</small>"
-    return f"<div>{heading}{_format_links(pages)}</div>" if pages else ""
+    return f"<div>{_format_muted('Sources')}{_format_links(pages)}</div>" if pages else ""
 
 
 def _format_links(pages: Sequence[Page]) -> str:
@@ -350,8 +340,7 @@ def _format_links(pages: Sequence[Page]) -> str:
         host = find_host(page)
         title = safe(one_line(page.title, TITLE) or host)
         attributes = f'href="{escape(page.url)}" rel="noopener noreferrer"{direction(title)}'
-        where = f"<small style=opacity:{MUTED}>{safe(host)}</small>"
-        items += f"<li><a {attributes}>{title}</a> {where}</li>"
+        items += f"<li><a {attributes}>{title}</a> {_format_muted(safe(host))}</li>"
     more = f"<small>{count_more(pages)}</small>" if count_more(pages) else ""
     return f"<ol style='margin:0;white-space:normal'>{items}</ol>{more}"
 

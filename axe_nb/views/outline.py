@@ -51,9 +51,6 @@ MAX_CHARS = 8000
 MAX_OPEN = 12
 """Maximum number of rows shown unfolded directly below a row, if any is a sub-agent's (D-80)."""
 
-MAX_NAMES = 8
-"""Maximum number of names in a row that folds other rows."""
-
 SHORT = 40
 """Number of characters of a row's text that are visible even in a narrow window."""
 
@@ -133,8 +130,7 @@ class Outline:
     max_answer: int = ANSWER
     """Maximum length of the answer, in characters."""
     max_line: int = LINE
-    """Maximum length of a row's text in HTML, in characters, unless it failed; plain text has room
-    for 160."""
+    """Maximum length of a row's text in HTML, in characters, except of a failure."""
     is_long: bool = field(init=False)
     """True if the tree has so many texts that the share of each is below 100 characters."""
     count: int = field(init=False, default=0)
@@ -407,9 +403,9 @@ def _fold(entries: Sequence[Entry], others: Sequence[Row]) -> tuple[tuple[Entry,
 
 
 def _list_names(rows: Sequence[Row]) -> str:
-    """Lists the first different names of folded rows; empty if all have the same name."""
+    """Lists the first names of folded rows; empty if all rows have the same name."""
     names = [*dict.fromkeys(row.who for row in rows)]
-    return cut_line(list_some(names, MAX_NAMES)) if names[1:] else ""
+    return cut_line(list_some(names, 8)) if names[1:] else ""
 
 
 def _list_pages(label: str, pages: tuple[Page, ...]) -> Block:

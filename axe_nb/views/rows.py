@@ -15,16 +15,9 @@ from axe_nb.messages import ToolCall, Usage
 from axe_nb.results import name_run
 from axe_nb.text import clean, format_dollars, list_some, one_line, plural
 from axe_nb.views.appearance import LOOKS, Look, Tone
-from axe_nb.views.transcript import (
-    WAITS,
-    CallNode,
-    Draft,
-    Node,
-    State,
-    TreeNode,
-    TurnNode,
-    read_end,
-)
+from axe_nb.views.transcript import CallNode, Draft, Node, State, TreeNode, TurnNode, read_end
+
+WAITS = LOOKS["asks"].word
 
 LINE, WHO = 240, 32
 """Maximum length of a row's text and name, in characters; narrow windows cut the text further."""
@@ -47,9 +40,6 @@ _MARKUP = (
 )
 """Patterns of Markdown syntax to remove from a row's text, and their replacements."""
 
-CUT_SHORT = {"not run": "not run", "cancelled": "interrupted while it ran"}
-"""Descriptions of calls without a result, by state."""
-
 
 @dataclass(frozen=True, slots=True)
 class Fact:
@@ -69,8 +59,7 @@ class Row:
     """One row of a run's tree."""
 
     kind: Literal["run", "turn", "call", "group", "rest"]
-    """Kind of row. `group` combines sub-agents that failed in the same way; `rest` counts hidden
-    rows."""
+    """Kind of row. `group` combines rows that failed in the same way; `rest` counts hidden rows."""
     state: State
     who: str
     asked: str
@@ -99,30 +88,30 @@ def make_row(thing: TreeNode) -> Row:
     """Makes the row of a run, turn or call, or of the only sub-agent that a call always starts."""
     if isinstance(thing, CallNode) and thing.child:
         thing = thing.child
-    asks, state = find_question(thing), thing.state
+    state: State = "asks" if find_question(thing) else thing.state
     if isinstance(thing, CallNode):
         needs_look = _needs_look(state) or any(map(has_trouble, thing.children))
         asked, cost, number = asked_of(thing), cost_of_call(thing), thing.turn.number
-        state = "asks" if asks else state
         return Row("call", state, who_of(thing), asked, cost, needs_look, number=number)
     if isinstance(thing, TurnNode):
-        state = "completed" if thing.calls else state  # its words; the calls have own rows
-        state = "asks" if asks else "error" if is_misfit(thing) else state
+        if state != "asks":  # the calls have own rows
+            state = "error" if is_misfit(thing) else "completed" if thing.calls else state
         cost = join_facts(thing.source, format_tokens(thing.usage))
         return Row("turn", state, f"turn {thing.number}", said_of(thing), cost, False)
-    needs_look = _needs_look(state) or has_trouble(thing)
+    needs_look = _needs_look(thing.state) or has_trouble(thing)
     if not thing.depth:
         facts = tuple(facts_of(thing))
         told = " · ".join(map(str, facts))
         # a root's findings are visible without a click (D-80)
         is_open = needs_look or any(True for _ in thing.below())
-        return Row("run", state, name_node(thing), told, "", is_open, facts)
-    ending = "" if state in ("completed", "running", "error", "timeout") else LOOKS[state].word
-    cost = join_facts(ending, thing.source, format_tokens(thing.total))
+        return Row("run", thing.state, name_node(thing), told, "", is_open, facts)
+    is_told = state in ("completed", "running", "asks", "error", "timeout")
+    cost = join_facts(
+        "" if is_told else LOOKS[state].word, thing.source, format_tokens(thing.total)
+    )
     calls = [call for turn in thing.turns[-1:] for call in turn.calls if len(turn.calls) > 1]
     below = [child.state for call in calls for child in call.children]
-    states = tuple(below) if state == "running" and not asks and 1 < len(below) <= 60 else ()
-    state = "asks" if asks else state
+    states = tuple(below) if state == "running" and 1 < len(below) <= 60 else ()
     return Row("run", state, name_node(thing), finding_of(thing), cost, needs_look, states=states)
 
 
@@ -139,7 +128,8 @@ def cost_of_call(call: CallNode) -> str:
     if call.served:
         return "by the server"
     if call.result is None:
-        return CUT_SHORT.get(call.state, WAITS if call.asks else "")
+        ended = {"not run": "not run", "cancelled": "interrupted while it ran"}
+        return ended.get(call.state, WAITS if call.asks else "")
     result, note = call.result, cut_line(call.result.note)
     if result.is_error:
         if result.is_denied and note.startswith("denied"):
@@ -376,6 +366,10 @@ def facts_of(node: Node) -> list[Fact]:
     is_over, below = node.state != "running", list(node.below())
     turns = [turn for run in (node, *below) for turn in run.turns]
     states = Counter(child.state for child in below)
+    failed = {state: states[state] for state in LOOKS if states[state] and _needs_look(state)}
+    kinds = ", ".join(plural(n, LOOKS[state].word) for state, n in failed.items())
+    told = f"failed: {kinds}" if failed.keys() - {"error"} else "failed"
+    ends = _count((sum(failed.values()), told, "bad"), (states["cancelled"], "cancelled", "off"))
     # without an agent, the name in front is the model's
     facts = [Fact(cut_line(node.model, 2 * WHO) if node.agent else "")]
     if is_over:
@@ -393,20 +387,16 @@ def facts_of(node: Node) -> list[Fact]:
         number = f"turn {node.turns[-1].number}"
         facts.append(Fact(plural(len(node.turns), "turn") if is_over else number))
     if is_over:
-        facts.append(Fact(plural(len(below), "sub-agent") if below else "", _count_ends(states)))
+        facts.append(Fact(plural(len(below), "sub-agent") if below else "", ends))
     elif below:
         facts.append(Fact(f"{states['completed']} of {plural(len(below), 'sub-agent')} done"))
         facts.append(Fact(f"{states['running']} running" if states["running"] else ""))
-        facts.append(Fact("", _count_ends(states)))
+        facts.append(Fact("", ends))
     calls = Counter(call.state for turn in turns for call in turn.calls if not call.children)
     troubles: dict[State, str] = {
         "denied": "denied", "error": "failed", "cancelled": "interrupted", "not run": "not run",
     }  # fmt: skip
-    marks = tuple(
-        (f"{calls[state]:,} {words}", LOOKS[state].tone)
-        for state, words in troubles.items()
-        if calls[state]
-    )
+    marks = _count(*((calls[state], word, LOOKS[state].tone) for state, word in troubles.items()))
     facts.append(Fact(plural(calls.total(), "tool call") if calls else "", marks))
     repairs = sum(turn.asked == "repair" for turn in turns)
     facts.append(Fact(plural(repairs, "repair") if repairs else ""))
@@ -426,13 +416,8 @@ def facts_of(node: Node) -> list[Fact]:
     return [fact for fact in facts if str(fact)]
 
 
-def _count_ends(states: Counter[State]) -> tuple[tuple[str, Tone], ...]:
-    """Counts the sub-agents that failed, with the kinds of their failures, and those cancelled."""
-    failed = {state: states[state] for state in LOOKS if states[state] and _needs_look(state)}
-    kinds = ", ".join(plural(n, LOOKS[state].word) for state, n in failed.items())
-    told = f"{sum(failed.values()):,} failed" + f": {kinds}" * bool(failed.keys() - {"error"})
-    marks: list[tuple[str, Tone]] = [(told, "bad"), (f"{states['cancelled']:,} cancelled", "off")]
-    return tuple(mark for mark in marks if mark[0][0] != "0")
+def _count(*counts: tuple[int, str, Tone]) -> tuple[tuple[str, Tone], ...]:
+    return tuple((f"{count:,} {word}", tone) for count, word, tone in counts if count)
 
 
 def format_tokens(usage: Usage) -> str:

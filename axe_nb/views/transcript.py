@@ -86,8 +86,6 @@ State: TypeAlias = Status | Literal["running", "asks", "denied", "not run"]
 and `not run` if it did not start. A row is `asks` while its run, turn or call waits for the user's
 answer."""
 
-WAITS = "waits for you"
-
 
 @dataclass(slots=True)
 class Times:
