@@ -369,7 +369,7 @@ def facts_of(node: Node) -> list[Fact]:
     failed = {state: states[state] for state in LOOKS if states[state] and _needs_look(state)}
     kinds = ", ".join(plural(n, LOOKS[state].word) for state, n in failed.items())
     told = f"failed: {kinds}" if failed.keys() - {"error"} else "failed"
-    ends = _count((sum(failed.values()), told, "bad"), (states["cancelled"], "cancelled", "off"))
+    ends = _count((states["cancelled"], "cancelled", "off"), (sum(failed.values()), told, "bad"))
     # without an agent, the name in front is the model's
     facts = [Fact(cut_line(node.model, 2 * WHO) if node.agent else "")]
     if is_over:

@@ -110,8 +110,11 @@ def test_a_screen_reader_is_told_names_states_and_levels(lab: Lab) -> None:
     tree = lab.page.get_by_role("tree", name="Run")
     lead = tree.get_by_role("treeitem").first
     expect(lead).to_have_accessible_description(re.compile("script/lead · turn 1"))
+    expect(tree.get_by_role("img")).to_have_count(0)  # signs would say the state once more
     lab.gate("researcher", "critic")
     lab.finished()
+    expect(lead).to_have_accessible_name("completed lead")
+    expect(lead).to_have_accessible_description(re.compile("^script/lead · 2 turns"))
 
 
 def tell(lab: Lab) -> list[tuple[str, int, bool]]:

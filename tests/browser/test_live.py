@@ -53,12 +53,15 @@ def test_while_a_step_waits_for_the_person_the_tree_goes_on_and_says_who_waits(l
     expect(summary).to_contain_text("counter waits for you")
     expect(lab.page.locator(f"{row(lab, 'counter')} > summary")).to_contain_text("waits for you")
     answer(lab, "researcher")
-    box = lab.page.locator("input.jp-Stdin-input")
-    box.fill("n")
-    box.press("Enter")
-    expect(summary).not_to_contain_text("waits for you")
+    lab.page.locator(".axe-nb-answer >> text=Edit…").click()
     lab.gate("counter", "critic")
+    lab.page.wait_for_selector(".jp-Stdin-prompt >> text=new reply, as text or JSON")
+    box = lab.page.locator("input.jp-Stdin-input").last
+    box.fill("185")
+    box.press("Enter")
     lab.ended()
+    [twin] = lab.save().cells[0].outputs  # the dialogue is gone
+    assert "counter · 185" in twin.data["text/plain"]
 
 
 LAID_OUT = """
@@ -81,6 +84,7 @@ def test_a_reply_is_shown_while_it_is_written_and_its_thoughts_are_folded_at_the
     turn = lab.page.locator(row(lab, "writer"))
     asked = turn.locator("> summary span")
     expect(asked).to_contain_text("thinks: … then. <b>Who</b> reads them?")
+    expect(lab.page.locator(".axe-nb-legend, .axe-nb-axis").first).to_be_hidden()  # no bars yet
     thoughts = turn.locator(".axe-nb-text:has(details)")
     expect(thoughts.locator("pre")).not_to_be_visible()
     thoughts.locator("summary").click()

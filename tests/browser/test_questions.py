@@ -28,6 +28,13 @@ def test_a_button_answers_its_question_and_the_decision_stays_in_the_row(lab: La
     expect(asks).to_contain_text("? doc_writer asks you: may it call edit_file on CHANGELOG.md?")
     question = lab.page.locator(".axe-nb-question:visible")
     expect(question).to_be_in_viewport(ratio=0.99)  # the browser has gone to the input
+    asked = "doc_writer asks you: may it call edit_file on CHANGELOG.md?"
+    expect(lab.page.locator(".axe-nb-said")).to_have_text(asked)  # to screen readers
+    expect(question.locator("pre:visible")).to_have_count(0)  # the diff says it all
+    question.locator("summary").press("Enter")
+    expect(question.locator("pre:visible")).to_contain_text('"old_text": "Tuesday: calm"')
+    lab.page.keyboard.press("Tab")
+    expect(question.locator("button").first).to_be_focused()
     prompt = lab.page.locator(".jp-Stdin-prompt").last
     expect(prompt).to_have_text(
         "doc_writer (0.1): may it call edit_file on CHANGELOG.md? "

@@ -92,7 +92,7 @@ def test_when_the_kernel_is_gone_the_clock_stands_still_and_says_so(lab: Lab) ->
     assert "2 were running" in told
     assert not re.search(r"(?<!was )(?<!were )running", told)
     signs = lab.page.locator(".axe-nb-tree summary b[role=img]")
-    states = signs.evaluate_all("(all) => all.map((sign) => sign.getAttribute('aria-label'))")
+    states = signs.evaluate_all("(all) => all.map((sign) => sign.title)")
     assert sorted(set(states)) == ["completed", "error", "was running"]
     clock = lab.page.locator(f"{row(lab, 'critic')} > summary small")
     before = clock.inner_text()

@@ -122,6 +122,18 @@ def test_in_a_narrow_window_thirty_characters_of_a_task_are_whole(lab: Lab) -> N
     assert cuts == [0, 0], "neither the task nor the unit of its cost is cut"
 
 
+def test_on_a_phone_names_are_whole_and_findings_are_below_them(context: Any) -> None:
+    names, page = ("security-reviewer", "documentation-writer"), context.new_page()
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.set_content(twin(of_children(*names, answer="says " * 50))["text/html"])
+    for name in names:
+        row = page.locator(f"details > summary:has(b:text-is('{name}'))").last
+        assert row.locator("b").last.evaluate("e => e.scrollWidth <= e.clientWidth")
+        top, below = (row.locator(part).last.bounding_box() for part in ("b", "bdi"))
+        assert top["y"] + top["height"] <= below["y"] + 1
+    page.close()
+
+
 def test_dollar_signs_are_typeset_in_formulas_of_an_answer_only(lab: Lab) -> None:
     control: dict[str, Any] = {"text/html": "<p id=control>$x^2$</p>", "text/plain": ""}
     told = ToolCall("c", "read_file", {"path": "$y^2$ \\(z\\)"})

@@ -21,8 +21,8 @@ from axe_nb.results import Status, Turn
 from axe_nb.views.appearance import COLOURS, LOOKS, css_rules
 from axe_nb.views.html import BUDGET, answer, twin
 from axe_nb.views.outline import as_text
-from axe_nb.views.rows import first_line
-from axe_nb.views.transcript import State
+from axe_nb.views.rows import first_line, make_row
+from axe_nb.views.transcript import State, Transcript
 from tests.views.runs import PAYLOADS, TEXT, ask, done, hostile_run, long_run, saved_size, turn
 
 TREE = {"details", "summary", "blockquote", "div", "bdi", "b", "i", "small", "span", "code", "pre"}
@@ -343,6 +343,24 @@ def test_up_to_twelve_findings_are_open_failures_first_and_the_rest_is_counted()
         "✓ w1", "✓ w2", "✓ w3", "◷ 7 sub-agents", "✓ w11", "✓ w12",
     ]  # fmt: skip
     assert rows[3] == "◷ 7 sub-agents · timed out after 2 s · w4, w5, w6, w7, w8, w9, w10"
+
+
+def test_ends_are_counted_in_words_alike_while_it_runs_and_afterwards() -> None:
+    result = crowd(["error", "timeout", "error", "cancelled", "max_turns"], 8)
+    words = "1 cancelled, 4 failed: 2 errors, 1 timeout, 1 turn limit"
+    assert f"8 sub-agents ({words}) · " in as_text(result)
+    root = Transcript.of(result).whole
+    root.state = "running"
+    assert f"3 of 8 sub-agents done · {words} · " in make_row(root).asked
+
+
+@pytest.mark.parametrize(("count", "shown"), [(25, 200), (40, 140)])
+def test_findings_are_cut_only_where_the_notebook_has_no_room(count: int, shown: int) -> None:
+    run, text = crowd([], count), "Whole " * 60
+    bundle = twin(replace(run, children=tuple(replace(c, text=text[:340]) for c in run.children)))
+    lines = re.findall(f"<bdi[^>]*>(Whole [^<]{{{shown},}})", bundle["text/html"])
+    assert len(lines) == count
+    assert len(str(bundle)) < 50_000
 
 
 def test_the_quiet_bundle_is_the_answer_alone() -> None:

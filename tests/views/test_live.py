@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from axe_nb.cell_display.live_tree import MAX_SEGMENTS, LiveAnswer, list_segments
+from axe_nb.cell_display.live_tree import MAX_SEGMENTS, LiveAnswer, draw_row, list_segments
 from axe_nb.events import (
     PersonAnswered,
     PersonAsked,
@@ -20,7 +20,7 @@ from axe_nb.events import (
     TurnStarted,
 )
 from axe_nb.messages import ToolCall, ToolResult, Usage
-from axe_nb.views.html import page
+from axe_nb.views.html import Drawing, page
 from axe_nb.views.markdown import render
 from axe_nb.views.outline import Outline
 from axe_nb.views.rows import draft_line, make_row
@@ -109,6 +109,12 @@ def test_the_texts_of_a_turn_show_the_end_of_each_part() -> None:
     before, after = Outline(child).blocks(row_of(child))
     assert [block.label for block in before] == ["task"]
     assert [(block.label, block.text) for block in after] == [("thinks", "hm"), ("writes", "So.")]
+
+
+def test_the_bar_of_a_recorded_failure_has_the_colour_of_failures() -> None:
+    child = below(RunFinished("0.1", done(status="error", error="gone", id="0.1")))
+    line = draw_row(row_of(child), Outline(child), Drawing())["line"]
+    assert "<i class='axe-nb-ended axe-nb-bad' style=--from:0.00" in line
 
 
 @pytest.mark.req("D-23")

@@ -471,7 +471,9 @@ class Tree {
   end(row) {
     const { element, line, data } = row;
     row.html = null; // to be drawn again if there is another update
+    const sign = line.querySelector("b");
     element.ariaLabel = element.ariaLabel.replace(/^running/, "was running");
+    sign.title = sign.title.replace(/^running/, "was running");
     if (data.above) return;
     const facts = line.querySelector("span").firstChild;
     facts.textContent = facts.textContent.replace(/(\d) running/, "$1 were running");
