@@ -198,11 +198,10 @@ def test_of_many_failures_the_different_ones_are_drawn_and_all_are_counted() -> 
         "◷ 290 sub-agents", "✗ 2 sub-agents", "✓ w1",
     ]  # fmt: skip
     assert rows[12:][0].startswith("… 98 more, all ✓: w302, w303, ")
-    assert rows[0].endswith("w2, w3, w4, w5, w6, w7, w8, w9 and 282 more")
+    names = "w2, w3, w4, w5, w6, w7, w8, w9 and 282 more"
     tried = tuple(replace(child, retries=n % 3) for n, child in enumerate(run.children))
-    assert "◷ 290 sub-agents · timed out after 2 s · w2, w3" in as_text(
-        replace(run, children=tried)
-    )
+    text = as_text(replace(run, children=tried))
+    assert f"◷ 290 sub-agents · timed out after 2 s · {names}\n" in text
 
 
 def test_the_first_line_of_a_long_text_is_its_fold_and_the_rest_is_in_it() -> None:
@@ -242,6 +241,11 @@ def test_forty_answers_of_200_characters_are_whole_without_folds_and_in_50_kilob
     assert twin(run)["text/plain"].count(answer) == 40
     assert twin(run)["text/html"].count(f"answer</small> {answer}") == 40
     assert saved_size(run) < 50_000
+    for count, shown in ((25, 239), (40, 140)):  # wide windows show more of a finding
+        run = done(**looked_up(TEXT[:340], "x", count=count))
+        lines = re.findall(f"<bdi[^>]*>(The quick [^<]{{{shown - 10},}})", twin(run)["text/html"])
+        assert len(lines) == count
+        assert saved_size(run) < 50_000
 
 
 def test_each_turn_names_the_cell_that_goes_on_from_it_if_the_result_has_a_name() -> None:
@@ -343,24 +347,12 @@ def test_up_to_twelve_findings_are_open_failures_first_and_the_rest_is_counted()
         "✓ w1", "✓ w2", "✓ w3", "◷ 7 sub-agents", "✓ w11", "✓ w12",
     ]  # fmt: skip
     assert rows[3] == "◷ 7 sub-agents · timed out after 2 s · w4, w5, w6, w7, w8, w9, w10"
-
-
-def test_ends_are_counted_in_words_alike_while_it_runs_and_afterwards() -> None:
     result = crowd(["error", "timeout", "error", "cancelled", "max_turns"], 8)
     words = "1 cancelled, 4 failed: 2 errors, 1 timeout, 1 turn limit"
     assert f"8 sub-agents ({words}) · " in as_text(result)
     root = Transcript.of(result).whole
     root.state = "running"
     assert f"3 of 8 sub-agents done · {words} · " in make_row(root).asked
-
-
-@pytest.mark.parametrize(("count", "shown"), [(25, 200), (40, 140)])
-def test_findings_are_cut_only_where_the_notebook_has_no_room(count: int, shown: int) -> None:
-    run, text = crowd([], count), "Whole " * 60
-    bundle = twin(replace(run, children=tuple(replace(c, text=text[:340]) for c in run.children)))
-    lines = re.findall(f"<bdi[^>]*>(Whole [^<]{{{shown},}})", bundle["text/html"])
-    assert len(lines) == count
-    assert len(str(bundle)) < 50_000
 
 
 def test_the_quiet_bundle_is_the_answer_alone() -> None:
