@@ -106,9 +106,8 @@ def make_row(thing: TreeNode) -> Row:
         is_open = needs_look or any(True for _ in thing.below())
         return Row("run", thing.state, name_node(thing), told, "", is_open, facts)
     is_told = state in ("completed", "running", "asks", "error", "timeout")
-    cost = join_facts(
-        "" if is_told else LOOKS[state].word, thing.source, format_tokens(thing.total)
-    )
+    source = thing.source or "forked here" * thing.is_forked
+    cost = join_facts("" if is_told else LOOKS[state].word, source, format_tokens(thing.total))
     calls = [call for turn in thing.turns[-1:] for call in turn.calls if len(turn.calls) > 1]
     below = [child.state for call in calls for child in call.children]
     states = tuple(below) if state == "running" and 1 < len(below) <= 60 else ()

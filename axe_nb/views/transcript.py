@@ -252,6 +252,14 @@ class Node:
         return parent.find_path(f"children[{position}].{name}")
 
     @property
+    def is_forked(self) -> bool:
+        """True for a child run in which a fork departs from the original run."""
+        root = self
+        while root.call:
+            root = root.call.turn.run
+        return root is not self and root.origin.partition("/")[0] == self.id
+
+    @property
     def total(self) -> Usage:
         runs = (self, *self.below())
         return sum((turn.usage for run in runs for turn in run.turns), Usage())

@@ -253,7 +253,7 @@ def test_the_tree_marks_what_was_taken_over() -> None:
     assert any(row.startswith(head) for row in rows)
     rome, oslo = (row for row in rows if row.startswith("✓ town · "))
     assert "· recorded · " in oslo
-    assert rome.startswith("✓ town · Rome is fine · ")
+    assert rome.startswith("✓ town · Rome is fine · forked here · ")
     assert any(row.startswith("✓ turn 2 · answers · given") for row in rows)
     assert "asked: Be quick" in as_text(fourth)
 
