@@ -228,15 +228,12 @@ def test_a_first_request_is_expected_to_cost_what_the_models_last_reply_did(proj
     axe_nb.script("free")(lambda request: "hi")
     session.budget.set(0.03)
     one, free = Agent("one", "script/one"), Agent("free", "script/free")
-    try:
-        first = axe_nb.run(one, "go")
-        assert first.cost == pytest.approx(0.018)
-        assert "this request about $0.018" in str(axe_nb.run(one, "go").error)
-        session.budget.set(0.001)
-        assert axe_nb.run(free, "go").ok, "a request of unknown price is not counted"
-    finally:
-        session.budget.set(0)
+    first = axe_nb.run(one, "go")
+    assert first.cost == pytest.approx(0.018)
     assert "dollars" not in repr(first.total_usage)
+    assert "this request about $0.018" in str(axe_nb.run(one, "go").error)
+    session.budget.set(0.001)
+    assert axe_nb.run(free, "go").ok, "a request of unknown price is not counted"
 
 
 def test_a_budget_is_raised_by_whole_steps(project: Path) -> None:

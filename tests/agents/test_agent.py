@@ -241,12 +241,10 @@ def test_an_agent_of_a_folder_above_is_told_with_the_setting_that_finds_it(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put("axe/agents/planner.toml", 'name = "planner"\nmodel = "script/plan"\n')
-    (project / "notebooks").mkdir()
-    monkeypatch.chdir(project / "notebooks")
+    monkeypatch.chdir(put("notebooks/a.ipynb").parent)
     with pytest.raises(ConfigError) as caught:
         Agent.load("planner")
-    setting = '%config AxeMagics.agents_dir = "../axe/agents", or --agents-dir ../axe/agents'
-    assert caught.value.hint == f"it is in ../axe/agents: {setting}"
+    assert caught.value.hint.startswith("it is in ../axe/agents: %config AxeMagics.agents_dir = ")
 
 
 TEXT = '''\

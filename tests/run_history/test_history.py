@@ -262,13 +262,12 @@ def test_the_list_as_text_html_and_data_frame(kept: Path) -> None:
 def test_the_page_leaves_out_empty_columns_and_says_how_to_see_the_other_rows(kept: Path) -> None:
     script("echo")(lambda request: "hi")
     list(axe_nb.map(None, ["a", "b"], model="script/echo", display=False))
-    rows = axe_nb.history()
-    heads = re.findall(r"<th [^>]*>(\w*)</th>", rows._repr_html_())
+    heads = re.findall(r"<th [^>]*>(\w*)</th>", axe_nb.history()._repr_html_())
     assert heads[:7] == ["id", "when", "status", "agent", "prompt", "tokens", "seconds"]
     assert heads[7:] == ["id", "status", "agent", "prompt", "tokens", "seconds"], (
         "of the map's runs"
     )
-    many = History(rows.data * (MOST_ROWS + 2))
+    many = History(axe_nb.history().data * (MOST_ROWS + 2))
     for page in (repr(many), many._repr_html_()):
         assert "… 2 more rows: .to_frame() has all rows" in page
 
