@@ -71,11 +71,8 @@ def test_the_denial_of_a_child_is_visible_in_the_line_of_the_root(ask: Any) -> N
     asks = said(call("call_agent", agent="child", task="go"), "done")
     config = SubAgentsConfig(ask=ask)
     lead = agent("lead", asks, sub_agents=("child",), sub_agents_config=config)
-    own, person, tools = (
-        stage(lead, child).session,
-        Person(Decision("no")),
-        Overrides(tools=(ECHO,)),
-    )
+    own, person = stage(lead, child).session, Person(Decision("no"))
+    tools = Overrides(tools=(ECHO,))
     result = asyncio.run(ask_session(own, lead, "go", tools, ask_person=person.ask_person))
     assert [q.run for q in person.questions] == (["0.1"] if ask == "person" else [])
     assert "1 sub-agent · 1 tool call (1 denied)" in as_text(result)

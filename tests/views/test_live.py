@@ -188,9 +188,6 @@ def test_data_stand_as_they_are_written_until_they_are_whole() -> None:
     transcript.apply(delta('{"city": "*Be', attempt=2), 0.0)
     assert '{"city": "*Be</pre>' in told(transcript)
     text = '{"city": "*Berne*"}'
-    for event in (
-        TurnFinished("0", 1, text, (), "end", Usage(), True),
-        RunFinished("0", done(text=text, data={"city": "*Berne*"})),
-    ):
-        transcript.apply(event, 0.0)
+    transcript.apply(TurnFinished("0", 1, text, (), "end", Usage(), True), 0.0)
+    transcript.apply(RunFinished("0", done(text=text, data={"city": "*Berne*"})), 0.0)
     assert told(transcript) in page(transcript.whole, "r")["text/html"]
