@@ -52,7 +52,7 @@ from axe_nb.text import (
 )
 from axe_nb.views.appearance import COLOURS, GAP, LINE_HEIGHT, MUTED, PALE, TRACK
 from axe_nb.views.html import LEVEL, PLAIN, twin
-from axe_nb.views.table import CUT, cut_line, format_cell, format_table
+from axe_nb.views.table import CUT, FIT, cut_line, format_cell, format_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -507,7 +507,8 @@ def list_parts(grid: Grid, name: str, note: str) -> list[str]:
             label, *squares = map(format_cell, rows[row])
             if opens and row in inner:
                 answers = f"<blockquote style='{LEVEL}'>{inner[row]}</blockquote>"
-                label = f"<details><summary style='{CUT}'>{label}</summary>{answers}</details>"
+                label = f"<summary style='{CUT}'>{label}</summary>{answers}"
+                label = f"<details style='{FIT}'>{label}</details>"
             else:
                 label = cut_line(label)
             drawn.append((*squares, label))

@@ -82,8 +82,8 @@ SHOWN = NAMES[:-1]
 """Columns of the displayed table. `kind` is omitted, as the prompt of a map or grid begins with the
 kind."""
 
-IN_PAGE = ("id", "when", "status", "agent", "prompt", "tokens", "cost", "seconds")
-"""Columns of the table in a notebook: those that a narrow window has room for."""
+IN_PAGE = ("id", "when", "status", "agent", "prompt", "cost", "tokens", "seconds")
+"""Columns of the table in a notebook: those that a narrow window has room for come first."""
 
 
 class History(UserList[HistoryRow]):
@@ -112,12 +112,13 @@ class History(UserList[HistoryRow]):
         `room` is the maximum length of all that opens, in characters.
         """
         rows, unused = [], {"cost": not any(row.cost for row in self), "when": not room}
+        unused["agent"] = not room and len({row.agent for row in self}) == 1
         head = [name for name in IN_PAGE if not unused.get(name)]
         for row in self[:MOST_ROWS]:
             cells = dict(zip(SHOWN, map(format_cell, row.cells), strict=True))
             cells["status"] = format_cell(f"{LOOKS[cast(State, row.status)].sign} {row.status}")
-            cells["agent"] = format_cell(row.agent or row.model)
-            prompt, inner = format_cell(one_line(row.prompt, 300)), ""
+            cells["agent"] = format_cell(one_line(row.agent or row.model, 24))
+            prompt, inner = format_cell(one_line(row.prompt, 120)), ""
             if room > 0:
                 with contextlib.suppress(ConfigError):  # a run that cannot be read has its row
                     if row.kind:

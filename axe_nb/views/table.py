@@ -21,6 +21,9 @@ MAX_TREES = 100_000
 """Maximum length of the trees and lists inside a table's rows, in characters."""
 
 WIDE = "min-width:10em;overflow-wrap:anywhere"
+FIT = "width:0;min-width:100%"
+"""Style of what takes the width of its cell and never widens it."""
+
 CUT = "overflow:hidden;text-overflow:ellipsis;white-space:nowrap"
 SIGNS = {look.sign: look.colour for look in reversed([*LOOKS.values()])}
 """Colour of each state's sign; the sign of several states has the first one's."""
@@ -71,13 +74,13 @@ def format_table(
     """Formats rows of HTML cells. `right` and `wide` are those of a Listing.
 
     Of `total` rows, those beyond the first `MOST_ROWS` are only counted. If `is_cut`, the column
-    `wide` takes the width that the others leave; its cells cut their own text.
+    `wide` takes the width that the others leave.
     """
     styles = []
     for at in range(len(head)):
         side = "left" if at < len(head) - right else "right"
         room = WIDE if at == wide else "white-space:nowrap"
-        room = f"width:100%;max-width:11em;{WIDE}" if at == wide and is_cut else room
+        room = "width:100%;min-width:8em;overflow-wrap:anywhere" if at == wide and is_cut else room
         styles.append(f"text-align:{side};vertical-align:top;padding:.4em .5em;{room}")
 
     def draw(tag: str, cells: Iterable[str], more: str) -> str:
@@ -96,11 +99,12 @@ def format_table(
 
 
 def fold(cell: str, inner: str) -> str:
-    return f"<details><summary>{cell}</summary>{inner}</details>" if inner else cell
+    box = f"<div style='width:28em;min-width:100%'>{inner}</div>"
+    return f"<details><summary>{cell}</summary>{box}</details>" if inner else cell
 
 
 def cut_line(html: str) -> str:
-    return f"<div style='{CUT}'>{html}</div>"
+    return f"<div style='{CUT};{FIT}'>{html}</div>"
 
 
 def count_left(total: int) -> list[str]:
