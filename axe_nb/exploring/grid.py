@@ -217,23 +217,26 @@ class Grid:
     def to_frame(self) -> Any:
         """Returns the runs as a pandas DataFrame, with the input columns before the run columns.
 
-        The index holds the labels of the variants. An input column with the same name as a run
-        column, such as `text`, becomes `input_text`. Raises ConfigError if pandas is not installed.
+        The index holds the labels of the variants. If variants differ in their prompts, the last
+        column is `prompt`, the template. An input column with the same name as a run column, such
+        as `text`, becomes `input_text`. Raises ConfigError if pandas is not installed.
         """
+        columns = (*COLUMNS, *["prompt"] * (len({one.prompt for one in self.choices}) > 1))
         names = dict.fromkeys(name for row in self.rows for name in row)
-        own = {name: f"input_{name}" if name in COLUMNS else name for name in names}
+        own = {name: f"input_{name}" if name in columns else name for name in names}
         rows, labels = [], []
         for (input, variant, _), run in self.list_places():
-            result, params = run.result, self.choices[variant].params
+            result, choice = run.result, self.choices[variant]
             facts = (
-                result.agent, result.model, jsonable(params or {}), run.repeat, result.status,
-                result.text, run.passed, run.score, run.reason, result.total_usage.total,
-                result.total_cost, result.duration_ms / 1000,
+                result.agent, result.model, jsonable(choice.params or {}), run.repeat,
+                result.status, result.text, run.passed, run.score, run.reason,
+                result.total_usage.total, result.total_cost, result.duration_ms / 1000,
+                choice.prompt,
             )  # fmt: skip
             values = {own[name]: value for name, value in self.rows[input].items()}
-            rows.append({**values, **dict(zip(COLUMNS, facts, strict=True))})
-            labels.append(self.variants[variant])
-        frame = make_frame(rows, [*own.values(), *COLUMNS])
+            rows.append({**values, **dict(zip(columns, facts, strict=False))})
+            labels.append(choice.label)
+        frame = make_frame(rows, [*own.values(), *columns])
         frame.index = labels
         frame.index.name = "variant"
         return frame

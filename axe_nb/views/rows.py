@@ -163,7 +163,6 @@ def failure_of(node: Node) -> str:
         kind = f"{last.status or ''} {last.category.replace('_', ' ')}".strip()
         told = told.replace(f"{last.category}: ", f"{kind}: ", told.startswith(last.category))
     told = re.sub(r" \((\d+) attempts\)$", r", gave up after \1 attempts", told)
-    told = re.sub(r"^timeout after ([\d.]+)s$", r"timed out after \1 s", told)
     retries = result.retries if result and "gave up" not in told else 0
     return join_facts(
         cut_line(told) or LOOKS[node.state].word, f"retried {retries}×" if retries else ""

@@ -63,7 +63,7 @@ def test_a_reopened_notebook_shows_the_folded_tree_without_trust_or_kernel(
     critic = lab.page.locator(f"{TWIN}:has(> summary b:text-is('critic'))").last
     assert critic.is_visible()
     assert critic.evaluate("e => e.open") is True
-    assert "timed out after 2 s" in critic.inner_text()
+    assert "timeout after 2s" in critic.inner_text()
     counter = lab.page.locator(f"{TWIN}:has(> summary b:text-is('counter'))").last
     assert counter.evaluate("e => e.open") is False
     lab.page.keyboard.press("Enter")
@@ -148,7 +148,7 @@ def test_without_any_style_it_is_an_outline_in_reading_order(lab: Lab) -> None:
     order = (
         "It costs $5 or $6", "✓ lead script/x · completed", "✓ turn 1 Three at once.",
         "✓ researcher ok 512 tokens", "task Do researcher", "✓ counter ok 512 tokens",
-        "◷ critic timed out after 2 s · retry %%axe --from",
+        "◷ critic timeout after 2s · retry %%axe --from",
     )  # fmt: skip
     places = [text.index(words) for words in order]
     assert places == sorted(places)

@@ -85,6 +85,16 @@ def test_a_frame_has_a_row_per_run_and_keeps_columns_that_have_its_own_names() -
     assert frame["passed"].sum() == 2
 
 
+def test_a_frame_has_the_template_of_each_run_only_if_there_are_several() -> None:
+    axe_nb.script("echo")(lambda request: request.last)
+    prompts = {"short": "Say {{ prompt }}", "long": "Please say"}
+    frame = axe_nb.grid(None, prompts, models="script/echo", inputs=[{"prompt": "hi"}]).to_frame()
+    assert list(frame.columns)[:2] == ["input_prompt", "agent"]
+    assert list(frame.columns)[-2:] == ["seconds", "prompt"]
+    assert list(frame["prompt"]) == [*prompts.values()]
+    assert list(frame.index) == [*prompts]
+
+
 def test_the_page_says_what_passed_and_opens_each_run(grid: Grid) -> None:
     page = show_grid(grid)
     assert page["text/plain"].splitlines() == [

@@ -264,9 +264,7 @@ def test_the_page_leaves_out_empty_columns_and_says_how_to_see_the_other_rows(ke
     list(axe_nb.map(None, ["a", "b"], model="script/echo", display=False))
     heads = re.findall(r"<th [^>]*>(\w*)</th>", axe_nb.history()._repr_html_())
     assert heads[:7] == ["id", "when", "status", "agent", "prompt", "tokens", "seconds"]
-    assert heads[7:] == ["id", "status", "agent", "prompt", "tokens", "seconds"], (
-        "of the map's runs"
-    )
+    assert heads[7:] == ["id", "status", "prompt", "tokens", "seconds"], "of the map's runs"
     many = History(axe_nb.history().data * (MOST_ROWS + 2))
     for page in (repr(many), many._repr_html_()):
         assert "… 2 more rows: .to_frame() has all rows" in page

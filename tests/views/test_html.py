@@ -201,7 +201,7 @@ def test_of_many_failures_the_different_ones_are_drawn_and_all_are_counted() -> 
     names = "w2, w3, w4, w5, w6, w7, w8, w9 and 282 more"
     tried = tuple(replace(child, retries=n % 3) for n, child in enumerate(run.children))
     text = as_text(replace(run, children=tried))
-    assert f"◷ 290 sub-agents · timed out after 2 s · {names}\n" in text
+    assert f"◷ 290 sub-agents · timeout after 2s · {names}\n" in text
 
 
 def test_the_first_line_of_a_long_text_is_its_fold_and_the_rest_is_in_it() -> None:
@@ -332,7 +332,7 @@ def test_up_to_twelve_findings_are_open_failures_first_and_the_rest_is_counted()
     text = as_text(crowd(["completed", "timeout", "completed", "error"], 40), name="r")
     rows = re.findall("^  (\\S.*)$", text, re.MULTILINE)
     assert [row.split(" ·")[0] for row in rows[:3]] == ["◷ w2", "✗ w4", "✓ w1"]
-    assert rows[0] == "◷ w2 · timed out after 2 s · retry %%axe --from r@0/1"
+    assert rows[0] == "◷ w2 · timeout after 2s · retry %%axe --from r@0/1"
     assert rows[2] == "✓ w1 · Finding 1."
     names = "w13, w14, w15, w16, w17, w18, w19, w20 and 20 more"
     assert (len(rows), rows[12]) == (13, f"… 28 more, all ✓: {names}")
@@ -346,7 +346,7 @@ def test_up_to_twelve_findings_are_open_failures_first_and_the_rest_is_counted()
     assert [row.split(" ·")[0] for row in rows] == [
         "✓ w1", "✓ w2", "✓ w3", "◷ 7 sub-agents", "✓ w11", "✓ w12",
     ]  # fmt: skip
-    assert rows[3] == "◷ 7 sub-agents · timed out after 2 s · w4, w5, w6, w7, w8, w9, w10"
+    assert rows[3] == "◷ 7 sub-agents · timeout after 2s · w4, w5, w6, w7, w8, w9, w10"
     result = crowd(["error", "timeout", "error", "cancelled", "max_turns"], 8)
     words = "1 cancelled, 4 failed: 2 errors, 1 timeout, 1 turn limit"
     assert f"8 sub-agents ({words}) · " in as_text(result)

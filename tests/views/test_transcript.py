@@ -83,7 +83,7 @@ with axe_nb.define(agent)
   ✗ ghost work → Error: sub-agent "ghost" failed - failed to load agent "ghost": agent config not \
 found: ghost. You may retry or proceed without this result. · failed
     arguments: {"agent": "ghost", "task": "work"}
-  ◷ sleeper · timed out after 0.5 s · retry %%axe --from r@0.3/1
+  ◷ sleeper · timeout after 0.5s · retry %%axe --from r@0.3/1
     task: Wait"""
 
 
